@@ -1,0 +1,1 @@
+"""Model clients: one file a provider, all speaking the pieces of `base`."""

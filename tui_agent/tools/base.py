@@ -1,0 +1,138 @@
+"""The contract between a tool and the engine: a tool works at a bench that gives it everything it may touch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import ClassVar, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from tui_agent.domain import (
+    Action,
+    CommandOutcome,
+    Editing,
+    FileChange,
+    Mode,
+    Permit,
+    Running,
+    Target,
+    ToolResult,
+)
+
+
+class ToolError(Exception):
+    """A failure that the model can act on; becomes `ToolResult(success=False)`.
+
+    `code` is the machine-readable kind (see `ToolResult.code`).
+    """
+
+    def __init__(self, message: str, code: str = "other") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Refused(ToolError):
+    """Leave was not given. The message tells the model why, with the user's own words if there are any."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "refused")
+
+
+class Bench(Protocol):
+    """All that a tool may touch. Filled in by the engine, once a call."""
+
+    scratch: Path
+    """The session's folder for temporary files (T6)."""
+    roots: tuple[Path, ...]
+    mode: Mode
+    command_timeout: int
+    """Seconds; the default for commands."""
+    command_timeout_max: int
+    search_program: Path | None
+    """ripgrep, found on PATH outside the workspace (R-04); None when there is none."""
+
+    def resolve(self, path: str) -> Target:
+        """Where `path` leads (E01–E05). Raises ToolError for what can never be a path (empty, NUL, loops)."""
+        ...
+
+    async def permit(self, action: Action) -> Permit:
+        """Wait for leave (A4). Raises Refused. The time spent here never counts against the call."""
+        ...
+
+    def output(self, text: str) -> None:
+        """Show live output of the call. Cheap and bounded; may be called from the event loop only."""
+        ...
+
+    async def write(self, permit: Permit, content: bytes) -> FileChange:
+        """Carry out an approved edit by the replace protocol (FAULTS 5.3). Raises ToolError `changed` when the
+        bytes on disk are no longer those of the permit: ask again with a new diff, never overwrite."""
+        ...
+
+    async def run(self, permit: Permit, timeout: int) -> CommandOutcome:
+        """Carry out an approved command: as argv where it may run unasked, else in the session's shell."""
+        ...
+
+    async def ask(self, question: str, options: tuple[str, ...]) -> str:
+        """The user's answer. Raises Refused when no user is present or they decline."""
+        ...
+
+    def saw(self, path: Path, sha256: str) -> None:
+        """Remember what the model has seen of a file (R5.4)."""
+        ...
+
+    def seen(self, path: Path) -> str | None:
+        """sha256 of the file's bytes when the model last saw them; None if it never did."""
+        ...
+
+    async def judge(self, command: str, cwd: str) -> Running:
+        """The command with its severity and whether it may run unasked."""
+        ...
+
+    async def diff(self, target: Target, before: bytes | None, after: bytes) -> Editing:
+        """The edit as an action, its diff computed off the event loop."""
+        ...
+
+
+class Args(BaseModel):
+    """Base of all argument models: unknown fields are an error that names them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+A = TypeVar("A", bound=Args)
+
+
+class Tool(ABC, Generic[A]):
+    """One thing the model can do (T7): a file with a description beside it, registered by one line.
+
+    `run` may raise ToolError; anything else it raises is a defect and is reported as such without a traceback.
+    """
+
+    name: ClassVar[str]
+    args: type[A]
+    reads_only: ClassVar[bool]
+    """True when running it can change nothing: such calls of one reply run in parallel."""
+    timeout: ClassVar[float | None] = 5.0
+    """Seconds without the time spent waiting for the user; None when the tool keeps its own time."""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """Other names under which models call it."""
+    argument_aliases: ClassVar[dict[str, str]] = {}
+    """Other argument names → ours."""
+
+    @abstractmethod
+    async def run(self, args: A, bench: Bench) -> ToolResult:
+        """Do it."""
+
+    def title(self, args: A) -> str:
+        """One short line for cards and tree, such as the path or the command."""
+        return ""
+
+
+__all__ = [
+    "Args",
+    "Bench",
+    "Refused",
+    "Tool",
+    "ToolError",
+]
