@@ -140,6 +140,18 @@ class MessageWithdrawn(Event, frozen=True, kw_only=True):
     id: str
 
 
+class ProgramSaid(Event, frozen=True, kw_only=True):
+    """The program tells the model something in the user's role: feedback, packets, context (W15, W16).
+
+    Journaled so that a resumed session sends what it would have sent; never counted as a user message.
+    """
+
+    type: ClassVar[str] = "program.said"
+    kind: str
+    """Which tag wraps it: `feedback`, `control`, …"""
+    text: str
+
+
 class ShellRan(Event, frozen=True, kw_only=True):
     """A `!command` of the user's own."""
 

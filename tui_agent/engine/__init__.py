@@ -1,1 +1,1 @@
-"""."""
+"""The agent without a face: commands in, one stream of events out."""

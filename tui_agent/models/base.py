@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -103,7 +103,7 @@ class Model(Protocol):
     endpoint: str
     """What the user is shown: the base URL without secrets, or a word."""
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """The pieces of one reply, in order."""
         ...
 

@@ -1,0 +1,70 @@
+"""What holds for all tests: a still and empty world, snapshots in their folder, outside programs by name."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+import pytest_textual_snapshot as plugin
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class TopLevelSVG(plugin.SVGImageExtension):  # type: ignore[misc]  # the plugin has no types
+    """Snapshots of `tests/<folders>/<module>.py` lie in `snapshots/<folders>/<module>/`."""
+
+    @classmethod
+    def dirname(cls, *, test_location):
+        inside = Path(test_location.filepath).resolve().relative_to(ROOT / "tests").with_suffix("")
+        return str(ROOT / "snapshots" / inside)
+
+
+plugin.SVGImageExtension = TopLevelSVG
+
+
+@pytest.fixture(autouse=True)
+def _still_world(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    home = tmp_path_factory.mktemp("home")
+    for name in (
+        "NO_COLOR",
+        "OLLAMA_HOST",
+        "LLM_BASE_URL",
+        "LLM_AUTH_TOKEN",
+        "LLM_DEFAULT_MODEL",
+        "LLM_SMALL_FAST_MODEL",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    for name, folder in {
+        "HOME": home,
+        "XDG_CONFIG_HOME": home / ".config",
+        "XDG_DATA_HOME": home / ".local" / "share",
+        "XDG_STATE_HOME": home / ".local" / "state",
+        "XDG_CACHE_HOME": home / ".cache",
+        "TUI_AGENT_HOME": home / "tui-agent",
+    }.items():
+        monkeypatch.setenv(name, str(folder))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    monkeypatch.setattr("tui_agent.__version__", "0.0.0-test")
+
+
+@pytest.fixture(autouse=True)
+def _still_screen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not {"tui", "widgets"} & set(request.path.relative_to(ROOT / "tests").parts):
+        return
+    monkeypatch.setattr("textual.constants.TEXTUAL_ANIMATIONS", "none")
+    monkeypatch.setattr("textual.widgets.Input._toggle_cursor", lambda self: None)
+    monkeypatch.setattr("textual.widgets.TextArea._toggle_cursor_blink_visible", lambda self: None)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("needs"):
+        missing = [program for program in mark.args if shutil.which(program) is None]
+        if missing:
+            say = pytest.fail if os.environ.get("TUI_AGENT_CI") == "1" else pytest.skip
+            say(f"needs {', '.join(missing)}")

@@ -1,0 +1,48 @@
+"""The three-step job that most end-to-end tests play: read a file, mend it, run its test, report."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.doubles.mock import call, scenario, step
+
+TASK = "mend the adder"
+BROKEN = "def add(a, b):\n    return a - b\n"
+MENDED = "def add(a, b):\n    return a + b\n"
+TEST = "import unittest\nfrom adder import add\n\n\nclass T(unittest.TestCase):\n    def test_add(self):\n        self.assertEqual(add(2, 3), 5)\n"
+COMMAND = f"{sys.executable} -m unittest -q"
+REPORT = "Mended: add() adds now, and its test passes."
+
+
+def make_workspace(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "adder.py").write_text(BROKEN, encoding="utf-8")
+    (folder / "test_adder.py").write_text(TEST, encoding="utf-8")
+    return folder
+
+
+def job() -> dict[str, Any]:
+    return scenario(
+        TASK,
+        step("I look at it first.", call("read_file", path="adder.py")),
+        step("", call("edit_file", path="adder.py", old_string="a - b", new_string="a + b")),
+        step("Now its test.", call("run_terminal_command", command=COMMAND)),
+        REPORT,
+    )
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """What a process of ours needs and nothing else: no server, no token, a home of its own."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+    return {
+        **kept,
+        "HOME": str(home),
+        "TUI_AGENT_HOME": str(home / "tui-agent"),
+        "TZ": "UTC",
+        "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+        "TERM": "xterm-256color",
+        **more,
+    }

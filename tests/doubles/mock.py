@@ -1,0 +1,49 @@
+"""The mock server in the test's own loop, and short words for scenarios."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tui_agent.domain import marked
+from tui_agent.mock_server.app import MockServer
+
+__all__ = ["MockServer", "call", "control_packet", "scenario", "scenarios", "serve", "step"]
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"name": name, "arguments": arguments}
+
+
+def step(content: str | None = None, *calls: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A step that says `content` and makes `calls`; `more` goes to the response, but for fault, delay and pace."""
+    outer: dict[str, Any] = {
+        key: more.pop(key) for key in ("fault", "delay", "pace", "instead") if key in more
+    }
+    response: dict[str, Any] = {"content": content, **more}
+    if calls:
+        response["tool_calls"] = list(calls)
+    return {"response": response, **outer}
+
+
+def scenario(trigger: str | list[str], *steps: dict[str, Any] | str, **more: Any) -> dict[str, Any]:
+    """A scenario named like its trigger; a plain string is a step that only says it. `more`: when, ignore_case."""
+    made = [step(one) if isinstance(one, str) else one for one in steps]
+    return {"name": str(trigger) or "anything", "trigger": trigger, "steps": made, **more}
+
+
+def scenarios(*given: dict[str, Any], default: str = "no scenario fits") -> dict[str, Any]:
+    return {"scenarios": list(given), "default_response": {"content": default}}
+
+
+def serve(*given: dict[str, Any], **options: Any) -> MockServer:
+    """`async with serve(scenario("hi", "hello"), strict=True) as server:` serves on a free port of this loop."""
+    return MockServer(scenarios(*given), **options)
+
+
+def control_packet(*, inside: bool = False, **fields: Any) -> str:
+    """A message in the user's role as the program writes it between iterations, its directive inside or after."""
+    packet, directive = json.dumps(fields), "Do not repeat calls that already have a result."
+    if inside:
+        return marked("control", f"{packet}\n{directive}")
+    return marked("control", packet) + "\n" + directive

@@ -1,0 +1,84 @@
+"""A session that was recorded before: plays a scene, takes commands, answers as the engine would."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+from tui_agent import events as e
+from tui_agent.domain import Answer
+from tui_agent.events import Event, Record
+
+
+class FakeSession:
+    def __init__(self, records: list[Record] | None = None) -> None:
+        self.records = list(records or [])
+        self.sent: list[tuple[str, bool]] = []
+        self.answers: list[tuple[str, Answer]] = []
+        self.modes: list[tuple[str | None, str | None]] = []
+        self.commands: list[str] = []
+        self.interrupts = 0
+        self.closed = ""
+        self._more = asyncio.Event()
+        self._answered: set[str] = set()
+
+    @property
+    def id(self) -> str:
+        return "2026-01-05T09:00:00.000+0000"
+
+    def push(self, event: Event, *, node: str = "", run: str = "", seconds: float = 0.0) -> None:
+        last = self.records[-1].at if self.records else "2026-01-05T09:00:00.000+00:00"
+        at = datetime.fromisoformat(last).astimezone(UTC) + timedelta(seconds=seconds)
+        record = Record(
+            seq=len(self.records) + 1,
+            at=at.isoformat(timespec="milliseconds"),
+            event=event,
+            run=run,
+            node=node,
+        )
+        self.records.append(record)
+        self._more.set()
+
+    def wake(self) -> None:
+        self._more.set()
+
+    async def follow(self, after: int = 0) -> AsyncIterator[Record]:
+        place = after
+        while True:
+            while place < len(self.records):
+                yield self.records[place]
+                place += 1
+            if self.closed:
+                return
+            self._more.clear()
+            await self._more.wait()
+
+    async def send(self, text: str, *, steering: bool = False) -> str:
+        self.sent.append((text, steering))
+        key = f"m{100 + len(self.sent)}"
+        self.push(e.UserSaid(id=key, text=text, steering=steering))
+        return key
+
+    async def interrupt(self) -> None:
+        self.interrupts += 1
+
+    def answer(self, request_id: str, answer: Answer) -> bool:
+        self.answers.append((request_id, answer))
+        if request_id in self._answered:
+            return False
+        self._answered.add(request_id)
+        self.push(e.ApprovalAnswered(id=request_id, answer=answer))
+        return True
+
+    async def set_modes(self, mode: str | None = None, approval_mode: str | None = None) -> None:
+        self.modes.append((mode, approval_mode))
+        self.push(e.ModeChanged(mode=mode or "direct", approval_mode=approval_mode or "ask"))
+
+    async def run_shell(self, command: str) -> None:
+        self.commands.append(command)
+        self.push(e.ShellRan(command=command, cwd="/home/ada/exporter", output="done\n", exit_code=0))
+
+    async def close(self, reason: str = "user") -> None:
+        self.closed = reason
+        self._more.set()

@@ -1,0 +1,68 @@
+"""A session in the test's own loop, talking HTTP to the mock server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.doubles.mock import MockServer
+from tui_agent.domain import Answer
+from tui_agent.engine.opening import Wishes, open_session
+from tui_agent.engine.session import Session
+from tui_agent.events import ApprovalAsked, Event, QuestionAsked, Record, RunEnded
+
+E = TypeVar("E", bound=Event)
+
+
+def wishes(server: MockServer, workspace: Path, *, provider: str = "openai", **more: Any) -> Wishes:
+    url = server.url + ("/v1" if provider == "openai" else "")
+    flags = {"provider": provider, "base_url": url, "model": "mock-model", **more.pop("flags", {})}
+    return Wishes(workspace=workspace, flags=flags, trust=more.pop("trust", True), **more)
+
+
+@asynccontextmanager
+async def opened(server: MockServer, workspace: Path, **more: Any) -> AsyncIterator[Session]:
+    session = await open_session(wishes(server, workspace, **more))
+    try:
+        yield session
+    finally:
+        await session.close()
+
+
+class Watch:
+    """Follows a session and answers what it asks."""
+
+    def __init__(self, session: Session, answer: Callable[[Event], Answer | None] | None = None) -> None:
+        self.session = session
+        self.records: list[Record] = []
+        self._answer = answer or (lambda event: Answer(verdict="approve"))
+        self._follower = session.follow(session.begins)
+
+    async def until(self, stop: Callable[[Record], bool]) -> Record:
+        async for record in self._follower:
+            self.records.append(record)
+            if isinstance(record.event, ApprovalAsked | QuestionAsked):
+                answer = self._answer(record.event)
+                if answer is not None:
+                    self.session.answer(record.event.id, answer)
+            if stop(record):
+                return record
+        raise AssertionError("the session ended first")
+
+    async def until_event(self, kind: type[E], **fields: Any) -> E:
+        def fits(record: Record) -> bool:
+            return isinstance(record.event, kind) and all(
+                getattr(record.event, name) == value for name, value in fields.items()
+            )
+
+        event = (await self.until(fits)).event
+        assert isinstance(event, kind)
+        return event
+
+    async def ended(self) -> RunEnded:
+        return await self.until_event(RunEnded)
+
+    def of(self, kind: type[E]) -> list[E]:
+        return [record.event for record in self.records if isinstance(record.event, kind)]

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui_agent.domain import (
+    AssistantMessage,
+    Message,
+    ProgramMessage,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+from tui_agent.engine.history import USER_MESSAGES, History, repair
+from tui_agent.engine.state import EngineState
+from tui_agent.events import (
+    Event,
+    ProgramSaid,
+    ReplyEnded,
+    RunEnded,
+    RunStarted,
+    ToolFinished,
+    UserSaid,
+)
+
+IDS = st.sampled_from(["a", "b", "c", "d"])
+CALLS = st.lists(IDS, max_size=3, unique=True).map(
+    lambda ids: tuple(ToolCall(id=one, name="read_file", arguments={}) for one in ids)
+)
+MESSAGES = st.one_of(
+    st.builds(UserMessage, text=st.text(min_size=1, max_size=5)),
+    st.builds(ProgramMessage, text=st.just("<agent_feedback>x</agent_feedback>")),
+    st.builds(AssistantMessage, text=st.text(max_size=5), calls=CALLS),
+    st.builds(ToolMessage, call_id=IDS, name=st.just("read_file"), text=st.just("x")),
+)
+
+
+def said(text: str, name: str = "m") -> UserSaid:
+    return UserSaid(id=name, text=text)
+
+
+def reply(text: str = "", *ids: str, interrupted: bool = False) -> ReplyEnded:
+    calls = tuple(ToolCall(id=one, name="read_file", arguments={"path": "a"}) for one in ids)
+    return ReplyEnded(text=text, calls=calls, interrupted=interrupted)
+
+
+def result(call_id: str, text: str = "content") -> ToolFinished:
+    done = ToolResult(success=True, data=text)
+    return ToolFinished(call_id=call_id, name="read_file", result=done, text=text, ms=1)
+
+
+def folded(*events: Event) -> History:
+    history = History()
+    for event in events:
+        history.fold(event)
+    return history
+
+
+@given(st.lists(MESSAGES, max_size=12))
+def test_repair_leaves_each_call_with_exactly_one_result(messages: list[Message]) -> None:
+    fixed = repair(messages)
+    waiting: list[str] = []
+    for message in fixed:
+        if isinstance(message, ToolMessage):
+            assert waiting
+            assert message.call_id == waiting.pop(0)
+            continue
+        assert not waiting
+        if isinstance(message, AssistantMessage):
+            assert message.text or message.calls
+            waiting = [call.id for call in message.calls]
+    assert not waiting
+
+
+@given(st.lists(MESSAGES, max_size=12))
+def test_repair_is_done_after_one_time(messages: list[Message]) -> None:
+    assert repair(repair(messages)) == repair(messages)
+
+
+@given(st.lists(MESSAGES, max_size=12))
+def test_repair_keeps_what_user_and_program_said(messages: list[Message]) -> None:
+    def spoken(given: list[Message]) -> list[Message]:
+        return [message for message in given if isinstance(message, UserMessage | ProgramMessage)]
+
+    assert spoken(list(repair(messages))) == spoken(messages)
+
+
+def test_results_follow_in_call_order() -> None:
+    history = folded(said("go"), RunStarted(message_id="m", mode="direct", model="x"), reply("", "a", "b"))
+    history.fold(result("b", "second"))
+    history.fold(result("a", "first"))
+    texts = [message.text for message in history.window() if isinstance(message, ToolMessage)]
+    assert texts == ["first", "second"]
+
+
+def test_an_unfinished_call_says_that_it_was_interrupted() -> None:
+    window = folded(said("go"), reply("", "a", "b"), result("a")).window()
+    assert isinstance(window[-1], ToolMessage)
+    assert not window[-1].success
+    assert "Interrupted" in window[-1].text
+
+
+def test_calls_without_text_get_a_sentence() -> None:
+    window = folded(said("go"), reply("", "a"), result("a")).window()
+    assert window[1].text == "I call read_file."
+
+
+def test_the_current_run_is_whole_and_ended_ones_are_condensed() -> None:
+    history = folded(
+        said("first"),
+        reply("looking", "a"),
+        result("a", "LONG CONTENT"),
+        reply("it is fine"),
+        RunEnded(outcome="done", text="it is fine"),
+        said("second"),
+        reply("", "b"),
+        result("b", "OTHER"),
+    )
+    texts = [message.text for message in history.window()]
+    assert texts == ["first", "it is fine\n(Tools used: read_file.)", "second", "I call read_file.", "OTHER"]
+
+
+def test_an_early_end_is_told() -> None:
+    history = folded(said("first"), reply("half"), RunEnded(outcome="interrupted", text=""), said("second"))
+    assert "ended early: interrupted" in history.window()[1].text
+
+
+def test_the_model_sees_the_last_five_messages_of_the_user() -> None:
+    history = History()
+    for number in range(USER_MESSAGES + 30):
+        for event in (said(f"m{number}"), reply(f"r{number}"), RunEnded(outcome="done", text=f"r{number}")):
+            history.fold(event)
+    users = [message.text for message in history.window() if isinstance(message, UserMessage)]
+    assert users == [f"m{number}" for number in range(30, 35)]
+    assert len(history.turns) <= 2 * USER_MESSAGES
+
+
+def test_what_the_program_says_never_counts_as_a_message_of_the_user() -> None:
+    history = History()
+    for number in range(USER_MESSAGES):
+        history.fold(said(f"m{number}"))
+        history.fold(ProgramSaid(kind="feedback", text="try again"))
+        history.fold(RunEnded(outcome="done", text="ok"))
+    users = [message for message in history.window() if isinstance(message, UserMessage)]
+    assert len(users) == USER_MESSAGES
+
+
+def test_an_interrupted_reply_is_kept_and_told() -> None:
+    window = folded(said("go"), reply("half a sent", interrupted=True)).window()
+    assert window[1].text == "half a sent"
+    assert isinstance(window[2], ProgramMessage)
+
+
+EVENTS = st.one_of(
+    st.builds(said, st.text(min_size=1, max_size=5), st.sampled_from(["m1", "m2"])),
+    st.builds(lambda text, ids: reply(text, *ids), st.text(max_size=5), st.lists(IDS, max_size=2, unique=True)),
+    st.builds(result, IDS),
+    st.just(RunStarted(message_id="m", mode="direct", model="x")),
+    st.just(RunEnded(outcome="done", text="ok")),
+    st.just(ProgramSaid(kind="feedback", text="hm")),
+)
+
+
+@given(st.lists(EVENTS, max_size=15), st.integers(0, 15))
+def test_a_snapshot_and_the_rest_give_what_all_events_give(events: list[Event], cut: int) -> None:
+    whole, first = EngineState(), EngineState()
+    for event in events:
+        whole.fold(event)
+    for event in events[:cut]:
+        first.fold(event)
+    second = EngineState.restore(first.export())
+    for event in events[cut:]:
+        second.fold(event)
+    assert second.export() == whole.export()
+    assert second.history.window() == whole.history.window()

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.job import TASK, job, make_workspace
+from tests.doubles.mock import MockServer, call, scenario, serve, step
+from tests.engine.kit import Watch, opened
+from tui_agent.domain import Answer
+from tui_agent.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    ReplyEnded,
+    ReplyPhase,
+    ReplyText,
+    RunEnded,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
+)
+
+SLACK = 5
+TALK = scenario("how are you", "well, thank you")
+
+
+def refused(server: MockServer) -> list[str]:
+    return [repr(exchange) for exchange in server.requests if exchange.status == 400]
+
+
+async def records_of_the_job(workspace: Path, provider: str) -> int:
+    async with serve(job(), strict=True) as server, opened(server, workspace, provider=provider) as session:
+        watch = Watch(session)
+        await session.send(TASK)
+        await watch.ended()
+        assert not refused(server)
+        return len(watch.records)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("provider", ["openai", "ollama"])
+async def test_after_an_interrupt_anywhere_a_strict_server_accepts_the_next_request(
+    tmp_path: Path, provider: str
+) -> None:
+    total = await records_of_the_job(make_workspace(tmp_path / "whole"), provider)
+    assert total > 20
+    for point in range(1, total):
+        workspace = make_workspace(tmp_path / f"{point}")
+        async with serve(job(), TALK, strict=True) as server:
+            async with opened(server, workspace, provider=provider) as session:
+                watch = Watch(session)
+                await session.send(TASK)
+                await watch.until(lambda record, last=point: record.seq - session.begins >= last)  # type: ignore[misc]
+                await session.interrupt()
+                await session.send("how are you")
+                ended = await watch.until_event(RunEnded, outcome="done")
+                assert ended.text == "well, thank you", point
+                resume = session.id
+            async with opened(server, workspace, provider=provider, resume=resume) as session:
+                watch = Watch(session)
+                await session.send("how are you")
+                assert (await watch.ended()).outcome == "done", point
+            assert not refused(server), point
+
+
+async def test_stopping_a_reply_closes_the_connection_and_keeps_the_text(tmp_path: Path) -> None:
+    long = scenario("long", step("word " * 5_000))
+    async with serve(long, pace=0.005, strict=True) as server, opened(server, make_workspace(tmp_path)) as session:
+        watch = Watch(session)
+        await session.send("long")
+        await watch.until_event(ReplyText)
+        began = time.monotonic()
+        await session.interrupt()
+        assert time.monotonic() - began < 0.2 * SLACK
+        await asyncio.wait_for(server.requests[0].finished.wait(), 0.25 * SLACK)
+        assert server.requests[0].outcome == "disconnected"
+        await watch.ended()
+        (reply,) = watch.of(ReplyEnded)
+        assert reply.interrupted
+        assert reply.text.startswith("word ")
+        assert reply.text == "".join(event.text for event in watch.of(ReplyText))
+
+
+async def test_stopping_while_the_server_is_silent(tmp_path: Path) -> None:
+    slow = scenario("slow", step("late", delay=60))
+    async with serve(slow, strict=True) as server, opened(server, make_workspace(tmp_path)) as session:
+        watch = Watch(session)
+        await session.send("slow")
+        await server.wait_for_request(1)
+        began = time.monotonic()
+        await session.interrupt()
+        assert time.monotonic() - began < 0.2 * SLACK
+        assert (await watch.ended()).outcome == "interrupted"
+        await asyncio.wait_for(server.requests[0].finished.wait(), 0.25 * SLACK)
+
+
+async def test_stopping_a_command_kills_it_and_tells_the_model(tmp_path: Path) -> None:
+    sleeping = scenario("sleep", step("", call("run_terminal_command", command="echo $$; trap '' TERM; sleep 99 & wait")))
+    async with serve(sleeping, TALK, strict=True) as server, opened(server, make_workspace(tmp_path)) as session:
+        watch = Watch(session)
+        await session.send("sleep")
+        output = await watch.until_event(ToolOutput)
+        pid = int(output.text.split()[0])
+        assert Path(f"/proc/{pid}").exists()
+        began = time.monotonic()
+        await session.interrupt()
+        assert time.monotonic() - began < 2 * SLACK
+        assert not Path(f"/proc/{pid}").exists()
+        await watch.ended()
+        (done,) = watch.of(ToolFinished)
+        assert done.result.code == "interrupted"
+        await session.send("how are you")
+        assert (await watch.ended()).outcome == "done"
+
+
+async def test_stopping_an_open_approval_withdraws_it(tmp_path: Path) -> None:
+    async with serve(job(), strict=True) as server, opened(server, make_workspace(tmp_path)) as session:
+        watch = Watch(session, lambda event: None)
+        await session.send(TASK)
+        asked = await watch.until_event(ApprovalAsked)
+        await session.interrupt()
+        answered = await watch.until_event(ApprovalAnswered, id=asked.id)
+        assert answered.answer.verdict == "withdrawn"
+        assert not session.answer(asked.id, Answer(verdict="approve"))
+        assert (tmp_path / "adder.py").read_text().count("a - b") == 1
+
+
+async def test_stopping_the_wait_before_a_retry(tmp_path: Path) -> None:
+    async with serve(TALK, strict=True, faults=["503"] * 6) as server:
+        async with opened(server, make_workspace(tmp_path)) as session:
+            watch = Watch(session)
+            await session.send("how are you")
+            await watch.until(lambda record: record.event.type == "retry.waiting")
+            began = time.monotonic()
+            await session.interrupt()
+            assert time.monotonic() - began < 0.2 * SLACK
+            assert (await watch.ended()).outcome == "interrupted"
+
+
+async def test_nothing_is_started_or_shown_after_a_stop(tmp_path: Path) -> None:
+    many = scenario("many", step("", *[call("run_terminal_command", command=f"sleep {n}.5") for n in (9, 8, 7)]))
+    async with serve(many, strict=True) as server, opened(server, make_workspace(tmp_path)) as session:
+        watch = Watch(session)
+        await session.send("many")
+        await watch.until_event(ToolStarted)
+        await session.interrupt()
+        await watch.ended()
+        assert len(watch.of(ToolStarted)) == 1
+
+
+async def test_a_message_during_a_run_waits_and_is_delivered_once(tmp_path: Path) -> None:
+    async with serve(job(), TALK, pace=0.002, strict=True) as server:
+        async with opened(server, make_workspace(tmp_path)) as session:
+            watch = Watch(session)
+            await session.send(TASK)
+            await watch.until_event(ReplyPhase)
+            await session.send("how are you")
+            first, second = await watch.ended(), await watch.ended()
+    assert (first.outcome, second.outcome) == ("done", "done")
+    assert second.text == "well, thank you"
+    asked = [exchange.messages[-1]["content"] for exchange in server.requests]
+    assert asked.count("how are you") == 1
+
+
+async def test_steering_reaches_the_run_that_goes_on(tmp_path: Path) -> None:
+    async with serve(job(), pace=0.002, strict=True) as server:
+        async with opened(server, make_workspace(tmp_path)) as session:
+            watch = Watch(session)
+            await session.send(TASK)
+            await watch.until_event(ToolStarted)
+            await session.send("and be quick", steering=True)
+            await watch.ended()
+    texts = [message["content"] for message in server.requests[1].messages]
+    assert "and be quick" in texts

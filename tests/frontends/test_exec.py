@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doubles.job import COMMAND, MENDED, REPORT, TASK, environment, job, make_workspace
+from tests.doubles.mock import MockServer, call, scenario, serve, step
+
+
+class Ran:
+    def __init__(self, code: int, out: bytes, err: bytes) -> None:
+        self.code = code
+        self.out = out.decode()
+        self.err = err.decode()
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    def of(self, name: str) -> list[dict[str, Any]]:
+        return [record["data"] for record in self.records if record["type"] == name]
+
+
+class Exec:
+    """Runs `tui-agent exec` as a process in a workspace of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.home.mkdir()
+        self.workspace = make_workspace(folder / "work")
+        self.env = environment(self.home)
+
+    async def start(self, *args: str, **env: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tui_agent", "exec", "-C", str(self.workspace), *args,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env={**self.env, **env}, cwd=self.home, limit=2**24,
+        )  # fmt: skip
+
+    async def __call__(self, *args: str, stdin: bytes = b"", **env: str) -> Ran:
+        process = await self.start(*args, **env)
+        out, err = await process.communicate(stdin)
+        assert process.returncode is not None
+        return Ran(process.returncode, out, err)
+
+    def session(self) -> Path:
+        (only,) = (self.home / "tui-agent" / "sessions").iterdir()
+        return only
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Exec:
+    return Exec(tmp_path)
+
+
+def server_flags(server: MockServer, provider: str) -> list[str]:
+    url = server.url + ("/v1" if provider == "openai" else "")
+    return ["--provider", provider, "--base-url", url, "--model", "mock-model", "--trust"]
+
+
+@pytest.mark.parametrize("provider", ["openai", "ollama"])
+async def test_the_job_is_done_over_http(run: Exec, provider: str) -> None:
+    async with serve(job(), strict=True) as server:
+        ran = await run(TASK, "--json", "--approve", "all", *server_flags(server, provider))
+    assert ran.code == 0, ran.out + ran.err
+    assert (run.workspace / "adder.py").read_text() == MENDED
+    assert [data["name"] for data in ran.of("tool.finished")] == ["read_file", "edit_file", "run_terminal_command"]
+    assert all(data["result"]["success"] for data in ran.of("tool.finished"))
+    assert ran.of("run.ended")[-1]["outcome"] == "done"
+    assert ran.of("reply.ended")[-1]["text"] == REPORT
+    assert [record["seq"] for record in ran.records] == list(range(1, len(ran.records) + 1))
+
+
+async def test_the_job_is_done_by_the_scripted_model(run: Exec) -> None:
+    file = run.home / "job.json"
+    file.write_text(json.dumps({"scenarios": [job()], "default_response": {"content": "?"}}))
+    ran = await run(TASK, "--approve", "all", "--trust", "--provider", "scripted", "--scenarios", str(file))
+    assert ran.code == 0, ran.out + ran.err
+    assert (run.workspace / "adder.py").read_text() == MENDED
+    assert REPORT in ran.out
+    assert f"[Tool: run_terminal_command {COMMAND}]" in ran.out
+
+
+async def test_everything_printed_is_in_the_journal_and_the_log(run: Exec) -> None:
+    async with serve(job(), strict=True) as server:
+        ran = await run(TASK, "--json", "--approve", "all", *server_flags(server, "openai"))
+    kept = [json.loads(line) for line in (run.session() / "events.jsonl").read_text().splitlines()]
+    printed = {record["seq"]: record["type"] for record in ran.records}
+    assert printed.items() <= {record["seq"]: record["type"] for record in kept}.items()
+    log = (run.session() / "chat_history.log").read_text()
+    assert f"USER: {TASK}" in log
+    assert "TOOL_CALL: read_file(" in log
+    assert REPORT in log
+
+
+@pytest.mark.parametrize(
+    ("approve", "code", "edited"), [("none", 3, False), ("safe", 3, False), ("edits", 3, True), ("all", 0, True)]
+)
+async def test_what_may_happen_without_a_person(run: Exec, approve: str, code: int, edited: bool) -> None:
+    async with serve(job(), strict=True) as server:
+        ran = await run(TASK, "--json", "--approve", approve, *server_flags(server, "openai"))
+    assert ran.code == code, ran.out + ran.err
+    assert ((run.workspace / "adder.py").read_text() == MENDED) == edited
+    assert bool(ran.of("approval.executed")) == (approve in ("edits", "all"))
+
+
+async def test_what_always_asks_is_refused_even_with_all(run: Exec) -> None:
+    wipe = scenario("wipe", step("", call("run_terminal_command", command="rm -rf ~/")), "could not")
+    async with serve(wipe, strict=True) as server:
+        ran = await run("wipe", "--json", "--approve", "all", *server_flags(server, "openai"))
+    assert ran.code == 3
+    assert run.home.exists()
+    assert not ran.of("approval.executed")
+
+
+async def test_a_protected_file_is_refused_even_with_all(run: Exec) -> None:
+    plant = scenario("plant", step("", call("write_file", path=".git/hooks/pre-commit", content="x")), "no")
+    async with serve(plant, strict=True) as server:
+        ran = await run("plant", "--json", "--approve", "all", *server_flags(server, "openai"))
+    assert ran.code == 3
+    assert not (run.workspace / ".git").exists()
+
+
+async def test_an_untrusted_folder_is_read_only(run: Exec) -> None:
+    (run.workspace / "AGENTS.md").write_text("SECRET RULES OF THE FOLDER")
+    async with serve(job(), strict=True) as server:
+        flags = [flag for flag in server_flags(server, "openai") if flag != "--trust"]
+        ran = await run(TASK, "--json", "--approve", "all", *flags)
+        bodies = json.dumps([request.body for request in server.requests])
+    assert ran.code == 3
+    assert (run.workspace / "adder.py").read_text() != MENDED
+    assert "SECRET RULES" not in bodies
+
+
+async def test_a_trusted_folder_gives_its_rules(run: Exec) -> None:
+    (run.workspace / "AGENTS.md").write_text("RULES OF THE FOLDER")
+    (run.home / "AGENTS.md").write_text("RULES OF THE USER")
+    async with serve(job(), strict=True) as server:
+        await run(TASK, "--approve", "all", *server_flags(server, "openai"))
+        system = server.requests[0].messages[0]["content"]
+    assert system.index("RULES OF THE USER") < system.index("RULES OF THE FOLDER")
+
+
+async def test_answers_from_standard_input(run: Exec) -> None:
+    lines = b'{"verdict": "reject", "text": "use another file"}\n{"verdict": "approve"}\n'
+    async with serve(job(), strict=True) as server:
+        ran = await run(TASK, "--json", "--answers", *server_flags(server, "openai"), stdin=lines)
+        last = server.requests[-1].messages
+    assert ran.code == 0, ran.out + ran.err
+    verdicts = [data["answer"]["verdict"] for data in ran.of("approval.answered")]
+    assert verdicts == ["reject", "approve"]
+    assert any("use another file" in str(message["content"]) for message in last)
+
+
+async def test_a_bad_answer_is_named_and_the_next_one_counts(run: Exec) -> None:
+    lines = b'yes please\n{"verdict": "approve"}\n{"verdict": "approve"}\n'
+    async with serve(job(), strict=True) as server:
+        ran = await run(TASK, "--json", "--answers", *server_flags(server, "openai"), stdin=lines)
+    assert ran.code == 0
+    assert "answer" in ran.err
+
+
+async def test_a_server_that_is_not_there(run: Exec) -> None:
+    ran = await run("hello", "--provider", "ollama", "--base-url", "http://127.0.0.1:9", "--trust")
+    assert ran.code == 4
+    assert "127.0.0.1:9" in ran.out
+    assert "Traceback" not in ran.out + ran.err
+
+
+async def test_the_limit_of_rounds(run: Exec) -> None:
+    async with serve(job(), strict=True) as server:
+        ran = await run(TASK, "--json", "--approve", "all", "--max-iterations", "2", *server_flags(server, "openai"))
+    assert ran.code == 5
+    assert ran.of("run.ended")[-1]["outcome"] == "limit"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+async def test_a_signal_ends_it_in_order(run: Exec, number: signal.Signals, code: int) -> None:
+    sleeping = scenario("sleep", step("", call("run_terminal_command", command="sleep 60")), "done")
+    async with serve(sleeping, strict=True) as server:
+        process = await run.start("sleep", "--json", "--approve", "all", *server_flags(server, "openai"))
+        assert process.stdout is not None
+        async for line in process.stdout:
+            if json.loads(line)["type"] == "approval.executed":
+                break
+        process.send_signal(number)
+        rest, err = await asyncio.wait_for(process.communicate(), 10)
+    assert process.returncode == code, err.decode()
+    types = [json.loads(line)["type"] for line in rest.splitlines()]
+    assert "run.ended" in types
+    assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "args",
+    [(), ("  ",), ("task", "--approve", "everything"), ("task", "-C", "/nowhere/at/all"), ("task", "--resume", "1999")],
+)
+async def test_wrong_usage(run: Exec, args: tuple[str, ...]) -> None:
+    ran = await run(*args)
+    assert ran.code == 2
+    assert ran.err.strip()
+    assert "Traceback" not in ran.err
+
+
+async def test_a_task_from_standard_input(run: Exec) -> None:
+    async with serve(scenario("the long task", "understood"), strict=True) as server:
+        ran = await run("-", *server_flags(server, "openai"), stdin=b"the long task\nof two lines")
+    assert ran.code == 0
+    assert "understood" in ran.out
+
+
+async def test_a_session_goes_on(run: Exec) -> None:
+    talk = [scenario("first thing", "noted the first"), scenario("second thing", "noted the second")]
+    async with serve(*talk, strict=True) as server:
+        flags = server_flags(server, "openai")
+        await run("first thing", *flags)
+        session = run.session().name
+        one = await run("second thing", "--continue", "--json", *flags)
+        two = await run("first thing", "--resume", session[:10], "--json", *flags)
+        texts = [message["content"] for message in server.requests[-1].messages[1:]]
+    assert one.code == two.code == 0, one.err + two.err
+    assert texts[:4] == ["first thing", "noted the first", "second thing", "noted the second"]
+    seqs = [record["seq"] for record in one.records + two.records]
+    assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
+    assert seqs[0] > 1
+
+
+async def test_the_server_token_never_leaves(run: Exec) -> None:
+    token = "canary-7f3a9c"
+    show = scenario("show", step("", call("run_terminal_command", command="env; echo done")), "seen")
+    async with serve(show, strict=True, token=token) as server:
+        ran = await run("show", "--json", "--approve", "all", *server_flags(server, "openai"), LLM_AUTH_TOKEN=token)
+    assert ran.code == 0
+    assert token not in ran.out + ran.err
+    for file in run.home.rglob("*"):
+        if file.is_file():
+            assert token.encode() not in file.read_bytes(), file

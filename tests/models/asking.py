@@ -1,0 +1,183 @@
+"""Asking a model client and gathering what comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.doubles.raw_server import FakeConnection, FakeRawServer, Script
+from tui_agent.domain import Fault, Message, ModelInfo, ToolCall, ToolSpec, Usage, UserMessage
+from tui_agent.models.base import (
+    CallBegun,
+    CallReady,
+    Counted,
+    Failed,
+    Model,
+    ModelRequest,
+    Phase,
+    Piece,
+    Stop,
+    Text,
+    Thought,
+    Waiting,
+)
+from tui_agent.models.connect import connect
+from tui_agent.models.wire import Limits
+
+FAST = Limits(
+    connect=2, first_byte=5, no_bytes=5, no_progress=5, buffering=5, ask_after=0.05, ask=2, tail=0.3
+)
+"""Limits that no well-behaved test reaches; a test that wants to reach one says so."""
+
+TOOL = ToolSpec(
+    name="read_file",
+    description="Read a file.",
+    parameters={"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+)
+
+
+@dataclass
+class Reply:
+    """All pieces of one reply, sorted."""
+
+    pieces: list[Piece]
+
+    @property
+    def text(self) -> str:
+        return "".join(piece.text for piece in self.pieces if isinstance(piece, Text))
+
+    @property
+    def thought(self) -> str:
+        return "".join(piece.text for piece in self.pieces if isinstance(piece, Thought))
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        return [piece.call for piece in self.pieces if isinstance(piece, CallReady)]
+
+    @property
+    def begun(self) -> list[CallBegun]:
+        return [piece for piece in self.pieces if isinstance(piece, CallBegun)]
+
+    @property
+    def phases(self) -> list[str]:
+        return [piece.phase for piece in self.pieces if isinstance(piece, Phase)]
+
+    @property
+    def waits(self) -> list[Waiting]:
+        return [piece for piece in self.pieces if isinstance(piece, Waiting)]
+
+    @property
+    def usage(self) -> Usage:
+        return next((piece.usage for piece in reversed(self.pieces) if isinstance(piece, Counted)), Usage())
+
+    @property
+    def stop(self) -> str:
+        last = self.pieces[-1]
+        assert isinstance(last, Stop), last
+        return last.reason
+
+    @property
+    def fault(self) -> Fault:
+        last = self.pieces[-1]
+        assert isinstance(last, Failed), last
+        return last.fault
+
+
+def request(*messages: Message, **more: Any) -> ModelRequest:
+    more.setdefault("model", "m:7b")
+    return ModelRequest(messages=messages or (UserMessage(text="hi"),), **more)
+
+
+async def ask(model: Model, question: ModelRequest | None = None) -> Reply:
+    reply = Reply([piece async for piece in model.stream(question or request())])
+    ends = [piece for piece in reply.pieces if isinstance(piece, (Stop, Failed))]
+    assert len(ends) == 1 and reply.pieces[-1] is ends[0]
+    return reply
+
+
+def known(answer: ModelInfo | Fault) -> ModelInfo:
+    assert isinstance(answer, ModelInfo), answer
+    return answer
+
+
+def ollama(server: FakeRawServer, *, limits: Limits = FAST, retries: bool = False, **more: Any) -> Model:
+    return connect("ollama", server.url, limits=limits, env=more.pop("env", {}), retries=retries, **more)
+
+
+def openai(server: FakeRawServer, *, limits: Limits = FAST, retries: bool = False, **more: Any) -> Model:
+    return connect(
+        "openai", server.url + "/v1", limits=limits, env=more.pop("env", {}), retries=retries, **more
+    )
+
+
+def ollama_server(chat: Script, **show: Any) -> FakeRawServer:
+    """An Ollama whose /api/chat is scripted; `show` is what /api/show answers, 404 without it."""
+
+    async def answer_show(connection: FakeConnection) -> None:
+        await connection.answer(200, show)
+
+    routes: dict[str, Script] = {"/api/chat": chat}
+    if show:
+        routes["/api/show"] = answer_show
+    return FakeRawServer(routes)
+
+
+def openai_server(chat: Script) -> FakeRawServer:
+    return FakeRawServer({"/v1/chat/completions": chat})
+
+
+def said(content: str = "", **more: Any) -> dict[str, Any]:
+    """A line of Ollama's stream."""
+    message = {"role": "assistant", "content": content} | {
+        key: more.pop(key) for key in ("thinking", "tool_calls") if key in more
+    }
+    return {"model": "m:7b", "created_at": "2026-01-01T00:00:00Z", "message": message, "done": False} | more
+
+
+DONE = said(done=True, done_reason="stop")
+
+
+def ndjson(*values: Any) -> Script:
+    """Streams these lines in chunks and ends in order."""
+
+    async def script(connection: FakeConnection) -> None:
+        await connection.head(200, "application/x-ndjson", chunked=True)
+        await connection.lines(*values)
+        await connection.end()
+
+    return script
+
+
+def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
+    """A chunk of an OpenAI-compatible stream."""
+    return {
+        "id": "c1",
+        "object": "chat.completion.chunk",
+        "choices": [{"index": 0, "delta": fields, "finish_reason": finish}],
+    }
+
+
+def sse(*values: Any) -> Script:
+    """Streams these events in chunks and ends in order."""
+
+    async def script(connection: FakeConnection) -> None:
+        await connection.head(200, "text/event-stream", chunked=True)
+        await connection.events(*values)
+        await connection.end()
+
+    return script
+
+
+def raw(status: int, kind: str, body: bytes, *, split: Iterable[int] = ()) -> Script:
+    """This body, byte for byte, torn at `split`; it ends when the connection does."""
+
+    async def script(connection: FakeConnection) -> None:
+        await connection.head(status, kind)
+        at = 0
+        for border in (*split, len(body)):
+            await connection.body(body[at:border])
+            at = border
+        await connection.end()
+
+    return script

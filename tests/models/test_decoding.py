@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.models.asking import DONE, delta, said
+from tests.models.test_openai import QUIRKS
+from tui_agent.models.base import CallReady, Counted, Failed, Piece, Stop
+from tui_agent.models.decoding import Decoder
+from tui_agent.models.faults import Peer
+from tui_agent.models.framing import NdjsonLines, SseEvents
+from tui_agent.models.ollama import OllamaDecoder
+from tui_agent.models.openai_reply import OpenAIDecoder
+
+PEER = Peer(provider="openai", shown="http://x", model="m")
+OLLAMA: Callable[[], Decoder] = lambda: OllamaDecoder(PEER)  # noqa: E731 # a factory in one line
+OPENAI: Callable[[], Decoder] = lambda: OpenAIDecoder(PEER)  # noqa: E731 # as above
+
+
+def read(decoder: Decoder, chunks: Sequence[bytes]) -> list[Piece]:
+    decoder.opened("")
+    pieces = [piece for chunk in chunks for piece in decoder.feed(chunk)]
+    pieces += decoder.end()
+    return [_without_made_ids(piece) for piece in pieces]
+
+
+def _without_made_ids(piece: Piece) -> Piece:
+    if isinstance(piece, CallReady) and piece.call.id.startswith("call_"):
+        return CallReady(call=msgspec.structs.replace(piece.call, id="made"))
+    return piece
+
+
+def lines(*values: object) -> bytes:
+    return "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values).encode()
+
+
+def events(*values: object, end: str = "\n") -> bytes:
+    texts = (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values)
+    return "".join(f"data: {text}{end}{end}" for text in texts).encode()
+
+
+WORDS = ["plain", "é漢字", "👩‍👩‍👧", "a\u2028b\u0085c", "tab\tline\n", "", '"quoted" \\ {', "\ufeff"]
+END = delta("stop"), {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}, "[DONE]"
+
+
+def recorded() -> list[tuple[str, bytes]]:
+    """A hundred streams of both kinds, well-formed and not."""
+    out: list[tuple[str, bytes]] = []
+    for word in WORDS:
+        out.append(("ollama", lines(said(thinking=word), said(word), said(word), DONE)))
+        out.append(("ollama", lines(said(word), {"error": word or "x"})))
+        out.append(("ollama", lines(said(word))[:-9]))
+        for end in ("\n", "\r\n", "\r"):
+            out.append(("openai", b": ping" + end.encode() + events(delta(content=word), *END, end=end)))
+            out.append(("openai", events(delta(reasoning=word), delta(content=word), end=end)))
+            out.append(("openai", events(delta(content=word), *END, end=end).rstrip()))
+    for chunks, _ in QUIRKS.values():
+        out.append(("openai", events(*(delta(tool_calls=chunk) for chunk in chunks), *END)))
+    call = {"function": {"name": "f", "arguments": {"a": "漢"}}}
+    out.append(("ollama", lines(said(tool_calls=[call, call]), said(tool_calls=[call], done=True))))
+    out.append(("openai", "\ufeff".encode() + events(delta(content="x"), {"error": {"message": "é"}})))
+    out.append(("ollama", b"\xff\xfe{}\n" + lines(DONE)))
+    return out
+
+
+STREAMS = recorded()
+
+
+def test_there_are_a_hundred_recorded_streams():
+    assert len(STREAMS) >= 100
+
+
+@pytest.mark.parametrize("at", range(len(STREAMS)))
+def test_c14_every_split_point_gives_the_same_pieces(at):
+    kind, body = STREAMS[at]
+    make, splitter = (OLLAMA, NdjsonLines) if kind == "ollama" else (OPENAI, SseEvents)
+    whole = read(make(), [body])
+    assert isinstance(whole[-1], (Stop, Failed))
+    assert read(make(), [body[i : i + 1] for i in range(len(body))]) == whole
+    for split in range(0, len(body), 1 if at % 10 == 0 else 7):
+        assert read(make(), [body[:split], body[split:]]) == whole
+    once = splitter()
+    frames = [*once.feed(body), *once.end()]
+    for split in range(len(body)):
+        torn = splitter()
+        assert [*torn.feed(body[:split]), *torn.feed(body[split:]), *torn.end()] == frames
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "message",
+                    "content",
+                    "thinking",
+                    "tool_calls",
+                    "function",
+                    "name",
+                    "arguments",
+                    "id",
+                    "index",
+                    "done",
+                    "done_reason",
+                    "error",
+                    "choices",
+                    "delta",
+                    "finish_reason",
+                    "usage",
+                    "prompt_tokens",
+                    "timings",
+                    "prompt_progress",
+                    "total",
+                    "processed",
+                    "reasoning_details",
+                    "eval_count",
+                    "function_call",
+                    "code",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=15,
+)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(JSON, max_size=5))
+def test_no_json_whatever_breaks_a_decoder(values):
+    for make, body in (
+        (OLLAMA, lines(*values)),
+        (OPENAI, events(*values)),
+        (OPENAI, events({"choices": values})),
+    ):
+        pieces = read(make(), [body])
+        assert isinstance(pieces[-1], (Stop, Failed))
+        assert sum(isinstance(piece, (Stop, Failed)) for piece in pieces) == 1
+        msgspec.json.encode(pieces)  # all of it can be journaled
+
+
+@settings(max_examples=150)
+@given(st.binary(max_size=80))
+def test_no_bytes_whatever_break_a_decoder(body):
+    for make in (OLLAMA, OPENAI):
+        assert isinstance(read(make(), [body])[-1], (Stop, Failed))
+
+
+@pytest.mark.parametrize("count", [-1, -1e9, 1e300, "7", True, [], float("nan")])
+def test_c34_absurd_counts_are_unknown(count):
+    for make, body in (
+        (OLLAMA, lines(said("x"), said(done=True, eval_count=count, prompt_eval_count=count))),
+        (
+            OPENAI,
+            events(delta("stop") | {"usage": {"prompt_tokens": count, "completion_tokens": count}}, "[DONE]"),
+        ),
+    ):
+        assert not [piece for piece in read(make(), [body]) if isinstance(piece, Counted)]
+
+
+def test_c23_two_hundred_calls():
+    entry = [{"index": i, "id": f"c{i}", "function": {"name": "f", "arguments": "{}"}} for i in range(200)]
+    pieces = read(OPENAI(), [events(delta(tool_calls=entry), "[DONE]")])
+    assert len([piece for piece in pieces if isinstance(piece, CallReady)]) == 200
+
+
+def test_arguments_beyond_their_limit_are_a_fault_of_the_call():
+    part = {"index": 0, "id": "c", "function": {"name": "f", "arguments": "x" * 500_000}}
+    pieces = read(OPENAI(), [events(delta(tool_calls=[part])) * 10 + events("[DONE]")])
+    (call,) = [piece.call for piece in pieces if isinstance(piece, CallReady)]
+    assert call.fault is not None and "4,194,304" in call.fault
+
+
+def test_a_name_repeated_with_every_fragment_stays_cheap():
+    parts = [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}} for _ in range(20_000)]
+    body = events(*(delta(tool_calls=parts[at : at + 100]) for at in range(0, 20_000, 100)), "[DONE]")
+    assert isinstance(read(OPENAI(), [body])[-1], Stop)

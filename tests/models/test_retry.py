@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.models.asking import ask, request
+from tui_agent.domain import Fault, ModelInfo, ToolCall, Usage
+from tui_agent.models.base import (
+    CallBegun,
+    CallReady,
+    Counted,
+    Failed,
+    ModelRequest,
+    Phase,
+    Piece,
+    Stop,
+    Text,
+    Thought,
+    Waiting,
+)
+from tui_agent.models.faults import retry_after
+from tui_agent.models.retry import with_retries
+
+
+class FakeModel:
+    """Answers with one list of pieces after the other, the last one for ever."""
+
+    provider = "ollama"
+    endpoint = "nowhere"
+
+    def __init__(self, *replies: list[Piece]) -> None:
+        self.replies = list(replies)
+        self.asked = 0
+        self.closed = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        self.asked += 1
+        try:
+            for piece in self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]:
+                yield piece
+        finally:
+            self.closed += 1
+
+    async def describe(self, model: str) -> ModelInfo:
+        return ModelInfo(name=model)
+
+    async def list_models(self) -> tuple[str, ...]:
+        return ("m",)
+
+    async def aclose(self) -> None:
+        self.closed += 100
+
+
+def failed(**more: object) -> Failed:
+    more = {"kind": "status", "message": "busy", "retryable": True} | more
+    return Failed(fault=Fault(**more))  # type: ignore[arg-type] # fields of a Fault
+
+
+GOOD: list[Piece] = [Phase(phase="connecting"), Text(text="x"), Stop(reason="stop")]
+
+
+def fast(model: FakeModel, slept: list[float], chance: float = 0.0):
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    return with_retries(model, sleep=sleep, chance=lambda: chance)
+
+
+async def test_a_passing_failure_is_waited_out_visibly():
+    slept: list[float] = []
+    model = FakeModel([Phase(phase="connecting"), failed()], [failed()], GOOD)
+    reply = await ask(fast(model, slept))
+    assert reply.text == "x"
+    assert reply.waits == [
+        Waiting(attempt=2, of=5, seconds=0.5, why="busy"),
+        Waiting(attempt=3, of=5, seconds=1.0, why="busy"),
+    ]
+    assert slept == [0.5, 1.0]
+    assert model.closed == 3
+
+
+async def test_five_attempts_and_no_more():
+    slept: list[float] = []
+    model = FakeModel([failed()])
+    fault = (await ask(fast(model, slept))).fault
+    assert (model.asked, len(slept)) == (5, 4)
+    assert fault.message == "busy (after 5 attempts)"
+
+
+async def test_waits_grow_with_jitter_between_half_and_whole():
+    for chance, wanted in ((0.0, [0.5, 1, 2, 4]), (1.0, [1, 2, 4, 8])):
+        slept: list[float] = []
+        await ask(fast(FakeModel([failed()]), slept, chance))
+        assert slept == wanted
+
+
+CALL = ToolCall(id="c", name="f", arguments={})
+
+
+@pytest.mark.parametrize(
+    "piece", [Text(text="x"), Thought(text="x"), CallBegun(name="f", arguments={}), CallReady(call=CALL)]
+)
+async def test_nothing_is_repeated_once_something_was_answered(piece):
+    slept: list[float] = []
+    model = FakeModel([piece, failed()])
+    reply = await ask(fast(model, slept))
+    assert (model.asked, slept, reply.fault.message) == (1, [], "busy")
+
+
+async def test_counts_and_phases_are_no_answer():
+    model = FakeModel([Phase(phase="reading"), Counted(usage=Usage(prompt_tokens=1)), failed()], GOOD)
+    assert (await ask(fast(model, []))).text == "x"
+
+
+async def test_what_will_not_pass_is_not_repeated():
+    model = FakeModel([failed(retryable=False)])
+    await ask(fast(model, []))
+    assert model.asked == 1
+
+
+@pytest.mark.parametrize(("asked", "slept"), [(0.0, [0.0]), (7.0, [7.0]), (120.0, [120.0]), (121.0, [])])
+async def test_what_the_server_asks_for_is_waited_up_to_two_minutes(asked, slept):
+    waited: list[float] = []
+    model = FakeModel([failed(retry_after=asked)], GOOD)
+    reply = await ask(fast(model, waited))
+    assert waited == slept
+    if not slept:
+        assert "2.02 min" in reply.fault.advice
+
+
+async def test_the_rest_is_passed_on():
+    model = FakeModel(GOOD)
+    retrying = fast(model, [])
+    assert (retrying.provider, retrying.endpoint) == ("ollama", "nowhere")
+    assert await retrying.describe("m") == ModelInfo(name="m")
+    assert await retrying.list_models() == ("m",)
+    await retrying.aclose()
+    assert model.closed == 100
+
+
+async def test_closing_the_iterator_closes_the_one_below():
+    model = FakeModel(GOOD)
+    pieces = fast(model, []).stream(request())
+    async for _ in pieces:
+        break
+    await pieces.aclose()
+    assert model.closed == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("3", 3.0),
+        ("Wed, 21 Oct 2026 07:28:10 GMT", 10.0),
+        ("Wed, 21 Oct 2026 07:00:00 GMT", 0.0),
+        ("-1", None),
+        ("inf", None),
+        ("1e400", None),
+        ("tomorrow", None),
+        ("", None),
+    ],
+)
+def test_retry_after_in_seconds_or_as_a_date(value, seconds):
+    now = datetime(2026, 10, 21, 7, 28, 0, tzinfo=UTC)
+    assert retry_after({"retry-after": value}, now) == seconds

@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.doubles.mock import call, control_packet, scenario, scenarios, step
+from tui_agent.domain import (
+    AssistantMessage,
+    Message,
+    ProgramMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    marked,
+)
+from tui_agent.models.choosing import (
+    Conversation,
+    choose,
+    fragments,
+    from_messages,
+    from_wire,
+    own_words,
+)
+from tui_agent.models.scenarios import ScenarioError, convert, load, parse
+
+JOB = convert(
+    scenarios(
+        scenario("fix", step("reading", call("read_file", path="a")), step("running", call("run")), "done"),
+        scenario("chat", "hello"),
+        default="lost",
+    )
+)
+
+
+def wire(*messages: tuple[str, str], **more: Any) -> Conversation:
+    return from_wire({"messages": [{"role": role, "content": text} for role, text in messages], **more})
+
+
+def said(conversation: Conversation) -> str | None:
+    return choose(JOB, conversation).step.response.content
+
+
+def test_step_is_the_number_of_tool_results_since_the_users_own_last_message():
+    begun = (("user", "fix it"),)
+    assert said(wire(*begun)) == "reading"
+    assert said(wire(*begun, ("assistant", ""), ("tool", "r"))) == "running"
+    assert said(wire(*begun, ("assistant", ""), ("tool", "r"), ("assistant", ""), ("tool", "r"))) == "done"
+    assert said(wire(*begun, *[("tool", "r")] * 9)) == "done"
+    assert said(wire(*begun, ("tool", "r"), ("user", "fix more"))) == "reading"
+
+
+def test_last_message_of_the_user_decides_and_nothing_else_does():
+    assert said(wire(("user", "fix it"), ("assistant", "ok"), ("user", "chat"))) == "hello"
+    assert said(wire(("user", "other"), ("assistant", "fix"), ("system", "fix"))) == "lost"
+    assert said(wire()) == "lost"
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        control_packet(state="need_tools", note="fix it"),
+        control_packet(state="need_fixes", note="chat", inside=True),
+        marked("feedback", "The call failed; chat about it? fix it?"),
+        marked("context", "chat"),
+        "<agent_control cut off",
+    ],
+)
+def test_what_the_program_says_changes_no_choice(noise: str):
+    history = [("user", "fix it"), ("assistant", ""), ("tool", "r"), ("assistant", ""), ("tool", "r")]
+    for end in range(1, len(history) + 1):
+        plain = choose(JOB, wire(*history[:end]))
+        for place in range(end + 1):
+            noisy = [*history[:place], ("user", noise), *history[place:end]]
+            assert choose(JOB, wire(*noisy)) == plain
+
+
+def test_results_inside_program_messages_count_one_each():
+    packet = marked("results", '{"tool_result": {"tool": "a"}}\n{ "tool_result": {"tool": "b"}}')
+    assert choose(JOB, wire(("user", "fix"), ("user", packet))).index == 2
+    quoted = marked("results", json.dumps({"tool_result": {"data": '{"tool_result": 1}'}}))
+    assert choose(JOB, wire(("user", "fix"), ("user", quoted))).index == 1
+
+
+def test_users_words_are_found_beside_the_programs_in_one_message():
+    assert own_words(marked("context", "x") + "\n\nfix it") == "fix it"
+    assert own_words("fix it\n\n" + marked("context", "chat")) == "fix it"
+    assert own_words(control_packet(note="n")) == ""
+    assert own_words(control_packet(note="n", inside=True)) == ""
+    assert own_words(control_packet(note="n", inside=True) + "\n\nfix it") == "fix it"
+    assert own_words("fix it\n\n" + control_packet(note="n")) == "fix it"
+    assert own_words("what is <agent_control>?") == "what is <agent_control>?"
+
+
+def test_our_messages_and_the_wire_choose_the_same():
+    messages: list[Message] = [
+        SystemMessage(text="rules"),
+        UserMessage(text="fix it"),
+        AssistantMessage(calls=(ToolCall(id="c", name="read_file", arguments={}),)),
+        ToolMessage(call_id="c", name="read_file", text="r"),
+        ProgramMessage(text=control_packet()),
+    ]
+    assert choose(JOB, from_messages(messages)).step.response.content == "running"
+
+
+def test_when_chooses_by_model_system_and_tools():
+    file = convert(
+        scenarios(
+            scenario("", "title", when={"system": "TITLE"}),
+            scenario("", "small", when={"model": "*-small"}),
+            scenario("", "calls", when={"tools": True}),
+            scenario("", "none", when={"tools": False}),
+        )
+    )
+
+    def answer(**request: Any) -> str | None:
+        return choose(
+            file, wire(("system", request.pop("system", "")), ("user", "x"), **request)
+        ).step.response.content
+
+    assert answer(system="Write a TITLE.", model="a-small") == "title"
+    assert answer(model="a-small", tools=[{}]) == "small"
+    assert answer(model="a-small-b", tools=[{}]) == "calls"
+    assert answer(tools=[]) == "none"
+
+
+def test_triggers_may_be_several_and_ignore_case():
+    file = convert(scenarios(scenario(["Hello", "moin"], "yes", ignore_case=True)))
+    assert choose(file, wire(("user", "HELLO you"))).step.response.content == "yes"
+    assert choose(file, wire(("user", "moin"))).step.response.content == "yes"
+    assert choose(file, wire(("user", "bye"))).scenario == ""
+
+
+def test_variant_replaces_the_response_by_the_latest_result():
+    steps = [step("a"), step("good", instead=[{"lacks": "OK", "response": {"content": "bad"}}])]
+    file = convert(scenarios(scenario("go", *steps)))
+    assert choose(file, wire(("user", "go"), ("tool", "OK"))).step.response.content == "good"
+    assert choose(file, wire(("user", "go"), ("tool", "OK"), ("tool", "boom"))).step.response.content == "bad"
+
+
+def test_ids_of_calls_are_never_used_twice_in_a_conversation():
+    file = convert(scenarios(scenario("go", step("x", call("a"), call("a"), {"id": "mine", "name": "b"}))))
+    first = choose(file, wire(("user", "go")))
+    assert [one.id for one in first.calls] == ["call_mock_1", "call_mock_2", "mine"]
+    earlier = {"role": "assistant", "content": "", "tool_calls": [{"id": one.id} for one in first.calls]}
+    again = choose(file, from_wire({"messages": [{"role": "user", "content": "go"}, earlier]}))
+    assert [one.id for one in again.calls] == ["call_mock_3", "call_mock_4", "mine_2"]
+
+
+def test_arguments_may_be_text_or_object():
+    nested = {"id": "1", "type": "function", "function": {"name": "a", "arguments": '{"x":  1}'}}
+    file = convert(scenarios(scenario("go", step("x", nested, call("b", y="ü"), {"name": "c"}))))
+    assert [one.raw for one in choose(file, wire(("user", "go"))).calls] == ['{"x":  1}', '{"y": "ü"}', "{}"]
+
+
+def test_content_may_be_a_list_of_parts():
+    parts = [{"type": "text", "text": "please"}, {"type": "image_url"}, {"type": "text", "text": "fix"}]
+    assert said(from_wire({"messages": [{"role": "user", "content": parts}]})) == "reading"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{"scenarios": [{"name": "a", "trigger": 3, "steps": [{}]}]}', "$.scenarios[0].trigger: Expected"),
+        ('{"scenarios": [{"name": "a", "trigger": "x", "steps": []}]}', "$.scenarios[0].steps: "),
+        ('{"scenarios": [{"name": "a", "steps": [{}]}]}', "missing required field `trigger`"),
+        ('{"scenario": []}', "unknown field `scenario`"),
+        ('{"scenarios": [\n{"name": "a",}]}', "line 2, column"),
+        ("[]", "$: Expected `object`"),
+        (
+            '{"default_response": {"tool_calls": [{"id": "1"}]}}',
+            "$.default_response.tool_calls[0]: a tool call needs",
+        ),
+        (
+            '{"scenarios": [{"name": "a", "trigger": "", "steps": [{"fault": {"kind": "x"}}]}]}',
+            "unknown kind of fault",
+        ),
+    ],
+)
+def test_errors_name_the_file_and_the_place(tmp_path: Path, text: str, place: str):
+    file = tmp_path / "bad.json"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ScenarioError) as caught:
+        load(file)
+    assert str(caught.value).startswith(f"{file}: ")
+    assert place in str(caught.value)
+
+
+def test_missing_or_undecodable_file_is_a_clear_error(tmp_path: Path):
+    with pytest.raises(ScenarioError, match=r"none\.json: can't be read: No such file"):
+        load(tmp_path / "none.json")
+    with pytest.raises(ScenarioError, match="not valid JSON"):
+        parse(b"\xff\xfe\xfa", "x.json")
+    with pytest.raises(ScenarioError, match="not valid JSON"):
+        parse("[" * 100_000, "x.json")
+
+
+@given(st.text())
+def test_fragments_joined_are_the_text(text: str):
+    assert "".join(fragments(text)) == text
+    assert all(fragments(text))
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.text(max_size=5),
+        lambda v: (
+            st.lists(v)
+            | st.dictionaries(st.sampled_from(["messages", "role", "content", "tool_calls", "id"]), v)
+        ),
+        max_leaves=20,
+    )
+)
+def test_any_request_body_can_be_answered(value: Any):
+    body = value if isinstance(value, dict) else {"messages": value}
+    choose(JOB, from_wire(body))

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui_agent.safety import globs
+from tui_agent.safety.standing import literal
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "expected"),
+    [
+        ("*.py", "a.py", True),
+        ("*.py", "src/a.py", False),
+        ("**/*.py", "a.py", True),
+        ("**/*.py", "a/b/c.py", True),
+        ("src/**", "src/a/b", True),
+        ("src/**", "src", True),
+        ("src/**", "source/a", False),
+        ("src/", "src/a/b", True),
+        ("src/**/x", "src/x", True),
+        ("src/**/x", "src/a/b/x", True),
+        ("**/a/**/b", "x/a/y/a/z/b", True),
+        ("**/a/**/b", "x/a/y/c", False),
+        ("**", "anything/at/all", True),
+        ("**/*", ".env", True),
+        ("*", ".hidden", True),
+        ("a*b*c", "aXbYbZc", True),
+        ("a*b*c", "aXbYbZ", False),
+        ("a?c", "abc", True),
+        ("a?c", "a/c", False),
+        ("a?c", "ac", False),
+        ("[abc].x", "b.x", True),
+        ("[!abc].x", "b.x", False),
+        ("[^abc].x", "d.x", True),
+        ("[a-c0-9].x", "7.x", True),
+        ("[]a].x", "].x", True),
+        ("[!]a].x", "].x", False),
+        ("[a-].x", "-.x", True),
+        ("[abc", "[abc", True),
+        ("*.{key,pem}", "x.pem", True),
+        ("*.{key,pem}", "x.crt", False),
+        ("{a,b}/{c,d{e,f}}", "b/df", True),
+        ("{a,b}/{c,d{e,f}}", "b/d", False),
+        ("x{,y}", "x", True),
+        ("x{,y}", "xy", True),
+        ("{src,lib}/**/*.py", "lib/a/b.py", True),
+        ("{a/b,c}/d", "a/b/d", True),
+        ("{only}", "{only}", True),
+        ("{a,b", "{a,b", True),
+        ("a}b", "a}b", True),
+        ("{x}{a,b}", "{x}b", True),
+        ("{{a,b},c}", "b", True),
+        (r"\*.py", "*.py", True),
+        (r"\*.py", "a.py", False),
+        (r"\{a,b\}", "{a,b}", True),
+        ("[{]x", "{x", True),
+        ("./a", "a", True),
+        ("a/b", "./a//b/", True),
+        ("a/b", "a/./c/../b", True),
+        ("/src/a", "src/a", True),
+        ("src/a", "/src/a", True),
+        ("**/*.lock", "a.lock.txt", False),
+        ("**/.env", ".envrc", False),
+        ("**/.env", "a/.env", True),
+        ("a**b", "aXb", True),
+        ("a**b", "a/b", False),
+        ("[/]", "/", False),
+    ],
+)
+def test_matches(pattern, path, expected):
+    assert globs.matches(pattern, path) is expected
+
+
+@pytest.mark.parametrize(
+    ("patterns", "path", "expected"),
+    [
+        ([], "a", False),
+        ([("**/*.key", False), ("**/test.key", True)], "t/test.key", False),
+        ([("**/test.key", True), ("**/*.key", False)], "t/test.key", True),
+        ([("**/.git/**", False)], ".GIT/config", True),
+        ([("**/.env", False)], "a/.ＥＮＶ", True),
+        ([("**/.env", False)], "a/.e\u200bnv", True),
+        ([("**/.git/**", False)], "sub\\.git\\config", True),
+        ([("**/*", False), ("**/*.md", True)], "A.MD", True),
+        ([("**/.GIT/**", False)], ".git/x", True),
+    ],
+)
+def test_asks(patterns, path, expected):
+    assert globs.asks(patterns, path) is expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("*a" * 200 + "b", "a" * 4000),
+        ("**/a/" * 60 + "b", "a/" * 2000),
+        ("{a,b}" * 40, "a" * 40),
+        ("{" * 3000, "{" * 3000),
+        ("{a," * 400 + "}" * 400, "a"),
+        ("[" * 3000, "[" * 3000),
+    ],
+)
+def test_matching_is_quick_whatever_the_pattern(pattern, path):
+    before = time.process_time()
+    globs.matches(pattern, path)
+    assert time.process_time() - before < 5
+
+
+names = st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1, max_size=12).filter(
+    lambda name: name not in (".", "..")
+)
+relative = st.lists(names, min_size=1, max_size=5).map("/".join)
+
+
+@given(relative)
+def test_a_literal_matches_its_path_only(path):
+    assert globs.matches(literal(path), path)
+    assert not globs.matches(literal(path), path + "x")
+    assert globs.matches("**", path)
+    assert globs.matches("**/" + literal(path), "deep/er/" + path)
+
+
+@given(st.text(alphabet="ab*?[]{},/\\!-.", max_size=20), st.text(alphabet="ab/.{},", max_size=12))
+def test_any_pattern_gives_an_answer(pattern, path):
+    assert globs.matches(pattern, path) in (True, False)
+    assert globs.asks([(pattern, False)], path) >= globs.matches(pattern, path)

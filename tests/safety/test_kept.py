@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tui_agent import paths
+from tui_agent.domain import Grant, Scope
+from tui_agent.safety import grants, trust
+from tui_agent.safety.kept import CannotKeep
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path / "state"))
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def work(tmp_path):
+    work = tmp_path / "work"
+    (work / "sub").mkdir(parents=True)
+    return work
+
+
+MAKE = Grant(kind="run", pattern="make test", cwd="/w", scope=Scope.ALWAYS)
+EDIT = Grant(kind="edit", pattern="src/*.py", scope=Scope.ALWAYS)
+
+
+def test_nothing_is_trusted_at_first(work):
+    assert not trust.is_trusted(work)
+    assert trust.trusted_folders() == ()
+    assert not paths.trust_file().exists()
+
+
+def test_trust_is_by_real_path_and_reaches_inward(work, tmp_path):
+    (tmp_path / "alias").symlink_to("work")
+    trust.trust(tmp_path / "alias")
+    assert trust.is_trusted(work) and trust.is_trusted(tmp_path / "alias") and trust.is_trusted(work / "sub")
+    for other in (tmp_path, tmp_path / "work2", tmp_path / "work" / ".." / "other"):
+        assert not trust.is_trusted(other)
+    assert trust.trusted_folders() == (os.path.realpath(work),)
+    (work / "out").symlink_to(tmp_path)
+    assert not trust.is_trusted(work / "out")
+    trust.distrust(work)
+    assert not trust.is_trusted(work)
+
+
+def test_trust_in_the_home_folder_does_not_reach_inward(home):
+    (home / "project").mkdir()
+    trust.trust(home)
+    assert trust.is_trusted(home) and not trust.is_trusted(home / "project")
+
+
+def test_the_file_is_private_and_whole():
+    before = os.umask(0)
+    try:
+        trust.trust(paths.data_dir())
+        grants.save(paths.data_dir(), EDIT)
+    finally:
+        os.umask(before)
+    for file in (paths.trust_file(), paths.grants_file()):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert json.loads(file.read_text())["version"] == 1
+    assert sorted(entry.name for entry in paths.config_dir().iterdir()) == ["grants.json", "trust.json"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "",
+        "{",
+        "[]",
+        '{"trusted": 1, "workspaces": []}',
+        '{"trusted": {}, "workspaces": {"x": 1}}',
+        "\x00\xff",
+    ],
+)
+def test_a_damaged_file_trusts_nothing_and_is_never_overwritten(work, damage):
+    paths.config_dir().mkdir()
+    for file in (paths.trust_file(), paths.grants_file()):
+        file.write_text(damage)
+    assert not trust.is_trusted(work)
+    assert grants.load(work) == ()
+    if damage.startswith('{"trusted": {}'):
+        return
+    with pytest.raises(CannotKeep, match="damaged"):
+        trust.trust(work)
+    with pytest.raises(CannotKeep, match="damaged"):
+        grants.save(work, EDIT)
+    assert paths.trust_file().read_text() == damage
+
+
+def test_what_can_not_be_written_is_told(work, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path / "file/below"))
+    with pytest.raises(CannotKeep, match="remembered"):
+        trust.trust(work)
+
+
+def test_many_at_once_lose_nothing(tmp_path):
+    folders = [tmp_path / f"w{number}" for number in range(12)]
+    trust.trust(tmp_path / "first")
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(trust.trust, folders))
+    assert len(trust.trusted_folders()) == 13
+
+
+def test_grants_are_kept_by_workspace(work, tmp_path):
+    grants.save(work, MAKE)
+    grants.save(work, EDIT)
+    grants.save(work, EDIT)
+    assert grants.load(work) == (MAKE, EDIT)
+    assert grants.load(work / "sub") == grants.load(tmp_path) == ()
+    grants.revoke(work, MAKE)
+    assert grants.load(work) == (EDIT,)
+    assert list(work.rglob("*")) == [work / "sub"]
+
+
+@pytest.mark.parametrize(
+    "grant",
+    [
+        Grant(kind="run", pattern="curl x", cwd="/w", scope=Scope.ALWAYS),
+        Grant(kind="run", pattern="make test", scope=Scope.ALWAYS),
+        Grant(kind="edit", pattern="src/*.py", scope=Scope.SESSION),
+    ],
+)
+def test_what_may_not_be_granted_for_good_is_neither_saved_nor_loaded(work, grant):
+    with pytest.raises(ValueError):
+        grants.save(work, grant)
+    grants.save(work, EDIT)
+    held = json.loads(paths.grants_file().read_text())
+    held["workspaces"][os.path.realpath(work)] += [
+        {"kind": grant.kind, "pattern": grant.pattern, "cwd": grant.cwd, "scope": grant.scope},
+        "nonsense",
+        {"kind": "fly"},
+    ]
+    paths.grants_file().write_text(json.dumps(held))
+    assert grants.load(work) == (EDIT,)
+
+
+def test_a_survey_names_what_would_be_interpreted_and_opens_nothing(work, tmp_path):
+    for name in ("AGENTS.md", ".tui-agent.yaml", ".env.local", "package.json", "main.py", "Makefile"):
+        (work / name).write_text("x")
+        (work / name).chmod(0)
+    os.mkfifo(work / "pyproject.toml")
+    (work / ".git").mkdir()
+    (tmp_path / ".git").symlink_to("/nowhere")
+    found = trust.survey(work)
+    named = [line.partition(":")[0] for line in found]
+    assert named == [
+        "AGENTS.md",
+        ".tui-agent.yaml",
+        ".git",
+        ".env.local",
+        "package.json",
+        "pyproject.toml",
+        "Makefile",
+        str(tmp_path / ".git"),
+    ]
+    assert trust.survey(tmp_path / "missing")[-1].startswith(str(tmp_path / ".git"))
+
+
+def test_a_survey_is_bounded(work):
+    for number in range(200):
+        (work / f".env.{number}").touch()
+    assert len(trust.survey(work)) == 40

@@ -1,0 +1,563 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui_agent.domain import Severity
+from tui_agent.shell import options, plain, syntax
+from tui_agent.shell.unasked import judge, script
+
+RUNS = r"""
+ls
+ls -la
+ls -lah src
+ls src/ notes.txt
+ls -R .
+ls --color=never -1
+ls n*.txt
+ls src/*.py
+ls 'a file.txt'
+ls a\ file.txt
+ls -l -- src
+pwd
+cat notes.txt
+cat -n notes.txt src/main.py
+cat ./src/main.py
+cat src/../notes.txt
+cat missing.txt
+cat "notes.txt"
+head notes.txt
+head -5 notes.txt
+head -n 20 src/main.py
+head -c 100 notes.txt
+tail -n 3 notes.txt
+tail -n +5 notes.txt
+tail -20 notes.txt
+wc -l notes.txt
+wc -l src/*.py
+wc notes.txt src/main.py
+grep -n def src/main.py
+grep -rn "def main" src
+grep -r --include='*.py' main .
+grep -c 'a|b' notes.txt
+grep -E "^import|^from" src/main.py
+grep -A3 -B 2 main src/main.py
+grep -i -e one -e two notes.txt
+grep -nrIw TODO src
+grep --line-number --ignore-case x notes.txt
+find . -name '*.py'
+find src -type f -name "*.py" -print
+find . -maxdepth 2 -type d
+find . -not -path './src/*' -name x
+find . ! -name x
+find . \( -name a -o -name b \)
+find . -newer notes.txt -size +1k
+sort notes.txt
+sort -u -k2,2 -t , notes.txt
+sort -rn notes.txt | head -5
+uniq -c notes.txt
+sort notes.txt | uniq -c | sort -rn
+cut -d, -f1 notes.txt
+cut -c1-10 notes.txt
+cat notes.txt | tr a-z A-Z
+cat notes.txt | tr -d '\r'
+stat notes.txt
+stat -c %s notes.txt
+file notes.txt
+echo hello world
+echo "a && b; c | d > e"
+echo -n x
+echo 'rm -rf /'
+printf '%s\n' a b
+date
+date +%Y-%m-%d
+date -u '+%H:%M'
+basename src/main.py .py
+dirname src/main.py
+diff notes.txt src/main.py
+diff -u notes.txt src/main.py
+cmp notes.txt src/main.py
+du -sh src
+du -h --max-depth=1 .
+df -h .
+sed -n '1,10p' notes.txt
+sed -n 5p notes.txt
+ls && pwd
+ls; pwd
+ls ; pwd ;
+ls || echo none
+ls missing 2>/dev/null
+ls missing 2> /dev/null || true
+ls >/dev/null && echo there
+cat notes.txt 2>/dev/null | wc -l
+cat notes.txt | grep -v '^#' | wc -l
+find . -name '*.py' | wc -l
+find . -type f | sort | head -n 20
+uname -a
+id -u
+seq 1 5
+nl notes.txt
+od -c notes.txt
+md5sum notes.txt
+realpath src
+cat /dev/null
+cat -
+grep --color=auto x notes.txt
+ls -l | awkward || true
+""".strip().splitlines()[:-1]
+
+ASKS = r"""
+ls > out.txt
+ls >> out.txt
+ls >/dev/nullx
+ls >/dev/null/x
+ls >/dev/sda
+ls 2>&1
+ls &>out
+ls &> out.txt
+ls < notes.txt
+cat <notes.txt
+cat << EOF
+cat <<< x
+ls &
+ls & pwd
+ls |& wc
+ls | tee out.txt
+ls $HOME
+ls "$HOME"
+ls ${HOME}
+ls $(pwd)
+ls `pwd`
+ls "$(pwd)"
+ls "`pwd`"
+echo $((1+1))
+echo $'a'
+echo $"a"
+ls ~
+ls ~/x
+ls ~root
+ls {a,b}
+echo {1..9}
+ls <(pwd)
+cat >(wc)
+(ls)
+{ ls; }
+! ls
+time ls
+if true; then ls; fi
+for f in a; do ls; done
+while true; do ls; done
+case a in a) ls;; esac
+f() { ls; }
+function f { ls; }
+ls # comment
+X=1 ls
+PATH=. ls
+LS_COLORS= ls
+[[ -f notes.txt ]]
+[ -f notes.txt ]
+eval ls
+exec ls
+command ls
+builtin pwd
+source notes.txt
+. notes.txt
+env ls
+env
+nohup ls
+nice ls
+timeout 5 ls
+xargs ls
+find . | xargs cat
+sudo ls
+bash -c ls
+sh notes.txt
+./ls
+src/ls
+/bin/ls
+../ls
+\ls -la /
+cat /etc/passwd
+cat ../outside.txt
+cat src/../../outside.txt
+cat link.txt
+cat linkdir/outside.txt
+ls linkdir
+ls ..
+ls /
+ls /etc
+grep x /etc/hosts
+grep -f /etc/passwd notes.txt
+grep -f../outside.txt notes.txt
+find / -name x
+find .. -name x
+find . -newer /etc/passwd
+wc -l /etc/*
+head -n 5 ../outside.txt
+tail ../outside.txt
+stat /etc/passwd
+diff notes.txt /etc/passwd
+du -sh /
+df /
+cat .env
+cat ./.env
+cat src/../.env
+cat keys/id_rsa
+cat keys/*
+head .e?v notes.txt
+grep KEY .env
+grep -r KEY .
+grep -r KEY
+grep -rn KEY keys
+grep -R x src
+grep --dereference-recursive x src
+grep -d recurse x src
+grep --directories=recurse x src
+grep --exclude-from=/etc/passwd x notes.txt
+grep
+tail -f notes.txt
+tail -F notes.txt
+tail --follow notes.txt
+tail --pid=1 notes.txt
+sort -o out.txt notes.txt
+sort -oout.txt notes.txt
+sort --output=out.txt notes.txt
+sort --outp out.txt notes.txt
+sort -T /tmp notes.txt
+sort --compress-program=sh notes.txt
+sort --files0-from=notes.txt
+sort -S 90% notes.txt
+sort notes.txt -o out.txt
+uniq notes.txt out.txt
+uniq -c notes.txt out.txt
+wc --files0-from=notes.txt
+du --files0-from=notes.txt
+du -L .
+ls -L
+find . -exec cat {} ;
+find . -exec cat {} \;
+find . -execdir ls \;
+find . -ok ls \;
+find . -okdir ls \;
+find . -delete
+find . -fprint out
+find . -fprintf out x
+find . -fls out
+find . -fprint0 out
+find -L . -name x
+find . -follow
+find -H src
+find -files0-from notes.txt
+find . -name *.py
+file -C
+file -C -m notes.txt
+file -m notes.txt notes.txt
+file -f notes.txt
+file -z notes.txt
+file -L link.txt
+date -s 2020-01-01
+date --set=2020-01-01
+date 010100002025
+date -f notes.txt
+date -f /etc/passwd
+date -r /etc/passwd
+tree -o out
+tree -l
+tree --fromfile notes.txt
+tree -R -H . -L 1
+printf -v x y
+printf
+printf '-v' x y
+sed -i s/a/b/ notes.txt
+sed s/a/b/ notes.txt
+sed -n '1,5w out' notes.txt
+sed -n 1e notes.txt
+sed -n '1p;w out' notes.txt
+sed -n 1p /etc/passwd
+sed -n 1p -i notes.txt
+awk '{print}' notes.txt
+perl -e 1
+python -c 1
+python3 -V
+less notes.txt
+more notes.txt
+man ls
+vi notes.txt
+git status
+git log
+git diff
+git -c core.pager=x log
+rg --pre cat x
+rg -L x
+rg --hidden x
+rg -uu x
+rg -z x
+rg --search-zip x
+rg --hostname-bin x y
+rg x ..
+curl example.com
+wget example.com
+dig example.com
+ping example.com
+host example.com
+nslookup example.com
+ssh host ls
+make
+pytest
+npm test
+ruff check
+cargo check
+rm notes.txt
+mv notes.txt x
+cp notes.txt x
+touch x
+mkdir x
+chmod +x notes.txt
+ln -s a b
+tee out
+kill 1
+dd if=notes.txt
+cd src
+cd src && ls
+export A=1
+alias ls=rm
+unset PATH
+set -x
+which ls
+type ls
+hash ls
+ls*
+l?
+*
+echo *
+echo [a-z]*
+tr a* b
+basename *.txt
+grep a* notes.txt
+head -n * notes.txt
+cat src/**/x
+ls --hyperlink=always
+ls -Z
+ls --no-such
+ls *.txt
+cat proclink/notes.txt
+cat /proc/self/cwd/notes.txt
+cat -x notes.txt
+od --format=x --width notes.txt -z
+md5sum -c notes.txt
+md5sum --check notes.txt
+ls 'unclosed
+ls "unclosed
+ls \
+ls |
+| ls
+ls | | wc
+ls &&
+&& ls
+ls ;; pwd
+; ls
+ls && && pwd
+ls || ; pwd
+>/dev/null
+>/dev/null ls
+2>/dev/null
+ls 3>/dev/null
+ls >&2
+ls >| /dev/null
+ls >/dev/null2
+ls <>/dev/null
+ls 2>>/dev/null
+cat fifo
+cat /dev/zero
+cat /dev/stdin
+cat /proc/self/environ
+cat /dev/tcp/127.0.0.1/80
+diff src src
+diff -r src keys
+diff --from-file=notes.txt src/main.py
+cmp notes.txt src
+hostname new
+seq 1 9999999
+uname extra
+id root
+pwd extra
+tac -s x ../outside.txt
+paste notes.txt ../outside.txt
+comm notes.txt ../outside.txt
+nl ../outside.txt
+readlink -f ../outside.txt
+echo a#b
+echo a~b
+echo hi!
+""".strip().splitlines()
+
+UNUSUAL = [
+    "ls\nrm x",
+    "ls\rrm x",
+    "ls\n",
+    "ls\t-la",
+    "ls\x00",
+    "ls \x1b[2K",
+    "cat notes.txt\u202e",
+    "cat \u200bnotes.txt",
+    "ls\u2028pwd",
+    "ls\u00a0-la",
+    "cat \U000e0041",
+    "",
+    " ",
+    "   ;",
+    "cat \udcff",
+    "echo " + "a" * 9000,
+    "ls" + "; ls" * 60,
+    "ls \\\n-la",
+]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "outside.txt").write_text("outside\n")
+    workspace = tmp_path / "work"
+    (workspace / "src").mkdir(parents=True)
+    (workspace / "keys").mkdir()
+    for name in ("notes.txt", "a file.txt", "src/main.py", ".env", "keys/id_rsa"):
+        (workspace / name).write_text("one\ntwo\n")
+    (workspace / "link.txt").symlink_to(tmp_path / "outside.txt")
+    (workspace / "linkdir").symlink_to(tmp_path)
+    (workspace / "proclink").symlink_to("/proc/self/cwd")
+    os.mkfifo(workspace / "fifo")
+    return workspace
+
+
+def secret(path: Path) -> bool:
+    return path.name in (".env", "id_rsa")
+
+
+def clean_place(place: Path) -> None:
+    """Without credentials, so that recursive searches of the folder are free."""
+    (place / ".env").unlink()
+    (place / "keys" / "id_rsa").unlink()
+
+
+def test_tables_are_as_large_as_they_should_be() -> None:
+    assert len(RUNS) >= 60
+    assert len(ASKS) + len(UNUSUAL) >= 150
+
+
+@pytest.mark.parametrize("command", RUNS)
+def test_runs_unasked(place: Path, command: str) -> None:
+    clean_place(place)
+    assert script(command, place, [place], secret) is not None
+    running = judge(command, place, [place], secret)
+    assert running.unasked and running.severity is Severity.NONE and not running.always_ask
+
+
+@pytest.mark.parametrize("command", ASKS)
+def test_asks(place: Path, command: str) -> None:
+    assert script(command, place, [place], secret) is None
+    assert not judge(command, place, [place], secret).unasked
+
+
+@pytest.mark.parametrize("command", UNUSUAL, ids=range(len(UNUSUAL)))
+def test_asks_about_unusual_text(place: Path, command: str) -> None:
+    assert not judge(command, place, [place], secret).unasked
+
+
+def test_a_folder_outside_the_roots_is_never_unasked(place: Path) -> None:
+    assert script("ls", place.parent, [place]) is None
+    assert script("pwd", Path("/"), [place]) is None
+
+
+def test_another_root_is_inside(place: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    assert script(f"ls {other}", place, [place]) is None
+    assert script(f"ls {other}", place, [place, other]) is not None
+
+
+def test_a_root_of_a_similar_name_is_outside(place: Path) -> None:
+    (place.parent / "work2").mkdir()
+    assert script("ls ../work2", place, [place]) is None
+
+
+def test_search_of_a_folder_with_credentials_asks(place: Path) -> None:
+    assert script("grep -r one src", place, [place], secret) is not None
+    assert script("grep -r one .", place, [place], secret) is None
+    clean_place(place)
+    assert script("grep -r one .", place, [place], secret) is not None
+
+
+def test_a_pattern_that_finds_an_option_asks(place: Path) -> None:
+    assert script("sort *", place / "src", [place]) is not None
+    (place / "src" / "-o").write_text("")
+    assert script("sort *", place / "src", [place]) is None
+
+
+def test_patterns_become_names(place: Path) -> None:
+    found = script("wc -l *.txt src/*.py none*", place, [place / ".."])
+    assert found is not None
+    assert found.steps[0].pipeline[0].argv == ("wc", "-l", "a file.txt", "link.txt", "notes.txt", "src/main.py", "none*")
+
+
+def test_a_program_in_the_workspace_is_not_taken(tmp_path: Path) -> None:
+    assert script("ls", Path("/usr/bin"), [Path("/usr"), Path("/bin")]) is None
+
+
+def test_programs_are_absolute_and_joints_are_kept(place: Path) -> None:
+    found = script("ls | wc -l && pwd || echo no; date 2>/dev/null", place, [place])
+    assert found is not None
+    assert [step.joined for step in found.steps] == ["", "&&", "||", ";"]
+    assert all(os.path.isabs(one.program) for step in found.steps for one in step.pipeline)
+    assert found.steps[3].pipeline[0].quiet_err and not found.steps[3].pipeline[0].quiet_out
+
+
+@pytest.mark.needs("rg")
+def test_ripgrep_gets_no_configuration(place: Path) -> None:
+    found = script("rg one src", place, [place], secret)
+    if found is None:  # installed, but not where programs are looked for
+        pytest.skip("rg is not in a system folder")
+    assert found.steps[0].pipeline[0].argv[:2] == ("rg", "--no-config")
+
+
+def test_every_entry_of_the_table_is_understood() -> None:
+    words = (plain.PlainWord(text="+1"), plain.PlainWord(text="-n"), plain.PlainWord(text="x"))
+    for name in options.table():
+        for size in range(4):
+            options.shape(name, words[:size])
+
+
+WORDS = st.text(st.characters(codec="utf-8"), max_size=12)
+PIECES = st.sampled_from(
+    ["ls", "cat", " ", "  ", "'", '"', "\\", "|", "||", "&&", ";", "&", ">", "2>/dev/null", ">/dev/null", "$x", "`", "(", ")"]
+    + ["*", "~", "#", "!", "\n", "{a,b}", "a", "-n", "notes.txt", "=", "<", "[", "]", "é"]
+)
+
+
+@given(st.lists(PIECES | WORDS, max_size=12).map("".join))
+def test_what_both_readers_accept_they_read_alike(text: str) -> None:
+    steps = plain.read(text)
+    if steps is None:
+        return
+    parsed = syntax.parse(text)
+    if not parsed.plain or len(parsed.pipelines) != len(steps):
+        return
+    import shlex
+
+    ours = [word.text for step in steps for command in step.commands for word in command.words]
+    theirs = [word.text for command in parsed.commands for word in command.words]
+    if ours == theirs:
+        lexer = shlex.shlex(text, posix=True, punctuation_chars=";|&<>")
+        lexer.whitespace_split, lexer.commenters = True, ""
+        third = [token for token in lexer if not set(token) <= set(";|&<>") or token in ours]
+        expected = [word for word in third if word not in ("/dev/null", "1", "2") or word in ours]
+        assert [w for w in ours if w not in ("/dev/null", "1", "2")] == [
+            w for w in expected if w not in ("/dev/null", "1", "2")
+        ]
+
+
+@given(st.text(max_size=60) | st.lists(PIECES, max_size=20).map("".join))
+def test_any_text_is_judged_without_an_error(text: str) -> None:
+    judge(text, Path("/tmp"), [Path("/tmp")])

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import random
+import tracemalloc
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.storage.samples import story_records, write_journal
+from tui_agent import events as e
+from tui_agent.storage.journal import JournalReader, find_last, heal, read, records
+from tui_agent.storage.lines import MAX_LINE, Damage, RecordTooBig, encode_event, to_line
+
+STORY = story_records()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "events.jsonl"
+
+
+def seqs(path: Path) -> list[int]:
+    return [record.seq for record in records(path)]
+
+
+def damages(path: Path) -> list[Damage]:
+    return [item for item in read(path) if isinstance(item, Damage)]
+
+
+def test_every_kind_of_event_in_the_story_comes_back_equal(path: Path) -> None:
+    write_journal(path, STORY)
+    assert list(read(path)) == STORY
+    assert list(records(path, after=20)) == STORY[20:]
+
+
+def test_a_line_is_one_line_with_version_log_size_and_checksum() -> None:
+    line = to_line(STORY[1], 4711)
+    assert line.startswith(b'{"v":1,"seq":2,"at":"2026-01-07T10:00:01.000+02:00","type":"user.said","run":"run1",')
+    assert line.count(b"\n") == 1
+    assert b',"log":4711,"crc":"' in line
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(st.characters(), max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(text=st.text(st.characters(codec=None), max_size=40), state=st.dictionaries(st.text(max_size=5), json_values))
+def test_any_text_survives_also_lone_surrogates_and_control_characters(
+    path: Path, text: str, state: dict[str, Any]
+) -> None:
+    events = [e.UserSaid(id="1", text=text), e.StateSaved(state=state), e.Unknown(name="new.kind", raw={"text": text})]
+    written = [e.Record(seq=n, at="2026-01-07T10:00:00.000Z", event=event) for n, event in enumerate(events, 1)]
+    write_journal(path, written)
+    assert list(read(path)) == written
+
+
+def test_a_missing_file_is_empty(path: Path) -> None:
+    assert list(read(path)) == []
+
+
+# --- damage of every kind (R2.1, A04-A09) ------------------------------------------------------
+
+
+def test_truncated_at_any_byte_of_the_last_records_all_earlier_ones_are_read_and_one_newline_heals(path: Path) -> None:
+    lines = write_journal(path, STORY)
+    whole = path.read_bytes()
+    kept = len(STORY) - 3
+    begin = sum(map(len, lines[:kept]))
+    for end in range(begin, len(whole) + 1):
+        path.write_bytes(whole[:end])
+        complete = kept + sum(end >= begin + sum(map(len, lines[kept : kept + n])) - 1 for n in (1, 2, 3))
+        assert seqs(path) == list(range(1, complete + 1))
+        torn = not whole[:end].endswith(b"\n")
+        assert heal(path) == torn
+        assert path.read_bytes() == whole[:end] + (b"\n" if torn else b"")
+        assert not heal(path)
+        assert seqs(path) == list(range(1, complete + 1))
+        following = e.Record(seq=complete + 1, at="2026-01-07T11:00:00.000Z", event=e.SessionRecovered(damaged=1))
+        with open(path, "ab") as file:
+            file.write(to_line(following, 0))
+        assert seqs(path) == list(range(1, complete + 2))
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        b"\0" * 4096,
+        b"\0" * 4096 + b"\n",
+        '{"v":1,"seq":24,"at":"2026","type":"user.said","data":{"text":"ü'.encode()[:-1],
+        b"\xff\xfe\xfd",
+        b"{}\n[]\n1\nnull\n" + b"[" * 200_000 + b"\n",
+        b'{"v":1,"seq":-1,"at":"","type":"x","data":{},"crc":"00000000"}\n',
+        b'{"v":1,"seq":1e999,"type":"x"}\n',
+    ],
+    ids=["zeros", "zeros-line", "half-utf8", "binary", "not-records", "negative", "infinite"],
+)
+def test_rubbish_at_the_end_costs_no_record(path: Path, tail: bytes) -> None:
+    write_journal(path, STORY)
+    with open(path, "ab") as file:
+        file.write(tail)
+    assert seqs(path) == [record.seq for record in STORY]
+    assert damages(path)
+    heal(path)
+    assert seqs(path) == [record.seq for record in STORY]
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_a_flipped_bit_costs_its_record_only_and_the_bytes_stay(path: Path, bit: int) -> None:  # A06
+    lines = write_journal(path, STORY)
+    random_places = random.Random(bit)
+    for index in range(1, len(lines) - 1):
+        broken = bytearray(b"".join(lines))
+        start = sum(map(len, lines[:index]))
+        broken[start + random_places.randrange(len(lines[index]) - 1)] ^= 1 << bit
+        path.write_bytes(broken)
+        assert set(seqs(path)) >= {record.seq for record in STORY} - {index + 1}
+        found = damages(path)
+        assert sum(damage.lost for damage in found) <= 1
+        assert found
+        assert path.read_bytes() == bytes(broken)
+
+
+def test_doubled_lines_are_one_record(path: Path) -> None:  # A09
+    lines = write_journal(path, STORY)
+    path.write_bytes(b"".join([*lines[:5], *lines[2:5], lines[0], *lines[5:], lines[-1]]))
+    assert list(read(path)) == STORY
+
+
+def test_swapped_lines_come_in_their_order(path: Path) -> None:
+    lines = write_journal(path, STORY)
+    lines[3], lines[4] = lines[4], lines[3]
+    lines.append(lines.pop(10))
+    path.write_bytes(b"".join(lines))
+    assert list(read(path)) == STORY
+
+
+def test_missing_numbers_are_told(path: Path) -> None:
+    lines = write_journal(path, STORY)
+    path.write_bytes(b"".join([*lines[:4], *lines[6:]]))
+    assert seqs(path) == [1, 2, 3, 4, *range(7, len(STORY) + 1)]
+    assert [(damage.why, damage.lost) for damage in damages(path)] == [("gap", 2)]
+
+
+def test_an_old_number_with_other_content_is_told_and_not_used(path: Path) -> None:
+    lines = write_journal(path, STORY)
+    other = to_line(e.Record(seq=3, at="2026-01-07T10:00:00Z", event=e.UserSaid(id="x", text="forged")), 0)
+    path.write_bytes(b"".join([*lines, other]))
+    assert list(records(path)) == STORY
+    assert [damage.why for damage in damages(path)] == ["order"]
+
+
+def test_a_write_that_was_repeated_is_no_loss(path: Path) -> None:
+    lines = write_journal(path, STORY)
+    path.write_bytes(b"".join([*lines[:4], lines[4][:30] + b"\n", *lines[4:]]))
+    assert list(records(path)) == STORY
+    assert [(damage.why, damage.lost) for damage in damages(path)] == [("retried", 0)]
+
+
+def test_a_record_glued_behind_a_torn_one_is_used(path: Path) -> None:
+    lines = write_journal(path, STORY)
+    path.write_bytes(b"".join([*lines[:4], lines[4][:30], *lines[5:]]))
+    assert seqs(path) == [1, 2, 3, 4, *range(6, len(STORY) + 1)]
+    path.write_bytes(b"".join([*lines[:4], b"\0" * 700, *lines[4:]]))
+    assert list(records(path)) == STORY
+
+
+def test_a_line_longer_than_any_record_is_passed_over(path: Path) -> None:
+    lines = write_journal(path, STORY)
+    path.write_bytes(b"".join([*lines[:4], b"x" * (MAX_LINE + (3 << 20)) + b"\n", *lines[4:]]))
+    assert list(records(path)) == STORY
+    assert [damage.why for damage in damages(path)] == ["too long"]
+
+
+def test_an_event_too_big_for_a_line_is_refused_before_it_has_a_number() -> None:
+    with pytest.raises(RecordTooBig, match=r"user\.said"):
+        encode_event(e.UserSaid(id="1", text="x" * MAX_LINE))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(data=st.data())
+def test_no_mutation_raises_or_costs_a_record_it_did_not_touch(path: Path, data: st.DataObject) -> None:
+    lines = write_journal(path, STORY)
+    touched = data.draw(st.sets(st.integers(0, len(lines) - 1), max_size=4))
+    out = list(lines)
+    for index in touched:
+        start = data.draw(st.integers(0, len(lines[index]) - 2))
+        end = data.draw(st.integers(start, len(lines[index]) - 1))
+        out[index] = lines[index][:start] + data.draw(st.binary(max_size=12)) + lines[index][end:]
+    path.write_bytes(b"".join(out))
+    got = list(records(path))
+    assert [record.seq for record in got] == sorted({record.seq for record in got})
+    untouched = {record.seq for index, record in enumerate(STORY) if index not in touched}
+    assert {record.seq for record in got if STORY[record.seq - 1] == record} >= untouched
+
+
+# --- other schemas -----------------------------------------------------------------------------
+
+
+def test_unknown_types_and_newer_versions_are_kept_as_unknown(path: Path) -> None:  # A30
+    newer = e.Record(seq=1, at="2030-01-01T00:00:00Z", event=e.Unknown(name="mind.read", raw={"text": "hi"}))
+    line = to_line(newer, 0)
+    path.write_bytes(line)
+    (got,) = records(path)
+    assert got == newer
+    assert to_line(got, 0) == line
+    body = to_line(STORY[1], 0).replace(b'{"v":1,', b'{"v":2,').rpartition(b',"crc"')[0]
+    path.write_bytes(b'%s,"crc":"%08x"}\n' % (body, zlib.crc32(body)))
+    (got,) = records(path)
+    assert isinstance(got.event, e.Unknown)
+    assert got.event.name == "user.said"
+
+
+def test_a_known_type_of_another_shape_is_unknown_and_extra_fields_are_ignored(path: Path) -> None:
+    wrong = e.Record(seq=1, at="", event=e.Unknown(name="user.said", raw={"id": 5}))
+    more = e.Record(seq=2, at="", event=e.Unknown(name="user.said", raw={"id": "1", "text": "t", "mood": "good"}))
+    write_journal(path, [wrong, more])
+    first, second = records(path)
+    assert first == wrong
+    assert second.event == e.UserSaid(id="1", text="t")
+
+
+def test_lines_without_a_checksum_are_read_for_scenes_only(path: Path) -> None:
+    lines = [to_line(record, 0).rpartition(b',"crc"')[0] + b"}\n" for record in STORY]
+    path.write_bytes(b"".join(lines))
+    assert list(records(path)) == []
+    assert list(read(path, unsigned=True)) == STORY
+
+
+# --- reading in parts --------------------------------------------------------------------------
+
+
+def test_reading_goes_on_from_where_it_was(path: Path) -> None:
+    write_journal(path, STORY[:10])
+    reader = JournalReader(path)
+    assert len(list(reader)) == 10
+    write_journal(path, STORY)
+    rest = JournalReader(path, start=reader.offset, last=reader.last)
+    assert [item.seq for item in rest if not isinstance(item, Damage)] == list(range(11, len(STORY) + 1))
+
+
+def test_memory_stays_small_however_long_the_file(path: Path) -> None:
+    write_journal(path, [e.Record(seq=1, at="", event=e.UserSaid(id="1", text="x" * 1000))])
+    with open(path, "ab") as file:
+        for seq in range(2, 20_000):
+            file.write(to_line(e.Record(seq=seq, at="", event=e.UserSaid(id="1", text="x" * 1000)), 0))
+    tracemalloc.start()
+    assert sum(1 for _ in records(path)) == 19_999
+    assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    tracemalloc.stop()
+
+
+def test_the_last_record_of_a_type_is_found_from_the_end(path: Path) -> None:
+    lines = write_journal(path, story_records(4))
+    found = find_last(path, "user.said", block=256)
+    assert found is not None
+    assert found.seq == 3 * len(STORY) + 2
+    assert path.read_bytes()[found.offset :].startswith(lines[found.seq - 1])
+    assert find_last(path, "state.saved", block=64) is None
+    assert find_last(path.with_name("none"), "user.said") is None
+
+
+def test_a_type_named_in_the_data_is_not_taken_for_the_record(path: Path) -> None:
+    inner = e.Record(seq=2, at="", event=e.StateSaved(state={"type": "user.said", "x": ['"type":"user.said"']}))
+    write_journal(path, [STORY[0], inner])
+    assert find_last(path, "user.said") is None
+    found = find_last(path, "state.saved")
+    assert found is not None
+    assert found.seq == 2
+
+
+def test_records_in_two_halves_out_of_order_all_come_in_order(path: Path) -> None:
+    lines = write_journal(path, story_records(20))
+    path.write_bytes(b"".join([*lines[1::2], *lines[0::2]]))
+    assert seqs(path) == list(range(1, len(lines) + 1))

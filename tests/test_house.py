@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tui_agent import events
+from tui_agent.events import TABLE, from_data, to_data
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = sorted(
+    path
+    for folder in ("tui_agent", "widgets")
+    for path in (ROOT / folder).rglob("*.py")
+    if "_lib" not in path.parts
+)
+FILE_LINES = 400
+FUNCTION_LINES = 50
+SMALLER = {"tui_agent/tui/app.py": 300}
+HEADLESS_FORBIDDEN = ("textual", "rich", "widgets")
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_files_and_functions_stay_small(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= SMALLER.get(name_of(path), FILE_LINES)
+    long = [
+        f"{node.name}: {size} lines"
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (size := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES
+    ]
+    assert not long
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_classes_keep_few_public_methods(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ClassDef):
+            public = [
+                item.name
+                for item in node.body
+                if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) and not item.name.startswith("_")
+            ]
+            assert len(public) <= 20, node.name
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_modules_say_what_they_are(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["tui_agent.frontends.headless", "tui_agent.engine.opening", "tui_agent.mock_server.app", "tui_agent.__main__"],
+)
+def test_faceless_parts_never_load_the_screen(module: str) -> None:
+    code = f"import sys, json, {module}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT)
+    loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
+    assert loaded.isdisjoint(HEADLESS_FORBIDDEN)
+
+
+def test_the_command_line_loads_no_engine_for_help() -> None:
+    code = (
+        "import sys, json\n"
+        "from tui_agent.__main__ import main\n"
+        "try:\n    main(['exec', '--help'])\nexcept SystemExit:\n    pass\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT)
+    loaded = json.loads(done.stdout.splitlines()[-1])
+    heavy = {"pydantic", "httpx", "msgspec", "asyncio", "textual", "tui_agent.engine"}
+    assert not heavy.intersection(loaded)
+
+
+def test_the_engine_knows_no_demonstration() -> None:
+    for path in (ROOT / "tui_agent" / "engine").rglob("*"):
+        if path.suffix in (".py", ".md"):
+            assert "demo" not in path.read_text(encoding="utf-8").lower(), path
+
+
+def test_house_rules_stay_short() -> None:
+    assert len((ROOT / "AGENTS.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def test_committed_files_name_no_registry() -> None:
+    for name in ("constraints.txt", "pyproject.toml", "README.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert "index-url" not in text
+        assert "files.pythonhosted" not in text
+
+
+
+def test_every_event_has_a_name_of_its_own_and_is_frozen() -> None:
+    classes = [cls for cls in events.Event.__subclasses__() if cls is not events.Unknown]
+    assert len(TABLE) == len(classes)
+    for name, cls in TABLE.items():
+        assert cls.type == name
+        noun, verb = name.split(".")
+        assert noun
+        assert verb
+        assert cls.__struct_config__.frozen
+
+
+def test_an_unknown_event_keeps_its_data() -> None:
+    event = from_data("moon.rose", {"phase": "full"})
+    assert isinstance(event, events.Unknown)
+    assert to_data(event) == {"phase": "full"}
+
+
+def test_a_newer_version_is_not_guessed_at() -> None:
+    assert isinstance(from_data("session.closed", {"reason": "x"}, version=99), events.Unknown)
+
+
+def test_a_known_event_with_a_field_of_the_future_is_read() -> None:
+    assert from_data("session.closed", {"reason": "x", "mood": "good"}) == events.SessionClosed(reason="x")

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.doubles.session import FakeSession
+from tests.scenes import FOLDER, build, load, names
+from tests.tui.kit import app_for, running, screen_text, settled, until
+from tui_agent.domain import ApprovalMode
+from tui_agent.tui.app import TuiAgentApp
+from widgets.modal import RequestModal
+
+POSTERS = ("empty", "answered", "edit_asked", "command_asked", "tests_ok", "question")
+STATES = tuple(name for name in build.SCENES if name not in POSTERS)
+
+
+def test_scenes_are_what_the_builder_writes() -> None:
+    assert names() == sorted(build.SCENES)
+    for name, make in build.SCENES.items():
+        assert (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8") == build.lines(make()), name
+
+
+async def shown(pilot: Pilot[int]) -> None:
+    await settled(pilot)
+    app = pilot.app
+    assert isinstance(app, TuiAgentApp)
+    if app.view.pending:
+        await until(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
+        await pilot.pause()
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids="80x24 120x40".split())
+@pytest.mark.parametrize("scene", POSTERS)
+def test_poster(scene: str, size: tuple[int, int], theme: str, snap_compare) -> None:
+    app, _session = app_for(scene, theme=theme)
+    assert snap_compare(app, terminal_size=size, run_before=shown)
+
+
+@pytest.mark.parametrize("scene", STATES)
+def test_state(scene: str, snap_compare) -> None:
+    app, _session = app_for(scene)
+    assert snap_compare(app, terminal_size=(100, 30), run_before=shown)
+
+
+@pytest.mark.parametrize("scene", ["edit_asked", "command_hostile", "answered"])
+def test_small(scene: str, snap_compare) -> None:
+    app, _session = app_for(scene)
+    assert snap_compare(app, terminal_size=(60, 20), run_before=shown)
+
+
+def test_starting(snap_compare) -> None:
+    async def never() -> FakeSession:
+        import asyncio
+
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    assert snap_compare(TuiAgentApp(never), terminal_size=(80, 24))
+
+
+@pytest.mark.parametrize(
+    ("name", "scene", "keys"),
+    [
+        ("details", "tests_ok", ("ctrl+o",)),
+        ("scrolled-up", "tests_ok", ("pageup",)),
+        ("draft", "streaming", tuple("and then") + ("ctrl+j",) + tuple("write a test")),
+        ("quit-armed", "answered", ("ctrl+c",)),
+        ("reason", "edit_asked", ("r",) + tuple("too clever")),
+        ("end-of-diff", "edit_asked", ("end",)),
+        ("own-answer", "question", tuple("lines please")),
+    ],
+)
+def test_after_keys(name: str, scene: str, keys: tuple[str, ...], snap_compare) -> None:
+    app, _session = app_for(scene)
+
+    async def press(pilot: Pilot[int]) -> None:
+        await shown(pilot)
+        await pilot.press(*keys)
+        await pilot.pause()
+
+    assert snap_compare(app, terminal_size=(80, 24), run_before=press)
+
+
+@pytest.mark.parametrize("scene", sorted(build.SCENES))
+async def test_live_and_replayed_screens_are_equal(scene: str) -> None:
+    replayed, _session = app_for(scene)
+    async with running(replayed, (90, 30)):
+        expected = screen_text(replayed)
+
+    records = load(scene)
+    live, session = app_for(scene)
+    session.records = []
+    async with live.run_test(size=(90, 30)) as pilot:
+        for record in records:
+            session.records.append(record)
+            session.wake()
+            await settled(pilot)
+        assert screen_text(live) == expected
+        live.exit(0)
+
+
+async def test_the_first_paint_does_not_wait_for_the_session() -> None:
+    import asyncio
+
+    gate = asyncio.Event()
+    session = FakeSession(load("answered"))
+
+    async def slow() -> FakeSession:
+        await gate.wait()
+        return session
+
+    app = TuiAgentApp(slow)
+    async with app.run_test() as pilot:
+        assert "starting" in screen_text(app)
+        await pilot.press(*"hello", "enter")
+        gate.set()
+        await settled(pilot)
+        await until(pilot, lambda: session.sent == [("hello", False)])
+        assert "starting" not in screen_text(app)
+        app.exit(0)
+
+
+async def test_every_size_is_survived() -> None:
+    app, _session = app_for("tests_ok")
+    async with running(app) as pilot:
+        for size in ((1, 1), (2, 2), (10, 3), (500, 200), (40, 10), (80, 24)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+        assert "three tests pass" in screen_text(app)
+
+
+async def test_the_approval_mode_is_always_visible() -> None:
+    for mode in ApprovalMode:
+        app, _session = app_for([record for record in build.empty().records])
+        async with running(app, (60, 16)) as pilot:
+            while app.view.approval_mode != mode:
+                before = app.view.approval_mode
+                await pilot.press("shift+tab")
+                await until(pilot, lambda before=before: app.view.approval_mode != before)
+            await settled(pilot)
+            assert mode.value in screen_text(app).split("\n")[0]
+
+

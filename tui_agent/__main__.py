@@ -1,0 +1,198 @@
+"""The command line: reads the arguments and imports one front end, lazily."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui_agent import __version__
+
+if TYPE_CHECKING:
+    from tui_agent.engine.opening import Wishes
+
+USAGE = 2
+"""Exit code of a wrong command line."""
+
+EPILOG = """exit codes of exec:
+  0 done   1 failed   2 wrong usage   3 refused or needs a person
+  4 model unreachable   5 limit reached   130 interrupted
+
+answers for exec --answers (JSON lines on standard input):
+  {"verdict": "approve"}                          the oldest open request
+  {"id": "a-…", "verdict": "reject", "text": "…"}  a certain one, with a reason
+  {"id": "q-…", "verdict": "reply", "text": "…"}   the answer to a question
+"""
+
+
+def _shared() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(add_help=False)
+    where = parser.add_argument_group("where")
+    where.add_argument(
+        "-C", "--workspace", type=Path, default=Path(), metavar="DIR", help="the folder to work in"
+    )
+    where.add_argument(
+        "--add-root",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="another folder that belongs to it",
+    )
+    where.add_argument(
+        "--trust", action="store_true", help="trust this folder: read its AGENTS.md and settings"
+    )
+    model = parser.add_argument_group("model")
+    model.add_argument("--provider", choices=("ollama", "openai", "scripted"), help="which kind of server")
+    model.add_argument("--base-url", metavar="URL", help="address of the server")
+    model.add_argument("--model", metavar="NAME", help="name of the model")
+    model.add_argument("--context-window", type=int, metavar="TOKENS", help="size of the window to ask for")
+    model.add_argument("--scenarios", type=Path, metavar="FILE", help="scenario file of the scripted model")
+    session = parser.add_argument_group("session")
+    session.add_argument(
+        "--continue", dest="resume_last", action="store_true", help="go on with the last session here"
+    )
+    session.add_argument(
+        "--resume", metavar="ID", help="go on with a session, named by its id or the beginning of it"
+    )
+    session.add_argument("--mode", choices=("direct", "chat"), help="how messages are worked on")
+    session.add_argument(
+        "--max-iterations", type=int, metavar="N", help="rounds of the model for one message"
+    )
+    parser.add_argument(
+        "--demo",
+        action="store_true",
+        help="work on a small project in a scratch folder, with a scripted model",
+    )
+    return parser
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of `tui-agent` without a command."""
+    parser = argparse.ArgumentParser(
+        prog="tui-agent",
+        parents=[_shared()],
+        description="A coding agent for the terminal that runs on your own model.",
+        epilog="commands:\n  exec TASK   work on one task without a screen; see `tui-agent exec --help`",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"tui-agent {__version__}")
+    parser.add_argument(
+        "--reset-tty", action="store_true", help="put a terminal in order that was left broken"
+    )
+    parser.add_argument(
+        "--approval-mode",
+        choices=("ask", "auto-edit", "auto", "read-only"),
+        help="who is asked when; default ask",
+    )
+    return parser
+
+
+def build_exec_parser() -> argparse.ArgumentParser:
+    """The parser of `tui-agent exec`."""
+    parser = argparse.ArgumentParser(
+        prog="tui-agent exec",
+        parents=[_shared()],
+        description="Work on one task without a screen. Plain text, or JSON lines of every event.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("task", nargs="?", help="what to do; `-` reads it from standard input")
+    parser.add_argument("--json", action="store_true", help="print every event as a line of JSON")
+    parser.add_argument(
+        "--approve",
+        choices=("none", "safe", "edits", "all"),
+        default="safe",
+        help="what may happen without a person: nothing that asks, reading commands (the default), "
+        "edits too, or all but what always asks",
+    )
+    parser.add_argument(
+        "--answers", action="store_true", help="read answers as JSON lines from standard input"
+    )
+    return parser
+
+
+APPROVE_MODES = {"none": "ask", "safe": "ask", "edits": "auto-edit", "all": "auto"}
+"""`--approve` → approval mode."""
+
+
+def wishes(args: argparse.Namespace, approval_mode: str | None, *, attended: bool) -> Wishes:
+    """What the command line asks of a session."""
+    from tui_agent.engine.opening import Wishes
+
+    given = {
+        "provider": args.provider,
+        "base_url": args.base_url,
+        "model": args.model,
+        "context_window": args.context_window,
+        "mode": args.mode,
+        "iterations.direct": args.max_iterations,
+        "approval_mode": approval_mode,
+    }
+    flags = {name: value for name, value in given.items() if value is not None}
+    workspace, trust = args.workspace, args.trust
+    if args.demo:
+        import tempfile
+
+        from tui_agent.frontends.scratch import create_scratch_workspace
+
+        workspace, trust = create_scratch_workspace(Path(tempfile.mkdtemp(prefix="tui-agent-demo-"))), True
+        flags["provider"] = "scripted"
+    return Wishes(
+        workspace=workspace,
+        more_roots=tuple(args.add_root),
+        flags=flags,
+        scenarios=args.scenarios,
+        trust=trust,
+        attended=attended,
+        resume="latest" if args.resume_last else args.resume,
+    )
+
+
+def _exec(argv: Sequence[str]) -> int:
+    parser = build_exec_parser()
+    args = parser.parse_args(argv)
+    task = args.task
+    if task == "-":
+        if args.answers:
+            parser.error("--answers and the task `-` both need standard input")
+        task = sys.stdin.read()
+    if not task and args.demo:
+        from tui_agent.frontends.scratch import DEMO_TASK
+
+        task = DEMO_TASK
+    if not task or not task.strip():
+        parser.error('a task is needed, such as: tui-agent exec "fix the failing test"')
+    from tui_agent.frontends import headless
+
+    options = headless.Headless(task=task, approve=args.approve, json=args.json, read_answers=args.answers)
+    wished = wishes(args, APPROVE_MODES[args.approve], attended=args.answers)
+    if args.approve == "none":
+        wished.flags["auto_run"] = False
+    return headless.run(wished, options)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; returns its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["exec"]:
+        return _exec(arguments[1:])
+    args = build_parser().parse_args(arguments)
+    if args.reset_tty:
+        from tui_agent.tui.terminal import reset
+
+        return reset()
+    if not sys.stdout.isatty() or not sys.stdin.isatty():
+        sys.stderr.write("tui-agent needs a terminal. Without one, use `tui-agent exec`.\n")
+        return USAGE
+    from tui_agent.engine.opening import open_session
+    from tui_agent.tui.run import run_tui
+
+    wished = wishes(args, args.approval_mode, attended=True)
+    return run_tui(lambda: open_session(wished))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

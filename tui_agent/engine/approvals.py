@@ -1,0 +1,105 @@
+"""Requests that somebody must answer: registered by id, journaled, settled once (A5)."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterable
+
+from tui_agent.domain import Action, Answer, Grant, digest
+from tui_agent.engine.stream import EventStream
+from tui_agent.events import ApprovalAnswered, ApprovalAsked, QuestionAnswered, QuestionAsked
+
+
+class Approvals:
+    """The open requests of a session.
+
+    A future is registered before its event is emitted, so that an answer can never arrive too early. It never leaves
+    this class: front ends see events and call `answer(id, …)`, and the first one wins.
+    """
+
+    def __init__(self, stream: EventStream) -> None:
+        self._stream = stream
+        self._open: dict[str, asyncio.Future[Answer]] = {}
+
+    @property
+    def open_ids(self) -> tuple[str, ...]:
+        """Ids that wait for an answer, oldest first."""
+        return tuple(self._open)
+
+    async def ask(
+        self,
+        action: Action,
+        why: str,
+        grants: tuple[Grant, ...],
+        *,
+        run: str,
+        node: str,
+    ) -> tuple[str, Answer]:
+        """Ask for leave and wait. Returns the request's id and the answer, which is journaled and durable.
+
+        Cancelling the waiting task withdraws the request.
+        """
+        request = f"a-{secrets.token_hex(6)}"
+        bound = digest(action)
+        await self._stream.durable()
+        asked = ApprovalAsked(id=request, action=action, digest=bound, why=why, grants=grants)
+        answer = await self._wait(request, asked, run, node)
+        grant = _chosen(grants, answer)
+        answered = ApprovalAnswered(id=request, answer=answer, digest=bound, grant=grant)
+        self._stream.emit(answered, run=run, node=node)
+        await self._stream.durable()
+        return request, answer
+
+    def settle(self, action: Action, answer: Answer, *, run: str, node: str) -> str:
+        """Journal a decision that a rule, setting or grant made without asking; returns its id."""
+        request = f"a-{secrets.token_hex(6)}"
+        event = ApprovalAnswered(id=request, answer=answer, digest=digest(action))
+        self._stream.emit(event, run=run, node=node)
+        return request
+
+    async def question(self, text: str, options: tuple[str, ...], *, run: str, node: str) -> Answer:
+        """Put a question to the user and wait for the answer (T8)."""
+        request = f"q-{secrets.token_hex(6)}"
+        await self._stream.durable()
+        asked = QuestionAsked(id=request, question=text, options=options)
+        answer = await self._wait(request, asked, run, node)
+        self._stream.emit(QuestionAnswered(id=request, answer=answer), run=run, node=node)
+        return answer
+
+    def answer(self, request: str, answer: Answer) -> bool:
+        """Settle a request. False when it is not open: unknown, answered before, or withdrawn."""
+        waiting = self._open.get(request)
+        if waiting is None or waiting.done():
+            return False
+        waiting.set_result(answer)
+        return True
+
+    def withdraw(self, requests: Iterable[str] | None = None, by: str = "interrupt") -> None:
+        """Settle open requests without anybody's consent: nothing is executed."""
+        for request in tuple(self._open) if requests is None else tuple(requests):
+            self.answer(request, Answer(verdict="withdrawn", by=by))
+
+    async def _wait(self, request: str, asked: ApprovalAsked | QuestionAsked, run: str, node: str) -> Answer:
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._open[request] = waiting
+        self._stream.emit(asked, run=run, node=node)
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            withdrawn = Answer(verdict="withdrawn", by="interrupt")
+            event: ApprovalAnswered | QuestionAnswered = (
+                ApprovalAnswered(id=request, answer=withdrawn, digest=asked.digest)
+                if isinstance(asked, ApprovalAsked)
+                else QuestionAnswered(id=request, answer=withdrawn)
+            )
+            self._stream.emit(event, run=run, node=node)
+            raise
+        finally:
+            self._open.pop(request, None)
+
+
+def _chosen(grants: tuple[Grant, ...], answer: Answer) -> Grant | None:
+    if answer.verdict != "approve":
+        return None
+    return next((grant for grant in grants if grant.scope == answer.scope), None)

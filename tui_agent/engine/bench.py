@@ -1,0 +1,279 @@
+"""One call's bench: leave is asked here, and only what was allowed is carried out, once (A5, A9)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tui_agent.domain import (
+    Action,
+    Answer,
+    CommandOutcome,
+    Diff,
+    Editing,
+    FileChange,
+    Grant,
+    Mode,
+    Permit,
+    Running,
+    Target,
+    digest,
+)
+from tui_agent.engine.workplace import Workplace
+from tui_agent.events import ApprovalExecuted, FileChanged, ToolOutput
+from tui_agent.platform.files import FileChangedError, FileFault, replace_file, sha256_of
+from tui_agent.safety.policy import judge
+from tui_agent.safety.roots import PathError
+from tui_agent.text import Cleaner
+from tui_agent.tools.base import Refused, ToolError
+from tui_agent.tools.diffs import diff_bytes
+from tui_agent.tools.search_workspace import find_ripgrep
+
+OUTPUT_CAP = 256 * 1024
+"""Characters of live output that one call may put on the stream; the rest stays in the result."""
+OUTPUT_GATHER = 0.1
+"""Seconds for which live output is gathered."""
+
+
+class CallBench:
+    """Implements `tools.base.Bench` for one call."""
+
+    def __init__(
+        self,
+        workplace: Workplace,
+        *,
+        run: str,
+        node: str,
+        pause: Callable[[bool], None],
+    ) -> None:
+        """`pause(True)` stops the call's clock while somebody decides, `pause(False)` starts it again."""
+        self._workplace = workplace
+        self._run = run
+        self._node = node
+        self._pause = pause
+        self._live = _LiveOutput(self._emit_output)
+        self._permits: dict[str, Permit] = {}
+        self.waited_ms = 0
+        """Time spent waiting for the user."""
+        self.acted = False
+        """True once something with an effect was carried out."""
+        self.scratch = workplace.scratch
+        self.roots = workplace.roots.folders
+        self.mode: Mode = workplace.mode
+        self.command_timeout = round(workplace.settings.timeouts.command)
+        self.command_timeout_max = round(workplace.settings.timeouts.command_max)
+        self.search_program = find_ripgrep(workplace.roots.folders)
+
+    # --- paths and memory ---
+
+    def resolve(self, path: str) -> Target:
+        """See Bench."""
+        try:
+            return self._workplace.roots.resolve(path)
+        except PathError as error:
+            raise ToolError(str(error), error.code) from error
+
+    def saw(self, path: Path, sha256: str) -> None:
+        """See Bench."""
+        self._workplace.saw(path, sha256)
+
+    def seen(self, path: Path) -> str | None:
+        """See Bench."""
+        return self._workplace.seen(path)
+
+    # --- output ---
+
+    def output(self, text: str) -> None:
+        """See Bench."""
+        self._live.add(text)
+
+    def close(self) -> None:
+        """Hand on what output is still held."""
+        self._live.close()
+
+    def _emit_output(self, text: str) -> None:
+        self._workplace.stream.emit(ToolOutput(text=text), run=self._run, node=self._node)
+
+    # --- leave ---
+
+    async def permit(self, action: Action) -> Permit:
+        """See Bench."""
+        place = self._workplace
+        verdict = judge(
+            action,
+            mode=place.mode,
+            approval_mode=place.approval_mode,
+            settings=place.settings,
+            grants=tuple(place.grants),
+        )
+        if verdict.decision == "run":
+            answer = Answer(verdict="approve", by=verdict.rule)
+            request = place.approvals.settle(action, answer, run=self._run, node=self._node)
+        elif verdict.decision == "refuse":
+            answer = Answer(verdict="reject", by=verdict.rule)
+            place.approvals.settle(action, answer, run=self._run, node=self._node)
+            raise Refused(f"Not allowed: {verdict.rule}")
+        else:
+            request, answer = await self._ask(action, verdict.rule, verdict.grants)
+        permit = Permit(id=request, action=action, digest=digest(action))
+        self._permits[request] = permit
+        return permit
+
+    async def _ask(self, action: Action, why: str, grants: tuple[Grant, ...]) -> tuple[str, Answer]:
+        place = self._workplace
+        began = time.monotonic()
+        self._pause(True)
+        try:
+            request, answer = await place.approvals.ask(action, why, grants, run=self._run, node=self._node)
+        finally:
+            self.waited_ms += round((time.monotonic() - began) * 1000)
+            self._pause(False)
+        if answer.verdict != "approve":
+            raise Refused(_refusal(answer))
+        for grant in grants:
+            if grant.scope == answer.scope:
+                place.add_grant(grant)
+        return request, answer
+
+    def _use(self, permit: Permit) -> None:
+        """A permit is good once, and only for the very action it was given for (A9)."""
+        if self._permits.pop(permit.id, None) is not permit or digest(permit.action) != permit.digest:
+            raise Refused("This approval was used before or was given for something else.")
+
+    # --- effects ---
+
+    async def write(self, permit: Permit, content: bytes) -> FileChange:
+        """See Bench."""
+        action = permit.action
+        self._use(permit)
+        if not isinstance(action, Editing) or sha256_of(content) != action.after:
+            raise Refused("The approval was given for other bytes.")
+        place = self._workplace
+        await place.stream.durable()
+        self.acted = True
+        work = asyncio.create_task(asyncio.to_thread(replace_file, Path(action.path), content, action.before))
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            # The thread can't be stopped half-way: what it does is waited for and told, then the stop goes on.
+            await asyncio.wait([work])
+            if work.exception() is None:
+                self._changed(permit, action)
+            raise
+        except FileChangedError as error:
+            raise ToolError(
+                f"{action.display} changed on disk meanwhile; nothing was written.", "changed"
+            ) from error
+        except FileFault as error:
+            raise ToolError(str(error), error.code) from error
+        return self._changed(permit, action)
+
+    def _changed(self, permit: Permit, action: Editing) -> FileChange:
+        change = FileChange(
+            path=action.path,
+            display=action.display,
+            kind=action.diff.kind,
+            added=action.diff.added,
+            removed=action.diff.removed,
+            before=action.before,
+            after=action.after,
+        )
+        self.saw(Path(action.path), action.after)
+        self._executed(permit)
+        stream = self._workplace.stream
+        stream.emit(FileChanged(change=change, diff=action.diff), run=self._run, node=self._node)
+        return change
+
+    async def run(self, permit: Permit, timeout: int) -> CommandOutcome:
+        """See Bench."""
+        action = permit.action
+        self._use(permit)
+        if not isinstance(action, Running):
+            raise Refused("The approval was given for something else.")
+        await self._workplace.stream.durable()
+        self.acted = self.acted or not action.unasked
+        self._executed(permit)
+        return await self._workplace.run_command(action, timeout, self.output)
+
+    def _executed(self, permit: Permit) -> None:
+        event = ApprovalExecuted(id=permit.id, digest=permit.digest)
+        self._workplace.stream.emit(event, run=self._run, node=self._node)
+
+    async def ask(self, question: str, options: tuple[str, ...]) -> str:
+        """See Bench."""
+        place = self._workplace
+        if not place.attended:
+            raise Refused("No user is present to answer. Decide by yourself or finish with what you know.")
+        began = time.monotonic()
+        self._pause(True)
+        try:
+            answer = await place.approvals.question(question, options, run=self._run, node=self._node)
+        finally:
+            self.waited_ms += round((time.monotonic() - began) * 1000)
+            self._pause(False)
+        if answer.verdict not in ("reply", "approve"):
+            raise Refused(_refusal(answer))
+        return answer.text
+
+    async def judge(self, command: str, cwd: str) -> Running:
+        """See Bench."""
+        return await self._workplace.judge(command, Path(cwd) if cwd else self._workplace.shell_cwd())
+
+    async def diff(self, target: Target, before: bytes | None, after: bytes) -> Editing:
+        """See Bench."""
+        diff: Diff = await asyncio.to_thread(diff_bytes, target.display, before, after)
+        return Editing(
+            path=str(target.path),
+            display=target.display,
+            diff=diff,
+            before=None if before is None else sha256_of(before),
+            after=sha256_of(after),
+            outside=target.outside,
+            protected=target.protected,
+            sensitive=target.sensitive,
+        )
+
+
+def _refusal(answer: Answer) -> str:
+    if answer.verdict == "withdrawn":
+        return "Interrupted by the user before they decided."
+    reason = f" Their reason: {answer.text}" if answer.text else ""
+    who = "The user" if answer.by == "user" else f"The rule «{answer.by}»"
+    return f"{who} refused this.{reason} Do not try it by another way."
+
+
+class _LiveOutput:
+    """Cleans, gathers and bounds what a call prints."""
+
+    def __init__(self, hand_on: Callable[[str], None]) -> None:
+        self._hand_on = hand_on
+        self._cleaner = Cleaner(colours=True)
+        self._waiting: list[str] = []
+        self._size = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, text: str) -> None:
+        if self._size > OUTPUT_CAP:
+            return
+        cleaned = self._cleaner.feed(text)
+        self._size += len(cleaned)
+        if self._size > OUTPUT_CAP:
+            cleaned += "\n… more output follows; it is kept in the result.\n"
+        self._waiting.append(cleaned)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(OUTPUT_GATHER, self.flush)
+
+    def flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        text = "".join(self._waiting)
+        self._waiting.clear()
+        if text:
+            self._hand_on(text)
+
+    def close(self) -> None:
+        self._waiting.append(self._cleaner.flush())
+        self.flush()

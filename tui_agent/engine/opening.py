@@ -1,0 +1,255 @@
+"""Opening a session: settings, trust, model, folder and stream are put together here, for every front end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tui_agent import __version__, paths, settings
+from tui_agent.domain import ApprovalMode, Grant, Mode, Trusting
+from tui_agent.engine.approvals import Approvals
+from tui_agent.engine.project import Project
+from tui_agent.engine.roles import Roles
+from tui_agent.engine.session import Session
+from tui_agent.engine.state import EngineState, SessionStream, open_stream
+from tui_agent.engine.workplace import Workplace
+from tui_agent.events import Notice, SessionOpened
+from tui_agent.models.base import Model
+from tui_agent.models.connect import BadAddress, connect, resolve_provider
+from tui_agent.models.scenarios import ScenarioError
+from tui_agent.platform.debug_log import keep_debug_log
+from tui_agent.platform.locks import InUse
+from tui_agent.safety import grants as grant_store
+from tui_agent.safety import secrets as secret_values
+from tui_agent.safety import trust
+from tui_agent.safety.roots import Roots
+from tui_agent.storage.folder import SessionError, SessionFolder, find, latest_for
+from tui_agent.storage.recovery import Recovered
+from tui_agent.text import Mask
+from tui_agent.tools.registry import default_tools
+
+QUESTION = "What would you like to work on?"
+"""The opening question: the first line of chat_history.log (S2)."""
+
+
+LATEST = "latest"
+"""As `resume`: the session last used in the workspace."""
+WORKSPACE_SETTINGS = ".tui-agent.yaml"
+
+
+class CannotOpen(Exception):
+    """The session can't be opened; the message says why and what to do. `code` is the exit status."""
+
+    def __init__(self, message: str, code: int = 2) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Wishes(msgspec.Struct, kw_only=True):
+    """What a front end asks for; the rest comes from the settings."""
+
+    workspace: Path
+    more_roots: tuple[Path, ...] = ()
+    flags: dict[str, Any]
+    """Settings given on the command line, by name."""
+    scenarios: Path | None = None
+    trust: bool = False
+    attended: bool = True
+    """Somebody can answer questions."""
+    resume: str | None = None
+    """A session's id, the beginning of one, or `latest`."""
+    model: Model | None = None
+    """A model that is connected already."""
+
+
+async def open_session(wishes: Wishes) -> Session:
+    """Put a session together and take it into this process's hands. Raises CannotOpen."""
+    workspace = await asyncio.to_thread(_real_folder, wishes.workspace)
+    trusted = wishes.trust or await asyncio.to_thread(trust.is_trusted, workspace)
+    loaded = await asyncio.to_thread(_settings, workspace if trusted else None, wishes.flags)
+    if loaded.errors:
+        raise CannotOpen("\n".join(str(problem) for problem in loaded.errors))
+    model = wishes.model or _model(loaded.settings, wishes.scenarios)
+    folder = await asyncio.to_thread(_folder, wishes, workspace, loaded.settings)
+    try:
+        parts = await _Parts.gather(wishes, workspace, trusted, loaded, model, folder)
+        return parts.session()
+    except BaseException:
+        folder.close("crashed")
+        raise
+
+
+def _real_folder(workspace: Path) -> Path:
+    real = Path(os.path.realpath(workspace))
+    if not real.is_dir():
+        raise CannotOpen(f"{workspace} is no folder. Name an existing one with --workspace.")
+    return real
+
+
+def _settings(trusted_workspace: Path | None, flags: dict[str, Any]) -> settings.Loaded:
+    own = trusted_workspace / WORKSPACE_SETTINGS if trusted_workspace else None
+    return settings.load(paths.config_file(), own if own and own.exists() else None, None, flags)
+
+
+def _model(chosen: settings.Settings, scenarios: Path | None) -> Model:
+    try:
+        choice = resolve_provider(configured=chosen.provider, base_url=chosen.base_url)
+        token, problem = settings.read_token(chosen)
+        if problem is not None and not problem.ignored:
+            raise CannotOpen(str(problem))
+        return connect(choice.provider, choice.base_url, token, scenarios=scenarios)
+    except (BadAddress, ScenarioError) as error:
+        raise CannotOpen(str(error)) from error
+
+
+def _folder(wishes: Wishes, workspace: Path, chosen: settings.Settings) -> SessionFolder:
+    sessions = paths.sessions_dir()
+    try:
+        if wishes.resume is None:
+            return SessionFolder.create(
+                sessions, workspace=workspace, model=chosen.model or "", mode=chosen.mode
+            )
+        if wishes.resume != LATEST:
+            return SessionFolder.open(find(sessions, wishes.resume))
+        last = latest_for(sessions, workspace)
+        if last is None:
+            raise CannotOpen(
+                f"There is no session in {workspace} to go on with. Start one without --continue."
+            )
+        return SessionFolder.open(last)
+    except (InUse, SessionError) as error:
+        raise CannotOpen(str(error)) from error
+    except OSError as error:
+        where = "Set TUI_AGENT_HOME to a folder that can be written."
+        raise CannotOpen(f"The session can't be kept in {sessions}: {error.strerror}. {where}", 1) from error
+
+
+class _Parts:
+    """What a session is made of, in the order in which it can be had."""
+
+    def __init__(
+        self,
+        wishes: Wishes,
+        workspace: Path,
+        trusted: bool,
+        loaded: settings.Loaded,
+        model: Model,
+        folder: SessionFolder,
+    ) -> None:
+        self._wishes = wishes
+        self._workspace = workspace
+        self._trusted = trusted
+        self._loaded = loaded
+        self._model = model
+        self._folder = folder
+        self._stream: SessionStream
+        self._recovered: Recovered
+        self._grants: tuple[Grant, ...] = ()
+        self._found: tuple[str, ...] = ()
+
+    @classmethod
+    async def gather(cls, *given: Any) -> _Parts:
+        """Open the stream, replay what it holds, read grants and what an untrusted folder holds."""
+        parts = cls(*given)
+        mask = Mask(secret_values.values_to_mask(os.environ, settings.read_token(parts._loaded.settings)[0]))
+        keep_debug_log(paths.debug_log_file(), mask, verbose=parts._loaded.settings.debug)
+        parts._stream, parts._recovered = await open_stream(parts._folder, mask)
+        parts._grants = await asyncio.to_thread(grant_store.load, parts._workspace)
+        if not parts._trusted:
+            parts._found = await asyncio.to_thread(trust.survey, parts._workspace)
+        return parts
+
+    def session(self) -> Session:
+        """Put the parts together and tell that the session is open."""
+        stream, state, chosen = self._stream, self._stream.state, self._loaded.settings
+        approvals = Approvals(stream)
+        resumed = self._wishes.resume is not None
+        mode, approval_mode = self._modes(state)
+        workplace = Workplace(
+            stream=stream,
+            approvals=approvals,
+            roots=self._roots(),
+            scratch=self._folder.scratch(),
+            settings=chosen,
+            mode=mode,
+            approval_mode=approval_mode,
+            attended=self._wishes.attended,
+            grants=(*self._grants, *state.grants),
+            keep_grant=lambda grant: grant_store.save(self._workspace, grant),
+        )
+        for path, sha256 in state.seen.items():
+            workplace.saw(Path(path), sha256)
+        name = chosen.model or state.model
+        same_model = name == state.model and self._model.provider == state.provider
+        session = Session(
+            folder=self._folder,
+            stream=stream,
+            approvals=approvals,
+            workplace=workplace,
+            registry=default_tools(off=chosen.tools_off),
+            roles=Roles(
+                self._model,
+                name=name,
+                context_window=state.context_window if same_model else None,
+                settings=chosen,
+                tell=stream.emit,
+            ),
+            project=Project(self._workspace, trusted=self._trusted, tell=stream.emit),
+        )
+        self._tell(resumed, name, mode, approval_mode)
+        if not self._trusted and self._wishes.attended:
+            session.ask_trust(Trusting(folder=str(self._workspace), found=self._found))
+        return session
+
+    def _modes(self, state: EngineState) -> tuple[Mode, ApprovalMode]:
+        """Flags and settings, but a resumed session goes on as it was; never more than reading without trust."""
+        chosen, flags = self._loaded.settings, self._wishes.flags
+        resumed = self._wishes.resume is not None
+        mode = state.mode if resumed and state.mode and "mode" not in flags else chosen.mode
+        kept = resumed and state.approval_mode and "approval_mode" not in flags
+        approval = state.approval_mode if kept else chosen.approval_mode
+        if not self._trusted and not self._wishes.attended:
+            approval = ApprovalMode.READ_ONLY
+        return Mode(mode), ApprovalMode(approval)
+
+    def _roots(self) -> Roots:
+        more = tuple(_real_folder(folder) for folder in self._wishes.more_roots)
+        chosen = self._loaded.settings
+        return Roots(
+            (self._workspace, *more),
+            scratch=self._folder.scratch(),
+            sensitive=chosen.sensitive_patterns,
+            protected=chosen.protected_patterns,
+        )
+
+    def _tell(self, resumed: bool, name: str, mode: Mode, approval_mode: ApprovalMode) -> None:
+        stream = self._stream
+        if (recovered := self._recovered.event()) is not None:
+            stream.emit(recovered)
+        opened = SessionOpened(
+            id=self._folder.id,
+            version=__version__,
+            workspace=str(self._workspace),
+            roots=tuple(str(root) for root in (self._workspace, *self._wishes.more_roots)),
+            provider=self._model.provider,
+            model=name,
+            mode=mode,
+            approval_mode=approval_mode,
+            trusted=self._trusted,
+            resumed=resumed,
+            question="" if resumed else QUESTION,
+        )
+        stream.emit(opened)
+        notices = [str(problem) for problem in self._loaded.problems]
+        if self._folder.warning:
+            notices.append(self._folder.warning)
+        if not self._trusted and not self._wishes.attended:
+            notices.append(
+                "This folder is not trusted, so the session is read-only. Use --trust to change that."
+            )
+        for text in notices:
+            stream.emit(Notice(level="warning", text=text, code="session.opening"))

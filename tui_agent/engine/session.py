@@ -1,0 +1,289 @@
+"""The one door to the agent: commands in, events out. Model and tool failures are events, never exceptions."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+import secrets
+import string
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+
+from tui_agent.domain import Answer, ApprovalMode, Message, Mode, ToolCall, Trusting
+from tui_agent.engine.approvals import Approvals
+from tui_agent.engine.calls import Calls
+from tui_agent.engine.context import assemble
+from tui_agent.engine.loop import DirectLoop
+from tui_agent.engine.project import Project
+from tui_agent.engine.roles import Roles
+from tui_agent.engine.state import Queued, SessionStream
+from tui_agent.engine.workplace import Workplace
+from tui_agent.events import (
+    Event,
+    MessageChanged,
+    MessageQueued,
+    MessageWithdrawn,
+    ModeChanged,
+    Notice,
+    Record,
+    RunEnded,
+    RunStarted,
+    SessionClosed,
+    ShellRan,
+    StateSaved,
+    UserSaid,
+)
+from tui_agent.storage.folder import SessionFolder
+from tui_agent.text import clean
+from tui_agent.tools.base import ToolError
+from tui_agent.tools.registry import Registry
+
+log = logging.getLogger(__name__)
+
+ID_LETTERS = string.ascii_lowercase + string.digits
+
+
+class Session:
+    """A conversation with the agent in one workspace. Made by `engine.opening.open_session`."""
+
+    def __init__(
+        self,
+        *,
+        folder: SessionFolder,
+        stream: SessionStream,
+        approvals: Approvals,
+        workplace: Workplace,
+        registry: Registry,
+        roles: Roles,
+        project: Project,
+    ) -> None:
+        self.id = folder.id
+        self.folder: Path = folder.path
+        self._folder = folder
+        self._stream = stream
+        self._state = stream.state
+        self._approvals = approvals
+        self._workplace = workplace
+        self._registry = registry
+        self._roles = roles
+        self._project = project
+        self._task: asyncio.Task[None] | None = None
+        self.begins = stream.last
+        """Number of the last record before this process took the session: `follow(begins)` shows what is new."""
+        self._closing = False
+        self._system = ""
+        self._trust: asyncio.Task[None] | None = None
+
+    # --- what a front end reads ---
+
+    @property
+    def busy(self) -> bool:
+        """True while a run is going on."""
+        return self._task is not None and not self._task.done()
+
+    @property
+    def last(self) -> int:
+        """Number of the last record there is."""
+        return self._stream.last
+
+    @property
+    def title(self) -> str:
+        """What the session is called."""
+        return self._state.title
+
+    def follow(self, after: int = 0) -> AsyncIterator[Record]:
+        """Every record after `after`, the past first, then as they happen; ends when the session is closed."""
+        return self._stream.follow(after)
+
+    # --- what a front end does ---
+
+    async def send(self, text: str, *, steering: bool = False) -> str:
+        """Say something to the agent; queued while it works. Returns the message's id.
+
+        With `steering` a message that arrives during a run is given to the model at its next round (W12).
+        """
+        message = f"m-{secrets.token_hex(6)}"
+        text = clean(text)
+        if self.busy or self._state.queue:
+            self._emit(MessageQueued(id=message, text=text, steering=steering))
+            self._start_next()
+        else:
+            self._start(Queued(message, text))
+        return message
+
+    def change_message(self, message: str, text: str) -> bool:
+        """Reword a queued message; False when it is no longer queued."""
+        if not any(queued.id == message for queued in self._state.queue):
+            return False
+        self._emit(MessageChanged(id=message, text=clean(text)))
+        return True
+
+    def withdraw_message(self, message: str) -> bool:
+        """Take a queued message back; False when it is no longer queued."""
+        if not any(queued.id == message for queued in self._state.queue):
+            return False
+        self._emit(MessageWithdrawn(id=message))
+        return True
+
+    async def interrupt(self) -> None:
+        """Stop the run: nothing more is started, the connection is closed, processes are dead within 2 s (W12)."""
+        task = self._task
+        if task is not None and not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+
+    def answer(self, request_id: str, answer: Answer) -> bool:
+        """Settle an approval or a question; the first answer wins, later ones get False."""
+        return self._approvals.answer(request_id, answer)
+
+    async def set_modes(self, mode: str | None = None, approval_mode: str | None = None) -> None:
+        """Change how messages are worked on and who is asked when (W11, A4)."""
+        place = self._workplace
+        place.mode = Mode(mode or place.mode)
+        place.approval_mode = ApprovalMode(approval_mode or place.approval_mode)
+        self._emit(ModeChanged(mode=place.mode, approval_mode=place.approval_mode))
+
+    async def run_shell(self, command: str) -> None:
+        """A `!command` of the user's own: runs at once in the session's shell, shown and logged (U5)."""
+        place = self._workplace
+        cwd = str(place.shell_cwd())
+        try:
+            outcome = await place.run_own(command)
+        except ToolError as error:
+            self._emit(Notice(level="error", text=str(error), code="shell.failed"))
+            return
+        shown = clean(outcome.output)
+        self._emit(ShellRan(command=clean(command), cwd=cwd, output=shown, exit_code=outcome.exit_code))
+
+    async def wait(self) -> None:
+        """Until nothing is running any more and the last event is durable."""
+        while self.busy and self._task is not None:
+            await asyncio.wait([self._task])
+        await self._stream.durable()
+
+    async def close(self, reason: str = "user") -> None:
+        """End the session in order: stop the run, end every process, write everything, release the lock."""
+        if self._closing:
+            return
+        self._closing = True
+        if self._trust is not None:
+            self._trust.cancel()
+            await asyncio.wait([self._trust])
+        await self.interrupt()
+        self._approvals.withdraw(by="closing")
+        await self._workplace.close()
+        self._save_state()
+        self._emit(SessionClosed(reason=reason))
+        await self._stream.close()
+        await self._roles.aclose()
+        await asyncio.to_thread(self._folder.close)
+
+    # --- a run ---
+
+    def ask_trust(self, trusting: Trusting) -> None:
+        """Ask whether the workspace may be interpreted (A8); runs wait for the answer."""
+        self._trust = asyncio.create_task(self._settle_trust(trusting))
+
+    async def _settle_trust(self, trusting: Trusting) -> None:
+        _, answer = await self._approvals.ask(
+            trusting, "a folder seen for the first time", (), run="", node=""
+        )
+        if answer.verdict == "approve":
+            await self._project.trust()
+        else:
+            await self.set_modes(approval_mode=ApprovalMode.READ_ONLY)
+
+    def _start_next(self) -> None:
+        if not self.busy and self._state.queue and not self._closing:
+            self._start(self._state.queue[0])
+
+    def _start(self, message: Queued) -> None:
+        run = f"run-{self._state.runs + 1}"
+        self._emit(UserSaid(id=message.id, text=message.text), run=run)
+        started = RunStarted(message_id=message.id, mode=self._workplace.mode, model=self._roles.name)
+        self._emit(started, run=run)
+        self._task = asyncio.create_task(self._work(run))
+
+    async def _work(self, run: str) -> None:
+        ended = RunEnded(outcome="interrupted", text="Interrupted by the user.")
+        calls = Calls(self._workplace, self._registry, run)
+        try:
+            ended = await self._run(run, calls)
+        except asyncio.CancelledError:
+            ended = msgspec.structs.replace(ended, tool_calls=calls.count)
+        except Exception:
+            log.exception("run %s failed", run)
+            text = "Something went wrong inside tui-agent; the details are in the debug log. The session goes on."
+            ended = RunEnded(outcome="failed", text=text, tool_calls=calls.count)
+        self._emit(ended, run=run)
+        await self._after_run(ended)
+
+    async def _run(self, run: str, calls: Calls) -> RunEnded:
+        if self._trust is not None:
+            await asyncio.wait([self._trust])
+        brain = await self._roles.brain()
+        if isinstance(brain, RunEnded):
+            return brain
+        self._system = await self._project.system(self._workplace.mode, self._workplace.approval_mode)
+        loop = DirectLoop(
+            run=run,
+            stream=self._stream,
+            brain=brain,
+            desk=self,
+            calls=calls,
+            tools=self._registry.specs(),
+            max_iterations=self._rounds(),
+        )
+        return await loop.work()
+
+    def _rounds(self) -> int:
+        rounds: dict[str, int] = self._workplace.settings.iterations.model_dump()
+        return rounds.get(self._workplace.mode.replace("-", "_"), rounds["direct"])
+
+    async def _after_run(self, ended: RunEnded) -> None:
+        """Everything of the run is on disk before the next one starts."""
+        if self._stream.state_due:
+            self._save_state()
+        try:
+            await self._stream.durable()
+            await asyncio.to_thread(lambda: self._folder.save(**self._summary()))
+        except Exception as error:
+            log.exception("saving after a run failed")
+            self._emit(
+                Notice(level="error", text=f"The session could not be saved: {error}", code="save.failed")
+            )
+        if ended.outcome != "interrupted":
+            asyncio.get_running_loop().call_soon(self._start_next)
+
+    def _save_state(self) -> None:
+        self._emit(StateSaved(state=self._state.export()))
+
+    def _summary(self) -> dict[str, str]:
+        return {
+            "title": self._state.title,
+            "updated_at": dt.datetime.now().astimezone().isoformat(timespec="milliseconds"),
+            "model": self._roles.name,
+            "mode": self._workplace.mode,
+        }
+
+    def _emit(self, event: Event, *, run: str = "") -> int:
+        return self._stream.emit(event, run=run)
+
+    # --- what the loop needs (Desk) ---
+
+    def context(self) -> tuple[Message, ...]:
+        """System message and history as they are now."""
+        return assemble(self._system, self._state.history.window())
+
+    def steer(self) -> None:
+        """Give the waiting steering messages to the run that is going on."""
+        for queued in [queued for queued in self._state.queue if queued.steering]:
+            run = f"run-{self._state.runs}"
+            self._emit(UserSaid(id=queued.id, text=queued.text, steering=True), run=run)
+
+    def new_call_id(self, call: ToolCall) -> ToolCall:
+        """The call under an id of our own: servers repeat theirs, leave them out, or want nine letters and digits."""
+        return msgspec.structs.replace(call, id="".join(secrets.choice(ID_LETTERS) for _ in range(9)))

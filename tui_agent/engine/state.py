@@ -1,0 +1,161 @@
+"""What the engine must remember between two processes: folded from the stream, saved as a snapshot now and then."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from tui_agent.domain import Answer, Grant, Scope
+from tui_agent.engine.history import History
+from tui_agent.engine.stream import EventStream
+from tui_agent.events import (
+    ApprovalAnswered,
+    Event,
+    FileChanged,
+    MessageChanged,
+    MessageQueued,
+    MessageWithdrawn,
+    ModeChanged,
+    ModelChanged,
+    RunStarted,
+    SessionOpened,
+    SessionTitled,
+    UserSaid,
+)
+from tui_agent.storage.folder import SessionFolder
+from tui_agent.storage.recovery import Recovered
+from tui_agent.text import Mask
+
+
+class SessionStream(EventStream):
+    """The stream of a session: every event goes through the engine's state as it is emitted, as it does on resume."""
+
+    state: EngineState
+
+    def emit(self, event: Event, *, run: str = "", node: str = "", parent: str = "") -> int:
+        """See EventStream."""
+        seq = super().emit(event, run=run, node=node, parent=parent)
+        self.state.fold(event)
+        return seq
+
+
+async def open_stream(folder: SessionFolder, mask: Mask) -> tuple[SessionStream, Recovered]:
+    """The session's stream with the engine's state as it was left. Raises AppendError."""
+    stream, recovered = await SessionStream.open(folder, mask)
+    assert isinstance(stream, SessionStream)
+    stream.state = await asyncio.to_thread(_replayed, stream)
+    return stream, recovered
+
+
+def _replayed(stream: EventStream) -> EngineState:
+    """The last saved state and what came after it; all from the beginning when there is none that can be read."""
+    state, after = EngineState(), 0
+    saved = stream.last_state()
+    if saved is not None:
+        try:
+            after, state = saved[0], EngineState.restore(saved[1])
+        except (msgspec.ValidationError, KeyError):
+            state, after = EngineState(), 0
+    for record in stream.records(after):
+        state.fold(record.event)
+    return state
+
+
+class Queued(msgspec.Struct):
+    """A message that waits for its turn."""
+
+    id: str
+    text: str
+    steering: bool = False
+
+
+class EngineState:
+    """Folds every event; `export` and `restore` make the snapshot of `state.saved`."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self.queue: list[Queued] = []
+        self.grants: list[Grant] = []
+        self.seen: dict[str, str] = {}
+        """Path → sha256 of files as the agent wrote them."""
+        self.runs = 0
+        self.title = ""
+        self.mode = ""
+        self.approval_mode = ""
+        self.model = ""
+        self.provider = ""
+        self.context_window: int | None = None
+
+    def fold(self, event: Event) -> None:
+        """Take in one event, live or replayed."""
+        self.history.fold(event)
+        match event:
+            case MessageQueued(id=message, text=text, steering=steering):
+                self.queue.append(Queued(message, text, steering))
+            case MessageChanged(id=message, text=text):
+                for queued in self.queue:
+                    if queued.id == message:
+                        queued.text = text
+            case MessageWithdrawn(id=message) | UserSaid(id=message):
+                self.queue = [queued for queued in self.queue if queued.id != message]
+                if isinstance(event, UserSaid) and not self.title:
+                    self.title = _title(event.text)
+            case ApprovalAnswered(
+                answer=Answer(verdict="approve", scope=Scope.SESSION), grant=Grant() as grant
+            ):
+                self.grants.append(grant)
+            case FileChanged(change=change) if change.after is not None:
+                self.seen[change.path] = change.after
+            case RunStarted():
+                self.runs += 1
+            case _:
+                self._fold_setting(event)
+
+    def _fold_setting(self, event: Event) -> None:
+        match event:
+            case SessionTitled(title=title):
+                self.title = title
+            case ModeChanged(mode=mode, approval_mode=approval_mode):
+                self.mode, self.approval_mode = mode, approval_mode
+            case ModelChanged(provider=provider, model=model, context_window=window):
+                self.provider, self.model, self.context_window = provider, model, window
+            case SessionOpened(mode=mode, approval_mode=approval_mode):
+                self.mode, self.approval_mode = mode, approval_mode
+
+    def export(self) -> dict[str, Any]:
+        """Plain data for `state.saved`."""
+        return {
+            "history": self.history.export(),
+            "queue": msgspec.to_builtins(self.queue),
+            "grants": msgspec.to_builtins(self.grants),
+            "seen": dict(self.seen),
+            "runs": self.runs,
+            "title": self.title,
+            "mode": self.mode,
+            "approval_mode": self.approval_mode,
+            "model": self.model,
+            "provider": self.provider,
+            "context_window": self.context_window,
+        }
+
+    @classmethod
+    def restore(cls, data: dict[str, Any]) -> EngineState:
+        """The state that `export` wrote. Raises msgspec.ValidationError or KeyError on another shape."""
+        state = cls()
+        state.history = History.restore(data["history"])
+        state.queue = msgspec.convert(data["queue"], list[Queued])
+        state.grants = msgspec.convert(data["grants"], list[Grant])
+        state.seen = msgspec.convert(data["seen"], dict[str, str])
+        state.runs = msgspec.convert(data["runs"], int)
+        for name in ("title", "mode", "approval_mode", "model", "provider"):
+            setattr(state, name, msgspec.convert(data[name], str))
+        state.context_window = msgspec.convert(data["context_window"], int | None)
+        return state
+
+
+def _title(text: str) -> str:
+    """The first words: what a session is called until it gets a better title (W18)."""
+    words = " ".join(text.split())
+    return words if len(words) <= 60 else words[:59].rsplit(" ", 1)[0] + "…"

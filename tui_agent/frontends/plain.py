@@ -1,0 +1,97 @@
+"""The event stream as plain text for a terminal or a pipe: what was said, done and decided, line by line."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from tui_agent.domain import Editing, Reading, Running
+from tui_agent.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    FileChanged,
+    Notice,
+    QuestionAsked,
+    Record,
+    ReplyEnded,
+    ReplyText,
+    RetryWaiting,
+    RunEnded,
+    SessionOpened,
+    ToolFinished,
+    ToolStarted,
+)
+from tui_agent.text import clean, one_line
+
+
+class PlainText:
+    """Writes records to a text file as they come. Nothing of a model or tool is passed on as control."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._in_text = False
+        self._said = ""
+
+    def show(self, record: Record) -> None:
+        """Write one record."""
+        event = record.event
+        if isinstance(event, ReplyText):
+            self._out.write(clean(event.text))
+            self._out.flush()
+            self._in_text = True
+            return
+        line = self._line(event)
+        if isinstance(event, ReplyEnded):
+            self._said = event.text
+        if line is None and not isinstance(event, ReplyEnded):
+            return
+        if self._in_text:
+            self._out.write("\n")
+            self._in_text = False
+        if line is not None:
+            self._out.write(line + "\n")
+        self._out.flush()
+
+    def _line(self, event: object) -> str | None:
+        match event:
+            case SessionOpened(id=session, model=model, provider=provider):
+                return f"tui-agent · session {session}" + (f" · {provider} {model}" if model else "")
+            case ToolStarted(call=call, title=title):
+                return f"[Tool: {one_line(clean(call.name), 60)} {clean(title)}]"
+            case ToolFinished(result=result) if not result.success:
+                return f"  ✗ {one_line(clean(result.error or 'failed'), 300)}"
+            case FileChanged(change=change):
+                return f"  ✓ {clean(change.display)}  +{change.added} −{change.removed}"
+            case ApprovalAsked(action=action, why=why):
+                return f"  ? {_asks(action)} — {clean(why)}"
+            case ApprovalAnswered(answer=answer) if answer.verdict != "approve":
+                return f"  ✗ refused ({clean(answer.by)})"
+            case RunEnded(outcome=outcome, text=text):
+                return self._ending(outcome, text)
+        return _remark(event)
+
+    def _ending(self, outcome: str, text: str) -> str | None:
+        if outcome == "done":
+            return None if text == self._said else clean(text)
+        return f"{outcome}: {clean(text)}"
+
+
+def _remark(event: object) -> str | None:
+    match event:
+        case QuestionAsked(question=question):
+            return f"  ? {one_line(clean(question), 300)}"
+        case Notice(level=level, text=text):
+            return f"{level}: {clean(text)}"
+        case RetryWaiting(attempt=attempt, of=of, seconds=seconds, why=why):
+            return f"  … {clean(why)} Trying again in {seconds:.0f} s ({attempt} of {of})."
+    return None
+
+
+def _asks(action: object) -> str:
+    match action:
+        case Editing(display=display, diff=diff):
+            return f"edit {clean(display)} (+{diff.added} −{diff.removed})"
+        case Running(command=command):
+            return f"run {one_line(clean(command), 200)}"
+        case Reading(display=display):
+            return f"read {clean(display)}"
+    return "trust this folder"

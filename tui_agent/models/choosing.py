@@ -1,0 +1,232 @@
+"""Which reply of a scenario file fits a conversation: a pure function of what was said (M4)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+import msgspec
+
+from tui_agent.domain import (
+    PROGRAM_MARK,
+    AssistantMessage,
+    Message,
+    ProgramMessage,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
+from tui_agent.models.scenarios import Scenario, Scenarios, Step
+
+# --- the conversation -----------------------------------------------------------------------
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """One message, reduced to what a choice can depend on."""
+
+    role: Literal["system", "user", "program", "assistant", "tool"]
+    text: str = ""
+    results: int = 0
+    """Tool results that it carries."""
+    call_ids: tuple[str, ...] = ()
+
+
+class Conversation(msgspec.Struct, frozen=True, kw_only=True):
+    """A request, reduced to what a choice can depend on."""
+
+    messages: tuple[Said, ...] = ()
+    model: str = ""
+    tools: bool = False
+
+    @property
+    def system(self) -> str:
+        """All system messages, one after the other."""
+        return "\n".join(said.text for said in self.messages if said.role == "system")
+
+
+_BLOCK = re.compile(r"^<agent_(\w+)[^>\n]*>(.*?)</agent_\1>", re.DOTALL | re.MULTILINE)
+_CONTROL = re.compile(r"^<agent_control\b.*", re.DOTALL | re.MULTILINE)
+_RESULT = re.compile(r'\{\s*"tool_result"')
+
+
+def own_words(text: str) -> str:
+    """What the user wrote in a user-role message; "" when the program wrote all of it.
+
+    Clients join neighbouring user-role messages for servers that refuse two in a row, so the program's blocks are
+    taken out. A control packet that is JSON alone reaches to the end of its message: its directive follows (W15).
+    """
+    if PROGRAM_MARK not in text:
+        return text
+    rest = _CONTROL.sub("", _BLOCK.sub(_bare_packet, text)).strip()
+    return "" if rest.startswith(PROGRAM_MARK) else rest
+
+
+def _bare_packet(block: re.Match[str]) -> str:
+    if block[1] != "control":
+        return ""
+    try:
+        json.loads(block[2])
+    except (ValueError, RecursionError):
+        return ""
+    return block[0]
+
+
+def _user(text: str) -> Iterator[Said]:
+    words = own_words(text)
+    if words == text:
+        yield Said(role="user", text=text)
+        return
+    if words:
+        yield Said(role="user", text=words)
+    yield Said(role="program", text=text, results=len(_RESULT.findall(text)))
+
+
+def from_messages(messages: Iterable[Message], model: str = "", tools: bool = False) -> Conversation:
+    """The conversation of our own messages."""
+    said: list[Said] = []
+    for message in messages:
+        match message:
+            case SystemMessage(text=text):
+                said.append(Said(role="system", text=text))
+            case UserMessage(text=text):
+                said.extend(_user(text))
+            case ProgramMessage(text=text):
+                said.append(Said(role="program", text=text, results=len(_RESULT.findall(text))))
+            case AssistantMessage(text=text, calls=calls):
+                said.append(Said(role="assistant", text=text, call_ids=tuple(call.id for call in calls)))
+            case ToolMessage(text=text):
+                said.append(Said(role="tool", text=text, results=1))
+    return Conversation(messages=tuple(said), model=model, tools=tools)
+
+
+def text_of(content: object) -> str:
+    """The text of a message's `content`: a string, null, or a list of parts."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Sequence):
+        parts = (part.get("text") if isinstance(part, Mapping) else part for part in content)
+        return "\n".join(part for part in parts if isinstance(part, str))
+    return ""
+
+
+def from_wire(payload: Mapping[str, Any]) -> Conversation:
+    """The conversation of a request body in OpenAI's or Ollama's form; what it can't read, it leaves out."""
+    said: list[Said] = []
+    messages = payload.get("messages")
+    for message in messages if isinstance(messages, list) else ():
+        if not isinstance(message, Mapping):
+            continue
+        role, text = message.get("role"), text_of(message.get("content"))
+        if role == "user":
+            said.extend(_user(text))
+        elif role in ("tool", "function"):
+            said.append(Said(role="tool", text=text, results=1))
+        elif role in ("system", "developer"):
+            said.append(Said(role="system", text=text))
+        elif role == "assistant":
+            calls = message.get("tool_calls") or ()
+            ids = (call.get("id") for call in calls if isinstance(call, Mapping))
+            said.append(Said(role="assistant", text=text, call_ids=tuple(str(i) for i in ids if i)))
+    return Conversation(
+        messages=tuple(said), model=str(payload.get("model") or ""), tools=bool(payload.get("tools"))
+    )
+
+
+# --- the choice -----------------------------------------------------------------------------
+
+
+class ChosenCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call with an id that the conversation has not used yet."""
+
+    id: str
+    name: str
+    raw: str
+    """Arguments as text; possibly unreadable on purpose."""
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """The reply to a conversation."""
+
+    scenario: str
+    """Its name; "" for the default response."""
+    index: int
+    step: Step
+    calls: tuple[ChosenCall, ...] = ()
+
+
+def choose(scenarios: Scenarios, conversation: Conversation) -> Choice:
+    """The reply to `conversation`; the same for the same conversation, whatever was asked before (M4).
+
+    The trigger is sought in the user's own last message; the step is the number of tool results since it, or the
+    last step when there are fewer.
+    """
+    words, results, latest = "", 0, ""
+    for said in reversed(conversation.messages):
+        if said.role == "user":
+            words = said.text
+            break
+        if said.results and not results:
+            latest = said.text
+        results += said.results
+    for scenario in scenarios.scenarios:
+        if _fits(scenario, words, conversation):
+            index = min(results, len(scenario.steps) - 1)
+            return _chosen(scenario.name, index, _varied(scenario.steps[index], latest), conversation)
+    return _chosen("", 0, Step(response=scenarios.default_response), conversation)
+
+
+def _varied(step: Step, latest: str) -> Step:
+    for variant in step.instead:
+        has, lacks = variant.has, variant.lacks
+        if (has is None or has in latest) and (lacks is None or lacks not in latest):
+            return msgspec.structs.replace(step, response=variant.response)
+    return step
+
+
+def _fits(scenario: Scenario, words: str, conversation: Conversation) -> bool:
+    triggers = (scenario.trigger,) if isinstance(scenario.trigger, str) else scenario.trigger
+    if scenario.ignore_case:
+        words, triggers = words.casefold(), tuple(t.casefold() for t in triggers)
+    when = scenario.when
+    return (
+        any(trigger in words for trigger in triggers)
+        and (when.model is None or fnmatchcase(conversation.model, when.model))
+        and (when.tools is None or when.tools == conversation.tools)
+        and (when.system is None or when.system in conversation.system)
+    )
+
+
+def _chosen(name: str, index: int, step: Step, conversation: Conversation) -> Choice:
+    taken = {call_id for said in conversation.messages for call_id in said.call_ids}
+    calls = []
+    for part in step.response.tool_calls or ():
+        stem = part.id or "call_mock"
+        call_id, count = (stem, 1) if part.id else (f"{stem}_1", 1)
+        while call_id in taken:
+            count += 1
+            call_id = f"{stem}_{count}"
+        taken.add(call_id)
+        calls.append(ChosenCall(id=call_id, name=part.called, raw=part.raw))
+    return Choice(scenario=name, index=index, step=step, calls=tuple(calls))
+
+
+_FRAGMENT = re.compile(r"\s*\S{1,7}|\s+", re.DOTALL)
+
+
+def fragments(text: str) -> list[str]:
+    """`text` cut into pieces of about a token each; joined they are `text` again."""
+    return _FRAGMENT.findall(text)
+
+
+def estimate(text: str) -> int:
+    """A plausible number of tokens: a quarter of the characters, at least 1."""
+    return max(1, len(text) // 4)
+
+
+def finish_reason(choice: Choice) -> str:
+    """The reason to report: the step's own, or what follows from its calls."""
+    given = choice.step.response.finish_reason
+    return given if given is not None else ("tool_calls" if choice.calls else "stop")

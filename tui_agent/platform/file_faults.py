@@ -1,0 +1,91 @@
+"""Why a file could not be read or written: one class a kind that callers tell apart, with a stable code each."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+
+class FileFault(Exception):
+    """A file operation failed and left everything as it was. `str()` is a sentence for user and model.
+
+    `code` is one of `changed`, `exists`, `not_found`, `not_regular`, `linked`, `permission`, `read_only`, `no_space`,
+    `too_large`, `outside`, `bad_path`, `busy`, `io`, `other`.
+    """
+
+    def __init__(self, path: Path, message: str, code: str = "other") -> None:
+        super().__init__(f"{_shown(path)}: {message}")
+        self.path = path
+        self.code = code
+
+
+class FileChangedError(FileFault):
+    """The bytes on disk are not those that the caller started from; nothing was written."""
+
+    def __init__(self, path: Path, message: str = "changed on disk meanwhile; nothing was written") -> None:
+        super().__init__(path, message, "changed")
+
+
+class NotRegularError(FileFault):
+    """A folder, pipe, socket, device or kernel file: neither read nor replaced (R-23)."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(path, f"is {what}, not a regular file", "not_regular")
+
+
+class LinkedFileError(FileFault):
+    """The file has further names (hard links); replacing it would part them, so the caller must ask first."""
+
+    def __init__(self, path: Path, names: int) -> None:
+        super().__init__(
+            path,
+            f"has {names} names (hard links); replacing it would separate them, so it was left alone",
+            "linked",
+        )
+
+
+class FileTooLargeError(FileFault):
+    """The file holds more bytes than the caller is ready to take."""
+
+    def __init__(self, path: Path, size: int, cap: int) -> None:
+        super().__init__(
+            path, f"has {size:,} bytes, more than the {cap:,} that can be taken at once", "too_large"
+        )
+        self.size = size
+
+
+_KINDS = {
+    errno.ENOENT: ("not_found", "does not exist"),
+    errno.ENOTDIR: ("not_found", "a part of the path is not a folder"),
+    errno.EISDIR: ("not_regular", "is a folder"),
+    errno.EACCES: ("permission", "permission denied"),
+    errno.EPERM: ("permission", "the system does not permit it"),
+    errno.EROFS: ("read_only", "lies on a read-only file system"),
+    errno.ENOSPC: ("no_space", "no space left on the disk"),
+    errno.EDQUOT: ("no_space", "the disk quota is used up"),
+    errno.EFBIG: ("no_space", "is larger than the system allows"),
+    errno.ELOOP: (
+        "bad_path",
+        "leads through a symbolic link that goes in circles or was put there meanwhile",
+    ),
+    errno.ENAMETOOLONG: ("bad_path", "the name is too long"),
+    errno.ENXIO: ("not_regular", "is a pipe, socket or device"),
+    errno.EBUSY: ("busy", "is in use by the system, perhaps as a mount point"),
+    errno.EIO: ("io", "the disk reported an error"),
+}
+
+
+def fault_of(error: OSError | ValueError, path: Path) -> FileFault:
+    """`error` as a FileFault that says in plain words what happened to `path`."""
+    if isinstance(error, ValueError):
+        return FileFault(path, "is not a possible path", "bad_path")
+    code, message = _KINDS.get(
+        error.errno or 0, ("other", os.strerror(error.errno) if error.errno else str(error))
+    )
+    return FileFault(path, message, code)
+
+
+def _shown(path: Path) -> str:
+    """The path without bytes that are no text, so that messages can always be written down."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace") if "\0" not in str(path) else repr(str(path))

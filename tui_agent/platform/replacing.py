@@ -1,0 +1,219 @@
+"""The steps of FAULTS 5.3: write a temporary file beside the target, make it durable, swap, compare, clean up."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from tui_agent.platform.file_faults import FileChangedError, FileFault
+from tui_agent.platform.oscalls import OsCalls
+
+TEMP_NAME = r"\.[0-9a-f]{16}\.tua-tmp"
+"""What our temporary files are called; nothing else is ever removed."""
+
+_WRITING = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+_NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL)
+_NOT_COPIED = ("security.capability", "security.ima", "security.evm")
+"""Attributes that vouch for the very bytes of the old file; the system drops them on a write, too."""
+_TURNS = 64
+
+
+class Replaced(msgspec.Struct, frozen=True, kw_only=True):
+    """A write that happened."""
+
+    path: Path
+    """Where the bytes really lie."""
+    sha256: str
+    before: str | None
+    """Hash of the bytes that were replaced; None for a new file."""
+    durable: bool = True
+    """False when the folder could not be synced: the new bytes are there, but a loss of power may undo it."""
+
+
+class Replacement:
+    """One replacement of the file `where`, inside the open folder `folder`."""
+
+    def __init__(self, folder: int, where: Path, content: bytes, sha256: str, calls: OsCalls) -> None:
+        self.folder = folder
+        self.where = where
+        self.calls = calls
+        self._content = content
+        self._sha256 = sha256
+        self._temp = f".{secrets.token_hex(8)}.tua-tmp"
+        self._rescue = False
+
+    # --- the three ways to finish ---
+
+    def create(self, mode: int | None) -> Replaced:
+        """Make a file that must not exist yet."""
+        name = self.where.name
+        with self._cleanup():
+            self._write_temp(0o666 if mode is None else mode, None)
+            try:
+                self.calls.link(self._temp, name, dir_fd=self.folder)
+            except FileExistsError as error:
+                raise FileChangedError(self.where, "was created meanwhile; nothing was written") from error
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                self._rename_if_absent()
+        return self._done(None)
+
+    def exchange(self, old: os.stat_result, expected: str) -> Replaced:
+        """Swap the new file with the old one, and swap back if the old one turns out to be another by now."""
+        with self._cleanup():
+            self._write_temp(0o600, old)
+            try:
+                self._swap()
+            except OSError as error:
+                if error.errno not in _NO_EXCHANGE:
+                    raise
+                self._rename_if_still(expected)
+            else:
+                found = self._hash_or_none(self._temp)
+                if found != expected:
+                    self._give_back(found)
+                    raise FileChangedError(self.where)
+        return self._done(expected)
+
+    def overwrite(self, mode: int) -> Replaced:
+        """Put the new file there whatever it replaces."""
+        with self._cleanup():
+            self._write_temp(mode, None, exact=True)
+            self.calls.rename(self._temp, self.where.name, dir_fd=self.folder)
+        return self._done(None)
+
+    # --- steps ---
+
+    def hash_of(self, name: str) -> str:
+        """sha256 of a file of the folder. Raises OSError, FileFault when it is no regular file."""
+        fd = self.calls.open(name, _READING, dir_fd=self.folder)
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise FileFault(self.where, "is no longer a regular file", "not_regular")
+            found = hashlib.sha256()
+            while piece := self.calls.read(fd, 1 << 20):
+                found.update(piece)
+            return found.hexdigest()
+        finally:
+            self.calls.close(fd)
+
+    def _hash_or_none(self, name: str) -> str | None:
+        """None stands for something that can't be read: certainly not the file that was expected."""
+        try:
+            return self.hash_of(name)
+        except (OSError, FileFault):
+            return None
+
+    def _write_temp(self, mode: int, old: os.stat_result | None, *, exact: bool = False) -> None:
+        fd = self.calls.open(self._temp, _WRITING, mode, dir_fd=self.folder)
+        try:
+            left = memoryview(self._content)
+            while left:
+                left = left[self.calls.write(fd, left) :]
+            if old is not None:
+                self._copy_marks(fd, old)
+            elif exact:
+                self.calls.fchmod(fd, mode)
+            self.calls.fsync(fd)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self.calls.close(fd)
+            raise
+        self.calls.close(fd)
+
+    def _copy_marks(self, fd: int, old: os.stat_result) -> None:
+        """Owner as far as permitted, then mode, then attributes (which hold access lists)."""
+        mine = os.fstat(fd)
+        mode = stat.S_IMODE(old.st_mode)
+        if (mine.st_uid, mine.st_gid) != (old.st_uid, old.st_gid):
+            try:
+                self.calls.fchown(fd, old.st_uid, old.st_gid)
+            except PermissionError:
+                with contextlib.suppress(PermissionError):
+                    self.calls.fchown(fd, -1, old.st_gid)
+                mode &= ~(stat.S_ISUID | stat.S_ISGID)
+        self.calls.fchmod(fd, mode)
+        if not hasattr(os, "listxattr"):
+            return
+        with contextlib.suppress(OSError):
+            source = self.calls.open(self.where.name, _READING, dir_fd=self.folder)
+            try:
+                for name in os.listxattr(source):
+                    if name not in _NOT_COPIED:
+                        with contextlib.suppress(OSError):
+                            os.setxattr(fd, name, os.getxattr(source, name))
+            finally:
+                self.calls.close(source)
+
+    def _swap(self) -> None:
+        self.calls.exchange(self._temp, self.where.name, dir_fd=self.folder)
+
+    def _give_back(self, found: str | None) -> None:
+        """Undo a swap that took another's file, and see that the newest save of theirs ends up under the name."""
+        awaited, placed = self._sha256, found
+        for _ in range(_TURNS):
+            try:
+                self._swap()
+            except FileNotFoundError:
+                # They took the name away meanwhile; what they had saved before goes back to it.
+                with contextlib.suppress(OSError):
+                    self.calls.link(self._temp, self.where.name, dir_fd=self.folder)
+                return
+            except OSError:
+                break
+            back = self._hash_or_none(self._temp)
+            if back is not None and back == awaited:
+                return
+            # They saved once more in between: what came back is the newest and goes to the name in the next turn.
+            awaited, placed = placed or "", back
+        self._rescue = True
+        raise FileFault(
+            self.where,
+            f"is being written by another program at this moment; what it saved may also lie in {self._temp}",
+            "busy",
+        )
+
+    def _rename_if_still(self, expected: str) -> None:
+        """For file systems that can't swap: look once more, then rename at once."""
+        if self._hash_or_none(self.where.name) != expected:
+            raise FileChangedError(self.where)
+        self.calls.rename(self._temp, self.where.name, dir_fd=self.folder)
+
+    def _rename_if_absent(self) -> None:
+        """For file systems without hard links."""
+        try:
+            self.calls.stat(self.where.name, dir_fd=self.folder)
+        except FileNotFoundError:
+            self.calls.rename(self._temp, self.where.name, dir_fd=self.folder)
+        else:
+            raise FileChangedError(self.where, "was created meanwhile; nothing was written")
+
+    @contextlib.contextmanager
+    def _cleanup(self) -> Iterator[None]:
+        """Whatever happens, the temporary file goes; after a swap it is the old file that goes."""
+        try:
+            yield
+        finally:
+            if not self._rescue:
+                with contextlib.suppress(OSError):
+                    self.calls.unlink(self._temp, dir_fd=self.folder)
+
+    def _done(self, before: str | None) -> Replaced:
+        durable = True
+        try:
+            self.calls.fsync(self.folder)
+        except OSError as error:
+            # Some file systems can't sync a folder at all; that is no fault.
+            durable = error.errno in (errno.EINVAL, errno.EBADF, errno.EOPNOTSUPP)
+        return Replaced(path=self.where, sha256=self._sha256, before=before, durable=durable)

@@ -1,0 +1,232 @@
+"""A glob engine without surprises: `*` stays within a name, `**` spans any number of them, also none.
+
+Braces, classes and `?` work; a leading dot is nothing special. Matching takes time linear in the product of the
+lengths, whatever the pattern: no regular expression is built.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import pairwise
+from typing import TypeAlias
+
+_ALTERNATIVES = 512
+"""A pattern whose braces spell out more than this is taken literally."""
+
+Class: TypeAlias = tuple[bool, tuple[tuple[str, str], ...]]
+"""(negated, ranges)."""
+
+Token: TypeAlias = str | Class | None
+"""A character, a class, or None for a star; `?` is the negated empty class."""
+
+_ANY: Class = (True, ())
+
+
+def normalise(path: str) -> str:
+    """`path` with `/` between its names and without `.`, empty and inner `..` names, and no slash at either end."""
+    names: list[str] = []
+    for name in path.split("/"):
+        if name == ".." and names and names[-1] != "..":
+            names.pop()
+        elif name not in ("", "."):
+            names.append(name)
+    return "/".join(names)
+
+
+def fold(path: str) -> str:
+    """`path` as a careless file system or reader takes it: compatibility forms, letter case and the unseen ignored."""
+    folded = unicodedata.normalize("NFKC", path)
+    if not folded.isascii():
+        folded = "".join(c for c in folded if unicodedata.category(c) != "Cf")
+    return unicodedata.normalize("NFKC", folded.casefold())
+
+
+def matches(pattern: str, path: str) -> bool:
+    """True when `pattern` matches the whole of `path`, both relative to the same folder; the path is normalised."""
+    return _match(pattern, tuple(normalise(path).split("/")))
+
+
+def asks(patterns: Iterable[tuple[str, bool]], path: str) -> bool:
+    """Whether the last of `patterns` that matches `path` says false (ask). Without a match: no.
+
+    False patterns also match what differs in case or Unicode form only; true ones match exactly (E05).
+    """
+    pairs = tuple(patterns)
+    return any(_asks(pairs, one) for one in {path, path.replace("\\", "/")})
+
+
+def _asks(patterns: tuple[tuple[str, bool], ...], path: str) -> bool:
+    exact = normalise(path)
+    names = tuple(exact.split("/"))
+    folded = tuple(name for name in fold(exact).split("/") if name)
+    for pattern, safe in reversed(patterns):
+        if _match(pattern, names) or (not safe and _match(fold(pattern), folded)):
+            return not safe
+    return False
+
+
+def _match(pattern: str, names: tuple[str, ...]) -> bool:
+    return any(_match_names(parts, names) for parts in _compiled(pattern))
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> tuple[tuple[tuple[Token, ...] | None, ...], ...]:
+    """The alternatives of `pattern`, each as its names; None is `**`."""
+    return tuple(_compile(one) for one in _expand(pattern))
+
+
+def _compile(pattern: str) -> tuple[tuple[Token, ...] | None, ...]:
+    parts: list[tuple[Token, ...] | None] = []
+    if pattern.endswith("/"):
+        pattern += "**"
+    for name in pattern.split("/"):
+        if name in ("", "."):
+            continue
+        if name == "**":
+            if not parts or parts[-1] is not None:
+                parts.append(None)
+        else:
+            parts.append(_tokens(name))
+    return tuple(parts)
+
+
+def _tokens(name: str) -> tuple[Token, ...]:
+    tokens: list[Token] = []
+    at = 0
+    while at < len(name):
+        character = name[at]
+        at += 1
+        if character == "*":
+            if not tokens or tokens[-1] is not None:
+                tokens.append(None)
+        elif character == "?":
+            tokens.append(_ANY)
+        elif character == "\\" and at < len(name):
+            tokens.append(name[at])
+            at += 1
+        elif character == "[" and (end := _class_end(name, at)):
+            tokens.append(_class(name[at:end]))
+            at = end + 1
+        else:
+            tokens.append(character)
+    return tuple(tokens)
+
+
+def _class_end(name: str, at: int) -> int:
+    """Where the class that began before `at` closes; 0 when it does not. A `]` in first place belongs to it."""
+    first = at + 1 if name[at : at + 1] in ("!", "^") else at
+    return max(0, name.find("]", first + 1))
+
+
+def _class(body: str) -> Class:
+    negated = body[:1] in ("!", "^")
+    body = body[1:] if negated else body
+    ranges: list[tuple[str, str]] = []
+    at = 0
+    while at < len(body):
+        if body[at + 1 : at + 2] == "-" and at + 2 < len(body):
+            ranges.append((body[at], body[at + 2]))
+            at += 3
+        else:
+            ranges.append((body[at], body[at]))
+            at += 1
+    return negated, tuple(ranges)
+
+
+def _match_names(parts: tuple[tuple[Token, ...] | None, ...], names: tuple[str, ...]) -> bool:
+    """Two pointers with one place to fall back to, as the last `**` can always take more."""
+    part = name = 0
+    back: tuple[int, int] | None = None
+    while name < len(names):
+        if part < len(parts):
+            tokens = parts[part]
+            if tokens is None:
+                back = (part, name)
+                part += 1
+                continue
+            if _match_name(tokens, names[name]):
+                part += 1
+                name += 1
+                continue
+        if back is None:
+            return False
+        part, name = back[0] + 1, back[1] + 1
+        back = (back[0], name)
+    return all(tokens is None for tokens in parts[part:])
+
+
+def _match_name(tokens: tuple[Token, ...], name: str) -> bool:
+    token = at = 0
+    back: tuple[int, int] | None = None
+    while at < len(name):
+        if token < len(tokens):
+            wanted = tokens[token]
+            if wanted is None:
+                back = (token, at)
+                token += 1
+                continue
+            if _fits(wanted, name[at]):
+                token += 1
+                at += 1
+                continue
+        if back is None:
+            return False
+        token, at = back[0] + 1, back[1] + 1
+        back = (back[0], at)
+    return all(wanted is None for wanted in tokens[token:])
+
+
+def _fits(wanted: str | Class, character: str) -> bool:
+    if isinstance(wanted, str):
+        return wanted == character
+    negated, ranges = wanted
+    return negated != any(first <= character <= last for first, last in ranges)
+
+
+def _expand(pattern: str) -> list[str]:
+    """Braces spelt out, outermost first; a brace that isn't closed or holds no comma stands for itself."""
+    done: list[str] = []
+    waiting = [(pattern, 0)]
+    while waiting:
+        text, start = waiting.pop()
+        found = _brace(text, start)
+        if found is None:
+            done.append(text)
+            continue
+        opened, commas, closed = found
+        edges = [opened, *commas, closed]
+        if len(commas) == 0:
+            waiting.append((text, closed + 1 if "{" not in text[opened + 1 : closed] else opened + 1))
+            continue
+        waiting += [
+            (text[:opened] + text[a + 1 : b] + text[closed + 1 :], opened) for a, b in pairwise(edges)
+        ]
+        if len(done) + len(waiting) > _ALTERNATIVES:
+            return [pattern]
+    return done
+
+
+def _brace(text: str, start: int) -> tuple[int, list[int], int] | None:
+    """The first brace at or after `start` that closes: where it opens, its own commas, where it closes."""
+    opened: list[tuple[int, list[int]]] = []
+    found: list[tuple[int, list[int], int]] = []
+    at = start
+    while at < len(text):
+        character = text[at]
+        if character == "\\":
+            at += 1
+        elif character == "[" and (end := _class_end(text, at + 1)) and "/" not in text[at:end]:
+            at = end
+        elif character == "{":
+            opened.append((at, []))
+        elif character == "," and opened:
+            opened[-1][1].append(at)
+        elif character == "}" and opened:
+            begin, commas = opened.pop()
+            found.append((begin, commas, at))
+            if not opened:
+                break
+        at += 1
+    return min(found, default=None)

@@ -1,0 +1,295 @@
+"""Where a path leads, and whether that is inside the folders the agent may work in (R-20, R-21, E01–E05).
+
+Decided on the object that the path names, not on its text: symbolic links are followed as far as there is something,
+the rest is taken as it stands, and folders are compared name by name.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from tui_agent import paths
+from tui_agent.domain import Target
+from tui_agent.safety import globs
+from tui_agent.safety.patterns import CREDENTIALS, PROTECTED, SENSITIVE, Patterns
+from tui_agent.text import visible
+
+LINKS = 40
+"""Symbolic links that one path may pass, as the kernel has it."""
+
+_PATH_BYTES, _NAME_BYTES = 4096, 255
+
+
+class PathError(Exception):
+    """This can never be a path. `code` is `empty`, `nul`, `encoding`, `too_long` or `loop`."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Roots:
+    """The workspace's folders, and how paths look from them.
+
+    `folders` are the roots, the first one is where relative paths start unless `cwd` says otherwise; `scratch` counts
+    as inside. `sensitive` and `protected` are the user's own patterns; they come after the built-in ones.
+    """
+
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        *,
+        cwd: Path | None = None,
+        scratch: Path | None = None,
+        sensitive: Mapping[str, bool] | None = None,
+        protected: Iterable[str] = (),
+    ) -> None:
+        if not folders:
+            raise ValueError("a workspace has at least one folder")
+        self.folders: tuple[Path, ...] = tuple(dict.fromkeys(_real(folder) for folder in folders))
+        self.names: tuple[str, ...] = _names(self.folders)
+        """What the folders are called, each name once (T6)."""
+        self.cwd: Path = _real(cwd) if cwd else self.folders[0]
+        self.scratch: Path | None = _real(scratch) if scratch else None
+        self._own = _own_folders()
+        self._sensitive: Patterns = (*SENSITIVE, *(sensitive or {}).items())
+        self._protected: Patterns = (*PROTECTED, *((glob, False) for glob in protected))
+
+    def resolve(self, path: str, cwd: Path | None = None) -> Target:
+        """Where `path` leads: relative to `cwd` or, with several roots, to the root whose name it begins with.
+
+        Raises PathError. Asks the file system, but opens nothing and reads no file but a `.git` link.
+        """
+        _check(path)
+        start = self._absolute(path, cwd)
+        end, passed = follow(start)
+        inside = self._holder(end)
+        flags = [self._flags(one) for one in passed]
+        return Target(
+            path=Path(end),
+            display=self._display(end, inside),
+            outside=inside is None,
+            protected=any(protected for protected, _, _ in flags) or self._is_git_data(end),
+            sensitive=any(sensitive for _, sensitive, _ in flags),
+            credentials=any(credentials for _, _, credentials in flags),
+        )
+
+    def holds_credentials(self, path: str | Path) -> bool:
+        """True when reading `path` asks (A2), also for what can't be a path at all."""
+        try:
+            return self.resolve(str(path)).credentials
+        except PathError:
+            return True
+
+    def contains(self, path: Path) -> bool:
+        """True when `path`, resolved, is one of the roots or the scratch folder, or beneath one."""
+        return self._holder(follow(str(path))[0]) is not None
+
+    def display(self, path: Path) -> str:
+        """What user and model are shown for an absolute, resolved `path`."""
+        return self._display(str(path), self._holder(str(path)))
+
+    def _absolute(self, path: str, cwd: Path | None) -> str:
+        if path.startswith("~"):
+            expanded = _expand_home(path)
+            if expanded is not None:
+                return expanded
+        if path.startswith("/"):
+            return path
+        if len(self.folders) > 1:
+            first, _, rest = path.removeprefix("./").partition("/")
+            if first in self.names:
+                return f"{self.folders[self.names.index(first)]}/{rest}"
+        return f"{cwd or self.cwd}/{path}"
+
+    def _holder(self, path: str) -> Path | None:
+        """The innermost root (or the scratch folder) that `path` is in."""
+        at = Path(path)
+        around = [
+            folder
+            for folder in (*self.folders, *([self.scratch] if self.scratch else ()))
+            if _within(at, folder)
+        ]
+        return max(around, key=lambda folder: len(folder.parts), default=None)
+
+    def _is_own(self, path: str, holder: Path | None) -> bool:
+        """True for our settings and sessions, but not for a root that was put there on purpose (a demonstration)."""
+        return any(
+            _within(Path(path), own) and not (holder is not None and _within(holder, own))
+            for own in self._own
+        )
+
+    def _display(self, path: str, holder: Path | None) -> str:
+        shown = path
+        if holder is not None and holder != self.scratch:
+            shown = os.path.relpath(path, holder)
+            if len(self.folders) > 1:
+                name = self.names[self.folders.index(holder)]
+                shown = name if shown == "." else f"{name}/{shown}"
+        return visible(shown.replace("\n", "␊").replace("\t", "␉"), lookalikes=False)
+
+    def _flags(self, path: str) -> tuple[bool, bool, bool]:
+        """Protected, sensitive, credentials: by the names in an absolute `path`."""
+        holder = self._holder(path)
+        inner = path if holder is None else os.path.relpath(path, holder)
+        whole = inner if holder is not None and holder == self.scratch else path
+        protected = (
+            globs.asks(self._protected, inner)
+            or globs.asks(self._protected, whole)
+            or self._is_own(path, holder)
+        )
+        credentials = globs.asks(CREDENTIALS, inner) or globs.asks(CREDENTIALS, whole)
+        return protected, globs.asks(self._sensitive, inner), credentials
+
+    def _is_git_data(self, path: str) -> bool:
+        """True inside a repository's data, wherever it lies: behind a `.git` link or file, or in a bare repository."""
+        for above in (path, *map(str, Path(path).parents)):
+            if _is_bare(above):
+                return True
+        return any(_within(Path(path), data) for folder in self._around(path) for data in _git_data(folder))
+
+    def _around(self, path: str) -> Iterable[str]:
+        """The folders that may have a `.git` for `path`: its own, those above, and the roots."""
+        return dict.fromkeys((*map(str, Path(path).parents), *map(str, self.folders)))
+
+
+def follow(path: str) -> tuple[str, list[str]]:
+    """The real path of absolute `path`, and all paths that were passed on the way, the real one among them.
+
+    What does not exist is taken as it stands, `..` included. Raises PathError for a loop of links.
+    """
+    waiting = [name for name in reversed(path.split("/")) if name not in ("", ".")]
+    passed = [path]
+    real: list[str] = []
+    links = 0
+    while waiting:
+        name = waiting.pop()
+        if name == "..":
+            if real:
+                real.pop()
+            continue
+        here = "/" + "/".join((*real, name))
+        target = _link(here)
+        if target is None:
+            real.append(name)
+            continue
+        links += 1
+        if links > LINKS:
+            raise PathError("This path goes round in a circle of symbolic links.", "loop")
+        passed.append("/".join((here, *reversed(waiting))))
+        if target.startswith("/"):
+            real = []
+        waiting += [one for one in reversed(target.split("/")) if one not in ("", ".")]
+    end = "/" + "/".join(real)
+    return end, [*passed, end]
+
+
+def _check(path: str) -> None:
+    if not path or path.isspace():
+        raise PathError("The path is empty.", "empty")
+    if "\0" in path:
+        raise PathError("A path can't hold a NUL character.", "nul")
+    try:
+        names = path.encode("utf-8", "surrogateescape").split(b"/")
+    except UnicodeEncodeError:
+        raise PathError("The path holds a character that no file name can have.", "encoding") from None
+    if sum(map(len, names)) + len(names) > _PATH_BYTES or max(map(len, names)) > _NAME_BYTES:
+        raise PathError(
+            f"The path is too long: {_PATH_BYTES - 1:,} bytes are the limit, and {_NAME_BYTES} for one name.",
+            "too_long",
+        )
+
+
+def _link(path: str) -> str | None:
+    """Where a symbolic link points; None for everything else, also what can't be looked at."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
+def _expand_home(path: str) -> str | None:
+    """`~/x` and `~user/x` as absolute paths; None when there is no such user, as in the shell."""
+    name, slash, rest = path[1:].partition("/")
+    try:
+        home = str(paths.home_dir()) if not name else pwd.getpwnam(name).pw_dir
+    except (KeyError, paths.NoHome):
+        return None
+    return f"{home}{slash}{rest}"
+
+
+def _real(folder: Path) -> Path:
+    return Path(follow(os.path.abspath(folder))[0])
+
+
+def _names(folders: Sequence[Path]) -> tuple[str, ...]:
+    names: list[str] = []
+    for folder in folders:
+        base = name = folder.name or "root"
+        number = 1
+        while name in names:
+            number += 1
+            name = f"{base}-{number}"
+        names.append(name)
+    return tuple(names)
+
+
+def _own_folders() -> tuple[Path, ...]:
+    """Where our own settings, sessions and trust lie."""
+    try:
+        return tuple(dict.fromkeys(_real(folder) for folder in (paths.config_dir(), paths.data_dir())))
+    except (paths.NoHome, PathError):
+        return ()
+
+
+def _within(path: Path, folder: Path) -> bool:
+    return path.parts[: len(folder.parts)] == folder.parts
+
+
+def _is_bare(folder: str) -> bool:
+    """True for a folder that git takes for a repository without a work tree: its config runs programs (R-05)."""
+    return (
+        os.path.isfile(f"{folder}/HEAD")
+        and os.path.isdir(f"{folder}/objects")
+        and os.path.isdir(f"{folder}/refs")
+    )
+
+
+def _git_data(folder: str) -> Iterable[Path]:
+    """Where the `.git` of `folder` leads: a linked folder, or those that a worktree's or submodule's file names."""
+    link = f"{folder}/.git"
+    try:
+        if not os.path.lexists(link):
+            return
+        real = follow(link)[0]
+        yield Path(real)
+        named = _line_of(real)
+        if named is None or not named.startswith("gitdir:"):
+            return
+        data = follow(os.path.join(folder, named.removeprefix("gitdir:").strip()))[0]
+        yield Path(data)
+        shared = _line_of(f"{data}/commondir")
+        if shared:
+            yield Path(follow(os.path.join(data, shared))[0])
+    except PathError:
+        return
+
+
+def _line_of(file: str) -> str | None:
+    """The text of a small regular file; None when it is none."""
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            return None
+        return os.read(handle, _PATH_BYTES).decode("utf-8", "surrogateescape").replace("\0", "").strip()
+    except OSError:
+        return None
+    finally:
+        os.close(handle)

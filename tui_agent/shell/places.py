@@ -1,0 +1,160 @@
+"""Where a word of a command points: at a root, a home, a system folder, a disk, or somewhere ordinary."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import posixpath
+import re
+from collections.abc import Sequence
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from tui_agent.domain import Severity
+from tui_agent.shell.syntax import Word
+
+_HOME = re.compile(r'^(~[A-Za-z0-9_-]*|"?\$(HOME|\{HOME\})"?)(?=/|$)')
+_BARE_VARIABLE = re.compile(r"^\$(\w+|\{[^}]*\}|\(.*\)|`.*`)(?:/+[*./]*|[*])?$")
+_GLOB_TAIL = re.compile(r"^(?:\.?\[[^]]*\][*]?|\.?[*]+|\.\?+|\.{1,2}[*?]*|\{[^}]*\})$")
+_DISK = re.compile(
+    r"^/dev/(?!null$|zero$|full$|random$|urandom$|tty$|stdin$|stdout$|stderr$|fd/|shm(/|$)|pts/)"
+)
+_HOMES = re.compile(r"^(/root|/home/[^/]+|/Users/[^/]+)$")
+
+
+@cache
+def table() -> dict[str, Any]:
+    """severity.json."""
+    data: dict[str, Any] = json.loads(Path(__file__).with_name("severity.json").read_text("utf-8"))
+    return data
+
+
+@cache
+def names(key: str) -> frozenset[str]:
+    """A blank-separated list of the table."""
+    return frozenset(table()[key].split())
+
+
+class Say(Protocol):
+    """Takes one finding."""
+
+    def __call__(self, severity: Severity, reason: str, *, always: bool = False) -> None: ...
+
+
+class Spot(Enum):
+    """What a path is, from the worst to the best."""
+
+    ROOT = "the root folder"
+    HOME = "a home folder"
+    SYSTEM = "a system folder"
+    DISK = "a device"
+    UNKNOWN = "a path that depends on a variable"
+    ABOVE = "the workspace itself or a folder above it"
+    INSIDE_SYSTEM = "a system file"
+    STARTUP = "a file that programs obey at their start, or keys"
+    OUTSIDE = "a path outside the workspace"
+    BUILD = "a build folder"
+    ORDINARY = "a path in the workspace"
+
+
+WIPES = frozenset((Spot.ROOT, Spot.HOME, Spot.SYSTEM, Spot.DISK, Spot.UNKNOWN))
+"""Deleting there is a catastrophe."""
+
+
+class Ground:
+    """Where a command stands while it is read; `cd` moves it."""
+
+    def __init__(self, cwd: Path | None, roots: Sequence[Path]) -> None:
+        self.folder = str(cwd) if cwd else ""
+        self._known = bool(cwd)
+        self._roots = [str(root) for root in roots]
+        self._start = self.folder
+
+    def move(self, word: Word | None) -> None:
+        """`cd WORD`."""
+        self.folder = self._absolute(_shown(word)) if word else "~"
+
+    def spot(self, word: Word) -> Spot:
+        """What the word names."""
+        text = _shown(word)
+        if _BARE_VARIABLE.match(text):
+            return Spot.UNKNOWN
+        path = _without_globs(self._absolute(text))
+        if _DISK.match(path):
+            return Spot.DISK
+        if fixed := _fixed(path):
+            return fixed
+        if re.search(table()["startup"], path):
+            return Spot.STARTUP
+        return self._relative(path, text)
+
+    def _relative(self, path: str, text: str) -> Spot:
+        if path in ("", ".") or path == ".." or path.startswith("../"):
+            return Spot.ABOVE
+        if self._known and path.startswith("/"):
+            if any(root == path or root.startswith(path.rstrip("/") + "/") for root in self._roots):
+                return Spot.ABOVE
+            inside = any(path.startswith(root.rstrip("/") + "/") for root in self._roots)
+            if not inside and self._roots:
+                return self._outside(path)
+        elif path.startswith(("/", "~")):
+            return self._outside(path)
+        names_ = names("build_folders")
+        first = posixpath.normpath(text).strip("/").split("/")
+        built = any(fnmatch.fnmatchcase(part, pattern) for part in first[-1:] for pattern in names_)
+        return Spot.BUILD if built and not text.startswith("/") else Spot.ORDINARY
+
+    @staticmethod
+    def _outside(path: str) -> Spot:
+        top = "/" + path.split("/")[1] if path.startswith("/") else ""
+        if top in names("system") and top not in (
+            "/home",
+            "/root",
+            "/Users",
+            "/private",
+            "/mnt",
+            "/media",
+            "/Volumes",
+        ):
+            return Spot.INSIDE_SYSTEM
+        return Spot.OUTSIDE
+
+    def _absolute(self, text: str) -> str:
+        if found := _HOME.match(text):
+            return posixpath.normpath("~/" + text[found.end() :])
+        if text.startswith(("/", "~")) or not self.folder:
+            path = posixpath.normpath(text) if text else "."
+        else:
+            path = posixpath.normpath(f"{self.folder}/{text}")
+        return path.replace("//", "/", 1) if path.startswith("//") else path
+
+
+def _fixed(path: str) -> Spot | None:
+    home = os.path.expanduser("~")
+    if path == "/":
+        return Spot.ROOT
+    if path in ("~", home) or _HOMES.match(path):
+        return Spot.HOME
+    if path in names("system"):
+        return Spot.SYSTEM
+    return None
+
+
+def _without_globs(path: str) -> str:
+    """`/usr/*` names all that is in /usr, so it counts as /usr."""
+    while path not in ("", "/") and _GLOB_TAIL.match(posixpath.basename(path)):
+        if posixpath.basename(path) in (".", ".."):
+            break
+        path = posixpath.dirname(path) or "."
+    return path
+
+
+def _shown(word: Word | None) -> str:
+    if word is None:
+        return ""
+    if word.text is not None:
+        return word.text
+    return word.source.replace('"', "")

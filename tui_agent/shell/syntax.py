@@ -1,0 +1,383 @@
+"""Shell text as a small tree: every simple command, wherever it stands, with its words as far as they are literal.
+
+The grammar is tree-sitter's; what it can't read is said (`problem`), never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from tui_agent.domain import Noun
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+LENGTH_CAP = 8 * 1024
+COMMANDS_CAP = 50
+DEPTH_CAP = 10
+"""Nesting of the text (substitutions, loops, groups) beyond which it is not judged (R-13)."""
+
+_NESTING = frozenset(
+    (
+        "command_substitution",
+        "process_substitution",
+        "subshell",
+        "compound_statement",
+        "do_group",
+        "if_statement",
+        "case_statement",
+        "function_definition",
+        "arithmetic_expansion",
+        "expansion",
+    )
+)
+_STATEMENTS = frozenset(
+    (
+        "list",
+        "pipeline",
+        "command",
+        "redirected_statement",
+        "declaration_command",
+        "unset_command",
+        "variable_assignment",
+        "variable_assignments",
+    )
+)
+_DEFINES = "function_definition"
+_JOINTS = frozenset(("&&", "||", ";", "&", "|", "|&", "\n", ";;"))
+_ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|.)", re.DOTALL)
+_ANSI_LETTERS = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "E": "\x1b",
+    "f": "\f",
+    "v": "\v",
+}
+
+
+class Word(Noun, frozen=True, kw_only=True):
+    """One word of a command."""
+
+    source: str
+    """As it is written."""
+    text: str | None
+    """What the program gets; None when the shell expands something in it (names of files aside)."""
+    pattern: bool = False
+    """Holds unquoted `*`, `?`, `[` or braces, or begins with `~`."""
+
+
+class Redirect(Noun, frozen=True, kw_only=True):
+    """A redirection: operator with its descriptor, and where to."""
+
+    operator: str
+    target: Word | None
+    body: str = ""
+    """Text of a here-document or here-string."""
+
+
+class Command(Noun, frozen=True, kw_only=True):
+    """A simple command. Without words when it only assigns, or stands for the redirections of a group."""
+
+    words: tuple[Word, ...] = ()
+    assignments: tuple[tuple[str, Word], ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+
+
+class Pipeline(Noun, frozen=True, kw_only=True):
+    """Commands joined by pipes."""
+
+    commands: tuple[Command, ...]
+    joined: str = ""
+    """The operator in front of it: `&&`, `||`, `;`, or nothing."""
+
+
+class Parsed(Noun, frozen=True, kw_only=True):
+    """A whole command line; substitutions, bodies and branches are in `pipelines` like everything else."""
+
+    pipelines: tuple[Pipeline, ...] = ()
+    plain: bool = False
+    """Nothing but simple commands joined by `|`, `&&`, `||` and `;`."""
+    problem: str = ""
+    """Why it could not be read in full (R-13)."""
+    functions: tuple[str, ...] = ()
+    """Names of the functions that it defines."""
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """All simple commands in order."""
+        return tuple(command for pipeline in self.pipelines for command in pipeline.commands)
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def parse(text: str) -> Parsed:
+    """Read a command line. Never raises; takes milliseconds at most, since long text is not read at all."""
+    if odd := _oddity(text):
+        return Parsed(problem=odd)
+    tree = _parser().parse(text.encode())
+    reader = _Reader()
+    reader.block(tree.root_node, 0)
+    problem = reader.problem
+    if tree.root_node.has_error:
+        problem = "The shell grammar could not read it."
+    elif sum(len(pipeline.commands) for pipeline in reader.pipelines) > COMMANDS_CAP:
+        problem = f"It has more than {COMMANDS_CAP} commands."
+    return Parsed(
+        pipelines=tuple(reader.pipelines),
+        plain=reader.plain and not problem,
+        problem=problem,
+        functions=tuple(reader.functions),
+    )
+
+
+def _oddity(text: str) -> str:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        return "It is not valid Unicode text."
+    if size > LENGTH_CAP:
+        return f"It is longer than {LENGTH_CAP:,} bytes."
+    if any((c < " " and c not in "\n\t") or "\x7f" <= c <= "\x9f" for c in text):
+        return "It holds control characters."
+    return ""
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.pipelines: list[Pipeline] = []
+        self.plain = True
+        self.problem = ""
+        self.functions: list[str] = []
+
+    def block(self, node: Node, depth: int) -> None:
+        """Whatever holds statements: a program, a body, a substitution."""
+        if depth > DEPTH_CAP:
+            self.plain = False
+            self.problem = f"It is nested deeper than {DEPTH_CAP} levels."
+            return
+        joined = ""
+        for child in node.children:
+            if child.type in _STATEMENTS:
+                self.statement(child, joined, depth)
+            elif child.type in _JOINTS:
+                joined = child.type
+                self.plain &= joined == ";"
+            elif child.is_named or child.type == "!":
+                self.plain = False
+                if child.type == _DEFINES and (name := child.child_by_field_name("name")):
+                    self.functions.append(_source(name))
+                self.block(child, depth + (child.type in _NESTING))
+
+    def statement(self, node: Node, joined: str, depth: int) -> None:
+        if node.type != "list":
+            commands = self.members(node, depth)
+            if commands:
+                self.pipelines.append(Pipeline(commands=tuple(commands), joined=joined))
+            return
+        for child in node.children:
+            if child.type in _JOINTS:
+                joined = child.type
+                self.plain &= joined in ("&&", "||")
+            elif child.type in _STATEMENTS:
+                self.statement(child, joined, depth)
+            else:
+                self.plain = False
+                self.block(child, depth + 1)
+
+    def members(self, node: Node, depth: int) -> list[Command]:
+        """The commands of a pipeline, or the one command that the node is."""
+        match node.type:
+            case "pipeline":
+                found = []
+                for child in node.children:
+                    self.plain &= child.type != "|&"
+                    if child.type not in _JOINTS:
+                        found += self.members(child, depth)
+                return found
+            case "redirected_statement":
+                return self._redirected(node, depth)
+            case "command":
+                return [self._command(node, depth)]
+            case "declaration_command" | "unset_command":
+                self.plain = False
+                return [self._declaration(node, depth)]
+            case "variable_assignment" | "variable_assignments":
+                self.plain = False
+                nodes = node.children if node.type == "variable_assignments" else [node]
+                return [Command(assignments=tuple(self._assignment(child, depth) for child in nodes))]
+            case _:
+                self.plain = False
+                self.block(node, depth + 1)
+                return []
+
+    def _redirected(self, node: Node, depth: int) -> list[Command]:
+        body = node.child_by_field_name("body")
+        found = self.members(body, depth) if body and body.type != "list" else []
+        if body and body.type == "list":  # the redirection belongs to its last command; no need to know here
+            self.plain = False
+            self.statement(body, "", depth)
+        redirects: list[Redirect] = []
+        words: list[Word] = []
+        downstream: list[Command] = []
+        for child in node.children:
+            if child.type.endswith("_redirect"):
+                self._redirect(child, depth, redirects, words, downstream)
+        last = found.pop() if found else Command()
+        found.append(
+            Command(
+                words=last.words + tuple(words),
+                assignments=last.assignments,
+                redirects=last.redirects + tuple(redirects),
+            )
+        )
+        return found + downstream
+
+    def _command(self, node: Node, depth: int) -> Command:
+        words: list[Word] = []
+        assignments: list[tuple[str, Word]] = []
+        redirects: list[Redirect] = []
+        for child in node.children:
+            if child.type == "variable_assignment":
+                self.plain = False
+                assignments.append(self._assignment(child, depth))
+            elif child.type.endswith("_redirect"):
+                self._redirect(child, depth, redirects, words, [])
+            else:
+                words.append(self._word(child, depth))
+        return Command(words=tuple(words), assignments=tuple(assignments), redirects=tuple(redirects))
+
+    def _declaration(self, node: Node, depth: int) -> Command:
+        words: list[Word] = []
+        assignments: list[tuple[str, Word]] = []
+        for child in node.children:
+            if child.type == "variable_assignment":
+                assignments.append(self._assignment(child, depth))
+            else:
+                words.append(self._word(child, depth))
+        return Command(words=tuple(words), assignments=tuple(assignments))
+
+    def _assignment(self, node: Node, depth: int) -> tuple[str, Word]:
+        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        return (
+            _source(name) if name else "",
+            self._word(value, depth) if value else Word(source="", text=""),
+        )
+
+    def _redirect(
+        self,
+        node: Node,
+        depth: int,
+        redirects: list[Redirect],
+        words: list[Word],
+        downstream: list[Command],
+    ) -> None:
+        targets: list[Word] = []
+        operator = body = ""
+        for child in node.children:
+            if child.type in ("file_descriptor", "variable_name") or (
+                not child.is_named and "<" not in child.type
+            ):
+                operator += _source(child)
+            elif not child.is_named:
+                operator += child.type
+            elif child.type == "heredoc_body":
+                body = _source(child)
+                self.block(child, depth + 1)
+                if not re.search(r"[\\'\"]", _source(node.child(1))):  # the grammar does not see `…` in there
+                    for inner in re.findall(r"(?<!\\)`([^`]*)`", body):
+                        self.block(_parser().parse(inner.encode()).root_node, depth + 1)
+            elif child.type.endswith("_redirect"):
+                self._redirect(child, depth, redirects, words, downstream)
+            elif (
+                child.type in _STATEMENTS
+            ):  # `cat <<X | sh`: the rest of the line hangs below the here-document
+                downstream += self._rest_of_line(child, depth)
+            elif child.type not in ("heredoc_start", "heredoc_end"):
+                targets.append(self._word(child, depth))
+        self.plain &= not node.type.startswith("here")
+        if node.type == "herestring_redirect" and targets:
+            body = targets[0].text if targets[0].text is not None else targets[0].source
+        # `> a b`: only the first is the target, the grammar hangs the rest of the arguments there as well.
+        words += targets[1:]
+        redirects.append(Redirect(operator=operator, target=targets[0] if targets else None, body=body))
+
+    def _rest_of_line(self, node: Node, depth: int) -> list[Command]:
+        if node.type == "list":
+            self.statement(node, "", depth)
+            return []
+        if node.type == "pipeline" and node.children and node.children[-1].type == "list":
+            first = node.children[-1].children[0]
+            self.statement(node.children[-1], "", depth)
+            return self.members(first, depth)
+        return self.members(node, depth)
+
+    def _word(self, node: Node, depth: int) -> Word:
+        if node.type == "command_name" and node.child_count:
+            node = node.children[0]
+        text, quoted = literal(node)
+        if quoted:
+            self.plain = False
+        if text is None:
+            self.plain = False
+            self.block(node, depth + 1)
+        return Word(source=_source(node), text=text, pattern=_is_pattern(node))
+
+
+def literal(node: Node) -> tuple[str | None, bool]:
+    """The node's text as a program gets it (None if something is expanded), and whether `$'…'` took part in it."""
+    source = _source(node)
+    match node.type:
+        case "word" | "number" | "extglob_pattern" | "variable_name" | "test_operator":
+            # With a child it is an arithmetic expansion in disguise, such as `$((1))#`.
+            return (None, False) if node.child_count else (re.sub(r"\\(?:\n|(.))", r"\1", source), False)
+        case "raw_string":
+            return source[1:-1], False
+        case "string":
+            if (
+                any(child.is_named and child.type != "string_content" for child in node.children)
+                or "`" in source
+            ):
+                return None, False
+            return re.sub(r'\\(?:\n|([$`"\\]))', lambda found: found[1] or "", source[1:-1]), False
+        case "ansi_c_string":
+            return _ANSI.sub(_ansi, source[2:-1]), True
+        case "concatenation":
+            parts = [literal(child) for child in node.children]
+            texts = [text for text, _ in parts if text is not None]
+            return ("".join(texts) if len(texts) == len(parts) else None), any(odd for _, odd in parts)
+        case _:
+            return (None, False) if node.is_named else (source, False)
+
+
+def _ansi(found: re.Match[str]) -> str:
+    code = found[1]
+    if code[0] in "xuU" and len(code) > 1:
+        return chr(min(int(code[1:], 16), 0x10FFFF))
+    if code[0] in "01234567":
+        return chr(int(code, 8) & 0xFF)
+    return _ANSI_LETTERS.get(code, code)
+
+
+def _is_pattern(node: Node) -> bool:
+    if node.type == "concatenation":
+        return any(_is_pattern(child) for child in node.children)
+    if node.type not in ("word", "extglob_pattern"):
+        return False
+    bare = re.sub(r"\\.", "", _source(node))
+    return bare.startswith("~") or any(c in bare for c in "*?[{")
+
+
+def _source(node: Node | None) -> str:
+    return (node.text or b"").decode("utf-8", "replace") if node else ""

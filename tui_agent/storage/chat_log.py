@@ -1,0 +1,317 @@
+"""`chat_history.log`: the journal told for people, one growing text file that `tail -f` can follow (S2)."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from tui_agent import events as e
+from tui_agent.domain import Diff, Editing, ToolCall, ToolResult
+from tui_agent.storage.chat_entries import WORDS, action_text, diff_text, duration, fault_text, system
+from tui_agent.text import Mask, Masker, clean
+
+_LINE_ENDS = re.compile("[\u2028\u2029]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_BRACKET = re.compile(r"(?<=\n)\[")
+
+_HEAD_LINES, _TAIL_LINES = 64, 512
+_DIFFS = 64
+_REST = 4096
+"""Bounds of what is remembered of a call's live output and of the diffs that were shown."""
+
+
+class _Reply(msgspec.Struct):
+    """A reply that is coming in."""
+
+    thinking: str = ""
+    """When its thinking began; empty when it is told already, or there was none."""
+    thought: bool = False
+    said: bool = False
+
+
+class _Live(msgspec.Struct):
+    """Live output of a call that is running: which lines were logged already."""
+
+    head: list[int] = msgspec.field(default_factory=list)
+    tail: list[int] = msgspec.field(default_factory=list)
+    rest: str = ""
+    """The last line, while it has no end."""
+
+    def add(self, text: str) -> None:
+        lines = (self.rest + text).split("\n")
+        self.rest = lines.pop()[:_REST]
+        for line in lines:
+            self._note(line)
+
+    def _note(self, line: str) -> None:
+        mark = _mark(line)
+        if len(self.head) < _HEAD_LINES:
+            self.head.append(mark)
+        else:
+            self.tail.append(mark)
+            if len(self.tail) > 2 * _TAIL_LINES:
+                del self.tail[:-_TAIL_LINES]
+
+    def unsaid(self, text: str) -> str:
+        """The lines of `text` that were not among the output."""
+        if self.rest:
+            self.add("\n")
+        known = {*self.head, *self.tail}
+        return "\n".join(line for line in text.split("\n") if _mark(line) not in known).strip("\n")
+
+
+class _State(msgspec.Struct):
+    """All that decides how the next record is told. Plain data, so that it can be saved."""
+
+    growing: str = ""
+    """The entry that more text may be added to."""
+    fresh: bool = True
+    """The log ends with a newline, or is empty."""
+    stamp: str = ""
+    spoken: int = 0
+    """What the model said last, as a checksum: a run's end does not repeat it."""
+    replies: dict[str, _Reply] = msgspec.field(default_factory=dict)
+    live: dict[str, _Live] = msgspec.field(default_factory=dict)
+    diffs: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class ChatLog:
+    """Turns records into the text that the log grows by. Nothing but the records (and the mask) decides it."""
+
+    def __init__(self, mask: Mask | None = None) -> None:
+        self._mask = mask or Mask({})
+        self._state = _State()
+        self._maskers: dict[str, Masker] = {}
+        self._tellers: dict[type[e.Event], Callable[[e.Record, Any], str]] = {
+            e.ReplyStarted: self._reply_started,
+            e.ReplyThought: self._reply_thought,
+            e.ReplyText: self._reply_text,
+            e.ReplyEnded: self._reply_ended,
+            e.RunEnded: self._run_ended,
+            e.ToolStarted: self._tool_started,
+            e.ToolOutput: self._tool_output,
+            e.ToolFinished: self._tool_finished,
+            e.ApprovalAsked: self._approval_asked,
+            e.FileChanged: self._file_changed,
+        }
+
+    def project(self, record: e.Record) -> str:
+        """What the record adds to the log; clean, masked, and UTF-8 throughout."""
+        if isinstance(record.event, e.SessionOpened):  # what an earlier process left unfinished stays so
+            self._state.replies.clear()
+            self._state.live.clear()
+            self._maskers.clear()
+        tell = self._tellers.get(type(record.event))
+        if tell is not None:
+            return tell(record, record.event)
+        words = WORDS.get(type(record.event))
+        return "" if words is None else self._entries(record, words(record.event))
+
+    def state(self) -> dict[str, Any]:
+        """The memory between records, as plain data. What a masker holds back is not in it."""
+        state: dict[str, Any] = msgspec.to_builtins(self._state)
+        return state
+
+    def restore(self, state: object) -> None:
+        """Go on from what `state()` gave; from nothing when it is not of that kind."""
+        try:
+            self._state = msgspec.convert(state, _State)
+        except msgspec.ValidationError:
+            self._state = _State()
+
+    def cut_off(self, fresh: bool) -> None:
+        """The file is not what it was: the next text is an entry of its own. `fresh`: it ends with a newline."""
+        self._state.growing = ""
+        self._state.fresh = fresh
+
+    # --- entries ---------------------------------------------------------------------------
+
+    def _entries(self, record: e.Record, entries: list[tuple[str, str]]) -> str:
+        return "".join(self._entry(record, role, text) for role, text in entries)
+
+    def _entry(self, record: e.Record, role: str, text: str) -> str:
+        body = self._guard(self._plain(text)).rstrip("\n")
+        head = self._header(record, role)
+        self._state.growing = ""
+        return f"{head}{body}\n"
+
+    def _grow(self, record: e.Record, role: str, key: str, text: str) -> str:
+        """Add to the growing entry `key`, under a new header when another one came between."""
+        if not text:
+            return ""
+        state = self._state
+        head = "" if state.growing == key else self._header(record, role)
+        begins_line = not head and state.fresh
+        body = self._guard(text)
+        if begins_line and body.startswith("["):
+            body = f" {body}"
+        state.growing = key
+        state.fresh = body.endswith("\n")
+        return head + body
+
+    def _header(self, record: e.Record, role: str) -> str:
+        state = self._state
+        out = "" if state.fresh else "\n"
+        state.fresh = True
+        back = _seconds_back(state.stamp, record.at)
+        stamp = record.at
+        if back > 1:
+            out += f"[{stamp}] SYSTEM: The clock was set back by {round(back)} s.\n"
+        elif back > 0:
+            stamp = state.stamp
+        state.stamp = stamp
+        return f"{out}[{stamp}] {role}: "
+
+    def _plain(self, text: str) -> str:
+        return self._mask.mask(_tidy(text))
+
+    @staticmethod
+    def _guard(text: str) -> str:
+        """Only the program begins a line with a bracket."""
+        return _BRACKET.sub(" [", text)
+
+    # --- replies ---------------------------------------------------------------------------
+
+    def _reply(self, record: e.Record) -> _Reply:
+        return self._state.replies.setdefault(record.node, _Reply())
+
+    def _reply_started(self, record: e.Record, _: e.ReplyStarted) -> str:
+        self._state.replies[record.node] = _Reply()
+        return ""
+
+    def _reply_thought(self, record: e.Record, _: e.ReplyThought) -> str:
+        reply = self._reply(record)
+        reply.thought = True
+        reply.thinking = reply.thinking or record.at
+        return ""
+
+    def _told_thought(self, record: e.Record, reply: _Reply, ms: int = 0) -> str:
+        if not reply.thinking:
+            return ""
+        ms = ms or round(-1000 * _seconds_back(reply.thinking, record.at))
+        reply.thinking = ""
+        return self._entries(record, system(f"Thought for {duration(ms)}."))
+
+    def _reply_text(self, record: e.Record, event: e.ReplyText) -> str:
+        reply = self._reply(record)
+        out = self._told_thought(record, reply)
+        reply.said = reply.said or bool(event.text)
+        return out + self._grow(record, "AGENT", f"reply:{record.node}", self._plain(event.text))
+
+    def _reply_ended(self, record: e.Record, event: e.ReplyEnded) -> str:
+        reply = self._state.replies.pop(record.node, None) or _Reply()
+        if event.thought and not reply.thought:
+            reply.thinking = record.at
+        out = self._told_thought(record, reply, event.thought_ms)
+        if event.text.strip() and not reply.said:
+            out += self._entry(record, "AGENT", event.text)
+        if event.text.strip():
+            self._state.spoken = _mark(event.text)
+        if event.fault is not None:
+            out += self._entries(record, system(fault_text(event.fault)))
+        elif event.interrupted:
+            out += self._entries(record, system("The reply was interrupted."))
+        elif event.stop == "content_filter":
+            out += self._entries(record, system("The server's content filter ended the reply."))
+        return out
+
+    def _run_ended(self, record: e.Record, event: e.RunEnded) -> str:
+        if event.outcome != "done":
+            said = f": {event.text}" if event.text else "."
+            return self._entries(record, system(f"Run ended, {event.outcome}{said}"))
+        if event.text.strip() and _mark(event.text) != self._state.spoken:
+            return self._entry(record, "AGENT", event.text)
+        return ""
+
+    # --- tools -----------------------------------------------------------------------------
+
+    def _tool_started(self, record: e.Record, event: e.ToolStarted) -> str:
+        return self._entry(record, "TOOL_CALL", self._call_text(event.call))
+
+    def _call_text(self, call: ToolCall) -> str:
+        arguments = call.arguments if call.raw is None else {"unreadable": call.raw}
+        masked = _map_text(arguments, lambda text: self._mask.mask(_SURROGATES.sub("\ufffd", text)))
+        return f"{call.name}({msgspec.json.encode(masked).decode()})"
+
+    def _tool_output(self, record: e.Record, event: e.ToolOutput) -> str:
+        masker = self._maskers.get(record.node)
+        if masker is None:
+            masker = self._maskers[record.node] = Masker(self._mask)
+        return self._live(record, masker.feed(_tidy(event.text)))
+
+    def _live(self, record: e.Record, text: str) -> str:
+        if text:
+            self._state.live.setdefault(record.node, _Live()).add(text)
+        return self._grow(record, "TOOL_RESULT", f"live:{record.node}", text)
+
+    def _tool_finished(self, record: e.Record, event: e.ToolFinished) -> str:
+        masker = self._maskers.pop(record.node, None)
+        out = self._live(record, masker.flush()) if masker else ""
+        live = self._state.live.pop(record.node, None)
+        text = self._plain(event.text)
+        if live is not None:
+            text = live.unsaid(text)
+        if not text.strip():
+            text = self._plain(_ended(event.result, event.ms))
+        return out + self._entry(record, "TOOL_RESULT", text)
+
+    # --- approvals and changes -------------------------------------------------------------
+
+    def _approval_asked(self, record: e.Record, event: e.ApprovalAsked) -> str:
+        text = f"Approval asked: {action_text(event.action)} ({event.why})"
+        if isinstance(event.action, Editing):
+            self._shown(event.action.display, event.action.diff)
+            text = f"{text}\n{diff_text(event.action.diff)}"
+        return self._entries(record, system(text))
+
+    def _file_changed(self, record: e.Record, event: e.FileChanged) -> str:
+        change = event.change
+        word = {"create": "Created", "modify": "Changed", "delete": "Deleted"}[change.kind]
+        text = f"{word} {change.display} (+{change.added} -{change.removed})"
+        if self._state.diffs.pop(change.display, None) != _mark(diff_text(event.diff)):
+            text = f"{text}\n{diff_text(event.diff)}"
+        return self._entries(record, system(text))
+
+    def _shown(self, display: str, diff: Diff) -> None:
+        diffs = self._state.diffs
+        diffs.pop(display, None)
+        diffs[display] = _mark(diff_text(diff))
+        while len(diffs) > _DIFFS:
+            diffs.pop(next(iter(diffs)))
+
+
+def _tidy(text: str) -> str:
+    """Clean, with one kind of line end: what any reader may take for one is one."""
+    return _LINE_ENDS.sub("\n", clean(text))
+
+
+def _mark(text: str) -> int:
+    return zlib.crc32(text.strip().encode("utf-8", "replace"))
+
+
+def _ended(result: ToolResult, ms: int) -> str:
+    how = "Done" if result.success else f"Failed: {result.error}" if result.error else "Failed"
+    return f"{how} in {duration(ms)}."
+
+
+def _map_text(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {_map_text(key, change): _map_text(item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_map_text(item, change) for item in value]
+    return value
+
+
+def _seconds_back(before: str, now: str) -> float:
+    """How far `now` lies before `before`; negative when it is later, 0 when one can't be read."""
+    try:
+        return (datetime.fromisoformat(before) - datetime.fromisoformat(now)).total_seconds()
+    except (ValueError, TypeError):
+        return 0.0

@@ -1,0 +1,299 @@
+"""The two threads that put a session on disk: one writes, one syncs, and no write waits for a sync (FAULTS 5.2)."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from tui_agent.events import Record, StateSaved
+from tui_agent.platform.append import Appender, AppendError
+from tui_agent.storage.chat_log import ChatLog
+from tui_agent.storage.lines import to_line
+from tui_agent.storage.recovery import OpenEnds
+
+SYNC_SECONDS = 0.25
+SYNC_BYTES = 64 << 10
+"""What is written becomes durable by itself after so long or so much (FAULTS 5.2.4)."""
+LOG_SYNC_SECONDS = 1.0
+RETRY_SECONDS = 1.0
+"""Time between two tries of a write or sync that failed."""
+BATCH = 1024
+"""Records written together at most."""
+INDEXED = 256
+"""One place in the index for about so many records."""
+
+
+class SessionWriter:
+    """Writes records to the journal and their projections to the log, in the order given.
+
+    `progress` is called from either thread whenever `written`, `synced`, `failure` or `attempts` may have changed;
+    `remark` with a sentence when someone else changed the log.
+    """
+
+    def __init__(
+        self,
+        journal: Appender,
+        log: Appender,
+        chat_log: ChatLog,
+        ends: OpenEnds,
+        *,
+        last: int,
+        start: tuple[int, int],
+        progress: Callable[[], None],
+        remark: Callable[[str], None],
+    ) -> None:
+        self.written = last
+        """Number of the last record whose line and projection are written."""
+        self.synced = last
+        """Number of the last record that is durable."""
+        self.index = [start]
+        """(number, byte): records from that number on stand at or behind that byte of the journal."""
+        self.failed_attempt = 0
+        """Number of the last attempt that failed; attempts are counted over both threads."""
+        self.attempt = 0
+        self._journal = journal
+        self._log = log
+        self._chat_log = chat_log
+        self._ends = ends
+        self._progress = progress
+        self._remark = remark
+        self._queue: deque[tuple[Record, bytes]] = deque()
+        self._handed = last
+        self._texts: list[bytes] = []
+        self._log_end = log.size
+        self._log_fault = False
+        self._faults: dict[str, AppendError] = {}
+        self._kicked: set[str] = set()
+        self._wanted = last
+        self._unsynced_since = 0.0
+        self._unsynced_bytes = 0
+        self._log_dirty = False
+        self._log_synced_at = time.monotonic()
+        self._closing = False
+        self._all_written = False
+        self._changed = threading.Condition()
+        self._threads = [
+            threading.Thread(target=self._write_loop, name="journal-write", daemon=True),
+            threading.Thread(target=self._sync_loop, name="journal-sync", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def failure(self) -> AppendError | None:
+        """Why nothing can be saved at the moment."""
+        with self._changed:
+            return next(iter(self._faults.values()), None)
+
+    def submit(self, record: Record, data: bytes) -> None:
+        """Take a record to be written; `data` is its encoded event. Never blocks on the disk."""
+        with self._changed:
+            self._queue.append((record, data))
+            self._changed.notify_all()
+
+    def want(self, seq: int, *, durable: bool) -> int:
+        """Ask for `seq` to be written (and durable) as soon as can be, also when the last try failed.
+
+        Returns the number of the last attempt that has begun: a later one that fails is the answer.
+        """
+        with self._changed:
+            if durable:
+                self._wanted = max(self._wanted, seq)
+            self._kicked |= self._faults.keys()
+            self._changed.notify_all()
+            return self.attempt
+
+    def close(self) -> None:
+        """Write and sync what can be, end both threads and close the files. Blocks; call it off the event loop."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+        self._journal.close()
+        self._log.close()
+
+    # --- attempts and failures -------------------------------------------------------------
+
+    def _try(self, name: str, work: Callable[[], None]) -> bool:
+        with self._changed:
+            self.attempt += 1
+            mine = self.attempt
+            self._kicked.discard(name)
+        try:
+            work()
+        except Exception as error:  # a defect is a failure like any other here: told, and nothing acknowledged
+            cause = error if isinstance(error, OSError) else OSError(repr(error))
+            fault = cause if isinstance(cause, AppendError) else AppendError(self._journal.path, "Saving", cause)
+            with self._changed:
+                self._faults[name] = fault
+                self.failed_attempt = max(self.failed_attempt, mine)
+                self._changed.notify_all()
+            self._progress()
+            return False
+        with self._changed:
+            self._faults.pop(name, None)
+            self._changed.notify_all()
+        self._progress()
+        return True
+
+    def _held_up(self, name: str) -> bool:
+        """After a failure, until it is time for the next try or someone asks for one."""
+        return name in self._faults and name not in self._kicked and not self._closing
+
+    # --- writing ---------------------------------------------------------------------------
+
+    def _write_loop(self) -> None:
+        try:
+            self._write_until_closed()
+        finally:
+            with self._changed:
+                self._all_written = True
+                self._changed.notify_all()
+
+    def _write_until_closed(self) -> None:
+        while True:
+            with self._changed:
+                if self._held_up("write"):
+                    self._changed.wait_for(lambda: not self._held_up("write"), RETRY_SECONDS)
+                else:
+                    self._changed.wait_for(lambda: self._queue or self._closing or "write" in self._faults)
+                batch = [self._queue.popleft() for _ in range(min(BATCH, len(self._queue)))]
+                if not batch and self._closing and "write" not in self._faults:
+                    return
+            done = self._try("write", partial(self._write, batch))
+            if not done and self._closing:
+                return
+
+    def _write(self, batch: list[tuple[Record, bytes]]) -> None:
+        self._look_at_log()
+        lines = [self._line(record, data) for record, data in batch]
+        if batch:
+            self._note_place(batch[0][0].seq)
+            self._handed = batch[-1][0].seq
+        self._journal.append(lines)
+        self._write_log()
+        with self._changed:
+            if self._handed > self.written and self.synced == self.written:
+                self._unsynced_since = time.monotonic()
+            self.written = self._handed
+            self._unsynced_bytes += sum(map(len, lines))
+
+    def _line(self, record: Record, data: bytes) -> bytes:
+        self._ends.note(record.event)
+        keep: dict[str, Any] | None = None
+        if isinstance(record.event, StateSaved):
+            keep = {"chat": self._chat_log.state(), "ends": self._ends.state()}
+        line = to_line(record, self._log_end, data, keep)
+        text = self._told(record)
+        if text:
+            self._texts.append(text)
+            self._log_end += len(text)
+        return line
+
+    def _told(self, record: Record) -> bytes:
+        try:
+            return self._chat_log.project(record).encode()
+        except Exception as error:  # a defect in telling must not cost the record
+            self._remark(f"Record {record.seq} could not be told in {self._log.path.name}: {error!r}")
+            return b""
+
+    def _note_place(self, seq: int) -> None:
+        if seq >= self.index[-1][0] + INDEXED and not self._journal.waiting:
+            self.index.append((seq, self._journal.size))
+
+    def _look_at_log(self) -> None:
+        """Notice what others did to the log; it goes on in the file that has its name now (A27)."""
+        if self._texts or self._log.waiting:
+            return
+        try:
+            if self._log.moved():
+                self._log.reopen()
+                said = "was deleted or replaced; it goes on in a new file"
+            elif self._log.size != self._log_end:
+                said = "was changed by another program; it goes on behind that"
+            else:
+                return
+        except OSError:
+            return  # the next write tells
+        self._chat_log.cut_off(self._log.ends_clean())
+        self._log_end = self._log.size
+        self._remark(f"{self._log.path.name} {said}. The session itself is complete.")
+
+    def _write_log(self) -> None:
+        """The log is a projection: when it alone can't be written, that is told and tried again, nothing stops."""
+        texts, self._texts = self._texts, []
+        try:
+            self._log.append(texts)
+        except OSError as error:
+            if not self._log_fault:
+                self._remark(
+                    f"{self._log.path.name} can't be written at the moment: {error}. It will be completed."
+                )
+            self._log_fault = True
+            return
+        self._log_fault = False
+        self._log_dirty = self._log_dirty or bool(texts)
+
+    # --- syncing ---------------------------------------------------------------------------
+
+    def _sync_loop(self) -> None:
+        while True:
+            with self._changed:
+                if self._held_up("sync"):
+                    self._changed.wait_for(lambda: not self._held_up("sync"), RETRY_SECONDS)
+                else:
+                    self._wait_for_work()
+                last_round = self._closing and self._all_written
+                work = self.written > self.synced or "sync" in self._faults
+            if work and not self._try("sync", self._sync) and last_round:
+                return
+            self._sync_log(now=last_round)
+            if last_round:
+                return
+
+    def _wait_for_work(self) -> None:
+        """Wait until a sync is asked for or due. A closing session waits for the writing thread's end."""
+        while not self._due():
+            if self._closing and self._all_written:
+                return
+            if self.written > self.synced:
+                left = self._unsynced_since + SYNC_SECONDS - time.monotonic()
+                self._changed.wait(max(left, 0.001))
+            else:
+                self._changed.wait()
+
+    def _due(self) -> bool:
+        if self.written == self.synced:
+            return "sync" in self._faults
+        if self._wanted > self.synced or self._closing:
+            return True
+        return self._unsynced_bytes >= SYNC_BYTES or time.monotonic() >= self._unsynced_since + SYNC_SECONDS
+
+    def _sync(self) -> None:
+        with self._changed:
+            target, size = self.written, self._unsynced_bytes
+        if self._journal.moved():
+            gone = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+            raise AppendError(self._journal.path, "Saving", gone)
+        self._journal.sync()
+        with self._changed:
+            self.synced = target
+            self._unsynced_bytes -= size
+            self._unsynced_since = time.monotonic()
+
+    def _sync_log(self, now: bool) -> None:
+        if not self._log_dirty or not (now or time.monotonic() >= self._log_synced_at + LOG_SYNC_SECONDS):
+            return
+        self._log_dirty = False
+        self._log_synced_at = time.monotonic()
+        try:
+            self._log.sync()
+        except OSError:
+            self._log_dirty = True

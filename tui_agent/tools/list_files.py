@@ -1,0 +1,189 @@
+"""list_files: a folder as a tree, without what git ignores."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from tui_agent.domain import ToolResult
+from tui_agent.platform.beneath import open_folder
+from tui_agent.tools.base import Args, Bench, Tool, ToolError
+from tui_agent.tools.ignoring import Ignoring, sorted_entries
+from tui_agent.tools.lines import missing_text, shown_name
+from tui_agent.tools.reading import leave_to_read
+
+ENTRIES = 1000
+"""Entries of one listing."""
+ENTRIES_BELOW = 200
+"""Entries of one folder below the first, so that a crowded one does not hide the others."""
+DEPTH = 2
+DEPTH_MAX = 20
+SECONDS = 2.0
+
+
+class ListFilesArgs(Args):
+    """See list_files.md."""
+
+    path: str = "."
+    depth: int | None = None
+
+
+class ListFiles(Tool[ListFilesArgs]):
+    """Shows what is in a folder."""
+
+    name: ClassVar[str] = "list_files"
+    args = ListFilesArgs
+    reads_only: ClassVar[bool] = True
+    aliases: ClassVar[tuple[str, ...]] = (
+        "read_dir",
+        "list_dir",
+        "list_directory",
+        "ls",
+        "list",
+        "dir_list",
+        "list_folder",
+        "tree",
+        "glob",
+    )
+    argument_aliases: ClassVar[dict[str, str]] = {
+        "directory": "path",
+        "dir": "path",
+        "folder": "path",
+        "dir_path": "path",
+        "directory_path": "path",
+        "file_path": "path",
+        "max_depth": "depth",
+        "levels": "depth",
+    }
+
+    def title(self, args: ListFilesArgs) -> str:
+        """See Tool."""
+        return args.path
+
+    async def run(self, args: ListFilesArgs, bench: Bench) -> ToolResult:
+        """See Tool."""
+        target = bench.resolve(args.path or ".")
+        await leave_to_read(bench, target)
+        name = shown_name(target.display)
+        if not target.path.is_dir():
+            if target.path.exists():
+                raise ToolError(f"{name} is not a folder. Use read_file to read it.", "not_a_folder")
+            raise ToolError(missing_text(name, target.path), "not_found")
+        depth = max(1, min(args.depth or DEPTH, DEPTH_MAX))
+        stop = threading.Event()
+        try:
+            return await asyncio.to_thread(_listing, target.path, depth, bench.roots, stop)
+        finally:
+            stop.set()
+
+
+class _Node:
+    """One entry, with what is below it if that was looked at."""
+
+    __slots__ = ("children", "label", "note")
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.children: list[_Node] = []
+        self.note = ""
+
+
+def _listing(folder: Path, depth: int, roots: Sequence[Path], stop: threading.Event) -> ToolResult:
+    top = _Node("")
+    walk = _Walk(folder, roots, stop)
+    walk.fill(top, depth)
+    lines = list(_lines(top))
+    if top.note and not top.children:
+        raise ToolError(f"The folder can't be read: {top.note}.", "permission")
+    if not lines:
+        lines = ["[empty folder]" if not walk.ignored else "[everything in it is ignored by .gitignore]"]
+    if walk.cut:
+        lines.append(f"[{walk.cut}; list a folder of it, or use search_workspace]")
+    return ToolResult(success=True, data="\n".join(lines))
+
+
+class _Walk:
+    """Fills nodes breadth first, so that the upper levels are complete before a limit is met."""
+
+    def __init__(self, folder: Path, roots: Sequence[Path], stop: threading.Event) -> None:
+        self._folder = folder
+        self._root = next((root for root in roots if folder.is_relative_to(root)), folder)
+        self._stop = stop
+        self._until = time.monotonic() + SECONDS
+        self._count = 0
+        self.ignored = False
+        self.cut = ""
+        """Why the listing is not complete."""
+
+    def fill(self, top: _Node, depth: int) -> None:
+        queue = deque([(top, self._folder, Ignoring.at(self._root, self._folder), depth)])
+        while queue and not self.cut:
+            node, folder, rules, levels = queue.popleft()
+            try:
+                with open_folder(folder) as fd:
+                    below = self._children(node, folder, rules, fd)
+            except OSError as error:
+                node.note = os.strerror(error.errno or 0).lower()
+                continue
+            if levels > 1:
+                queue += [(child, path, rules.below(path), levels - 1) for child, path in below]
+
+    def _children(self, node: _Node, folder: Path, rules: Ignoring, fd: int) -> list[tuple[_Node, Path]]:
+        entries = sorted_entries(fd)
+        parts = folder.relative_to(self._root).parts
+        cap = ENTRIES if folder == self._folder else ENTRIES_BELOW
+        folders: list[tuple[_Node, Path]] = []
+        for index, entry in enumerate(entries):
+            left = len(entries) - index
+            if len(node.children) >= cap or self._ended(index):
+                node.note = f"{left:,} more"
+                break
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if rules.ignores((*parts, entry.name), is_folder):
+                self.ignored = True
+                continue
+            child = _Node(_label(entry, is_folder, fd))
+            node.children.append(child)
+            self._count += 1
+            if is_folder:
+                folders.append((child, folder / entry.name))
+        return folders
+
+    def _ended(self, index: int) -> bool:
+        if self._count >= ENTRIES:
+            self.cut = f"cut after {ENTRIES:,} entries"
+        elif index % 64 == 0 and (self._stop.is_set() or time.monotonic() > self._until):
+            self.cut = f"cut after {SECONDS:g} s"
+        return bool(self.cut)
+
+
+def _label(entry: os.DirEntry[str], is_folder: bool, fd: int) -> str:
+    name = shown_name(entry.name)
+    if is_folder:
+        return name + "/"
+    if entry.is_symlink():
+        try:
+            return f"{name} -> {shown_name(os.readlink(entry.name, dir_fd=fd))}"
+        except OSError:
+            return f"{name} -> ?"
+    return name
+
+
+def _lines(top: _Node) -> Iterator[str]:
+    stack: list[tuple[_Node | str, int]] = [(top, -1)]
+    while stack:
+        node, level = stack.pop()
+        if isinstance(node, str):
+            yield "  " * level + node
+            continue
+        if level >= 0:
+            yield "  " * level + node.label
+        if node.note:
+            stack.append((f"… [{node.note}]", level + 1))
+        stack += [(child, level + 1) for child in reversed(node.children)]

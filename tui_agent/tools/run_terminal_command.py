@@ -1,0 +1,99 @@
+"""run_terminal_command: a command line, once it is allowed (T2)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from tui_agent.domain import CommandOutcome, ToolResult
+from tui_agent.tools.base import Args, Bench, Tool, ToolError
+
+
+class RunTerminalCommandArgs(Args):
+    """See run_terminal_command.md."""
+
+    command: str = Field(min_length=1)
+    cwd: str | None = None
+    timeout_seconds: float | None = Field(default=None, allow_inf_nan=False)
+
+
+class RunTerminalCommand(Tool[RunTerminalCommandArgs]):
+    """Runs a command. The call succeeds when the command ended with exit code 0; the output is there either way."""
+
+    name: ClassVar[str] = "run_terminal_command"
+    args = RunTerminalCommandArgs
+    reads_only: ClassVar[bool] = False
+    timeout: ClassVar[float | None] = None
+    aliases: ClassVar[tuple[str, ...]] = (
+        "bash",
+        "run_bash",
+        "shell",
+        "shell_exec",
+        "run_command",
+        "execute_command",
+        "exec",
+        "terminal",
+        "run_shell_command",
+        "run_in_terminal",
+    )
+    argument_aliases: ClassVar[dict[str, str]] = {
+        "script": "command",
+        "cmd": "command",
+        "command_line": "command",
+        "commands": "command",
+        "code": "command",
+        "working_directory": "cwd",
+        "workdir": "cwd",
+        "directory": "cwd",
+        "dir": "cwd",
+        "timeout": "timeout_seconds",
+        "timeout_s": "timeout_seconds",
+    }
+
+    def title(self, args: RunTerminalCommandArgs) -> str:
+        """See Tool."""
+        return args.command
+
+    async def run(self, args: RunTerminalCommandArgs, bench: Bench) -> ToolResult:
+        """See Tool."""
+        if not args.command.strip():
+            raise ToolError("command is empty.", "bad_arguments")
+        cwd = _folder(args.cwd, bench)
+        running = await bench.judge(args.command, cwd)
+        permit = await bench.permit(running)
+        asked = bench.command_timeout if args.timeout_seconds is None else round(args.timeout_seconds)
+        timeout = max(1, min(asked, bench.command_timeout_max))
+        outcome = await bench.run(permit, timeout)
+        notes = [outcome.note] if outcome.note else []
+        if asked > timeout:
+            notes.append(f"timeout_seconds was lowered to the limit of {timeout}")
+        return _told(outcome, timeout, notes)
+
+
+def _folder(cwd: str | None, bench: Bench) -> str:
+    """Absolute; empty for wherever the session's shell stands."""
+    if cwd is None:
+        return ""
+    target = bench.resolve(cwd)
+    if not target.path.is_dir():
+        raise ToolError(f"cwd {target.display} is not a folder.", "not_found")
+    return str(target.path)
+
+
+def _told(outcome: CommandOutcome, timeout: int, notes: list[str]) -> ToolResult:
+    """Output and notes as text; how it ended stands first where it ended well, and in `error` where not."""
+    if outcome.interrupted:
+        how, code = "interrupted by the user", "interrupted"
+    elif outcome.timed_out:
+        how, code = f"stopped after {timeout} s; give a larger timeout_seconds if it needs longer", "timeout"
+    elif outcome.exit_code is None:
+        how, code = "ended without an exit code", "exit"
+    else:
+        how, code = f"exit code {outcome.exit_code}", "exit"
+    if outcome.spill:
+        notes.append(f"{outcome.total_lines:,} lines in all; the full output is in {outcome.spill}")
+    body = [outcome.output.rstrip("\n") or "(no output)", *(f"[{note}]" for note in notes)]
+    if outcome.exit_code == 0 and not outcome.interrupted and not outcome.timed_out:
+        return ToolResult(success=True, data="\n".join([how, *body]))
+    return ToolResult(success=False, data="\n".join(body), error=how, code=code)

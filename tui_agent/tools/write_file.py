@@ -1,0 +1,117 @@
+"""write_file: a new file, or a whole new content for one that the model has read (R5.4)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import ClassVar
+
+from tui_agent.domain import Target, ToolResult
+from tui_agent.platform.encoding import NotText, decode
+from tui_agent.platform.files import FileBytes
+from tui_agent.tools.base import Args, Bench, Tool, ToolError
+from tui_agent.tools.line_ends import LineEnds
+from tui_agent.tools.reading import bytes_of
+from tui_agent.tools.writing import name_of, told, write_with_leave
+
+
+class WriteFileArgs(Args):
+    """See write_file.md."""
+
+    path: str
+    content: str
+
+
+class WriteFile(Tool[WriteFileArgs]):
+    """Writes a whole file."""
+
+    name: ClassVar[str] = "write_file"
+    args = WriteFileArgs
+    reads_only: ClassVar[bool] = False
+    timeout: ClassVar[float | None] = 15.0
+    aliases: ClassVar[tuple[str, ...]] = (
+        "file_write",
+        "create_file",
+        "write",
+        "save_file",
+        "new_file",
+        "overwrite_file",
+    )
+    argument_aliases: ClassVar[dict[str, str]] = {
+        "file": "path",
+        "file_path": "path",
+        "filename": "path",
+        "file_name": "path",
+        "filepath": "path",
+        "target_file": "path",
+        "contents": "content",
+        "text": "content",
+        "data": "content",
+        "body": "content",
+        "file_content": "content",
+        "file_text": "content",
+    }
+
+    def title(self, args: WriteFileArgs) -> str:
+        """See Tool."""
+        return args.path
+
+    async def run(self, args: WriteFileArgs, bench: Bench) -> ToolResult:
+        """See Tool."""
+        target = bench.resolve(args.path)
+        if not await asyncio.to_thread(os.path.lexists, target.path):
+            after = _encoded(args.content)
+            change = await write_with_leave(bench, target, None, after)
+            return told(change, f"Created {change.display}")
+        file = await bytes_of(target)
+        after, note = await asyncio.to_thread(_in_the_style_of, file.data, args.content)
+        if after == file.data:
+            bench.saw(target.path, file.sha256)
+            return ToolResult(success=True, data=f"{name_of(target)} already has exactly this content.")
+        _check_seen(bench, target, file)
+        change = await write_with_leave(bench, target, file.data, after)
+        return told(change, f"Overwrote {change.display}{note}")
+
+
+def _check_seen(bench: Bench, target: Target, file: FileBytes) -> None:
+    """Nothing is overwritten that the model does not know."""
+    seen = bench.seen(target.path)
+    if seen is None and file.data:
+        raise ToolError(
+            f"{name_of(target)} exists and you have not read it. Read it first, or use edit_file to change a part.",
+            "not_read",
+        )
+    if seen is not None and seen != file.sha256:
+        raise ToolError(
+            f"{name_of(target)} changed on disk since you last saw it. Read it again before you overwrite it.",
+            "changed",
+        )
+
+
+def _encoded(content: str) -> bytes:
+    try:
+        return content.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ToolError(
+            "content holds half a character (a lone surrogate). Write it out in full.", "encoding"
+        ) from error
+
+
+def _in_the_style_of(data: bytes, content: str) -> tuple[bytes, str]:
+    """The bytes of `content` with encoding, byte order mark and line ends of the file that it replaces."""
+    try:
+        old = decode(data)
+    except NotText:
+        return _encoded(content), ""
+    notes: list[str] = []
+    if LineEnds(old.text).kinds == ["\r\n"] and "\r" not in content and "\n" in content:
+        content = content.replace("\n", "\r\n")
+        notes.append("CRLF line ends")
+    if old.codec.errors == "strict" and (old.codec.bom or old.codec.name != "utf-8") and not old.codec.weak:
+        try:
+            after = old.codec.bom + old.codec.encode_new(content.removeprefix("\ufeff"))
+        except UnicodeEncodeError:
+            return _encoded(content), ", now in utf-8"
+        notes.append(old.codec.label)
+        return after, f", kept {' and '.join(notes)}"
+    return _encoded(content), f", kept {' and '.join(notes)}" if notes else ""

@@ -1,0 +1,46 @@
+"""What the screen needs of a session; the engine's `Session` fits, and so does a recorded one in a test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from tui_agent.domain import Answer
+from tui_agent.events import Record
+
+
+class SessionDoor(Protocol):
+    """Commands in, records out. Failures are records, never exceptions."""
+
+    @property
+    def id(self) -> str:
+        """What `--resume` takes."""
+        ...
+
+    def follow(self, after: int = 0) -> AsyncIterator[Record]:
+        """All records behind number `after`, the past first; ends when the session is closed."""
+        ...
+
+    async def send(self, text: str, *, steering: bool = False) -> str:
+        """Say something; waits in the queue while a run goes on. Returns the message's id."""
+        ...
+
+    async def interrupt(self) -> None:
+        """Stop the run."""
+        ...
+
+    def answer(self, request_id: str, answer: Answer) -> bool:
+        """Decide a request; False when somebody else already did."""
+        ...
+
+    async def set_modes(self, mode: str | None = None, approval_mode: str | None = None) -> None:
+        """Switch the mode, the approval mode, or both."""
+        ...
+
+    async def run_shell(self, command: str) -> None:
+        """Run a command of the user's own."""
+        ...
+
+    async def close(self, reason: str = "user") -> None:
+        """End the session: stop the run, flush the log, end all processes."""
+        ...

@@ -1,0 +1,56 @@
+"""From records to widgets: fold, gather what changed, hand each widget its part at most 30 times a second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+
+from tui_agent.events import Record
+from tui_agent.view import Part, SessionView, fold
+from widgets.status_line import ActivityLine, KeyLine, TitleLine
+from widgets.transcript import Transcript
+
+FRAME = 1 / 30
+"""Seconds between paints (U1)."""
+
+
+class Router:
+    """Owns what is not painted yet. The same for live and replayed records."""
+
+    def __init__(self, view: SessionView, *, clock: Callable[[], float] = monotonic) -> None:
+        self.view = view
+        self.clock = clock
+        self._parts = Part.NOTHING
+        self._items: set[int] = set()
+        self._last = float("-inf")
+
+    def take(self, record: Record) -> None:
+        """Fold one record."""
+        change = fold(self.view, record)
+        self._parts |= change.parts
+        self._items.update(change.items)
+
+    @property
+    def dirty(self) -> bool:
+        """True while something is not painted."""
+        return bool(self._parts)
+
+    @property
+    def due(self) -> float:
+        """Seconds until the next paint may be."""
+        return max(0.0, self._last + FRAME - self.clock())
+
+    def flush(self, transcript: Transcript, title: TitleLine, activity: ActivityLine, keys: KeyLine) -> Part:
+        """Hand every widget its part; returns the parts that had changed."""
+        parts, items = self._parts, self._items
+        self._parts, self._items, self._last = Part.NOTHING, set(), self.clock()
+        if items:
+            transcript.show(self.view.items, items)
+        if Part.STATUS in parts:
+            title.relayout()
+            if not self.view.items:
+                transcript.refresh()
+            keys.relayout()
+        if parts & (Part.STATUS | Part.QUEUE):
+            activity.relayout()
+        return parts

@@ -1,0 +1,89 @@
+"""The terminal as we must leave it, and what may never be written to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from rich import control as rich_control
+from textual import content as textual_content
+
+from tui_agent import paths
+from tui_agent.text import Mask
+
+RESET = b"".join(
+    b"\x1b[" + code
+    for code in b"?2026l ?1049l ?1000l ?1002l ?1003l ?1015l ?1006l ?2004l ?1004l <u ?7h ?25h 0m".split()
+)
+"""Leaves the alternate screen and switches off all that Textual switches on."""
+
+DEADLINE = 2.0
+"""Seconds from a signal to the end of the process, whatever hangs (R-52)."""
+
+
+def widen_control_tables() -> None:
+    """Let Textual and Rich drop every control character but tab and line feed (FAULTS 0.1).
+
+    Both keep a private table with five of them; a test pins that the tables are still there and still work.
+    """
+    more = dict.fromkeys([*(code for code in range(32) if code not in (9, 10)), *range(0x7F, 0xA0)])
+    for module in (rich_control, textual_content):
+        table: dict[int, Any] = vars(module)["_CONTROL_STRIP_TRANSLATE"]
+        table.update(more)
+
+
+def log_failure(error: BaseException) -> None:
+    """The traceback, without local variables and masked, at the end of the debug log (0600)."""
+    lines = traceback.format_exception(error)
+    text = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} screen\n{''.join(lines)}\n"
+    with contextlib.suppress(OSError, paths.NoHome):
+        path = paths.debug_log_file()
+        paths.ensure_private_dir(path.parent)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "a", encoding="utf-8", errors="backslashreplace") as log:
+            log.write(Mask({}).mask(text))
+
+
+class Saved:
+    """The terminal's settings before the screen began; `restore` brings them back at any time, from any thread."""
+
+    def __init__(self) -> None:
+        self._attributes: list[Any] | None = None
+        self._handle = -1
+        with contextlib.suppress(Exception):  # no terminal: nothing to save
+            import termios
+
+            self._handle = sys.__stdin__.fileno() if sys.__stdin__ else -1
+            self._attributes = termios.tcgetattr(self._handle)
+
+    def restore(self) -> None:
+        """Modes off, line editing as before. Harmless when it is already so."""
+        if self._attributes is None:
+            return
+        import termios
+
+        with contextlib.suppress(Exception):  # the terminal may be gone
+            os.set_blocking(2, False)
+            os.write(2, RESET)
+            os.set_blocking(2, True)
+        with contextlib.suppress(Exception):
+            termios.tcsetattr(self._handle, termios.TCSANOW, self._attributes)
+
+
+def die_by(deadline: float, code: int, before: Callable[[], None]) -> threading.Timer:
+    """End the process with `code` after `deadline` seconds unless it ended by itself; `before` runs first."""
+
+    def end() -> None:
+        before()
+        os._exit(code)
+
+    timer = threading.Timer(deadline, end)
+    timer.daemon = True
+    timer.start()
+    return timer

@@ -1,0 +1,20 @@
+"""One reducer for all readers: live, resumed, exported and counted sessions take this path and no other."""
+
+from __future__ import annotations
+
+from tui_agent import events as e
+from tui_agent.view import reply_steps, session_steps, tool_steps
+from tui_agent.view.change import NOTHING, Change, Steps
+from tui_agent.view.items import SessionView
+
+STEPS: Steps = {**session_steps.STEPS, **reply_steps.STEPS, **tool_steps.STEPS}
+"""Event class → what it does to the view. `state.saved` is for the engine alone."""
+
+
+def fold(view: SessionView, record: e.Record) -> Change:
+    """Take one record into the view and say what changed. A record that was already folded changes nothing."""
+    if record.seq <= view.seq:
+        return NOTHING
+    view.seq = record.seq
+    step = STEPS.get(type(record.event))
+    return NOTHING if step is None else step(view, record.event, record)

@@ -1,0 +1,276 @@
+"""What a screen shows of one session: items in a transcript, a status, what waits. Only `fold` changes them."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from tui_agent.domain import (
+    Action,
+    Answer,
+    Diff,
+    Fault,
+    FileChange,
+    Grant,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+
+TAIL = 64_000
+"""Characters of live output that a card keeps; the log has the rest."""
+
+
+class Growing:
+    """Text that grows at its end: adding costs what is added, reading joins once and keeps the result."""
+
+    __slots__ = ("chunks", "size")
+
+    def __init__(self, text: str = "") -> None:
+        self.chunks: list[str] = [text] if text else []
+        self.size = len(text)
+
+    def add(self, text: str) -> None:
+        """Append `text`."""
+        self.chunks.append(text)
+        self.size += len(text)
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        if len(self.chunks) > 1:
+            self.chunks = ["".join(self.chunks)]
+        return self.chunks[0] if self.chunks else ""
+
+    def since(self, place: int) -> str:
+        """What stands behind the first `place` characters; cost grows with the answer only."""
+        missing, parts = self.size - place, []
+        for chunk in reversed(self.chunks):
+            if missing <= 0:
+                break
+            parts.append(chunk[-missing:] if missing < len(chunk) else chunk)
+            missing -= len(chunk)
+        return "".join(reversed(parts))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Growing) and self.text == other.text
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, so not a key
+
+    def __repr__(self) -> str:
+        return f"Growing({self.text!r})"
+
+
+class Tail:
+    """The end of live output, at most `TAIL` characters, with a count of all lines that went through."""
+
+    __slots__ = ("_chunks", "_size", "lines")
+
+    def __init__(self) -> None:
+        self._chunks: deque[str] = deque()
+        self._size = 0
+        self.lines = 0
+
+    def add(self, text: str) -> None:
+        """Append `text`; the oldest chunks fall out."""
+        text, self.lines = text[-TAIL:], self.lines + text.count("\n")
+        self._chunks.append(text)
+        self._size += len(text)
+        while self._size - len(self._chunks[0]) >= TAIL:
+            self._size -= len(self._chunks.popleft())
+
+    @property
+    def text(self) -> str:
+        """The last `TAIL` characters."""
+        return "".join(self._chunks)[-TAIL:]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tail) and (self.lines, self.text) == (other.lines, other.text)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, so not a key
+
+    def __repr__(self) -> str:
+        return f"Tail({self.text!r}, lines={self.lines})"
+
+
+@dataclass(slots=True)
+class UserItem:
+    """What the user said."""
+
+    id: str
+    text: str
+    steering: bool = False
+
+
+@dataclass(slots=True)
+class Retry:
+    """The server is asked again."""
+
+    attempt: int
+    of: int
+    why: str
+    until: float
+    """When, in seconds since the epoch."""
+    over: bool = False
+
+
+@dataclass(slots=True)
+class ReplyItem:
+    """One reply of the model, while it grows and afterwards."""
+
+    id: str
+    text: Growing = field(default_factory=Growing)
+    thought: Growing = field(default_factory=Growing)
+    began: float | None = None
+    """When the first text came, in seconds since the epoch."""
+    thinking_since: float | None = None
+    """Set while the model thinks."""
+    thought_ms: int = 0
+    retry: Retry | None = None
+    ended: bool = False
+    calls: int = 0
+    stop: str = ""
+    fault: Fault | None = None
+    interrupted: bool = False
+    usage: Usage = field(default_factory=Usage)
+    ms: int = 0
+
+
+@dataclass(slots=True)
+class RequestItem:
+    """Something that somebody must decide, or a rule decided."""
+
+    id: str
+    node: str = ""
+    action: Action | None = None
+    """None for a question."""
+    digest: str = ""
+    why: str = ""
+    grants: tuple[Grant, ...] = ()
+    question: str = ""
+    options: tuple[str, ...] = ()
+    answer: Answer | None = None
+    grant: Grant | None = None
+    executed: bool = False
+
+
+ToolStatus: TypeAlias = Literal["running", "ok", "failed", "refused", "interrupted"]
+
+
+@dataclass(slots=True)
+class ToolItem:
+    """One tool call and all that belongs to it."""
+
+    id: str
+    call: ToolCall
+    title: str = ""
+    reads_only: bool = False
+    status: ToolStatus = "running"
+    began: float = 0.0
+    ms: int = 0
+    output: Tail = field(default_factory=Tail)
+    result: ToolResult | None = None
+    text: str = ""
+    """What the model got, at most `TAIL` characters."""
+    changes: list[FileChange] = field(default_factory=list)
+    diffs: list[Diff] = field(default_factory=list)
+    requests: list[RequestItem] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class NoticeItem:
+    """A sentence for the user."""
+
+    level: Literal["info", "warning", "error"]
+    text: str
+    code: str = ""
+
+
+@dataclass(slots=True)
+class ShellItem:
+    """A `!command` of the user's own."""
+
+    command: str
+    cwd: str
+    output: str
+    exit_code: int | None
+
+
+@dataclass(slots=True)
+class EndItem:
+    """How a run ended."""
+
+    outcome: str
+    text: str
+    """Empty when `told`."""
+    iterations: int
+    tool_calls: int
+    ms: int
+    told: bool = False
+    """The last reply already says it."""
+
+
+Item: TypeAlias = UserItem | ReplyItem | ToolItem | RequestItem | NoticeItem | ShellItem | EndItem
+
+
+@dataclass(slots=True)
+class Queued:
+    """A message that waits for its turn."""
+
+    id: str
+    text: str
+    steering: bool = False
+
+
+@dataclass(slots=True)
+class Status:
+    """What goes on at the moment (U9). `phase` is empty when nothing does."""
+
+    phase: str = ""
+    detail: str = ""
+    since: float = 0.0
+    """When the phase began, in seconds since the epoch."""
+
+
+@dataclass(slots=True)
+class SessionView:
+    """All that a screen of one session can show. Only `fold` changes it."""
+
+    seq: int = 0
+    id: str = ""
+    title: str = ""
+    question: str = ""
+    workspace: str = ""
+    version: str = ""
+    provider: str = ""
+    model: str = ""
+    mode: str = ""
+    approval_mode: str = ""
+    trusted: bool = False
+    closed: str = ""
+    """Why the session was closed; empty while it is open."""
+    context_used: int | None = None
+    context_limit: int | None = None
+    context_estimated: bool = False
+    items: list[Item] = field(default_factory=list)
+    pending: dict[str, RequestItem] = field(default_factory=dict)
+    queue: list[Queued] = field(default_factory=list)
+    status: Status = field(default_factory=Status)
+    run: str = ""
+    """Id of the run that goes on."""
+    stage: str = ""
+    unknown: int = 0
+    """Records of a newer program."""
+    reply: ReplyItem | None = None
+    """The reply that is being written."""
+    reply_phase: tuple[str, str] = ("", "")
+    running: dict[str, ToolItem] = field(default_factory=dict)
+    requests: dict[str, RequestItem] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)
+    """Id of a reply, call or request → place in `items`."""
+
+    @property
+    def busy(self) -> bool:
+        """True while a run goes on."""
+        return bool(self.run)

@@ -1,0 +1,119 @@
+"""What the events of a reply do to the view."""
+
+from __future__ import annotations
+
+from tui_agent import events as e
+from tui_agent.view.change import NOTHING, Change, Steps, add, join, seconds, settle, touch
+from tui_agent.view.items import Growing, ReplyItem, Retry, SessionView
+
+
+def _reply_started(view: SessionView, event: e.ReplyStarted, record: e.Record) -> Change:
+    view.reply, view.reply_phase = ReplyItem(record.node), ("connecting", "")
+    return join(add(view, view.reply, record.node), settle(view, record.at))
+
+
+def _current(view: SessionView, record: e.Record) -> tuple[ReplyItem, Change]:
+    """The reply that a record is about; made when its beginning was never seen."""
+    place = view.places.get(record.node)
+    item = view.items[place] if place is not None else view.reply
+    if isinstance(item, ReplyItem):
+        return item, NOTHING
+    reply = ReplyItem(record.node)
+    view.reply = reply
+    return reply, add(view, reply, record.node)
+
+
+def _enter(view: SessionView, phase: str, detail: str, at: str) -> Change:
+    view.reply_phase = (phase, detail)
+    return settle(view, at)
+
+
+def _reply_phase(view: SessionView, event: e.ReplyPhase, record: e.Record) -> Change:
+    reply, made = _current(view, record)
+    change = NOTHING
+    if event.phase == "thinking":
+        change = _think(view, reply, record.at)
+    elif event.phase == "writing":
+        change = _stop_thinking(view, reply, record.at)
+    _end_retry(reply)
+    return join(made, change, _enter(view, event.phase, event.detail, record.at))
+
+
+def _think(view: SessionView, reply: ReplyItem, at: str) -> Change:
+    if reply.thinking_since is not None:
+        return NOTHING
+    reply.thinking_since = seconds(at)
+    return touch(view, reply.id)
+
+
+def _stop_thinking(view: SessionView, reply: ReplyItem, at: str) -> Change:
+    """Text or a call arrived: thinking is over, and how long it took is known (C6)."""
+    if reply.thinking_since is None:
+        return NOTHING
+    reply.thought_ms += round((seconds(at) - reply.thinking_since) * 1000)
+    reply.thinking_since = None
+    return touch(view, reply.id)
+
+
+def _reply_text(view: SessionView, event: e.ReplyText, record: e.Record) -> Change:
+    reply, made = _current(view, record)
+    if reply.began is None:
+        reply.began = seconds(record.at)
+    reply.text.add(event.text)
+    _end_retry(reply)
+    change = touch(view, reply.id)
+    if reply.thinking_since is None and view.status.phase == "writing":
+        return change if made is NOTHING else join(made, change)
+    stopped = _stop_thinking(view, reply, record.at)
+    return join(made, change, stopped, _enter(view, "writing", "", record.at))
+
+
+def _reply_thought(view: SessionView, event: e.ReplyThought, record: e.Record) -> Change:
+    reply, made = _current(view, record)
+    reply.thought.add(event.text)
+    _end_retry(reply)
+    thinking = _think(view, reply, record.at)
+    return join(made, thinking, touch(view, reply.id), _enter(view, "thinking", "", record.at))
+
+
+def _reply_ended(view: SessionView, event: e.ReplyEnded, record: e.Record) -> Change:
+    reply, made = _current(view, record)
+    _stop_thinking(view, reply, record.at)
+    if event.text or not reply.text.size:
+        reply.text = Growing(event.text)
+    if event.thought:
+        reply.thought = Growing(event.thought)
+    reply.thought_ms = event.thought_ms or reply.thought_ms
+    reply.ended, reply.calls, reply.stop = True, len(event.calls), event.stop
+    reply.fault, reply.interrupted, reply.usage, reply.ms = (
+        event.fault,
+        event.interrupted,
+        event.usage,
+        event.ms,
+    )
+    view.reply = None
+    _end_retry(reply)
+    return join(made, touch(view, reply.id), settle(view, record.at))
+
+
+def _retry(view: SessionView, event: e.RetryWaiting, record: e.Record) -> Change:
+    reply, made = _current(view, record)
+    until = seconds(record.at) + event.seconds
+    reply.retry = Retry(event.attempt, event.of, event.why, until)
+    return join(made, touch(view, reply.id), settle(view, record.at))
+
+
+def _end_retry(reply: ReplyItem) -> None:
+    """Something came: the server answers again."""
+    if reply.retry is not None:
+        reply.retry.over = True
+
+
+STEPS: Steps = {
+    e.ReplyStarted: _reply_started,
+    e.ReplyPhase: _reply_phase,
+    e.ReplyText: _reply_text,
+    e.ReplyThought: _reply_thought,
+    e.ReplyEnded: _reply_ended,
+    e.RetryWaiting: _retry,
+}

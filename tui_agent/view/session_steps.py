@@ -1,0 +1,163 @@
+"""What session, user and run events do to the view."""
+
+from __future__ import annotations
+
+from tui_agent import events as e
+from tui_agent.view.change import STATUS, Change, Part, Steps, abandon, add, join, settle
+from tui_agent.view.items import (
+    TAIL,
+    EndItem,
+    NoticeItem,
+    Queued,
+    ReplyItem,
+    SessionView,
+    ShellItem,
+    UserItem,
+)
+
+# --- session ------------------------------------------------------------------------------------
+
+
+def _opened(view: SessionView, event: e.SessionOpened, record: e.Record) -> Change:
+    change = abandon(view)
+    view.id, view.version, view.workspace = event.id, event.version, event.workspace
+    view.provider, view.model, view.trusted = event.provider, event.model, event.trusted
+    view.mode, view.approval_mode = event.mode, event.approval_mode
+    view.question = event.question or view.question
+    view.closed = ""
+    if event.resumed:
+        change = join(change, add(view, NoticeItem("info", "Session resumed.", "session.resumed")))
+    return change
+
+
+def _closed(view: SessionView, event: e.SessionClosed, record: e.Record) -> Change:
+    change = abandon(view)
+    view.closed = event.reason or "closed"
+    return change
+
+
+def _recovered(view: SessionView, event: e.SessionRecovered, record: e.Record) -> Change:
+    change = abandon(view)
+    said: list[str] = []
+    if event.interrupted:
+        said.append(f"{len(event.interrupted)} tool call(s) had no end; their outcome is unknown.")
+    if event.void:
+        said.append(f"{len(event.void)} open approval(s) are void.")
+    if event.damaged:
+        said.append(f"{event.damaged} record(s) of the log could not be read and were kept as they are.")
+    if not said:
+        return change
+    text = "The session ended without being closed. " + " ".join(said)
+    return join(change, add(view, NoticeItem("warning", text, "session.recovered")))
+
+
+def _titled(view: SessionView, event: e.SessionTitled, record: e.Record) -> Change:
+    view.title = event.title
+    return STATUS
+
+
+def _modes(view: SessionView, event: e.ModeChanged, record: e.Record) -> Change:
+    view.mode, view.approval_mode = event.mode, event.approval_mode
+    return STATUS
+
+
+def _model(view: SessionView, event: e.ModelChanged, record: e.Record) -> Change:
+    view.provider, view.model = event.provider, event.model
+    view.context_limit = event.context_window or view.context_limit
+    return STATUS
+
+
+def _notice(view: SessionView, event: e.Notice, record: e.Record) -> Change:
+    return add(view, NoticeItem(event.level, event.text, event.code))
+
+
+def _unknown(view: SessionView, event: e.Unknown, record: e.Record) -> Change:
+    view.unknown += 1
+    return add(view, NoticeItem("info", f"A record of a newer version: {event.name}", "unknown"))
+
+
+def _context(view: SessionView, event: e.ContextMeasured, record: e.Record) -> Change:
+    view.context_used, view.context_estimated = event.used, event.estimated
+    view.context_limit = event.limit if event.limit is not None else view.context_limit
+    return STATUS
+
+
+# --- the user -----------------------------------------------------------------------------------
+
+
+def _said(view: SessionView, event: e.UserSaid, record: e.Record) -> Change:
+    waiting = len(view.queue)
+    view.queue = [one for one in view.queue if one.id != event.id]
+    change = add(view, UserItem(event.id, event.text, event.steering), event.id)
+    return join(change, Change(Part.QUEUE)) if len(view.queue) != waiting else change
+
+
+def _queued(view: SessionView, event: e.MessageQueued, record: e.Record) -> Change:
+    view.queue.append(Queued(event.id, event.text, event.steering))
+    return Change(Part.QUEUE)
+
+
+def _reworded(view: SessionView, event: e.MessageChanged, record: e.Record) -> Change:
+    for one in view.queue:
+        if one.id == event.id:
+            one.text = event.text
+    return Change(Part.QUEUE)
+
+
+def _withdrawn(view: SessionView, event: e.MessageWithdrawn, record: e.Record) -> Change:
+    view.queue = [one for one in view.queue if one.id != event.id]
+    return Change(Part.QUEUE)
+
+
+def _shell(view: SessionView, event: e.ShellRan, record: e.Record) -> Change:
+    return add(view, ShellItem(event.command, event.cwd, event.output[-TAIL:], event.exit_code))
+
+
+# --- a run --------------------------------------------------------------------------------------
+
+
+def _run_started(view: SessionView, event: e.RunStarted, record: e.Record) -> Change:
+    view.run = record.run or event.message_id or "run"
+    return settle(view, record.at)
+
+
+def _run_ended(view: SessionView, event: e.RunEnded, record: e.Record) -> Change:
+    view.run, view.stage = "", ""
+    reply = next((item for item in reversed(view.items) if isinstance(item, ReplyItem)), None)
+    said = () if reply is None else (reply.text.text.strip(), reply.fault.message if reply.fault else "")
+    told = bool(event.text) and event.text.strip() in said
+    text = "" if told else event.text
+    item = EndItem(event.outcome, text, event.iterations, event.tool_calls, event.ms, told)
+    return join(add(view, item), settle(view, record.at))
+
+
+def _stage(view: SessionView, event: e.StageEntered, record: e.Record) -> Change:
+    view.stage = event.title or event.stage
+    return STATUS
+
+
+def _stage_left(view: SessionView, event: e.StageLeft, record: e.Record) -> Change:
+    view.stage = ""
+    return STATUS
+
+
+STEPS: Steps = {
+    e.SessionOpened: _opened,
+    e.SessionClosed: _closed,
+    e.SessionRecovered: _recovered,
+    e.SessionTitled: _titled,
+    e.ModeChanged: _modes,
+    e.ModelChanged: _model,
+    e.Notice: _notice,
+    e.Unknown: _unknown,
+    e.ContextMeasured: _context,
+    e.UserSaid: _said,
+    e.MessageQueued: _queued,
+    e.MessageChanged: _reworded,
+    e.MessageWithdrawn: _withdrawn,
+    e.ShellRan: _shell,
+    e.RunStarted: _run_started,
+    e.RunEnded: _run_ended,
+    e.StageEntered: _stage,
+    e.StageLeft: _stage_left,
+}

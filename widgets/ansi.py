@@ -1,0 +1,71 @@
+"""Colours of tool output: the escape sequences that `text.clean(colours=True)` left become styles, never bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from rich.color import Color
+from rich.style import Style
+
+from widgets.ink import Ink, Span
+
+SGR = re.compile(r"\x1b\[([0-9;:]*)m")
+
+_BASIC = ("muted", "bad", "ok", "warn", "accent", "keyword", "link", "text")
+"""Our roles in the place of the eight classic colours, so that every theme stays readable."""
+
+
+def spans(text: str, ink: Ink, base: Style) -> Iterator[Span]:
+    """`text` as spans in its colours over `base`; backgrounds, concealing and blinking are dropped."""
+    style, place = base, 0
+    for found in SGR.finditer(text):
+        if found.start() > place:
+            yield text[place : found.start()], style
+        style = _apply(style, base, tuple(found[1].replace(":", ";").split(";")), ink)
+        place = found.end()
+    if place < len(text):
+        yield text[place:], style
+
+
+def plain(text: str) -> str:
+    """`text` without its colours."""
+    return SGR.sub("", text)
+
+
+@lru_cache(512)
+def _apply(style: Style, base: Style, codes: tuple[str, ...], ink: Ink) -> Style:
+    numbers = [int(code or 0) for code in codes if len(code) <= 3]
+    while numbers:
+        code = numbers.pop(0)
+        if code == 0:
+            style = base
+        elif code in (1, 2, 3, 4, 9):
+            key = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 9: "strike"}[code]
+            style += Style.parse(key)
+        elif code in (22, 23, 24, 29):
+            off = {22: "not bold not dim", 23: "not italic", 24: "not underline", 29: "not strike"}[code]
+            style += Style.parse(off)
+        elif 30 <= code <= 37 or 90 <= code <= 97:
+            role: Style = getattr(ink, _BASIC[code % 10])
+            style += Style(color=role.color)
+        elif code == 39:
+            style += Style(color=base.color)
+        elif code in (38, 48):
+            colour = _extended(numbers)
+            if code == 38 and colour is not None:
+                style += Style(color=colour)
+    return style
+
+
+def _extended(numbers: list[int]) -> Color | None:
+    """The colour after 38 or 48; takes its numbers away."""
+    kind = numbers.pop(0) if numbers else 0
+    if kind == 5 and numbers:
+        return Color.from_ansi(min(255, numbers.pop(0)))
+    if kind == 2 and len(numbers) >= 3:
+        red, green, blue = (min(255, numbers.pop(0)) for _ in range(3))
+        return Color.from_rgb(red, green, blue)
+    numbers.clear()
+    return None

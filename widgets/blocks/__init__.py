@@ -1,0 +1,3 @@
+"""The blocks that the transcript paints: one class a kind of item."""
+
+from __future__ import annotations

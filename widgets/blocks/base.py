@@ -1,0 +1,93 @@
+"""What the transcript expects of a block."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from widgets.ink import Ink, Line
+
+ItemT = TypeVar("ItemT")
+
+
+@dataclass(slots=True)
+class Look:
+    """How all blocks are shown at the moment."""
+
+    now: Callable[[], float]
+    """Seconds since the epoch."""
+    details: bool = False
+    """Everything unfolded."""
+
+
+class Block(ABC, Generic[ItemT]):
+    """Paints one item. Lines are kept for one width and one ink until the item changes."""
+
+    compact = False
+    """True when two such blocks of one line each stand without a blank line between them."""
+    live = False
+    """True while time alone changes what is shown."""
+
+    def __init__(self, item: ItemT, look: Look) -> None:
+        self.item = item
+        self.look = look
+        self.unfolded: bool | None = None
+        """What the user chose for this block; None follows `look.details`."""
+        self._lines: Sequence[Line] | None = None
+        self._key: tuple[int, Ink] | None = None
+
+    @property
+    def open(self) -> bool:
+        """True when the block shows its details."""
+        return self.look.details if self.unfolded is None else self.unfolded
+
+    def toggle(self) -> None:
+        """Fold or unfold this block."""
+        self.unfolded = not self.open
+        self.changed()
+
+    def changed(self) -> None:
+        """The item, or how it is shown, changed."""
+        self._lines = None
+
+    def forget(self) -> None:
+        """Drop what can be painted again."""
+        self._lines = None
+
+    def lines(self, width: int, ink: Ink) -> Sequence[Line]:
+        """All lines of the block."""
+        if self._lines is None or self._key != (width, ink):
+            self._key = (width, ink)
+            self._lines = self.paint(width, ink)
+        return self._lines
+
+    def exact(self, width: int) -> bool:
+        """True when the lines for `width` are at hand."""
+        return self._lines is not None and self._key is not None and self._key[0] == width
+
+    @abstractmethod
+    def paint(self, width: int, ink: Ink) -> Sequence[Line]:
+        """The lines for a width."""
+
+    @abstractmethod
+    def plain(self) -> str:
+        """The block's own text, for copying: no borders, no breaks that the screen made."""
+
+    def guess(self, width: int) -> int:
+        """About how many lines it will take; cheap, and put right when the block comes into view."""
+        text = self.plain()
+        return text.count("\n") + 1 + len(text) // max(1, width)
+
+
+def duration(ms: float) -> str:
+    """A time span in the shortest form that says enough."""
+    if ms < 950:
+        return f"{ms / 1000:.1f} s"
+    whole = round(ms / 1000)
+    if whole < 60:
+        return f"{ms / 1000:.1f} s" if ms < 9_950 and ms % 1000 else f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} m {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} m"

@@ -1,0 +1,115 @@
+"""Sentences of the program: notices, how a run ended, requests that belong to no tool call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.style import Style
+
+from tui_agent.domain import Answer, Scope, Trusting
+from tui_agent.view import EndItem, NoticeItem, RequestItem
+from widgets.blocks.base import Block, duration
+from widgets.ink import Ink, Line, indent, wrap
+
+ENDINGS = {
+    "failed": ("✗", "bad", "Failed"),
+    "interrupted": ("■", "warn", "Stopped"),
+    "limit": ("■", "warn", "Stopped at the limit"),
+    "refused": ("■", "warn", "Refused"),
+    "unreachable": ("✗", "bad", "No answer from the model"),
+}
+
+
+def marked(symbol: str, style: Style, text: str, body: Style, width: int) -> list[Line]:
+    """A symbol with text hanging beside it."""
+    return indent(wrap([(text, body)], width - 2), [(symbol + " ", style)], [("  ", style)])
+
+
+class NoticeBlock(Block[NoticeItem]):
+    """A sentence for the user."""
+
+    compact = True
+
+    def paint(self, width: int, ink: Ink) -> Sequence[Line]:
+        """State by symbol and colour."""
+        symbol, style, body = {
+            "info": ("·", ink.muted, ink.muted),
+            "warning": ("!", ink.warn, ink.text),
+            "error": ("✗", ink.bad, ink.text),
+        }[self.item.level]
+        return marked(symbol, style, self.item.text, body, width)
+
+    def plain(self) -> str:
+        """The sentence."""
+        return self.item.text
+
+
+class EndBlock(Block[EndItem]):
+    """How a run ended: a quiet line after work, nothing after talk."""
+
+    def paint(self, width: int, ink: Ink) -> Sequence[Line]:
+        """Outcome, reason, what it took."""
+        item = self.item
+        took = duration(item.ms)
+        if item.tool_calls:
+            took = f"{item.tool_calls} tool call{'s' if item.tool_calls > 1 else ''} · {took}"
+        if item.outcome == "done":
+            lines = wrap([(item.text, ink.text)], width) if item.text else []
+            if not item.tool_calls:
+                return lines
+            return [
+                *lines,
+                *([Line([])] if lines else []),
+                *marked("·", ink.muted, f"Done · {took}", ink.muted, width),
+            ]
+        if item.told and item.outcome in ("failed", "unreachable"):
+            return []
+        symbol, role, word = ENDINGS.get(item.outcome, ("■", "warn", item.outcome))
+        style: Style = getattr(ink, role)
+        lines = marked(symbol, style, word + (f" · {took}" if item.ms >= 1_000 else ""), style, width)
+        if item.text:
+            lines += indent(wrap([(item.text, ink.text)], width - 2), [("  ", ink.text)])
+        return lines
+
+    def plain(self) -> str:
+        """Outcome and reason."""
+        return f"{self.item.outcome} {self.item.text}".strip()
+
+
+def verdict(answer: Answer) -> tuple[str, str]:
+    """What was decided, in words, and the ink role that fits."""
+    by = "" if answer.by in ("user", "") else f" by {answer.by}"
+    if answer.verdict == "approve":
+        scope = {
+            Scope.ONCE: "approved",
+            Scope.SESSION: "approved for this session",
+            Scope.ALWAYS: "always approved",
+        }
+        return scope[answer.scope] + by, "muted"
+    if answer.verdict == "reject":
+        return "rejected" + by + (f": {answer.text}" if answer.text else ""), "warn"
+    if answer.verdict == "reply":
+        return f"answer: {answer.text}", "text"
+    return "withdrawn", "muted"
+
+
+class RequestBlock(Block[RequestItem]):
+    """A request without a tool call, such as folder trust."""
+
+    def paint(self, width: int, ink: Ink) -> Sequence[Line]:
+        """What was asked and what was decided."""
+        style = ink.warn if self.item.answer is None else ink.muted
+        text = self.plain()
+        return marked("?", style, text, ink.text if self.item.answer is None else ink.muted, width)
+
+    def plain(self) -> str:
+        """Question and answer."""
+        item = self.item
+        match item.action:
+            case Trusting(folder=folder):
+                asked = f"Trust {folder}"
+            case None:
+                asked = item.question
+            case _:
+                asked = item.why
+        return f"{asked} · {verdict(item.answer)[0] if item.answer else 'waiting for you'}"

@@ -1,0 +1,181 @@
+"""A tool call: what it is, how it stands, and as much of its output as is worth reading."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.style import Style
+
+from tui_agent.domain import Scope
+from tui_agent.view import ToolItem
+from widgets import ansi
+from widgets.blocks.base import Block, duration
+from widgets.blocks.notice import verdict
+from widgets.diff_lines import digits, paint_row, rows
+from widgets.ink import Ink, Line, Span, chop, fit, indent, line, width_of
+
+OUTPUT_LINES = 8
+"""Lines of output that show while a call runs, or after a command."""
+DIFF_LINES = 14
+OPEN_LINES = 400
+"""Lines that show when the card is unfolded (R17.2)."""
+SHORT = 100
+"""Milliseconds under which a call's time is not worth a word."""
+
+SYMBOLS = {
+    "running": ("●", "accent"),
+    "ok": ("✓", "ok"),
+    "failed": ("✗", "bad"),
+    "refused": ("⊘", "warn"),
+    "interrupted": ("■", "warn"),
+}
+
+
+class ToolCard(Block[ToolItem]):
+    """One line of head, and a body behind a rule where there is something to show."""
+
+    compact = True
+
+    @property
+    def live(self) -> bool:  # type: ignore[override]  # a fixed answer becomes a computed one
+        """A running call shows its seconds."""
+        return self.item.status == "running"
+
+    @property
+    def _waiting(self) -> bool:
+        return any(request.answer is None for request in self.item.requests)
+
+    def paint(self, width: int, ink: Ink) -> Sequence[Line]:
+        """Head and body."""
+        body = self._body(max(1, width - 4), ink)
+        return [self._head(width, ink), *indent(body, [("  │ ", ink.faint)])]
+
+    def _head(self, width: int, ink: Ink) -> Line:
+        item = self.item
+        symbol, role = ("?", "warn") if self._waiting else SYMBOLS[item.status]
+        measure = self._measure(ink)
+        name: list[Span] = [
+            (symbol + " ", getattr(ink, role)),
+            (fit(item.call.name, width // 2), ink.strong),
+            ("  ", ink.text),
+        ]
+        room = width - width_of(name) - width_of(measure) - 2
+        title: Span = (fit(item.title, max(0, room)), ink.muted)
+        gap = max(1, width - width_of([*name, title]) - width_of(measure))
+        return line(*name, title, (" " * gap, ink.text), *measure)
+
+    def _measure(self, ink: Ink) -> list[Span]:
+        item = self.item
+        spans: list[Span] = []
+        if item.changes:
+            added, removed = sum(c.added for c in item.changes), sum(c.removed for c in item.changes)
+            spans += [(f"+{added} ", ink.ok), (f"−{removed}  ", ink.bad)]
+        if self._waiting:
+            return [*spans, ("waiting for you", ink.warn)]
+        if item.status == "running":
+            spent = max(0.0, self.look.now() - item.began)
+            return [*spans, (f"{int(spent)} s", ink.muted)] if spent >= 1 else spans
+        if item.status in ("refused", "interrupted"):
+            return [*spans, (item.status, ink.muted)]
+        return [*spans, (duration(item.ms), ink.muted)] if item.ms >= SHORT else spans
+
+    def _body(self, width: int, ink: Ink) -> list[Line]:
+        lines = self._decisions(width, ink)
+        item = self.item
+        if item.status in ("failed", "refused", "interrupted"):
+            lines += self._error(width, ink)
+        if item.diffs and item.status != "failed":
+            lines += self._diff(width, ink)
+        elif self.open:
+            lines += self._output(item.text or item.output.text, width, ink, OPEN_LINES)
+        elif item.status == "running" or not item.reads_only:
+            lines += self._output(item.output.text, width, ink, OUTPUT_LINES)
+        return lines
+
+    def _decisions(self, width: int, ink: Ink) -> list[Line]:
+        lines: list[Line] = []
+        for request in self.item.requests:
+            if request.question:
+                lines += chop([(request.question, ink.text)], width)
+            if request.answer is None:
+                continue
+            text, role = verdict(request.answer)
+            once = request.answer.scope is Scope.ONCE or request.answer.by != "user"
+            quiet = request.answer.verdict == "approve" and once
+            if (quiet and not self.open) or (
+                request.answer.verdict == "reject" and self.item.status == "refused"
+            ):
+                continue
+            lines += chop([(text, getattr(ink, role))], width)
+        return lines
+
+    def _error(self, width: int, ink: Ink) -> list[Line]:
+        item = self.item
+        reason = next((r.answer.text for r in item.requests if r.answer and r.answer.verdict == "reject"), "")
+        text = (item.result.error if item.result and item.result.error else "") or reason
+        style = ink.bad if item.status == "failed" else ink.muted
+        if not text and item.status == "failed":
+            return []  # the output says what went wrong
+        return self._clip(
+            [(row, style) for row in text.strip().split("\n")] if text else [], width, ink, head=True
+        )
+
+    def _diff(self, width: int, ink: Ink) -> list[Line]:
+        limit = OPEN_LINES if self.open else DIFF_LINES
+        lines: list[Line] = []
+        total = 0
+        for diff in self.item.diffs:
+            number = digits(diff)
+            for row in rows(diff):
+                total += 1
+                if len(lines) < limit:
+                    lines += paint_row(row, width, number, ink)
+        hidden = total - limit
+        if hidden > 0 and len(lines) >= limit:
+            lines = [*lines[:limit], line((self._more(hidden), ink.muted))]
+        return lines
+
+    def _output(self, text: str, width: int, ink: Ink, limit: int) -> list[Line]:
+        text = text.rstrip("\n")
+        if not text:
+            return []
+        return self._clip([(row, ink.muted) for row in text.split("\n")], width, ink, limit=limit)
+
+    def _clip(
+        self,
+        found: list[tuple[str, Style]],
+        width: int,
+        ink: Ink,
+        *,
+        limit: int = OUTPUT_LINES,
+        head: bool = False,
+    ) -> list[Line]:
+        """At most `limit` of the rows, from the head or the tail, and how many are missing."""
+        limit = OPEN_LINES if self.open else limit
+        kept = found[:limit] if head else found[-limit:]
+        lines = [one for row, style in kept for one in chop(list(ansi.spans(row[:4_000], ink, style)), width)]
+        hidden = len(found) - len(kept)
+        if len(lines) > 2 * limit:
+            lines = lines[: 2 * limit] if head else lines[-2 * limit :]
+            hidden += 1
+        if hidden > 0:
+            note = line((self._more(hidden), ink.muted))
+            lines = [*lines, note] if head else [note, *lines]
+        return lines
+
+    def _more(self, hidden: int) -> str:
+        lines = f"… {hidden} more line{'s' if hidden > 1 else ''}"
+        return lines if self.open else f"{lines} · ctrl+o"
+
+    def plain(self) -> str:
+        """Call and output."""
+        return (
+            f"{self.item.call.name} {self.item.title}\n{ansi.plain(self.item.text or self.item.output.text)}"
+        )
+
+    def guess(self, width: int) -> int:
+        """About how many lines it will take."""
+        item = self.item
+        if item.diffs:
+            return 1 + min(DIFF_LINES + 1, sum(len(hunk.lines) for diff in item.diffs for hunk in diff.hunks))
+        return 1 if item.reads_only else 1 + min(OUTPUT_LINES + 1, item.output.lines)

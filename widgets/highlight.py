@@ -1,0 +1,57 @@
+"""Colours for source code, in the few roles of `Ink`. Pygments is imported when the first code block closes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from rich.style import Style
+
+from widgets.ink import Ink, Span
+
+if TYPE_CHECKING:
+    from pygments.lexer import Lexer  # type: ignore[import-untyped]  # it has no stubs here
+
+LIMIT = 20_000
+"""Characters; more than that stays plain, for this runs on the event loop."""
+
+
+@lru_cache(32)
+def _lexer(language: str) -> Lexer | None:
+    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]  # it has no stubs here
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]  # it has no stubs here
+
+    try:
+        return get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return None
+
+
+def _role(token: tuple[str, ...], ink: Ink) -> Style:
+    head = token[0] if token else ""
+    second = token[1] if len(token) > 1 else ""
+    if head == "Comment":
+        return ink.comment
+    if head == "Keyword" or (head, second) == ("Operator", "Word"):
+        return ink.keyword
+    if head == "Literal":
+        return ink.string if second == "String" else ink.number
+    if head == "Name" and second in ("Function", "Class", "Decorator", "Tag"):
+        return ink.name
+    return ink.code
+
+
+def highlight(code: str, language: str, ink: Ink) -> list[list[Span]]:
+    """The code as one list of spans a line; plain when the language is unknown or the code is long."""
+    lexer = _lexer(language.lower()) if language and len(code) <= LIMIT else None
+    if lexer is None:
+        return [[(text, ink.code)] for text in code.split("\n")]
+    lines: list[list[Span]] = [[]]
+    for kind, value in lexer.get_tokens(code):
+        style = _role(tuple(kind), ink)
+        for number, part in enumerate(value.split("\n")):
+            if number:
+                lines.append([])
+            if part:
+                lines[-1].append((part, style))
+    return lines

@@ -1,0 +1,239 @@
+"""Styled lines: the colours a widget paints with, and the breaking of text into lines of a width.
+
+Text arrives here as data and leaves as segments; no markup parser is on the way, and control characters fall out
+once more (FAULTS 0.1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+Span: TypeAlias = tuple[str, Style]
+
+CONTROL: Final[dict[int, str | None]] = {
+    **dict.fromkeys([*range(32), *range(0x7F, 0xA0), 0x2028, 0x2029], None),
+    9: "    ",
+    10: "\n",
+    **{
+        code: f"<U+{code:04X}>"
+        for code in (
+            0x061C,
+            0x200B,
+            0x200E,
+            0x200F,
+            *range(0x202A, 0x202F),
+            0x2060,
+            *range(0x2066, 0x206A),
+            0xFEFF,
+        )
+    },
+    **{code: f"<U+{code:04X}>" for code in range(0xE0000, 0xE0080)},
+}
+"""What segments never hold: C0 but the line feed, DEL, C1 and the separators; tabs become spaces. What turns the
+direction of text or can't be seen at all is shown (R-31)."""
+
+WORDS = re.compile(r"\s+|\S+")
+
+
+class Ink(NamedTuple):
+    """The text roles of a widget. Each is the component class `ink--<role>` of `styles/tokens.tcss`."""
+
+    text: Style
+    muted: Style
+    faint: Style
+    accent: Style
+    strong: Style
+    emphasis: Style
+    struck: Style
+    heading: Style
+    link: Style
+    code: Style
+    panel: Style
+    ok: Style
+    warn: Style
+    bad: Style
+    added: Style
+    removed: Style
+    keyword: Style
+    string: Style
+    number: Style
+    comment: Style
+    name: Style
+
+
+INK_CLASSES: Final = frozenset(f"ink--{role}" for role in Ink._fields)
+
+
+class Line:
+    """One painted line: its segments, the style of what is left of the width, and its strip once it was shown."""
+
+    __slots__ = ("_base", "_strip", "fill", "segments")
+
+    def __init__(self, segments: list[Segment], fill: Style | None = None) -> None:
+        self.segments = segments
+        self.fill = fill
+        self._strip: Strip | None = None
+        self._base: Style | None = None
+
+    @property
+    def text(self) -> str:
+        """Without styles."""
+        return "".join(segment.text for segment in self.segments)
+
+    def strip(self, width: int, base: Style) -> Strip:
+        """Ready to paint, exactly `width` cells wide."""
+        if self._strip is None or self._strip.cell_length != width or self._base is not base:
+            self._base = base
+            self._strip = Strip(self.segments).adjust_cell_length(width, self.fill or base)
+        return self._strip
+
+
+def line(*spans: Span, fill: Style | None = None) -> Line:
+    """A line of the given spans, as they are."""
+    return Line([Segment(text.translate(CONTROL), style) for text, style in spans if text], fill)
+
+
+def width_of(spans: Iterable[Span]) -> int:
+    """Cells that the spans take on one line."""
+    return sum(cell_len(text) for text, _style in spans)
+
+
+def cut(text: str, cells: int) -> tuple[str, str]:
+    """The longest beginning of `text` that fits `cells`, perhaps nothing, and the rest."""
+    cells = max(0, cells)
+    if text.isascii():
+        return text[:cells], text[cells:]
+    used = 0
+    for place, character in enumerate(text):
+        used += cell_len(character)
+        if used > cells:
+            return text[:place], text[place:]
+    return text, ""
+
+
+def _cut_some(text: str, cells: int, must: bool) -> tuple[str, str]:
+    """Like `cut`, but takes a character that is too wide for a whole line when it `must`."""
+    head, rest = cut(text, cells)
+    return (text[:1], text[1:]) if must and not head else (head, rest)
+
+
+def fit(text: str, cells: int) -> str:
+    """`text` on one line in at most `cells`, an ellipsis in place of what is too much."""
+    text = text.translate(CONTROL).replace("\n", " ")
+    if cell_len(text) <= cells:
+        return text
+    return cut(text, cells - 1)[0] + "…" if cells > 1 else "…"[:cells]
+
+
+class _Breaker:
+    """Breaks spans at blanks. A word may change its style within and still stays whole."""
+
+    def __init__(self, width: int) -> None:
+        self.width = max(1, width)
+        self.lines: list[Line] = []
+        self.spans: list[Span] = []
+        self.used = 0
+        self.gap: Span | None = None
+        self.word: list[Span] = []
+        self.word_width = 0
+
+    def take(self, text: str, style: Style) -> None:
+        for number, part in enumerate(text.split("\n")):
+            if number:
+                self.end_line()
+            for match in WORDS.finditer(part):
+                piece = match[0]
+                if piece.isspace():
+                    self.end_word()
+                    self.gap = (piece, style)
+                else:
+                    self.word.append((piece, style))
+                    self.word_width += cell_len(piece)
+
+    def end_word(self) -> None:
+        if not self.word:
+            return
+        gap = cell_len(self.gap[0]) if self.gap else 0
+        if self.used and self.used + gap + self.word_width > self.width >= self.word_width:
+            self.push()
+        elif self.gap is not None and gap < self.width - self.used:
+            self.spans.append(self.gap)
+            self.used += gap
+        for text, style in self.word:
+            self.place(text, style)
+        self.word, self.word_width, self.gap = [], 0, None
+
+    def place(self, text: str, style: Style) -> None:
+        while cell_len(text) > self.width - self.used:
+            head, text = _cut_some(text, self.width - self.used, must=not self.used)
+            if head:
+                self.spans.append((head, style))
+            self.push()
+        if text:
+            self.spans.append((text, style))
+            self.used += cell_len(text)
+
+    def push(self) -> None:
+        self.lines.append(Line(list(_merged(self.spans))))
+        self.spans, self.used, self.gap = [], 0, None
+
+    def end_line(self) -> None:
+        self.end_word()
+        self.push()
+
+
+def _merged(spans: Iterable[Span]) -> Iterator[Segment]:
+    text, style = "", None
+    for piece, ink in spans:
+        if ink is style:
+            text += piece
+            continue
+        if text:
+            yield Segment(text, style)
+        text, style = piece, ink
+    if text:
+        yield Segment(text, style)
+
+
+def wrap(spans: Sequence[Span], width: int) -> list[Line]:
+    """The spans broken at blanks into lines of at most `width` cells; too long words are broken anywhere."""
+    breaker = _Breaker(width)
+    for text, style in spans:
+        breaker.take(text.translate(CONTROL), style)
+    breaker.end_line()
+    return breaker.lines
+
+
+def chop(spans: Sequence[Span], width: int, fill: Style | None = None) -> list[Line]:
+    """The spans of one line cut at exactly `width` cells: for code, commands and output, where blanks count."""
+    width = max(1, width)
+    lines: list[Line] = []
+    now: list[Segment] = []
+    used = 0
+    for raw, style in spans:
+        text = raw.translate(CONTROL).replace("\n", " ")
+        while cell_len(text) > width - used:
+            head, text = _cut_some(text, width - used, must=not used)
+            if head:
+                now.append(Segment(head, style))
+            lines.append(Line(now, fill))
+            now, used = [], 0
+        if text:
+            now.append(Segment(text, style))
+            used += cell_len(text)
+    lines.append(Line(now, fill))
+    return lines
+
+
+def indent(lines: Iterable[Line], first: Sequence[Span], rest: Sequence[Span] | None = None) -> list[Line]:
+    """The lines with spans in front: `first` before the first one, `rest` (or the same) before the others."""
+    heads = [Segment(*span) for span in first]
+    others = heads if rest is None else [Segment(*span) for span in rest]
+    return [Line([*(others if place else heads), *one.segments], one.fill) for place, one in enumerate(lines)]

@@ -1,0 +1,165 @@
+"""The base of all dialogs that ask for consent: deaf until things are still, bound to one request (R-17, R-18)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import ClassVar
+
+from rich.style import Style
+from textual import events
+from textual.binding import BindingType
+from textual.message import Message
+from textual.screen import ModalScreen
+from textual.timer import Timer
+from textual.widgets import Input
+
+from tui_agent.domain import Answer
+from tui_agent.view import RequestItem
+from widgets.ink import Ink, Line, Span, indent, wrap
+
+STILLNESS = 0.4
+"""Seconds without a key before a dialog takes one (A9)."""
+
+
+class RequestModal(ModalScreen[None]):
+    """Asks about one request. What is typed before it listens goes back to the draft."""
+
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = []
+
+    @dataclass
+    class Answered(Message):
+        """The user decided."""
+
+        request: str
+        answer: Answer
+
+    @dataclass
+    class TypedAhead(Message):
+        """Text that was not meant for the dialog."""
+
+        text: str
+
+    class Interrupted(Message):
+        """Esc: stop the run."""
+
+    def __init__(
+        self, request: RequestItem, *, clock: Callable[[], float] = monotonic, stillness: float = STILLNESS
+    ) -> None:
+        super().__init__()
+        self.request = request
+        self.clock = clock
+        self.stillness = stillness
+        self._quiet_since = clock()
+        self._listens = False
+        self._answered = False
+        self._lamp: Timer | None = None
+
+    @property
+    def armed(self) -> bool:
+        """True once no key came for `stillness` seconds."""
+        if not self._listens and self.clock() - self._quiet_since >= self.stillness:
+            self._listens = True
+        return self._listens
+
+    def on_mount(self) -> None:
+        """The time of stillness begins when the dialog is there."""
+        self._be_quiet()
+
+    def _be_quiet(self) -> None:
+        self._quiet_since = self.clock()
+        if self._lamp is not None:
+            self._lamp.stop()
+        self._lamp = self.set_timer(self.stillness, self._light) if self.stillness > 0 else None
+        if self._lamp is None:
+            self._light()
+
+    def _light(self) -> None:
+        """Show that the dialog listens now."""
+        if self.armed:
+            self.listening()
+
+    def listening(self) -> None:
+        """Called when the dialog begins to listen."""
+
+    def on_key(self, event: events.Key) -> None:
+        """A key that no input took. Those that an input binds go on to it."""
+        typing = isinstance(self.focused, LineInput)
+        if typing and event.key != "escape" and not self.takes(event.key):
+            return
+        event.stop()
+        event.prevent_default()
+        if event.key == "escape":
+            self.escape()
+        elif not self.armed:
+            self._typed(event)
+        else:
+            self.pressed(event)
+
+    def takes(self, key: str) -> bool:
+        """True for a key that means the dialog also while its input has the focus."""
+        return False
+
+    def _typed(self, event: events.Key) -> None:
+        if event.key in ("enter", "ctrl+j"):
+            self.post_message(self.TypedAhead("\n"))
+        elif event.character and event.is_printable:
+            self.post_message(self.TypedAhead(event.character))
+        self._be_quiet()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """A paste never answers."""
+        event.stop()
+        self.post_message(self.TypedAhead(event.text))
+        if not self.armed:
+            self._be_quiet()
+
+    def pressed(self, event: events.Key) -> None:
+        """A key, once the dialog listens."""
+        raise NotImplementedError
+
+    def escape(self) -> None:
+        """Esc never consents, so it works at once."""
+        self.post_message(self.Interrupted())
+
+    def answer(self, answer: Answer) -> None:
+        """Decide, once."""
+        if not self._answered:
+            self._answered = True
+            self.post_message(self.Answered(self.request.id, answer))
+
+
+class LineInput(Input):
+    """One line of text within a dialog. `picks` are keys that are the dialog's while nothing is typed."""
+
+    def __init__(self, *, id: str | None = None, placeholder: str = "", picks: str = "") -> None:
+        super().__init__(id=id, placeholder=placeholder, compact=True)
+        self.cursor_blink = False
+        self.picks = picks
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.character and event.character in self.picks and not self.value:
+            return
+        await super()._on_key(event)
+
+
+def options(
+    pairs: Sequence[tuple[str, str, str]], width: int, ink: Ink, *, lit: Callable[[str], bool]
+) -> list[Line]:
+    """Keys with what they do and, behind it, the exact rule; those that do not work yet are dim."""
+    label = max((len(text) for _key, text, _rule in pairs), default=0)
+    wide = max((len(key) for key, _text, _rule in pairs), default=1)
+    lines: list[Line] = []
+    for key, text, rule in pairs:
+        on = lit(key)
+        head: list[Span] = [(f"{key:<{wide}}  ", ink.accent + ink.strong.without_color if on else ink.faint)]
+        style: Style = ink.text if on else ink.faint
+        if not rule:
+            lines += indent(wrap([(text, style)], width - wide - 2), head, [(" " * (wide + 2), ink.text)])
+            continue
+        room = width - wide - 2
+        spans = [(f"{text:<{label}}  ", style), (rule, ink.muted if on else ink.faint)]
+        lines += indent(wrap(spans, room), head, [(" " * (wide + 2), ink.text)])
+    return lines

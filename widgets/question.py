@@ -1,0 +1,79 @@
+"""The model asks the user: an answer by number, or in one's own words (T8)."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Input
+
+from tui_agent.domain import Answer
+from tui_agent.text import visible
+from widgets.ink import Ink, Line, Span, indent, wrap
+from widgets.line_view import LinesView
+from widgets.modal import LineInput, RequestModal, options
+
+
+class QuestionModal(RequestModal):
+    """A number picks an option while nothing is typed; Enter sends what is typed."""
+
+    def compose(self) -> ComposeResult:
+        """Question, options, a line to answer in."""
+        with Vertical(id="dialog"):
+            yield LinesView(self._question, id="body")
+            yield LinesView(self._options, id="options")
+            picks = "123456789"[: len(self.request.options)]
+            yield LineInput(id="reply", placeholder="your answer", picks=picks)
+            yield LinesView(self._hint, id="keys")
+
+    def on_mount(self) -> None:
+        """No typing before the dialog listens."""
+        self.query_one("#reply").can_focus = False
+        super().on_mount()
+
+    def listening(self) -> None:
+        """Take keys from now on."""
+        if self.is_mounted:
+            reply = self.query_one("#reply")
+            reply.can_focus = True
+            reply.focus()
+            self.query_one("#options", LinesView).relayout()
+
+    def _question(self, width: int, ink: Ink) -> list[Line]:
+        text = visible(self.request.question, lookalikes=False)
+        return indent(wrap([(text, ink.text)], width - 2), [("? ", ink.accent)], [("  ", ink.text)])
+
+    def _options(self, width: int, ink: Ink) -> list[Line]:
+        pairs = [
+            (str(number), visible(text, lookalikes=False), "")
+            for number, text in enumerate(self.request.options[:9], start=1)
+        ]
+        return options(pairs, width, ink, lit=lambda key: self.armed)
+
+    @staticmethod
+    def _hint(width: int, ink: Ink) -> list[Line]:
+        hint: list[Span] = [("enter", ink.accent), (" answers", ink.muted)]
+        hint += [("   ctrl+d", ink.accent), (" declines", ink.muted)]
+        hint += [("   esc", ink.accent), (" stops the run", ink.muted)]
+        return wrap(hint, width)
+
+    def takes(self, key: str) -> bool:
+        """The numbers and the key that declines, while nothing is typed."""
+        reply = self.query_one("#reply", LineInput)
+        return not reply.value and (key == "ctrl+d" or key in tuple(reply.picks))
+
+    def pressed(self, event: events.Key) -> None:
+        """A number, the key that declines, or a key that came before the input had the focus."""
+        reply = self.query_one("#reply", LineInput)
+        if event.key == "ctrl+d":
+            self.answer(Answer(verdict="reject", text="The user did not want to answer."))
+        elif event.character and event.character in reply.picks and not reply.value:
+            self.answer(Answer(verdict="reply", text=self.request.options[int(event.character) - 1]))
+        elif event.character and event.is_printable:
+            reply.insert_text_at_cursor(event.character)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Enter with text is the answer; without, nothing."""
+        event.stop()
+        if event.value.strip():
+            self.answer(Answer(verdict="reply", text=event.value.strip()))

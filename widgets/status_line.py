@@ -1,0 +1,208 @@
+"""What stands around the transcript: who works on what at the top, what goes on above the composer, keys below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import time
+
+from rich.style import Style
+
+from tui_agent.text import one_line
+from tui_agent.view import SessionView
+from widgets.blocks.base import duration
+from widgets.ink import Ink, Line, Span, chop, fit, line, width_of
+from widgets.line_view import LinesView
+
+PHASES = {
+    "connecting": "connecting",
+    "loading": "loading the model",
+    "reading": "reading the prompt",
+    "thinking": "thinking",
+    "writing": "writing",
+    "running": "running",
+    "waiting": "waiting for you",
+    "retrying": "waiting to ask again",
+    "working": "working",
+}
+APPROVALS = {
+    "ask": "you are asked before a file changes or a command runs",
+    "auto-edit": "files change without asking, commands ask",
+    "auto": "files change and ordinary commands run without asking",
+    "read-only": "nothing is changed and nothing is run",
+}
+METER = 6
+"""Cells of the context meter's bar."""
+QUEUED = 3
+"""Queued messages that show; the rest is counted."""
+
+
+def apart(left: Sequence[Span], right: Sequence[Span], width: int, ink: Ink) -> Line:
+    """Two ends of a line; the left one is shortened when they meet."""
+    room = width - width_of(right) - (2 if right else 0)
+    kept: list[Span] = []
+    for text, style in left:
+        short = fit(text, max(0, room - width_of(kept)))
+        if short:
+            kept.append((short, style))
+    gap = max(0, width - width_of(kept) - width_of(right))
+    return line(*kept, (" " * gap, ink.text), *right)
+
+
+def tokens(count: int) -> str:
+    """`950`, `11.2k`, `128k`; windows are powers of two and are named so."""
+    if count and count % 1024 == 0:
+        return f"{count // 1024}k"
+    if count < 1000:
+        return str(count)
+    return f"{count / 1000:.1f}k" if count < 100_000 and count % 1000 else f"{count // 1000}k"
+
+
+class TitleLine(LinesView):
+    """Title or folder on the left; mode, approvals, model and context on the right."""
+
+    def __init__(self, view: SessionView, *, id: str | None = None) -> None:
+        super().__init__(self._paint, id=id)
+        self.view = view
+
+    def _paint(self, width: int, ink: Ink) -> list[Line]:
+        view = self.view
+        name = view.title or (Path(view.workspace).name if view.workspace else "")
+        left: list[Span] = [("tui-agent", ink.accent)]
+        if name:
+            left += [(" · ", ink.faint), (one_line(name), ink.text)]
+        parts = [
+            part for part in (self._modes(ink), self._model(width, ink), self._meter(width, ink)) if part
+        ]
+        right: list[Span] = []
+        for part in parts:
+            right += [(" · ", ink.faint), *part] if right else part
+        if width_of(right) > width - 12:
+            right = parts[0] if parts else []
+        return [apart(left, right, width, ink)]
+
+    def _modes(self, ink: Ink) -> list[Span]:
+        view = self.view
+        if not view.mode:
+            return []
+        style = ink.muted if view.approval_mode in ("ask", "read-only") else ink.warn
+        spans = [(view.mode, ink.muted), (" · ", ink.faint), (view.approval_mode, style)]
+        return spans if view.trusted else [*spans, (" · ", ink.faint), ("untrusted", ink.warn)]
+
+    def _model(self, width: int, ink: Ink) -> list[Span]:
+        return [(fit(one_line(self.view.model), max(8, width // 3)), ink.muted)] if self.view.model else []
+
+    def _meter(self, width: int, ink: Ink) -> list[Span]:
+        view = self.view
+        if view.context_used is None:
+            return []
+        about = "~" if view.context_estimated else ""
+        used = about + tokens(view.context_used)
+        if not view.context_limit:
+            return [(f"ctx {used}", ink.muted)]
+        share = view.context_used / view.context_limit
+        style = ink.bad if share >= 0.9 else ink.warn if share >= 0.75 else ink.accent
+        full = min(METER, max(1 if view.context_used else 0, round(share * METER)))
+        bar: list[Span] = [("▰" * full, style), ("▱" * (METER - full), ink.faint), (" ", ink.text)]
+        text: Span = (f"{used}/{tokens(view.context_limit)}", ink.muted if share < 0.75 else style)
+        return [("ctx ", ink.muted), *(bar if width >= 100 else []), text]
+
+
+class ActivityLine(LinesView):
+    """What goes on and for how long, what waits, and what is new further down."""
+
+    def __init__(self, view: SessionView, *, now: Callable[[], float] = time, id: str | None = None) -> None:
+        super().__init__(self._paint, id=id)
+        self.view = view
+        self.now = now
+        self.starting = "starting"
+        """Shown until the session is there; afterwards empty."""
+        self.hint = ""
+        """A word about the key that was just pressed."""
+        self.unseen = 0
+        self.following = True
+
+    def _paint(self, width: int, ink: Ink) -> list[Line]:
+        return [*self._queue(width, ink), apart(self._phase(ink), self._below(ink), width, ink)]
+
+    def _queue(self, width: int, ink: Ink) -> list[Line]:
+        queue = self.view.queue
+        lines = [
+            line(
+                ("guide   " if one.steering else "queued  ", ink.accent),
+                (fit(one_line(one.text, width), width - 9), ink.muted),
+            )
+            for one in queue[:QUEUED]
+        ]
+        if len(queue) > QUEUED:
+            lines.append(line((f"        and {len(queue) - QUEUED} more", ink.muted)))
+        return lines
+
+    def _phase(self, ink: Ink) -> list[Span]:
+        status = self.view.status
+        if self.hint:
+            return [(self.hint, ink.warn)]
+        if self.starting:
+            return [("● ", ink.faint), (self.starting, ink.muted)]
+        if not status.phase:
+            return []
+        style: Style = ink.warn if status.phase in ("waiting", "retrying") else ink.accent
+        spans = [("● ", style), (PHASES.get(status.phase, status.phase), ink.text)]
+        if status.detail:
+            spans.append((" " + one_line(status.detail), ink.muted))
+        spent = max(0.0, self.now() - status.since)
+        return [*spans, (f" · {duration(int(spent) * 1000)}", ink.muted)] if spent >= 1 else spans
+
+    def _below(self, ink: Ink) -> list[Span]:
+        if self.following:
+            return []
+        new = f"↓ {self.unseen} new" if self.unseen else "↓ more"
+        return [(new, ink.accent), (" ctrl+end", ink.muted)]
+
+
+class KeyLine(LinesView):
+    """The keys that do something at the moment."""
+
+    def __init__(self, view: SessionView, *, id: str | None = None) -> None:
+        super().__init__(self._paint, id=id)
+        self.view = view
+
+    def _keys(self) -> list[tuple[str, str]]:
+        if self.view.busy:
+            return [
+                ("esc", "stop"),
+                ("enter", "queue"),
+                ("ctrl+g", "guide now"),
+                ("shift+tab", "approvals"),
+                ("ctrl+o", "details"),
+            ]
+        return [
+            ("enter", "send"),
+            ("ctrl+j", "newline"),
+            ("shift+tab", "approvals"),
+            ("ctrl+o", "details"),
+            ("ctrl+c", "quit"),
+        ]
+
+    def _paint(self, width: int, ink: Ink) -> list[Line]:
+        spans: list[Span] = []
+        for key, does in self._keys():
+            more: list[Span] = [("   " if spans else "", ink.text), (key, ink.text), (" " + does, ink.muted)]
+            if width_of(spans) + width_of(more) > width:
+                break
+            spans += more
+        return [line(*spans)]
+
+
+def greeting(view: SessionView, width: int, ink: Ink) -> list[Line]:
+    """What stands in an empty transcript: where we are, and that nothing happens unasked."""
+    if not view.workspace:
+        return []
+    rows: list[list[Span]] = [
+        [("tui-agent ", ink.strong), (view.version, ink.muted)],
+        [],
+        [("folder     ", ink.muted), (one_line(view.workspace, 200), ink.text)],
+        [("model      ", ink.muted), (one_line(f"{view.model} · {view.provider}"), ink.text)],
+        [("approvals  ", ink.muted), (APPROVALS.get(view.approval_mode, view.approval_mode), ink.text)],
+    ]
+    return [chop(row, width)[0] for row in rows]
