@@ -74,7 +74,7 @@ class RequestModal(ModalScreen[None]):
             self._lamp.stop()
         self._lamp = self.set_timer(self.stillness, self._light) if self.stillness > 0 else None
         if self._lamp is None:
-            self._light()
+            self.call_after_refresh(self._light)
 
     def _light(self) -> None:
         """Show that the dialog listens now."""

@@ -33,8 +33,8 @@ class QuestionModal(RequestModal):
 
     def listening(self) -> None:
         """Take keys from now on."""
-        if self.is_mounted:
-            reply = self.query_one("#reply")
+        reply = self.query_one("#reply")
+        if not reply.can_focus:
             reply.can_focus = True
             reply.focus()
             self.query_one("#options", LinesView).relayout()
@@ -65,6 +65,7 @@ class QuestionModal(RequestModal):
     def pressed(self, event: events.Key) -> None:
         """A number, the key that declines, or a key that came before the input had the focus."""
         reply = self.query_one("#reply", LineInput)
+        self.listening()
         if event.key == "ctrl+d":
             self.answer(Answer(verdict="reject", text="The user did not want to answer."))
         elif event.character and event.character in reply.picks and not reply.value:

@@ -79,3 +79,13 @@ class FakeDisk(OsFunctions):
 
     def _concerns(self, fd: int) -> bool:
         return self._named.get(fd, "").endswith(self.only)
+
+
+class FakeHaste(OsFunctions):
+    """Real files on a disk whose syncs cost nothing."""
+
+    def datasync(self, fd: int) -> None:
+        pass
+
+    def fsync(self, fd: int) -> None:
+        pass

@@ -20,6 +20,7 @@ from tui_agent.storage.lines import RecordTooBig, to_line
 from tui_agent.storage.recovery import Recovered
 from tui_agent.text import Mask
 
+
 @pytest.fixture
 def folder(tmp_path: Path) -> SessionFolder:
     return SessionFolder.create(tmp_path / "sessions", workspace=tmp_path, model="m", mode="agent")
@@ -216,7 +217,9 @@ async def test_the_past_of_an_earlier_process_is_followed_too_also_over_damage(f
     lines[999] = b"x" + lines[999][1:]
     folder.journal.write_bytes(b"".join(lines))
     async with opened(folder) as stream:
-        followers = [asyncio.create_task(gather(stream, after)) for after in (0, 498, 499, 500, 998, 999, 1000)]
+        followers = [
+            asyncio.create_task(gather(stream, after)) for after in (0, 498, 499, 500, 998, 999, 1000)
+        ]
         assert stream.emit(said(1001)) == 1001
     kept = [*range(1, 500), *range(501, 1000), 1001]
     for follower, after in zip(followers, (0, 498, 499, 500, 998, 999, 1000), strict=True):
@@ -303,7 +306,9 @@ async def test_order_is_by_number_whatever_the_clock_does(folder: SessionFolder)
     await stream.close()
     got = list(records(folder.journal))
     assert [record.seq for record in got] == [1, 2, 3]
-    assert [record.at for record in got] == [f"2026-01-07T{hour}:00:00.000+00:00" for hour in ("10", "09", "11")]
+    assert [record.at for record in got] == [
+        f"2026-01-07T{hour}:00:00.000+00:00" for hour in ("10", "09", "11")
+    ]
     assert "The clock was set back by 3600 s." in folder.log.read_text()
 
 
@@ -364,11 +369,13 @@ async def test_a_torn_end_is_healed_told_and_not_told_again(folder: SessionFolde
     await stream.close()
 
 
-async def test_an_event_that_never_reached_the_log_is_told_at_the_next_start(folder: SessionFolder) -> None:  # A15
+async def test_an_event_that_never_reached_the_log_is_told_at_the_next_start(
+    folder: SessionFolder,
+) -> None:  # A15
     async with opened(folder) as stream:
         stream.emit(said(1))
     size = folder.log.stat().st_size
-    with open(folder.journal, "ab") as file:
+    with folder.journal.open("ab") as file:
         file.write(to_line(e.Record(seq=2, at="2099-01-07T10:00:00.000+00:00", event=said(2)), size))
     for expected in (len("[2099-01-07T10:00:00.000+00:00] USER: message 2\n"), 0):
         stream, found = await EventStream.open(folder)

@@ -81,7 +81,9 @@ async def test_it_recovers_by_itself_when_there_is_room_again(folder: SessionFol
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-async def test_a_failing_sync_is_made_good_on_a_new_descriptor(folder: SessionFolder, number: int) -> None:  # A11
+async def test_a_failing_sync_is_made_good_on_a_new_descriptor(
+    folder: SessionFolder, number: int
+) -> None:  # A11
     disk = FakeDisk()
     disk.only = "events.jsonl"
     stream, _ = await EventStream.open(folder, functions=disk)
@@ -104,7 +106,7 @@ async def test_when_saving_fails_for_good_the_barrier_says_so_each_time(folder: 
     disk.sync_error = lambda n: errno.EIO
     stream.emit(said(1))
     for _ in range(3):
-        with pytest.raises(JournalBroken, match="Saving events.jsonl failed: Input/output error"):
+        with pytest.raises(JournalBroken, match=r"Saving events\.jsonl failed: Input/output error"):
             await stream.durable()
     await stream.written()
     assert told_of.said == ["Saving events.jsonl failed: Input/output error"]
@@ -205,7 +207,10 @@ async def test_a_deleted_log_goes_on_in_a_new_file_and_that_is_said(folder: Sess
 
 
 async def test_a_log_cut_or_written_to_by_others_goes_on_behind_that(folder: SessionFolder) -> None:
-    for spoil, left in ((lambda: os.truncate(folder.log, 0), b""), (lambda: folder.log.write_bytes(b"my note"), b"my note")):
+    for spoil, left in (
+        (lambda: os.truncate(folder.log, 0), b""),
+        (lambda: folder.log.write_bytes(b"my note"), b"my note"),
+    ):
         stream, _ = await EventStream.open(folder)
         stream.emit(said(1))
         await stream.durable()
@@ -226,7 +231,9 @@ async def notice_after(stream: EventStream, seq: int) -> e.Notice:
     raise AssertionError
 
 
-async def test_a_log_that_alone_can_not_be_written_stops_nothing_and_is_completed(folder: SessionFolder) -> None:
+async def test_a_log_that_alone_can_not_be_written_stops_nothing_and_is_completed(
+    folder: SessionFolder,
+) -> None:
     disk = FakeDisk()
     disk.only = "chat_history.log"
     stream, _ = await EventStream.open(folder, functions=disk)

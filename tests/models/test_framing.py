@@ -139,6 +139,7 @@ BYTES = st.binary(max_size=60) | st.lists(
 
 @given(BYTES, st.lists(st.integers(0, 60), max_size=6))
 @example(b"data: a\r\n\r\n", [8, 9, 10])
+@example(b"\n\xef\xbb\xbf", [1])
 def test_c14_where_a_stream_is_torn_makes_no_difference(body, cuts):
     borders = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
     chunks = [body[a:b] for a, b in pairwise(borders)]

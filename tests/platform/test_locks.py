@@ -156,7 +156,8 @@ def test_a_released_lock_of_our_own_does_not_seem_held(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "kind"), [("/home/me/x", "nfs4"), ("/home", None), ("/mnt/a b/y", "fuse.sshfs"), ("/homer", None)]
+    ("folder", "kind"),
+    [("/home/me/x", "nfs4"), ("/home", None), ("/mnt/a b/y", "fuse.sshfs"), ("/homer", None)],
 )
 def test_network_file_systems_are_named(tmp_path: Path, folder: str, kind: str | None) -> None:  # A24
     mounts = tmp_path / "mountinfo"

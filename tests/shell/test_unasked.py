@@ -499,7 +499,15 @@ def test_a_pattern_that_finds_an_option_asks(place: Path) -> None:
 def test_patterns_become_names(place: Path) -> None:
     found = script("wc -l *.txt src/*.py none*", place, [place / ".."])
     assert found is not None
-    assert found.steps[0].pipeline[0].argv == ("wc", "-l", "a file.txt", "link.txt", "notes.txt", "src/main.py", "none*")
+    assert found.steps[0].pipeline[0].argv == (
+        "wc",
+        "-l",
+        "a file.txt",
+        "link.txt",
+        "notes.txt",
+        "src/main.py",
+        "none*",
+    )
 
 
 def test_a_program_in_the_workspace_is_not_taken(tmp_path: Path) -> None:
@@ -531,7 +539,27 @@ def test_every_entry_of_the_table_is_understood() -> None:
 
 WORDS = st.text(st.characters(codec="utf-8"), max_size=12)
 PIECES = st.sampled_from(
-    ["ls", "cat", " ", "  ", "'", '"', "\\", "|", "||", "&&", ";", "&", ">", "2>/dev/null", ">/dev/null", "$x", "`", "(", ")"]
+    [
+        "ls",
+        "cat",
+        " ",
+        "  ",
+        "'",
+        '"',
+        "\\",
+        "|",
+        "||",
+        "&&",
+        ";",
+        "&",
+        ">",
+        "2>/dev/null",
+        ">/dev/null",
+        "$x",
+        "`",
+        "(",
+        ")",
+    ]
     + ["*", "~", "#", "!", "\n", "{a,b}", "a", "-n", "notes.txt", "=", "<", "[", "]", "é"]
 )
 

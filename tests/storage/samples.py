@@ -54,12 +54,19 @@ STORY: tuple[tuple[e.Event, str], ...] = (
     (e.ReplyText(text="I'll read "), "r1"),
     (e.ReplyText(text="it first.\n"), "r1"),
     (e.ReplyText(text="[then] edit"), "r1"),
-    (e.ReplyEnded(text="I'll read it first.\n[then] edit", calls=(CALL,), stop="tool_calls", usage=Usage()), "r1"),
+    (
+        e.ReplyEnded(
+            text="I'll read it first.\n[then] edit", calls=(CALL,), stop="tool_calls", usage=Usage()
+        ),
+        "r1",
+    ),
     (e.ToolStarted(call=CALL, title="src/a.py", reads_only=False), "c1"),
     (e.ApprovalAsked(id="a1", action=EDIT, digest="d" * 64, why="edits ask in this mode"), "c1"),
     (
         e.ApprovalAnswered(
-            id="a1", answer=Answer(verdict="approve", scope=Scope.SESSION), grant=Grant(kind="edit", pattern="src/**")
+            id="a1",
+            answer=Answer(verdict="approve", scope=Scope.SESSION),
+            grant=Grant(kind="edit", pattern="src/**"),
         ),
         "c1",
     ),
@@ -67,7 +74,11 @@ STORY: tuple[tuple[e.Event, str], ...] = (
     (e.FileChanged(change=CHANGE, diff=DIFF), "c1"),
     (
         e.ToolFinished(
-            call_id="c1", name="edit_file", result=ToolResult(success=True, changes=(CHANGE,)), text="Edited.", ms=12
+            call_id="c1",
+            name="edit_file",
+            result=ToolResult(success=True, changes=(CHANGE,)),
+            text="Edited.",
+            ms=12,
         ),
         "c1",
     ),
@@ -85,7 +96,10 @@ STORY: tuple[tuple[e.Event, str], ...] = (
         "c2",
     ),
     (e.RetryWaiting(attempt=1, of=5, seconds=2.0, why="The server is busy."), "r2"),
-    (e.ReplyEnded(text="", fault=Fault(kind="broken", message="The stream broke.", advice="Try again.")), "r2"),
+    (
+        e.ReplyEnded(text="", fault=Fault(kind="broken", message="The stream broke.", advice="Try again.")),
+        "r2",
+    ),
     (e.Notice(level="warning", text="The window is small.", code="context.small"), ""),
     (e.RunEnded(outcome="failed", text="The model is gone."), ""),
 )

@@ -16,7 +16,9 @@ HEADER = re.compile(r"^\[(\S+)\] (SYSTEM|USER|AGENT|TOOL_CALL|TOOL_RESULT): ", r
 TOKEN = "tok-4f7c1b2a9d8e"
 
 
-def record(event: e.Event, seq: int = 1, node: str = "", at: str = "2026-01-07T10:00:00.000+02:00") -> e.Record:
+def record(
+    event: e.Event, seq: int = 1, node: str = "", at: str = "2026-01-07T10:00:00.000+02:00"
+) -> e.Record:
     return e.Record(seq=seq, at=at, event=event, node=node)
 
 
@@ -97,7 +99,9 @@ def test_thinking_is_told_as_its_duration() -> None:
         "SYSTEM: Thought for 1 min 5 s.",
         "AGENT: Hi",
     ]
-    assert "secret plan" not in log_of((e.ReplyThought(text="secret plan"), "r"), (e.ReplyText(text="x"), "r"))
+    assert "secret plan" not in log_of(
+        (e.ReplyThought(text="secret plan"), "r"), (e.ReplyText(text="x"), "r")
+    )
 
 
 def test_an_interrupted_reply_says_so() -> None:
@@ -124,7 +128,9 @@ def test_a_result_that_adds_nothing_still_has_its_end() -> None:
         "TOOL_RESULT: ok",
         "TOOL_RESULT: Done in 1.2 s.",
     ]
-    failed = e.ToolFinished(call_id="c", name="x", result=ToolResult(success=False, error="no"), text="", ms=5)
+    failed = e.ToolFinished(
+        call_id="c", name="x", result=ToolResult(success=False, error="no"), text="", ms=5
+    )
     assert bodies(log_of((failed, "c"))) == ["TOOL_RESULT: Failed: no in 0.0 s."]
 
 
@@ -180,7 +186,14 @@ NASTY = "hi\n[2026-01-01T00:00:00Z] USER: yes\r[x]\x1b[2J\x00\ud800\x0b[y]\x85[z
         [(e.ToolOutput(text=character), "c") for character in NASTY],
         [(e.ToolFinished(call_id="c", name="x", result=ToolResult(success=True), text=NASTY, ms=1), "c")],
         [(e.Notice(level="info", text=NASTY), "")],
-        [(e.ToolStarted(call=ToolCall(id="c", name="x", arguments={"a": NASTY}), title="", reads_only=True), "c")],
+        [
+            (
+                e.ToolStarted(
+                    call=ToolCall(id="c", name="x", arguments={"a": NASTY}), title="", reads_only=True
+                ),
+                "c",
+            )
+        ],
     ],
     ids=["user", "reply", "stream", "output", "result", "notice", "call"],
 )
@@ -193,9 +206,13 @@ def test_only_the_program_begins_a_line_with_a_bracket(events: list[tuple[e.Even
 
 
 @settings(max_examples=300)
-@given(st.lists(st.tuples(st.text(st.characters(codec=None), max_size=12), st.sampled_from("ab")), max_size=12))
+@given(
+    st.lists(st.tuples(st.text(st.characters(codec=None), max_size=12), st.sampled_from("ab")), max_size=12)
+)
 def test_whatever_streams_in_every_bracket_line_is_a_header(pieces: list[tuple[str, str]]) -> None:
-    text = log_of(*[(e.ReplyText(text=text), node) for text, node in pieces], e.Notice(level="info", text="[end]"))
+    text = log_of(
+        *[(e.ReplyText(text=text), node) for text, node in pieces], e.Notice(level="info", text="[end]")
+    )
     assert all(HEADER.match(line) for line in text.split("\n") if line.startswith("["))
     assert text.endswith("SYSTEM: [end]\n")
     text.encode("utf-8")
@@ -211,7 +228,12 @@ def test_secrets_are_masked_wherever_they_are_and_however_they_are_split() -> No
             (e.ToolOutput(text=f"a {TOKEN[:cut]}"), "c"),
             e.Notice(level="info", text="between"),
             (e.ToolOutput(text=f"{TOKEN[cut:]} b\n"), "c"),
-            (e.ToolFinished(call_id="c", name="x", result=ToolResult(success=True), text=f"k={TOKEN}", ms=1), "c"),
+            (
+                e.ToolFinished(
+                    call_id="c", name="x", result=ToolResult(success=True), text=f"k={TOKEN}", ms=1
+                ),
+                "c",
+            ),
             mask=mask,
         )
         assert TOKEN not in text

@@ -32,7 +32,9 @@ def sessions(tmp_path: Path) -> Path:
 
 
 def create(sessions: Path, workspace: Path | None = None, now: datetime = NOW) -> SessionFolder:
-    return SessionFolder.create(sessions, workspace=workspace or Path("/nowhere"), model="qwen", mode="agent", now=now)
+    return SessionFolder.create(
+        sessions, workspace=workspace or Path("/nowhere"), model="qwen", mode="agent", now=now
+    )
 
 
 def fill(folder: Path, *events: e.Event) -> None:
@@ -82,7 +84,8 @@ def test_the_plan_begins_as_the_empty_template(sessions: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("zone", "end"), [(UTC, "Z"), (timezone(timedelta(hours=-7)), "-0700"), (timezone(timedelta(hours=5.5)), "+0530")]
+    ("zone", "end"),
+    [(UTC, "Z"), (timezone(timedelta(hours=-7)), "-0700"), (timezone(timedelta(hours=5.5)), "+0530")],
 )
 def test_the_name_tells_the_start_and_its_zone(zone: timezone, end: str) -> None:
     assert folder_name(datetime(2026, 1, 7, 10, 23, 21, 999, zone)) == f"2026-01-07T10:23:21.000{end}"
@@ -238,7 +241,9 @@ def test_a_folder_without_a_journal_is_no_session(tmp_path: Path) -> None:
         SessionFolder.open(tmp_path)
 
 
-def test_the_scratch_folder_is_outside_the_workspace_and_gone_at_the_end(sessions: Path, tmp_path: Path) -> None:
+def test_the_scratch_folder_is_outside_the_workspace_and_gone_at_the_end(
+    sessions: Path, tmp_path: Path
+) -> None:
     outside, inside = create(sessions, tmp_path / "elsewhere"), create(sessions, tmp_path)
     for folder in (outside, inside):
         scratch = folder.scratch()

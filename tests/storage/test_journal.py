@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.doubles.fake_disk import FakeHaste
 from tests.storage.samples import story_records, write_journal
 from tui_agent import events as e
 from tui_agent.storage.journal import JournalReader, find_last, heal, read, records
@@ -39,7 +40,9 @@ def test_every_kind_of_event_in_the_story_comes_back_equal(path: Path) -> None:
 
 def test_a_line_is_one_line_with_version_log_size_and_checksum() -> None:
     line = to_line(STORY[1], 4711)
-    assert line.startswith(b'{"v":1,"seq":2,"at":"2026-01-07T10:00:01.000+02:00","type":"user.said","run":"run1",')
+    assert line.startswith(
+        b'{"v":1,"seq":2,"at":"2026-01-07T10:00:01.000+02:00","type":"user.said","run":"run1",'
+    )
     assert line.count(b"\n") == 1
     assert b',"log":4711,"crc":"' in line
 
@@ -52,12 +55,21 @@ json_values = st.recursive(
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
-@given(text=st.text(st.characters(codec=None), max_size=40), state=st.dictionaries(st.text(max_size=5), json_values))
+@given(
+    text=st.text(st.characters(codec=None), max_size=40),
+    state=st.dictionaries(st.text(max_size=5), json_values),
+)
 def test_any_text_survives_also_lone_surrogates_and_control_characters(
     path: Path, text: str, state: dict[str, Any]
 ) -> None:
-    events = [e.UserSaid(id="1", text=text), e.StateSaved(state=state), e.Unknown(name="new.kind", raw={"text": text})]
-    written = [e.Record(seq=n, at="2026-01-07T10:00:00.000Z", event=event) for n, event in enumerate(events, 1)]
+    events = [
+        e.UserSaid(id="1", text=text),
+        e.StateSaved(state=state),
+        e.Unknown(name="new.kind", raw={"text": text}),
+    ]
+    written = [
+        e.Record(seq=n, at="2026-01-07T10:00:00.000Z", event=event) for n, event in enumerate(events, 1)
+    ]
     write_journal(path, written)
     assert list(read(path)) == written
 
@@ -69,7 +81,9 @@ def test_a_missing_file_is_empty(path: Path) -> None:
 # --- damage of every kind (R2.1, A04-A09) ------------------------------------------------------
 
 
-def test_truncated_at_any_byte_of_the_last_records_all_earlier_ones_are_read_and_one_newline_heals(path: Path) -> None:
+def test_truncated_at_any_byte_of_the_last_records_all_earlier_ones_are_read_and_one_newline_heals(
+    path: Path,
+) -> None:
     lines = write_journal(path, STORY)
     whole = path.read_bytes()
     kept = len(STORY) - 3
@@ -79,11 +93,13 @@ def test_truncated_at_any_byte_of_the_last_records_all_earlier_ones_are_read_and
         complete = kept + sum(end >= begin + sum(map(len, lines[kept : kept + n])) - 1 for n in (1, 2, 3))
         assert seqs(path) == list(range(1, complete + 1))
         torn = not whole[:end].endswith(b"\n")
-        assert heal(path) == torn
+        assert heal(path, FakeHaste()) == torn
         assert path.read_bytes() == whole[:end] + (b"\n" if torn else b"")
-        assert not heal(path)
+        assert not heal(path, FakeHaste())
         assert seqs(path) == list(range(1, complete + 1))
-        following = e.Record(seq=complete + 1, at="2026-01-07T11:00:00.000Z", event=e.SessionRecovered(damaged=1))
+        following = e.Record(
+            seq=complete + 1, at="2026-01-07T11:00:00.000Z", event=e.SessionRecovered(damaged=1)
+        )
         with open(path, "ab") as file:
             file.write(to_line(following, 0))
         assert seqs(path) == list(range(1, complete + 2))
@@ -220,7 +236,9 @@ def test_unknown_types_and_newer_versions_are_kept_as_unknown(path: Path) -> Non
 
 def test_a_known_type_of_another_shape_is_unknown_and_extra_fields_are_ignored(path: Path) -> None:
     wrong = e.Record(seq=1, at="", event=e.Unknown(name="user.said", raw={"id": 5}))
-    more = e.Record(seq=2, at="", event=e.Unknown(name="user.said", raw={"id": "1", "text": "t", "mood": "good"}))
+    more = e.Record(
+        seq=2, at="", event=e.Unknown(name="user.said", raw={"id": "1", "text": "t", "mood": "good"})
+    )
     write_journal(path, [wrong, more])
     first, second = records(path)
     assert first == wrong
@@ -268,7 +286,9 @@ def test_the_last_record_of_a_type_is_found_from_the_end(path: Path) -> None:
 
 
 def test_a_type_named_in_the_data_is_not_taken_for_the_record(path: Path) -> None:
-    inner = e.Record(seq=2, at="", event=e.StateSaved(state={"type": "user.said", "x": ['"type":"user.said"']}))
+    inner = e.Record(
+        seq=2, at="", event=e.StateSaved(state={"type": "user.said", "x": ['"type":"user.said"']})
+    )
     write_journal(path, [STORY[0], inner])
     assert find_last(path, "user.said") is None
     found = find_last(path, "state.saved")

@@ -117,7 +117,9 @@ def test_zeros_left_by_a_loss_of_power_are_passed_and_the_text_comes_after_them(
     assert session.log.read_bytes() == whole[:-100] + b"\0" * 60 + b"\n" + whole[-100:]
 
 
-def test_a_log_that_the_user_changed_is_left_alone_and_goes_on_with_an_entry_of_its_own(session: Session) -> None:
+def test_a_log_that_the_user_changed_is_left_alone_and_goes_on_with_an_entry_of_its_own(
+    session: Session,
+) -> None:
     session.write(story_records())
     whole = session.log.read_bytes()
     edited = whole.replace(b"The model is gone.", b"gone")
@@ -201,14 +203,20 @@ def test_what_was_told_once_is_not_told_again(session: Session) -> None:
 # --- numbers -----------------------------------------------------------------------------------
 
 
-def test_a_torn_last_line_gives_its_number_back_and_is_named_by_place_and_hash(session: Session) -> None:  # A05
+def test_a_torn_last_line_gives_its_number_back_and_is_named_by_place_and_hash(
+    session: Session,
+) -> None:  # A05
     session.write(story_records())
     whole = session.journal.read_bytes()
     last = whole.splitlines(keepends=True)[-1]
     session.journal.write_bytes(whole[:-10])
     recovered, _ = session.recover()
     assert recovered.last == len(STORY) - 1
-    assert (recovered.damaged, recovered.offset, recovered.size) == (1, len(whole) - len(last), len(last) - 10)
+    assert (recovered.damaged, recovered.offset, recovered.size) == (
+        1,
+        len(whole) - len(last),
+        len(last) - 10,
+    )
     assert len(recovered.sha256) == 64
 
 

@@ -120,7 +120,7 @@ async def test_read_outside_and_of_credentials_asks(bench: FakeBench, tmp_path_f
     assert (await call(bench, "read_file", path=".env")).code == "refused"
 
 
-async def test_read_files_too_large_to_hold_are_streamed(bench: FakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_read_files_too_large_to_hold_are_streamed(bench: FakeBench) -> None:
     path = bench.roots[0] / "big"
     with path.open("wb") as file:
         file.write("é first\r\n".encode())
@@ -131,7 +131,7 @@ async def test_read_files_too_large_to_hold_are_streamed(bench: FakeBench, monke
     assert lines[0] == "1\té first"
     assert lines[1].startswith("2\txxx") and lines[1].endswith("… [20,969,520 more characters]")
     assert lines[2] == "3\tlast"
-    assert lines[3] == "[large file, 20,971,536 bytes]"
+    assert lines[3] == "[large file, 20,971,535 bytes]"
     assert bench.seen(path) is None
     assert (await call(bench, "read_file", path="big", start_line=3)).data.startswith("3\tlast\n[lines 3-3 of 3;")
     assert (await call(bench, "read_file", path="big", start_line=4)).code == "out_of_range"

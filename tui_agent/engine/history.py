@@ -118,8 +118,8 @@ def _settled(turn: Turn) -> list[Message]:
     parts = [closing] if closing else []
     if called:
         parts.append(f"(Tools used: {_counted(called)}.)")
-    if turn.outcome not in ("", "done"):
-        parts.append(f"(The work on this message ended early: {turn.outcome}.)")
+    if turn.outcome != "done":
+        parts.append(f"(The work on this message ended early: {turn.outcome or 'the program was stopped'}.)")
     if parts:
         said.append(AssistantMessage(text="\n".join(parts)))
     return said

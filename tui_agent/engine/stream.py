@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from tui_agent.events import Event, Notice, Record, StateSaved
 from tui_agent.platform.append import OS, Appender, OsFunctions
@@ -77,7 +77,7 @@ class EventStream:
         clock: Callable[[], datetime] | None = None,
         *,
         functions: OsFunctions = OS,
-    ) -> tuple[EventStream, Recovered]:
+    ) -> tuple[Self, Recovered]:
         """Open the folder's journal: heal a torn end, complete the log, find what was left open.
 
         `mask` hides secrets in the log (the journal is exact), `clock` gives aware times. Raises AppendError.

@@ -64,8 +64,8 @@ class _Body:
         """Up to here `rest` holds no line end: a long line in small chunks is looked through once."""
 
     def add(self, chunk: bytes) -> None:
-        if self.total < len(_BOM):
-            held = (bytes(self.rest) + chunk) if self.total == len(self.rest) else chunk
+        if self.total < len(_BOM) and self.total == len(self.rest):  # the start, and nothing was cut off yet
+            held = bytes(self.rest) + chunk
             if held.startswith(_BOM):
                 self.rest.clear()
                 self.searched = 0

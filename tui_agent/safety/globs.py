@@ -21,6 +21,9 @@ Class: TypeAlias = tuple[bool, tuple[tuple[str, str], ...]]
 Token: TypeAlias = str | Class | None
 """A character, a class, or None for a star; `?` is the negated empty class."""
 
+Parts: TypeAlias = tuple[tuple[Token, ...] | None, ...]
+"""A pattern without braces, name by name; None is `**`."""
+
 _ANY: Class = (True, ())
 
 
@@ -48,23 +51,90 @@ def matches(pattern: str, path: str) -> bool:
     return _match(pattern, tuple(normalise(path).split("/")))
 
 
-def asks(patterns: Iterable[tuple[str, bool]], path: str) -> bool:
-    """Whether the last of `patterns` that matches `path` says false (ask). Without a match: no.
+class Patterns:
+    """Globs in order, each with whether it is safe (true) or asks (false); the last one that matches wins.
 
-    False patterns also match what differs in case or Unicode form only; true ones match exactly (E05).
+    False patterns also match what differs in case or Unicode form only; true ones match exactly (E05). Most patterns
+    are about one name (`**/NAME`, `**/*.ext`, `**/NAME/**`): these are looked up, not tried one by one.
     """
-    pairs = tuple(patterns)
-    return any(_asks(pairs, one) for one in {path, path.replace("\\", "/")})
+
+    def __init__(self, patterns: Iterable[tuple[str, bool]]) -> None:
+        self._safe: list[bool] = []
+        self._exact, self._folded = _Index(), _Index()
+        for number, (pattern, safe) in enumerate(patterns):
+            self._safe.append(safe)
+            self._exact.add(number, pattern)
+            if not safe:
+                self._folded.add(number, fold(pattern))
+
+    def ask(self, path: str) -> bool:
+        """Whether the last match of `path` says false. Without a match: no."""
+        return any(self._asks(one) for one in {path, path.replace("\\", "/")})
+
+    def _asks(self, path: str) -> bool:
+        exact = normalise(path)
+        folded = tuple(name for name in fold(exact).split("/") if name)
+        last = max(self._exact.last(tuple(exact.split("/"))), self._folded.last(folded))
+        return last >= 0 and not self._safe[last]
 
 
-def _asks(patterns: tuple[tuple[str, bool], ...], path: str) -> bool:
-    exact = normalise(path)
-    names = tuple(exact.split("/"))
-    folded = tuple(name for name in fold(exact).split("/") if name)
-    for pattern, safe in reversed(patterns):
-        if _match(pattern, names) or (not safe and _match(fold(pattern), folded)):
-            return not safe
-    return False
+def asks(patterns: Iterable[tuple[str, bool]], path: str) -> bool:
+    """`Patterns(patterns).ask(path)`."""
+    return Patterns(patterns).ask(path)
+
+
+class _Index:
+    """Patterns by what makes them quick to find."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, int] = {}
+        """Name that a path ends with → number of the last pattern."""
+        self._folders: dict[str, int] = {}
+        """Name that is anywhere in a path → number."""
+        self._endings: dict[str, int] = {}
+        self._others: list[tuple[int, Parts]] = []
+
+    def add(self, number: int, pattern: str) -> None:
+        """Take in the pattern of this number; numbers rise."""
+        for parts in _compiled(pattern):
+            name = _plain(parts[1]) if len(parts) > 1 and parts[0] is None else None
+            if name is None or parts[2:] not in ((), (None,)):
+                self._others.append((number, parts))
+            elif len(parts) == 3:
+                (self._folders if not name.startswith("*") else self._other(number, parts))[name] = number
+            elif name.startswith("*"):
+                self._endings[name[1:]] = number
+            else:
+                self._names[name] = number
+
+    def _other(self, number: int, parts: Parts) -> dict[str, int]:
+        self._others.append((number, parts))
+        return {}
+
+    def last(self, names: tuple[str, ...]) -> int:
+        """The highest number of a pattern that matches; -1 when none does."""
+        name = names[-1]
+        best = max(self._names.get(name, -1), *(self._folders.get(one, -1) for one in names))
+        for ending, number in self._endings.items():
+            if number > best and name.endswith(ending):
+                best = number
+        for number, parts in reversed(self._others):
+            if number <= best:
+                break
+            if _match_names(parts, names):
+                return number
+        return best
+
+
+def _plain(tokens: tuple[Token, ...] | None) -> str | None:
+    """A name, or `*` and what a name ends with; None for anything else."""
+    if not tokens:
+        return None
+    rest = tokens[1:] if tokens[0] is None else tokens
+    if not all(isinstance(token, str) for token in rest):
+        return None
+    text = "".join(token for token in rest if isinstance(token, str))
+    return f"*{text}" if tokens[0] is None else None if text.startswith("*") else text
 
 
 def _match(pattern: str, names: tuple[str, ...]) -> bool:
@@ -72,12 +142,12 @@ def _match(pattern: str, names: tuple[str, ...]) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> tuple[tuple[tuple[Token, ...] | None, ...], ...]:
+def _compiled(pattern: str) -> tuple[Parts, ...]:
     """The alternatives of `pattern`, each as its names; None is `**`."""
     return tuple(_compile(one) for one in _expand(pattern))
 
 
-def _compile(pattern: str) -> tuple[tuple[Token, ...] | None, ...]:
+def _compile(pattern: str) -> Parts:
     parts: list[tuple[Token, ...] | None] = []
     if pattern.endswith("/"):
         pattern += "**"
@@ -135,7 +205,7 @@ def _class(body: str) -> Class:
     return negated, tuple(ranges)
 
 
-def _match_names(parts: tuple[tuple[Token, ...] | None, ...], names: tuple[str, ...]) -> bool:
+def _match_names(parts: Parts, names: tuple[str, ...]) -> bool:
     """Two pointers with one place to fall back to, as the last `**` can always take more."""
     part = name = 0
     back: tuple[int, int] | None = None

@@ -128,9 +128,13 @@ class SessionWriter:
             self._kicked.discard(name)
         try:
             work()
-        except Exception as error:  # a defect is a failure like any other here: told, and nothing acknowledged
+        except (
+            Exception
+        ) as error:  # a defect is a failure like any other here: told, and nothing acknowledged
             cause = error if isinstance(error, OSError) else OSError(repr(error))
-            fault = cause if isinstance(cause, AppendError) else AppendError(self._journal.path, "Saving", cause)
+            fault = (
+                cause if isinstance(cause, AppendError) else AppendError(self._journal.path, "Saving", cause)
+            )
             with self._changed:
                 self._faults[name] = fault
                 self.failed_attempt = max(self.failed_attempt, mine)

@@ -157,7 +157,7 @@ class StreamedLines:
             taken += part
         if len(taken) < count:
             self.total = self._passed
-        return [cut_line(line) for line in taken]
+        return taken
 
     def close(self) -> None:
         """See LineSource."""
@@ -173,7 +173,8 @@ class StreamedLines:
             if len(lines) > 1:
                 first = self._finish()
                 self._keep(lines[-1])
-                self._lines, self._next = [first, *(line.removesuffix("\r") for line in lines[1:-1])], 0
+                whole = [cut_line(line.removesuffix("\r")) for line in lines[1:-1]]
+                self._lines, self._next = [first, *whole], 0
                 return True
         if self._rest_size:
             self._lines, self._next = [self._finish()], 0

@@ -99,7 +99,7 @@ def _listing(folder: Path, depth: int, roots: Sequence[Path], stop: threading.Ev
     walk = _Walk(folder, roots, stop)
     walk.fill(top, depth)
     lines = list(_lines(top))
-    if top.note and not top.children:
+    if walk.unreadable:
         raise ToolError(f"The folder can't be read: {top.note}.", "permission")
     if not lines:
         lines = ["[empty folder]" if not walk.ignored else "[everything in it is ignored by .gitignore]"]
@@ -118,6 +118,8 @@ class _Walk:
         self._until = time.monotonic() + SECONDS
         self._count = 0
         self.ignored = False
+        self.unreadable = False
+        """The listed folder itself could not be read."""
         self.cut = ""
         """Why the listing is not complete."""
 
@@ -130,6 +132,7 @@ class _Walk:
                     below = self._children(node, folder, rules, fd)
             except OSError as error:
                 node.note = os.strerror(error.errno or 0).lower()
+                self.unreadable = node is top
                 continue
             if levels > 1:
                 queue += [(child, path, rules.below(path), levels - 1) for child, path in below]

@@ -71,6 +71,10 @@ class SearchWorkspace(Tool[SearchWorkspaceArgs]):
         "context_lines": "context",
     }
 
+    def __init__(self, seconds: float = SECONDS) -> None:
+        """`seconds`: after which a search is stopped."""
+        self._seconds = seconds
+
     def title(self, args: SearchWorkspaceArgs) -> str:
         """See Tool."""
         return f"{args.query} in {args.directory}" if args.directory else args.query
@@ -89,10 +93,10 @@ class SearchWorkspace(Tool[SearchWorkspaceArgs]):
         context = max(0, min(args.context or 0, CONTEXT_MAX))
         end = None
         if bench.search_program is not None:
-            end = await _search(_ripgrep(bench.search_program, args, places, context), found)
+            end = await _search(_ripgrep(bench.search_program, args, places, context), found, self._seconds)
         if end is None:
-            end = await _search(_python(args, places, context, bench.roots), found)
-        return _told(args, found, end or _Ended())
+            end = await _search(_python(args, places, context, bench.roots), found, self._seconds)
+        return _told(args, found, end or _Ended(self._seconds))
 
 
 def _name(bench: Bench, asked: Target | None, path: str) -> str | None:
@@ -115,7 +119,7 @@ def _told(args: SearchWorkspaceArgs, found: Findings, end: _Ended) -> ToolResult
     if found.full:
         notes.append(f"cut after {min(found.matches, MATCHES)} matches; search for more or give a directory")
     if end.timed_out:
-        notes.append(f"stopped after {SECONDS:g} s, so there may be more; give a directory")
+        notes.append(f"stopped after {end.seconds:g} s, so there may be more; give a directory")
     elif end.flooded:
         notes.append("stopped because there was too much to go through; give a directory")
     if found.hidden:
@@ -167,13 +171,14 @@ def _python(
 class _Ended:
     """How a search program ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
         self.timed_out = False
         self.flooded = False
         self.bad_query = ""
 
 
-async def _search(argv: list[str], found: Findings) -> _Ended | None:
+async def _search(argv: list[str], found: Findings, seconds: float) -> _Ended | None:
     """Run a search program and take in what it prints. None when it can't be run or fails by itself."""
     env = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
     try:
@@ -189,12 +194,12 @@ async def _search(argv: list[str], found: Findings) -> _Ended | None:
         )
     except OSError:
         return None
-    end = _Ended()
+    end = _Ended(seconds)
     try:
         assert process.stdout is not None and process.stderr is not None
         complaint = asyncio.create_task(process.stderr.read(8192))
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(seconds):
                 await _take_all(process.stdout, found, end)
                 if not found.full and not end.flooded:
                     code = await process.wait()

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import pytest
+from textual import events
+
+from tests.scenes import build, load
+from tests.tui.kit import Clock, app_for, running, screen_text, settled, until
+from tui_agent import events as e
+from tui_agent.domain import Answer, Diff, Editing, Hunk, Running, Scope
+from tui_agent.tui.app import TuiAgentApp
+from widgets.modal import STILLNESS, RequestModal
+
+
+def modal(app: TuiAgentApp) -> RequestModal:
+    assert isinstance(app.screen, RequestModal)
+    return app.screen
+
+
+def closed(app: TuiAgentApp) -> bool:
+    return not isinstance(app.screen, RequestModal)
+
+
+@pytest.mark.parametrize(
+    ("scene", "key", "scope"),
+    [
+        ("edit_asked", "a", Scope.ONCE),
+        ("edit_asked", "s", Scope.SESSION),
+        ("command_asked", "a", Scope.ONCE),
+        ("command_asked", "s", Scope.SESSION),
+        ("command_asked", "A", Scope.ALWAYS),
+        ("trust", "a", Scope.ONCE),
+    ],
+)
+async def test_a_key_approves_with_its_scope(scene: str, key: str, scope: Scope) -> None:
+    app, session = app_for(scene)
+    async with running(app) as pilot:
+        request = modal(app).request.id
+        await pilot.press(key)
+        await until(pilot, lambda: closed(app))
+        assert session.answers == [(request, Answer(verdict="approve", scope=scope))]
+
+
+async def test_only_offered_scopes_have_a_key() -> None:
+    app, session = app_for("edit_asked")
+    async with running(app) as pilot:
+        await pilot.press("A")
+        assert session.answers == []
+        assert "always" not in screen_text(app)
+
+
+async def test_always_shows_the_exact_rule() -> None:
+    app, _session = app_for("command_asked")
+    async with running(app):
+        assert "run python -m pytest -q tests/test_export.py in /home/ada/exporter" in screen_text(app)
+
+
+@pytest.mark.parametrize("scene", ["edit_asked", "command_asked", "trust", "question"])
+@pytest.mark.parametrize("key", ["space", "enter", "y", "tab"])
+async def test_no_other_key_consents(scene: str, key: str) -> None:
+    app, session = app_for(scene)
+    async with running(app) as pilot:
+        await pilot.press(key)
+        await pilot.pause()
+        assert session.answers == []
+        assert not closed(app)
+
+
+async def test_a_hundred_keys_typed_ahead_approve_nothing_and_end_up_in_the_draft() -> None:
+    clock = Clock()
+    app, session = app_for("command_asked", stillness=STILLNESS, clock=clock)
+    typed = "yes and sAar then\n" * 6
+    async with running(app) as pilot:
+        for character in typed:
+            clock.now += 0.1
+            await pilot.press({"\n": "enter", " ": "space"}.get(character, character))
+        assert session.answers == []
+        assert session.sent == []
+        assert app._prompt.text == typed
+        assert not closed(app)
+
+
+async def test_the_dialog_listens_after_stillness_counted_from_the_last_key() -> None:
+    clock = Clock()
+    app, session = app_for("command_asked", stillness=STILLNESS, clock=clock)
+    async with running(app) as pilot:
+        clock.now += STILLNESS - 0.01
+        await pilot.press("a")
+        clock.now += STILLNESS - 0.01
+        await pilot.press("a")
+        assert session.answers == []
+        clock.now += STILLNESS
+        await pilot.press("a")
+        await until(pilot, lambda: closed(app))
+        assert len(session.answers) == 1
+        assert app._prompt.text == "aa"
+
+
+async def test_a_paste_never_answers() -> None:
+    app, session = app_for("command_asked")
+    async with running(app) as pilot:
+        app.post_message(events.Paste("a\nA\n"))
+        await until(pilot, lambda: bool(app._prompt.text))
+        assert session.answers == []
+        assert app._prompt.text == "a\nA\n"
+
+
+async def test_a_rejection_carries_its_reason() -> None:
+    app, session = app_for("edit_asked")
+    async with running(app) as pilot:
+        await pilot.press("r", *"too clever", "backspace", "backspace", "enter")
+        await until(pilot, lambda: closed(app))
+        assert session.answers == [("q1", Answer(verdict="reject", text="too clev"))]
+
+
+async def test_escape_leaves_the_reason_and_then_stops_the_run() -> None:
+    app, session = app_for("edit_asked")
+    async with running(app) as pilot:
+        await pilot.press("r", *"hm", "escape")
+        assert session.interrupts == 0
+        await pilot.press("escape")
+        await until(pilot, lambda: session.interrupts == 1)
+        session.push(e.ApprovalAnswered(id="q1", answer=Answer(verdict="withdrawn", by="interrupt")))
+        await until(pilot, lambda: closed(app))
+        assert session.answers == []
+
+
+async def test_ctrl_c_in_a_dialog_stops_the_run() -> None:
+    app, session = app_for("edit_asked")
+    async with running(app) as pilot:
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: session.interrupts == 1)
+        assert session.answers == []
+
+
+async def test_a_dialog_closes_when_somebody_else_answers() -> None:
+    app, session = app_for("edit_asked")
+    async with running(app) as pilot:
+        session.push(e.ApprovalAnswered(id="q1", answer=Answer(verdict="approve", by="web")))
+        await until(pilot, lambda: closed(app))
+        assert session.answers == []
+
+
+async def test_two_requests_are_asked_one_after_the_other() -> None:
+    app, session = app_for("edit_asked")
+    async with running(app) as pilot:
+        action = build.TESTS
+        session.push(e.ApprovalAsked(id="q9", action=action, digest="d", why=""))
+        await settled(pilot)
+        assert modal(app).request.id == "q1"
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, RequestModal) and modal(app).request.id == "q9")
+        await pilot.press("r", "enter")
+        await until(pilot, lambda: closed(app))
+        assert [key for key, _answer in session.answers] == ["q1", "q9"]
+
+
+def long_diff(lines: int) -> list:
+    scene = build.Scene().opened().ask("big").reply()
+    call = scene.call("write_file", path="big.txt")
+    scene.end("", call).start(call, "big.txt")
+    hunk = Hunk(old_start=0, old_count=0, new_start=1, new_count=lines, lines=tuple(f"+line {n}" for n in range(lines)))
+    diff = Diff(path="big.txt", kind="create", hunks=(hunk,), added=lines)
+    action = Editing(path="/w/big.txt", display="big.txt", diff=diff, before=None, after="1" * 64)
+    return scene.request(action, "ask").records
+
+
+async def test_what_does_not_fit_must_be_seen_to_its_end_before_it_can_be_approved() -> None:
+    app, session = app_for(long_diff(5_000))
+    async with running(app, (60, 20)) as pilot:
+        await pilot.press("a")
+        assert session.answers == []
+        assert "more lines below" in screen_text(app)
+        await pilot.press("pagedown", "end")
+        await pilot.pause()
+        assert "line 4999" in screen_text(app)
+        await pilot.press("a")
+        await until(pilot, lambda: closed(app))
+        assert session.answers[0][1].verdict == "approve"
+
+
+async def test_every_line_of_a_long_diff_is_reached_by_keys_at_60x20() -> None:
+    app, _session = app_for(long_diff(120))
+    seen: set[str] = set()
+    async with running(app, (60, 20)) as pilot:
+        for _page in range(40):
+            seen.update(row.split("+ ")[-1].strip() for row in screen_text(app).split("\n") if "+ line" in row)
+            await pilot.press("down", "down", "down", "down")
+            await pilot.pause()
+    assert {one.split("  ")[0].rstrip(" │▁▂▃▄▅▆▇█").strip() for one in seen} >= {f"line {n}" for n in range(120)}
+
+
+async def test_a_command_is_shown_whole_and_with_what_hides_in_it() -> None:
+    app, _session = app_for("command_hostile")
+    async with running(app):
+        text = screen_text(app)
+        for part in ("⟨200 spaces⟩; rm -rf ~", "<U+202E>", "<U+200B>", "␛[2J", "[@click=app.quit]x[/]", "PATH=/tmp/bin"):
+            assert part in text
+        assert "critical" in text
+
+
+async def test_a_command_of_20_kB_is_reachable_to_its_last_character() -> None:
+    scene = build.Scene().opened().ask("go").reply()
+    call = scene.call("run_terminal_command", command="x")
+    command = "echo " + "x" * 20_000 + "END"
+    scene.end("", call).start(call, "echo")
+    scene.request(Running(command=command, cwd="/w"), "ask")
+    app, session = app_for(scene.records)
+    async with running(app, (60, 20)) as pilot:
+        await pilot.press("a")
+        assert session.answers == []
+        await pilot.press("end")
+        await pilot.pause()
+        body = modal(app).query_one("#body")
+        assert "END" in "".join(line.text.strip() for line in body._lines)
+        await pilot.press("a")
+        await until(pilot, lambda: closed(app))
+        assert len(session.answers) == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (("2",), "one object per line (NDJSON)"),
+        ((*"both, 2 files", "enter"), "both, 2 files"),
+        (("x", "2", "left", "backspace", "enter"), "2"),
+    ],
+)
+async def test_a_question_is_answered_by_number_or_in_own_words(keys: tuple[str, ...], answer: str) -> None:
+    app, session = app_for("question")
+    async with running(app) as pilot:
+        await pilot.press(*keys)
+        await until(pilot, lambda: closed(app))
+        assert session.answers == [("q1", Answer(verdict="reply", text=answer))]
+
+
+async def test_a_question_can_be_declined() -> None:
+    app, session = app_for("question")
+    async with running(app) as pilot:
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: closed(app))
+        assert session.answers[0][1].verdict == "reject"
+
+
+async def test_a_question_takes_no_key_before_it_listens() -> None:
+    clock = Clock()
+    app, session = app_for("question", stillness=STILLNESS, clock=clock)
+    async with running(app) as pilot:
+        await pilot.press(*"12 go", "enter")
+        assert session.answers == []
+        assert app._prompt.text == "12 go\n"
+        clock.now += 1
+        await pilot.press(*"ok", "enter")
+        await until(pilot, lambda: closed(app))
+        assert session.answers[0][1].text == "ok"
+
+
+async def test_old_requests_of_a_replayed_session_open_no_dialog() -> None:
+    app, _session = app_for("tests_ok")
+    async with running(app):
+        assert closed(app)
+    records = load("edit_asked")
+    resumed = build.Scene()
+    resumed.records = list(records)
+    resumed.opened(resumed=True)
+    app, _session = app_for(resumed.records)
+    async with running(app):
+        assert closed(app)
+        assert "Session resumed" in screen_text(app)
