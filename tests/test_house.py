@@ -105,9 +105,7 @@ def test_every_event_has_a_name_of_its_own_and_is_frozen() -> None:
     assert len(TABLE) == len(classes)
     for name, cls in TABLE.items():
         assert cls.type == name
-        noun, verb = name.split(".")
-        assert noun
-        assert verb
+        assert all(name.split("."))
         assert cls.__struct_config__.frozen
 
 

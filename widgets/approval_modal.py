@@ -57,7 +57,18 @@ class ApprovalModal(RequestModal):
         """Another size may show the end."""
         self.call_after_refresh(self._read)
 
+    def _give_room(self) -> None:
+        """The body takes what head and keys leave: all of it is in reach on a small screen too (R4.1)."""
+        dialog = self.query_one("#dialog")
+        others = dialog.gutter.height
+        for part in dialog.displayed_children:
+            if part is not self.body:
+                others += part.outer_size.height + part.styles.margin.height
+        room = max(3, self.size.height - others)
+        self.body.styles.max_height = min(room, max(6, self.size.height * 3 // 5))
+
     def _read(self) -> None:
+        self._give_room()
         if self.body.size.height and self.body.end_seen and self.body.virtual_size.height:
             self.end_seen = True
         self._repaint_keys()
@@ -120,12 +131,8 @@ class ApprovalModal(RequestModal):
         hint: list[Span] = [("esc", ink.accent), (" stops the run", ink.muted)]
         if self.body.max_scroll_y:
             left = int(self.body.max_scroll_y - self.body.scroll_offset.y)
-            more = f"{left} more line{'s' if left != 1 else ''} below · end" if left else "end reached"
-            hint = [
-                *hint,
-                ("   ↑ ↓ pgup pgdn", ink.accent),
-                (f" {more}", ink.muted if self.end_seen else ink.warn),
-            ]
+            more = f"{left} more lines below" if left else "end reached"
+            hint += [("   ↓ pgdn end", ink.accent), (f" {more}", ink.muted if self.end_seen else ink.warn)]
         listed = options(self._options(), width, ink, lit=self._works)
         return [*listed, Line([]), *wrap(hint, width)]
 

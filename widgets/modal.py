@@ -135,14 +135,13 @@ class LineInput(Input):
     """One line of text within a dialog. `picks` are keys that are the dialog's while nothing is typed."""
 
     def __init__(self, *, id: str | None = None, placeholder: str = "", picks: str = "") -> None:
-        super().__init__(id=id, placeholder=placeholder, compact=True)
+        super().__init__(id=id, placeholder=placeholder, compact=True, select_on_focus=False)
         self.cursor_blink = False
         self.picks = picks
 
     async def _on_key(self, event: events.Key) -> None:
         if event.character and event.character in self.picks and not self.value:
-            return
-        await super()._on_key(event)
+            event.prevent_default()  # so that it bubbles up to the dialog instead of being typed
 
 
 def options(

@@ -67,8 +67,6 @@ class PromptInput(TextArea):
             event.stop()
             event.prevent_default()
             self._enter()
-        else:
-            await super()._on_key(event)
 
     def _enter(self) -> None:
         row, column = self.cursor_location

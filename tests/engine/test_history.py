@@ -154,7 +154,9 @@ def test_an_interrupted_reply_is_kept_and_told() -> None:
 
 EVENTS = st.one_of(
     st.builds(said, st.text(min_size=1, max_size=5), st.sampled_from(["m1", "m2"])),
-    st.builds(lambda text, ids: reply(text, *ids), st.text(max_size=5), st.lists(IDS, max_size=2, unique=True)),
+    st.builds(
+        lambda text, ids: reply(text, *ids), st.text(max_size=5), st.lists(IDS, max_size=2, unique=True)
+    ),
     st.builds(result, IDS),
     st.just(RunStarted(message_id="m", mode="direct", model="x")),
     st.just(RunEnded(outcome="done", text="ok")),

@@ -80,7 +80,10 @@ async def test_after_an_interrupt_anywhere_a_strict_server_accepts_the_next_requ
 
 async def test_stopping_a_reply_closes_the_connection_and_keeps_the_text(tmp_path: Path) -> None:
     long = scenario("long", step("word " * 5_000))
-    async with serve(long, pace=0.005, strict=True) as server, opened(server, make_workspace(tmp_path)) as session:
+    async with (
+        serve(long, pace=0.005, strict=True) as server,
+        opened(server, make_workspace(tmp_path)) as session,
+    ):
         watch = Watch(session)
         await session.send("long")
         await watch.until_event(ReplyText)
@@ -110,8 +113,13 @@ async def test_stopping_while_the_server_is_silent(tmp_path: Path) -> None:
 
 
 async def test_stopping_a_command_kills_it_and_tells_the_model(tmp_path: Path) -> None:
-    sleeping = scenario("sleep", step("", call("run_terminal_command", command="echo $$; trap '' TERM; sleep 99 & wait")))
-    async with serve(sleeping, TALK, strict=True) as server, opened(server, make_workspace(tmp_path)) as session:
+    sleeping = scenario(
+        "sleep", step("", call("run_terminal_command", command="echo $$; trap '' TERM; sleep 99 & wait"))
+    )
+    async with (
+        serve(sleeping, TALK, strict=True) as server,
+        opened(server, make_workspace(tmp_path)) as session,
+    ):
         watch = Watch(session)
         await session.send("sleep")
         output = await watch.until_event(ToolOutput)
@@ -153,7 +161,9 @@ async def test_stopping_the_wait_before_a_retry(tmp_path: Path) -> None:
 
 
 async def test_nothing_is_started_or_shown_after_a_stop(tmp_path: Path) -> None:
-    many = scenario("many", step("", *[call("run_terminal_command", command=f"sleep {n}.5") for n in (9, 8, 7)]))
+    many = scenario(
+        "many", step("", *[call("run_terminal_command", command=f"sleep {n}.5") for n in (9, 8, 7)])
+    )
     async with serve(many, strict=True) as server, opened(server, make_workspace(tmp_path)) as session:
         watch = Watch(session)
         await session.send("many")

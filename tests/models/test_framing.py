@@ -17,6 +17,7 @@ from tui_agent.models.framing import (
     NdjsonLines,
     Splitter,
     SseEvents,
+    SseOrWhole,
     Unreadable,
     Whole,
     read_json,
@@ -143,7 +144,7 @@ BYTES = st.binary(max_size=60) | st.lists(
 def test_c14_where_a_stream_is_torn_makes_no_difference(body, cuts):
     borders = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
     chunks = [body[a:b] for a, b in pairwise(borders)]
-    for kind in (NdjsonLines, SseEvents, Whole):
+    for kind in (NdjsonLines, SseEvents, SseOrWhole, Whole):
         assert frames(kind(), chunks) == frames(kind(), [body])
 
 

@@ -97,22 +97,31 @@ async def test_c1_errors_inside_a_200_stream(error):
     assert "out of slots" in reply.fault.message
 
 
-async def test_c1_an_error_as_a_json_document_instead_of_a_stream():
-    async def chat(connection: FakeConnection) -> None:
-        await connection.answer(200, {"error": {"message": "no such deployment"}})
+KINDS = pytest.mark.parametrize("kind", ["application/json", "text/event-stream", ""])
 
-    async with openai_server(chat) as server:
+
+@KINDS
+async def test_c1_an_error_as_a_json_document_instead_of_a_stream(kind):
+    body = json.dumps({"error": {"message": "no such deployment"}}, indent=2).encode()
+    async with openai_server(raw(200, kind, body, split=[1, 9])) as server:
         assert "no such deployment" in (await ask(openai(server))).fault.message
 
 
-async def test_c1_a_reply_as_a_json_document_instead_of_a_stream():
-    async def chat(connection: FakeConnection) -> None:
-        message = {"role": "assistant", "content": "whole", "tool_calls": None}
-        await connection.answer(200, {"choices": [{"message": message, "finish_reason": "stop"}]})
-
-    async with openai_server(chat) as server:
+@KINDS
+async def test_c1_a_reply_as_a_json_document_instead_of_a_stream(kind):
+    message = {"role": "assistant", "content": "whole", "tool_calls": None}
+    body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()
+    async with openai_server(raw(200, kind, body)) as server:
         reply = await ask(openai(server))
     assert (reply.text, reply.stop) == ("whole", "stop")
+
+
+@KINDS
+async def test_c1_a_stream_whatever_its_content_type_says(kind):
+    body = f"\n\ndata: {STREAM[0]}\n\ndata: {STREAM[1]}\n\n".encode()
+    async with openai_server(raw(200, kind, body)) as server:
+        reply = await ask(openai(server))
+    assert (reply.text, reply.stop) == ("Hi", "stop")
 
 
 async def test_c2_chunks_without_choices_delta_or_content():

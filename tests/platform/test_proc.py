@@ -114,7 +114,7 @@ async def test_live_output_comes_while_the_command_runs(tmp_path: Path) -> None:
     ("program", "cwd", "code"),
     [
         ("/no/such/program", "/", "not_found"),
-        ("/etc/hostname", "/", "denied"),
+        ("/etc/passwd", "/", "denied"),
         ("/bin/true", "/no/such/folder", "folder"),
     ],
 )
@@ -156,9 +156,9 @@ asyncio.run(main())
 @pytest.mark.parametrize(
     ("command", "lines", "note"),
     [
-        ("yes abcdefghijklmnopqrstuvwxyz | head -c 270000000", 10_000_000, ""),
-        ("head -c 270000000 /dev/zero | tr '\\0' x", 1, ""),
-        ("head -c 270000000 /dev/urandom", None, "binary"),
+        ("yes abcdefghijklmnopqrstuvwxyz | head -c 108000000", 4_000_000, ""),
+        ("head -c 108000000 /dev/zero | tr '\\0' x", 1, ""),
+        ("head -c 108000000 /dev/urandom", None, "binary"),
     ],
     ids=["lines", "one line", "binary"],
 )
@@ -170,7 +170,7 @@ async def test_a_flood_costs_no_memory_and_leaves_the_loop_alive(
     )
     out, _ = await flood.communicate()
     size, count, grown, ticks, live, shown = map(int, out.split(b"\n")[:6])
-    assert size == 270_000_000 and count == (lines or count)
+    assert size == 108_000_000 and count == (lines or count)
     assert grown < 32 * 1024  # KiB
     assert ticks > 10
     assert live < 4_000_000 and shown <= 31_000
@@ -299,9 +299,9 @@ asyncio.run(proc.run([stage], cwd=Path(sys.argv[2]), environment={'PATH': '/usr/
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-async def test_children_die_with_the_program(number: int, tmp_path: Path) -> None:
+async def test_children_die_with_the_program(number: signal.Signals, tmp_path: Path) -> None:
     command = "trap '' TERM HUP; (setsid bash -c 'trap \"\" TERM; echo $$ > b.pid; sleep 300' &); echo $$ > a.pid; sleep 300"
-    with subprocess.Popen(
+    with subprocess.Popen(  # noqa: ASYNC220 - it returns at once
         [sys.executable, "-c", OWNER, command, str(tmp_path)], cwd=Path(__file__).parents[2]
     ) as owner:
         pids = await pids_in(tmp_path, 2)
@@ -381,7 +381,7 @@ SECRETS = {
 async def test_no_secrets_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
-    assert "canary" in subprocess.run(["env"], capture_output=True, text=True, check=True).stdout
+    assert os.environ["LLM_AUTH_TOKEN"] == "canary"
     for environment in (child_environment(), bare_environment()):
         stage = Stage(program="/usr/bin/env", argv=("env",))
         result = await proc.run([stage], cwd=tmp_path, environment=environment, timeout=10)

@@ -67,7 +67,12 @@ def test_the_file_is_private_and_whole():
     for file in (paths.trust_file(), paths.grants_file()):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert json.loads(file.read_text())["version"] == 1
-    assert sorted(entry.name for entry in paths.config_dir().iterdir()) == ["grants.json", "trust.json"]
+    assert sorted(entry.name for entry in paths.config_dir().iterdir()) == [
+        "grants.json",
+        "grants.lock",
+        "trust.json",
+        "trust.lock",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,11 @@ def test_large_changes_do_not_take_long(kind: str) -> None:
         old = [chance.choice(["{\n", "}\n", "\n"]) for _ in range(20_000)]
         new = [chance.choice(["{\n", "}\n", "\n"]) for _ in range(20_000)]
     else:
-        new = [line for number, line in enumerate(old) for line in ([line, "more\n"] if number % 50 == 0 else [line])]
+        new = [
+            line
+            for number, line in enumerate(old)
+            for line in ([line, "more\n"] if number % 50 == 0 else [line])
+        ]
     began = time.monotonic()
     list(changes(old, new))
     assert time.monotonic() - began < 10

@@ -36,7 +36,9 @@ async def test_read_a_part_says_which_and_how_to_go_on(bench: FakeBench) -> None
     result = await call(bench, "read_file", path="a", start_line=3, end_line=4)
     assert result.data == "3\tl3\n4\tl4\n[lines 3-4 of 10; go on with start_line=5]"
     assert (await call(bench, "read_file", path="a", start_line=0, end_line=1)).data.startswith("1\tl1\n[")
-    assert (await call(bench, "read_file", path="a", start_line=9)).data == "9\tl9\n10\tl10\n[lines 9-10 of 10]"
+    assert (
+        await call(bench, "read_file", path="a", start_line=9)
+    ).data == "9\tl9\n10\tl10\n[lines 9-10 of 10]"
 
 
 async def test_read_beyond_the_end_and_backwards(bench: FakeBench) -> None:
@@ -95,7 +97,9 @@ async def test_read_names_binary_folders_and_missing_files(bench: FakeBench) -> 
         ("ü 日 ü 日\n".encode() + b"\xff\n", "1\tü 日 ü 日\n2\t\\udcff\n[probably utf-8 with invalid bytes]"),
     ],
 )
-async def test_read_finds_the_encoding_and_says_what_lines_hide(bench: FakeBench, data: bytes, shown: str) -> None:
+async def test_read_finds_the_encoding_and_says_what_lines_hide(
+    bench: FakeBench, data: bytes, shown: str
+) -> None:
     put(bench, "a", data)
     assert (await call(bench, "read_file", path="a")).data == shown
 
@@ -107,7 +111,9 @@ async def test_read_in_a_named_encoding(bench: FakeBench) -> None:
         assert (await call(bench, "read_file", path="a", encoding=wrong)).code == "bad_arguments"
 
 
-async def test_read_outside_and_of_credentials_asks(bench: FakeBench, tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_read_outside_and_of_credentials_asks(
+    bench: FakeBench, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     outside = tmp_path_factory.mktemp("outside") / "x"
     outside.write_text("far\n")
     put(bench, ".env", "KEY=1\n")
@@ -133,7 +139,9 @@ async def test_read_files_too_large_to_hold_are_streamed(bench: FakeBench) -> No
     assert lines[2] == "3\tlast"
     assert lines[3] == "[large file, 20,971,535 bytes]"
     assert bench.seen(path) is None
-    assert (await call(bench, "read_file", path="big", start_line=3)).data.startswith("3\tlast\n[lines 3-3 of 3;")
+    assert (await call(bench, "read_file", path="big", start_line=3)).data.startswith(
+        "3\tlast\n[lines 3-3 of 3;"
+    )
     assert (await call(bench, "read_file", path="big", start_line=4)).code == "out_of_range"
     assert (await call(bench, "edit_file", path="big", old_string="last", new_string="x")).code == "too_large"
 
@@ -240,7 +248,9 @@ async def test_edit_a_never_read_file_but_not_a_stale_one(bench: FakeBench) -> N
     assert path.read_text() == "theirs 2\n"
 
 
-async def test_edit_is_worked_out_again_when_the_file_changes_while_somebody_decides(bench: FakeBench) -> None:
+async def test_edit_is_worked_out_again_when_the_file_changes_while_somebody_decides(
+    bench: FakeBench,
+) -> None:
     path = put(bench, "a", "one\ntwo\n")
     bench.on_permit = [lambda: put(bench, "a", "zero\none\ntwo\n") and None]
     result = await call(bench, "edit_file", path="a", old_string="two", new_string="2")
@@ -265,7 +275,9 @@ async def test_edit_errors_reach_the_model(bench: FakeBench) -> None:
     for old, code in (("one", "not_unique"), ("none", "not_found"), ("", "empty_old")):
         assert (await call(bench, "edit_file", path="a", old_string=old, new_string="x")).code == code
     assert (await call(bench, "edit_file", path="bin", old_string="a", new_string="x")).code == "binary"
-    assert (await call(bench, "edit_file", path="none", old_string="a", new_string="x")).code == "file_not_found"
+    assert (
+        await call(bench, "edit_file", path="none", old_string="a", new_string="x")
+    ).code == "file_not_found"
     assert bench.actions == []
 
 

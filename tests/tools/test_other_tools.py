@@ -42,7 +42,16 @@ async def test_list_leaves_out_what_git_ignores(bench: FakeBench) -> None:
     root = bench.roots[0]
     put(root, ".gitignore", "*.log\nbuild/\n/top.txt\n")
     put(root, "sub/.gitignore", "!keep.log\nlocal\n")
-    for name in ("a.log", "build/x", "top.txt", "sub/top.txt", "sub/keep.log", "sub/b.log", "sub/local", "local"):
+    for name in (
+        "a.log",
+        "build/x",
+        "top.txt",
+        "sub/top.txt",
+        "sub/keep.log",
+        "sub/b.log",
+        "sub/local",
+        "local",
+    ):
         put(root, name)
     assert (await call(bench, "list_files")).data == "\n".join(
         [".gitignore", "local", "sub/", "  .gitignore", "  keep.log", "  top.txt"]
@@ -149,7 +158,9 @@ async def test_search_by_regular_expression_with_context(searching: FakeBench) -
     result = await call(
         searching, "search_workspace", query=r"def \w+\(", is_regex=True, context=1, directory="src"
     )
-    assert result.data == "\n".join(["── src/a.py ──", "  3: ", "→ 4: def run(x):", "  5:     return os.run(x)"])
+    assert result.data == "\n".join(
+        ["── src/a.py ──", "  3: ", "→ 4: def run(x):", "  5:     return os.run(x)"]
+    )
 
 
 async def test_search_capitals_make_case_count(searching: FakeBench) -> None:
@@ -209,7 +220,9 @@ def program(folder: Path, text: str) -> Path:
     return path
 
 
-async def test_search_stops_a_program_that_floods(bench: FakeBench, tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_search_stops_a_program_that_floods(
+    bench: FakeBench, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = tmp_path_factory.mktemp("bin")
     bench.search_program = program(
         folder, "import os\nblock = b'x' * (1 << 20)\nwhile True: os.write(1, block)\n"
@@ -224,7 +237,8 @@ async def test_search_dies_with_its_call(bench: FakeBench, tmp_path_factory: pyt
     folder = tmp_path_factory.mktemp("bin")
     os.mkfifo(folder / "pid")
     bench.search_program = program(
-        folder, f"import os, time\nopen({str(folder / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
+        folder,
+        f"import os, time\nopen({str(folder / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)\n",
     )
     task = asyncio.create_task(call(bench, "search_workspace", query="x"))
     pid = int(await asyncio.to_thread((folder / "pid").read_text))
@@ -294,9 +308,10 @@ async def test_command_that_fails_keeps_its_output(bench: FakeBench) -> None:
 
 async def test_command_that_was_cut_names_the_full_output(bench: FakeBench) -> None:
     bench.outcome = CommandOutcome(exit_code=0, output="…", total_lines=12345, spill="/scratch/1.txt")
-    assert "[12,345 lines in all; the full output is in /scratch/1.txt]" in (
-        await call(bench, "run_terminal_command", command="x")
-    ).data
+    assert (
+        "[12,345 lines in all; the full output is in /scratch/1.txt]"
+        in (await call(bench, "run_terminal_command", command="x")).data
+    )
 
 
 async def test_command_time_limit_and_folder(bench: FakeBench) -> None:
@@ -306,7 +321,9 @@ async def test_command_time_limit_and_folder(bench: FakeBench) -> None:
         assert bench.timeouts[-1] == limit
     assert bench.judged[-1] == ("x", str(bench.roots[0] / "sub"))
     assert (await call(bench, "run_terminal_command", command="x", cwd="none")).code == "not_found"
-    assert (await call(bench, "run_terminal_command", command="x", timeout_seconds="inf")).code == "bad_arguments"
+    assert (
+        await call(bench, "run_terminal_command", command="x", timeout_seconds="inf")
+    ).code == "bad_arguments"
     assert (await call(bench, "run_terminal_command", command="  ")).code == "bad_arguments"
 
 

@@ -39,7 +39,10 @@ def test_all_tools_are_offered_with_descriptions_and_schemas() -> None:
 
 def test_the_fixed_cost_of_all_tools_stays_small() -> None:
     sent = [
-        {"type": "function", "function": {"name": s.name, "description": s.description, "parameters": s.parameters}}
+        {
+            "type": "function",
+            "function": {"name": s.name, "description": s.description, "parameters": s.parameters},
+        }
         for s in default_tools().specs()
     ]
     assert len(json.dumps(sent)) / 4 <= 900
@@ -125,7 +128,7 @@ def test_a_missing_argument_is_named_with_all_that_there_are() -> None:
 
 
 def test_a_wrong_type_names_field_type_and_value() -> None:
-    assert "start_line of read_file must be a whole number, got \"abc\"" in str(
+    assert 'start_line of read_file must be a whole number, got "abc"' in str(
         error_of("read_file", path="a", start_line="abc").error
     )
     assert "command of run_terminal_command must be text" in str(error_of("bash", command=["ls"]).error)

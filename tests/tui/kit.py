@@ -66,9 +66,7 @@ async def settled(pilot: Pilot[int]) -> None:
 
 
 @asynccontextmanager
-async def running(
-    app: TuiAgentApp, size: tuple[int, int] = (120, 40)
-) -> AsyncIterator[Pilot[int]]:
+async def running(app: TuiAgentApp, size: tuple[int, int] = (120, 40)) -> AsyncIterator[Pilot[int]]:
     async with app.run_test(size=size) as pilot:
         await settled(pilot)
         yield pilot
@@ -77,6 +75,4 @@ async def running(
 
 def screen_text(app: TuiAgentApp) -> str:
     """What the terminal shows, as text."""
-    width, height = app.size
-    lines = app.screen._compositor.render_strips()
-    return "\n".join(strip.text.rstrip() for strip in lines[:height])
+    return "\n".join(strip.text.rstrip() for strip in app.screen._compositor.render_strips())

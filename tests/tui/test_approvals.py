@@ -7,7 +7,9 @@ from tests.scenes import build, load
 from tests.tui.kit import Clock, app_for, running, screen_text, settled, until
 from tui_agent import events as e
 from tui_agent.domain import Answer, Diff, Editing, Hunk, Running, Scope
+from tui_agent.events import Record
 from tui_agent.tui.app import TuiAgentApp
+from widgets.line_view import LinesView
 from widgets.modal import STILLNESS, RequestModal
 
 
@@ -88,7 +90,7 @@ async def test_the_dialog_listens_after_stillness_counted_from_the_last_key() ->
         clock.now += STILLNESS - 0.01
         await pilot.press("a")
         assert session.answers == []
-        clock.now += STILLNESS
+        clock.now += STILLNESS + 0.01
         await pilot.press("a")
         await until(pilot, lambda: closed(app))
         assert len(session.answers) == 1
@@ -154,11 +156,17 @@ async def test_two_requests_are_asked_one_after_the_other() -> None:
         assert [key for key, _answer in session.answers] == ["q1", "q9"]
 
 
-def long_diff(lines: int) -> list:
+def long_diff(lines: int) -> list[Record]:
     scene = build.Scene().opened().ask("big").reply()
     call = scene.call("write_file", path="big.txt")
     scene.end("", call).start(call, "big.txt")
-    hunk = Hunk(old_start=0, old_count=0, new_start=1, new_count=lines, lines=tuple(f"+line {n}" for n in range(lines)))
+    hunk = Hunk(
+        old_start=0,
+        old_count=0,
+        new_start=1,
+        new_count=lines,
+        lines=tuple(f"+line {n}" for n in range(lines)),
+    )
     diff = Diff(path="big.txt", kind="create", hunks=(hunk,), added=lines)
     action = Editing(path="/w/big.txt", display="big.txt", diff=diff, before=None, after="1" * 64)
     return scene.request(action, "ask").records
@@ -183,17 +191,28 @@ async def test_every_line_of_a_long_diff_is_reached_by_keys_at_60x20() -> None:
     seen: set[str] = set()
     async with running(app, (60, 20)) as pilot:
         for _page in range(40):
-            seen.update(row.split("+ ")[-1].strip() for row in screen_text(app).split("\n") if "+ line" in row)
+            seen.update(
+                row.split("+ ")[-1].strip() for row in screen_text(app).split("\n") if "+ line" in row
+            )
             await pilot.press("down", "down", "down", "down")
             await pilot.pause()
-    assert {one.split("  ")[0].rstrip(" │▁▂▃▄▅▆▇█").strip() for one in seen} >= {f"line {n}" for n in range(120)}
+    assert {one.split("  ")[0].rstrip(" │▁▂▃▄▅▆▇█").strip() for one in seen} >= {
+        f"line {n}" for n in range(120)
+    }
 
 
 async def test_a_command_is_shown_whole_and_with_what_hides_in_it() -> None:
     app, _session = app_for("command_hostile")
     async with running(app):
         text = screen_text(app)
-        for part in ("⟨200 spaces⟩; rm -rf ~", "<U+202E>", "<U+200B>", "␛[2J", "[@click=app.quit]x[/]", "PATH=/tmp/bin"):
+        for part in (
+            "⟨200 spaces⟩; rm -rf ~",
+            "<U+202E>",
+            "<U+200B>",
+            "␛[2J",
+            "[@click=app.quit]x[/]",
+            "PATH=/tmp/bin",
+        ):
             assert part in text
         assert "critical" in text
 
@@ -210,7 +229,7 @@ async def test_a_command_of_20_kB_is_reachable_to_its_last_character() -> None:
         assert session.answers == []
         await pilot.press("end")
         await pilot.pause()
-        body = modal(app).query_one("#body")
+        body = modal(app).query_one("#body", LinesView)
         assert "END" in "".join(line.text.strip() for line in body._lines)
         await pilot.press("a")
         await until(pilot, lambda: closed(app))

@@ -28,7 +28,9 @@ async def test_blank_messages_are_not_sent() -> None:
 async def test_newlines_by_every_key_that_stands_for_one() -> None:
     app, session = app_for("empty")
     async with running(app) as pilot:
-        await pilot.press("a", "ctrl+j", "b", "alt+enter", "c", "shift+enter", "d", "backslash", "enter", "e", "enter")
+        await pilot.press(
+            "a", "ctrl+j", "b", "alt+enter", "c", "shift+enter", "d", "backslash", "enter", "e", "enter"
+        )
         await until(pilot, lambda: session.sent == [("a\nb\nc\nd\ne", False)])
 
 

@@ -7,7 +7,7 @@ import datetime as dt
 import logging
 import secrets
 import string
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import msgspec
@@ -20,6 +20,7 @@ from tui_agent.engine.loop import DirectLoop
 from tui_agent.engine.project import Project
 from tui_agent.engine.roles import Roles
 from tui_agent.engine.state import Queued, SessionStream
+from tui_agent.engine.stream import JournalBroken
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import (
     Event,
@@ -43,6 +44,8 @@ from tui_agent.tools.registry import Registry
 
 log = logging.getLogger(__name__)
 
+CLOSING = 10.0
+"""Seconds that a slow disk gets to take the last records."""
 ID_LETTERS = string.ascii_lowercase + string.digits
 
 
@@ -97,6 +100,13 @@ class Session:
     def follow(self, after: int = 0) -> AsyncIterator[Record]:
         """Every record after `after`, the past first, then as they happen; ends when the session is closed."""
         return self._stream.follow(after)
+
+    def tell_saving(self, tell: Callable[[str | None], None]) -> None:
+        """Call `tell` with a sentence when saving begins to fail, with None when all is saved again (R-53).
+
+        Records are shown once they are written, so this can't be one.
+        """
+        self._stream.on_failure = tell
 
     # --- what a front end does ---
 
@@ -177,9 +187,13 @@ class Session:
         await self._workplace.close()
         self._save_state()
         self._emit(SessionClosed(reason=reason))
-        await self._stream.close()
-        await self._roles.aclose()
-        await asyncio.to_thread(self._folder.close)
+        try:
+            await asyncio.wait_for(self._stream.close(), CLOSING)
+        except (JournalBroken, TimeoutError) as error:
+            log.error("the end of the session is not saved: %s", error)
+        finally:
+            await self._roles.aclose()
+            await asyncio.to_thread(self._folder.close)
 
     # --- a run ---
 
@@ -214,6 +228,9 @@ class Session:
             ended = await self._run(run, calls)
         except asyncio.CancelledError:
             ended = msgspec.structs.replace(ended, tool_calls=calls.count)
+        except JournalBroken as error:
+            text = f"Stopped, since nothing can be saved: {error} Nothing was done that is not on disk."
+            ended = RunEnded(outcome="failed", text=text, tool_calls=calls.count)
         except Exception:
             log.exception("run %s failed", run)
             text = "Something went wrong inside tui-agent; the details are in the debug log. The session goes on."

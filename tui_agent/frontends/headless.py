@@ -69,6 +69,7 @@ class Exec:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._stop, number)
+        self._session.tell_saving(_tell_saving)
         if self._answers is not None:
             self._answers.start()
         printing = asyncio.create_task(self._follow())
@@ -138,6 +139,10 @@ class Exec:
         flag = f"--approve {self._options.approve}"
         text = "No user is present to decide."
         self._session.answer(event.id, Answer(verdict="reject", text=text, by=flag))
+
+
+def _tell_saving(failure: str | None) -> None:
+    sys.stderr.write(f"tui-agent: {clean(failure) if failure else 'saving works again.'}\n")
 
 
 def _leave_stdout() -> None:

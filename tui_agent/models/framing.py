@@ -199,6 +199,32 @@ class Whole:
             yield Frame(text)
 
 
+class SseOrWhole:
+    """Server-sent events, or one JSON document where the body begins with a brace: content types can't be trusted."""
+
+    def __init__(self, line_limit: int = LINE_LIMIT, body_limit: int = BODY_LIMIT) -> None:
+        self._limits = line_limit, body_limit
+        self._chosen: SseEvents | Whole | None = None
+
+    @property
+    def whole(self) -> bool:
+        """The body is one document."""
+        return isinstance(self._chosen, Whole)
+
+    def feed(self, chunk: bytes) -> Iterator[Frame]:
+        """See Splitter. Blanks before the first byte that counts are dropped."""
+        if self._chosen is None:
+            chunk = chunk.lstrip(b" \t\r\n")
+            if not chunk:
+                return iter(())
+            self._chosen = Whole(self._limits[1]) if chunk.startswith(b"{") else SseEvents(*self._limits)
+        return self._chosen.feed(chunk)
+
+    def end(self) -> Iterator[Frame]:
+        """See Splitter."""
+        return iter(()) if self._chosen is None else self._chosen.end()
+
+
 # --- JSON -----------------------------------------------------------------------------------
 
 

@@ -142,8 +142,20 @@ def payload(request: ModelRequest, think: bool | str | None) -> dict[str, Any]:
 
 
 def render(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """The history as Ollama wants it: arguments are objects, thinking goes back with its calls only (O-14, O-16)."""
-    return [rendered for message in messages if (rendered := _rendered(message)) is not None]
+    """The history as Ollama wants it: arguments are objects, thinking goes back with its calls only (O-14, O-16).
+
+    Neighbouring messages in the user's role are joined, since many templates want the roles to alternate (C-9).
+    """
+    out: list[dict[str, Any]] = []
+    for message in messages:
+        rendered = _rendered(message)
+        if rendered is None:
+            continue
+        if out and rendered["role"] == out[-1]["role"] == "user":
+            out[-1]["content"] += "\n\n" + rendered["content"]
+        else:
+            out.append(rendered)
+    return out
 
 
 def _rendered(message: Message) -> dict[str, Any] | None:

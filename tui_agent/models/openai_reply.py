@@ -10,7 +10,7 @@ from tui_agent.domain import Usage
 from tui_agent.models.base import Phase
 from tui_agent.models.decoding import Decoder, whole_number
 from tui_agent.models.faults import Peer
-from tui_agent.models.framing import BODY_LIMIT, LINE_LIMIT, Frame, SseEvents, Whole
+from tui_agent.models.framing import BODY_LIMIT, LINE_LIMIT, Frame, SseOrWhole
 from tui_agent.models.openai_deltas import Slots
 
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
@@ -29,18 +29,12 @@ class OpenAIDecoder(Decoder):
     def __init__(
         self, peer: Peer, taken: frozenset[str] = frozenset(), line: int = LINE_LIMIT, body: int = BODY_LIMIT
     ) -> None:
-        super().__init__(peer, SseEvents(line, body), taken)
-        self._body_limit = body
+        self._splitter = SseOrWhole(line, body)
+        super().__init__(peer, self._splitter, taken)
         self._slots = Slots()
         self._usage = Usage()
         self._reason = ""
         self._read_percent = -1
-
-    def opened(self, content_type: str) -> None:
-        """A server may ignore `stream` and send one JSON document, an error for instance."""
-        super().opened(content_type)
-        if content_type.startswith("application/json"):
-            self.splitter = Whole(self._body_limit)
 
     def take(self, frame: Frame) -> None:
         """One event."""
@@ -51,7 +45,7 @@ class OpenAIDecoder(Decoder):
             self.settle()
         elif frame.event == "error":
             self._take_error(data)
-        elif data[0] in "{[" or isinstance(self.splitter, Whole):
+        elif data[0] in "{[" or self._splitter.whole:
             value = self.value(data)
             if value is not None:
                 self._take_chunk(value)

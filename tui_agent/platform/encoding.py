@@ -173,13 +173,15 @@ def _guess(data: bytes) -> str | None:
 
 
 def _looks_western(text: str) -> bool:
-    """True when the letters beyond ASCII stand among ASCII letters, as accents in a Latin script do."""
+    """True when the letters beyond ASCII stand among ASCII letters, as accents and quotes in a Latin script do."""
     sample = text[:GUESS_CAP]
-    high = [at for at, one in enumerate(sample) if one > "\x7f" and one not in _WESTERN_MARKS]
-    near = sum(
-        1
-        for at in high
-        if _WESTERN_LETTERS.match(sample[at])
-        and any("a" <= one.lower() <= "z" for one in sample[max(0, at - 1) : at + 2])
-    )
-    return near * 2 >= len(high)
+    high = [at for at, one in enumerate(sample) if one > "\x7f"]
+    letters = [at for at in high if sample[at] not in _WESTERN_MARKS]
+    near = [
+        at
+        for at in letters or high
+        if any("a" <= one.lower() <= "z" for one in sample[max(0, at - 1) : at + 2])
+    ]
+    if not letters:
+        return bool(near)
+    return sum(1 for at in near if _WESTERN_LETTERS.match(sample[at])) * 2 >= len(letters)

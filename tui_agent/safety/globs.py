@@ -63,7 +63,8 @@ class Patterns:
         self._exact, self._folded = _Index(), _Index()
         for number, (pattern, safe) in enumerate(patterns):
             self._safe.append(safe)
-            self._exact.add(number, pattern)
+            if safe or "[" in pattern:  # but for classes, what matches exactly matches folded too
+                self._exact.add(number, pattern)
             if not safe:
                 self._folded.add(number, fold(pattern))
 
@@ -73,7 +74,7 @@ class Patterns:
 
     def _asks(self, path: str) -> bool:
         exact = normalise(path)
-        folded = tuple(name for name in fold(exact).split("/") if name)
+        folded = tuple(name for name in fold(exact).split("/") if name) or ("",)
         last = max(self._exact.last(tuple(exact.split("/"))), self._folded.last(folded))
         return last >= 0 and not self._safe[last]
 
@@ -92,24 +93,21 @@ class _Index:
         self._folders: dict[str, int] = {}
         """Name that is anywhere in a path → number."""
         self._endings: dict[str, int] = {}
-        self._others: list[tuple[int, Parts]] = []
+        self._others: list[tuple[int, str, Parts]] = []
+        """Number, a text that every match holds, pattern."""
 
     def add(self, number: int, pattern: str) -> None:
         """Take in the pattern of this number; numbers rise."""
         for parts in _compiled(pattern):
             name = _plain(parts[1]) if len(parts) > 1 and parts[0] is None else None
-            if name is None or parts[2:] not in ((), (None,)):
-                self._others.append((number, parts))
+            if name is None or parts[2:] not in ((), (None,)) or (len(parts) == 3 and name.startswith("*")):
+                self._others.append((number, _held(parts), parts))
             elif len(parts) == 3:
-                (self._folders if not name.startswith("*") else self._other(number, parts))[name] = number
+                self._folders[name] = number
             elif name.startswith("*"):
                 self._endings[name[1:]] = number
             else:
                 self._names[name] = number
-
-    def _other(self, number: int, parts: Parts) -> dict[str, int]:
-        self._others.append((number, parts))
-        return {}
 
     def last(self, names: tuple[str, ...]) -> int:
         """The highest number of a pattern that matches; -1 when none does."""
@@ -118,12 +116,26 @@ class _Index:
         for ending, number in self._endings.items():
             if number > best and name.endswith(ending):
                 best = number
-        for number, parts in reversed(self._others):
+        path = "/".join(names)
+        for number, held, parts in reversed(self._others):
             if number <= best:
                 break
-            if _match_names(parts, names):
+            if held in path and _match_names(parts, names):
                 return number
         return best
+
+
+def _held(parts: Parts) -> str:
+    """The longest text that every match of a pattern holds."""
+    runs = [""]
+    for tokens in parts:
+        runs.append("")
+        for token in tokens or ():
+            if isinstance(token, str):
+                runs[-1] += token
+            else:
+                runs.append("")
+    return max(runs, key=len)
 
 
 def _plain(tokens: tuple[Token, ...] | None) -> str | None:

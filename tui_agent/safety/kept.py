@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tui_agent.paths import ensure_private_dir
-from tui_agent.platform.files import FileChangedError, FileFault, read_file, replace_file
+from tui_agent.platform.files import FileFault, read_file, replace_file
+from tui_agent.platform.locks import FileLock, InUse
 
 _CAP = 4 * 1024 * 1024
-_TRIES = 20
+_PATIENCE = 5.0
+"""Seconds to wait for another process that keeps a decision just now."""
 
 
 class CannotKeep(Exception):
@@ -29,41 +33,45 @@ def read(path: Path) -> dict[str, Any]:
 def change(path: Path, edit: Callable[[dict[str, Any]], None]) -> None:
     """Let `edit` change what the file holds. Other processes may do the same at the same time: nothing is lost.
 
-    Raises CannotKeep, also when the file is damaged: it is never overwritten then.
+    Blocks for some milliseconds. Raises CannotKeep, also when the file is damaged: it is never overwritten then.
     """
-    for _ in range(_TRIES):
+    try:
+        ensure_private_dir(path.parent)
+        with _alone(path.with_suffix(".lock")):
+            _change(path, edit)
+    except (FileFault, OSError) as error:
+        raise CannotKeep(f"This can't be remembered: {error}") from error
+    except ValueError as error:
+        message = f"{path} is damaged, so nothing more is kept in it. Look at it, or move it away. ({error})"
+        raise CannotKeep(message) from error
+
+
+def _alone(lock: Path) -> FileLock:
+    """The lock, waited for. Raises CannotKeep when another process does not give it back."""
+    until = time.monotonic() + _PATIENCE
+    while True:
         try:
-            if _changed(path, edit):
-                return
-        except FileChangedError:
-            continue
-        except (FileFault, OSError) as error:
-            raise CannotKeep(f"This can't be remembered: {error}") from error
-        except ValueError as error:
-            message = (
-                f"{path} is damaged, so nothing more is kept in it. Look at it, or move it away. ({error})"
-            )
-            raise CannotKeep(message) from error
-    raise CannotKeep(f"{path} is being changed all the time by another process.")
+            return FileLock(lock)
+        except InUse as error:
+            if time.monotonic() > until:
+                raise CannotKeep(f"This can't be remembered: {error}") from error
+            time.sleep(0.01)
 
 
-def _changed(path: Path, edit: Callable[[dict[str, Any]], None]) -> bool:
-    ensure_private_dir(path.parent)
+def _change(path: Path, edit: Callable[[dict[str, Any]], None]) -> None:
     try:
         found = read_file(path, _CAP)
     except FileFault:
-        if path.exists():
+        if os.path.lexists(path):
             raise
         found = None
     held = _parse(found.data) if found else {}
     edit(held)
     held["version"] = 1
-    content = (
-        json.dumps(held, indent=1, ensure_ascii=False, sort_keys=True).encode("utf-8", "surrogateescape")
-        + b"\n"
+    content = json.dumps(held, indent=1, ensure_ascii=False, sort_keys=True).encode(
+        "utf-8", "surrogateescape"
     )
-    replace_file(path, content, found.sha256 if found else None, follow=True, mode=0o600)
-    return True
+    replace_file(path, content + b"\n", found.sha256 if found else None, follow=True, mode=0o600)
 
 
 def _parse(data: bytes) -> dict[str, Any]:

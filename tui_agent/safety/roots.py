@@ -10,12 +10,13 @@ import os
 import pwd
 import stat
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from tui_agent import paths
 from tui_agent.domain import Target
 from tui_agent.safety import globs
-from tui_agent.safety.patterns import CREDENTIALS, PROTECTED, SENSITIVE, Patterns
+from tui_agent.safety.patterns import CREDENTIALS, PROTECTED, SENSITIVE
 from tui_agent.text import visible
 
 LINKS = 40
@@ -56,8 +57,8 @@ class Roots:
         self.cwd: Path = _real(cwd) if cwd else self.folders[0]
         self.scratch: Path | None = _real(scratch) if scratch else None
         self._own = _own_folders()
-        self._sensitive: Patterns = (*SENSITIVE, *(sensitive or {}).items())
-        self._protected: Patterns = (*PROTECTED, *((glob, False) for glob in protected))
+        self._sensitive = globs.Patterns((*SENSITIVE, *(sensitive or {}).items()))
+        self._protected = globs.Patterns((glob, False) for glob in protected)
 
     def resolve(self, path: str, cwd: Path | None = None) -> Target:
         """Where `path` leads: relative to `cwd` or, with several roots, to the root whose name it begins with.
@@ -137,13 +138,8 @@ class Roots:
         holder = self._holder(path)
         inner = path if holder is None else os.path.relpath(path, holder)
         whole = inner if holder is not None and holder == self.scratch else path
-        protected = (
-            globs.asks(self._protected, inner)
-            or globs.asks(self._protected, whole)
-            or self._is_own(path, holder)
-        )
-        credentials = globs.asks(CREDENTIALS, inner) or globs.asks(CREDENTIALS, whole)
-        return protected, globs.asks(self._sensitive, inner), credentials
+        protected = _protected().ask(whole) or self._protected.ask(inner) or self._is_own(path, holder)
+        return protected, self._sensitive.ask(inner), credentials_at(whole)
 
     def _is_git_data(self, path: str) -> bool:
         """True inside a repository's data, wherever it lies: behind a `.git` link or file, or in a bare repository."""
@@ -155,6 +151,21 @@ class Roots:
     def _around(self, path: str) -> Iterable[str]:
         """The folders that may have a `.git` for `path`: its own, those above, and the roots."""
         return dict.fromkeys((*map(str, Path(path).parents), *map(str, self.folders)))
+
+
+@cache
+def _protected() -> globs.Patterns:
+    return globs.Patterns(PROTECTED)
+
+
+@cache
+def _credentials() -> globs.Patterns:
+    return globs.Patterns(CREDENTIALS)
+
+
+def credentials_at(path: str) -> bool:
+    """Whether a file of this resolved path is known to hold secrets: reading it asks (A2)."""
+    return _credentials().ask(path)
 
 
 def follow(path: str) -> tuple[str, list[str]]:

@@ -6,8 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from tui_agent.safety import globs
-from tui_agent.safety.patterns import CREDENTIALS
+from tui_agent.safety.roots import credentials_at
 
 SHORTEST = 8
 """Values of variables that are shorter are no secrets worth the name; they would mask ordinary words."""
@@ -47,7 +46,7 @@ def values_to_mask(
 
 def holds_credentials(path: str | os.PathLike[str]) -> bool:
     """Whether a file of this (resolved) path is known to hold secrets: reading it asks (A2)."""
-    return globs.asks(CREDENTIALS, os.fspath(path))
+    return credentials_at(os.fspath(path))
 
 
 def _looks_ordinary(value: str) -> bool:

@@ -17,11 +17,11 @@ trap() {
     handler=$(builtin trap -p EXIT)
     case $handler in
         *__tui_agent_keep*) return 0 ;;
-        '') builtin trap '{ __tui_agent_keep $?; } 2> /dev/null && :' EXIT ;;
+        '') builtin trap '{ __tui_agent_keep $? && :; } 2> /dev/null' EXIT ;;
         *)
             builtin eval "builtin set -- ${handler#trap}"
-            builtin trap "{ __tui_agent_keep \$?; } 2> /dev/null && :; $2" EXIT
+            builtin trap "{ __tui_agent_keep \$? && :; } 2> /dev/null; $2" EXIT
             ;;
     esac
 }
-builtin trap '{ __tui_agent_keep $?; } 2> /dev/null && :' EXIT
+builtin trap '{ __tui_agent_keep $? && :; } 2> /dev/null' EXIT

@@ -204,7 +204,11 @@ def _forms(value: str) -> set[str]:
         forms.update(line.strip() for line in value.splitlines() if len(line.strip()) >= _LINE)
     for form in tuple(forms):
         written = form.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-        forms |= {json.dumps(written)[1:-1], json.dumps(written, ensure_ascii=False)[1:-1], quote(written, safe="")}
+        forms |= {
+            json.dumps(written)[1:-1],
+            json.dumps(written, ensure_ascii=False)[1:-1],
+            quote(written, safe=""),
+        }
     return {form for form in forms if len(form) >= SHORTEST}
 
 
@@ -214,7 +218,9 @@ class _Shapes:
     def __init__(self) -> None:
         self._kinds = [("private key", re.compile(PEM))]
         self._kinds += [(label, re.compile(pattern)) for label, _, pattern in SHAPES]
-        self._kinds += [(label, re.compile(pattern, re.IGNORECASE | re.ASCII)) for label, _, pattern in HEADERS]
+        self._kinds += [
+            (label, re.compile(pattern, re.IGNORECASE | re.ASCII)) for label, _, pattern in HEADERS
+        ]
         literals = ("-----BEGIN", *(start for _, start, _ in SHAPES))
         headers = tuple(start for _, start, _ in HEADERS)
         self._exact = [_literal(one) for one in literals]

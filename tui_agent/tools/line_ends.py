@@ -50,7 +50,7 @@ class LineEnds:
         bottom = min(bottom, len(ends) - top, count - top)
         middle = ends[top : len(ends) - bottom]
         if not middle:
-            middle = [ends[top - 1] if top else self._around(start, end, pattern)]
+            middle = [ends[top - 1] if top else ends[0] if ends else self._around(start, end, pattern)]
         fresh = count - top - bottom
         chosen = ends[:top] + (middle + [middle[-1]] * fresh)[:fresh] + ends[len(ends) - bottom :]
         return "".join(line + own for line, own in zip(after[:-1], chosen, strict=True)) + after[-1]

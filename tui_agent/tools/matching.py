@@ -15,7 +15,8 @@ from tui_agent.tools import views
 from tui_agent.tools.base import ToolError
 from tui_agent.tools.line_ends import LineEnds
 from tui_agent.tools.matching_hints import near_miss
-from tui_agent.tools.matching_indent import shifted
+from tui_agent.tools.matching_indent import TooMuch, shifted
+from tui_agent.tools.matching_windows import windows
 from tui_agent.tools.views import LINE_END, View
 
 LISTED = 10
@@ -133,28 +134,30 @@ class _Search:
     def tolerant(self) -> Located | None:
         if self.ends_only:
             return None
-        if not self.old.strip():
-            rungs: tuple[_Rung, ...] = _LADDER[:1]
-        elif views.compact(self.old) not in views.compact(self.text):
-            return None
-        else:
-            rungs = _LADDER
-        cache: dict[Callable[[str], View], tuple[View, View]] = {}
-        for rung in rungs:
-            if rung.view not in cache:
-                cache[rung.view] = (rung.view(self.text), rung.view(self.old))
-            view, old = cache[rung.view]
+        blank = not self.old.strip()
+        parts = [(0, len(self.text))] if blank else windows(self.text, self.old)
+        seen: dict[Callable[[str], View], tuple[list[tuple[int, View]], View]] = {}
+        for rung in _LADDER[:1] if blank else _LADDER:
+            if not parts:
+                return None
+            if rung.view not in seen:
+                here = [(start, rung.view(self.text[start:end])) for start, end in parts]
+                seen[rung.view] = here, rung.view(self.old)
+            here, old = seen[rung.view]
             if rung.shift:
-                found = self._shifted(view, old, rung.overlooks)
+                found = self._shifted(here, old, rung.overlooks)
             else:
-                spans = list(self._spans(view, old.text, strict=rung.view is not views.line_ends))
+                strict = rung.view is not views.line_ends
+                spans = [
+                    span for start, view in here for span in self._spans(start, view, old.text, strict=strict)
+                ]
                 found = self._located(spans, rung.overlooks)
             if found is not None:
                 return found
         return None
 
-    def _spans(self, view: View, old: str, *, strict: bool) -> Iterator[tuple[int, int]]:
-        """Source spans of `old` in the view; an end of file counts as an end of line."""
+    def _spans(self, offset: int, view: View, old: str, *, strict: bool) -> Iterator[tuple[int, int]]:
+        """Source spans of `old` in the view; the end of the file counts as the end of a line."""
         haystack = view.text
         if old.endswith("\n") and old.strip() and not haystack.endswith("\n"):
             haystack += "\n"
@@ -164,10 +167,9 @@ class _Search:
             end = at + len(old)
             span = view.span(at, min(end, len(view.text)))
             if span is not None and (not strict or self._fits(haystack, at, end, cut_end)):
-                if cut_end:
-                    span = span[0], self._blanks_after(span[1])
+                start, stop = offset + span[0], offset + span[1]
                 found += 1
-                yield span
+                yield start, self._blanks_after(stop) if cut_end else stop
                 at = haystack.find(old, end if self.all else at + 1)
             else:
                 at = haystack.find(old, at + 1)
@@ -191,18 +193,22 @@ class _Search:
         blanks = re.compile(r"[ \t]*").match(self.text, end)
         return blanks.end() if blanks else end
 
-    def _shifted(self, view: View, old: View, overlooks: str) -> Located | None:
+    def _shifted(self, here: list[tuple[int, View]], old: View, overlooks: str) -> Located | None:
         places: list[Place] = []
         spans: list[tuple[int, int]] = []
-        last = -1
-        limit = None if self.all else LISTED + 1
-        for start, end, new in shifted(view.text, old.text, self.new, limit):
-            span = view.span(start, min(end, len(view.text)))
-            if span is None or (self.all and span[0] < last):
-                continue
-            last = span[1]
-            spans.append(span)
-            places.append(self._place(span, new))
+        try:
+            for offset, view in here:
+                for start, end, new in shifted(view.text, old.text, self.new, self.all):
+                    if (span := view.span(start, min(end, len(view.text)))) is not None:
+                        spans.append((offset + span[0], offset + span[1]))
+                        places.append(self._place(spans[-1], new))
+                    if not self.all and len(spans) > LISTED:
+                        break
+        except TooMuch:
+            raise ToolError(
+                f"old_string fits in too many places (when overlooking {overlooks}). Add lines around it.",
+                "not_unique",
+            ) from None
         return self._settle(spans, places, overlooks)
 
     # --- the outcome ---

@@ -6,53 +6,79 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import accumulate
 
 _INDENT = re.compile(r"[ \t]*")
-_WORK = 4_000_000
-"""Comparisons of lines after which the search gives up, so that no text can make it take seconds."""
+_WORK = 1_000_000
+"""Lines that are compared before the search gives up, so that no text can make it take seconds."""
 
 
-def shifted(text: str, old: str, new: str, limit: int | None) -> Iterator[tuple[int, int, str]]:
+class TooMuch(Exception):
+    """There are so many candidates that the search was given up."""
+
+
+def shifted(text: str, old: str, new: str, every: bool) -> Iterator[tuple[int, int, str]]:
     """Places in `text` where the whole lines of `old` stand under one shift of the indentation.
 
-    Yields start and end in `text` and `new` with the indentation of that place. Line ends must be `\\n` and lines
-    without blanks at their ends.
+    Yields start and end in `text` and `new` with the indentation of that place; with `every` places that do not
+    overlap. Line ends must be `\\n` and lines without blanks at their ends. Raises TooMuch.
     """
     old_lines = old.split("\n")
     closed = old_lines[-1] == "" and len(old_lines) > 1
     if closed:
         old_lines.pop()
+    size = len(old_lines)
     lines = text.split("\n")
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line) + 1)
-    found = 0
-    for first in _candidates(lines, old_lines):
-        shift = _Shift.between(old_lines, lines[first : first + len(old_lines)], new)
-        fitted = shift.apply(new) if shift is not None else None
-        if fitted is None:
+    starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+    indents = [line[: len(line) - len(line.lstrip(" \t"))] for line in lines]
+    shift_of = _Shifts(old_lines, new)
+    work, free = 0, 0
+    for first in _candidates(lines, indents, old_lines):
+        if every and first < free:
             continue
-        last = first + len(old_lines)
-        yield starts[first], starts[last] - (0 if closed else 1), fitted
-        found += 1
-        if limit is not None and found >= limit:
-            return
+        work += size
+        if work > _WORK:
+            raise TooMuch
+        shift = shift_of.at(indents[first : first + size])
+        fitted = shift.apply(new) if shift is not None else None
+        if fitted is not None:
+            free = first + size
+            yield starts[first], starts[free] - (0 if closed else 1), fitted
 
 
-def _candidates(lines: list[str], old_lines: list[str]) -> Iterator[int]:
+def _candidates(lines: list[str], indents: list[str], old_lines: list[str]) -> Iterator[int]:
     """Where the lines agree when their indentation is not looked at."""
-    bare = [line.lstrip(" \t") for line in lines]
+    bare = [line[len(indent) :] for line, indent in zip(lines, indents, strict=True)]
     haystack = "\n" + "\n".join(bare) + "\n"
     needle = "\n" + "\n".join(line.lstrip(" \t") for line in old_lines) + "\n"
     # A line's number from the place of the line end before it.
-    borders = [0]
-    for line in bare:
-        borders.append(borders[-1] + len(line) + 1)
-    at, work = haystack.find(needle), 0
-    while at >= 0 and work < _WORK:
+    borders = list(accumulate((len(line) + 1 for line in bare), initial=0))
+    at = haystack.find(needle)
+    while at >= 0:
         yield bisect_left(borders, at)
-        work += len(old_lines)
         at = haystack.find(needle, at + 1)
+
+
+class _Shifts:
+    """The shifts of one `old`, each worked out once."""
+
+    def __init__(self, old_lines: list[str], new: str) -> None:
+        self._counted = [index for index, line in enumerate(old_lines) if line.strip()]
+        self._old = [_indent(old_lines[index]) for index in self._counted]
+        self._widths = {len(_indent(line)) for line in [*old_lines, *new.split("\n")] if line.strip()}
+        self._made: dict[tuple[tuple[str, str], ...], _Shift | None] = {}
+
+    def at(self, indents: list[str]) -> _Shift | None:
+        """The one shift that makes all lines agree with these indentations of the file; None if there is none."""
+        known: dict[str, str] = {}
+        for old, index in zip(self._old, self._counted, strict=True):
+            here = indents[index]
+            if known.setdefault(old, here) != here:
+                return None
+        key = tuple(known.items())
+        if key not in self._made:
+            self._made[key] = _Shift.between(known, self._widths)
+        return self._made[key]
 
 
 class _Shift:
@@ -65,17 +91,12 @@ class _Shift:
         self._tabs = tabs
 
     @classmethod
-    def between(cls, old_lines: list[str], file_lines: list[str], new: str) -> _Shift | None:
-        """The one shift that makes all lines agree; None when there is none."""
-        known: dict[str, str] = {}
-        for old, here in zip(old_lines, file_lines, strict=True):
-            if old.strip() and known.setdefault(_indent(old), _indent(here)) != _indent(here):
-                return None
+    def between(cls, known: dict[str, str], widths: set[int]) -> _Shift | None:
+        """The shift by one and the same width that leads from each old indentation to the file's, if there is one."""
         tabs = any("\t" in one for one in known.values())
         own_tabs = any("\t" in one for one in known)
-        spaces = {len(_indent(line)) for line in [*old_lines, *new.split("\n")] if line.strip()}
         if tabs and not own_tabs:
-            step = math.gcd(*spaces)
+            step = math.gcd(*widths)
         else:
             step = math.gcd(*(len(one) for one in known.values() if "\t" not in one))
         units = [step] if 2 <= step <= 8 else []

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tui_agent.domain import CommandOutcome
+from tui_agent.platform import supervisor
+from tui_agent.shell.argv import run_script
+from tui_agent.shell.unasked import Invocation, Script, Step, script
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "a.txt").write_text("one\ntwo\nthree\n")
+    return tmp_path.resolve()
+
+
+async def run(command: str, work: Path) -> CommandOutcome:
+    found = script(command, work, [work])
+    assert found is not None
+    return await run_script(found, cwd=work, timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "code"),
+    [
+        ("cat a.txt", "one\ntwo\nthree", 0),
+        ("cat a.txt | grep t | wc -l", "2", 0),
+        ("true && echo yes || echo no", "yes", 0),
+        ("false && echo yes || echo no", "no", 0),
+        ("false && echo a && echo b; echo c", "c", 0),
+        ("true || echo a || echo b", "", 0),
+        ("echo a; false", "a", 1),
+        ("cat missing 2>/dev/null || echo gone", "gone", 0),
+        ("cat a.txt >/dev/null; echo x", "x", 0),
+        ("cat missing &>/dev/null", "", 1),
+        ("false | true", "", 0),
+        ("true | false", "", 1),
+        ("echo 'a  b' c\\ d \"e'f\"", "a  b c d e'f", 0),
+        ("ls *.txt", "a.txt", 0),
+        ("cat", "", 0),
+        ("grep -c e a.txt; grep nothing a.txt", "2", 1),
+    ],
+)
+async def test_joints_pipes_and_redirections(work: Path, command: str, output: str, code: int) -> None:
+    outcome = await run(command, work)
+    assert (outcome.output, outcome.exit_code, outcome.cwd) == (output, code, str(work))
+
+
+async def test_no_shell_takes_part(work: Path) -> None:
+    outcome = await run("echo '$(touch x)' '`touch x`' '; touch x' \"*\"", work)
+    assert outcome.output == "$(touch x) `touch x` ; touch x *"
+    assert not (work / "x").exists()
+
+
+async def test_the_environment_is_bare(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{work}:{os.environ['PATH']}")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(work))
+    monkeypatch.setenv("GREP_OPTIONS", "-v")
+    env = Script(steps=(Step(joined="", pipeline=(Invocation(program="/usr/bin/env", argv=("env",)),)),))
+    outcome = await run_script(env, cwd=work, timeout=30)
+    names = {line.split("=")[0] for line in outcome.output.splitlines()}
+    assert names <= {"PATH", "TERM", "TZ", "LANG"} | {name for name in names if name.startswith("LC_")}
+    assert "PATH=/usr/local/bin:/usr/bin:/bin" in outcome.output.splitlines()
+
+
+async def test_time_out_is_for_all_steps_together(work: Path) -> None:
+    slow = Invocation(program="/bin/sleep", argv=("sleep", "300"))
+    echo = Invocation(program="/bin/echo", argv=("echo", "x"))
+    steps = Script(
+        steps=(
+            Step(joined="", pipeline=(echo,)),
+            Step(joined=";", pipeline=(slow,)),
+            Step(joined=";", pipeline=(echo,)),
+        )
+    )
+    began = time.monotonic()
+    outcome = await run_script(steps, cwd=work, timeout=1)
+    assert time.monotonic() - began < 3 * 5
+    assert outcome.timed_out and outcome.exit_code is None and outcome.output == "x" and "1 s" in outcome.note
+
+
+async def test_cancelling_kills(work: Path) -> None:
+    before = set(supervisor.descendants(os.getpid()))
+    slow = Invocation(program="/bin/sleep", argv=("sleep", "300"))
+    running = asyncio.create_task(
+        run_script(Script(steps=(Step(joined="", pipeline=(slow,)),)), cwd=work, timeout=60)
+    )
+    end = time.monotonic() + 10
+    while len(new := set(supervisor.descendants(os.getpid())) - before) < 2:
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    while new & set(supervisor.table()):
+        assert time.monotonic() < end + 10
+        await asyncio.sleep(0.01)
+
+
+async def test_a_vanished_program_counts_as_in_a_shell(work: Path) -> None:
+    gone = Script(steps=(Step(joined="", pipeline=(Invocation(program="/no/program", argv=("program",)),)),))
+    outcome = await run_script(gone, cwd=work, timeout=30)
+    assert outcome.exit_code == 127 and "program: " in outcome.output

@@ -1,0 +1,455 @@
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui_agent.platform.encoding import NotText
+from tui_agent.tools.base import ToolError
+from tui_agent.tools.editing import edit_bytes
+from tui_agent.tools.matching import apply, locate
+
+
+def edit(text: str, old: str, new: str, replace_all: bool = False) -> str:
+    """The new text, or the error's code in angle brackets."""
+    try:
+        return apply(text, locate(text, old, new, replace_all).places)
+    except ToolError as error:
+        return f"<{error.code}>"
+
+
+def check(cases: list[tuple[str, str, str, str]]) -> Any:
+    return pytest.mark.parametrize(("text", "old", "new", "wanted"), cases)
+
+
+@check(
+    [
+        ("m\r\nn\r\n", "m", "m\nx", "m\r\nx\r\nn\r\n"),
+        ("m\r\nn\r\no\r\n", "m\nn\n", "M\nN\n", "M\r\nN\r\no\r\n"),
+        ("a\r\nb\r\nc\r\n", "\nb", "\nX", "a\r\nX\r\nc\r\n"),
+        ("a\r\nb\r\nc\r\n", "\nb", "", "a\r\nc\r\n"),
+        ("m\nn\n", "m\r\nn\r\n", "M\r\nN\r\n", "M\nN\n"),
+        ("m\nn\n", "m", "M\r\nN", "M\nN\nn\n"),
+        ("a\rb\rc\r", "a\nb\n", "A\nB\nX\n", "A\rB\rX\rc\r"),
+        ("1\r\n2\n3\r\n4\n", "2\n3\n", "2\nX\n", "1\r\n2\nX\r\n4\n"),
+        ("1\r\n2\n3\r\n", "1\n2\n3\n", "0\n1\n2\n3\n", "0\r\n1\r\n2\n3\r\n"),
+        ("1\r\n2\n3\r\n", "2", "2\nx", "1\r\n2\nx\n3\r\n"),
+        ("1\r\n2\n3\r\n", "3", "3\nx", "1\r\n2\n3\r\nx\r\n"),
+        ("a\rb\nc\n", "a\rb", "a\rz", "a\rz\nc\n"),
+        ("a\r\nb\r\n", "a\r\nb\r\n", "a\nb\n", "a\nb\n"),
+        ("a\u2028b\x0bc\n", "c", "d", "a\u2028b\x0bd\n"),
+    ],
+)
+def test_line_ends_of_the_file_stay(text: str, old: str, new: str, wanted: str) -> None:
+    assert edit(text, old, new) == wanted
+
+
+@check(
+    [
+        ("a\nb", "b\n", "c\n", "a\nc"),
+        ("a\nb", "b", "b\nc", "a\nb\nc"),
+        ("a\nb\n", "b\n", "", "a\n"),
+        ("a\r\nb", "a\nb\n", "c\nd\n", "c\r\nd"),
+    ],
+)
+def test_the_end_of_the_file_stays_as_it_is(text: str, old: str, new: str, wanted: str) -> None:
+    assert edit(text, old, new) == wanted
+
+
+@check(
+    [
+        ("a  \nb\nc\n", "a\nb\n", "A\nB\n", "A\nB\nc\n"),
+        ("foo()\nbar\n", "foo()  \nbar", "x\nbar", "x\nbar\n"),
+        ("foo().x\nfoo()\n", "foo()  ", "y()", "foo().x\ny()\n"),
+        ("foo() \nx\n", "foo()  ", "y()", "y()\nx\n"),
+        ("a\n  \nb\n", "a\n\nb\n", "c\n", "c\n"),
+        ("x  =   1\n", "x = 1", "x = 2", "x = 2\n"),
+        ("a\tb\n", "a b", "c", "c\n"),
+        ("x\n\n\ny\n", "x\n\ny\n", "z\n", "z\n"),
+    ],
+)
+def test_blanks_may_differ(text: str, old: str, new: str, wanted: str) -> None:
+    assert edit(text, old, new) == wanted
+
+
+@check(
+    [
+        (
+            "class A:\n    def f(self):\n        if x:\n            y()\n",
+            "def f(self):\n    if x:\n        y()\n",
+            "def f(self):\n    if z:\n        y()\n        w()\n",
+            "class A:\n    def f(self):\n        if z:\n            y()\n            w()\n",
+        ),
+        (
+            "def f():\n    if x:\n        y()\n",
+            "        def f():\n            if x:\n                y()\n",
+            "        def g():\n            pass\n",
+            "def g():\n    pass\n",
+        ),
+        ("{\n\tgo()\n\tgo2()\n}\n", "    go()\n    go2()\n", "    a()\n    b()\n", "{\n\ta()\n\tb()\n}\n"),
+        (
+            "{\n\tif (x) {\n\t\tgo();\n\t}\n}\n",
+            "    if (x) {\n        go();\n    }\n",
+            "    if (x) {\n        if (y) {\n            go();\n        }\n    }\n",
+            "{\n\tif (x) {\n\t\tif (y) {\n\t\t\tgo();\n\t\t}\n\t}\n}\n",
+        ),
+        (
+            "{\n\tgo();\n\tgo2();\n}\n",
+            "go();\ngo2();\n",
+            "if (x) {\n    go();\n}\n",
+            "{\n\tif (x) {\n\t\tgo();\n\t}\n}\n",
+        ),
+        (
+            "def f():\n  a()\n  b()\n",
+            "\ta()\n\tb()\n",
+            "\ta()\n\tif x:\n\t\tb()\n",
+            "def f():\n  a()\n  if x:\n    b()\n",
+        ),
+        (
+            "def k():\r\n    m()\r\n    n()\r\n",
+            "m()\nn()\n",
+            "m()\no()\n",
+            "def k():\r\n    m()\r\n    o()\r\n",
+        ),
+        ("def k():\n    m()\n\n    n()\n", "m()\n\nn()", "m()\n\no()", "def k():\n    m()\n\n    o()\n"),
+        ("def k():\n    m()\n    n()", "m()\nn()\n", "m()\no()\n", "def k():\n    m()\n    o()"),
+        ("\tfoo()\n", "    foo()\n", "    bar()\n    baz()\n", "\tbar()\n\tbaz()\n"),
+    ],
+)
+def test_a_shifted_block_gets_the_indentation_of_the_file(text: str, old: str, new: str, wanted: str) -> None:
+    assert edit(text, old, new) == wanted
+
+
+@check(
+    [
+        ("p(“a”)\n", 'p("a")', 'p("b")', 'p("b")\n'),
+        ('p("a")\n', "p(“a”)", 'p("z")', 'p("z")\n'),
+        ("a – b\n", "a - b", "a + b", "a + b\n"),
+        ("a\u00a0b\n", "a b", "c", "c\n"),
+        ("wait…\n", "wait...", "go", "go\n"),
+        ("a\u200bb\n", "ab", "c", "c\n"),
+        ("e\u0301te\u0301\nb\n", "été", "x", "x\nb\n"),
+        ("été\n", "e\u0301te\u0301", "x", "x\n"),
+        ("\u1112\u1161\u11ab\n", "한", "x", "x\n"),
+        (
+            "def k():\n    p(“a”)\n    q()\n",
+            'p("a")\nq()\n',
+            'p("b")\nq()\n',
+            'def k():\n    p("b")\n    q()\n',
+        ),
+        ("“a”  b\nx\n", '"a" b\nx\n', "c\n", "c\n"),
+    ],
+)
+def test_look_alikes_may_differ(text: str, old: str, new: str, wanted: str) -> None:
+    assert edit(text, old, new) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "old"),
+    [
+        ("n = 1\nm = 2\nk = 3\n", "n = 1\nm = 7\nk = 3\n"),
+        ("start\nsecret\nstop\n", "start\nstop\n"),
+        ("a == b\n", "a = b"),
+        ("n = -1\nm = 2\n", "n = 1\nm = 2\n"),
+        ("Foo\n", "foo"),
+        ("a # x\nb\n", "a\nb\n"),
+        ("x=1\n", "x = 1"),
+        ("a\n\nb\n", "a\nb\n"),
+        ("a\nb\n", "a\n\nb\n"),
+        ("x = 12\n", "x =  1"),
+        ("сopy\n", "copy"),
+        ("Ａ\n", "A"),
+        ("if a:\n    b()\nc()\n", "    if a:\n    b()\n    c()\n"),
+        ("def f():\n    b()\n", "def f():\n        b()\n"),
+        ("e\u0301 \nb\n", "e\nb\n"),
+        ("", "a"),
+    ],
+)
+def test_nothing_is_guessed(text: str, old: str) -> None:
+    assert edit(text, old, "new") == "<not_found>"
+
+
+def test_new_lines_left_of_the_margin_are_refused() -> None:
+    assert (
+        edit("if x:\n    y()\n    z()\n", "        y()\n        z()\n", "y()\n        z()\n") == "<not_found>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "old"),
+    [
+        ("q\nq\n", "q"),
+        ("aaa\n", "aa"),
+        ("a  b\na   b\n", "a b"),
+        ("a \nb\na  \nb\n", "a\nb\n"),
+        ("if a:\n  m()\n  n()\nif b:\n    m()\n    n()\n", "m()\nn()\n"),
+        ("“a”\n‟a”\n", '"a"'),
+        ("a\r\nb\na\r\nb\n", "a\nb"),
+    ],
+)
+def test_two_places_are_one_too_many(text: str, old: str) -> None:
+    assert edit(text, old, "new") == "<not_unique>"
+
+
+def test_a_better_rung_decides_before_a_worse_one_is_looked_at() -> None:
+    assert edit("a  b\na b\n", "a b", "c") == "a  b\nc\n"
+    assert edit('“x”\n"x"\n', '"x"', "c") == "“x”\nc\n"
+
+
+def test_new_text_is_literal() -> None:
+    for new in ("$&!", "\\1", "\\g<0>", "$1", "%s", "{x}", "\\n"):
+        assert edit("A\n", "A", new) == f"{new}\n"
+    assert edit("f(x)*\n", "f(x)*", "g(x)+") == "g(x)+\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "wanted"),
+    [
+        ("k k\n", "k", "j", "j j\n"),
+        ("aaa\n", "aa", "b", "ba\n"),
+        ("a\nb\r\na\r\nb\n", "a\nb", "c", "c\r\nc\n"),
+        ("  a()\n  b()\n    a()\n    b()\n", "a()\nb()\n", "c()\n", "  c()\n    c()\n"),
+        ("a\r\nb\r\n", "\r\n", "\n", "a\nb\n"),
+        ("a\n", "z", "b", "<not_found>"),
+    ],
+)
+def test_replace_all(text: str, old: str, new: str, wanted: str) -> None:
+    assert edit(text, old, new, True) == wanted
+
+
+def test_nothing_to_do_is_said() -> None:
+    assert edit("a\n", "a", "a") == "<no_change>"
+    assert edit("a\r\nb\r\n", "a \nb\n", "a\nb\n") == "<no_change>"
+    assert edit("a\n", "", "x") == "<empty_old>"
+
+
+# --- what the model is told ---
+
+
+def message(text: str, old: str) -> str:
+    with pytest.raises(ToolError) as error:
+        locate(text, old, "new")
+    return str(error.value)
+
+
+def test_an_ambiguous_match_lists_its_lines() -> None:
+    assert "at lines 1, 3." in message("q\nx\nq\n", "q")
+    assert "1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and more" in message("q\n" * 50, "q")
+
+
+def test_a_near_miss_names_the_missing_line_and_the_closest_region() -> None:
+    text = (
+        "".join(f"filler {number}\n" for number in range(40))
+        + "def area(w, h):\n    total = w * h\n    return total\n"
+    )
+    said = message(text, "def area(w, h):\n    total = w + h\n    return total\n")
+    assert "nowhere in the file: total = w + h" in said
+    assert "lines 41-43" in said
+    assert "42\t    total = w * h" in said
+
+
+def test_a_single_line_that_is_only_like_one_is_shown() -> None:
+    said = message("alpha\nresult = compute(first, second)\nomega\n", "result = compute(first, third)")
+    assert "line 2:\n2\tresult = compute(first, second)" in said
+    assert "Nothing in the file is like it" in message("alpha\n", "zzz = 1")
+
+
+def test_common_slips_are_named() -> None:
+    assert "line numbers" in message("a = 1\nb = 2\n", "1\ta = 1\n2\tb = 2")
+    assert "escaped twice" in message("a = 1\nb = 2\n", "a = 1\\nb = 2")
+
+
+# --- bytes (R5.1) ---
+
+ENCODINGS: dict[str, Callable[[str], bytes]] = {
+    "utf-8": lambda text: text.encode("utf-8"),
+    "utf-8 with BOM": lambda text: text.encode("utf-8-sig"),
+    "utf-16-le with BOM": lambda text: b"\xff\xfe" + text.encode("utf-16-le"),
+    "utf-16-be with BOM": lambda text: b"\xfe\xff" + text.encode("utf-16-be"),
+    "cp1252": lambda text: text.replace("ж", "“é”").encode("cp1252"),
+    "shift-jis": lambda text: text.replace("ж", "表示日本語").encode("cp932"),
+    "invalid utf-8": lambda text: text.replace("ж", "\udcff\udcc3").encode("utf-8", "surrogateescape"),
+}
+ENDS = {"LF": "\n", "CRLF": "\r\n", "CR": "\r", "mixed": None}
+
+
+@pytest.mark.parametrize("final", [True, False])
+@pytest.mark.parametrize("ends", ENDS)
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_only_the_edited_line_changes(encoding: str, ends: str, final: bool) -> None:
+    encode = ENCODINGS[encoding]
+    kinds = itertools.cycle(["\n", "\r\n", "\r"] if ENDS[ends] is None else [ENDS[ends]])
+    separators = [str(next(kinds)) for _ in range(6)]
+
+    def text_of(lines: list[str]) -> str:
+        joined = "".join(line + end for line, end in zip(lines, separators, strict=True))
+        return joined if final else joined[: -len(separators[-1])]
+
+    lines = [f"ж {number} = value" for number in range(6)]
+    for index in range(6):
+        edited = [
+            line.replace("value", "other") if number == index else line for number, line in enumerate(lines)
+        ]
+        data = encode(text_of(lines))
+        done = edit_bytes(data, f"{index} = value", f"{index} = other")
+        assert done.content == encode(text_of(edited))
+        assert edit_bytes(done.content, f"{index} = other", f"{index} = value").content == data
+
+
+@pytest.mark.parametrize(
+    ("data", "old", "new", "wanted"),
+    [
+        ("é = 1\nx\n".encode("latin-1"), "é = 1", "é = 2", "é = 2\nx\n".encode("latin-1")),
+        ("äöü\nx = 2\n".encode("latin-1"), "x = 2", "x = é", "äöü\nx = é\n".encode("latin-1")),
+        ("日本\nx = 1\n".encode("cp932"), "日本", "日本語", "日本語\nx = 1\n".encode("cp932")),
+        ("Привет мир\nx\n".encode("cp1251"), "Привет", "Пока", "Пока мир\nx\n".encode("cp1251")),
+        (b"ok \xff\nx = 1\n", "x = 1", "x = 2", b"ok \xff\nx = 2\n"),
+        (
+            "ü ö\n".encode() + b"\xff\nx\n",
+            "x",
+            "ß",
+            "ü ö\n".encode() + "\udcff\nß\n".encode("utf-8", "surrogateescape"),
+        ),
+    ],
+)
+def test_legacy_encodings_are_kept(data: bytes, old: str, new: str, wanted: bytes) -> None:
+    assert edit_bytes(data, old, new).content == wanted
+
+
+@pytest.mark.parametrize(
+    ("data", "old", "new", "code"),
+    [
+        ("äöü\nx = 2\n".encode("latin-1"), "x = 2", "x = 😀", "encoding"),
+        ("äöü\nx = 2\n".encode("latin-1"), "x = 2", "x = €", "encoding"),
+        (b"a\n", "a", "\ud83d", "encoding"),
+        ("日本語の表示です\n".encode("cp932"), "\\", "/", "not_found"),
+        ("表\n".encode("cp932"), "\\", "/", "encoding"),
+        (b"a\0b\n", "a", "x", "binary"),
+        ("a\n".encode("utf-16-le"), "a", "x", "binary"),
+    ],
+)
+def test_what_cannot_be_written_safely_is_refused(data: bytes, old: str, new: str, code: str) -> None:
+    with pytest.raises(ToolError) as error:
+        edit_bytes(data, old, new)
+    assert error.value.code == code
+
+
+# --- properties ---
+
+pieces = st.sampled_from(
+    [
+        "a",
+        "b",
+        "foo",
+        "1",
+        "=",
+        " ",
+        "  ",
+        "\t",
+        "\n",
+        "\r\n",
+        "\r",
+        "“",
+        '"',
+        "\u00a0",
+        "e\u0301",
+        "é",
+        "…",
+        "-",
+        "—",
+        "",
+    ]
+)
+texts = st.lists(pieces, max_size=25).map("".join)
+
+
+@given(texts, texts, texts, st.booleans())
+def test_only_matched_places_change_and_only_one_unless_asked(
+    text: str, old: str, new: str, every: bool
+) -> None:
+    try:
+        found = locate(text, old, new, every)
+    except ToolError as error:
+        assert error.code in ("empty_old", "no_change", "not_unique", "not_found")
+        if old and old != new and text.count(old) == 1 and not every:
+            assert error.code in ("no_change", "not_unique")
+        return
+    assert every or len(found.places) == 1
+    at = 0
+    for place in found.places:
+        assert at <= place.start < place.end <= len(text)
+        at = place.end
+        # What was matched holds the same letters, digits and operators.
+        assert bare(text[place.start : place.end]) == bare(old)
+    done = apply(text, found.places)
+    assert done.startswith(text[: found.places[0].start]) and done.endswith(text[at:])
+
+
+def bare(text: str) -> str:
+    import unicodedata
+
+    plain = unicodedata.normalize("NFC", text)
+    for one, other in (("“", '"'), ("—", "-"), ("…", "..."), ("\u00a0", " ")):
+        plain = plain.replace(one, other)
+    return "".join(plain.split())
+
+
+@given(st.binary(max_size=60), st.text(max_size=6), st.text(max_size=6), st.booleans())
+def test_bytes_outside_the_match_never_change(data: bytes, old: str, new: str, every: bool) -> None:
+    try:
+        done = edit_bytes(data, old, new, every)
+    except (ToolError, NotText):
+        return
+    # Undone the long way: what is left and right of the first and last difference is the old file's.
+    start = next(
+        (at for at, (one, two) in enumerate(zip(data, done.content, strict=False)) if one != two), None
+    )
+    assert start is not None or len(data) != len(done.content)
+    assert done.count >= 1
+
+
+@given(st.integers(1, 8), st.lists(st.integers(0, 3), min_size=2, max_size=6), st.booleans())
+def test_a_block_shifted_by_any_depth_is_found(depth: int, levels: list[int], tabs: bool) -> None:
+    unit = "\t" if tabs else "    "
+    block = [f"{unit * level}line{number}" for number, level in enumerate(levels)]
+    body = "".join(f"{unit * depth}{line}\n" for line in block)
+    text = f"head\n{body}tail\n"
+    old, new = "\n".join(block) + "\n", "\n".join(f"{line}!" for line in block) + "\n"
+    assert edit(text, old, new) == text.replace("\ntail", "\ntail").replace(body, body.replace("\n", "!\n"))
+
+
+# --- time ---
+
+BIG = "".join(f"line {number} some text here\n" for number in range(50_000))
+
+
+@pytest.mark.parametrize(
+    ("text", "old"),
+    [
+        (BIG, "not there\nat all\n"),
+        (BIG.replace("\n", "\r\n"), "line 40000 some text here\nline 40001 some text here\n"),
+        (BIG.replace("\n", " \n\t"), "line 40000 some text here\nline 40001 some text here\n"),
+        ("a" * 1_000_000, "a" * 1000 + "b"),
+        ("a" * 1_000_000, "a" * 1000),
+        ("}\n" * 100_000, "  }\n" * 1000 + "x\n"),
+        (" }\n" * 100_000, "}\n" * 1000),
+        (" }\n" * 50_000 + "  }\n" * 50_000, "}\n" * 999 + " }\n" * 999),
+        (" " * 1_000_000 + "\nx\n", "y  \nx\n"),
+        ((" " * 1000 + "\n") * 1000 + "q\n", "\n" * 998 + "\nq"),
+        ("x=" + "1," * 2_000_000 + "\n", "1,2"),
+        ("é“x” a  b\n" * 50_000, '"e nd"'),
+        ("é“x” a  b\n" * 50_000 + "“end”  of\n", '"end" of'),
+        ("word " * 200_000, "word  word\nend"),
+    ],
+    ids=range(14),
+)
+def test_no_text_makes_it_slow(text: str, old: str) -> None:
+    began = time.monotonic()
+    edit(text, old, "new")
+    edit(text, old, "new", True)
+    assert time.monotonic() - began < 25  # five times what one edit may take

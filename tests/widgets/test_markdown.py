@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.scenes import build
+from tests.widgets.kit import INK
+from tui_agent.view import Growing, ReplyItem
+from widgets.blocks.base import Look
+from widgets.blocks.reply import ReplyBlock
+from widgets.markdown import render
+from widgets.markdown_stream import LONG, MarkdownStream
+
+SOURCES = [
+    build.ANSWER,
+    "# One\ntext\n## Two\n\n```\nopen fence\n\nwith a blank",
+    "- a\n\n- b\n\n  more of b\n\n      code in b\n\nend",
+    "1. one\n2. two\n\n   ```py\n   x = 1\n   ```\n3. three",
+    "~~~~\n```\nnot closed by this\n~~~~\nafter",
+    "| a | b |\n|---|---|\n| 1 | 2 |\nlazy\n\n***\n\n> quote\n> more\n\nend",
+    "word " * 2_000,
+    "\n".join(f"- item {n} with some text behind it" for n in range(300)),
+    "\n".join(f"line {n}" for n in range(2_000)),
+    "x" * 9_000,
+    "[/] [link=http://x [@click=app.quit]boo[/] <b>html</b> &amp; \\*",
+]
+
+
+def texts(source: str, width: int = 60) -> list[str]:
+    return [line.text.rstrip() for line in render(source, width, INK)]
+
+
+def block_of(text: str, *, ended: bool = True) -> ReplyBlock:
+    return ReplyBlock(ReplyItem("r", text=Growing(text), began=0.0, ended=ended), Look(lambda: 100.0))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@settings(max_examples=20)
+@given(st.data())
+def test_a_reply_looks_the_same_however_it_arrived(source: str, data: st.DataObject) -> None:
+    whole = [line.text for line in block_of(source).lines(60, INK)]
+    item = ReplyItem("r", began=0.0)
+    block = ReplyBlock(item, Look(lambda: 100.0))
+    place = 0
+    while place < len(source):
+        size = data.draw(st.integers(1, 2_000))
+        item.text.add(source[place : place + size])
+        place += size
+        block.changed()
+        block.lines(60, INK)
+    item.ended, item.text = True, Growing(source)
+    block.changed()
+    assert [line.text for line in block.lines(60, INK)] == whole
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_settling_keeps_every_word(source: str) -> None:
+    stream = MarkdownStream()
+    stream.feed(source)
+    stream.end()
+    kept = " ".join(piece.source for piece in stream.pieces).split()
+    expected = [word for word in source.split() if not word.startswith(("```", "~~~"))]
+    assert len("".join(kept)) >= len("".join(expected)) - 10
+
+
+@pytest.mark.parametrize("source", SOURCES[6:9])
+def test_the_open_piece_stays_small(source: str) -> None:
+    stream = MarkdownStream()
+    for place in range(0, len(source), 40):
+        stream.feed(source[place : place + 40])
+        assert len(stream.tail) <= 2 * LONG + 200
+
+
+def test_an_open_fence_paints_only_its_new_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    painted: list[str] = []
+    from widgets.blocks import reply
+
+    real = reply.code_lines
+    monkeypatch.setattr(reply, "code_lines", lambda code, *more: painted.append(code) or real(code, *more))
+    item = ReplyItem("r", began=0.0)
+    block = ReplyBlock(item, Look(lambda: 100.0))
+    item.text.add("```python\n")
+    for number in range(200):
+        item.text.add(f"x = {number}\n")
+        block.changed()
+        block.lines(60, INK)
+    assert painted == [f"x = {number}" for number in range(200)]
+
+
+def test_what_markdown_means_is_shown() -> None:
+    assert texts("# Title\nbody **bold** `code`") == ["Title", "", "body bold code"]
+    assert texts("- a\n- b\n  - c") == ["• a", "• b", "  ◦ c"]
+    assert texts("3. a\n4. b") == ["3. a", "4. b"]
+    assert texts("> a\n> b") == ["▎ a b"]
+    assert texts("a\n\n---\n\nb", 5) == ["a", "", "─────", "", "b"]
+    assert texts("one  \ntwo\nthree") == ["one", "two three"]
+    assert texts("| a | bb |\n|--|--|\n| ccc | d |") == ["a   │ bb", "────┼───", "ccc │ d"]
+
+
+def test_links_and_images_show_where_they_lead() -> None:
+    assert texts("[docs](https://a.b/c)") == ["docs (https://a.b/c)"]
+    assert texts("<https://a.b/c>") == ["https://a.b/c"]
+    assert texts("![logo](https://a.b/x.png)") == ["[image: logo] https://a.b/x.png"]
+    assert texts("[x](javascript:alert(1))") == ["[x](javascript:alert(1))"]
+
+
+def test_html_and_markup_are_text() -> None:
+    assert texts("<b>x</b> [/] [@click=app.quit]y[/]") == ["<b>x</b> [/] [@click=app.quit]y[/]"]
+
+
+def test_code_is_highlighted_when_its_fence_closes() -> None:
+    lines = render("```python\ndef f():\n    return 'x'\n```", 40, INK)
+    styles = {segment.text: segment.style for line in lines for segment in line.segments}
+    assert styles["def"] == INK.keyword
+    assert styles["'x'"] == INK.string
+    assert [line.text for line in lines] == ["  def f():", "      return 'x'"]
+
+
+def test_an_unknown_language_is_plain() -> None:
+    assert texts("```nosuch\nx = 1\n```") == ["  x = 1"]
+
+
+@given(st.text(alphabet="ab*_`[]()>#-|~\n 1.!<&\\"), st.integers(1, 40))
+def test_any_text_can_be_painted(source: str, width: int) -> None:
+    block = block_of(source)
+    for line in block.lines(width, INK):
+        assert "\n" not in line.text
+
+
+@pytest.mark.parametrize("depth", [50, 500])
+def test_deep_nesting_is_painted_too(depth: int) -> None:
+    assert render("> " * depth + "x", 40, INK)
+    assert render("\n".join("  " * n + "- x" for n in range(depth)), 40, INK)
+
+
+def test_a_beginning_is_held_until_it_is_worth_a_paint() -> None:
+    now = [0.0]
+    item = ReplyItem("r", began=0.0)
+    block = ReplyBlock(item, Look(lambda: now[0]))
+    item.text.add("So,")
+    assert block.held
+    assert block.lines(40, INK) == []
+    now[0] = 0.31
+    block.changed()
+    assert [line.text for line in block.lines(40, INK)] == ["So,"]
+    quick = ReplyBlock(ReplyItem("r", text=Growing("So, that's it"), began=0.0), Look(lambda: 0.0))
+    assert not quick.held
+
+
+def test_a_reply_that_ends_otherwise_than_it_streamed_is_painted_anew() -> None:
+    item = ReplyItem("r", text=Growing("abc " * 10), began=0.0)
+    block = ReplyBlock(item, Look(lambda: 9.0))
+    assert "abc" in block.lines(80, INK)[0].text
+    item.text, item.ended = Growing("other text"), True
+    block.changed()
+    assert [line.text for line in block.lines(80, INK)] == ["other text"]
