@@ -69,6 +69,17 @@ def test_faceless_parts_never_load_the_screen(module: str) -> None:
     assert loaded.isdisjoint(HEADLESS_FORBIDDEN)
 
 
+@pytest.mark.parametrize("folder", ["engine", "frontends", "models", "storage", "shell", "safety", "tools", "platform"])
+def test_tests_of_faceless_parts_need_no_screen(folder: str) -> None:
+    files = sorted((ROOT / "tests" / folder).glob("test_*.py"))
+    assert files
+    modules = ", ".join(f"tests.{folder}.{path.stem}" for path in files)
+    code = f"import sys, json, {modules}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT)
+    loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
+    assert loaded.isdisjoint(HEADLESS_FORBIDDEN)
+
+
 def test_the_command_line_loads_no_engine_for_help() -> None:
     code = (
         "import sys, json\n"

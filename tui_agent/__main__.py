@@ -75,7 +75,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="tui-agent",
         parents=[_shared()],
         description="A coding agent for the terminal that runs on your own model.",
-        epilog="commands:\n  exec TASK   work on one task without a screen; see `tui-agent exec --help`",
+        epilog=COMMANDS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"tui-agent {__version__}")
@@ -113,6 +113,11 @@ def build_exec_parser() -> argparse.ArgumentParser:
     )
     return parser
 
+
+COMMANDS = """commands:
+  exec TASK   work on one task without a screen; see `tui-agent exec --help`
+  rules       write ~/AGENTS.md, your rules for the agent, from a template
+"""
 
 APPROVE_MODES = {"none": "ask", "safe": "ask", "edits": "auto-edit", "all": "auto"}
 """`--approve` → approval mode."""
@@ -179,6 +184,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["exec"]:
         return _exec(arguments[1:])
+    if arguments == ["rules"]:
+        from tui_agent.commands import rules
+
+        return rules.run()
     args = build_parser().parse_args(arguments)
     if args.reset_tty:
         from tui_agent.tui.terminal import reset

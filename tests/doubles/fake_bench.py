@@ -25,18 +25,18 @@ class FakeBench:
     """Implements `Bench` over one folder."""
 
     def __init__(self, root: Path, *, search_program: Path | None = None) -> None:
-        self.scratch = root / ".scratch"
-        self.roots = (root,)
-        self.mode = Mode.DIRECT
+        self.scratch: Path = root / ".scratch"
+        self.roots: tuple[Path, ...] = (root,)
+        self.mode: Mode = Mode.DIRECT
         self.command_timeout = 30
         self.command_timeout_max = 600
-        self.search_program = search_program
+        self.search_program: Path | None = search_program
         self.actions: list[Action] = []
         self.outputs: list[str] = []
         self.written: list[bytes] = []
         self.refuse = False
         self.credentials: set[str] = set()
-        self.on_permit: list[Callable[[], None]] = []
+        self.on_permit: list[Callable[[], object]] = []
         """Taken one after the other, each while a permit is waited for."""
         self.outcome = CommandOutcome(exit_code=0, output="")
         self.timeouts: list[int] = []
@@ -52,7 +52,9 @@ class FakeBench:
         full = (root / path).resolve()
         inside = full.is_relative_to(root)
         display = str(full.relative_to(root)) if inside else str(full)
-        return Target(path=full, display=display, outside=not inside, credentials=full.name in self.credentials)
+        return Target(
+            path=full, display=display, outside=not inside, credentials=full.name in self.credentials
+        )
 
     async def permit(self, action: Action) -> Permit:
         self.actions.append(action)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import os
 import stat
 from pathlib import Path
@@ -187,7 +188,7 @@ async def test_write_over_a_file_that_changed_is_refused(bench: FakeBench) -> No
     path.write_text("theirs\n")
     assert (await call(bench, "write_file", path="a", content="mine\n")).code == "changed"
     bench.saw(path, sha256_of(b"theirs\n"))
-    bench.on_permit = [lambda: put(bench, "a", "theirs again\n") and None]
+    bench.on_permit = [lambda: put(bench, "a", "theirs again\n")]
     assert (await call(bench, "write_file", path="a", content="mine\n")).code == "changed"
     assert path.read_text() == "theirs again\n"
 
@@ -252,7 +253,7 @@ async def test_edit_is_worked_out_again_when_the_file_changes_while_somebody_dec
     bench: FakeBench,
 ) -> None:
     path = put(bench, "a", "one\ntwo\n")
-    bench.on_permit = [lambda: put(bench, "a", "zero\none\ntwo\n") and None]
+    bench.on_permit = [lambda: put(bench, "a", "zero\none\ntwo\n")]
     result = await call(bench, "edit_file", path="a", old_string="two", new_string="2")
     assert result.data.startswith("Edited a at line 3")
     assert path.read_text() == "zero\none\n2\n"
@@ -261,7 +262,7 @@ async def test_edit_is_worked_out_again_when_the_file_changes_while_somebody_dec
 
 
 async def test_edit_gives_up_on_a_file_that_never_rests(bench: FakeBench) -> None:
-    bench.on_permit = [lambda n=n: put(bench, "a", f"{n}\ntwo\n") and None for n in range(9)]  # type: ignore[misc]  # default binds n
+    bench.on_permit = [functools.partial(put, bench, "a", f"{number}\ntwo\n") for number in range(9)]
     path = put(bench, "a", "one\ntwo\n")
     result = await call(bench, "edit_file", path="a", old_string="two", new_string="2")
     assert result.code == "changed"

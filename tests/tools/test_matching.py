@@ -3,16 +3,17 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_agent.platform.encoding import NotText
+from tui_agent.tools import views
 from tui_agent.tools.base import ToolError
 from tui_agent.tools.editing import edit_bytes
 from tui_agent.tools.matching import apply, locate
+from tui_agent.tools.matching_windows import windows
 
 
 def edit(text: str, old: str, new: str, replace_all: bool = False) -> str:
@@ -23,7 +24,7 @@ def edit(text: str, old: str, new: str, replace_all: bool = False) -> str:
         return f"<{error.code}>"
 
 
-def check(cases: list[tuple[str, str, str, str]]) -> Any:
+def check(cases: list[tuple[str, str, str, str]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("text", "old", "new", "wanted"), cases)
 
 
@@ -421,6 +422,35 @@ def test_a_block_shifted_by_any_depth_is_found(depth: int, levels: list[int], ta
     text = f"head\n{body}tail\n"
     old, new = "\n".join(block) + "\n", "\n".join(f"{line}!" for line in block) + "\n"
     assert edit(text, old, new) == text.replace("\ntail", "\ntail").replace(body, body.replace("\n", "!\n"))
+
+
+@given(texts, texts)
+def test_no_match_lies_outside_the_lines_that_are_looked_at(text: str, old: str) -> None:
+    if not old.strip():
+        return
+    parts = windows(text, old)
+    assert all(one[1] <= two[0] for one, two in itertools.pairwise(parts))
+    for view in (
+        views.line_ends,
+        views.trailing,
+        views.blank_runs,
+        views.look_alikes,
+        views.everything,
+        views.gaps,
+    ):
+        seen, wanted = view(text), view(old).text
+        at = seen.text.find(wanted)
+        while wanted and at >= 0:
+            span = seen.span(at, at + len(wanted))
+            assert span is None or any(start <= span[0] and span[1] <= end for start, end in parts)
+            at = seen.text.find(wanted, at + 1)
+
+
+def test_messages_can_always_be_written_down() -> None:
+    for data, old in ((b"\xff ok \xfe\n", "\ud83d ok"), (b"ok \xff\n", "ok é")):
+        with pytest.raises(ToolError) as error:
+            edit_bytes(data, old, "x")
+        str(error.value).encode("utf-8")
 
 
 # --- time ---

@@ -1,1 +1,1 @@
-"""."""
+"""Commands beside the agent itself."""

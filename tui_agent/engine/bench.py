@@ -134,7 +134,7 @@ class CallBench:
             raise Refused(_refusal(answer))
         for grant in grants:
             if grant.scope == answer.scope:
-                place.add_grant(grant)
+                await place.add_grant(grant)
         return request, answer
 
     def _use(self, permit: Permit) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from tui_agent import __version__, paths, settings
 from tui_agent.domain import ApprovalMode, Grant, Mode, Trusting
 from tui_agent.engine.approvals import Approvals
-from tui_agent.engine.project import Project
+from tui_agent.engine.project import Project, offer_rules
 from tui_agent.engine.roles import Roles
 from tui_agent.engine.session import Session
 from tui_agent.engine.state import EngineState, SessionStream, open_stream
@@ -20,7 +20,9 @@ from tui_agent.engine.workplace import Workplace
 from tui_agent.events import Notice, SessionOpened
 from tui_agent.models.base import Model
 from tui_agent.models.connect import BadAddress, connect, resolve_provider
+from tui_agent.models.endpoint import endpoint
 from tui_agent.models.scenarios import ScenarioError
+from tui_agent.models.wire import Limits, default_limits
 from tui_agent.platform.debug_log import keep_debug_log
 from tui_agent.platform.locks import InUse
 from tui_agent.safety import grants as grant_store
@@ -38,7 +40,6 @@ QUESTION = "What would you like to work on?"
 
 LATEST = "latest"
 """As `resume`: the session last used in the workspace."""
-WORKSPACE_SETTINGS = ".tui-agent.yaml"
 
 
 class CannotOpen(Exception):
@@ -62,8 +63,6 @@ class Wishes(msgspec.Struct, kw_only=True):
     """Somebody can answer questions."""
     resume: str | None = None
     """A session's id, the beginning of one, or `latest`."""
-    model: Model | None = None
-    """A model that is connected already."""
 
 
 async def open_session(wishes: Wishes) -> Session:
@@ -73,10 +72,10 @@ async def open_session(wishes: Wishes) -> Session:
     loaded = await asyncio.to_thread(_settings, workspace if trusted else None, wishes.flags)
     if loaded.errors:
         raise CannotOpen("\n".join(str(problem) for problem in loaded.errors))
-    model = wishes.model or _model(loaded.settings, wishes.scenarios)
+    server = await asyncio.to_thread(_server, loaded.settings, wishes.scenarios)
     folder = await asyncio.to_thread(_folder, wishes, workspace, loaded.settings)
     try:
-        parts = await _Parts.gather(wishes, workspace, trusted, loaded, model, folder)
+        parts = await _Parts.gather(wishes, workspace, trusted, loaded, server, folder)
         return parts.session()
     except BaseException:
         folder.close("crashed")
@@ -91,19 +90,43 @@ def _real_folder(workspace: Path) -> Path:
 
 
 def _settings(trusted_workspace: Path | None, flags: dict[str, Any]) -> settings.Loaded:
-    own = trusted_workspace / WORKSPACE_SETTINGS if trusted_workspace else None
+    own = paths.workspace_settings_file(trusted_workspace) if trusted_workspace else None
     return settings.load(paths.config_file(), own if own and own.exists() else None, None, flags)
 
 
-def _model(chosen: settings.Settings, scenarios: Path | None) -> Model:
+class _Server(msgspec.Struct):
+    """The model's server, what led to it, and what the user should know of the way there."""
+
+    model: Model
+    because: str
+    caution: str = ""
+
+
+def _server(chosen: settings.Settings, scenarios: Path | None) -> _Server:
+    token, problem = settings.read_token(chosen)
+    if problem is not None and not problem.ignored:
+        raise CannotOpen(str(problem))
     try:
         choice = resolve_provider(configured=chosen.provider, base_url=chosen.base_url)
-        token, problem = settings.read_token(chosen)
-        if problem is not None and not problem.ignored:
-            raise CannotOpen(str(problem))
-        return connect(choice.provider, choice.base_url, token, scenarios=scenarios)
+        if choice.provider == "scripted":
+            return _Server(connect("scripted", "", scenarios=scenarios), choice.because)
+        where = endpoint(choice.base_url, token, os.environ)
+        limits = _limits(chosen.timeouts, where.local)
+        model = connect(choice.provider, choice.base_url, token, limits=limits)
+        return _Server(model, choice.because, where.caution)
     except (BadAddress, ScenarioError) as error:
         raise CannotOpen(str(error)) from error
+
+
+def _limits(timeouts: Any, near: bool) -> Limits:
+    """The watchdogs as the settings have them (M7)."""
+    return msgspec.structs.replace(
+        default_limits(near),
+        connect=timeouts.connect,
+        first_byte=timeouts.first_byte_local if near else timeouts.first_byte_remote,
+        no_bytes=timeouts.idle,
+        no_progress=timeouts.progress_local if near else timeouts.progress_remote,
+    )
 
 
 def _folder(wishes: Wishes, workspace: Path, chosen: settings.Settings) -> SessionFolder:
@@ -137,19 +160,21 @@ class _Parts:
         workspace: Path,
         trusted: bool,
         loaded: settings.Loaded,
-        model: Model,
+        server: _Server,
         folder: SessionFolder,
     ) -> None:
         self._wishes = wishes
         self._workspace = workspace
         self._trusted = trusted
         self._loaded = loaded
-        self._model = model
+        self._server = server
+        self._model = server.model
         self._folder = folder
         self._stream: SessionStream
         self._recovered: Recovered
         self._grants: tuple[Grant, ...] = ()
         self._found: tuple[str, ...] = ()
+        self._offer: Notice | None = None
 
     @classmethod
     async def gather(cls, *given: Any) -> _Parts:
@@ -159,6 +184,8 @@ class _Parts:
         keep_debug_log(paths.debug_log_file(), mask, verbose=parts._loaded.settings.debug)
         parts._stream, parts._recovered = await open_stream(parts._folder, mask)
         parts._grants = await asyncio.to_thread(grant_store.load, parts._workspace)
+        if parts._wishes.attended:
+            parts._offer = await asyncio.to_thread(offer_rules)
         if not parts._trusted:
             parts._found = await asyncio.to_thread(trust.survey, parts._workspace)
         return parts
@@ -196,6 +223,7 @@ class _Parts:
                 name=name,
                 context_window=state.context_window if same_model else None,
                 settings=chosen,
+                because=self._server.because,
                 tell=stream.emit,
             ),
             project=Project(self._workspace, trusted=self._trusted, tell=stream.emit),
@@ -203,6 +231,8 @@ class _Parts:
         self._tell(resumed, name, mode, approval_mode)
         if not self._trusted and self._wishes.attended:
             session.ask_trust(Trusting(folder=str(self._workspace), found=self._found))
+        if self._wishes.attended:
+            session.look_for_model()
         return session
 
     def _modes(self, state: EngineState) -> tuple[Mode, ApprovalMode]:
@@ -245,6 +275,8 @@ class _Parts:
         )
         stream.emit(opened)
         notices = [str(problem) for problem in self._loaded.problems]
+        if self._server.caution:
+            notices.append(self._server.caution)
         if self._folder.warning:
             notices.append(self._folder.warning)
         if not self._trusted and not self._wishes.attended:
@@ -253,3 +285,5 @@ class _Parts:
             )
         for text in notices:
             stream.emit(Notice(level="warning", text=text, code="session.opening"))
+        if self._offer is not None:
+            stream.emit(self._offer)

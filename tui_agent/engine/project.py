@@ -12,6 +12,7 @@ from tui_agent.domain import ApprovalMode, Mode
 from tui_agent.engine.context import agent_rules, system_text
 from tui_agent.events import Notice
 from tui_agent.safety import trust as trust_store
+from tui_agent.safety.kept import CannotKeep
 
 
 class Project:
@@ -25,7 +26,12 @@ class Project:
 
     async def trust(self) -> None:
         """Remember the folder by its real path and read its rules from now on."""
-        await asyncio.to_thread(trust_store.trust, self.workspace)
+        try:
+            await asyncio.to_thread(trust_store.trust, self.workspace)
+        except CannotKeep as error:
+            self._tell(
+                Notice(level="warning", text=f"Trusted for this session only: {error}", code="trust.unkept")
+            )
         self.trusted = True
         self._rules = None
 
@@ -45,3 +51,19 @@ class Project:
             workspace=self.workspace,
             date=dt.date.today().isoformat(),
         )
+
+
+def offer_rules() -> Notice | None:
+    """The offer to write ~/AGENTS.md from a template, made once in a lifetime (H1). Does file IO."""
+    mark = paths.data_dir() / "rules-offered"
+    try:
+        if paths.agents_file().exists() or mark.exists():
+            return None
+        paths.ensure_private_dir(mark.parent)
+        mark.touch(mode=0o600)
+    except OSError:
+        return None
+    text = (
+        "You have no ~/AGENTS.md yet, the built-in rules hold. `tui-agent rules` writes one for you to edit."
+    )
+    return Notice(level="info", text=text, code="rules.offer")

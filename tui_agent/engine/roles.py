@@ -10,6 +10,8 @@ from tui_agent.events import ModelChanged, Notice, RunEnded
 from tui_agent.models.base import Model
 from tui_agent.settings import Settings
 
+NO_SERVER = "server.missing"
+"""Code of the notice that no model can be had."""
 WINDOW = 32_768
 """Tokens to ask for where neither settings nor model say."""
 TEMPERATURE = 0.2
@@ -34,14 +36,23 @@ class Roles:
         name: str,
         context_window: int | None,
         settings: Settings,
+        because: str,
         tell: Callable[[Notice | ModelChanged], object],
     ) -> None:
         self.model = model
         self.name = name
         self._window = context_window
         self._settings = settings
+        self._because = because
         self._tell = tell
         self._brain: Brain | None = None
+
+    async def look(self) -> None:
+        """See whether the server is there and settle the model; a missing server is told with what was tried."""
+        brain = await self.brain()
+        if isinstance(brain, RunEnded):
+            text = f"{brain.text}\nTried {self.model.endpoint}, because of {self._because}."
+            self._tell(Notice(level="error", text=text, code=NO_SERVER))
 
     async def brain(self) -> Brain | RunEnded:
         """The model with its options, or how the run ends because there is none."""
@@ -52,6 +63,8 @@ class Roles:
                     return ended_by(chosen)
                 self.name = chosen
             window = self._window or await self._settle_window()
+            if isinstance(window, Fault):
+                return ended_by(window)
             self._brain = Brain(
                 model=self.model,
                 name=self.name,
@@ -72,11 +85,11 @@ class Roles:
             return Fault(kind="status", message=f"{self.model.endpoint} has no models.", advice=advice)
         return next((name for name in names if "coder" in name), names[0])
 
-    async def _settle_window(self) -> int:
+    async def _settle_window(self) -> int | Fault:
         wanted = self._settings.context_window or WINDOW
         info = await self.model.describe(self.name)
         if isinstance(info, Fault):
-            return wanted
+            return info if info.kind == "unreachable" else wanted
         # Ollama loads what we ask for; another server's window is what it is.
         fixed = info.loaded_window if self.model.provider == "openai" else None
         known = fixed or info.context_window

@@ -79,6 +79,7 @@ class Session:
         self._closing = False
         self._system = ""
         self._trust: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
 
     # --- what a front end reads ---
 
@@ -179,9 +180,10 @@ class Session:
         if self._closing:
             return
         self._closing = True
-        if self._trust is not None:
-            self._trust.cancel()
-            await asyncio.wait([self._trust])
+        for task in (self._trust, self._looking):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
         await self.interrupt()
         self._approvals.withdraw(by="closing")
         await self._workplace.close()
@@ -200,6 +202,10 @@ class Session:
     def ask_trust(self, trusting: Trusting) -> None:
         """Ask whether the workspace may be interpreted (A8); runs wait for the answer."""
         self._trust = asyncio.create_task(self._settle_trust(trusting))
+
+    def look_for_model(self) -> None:
+        """Ask the server for its models before the first message, so that a missing one is told at once (G2)."""
+        self._looking = asyncio.create_task(self._roles.look())
 
     async def _settle_trust(self, trusting: Trusting) -> None:
         _, answer = await self._approvals.ask(
@@ -241,6 +247,8 @@ class Session:
     async def _run(self, run: str, calls: Calls) -> RunEnded:
         if self._trust is not None:
             await asyncio.wait([self._trust])
+        if self._looking is not None:
+            await asyncio.wait([self._looking])
         brain = await self._roles.brain()
         if isinstance(brain, RunEnded):
             return brain

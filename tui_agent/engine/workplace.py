@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from tui_agent.domain import ApprovalMode, CommandOutcome, Grant, Mode, Running, Scope
 from tui_agent.engine.approvals import Approvals
 from tui_agent.engine.stream import EventStream
+from tui_agent.events import Notice
+from tui_agent.safety.kept import CannotKeep
 from tui_agent.safety.roots import Roots
 from tui_agent.settings import Settings
 from tui_agent.tools.base import ToolError
@@ -62,21 +64,22 @@ class Workplace:
         """The hash of a file as the model last saw it."""
         return self._seen.get(path)
 
-    def add_grant(self, grant: Grant) -> None:
+    async def add_grant(self, grant: Grant) -> None:
         """A standing leave for this session; `always` ones are written to the user's own configuration."""
         self.grants.append(grant)
         if grant.scope is Scope.ALWAYS and self._keep_grant is not None:
-            self._keep_grant(grant)
-
-    def _holds_credentials(self, path: Path) -> bool:
-        return self.roots.resolve(str(path)).credentials
+            try:
+                await asyncio.to_thread(self._keep_grant, grant)
+            except CannotKeep as error:
+                text = f"The grant holds for this session only: {error}"
+                self.stream.emit(Notice(level="warning", text=text, code="grant.unkept"))
 
     async def judge(self, command: str, cwd: Path) -> Running:
         """The command rated, off the event loop (A1)."""
         from tui_agent.shell import unasked
 
         running = await asyncio.to_thread(
-            unasked.judge, command, cwd, self.roots.folders, self._holds_credentials
+            unasked.judge, command, cwd, self.roots.folders, self.roots.holds_credentials
         )
         if self._terminal is not None and (changed := self._terminal.env_changes()):
             import msgspec
@@ -94,7 +97,7 @@ class Workplace:
             from tui_agent.shell.unasked import script
 
             steps = await asyncio.to_thread(
-                script, action.command, cwd, self.roots.folders, self._holds_credentials
+                script, action.command, cwd, self.roots.folders, self.roots.holds_credentials
             )
             if steps is None:
                 raise ToolError("What this command names changed meanwhile; call it again.", "changed")

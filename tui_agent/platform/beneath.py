@@ -35,8 +35,10 @@ def open_folder(
     """A descriptor of the folder `path`, which must be resolved already; no component may be a symbolic link.
 
     With `beneath` the walk starts there, otherwise at `/`. With `create` missing folders are made, and taken away
-    again when the block raises. Raises OSError.
+    again when the block raises. Raises OSError, and ValueError for a path that is not absolute.
     """
+    if not path.is_absolute():
+        raise ValueError("not an absolute path")
     start = Path(os.path.realpath(beneath)) if beneath is not None else Path(path.anchor)
     parts = path.relative_to(start).parts
     made: list[tuple[int, str]] = []

@@ -87,5 +87,5 @@ def fault_of(error: OSError | ValueError, path: Path) -> FileFault:
 
 
 def _shown(path: Path) -> str:
-    """The path without bytes that are no text, so that messages can always be written down."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace") if "\0" not in str(path) else repr(str(path))
+    """The path in a form that can always be written down."""
+    return str(path).replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()

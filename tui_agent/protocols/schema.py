@@ -20,7 +20,14 @@ _SAMPLES: dict[str, Any] = {
     "new_string": "timeout = 30",
     "question": "Which database shall I use?",
 }
-_BY_TYPE: dict[str, Any] = {"string": "text", "integer": 1, "number": 1, "boolean": True, "array": [], "object": {}}
+_BY_TYPE: dict[str, Any] = {
+    "string": "text",
+    "integer": 1,
+    "number": 1,
+    "boolean": True,
+    "array": [],
+    "object": {},
+}
 
 
 def readable(specs: Iterable[ToolSpec], style: Style) -> str:

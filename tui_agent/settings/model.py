@@ -145,7 +145,7 @@ class Settings(Part):
 
     # --- what the agent may do
     mode: Literal["agent", "direct", "chat", "plan", "explore", "review", "deep-explore"] = Field(
-        "agent", description="How a message is worked on at the start of a session."
+        "direct", description="How a message is worked on at the start of a session."
     )
     approval_mode: Literal["ask", "auto-edit", "auto", "read-only"] = Field(
         "ask", description="Who is asked when, at the start of a session."

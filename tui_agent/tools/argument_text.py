@@ -9,6 +9,7 @@ from typing import Any
 import pydantic
 
 from tui_agent.tools.base import Args
+from tui_agent.tools.lines import writable
 from tui_agent.tools.specs import parameters
 
 _QUOTED = 60
@@ -38,7 +39,7 @@ def what_is_wrong(tool: str, kind: type[Args], error: pydantic.ValidationError) 
 
 
 def _sentence(tool: str, fields: dict[str, Any], fault: Any) -> str:
-    name = ".".join(str(part) for part in fault["loc"]) or "the arguments"
+    name = writable(".".join(str(part) for part in fault["loc"])) or "the arguments"
     if fault["type"] == "missing":
         return f"{tool} needs the argument {name}."
     if fault["type"] == "extra_forbidden":
@@ -46,7 +47,7 @@ def _sentence(tool: str, fields: dict[str, Any], fault: Any) -> str:
         hint = f" Did you mean {close[0]}?" if close else ""
         return f"{tool} has no argument {name}.{hint}"
     field = fields.get(str(fault["loc"][0]) if fault["loc"] else "", {})
-    given = json.dumps(fault["input"], ensure_ascii=False, default=str)
+    given = writable(json.dumps(fault["input"], ensure_ascii=False, default=str))
     given = given if len(given) <= _QUOTED else given[:_QUOTED] + "…"
     reason = "" if fault["type"].endswith(("_type", "_parsing")) else f" ({fault['msg'].lower()})"
     return f"The argument {name} of {tool} must be {_word(field)}, got {given}{reason}."

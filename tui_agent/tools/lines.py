@@ -18,6 +18,11 @@ def cut_line(line: str, cap: int = LINE_CAP) -> str:
     return line if len(line) <= cap else f"{line[:cap]}… [{len(line) - cap:,} more characters]"
 
 
+def writable(text: str) -> str:
+    """`text` without lone surrogates, so that it can be written down and sent."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
 def shown_name(name: str) -> str:
     """A file name on one line: controls, invisible characters and bytes that are no text as escapes (E13)."""
     if name.isascii() and name.isprintable():

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections import Counter
 
+from tui_agent.tools.lines import writable
 from tui_agent.tools.views import LINE_END, compact, fold
 
 _SHOWN = 8
@@ -45,7 +46,7 @@ def near_miss(text: str, old: str) -> str:
             parts.append("…")
     else:
         parts.append("Nothing in the file is like it.")
-    return "\n".join([*parts, *_suspicions(text, old)])
+    return writable("\n".join([*parts, *_suspicions(text, old)]))
 
 
 def _suspicions(text: str, old: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from tui_agent.tools.views import LINE_END, compact
 
@@ -19,7 +19,7 @@ def windows(text: str, old: str) -> list[tuple[int, int]]:
     starts = [0, *(found.end() for found in LINE_END.finditer(text))]
     if starts[-1] < len(text):
         starts.append(len(text))
-    cores = [compact(text[start:end]) for start, end in zip(starts, starts[1:], strict=False)]
+    cores = [compact(text[start:end]) for start, end in pairwise(starts)]
     needle = compact(old)
     if not needle:
         return [(0, len(text))]

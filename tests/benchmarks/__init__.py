@@ -1,0 +1,1 @@
+"""Speed, measured by hand or in CI, never in a timed test: `python -m tests.benchmarks.<name>`."""
