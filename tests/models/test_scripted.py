@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import ollama
 import pytest
 
 from tests.doubles.mock import MockServer, call, scenario, scenarios, step
@@ -152,6 +151,8 @@ async def test_stalled_reply_can_be_cancelled():
 
 @pytest.mark.parametrize("task", [DEMO_TASK, "hello", "what can you do?", "list the files", "something else"])
 async def test_scripted_and_served_model_say_and_call_the_same(task: str):
+    import ollama
+
     given = await pieces(load(pace=0), request(UserMessage(text=task)))
     async with MockServer(DEMO_FILE) as server:
         said: list[str] = []

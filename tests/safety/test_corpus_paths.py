@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.safety.path_adapters import check_path, match_patterns
+from tests.corpora_adapters import check_path, match_patterns
 
 CORPUS = json.loads((Path(__file__).parents[1] / "corpora/paths.json").read_text("utf-8"))
 CASES = {case["id"]: case for case in CORPUS["cases"]}
