@@ -39,7 +39,10 @@ def check_path(workspace: str, path: str, op: str) -> dict[str, bool | None]:
         target = Roots([Path(workspace)]).resolve(path)
     except PathError:
         return {"allowed": False, "sensitive": None}
-    return {"allowed": not target.outside, "sensitive": target.sensitive or target.protected or target.credentials}
+    return {
+        "allowed": not target.outside,
+        "sensitive": target.sensitive or target.protected or target.credentials,
+    }
 
 
 def match_patterns(patterns: list[list[object]], path: str) -> bool:

@@ -25,7 +25,9 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
     if isinstance(kind, type) and issubclass(kind, Noun | Event):
         hints = typing.get_type_hints(kind)
         names = kind.__struct_fields__
-        return st.fixed_dictionaries({name: values_of(hints[name]) for name in names}).map(lambda d: kind(**d))
+        return st.fixed_dictionaries({name: values_of(hints[name]) for name in names}).map(
+            lambda d: kind(**d)
+        )
     origin = typing.get_origin(kind)
     if origin is dict:
         return st.dictionaries(st.text(max_size=5), JSON_VALUES, max_size=3)

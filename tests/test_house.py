@@ -60,7 +60,12 @@ def test_modules_say_what_they_are(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["tui_agent.frontends.headless", "tui_agent.engine.opening", "tui_agent.mock_server.app", "tui_agent.__main__"],
+    [
+        "tui_agent.frontends.headless",
+        "tui_agent.engine.opening",
+        "tui_agent.mock_server.app",
+        "tui_agent.__main__",
+    ],
 )
 def test_faceless_parts_never_load_the_screen(module: str) -> None:
     code = f"import sys, json, {module}; print(json.dumps(sorted(sys.modules)))"
@@ -69,7 +74,9 @@ def test_faceless_parts_never_load_the_screen(module: str) -> None:
     assert loaded.isdisjoint(HEADLESS_FORBIDDEN)
 
 
-@pytest.mark.parametrize("folder", ["engine", "frontends", "models", "storage", "shell", "safety", "tools", "platform"])
+@pytest.mark.parametrize(
+    "folder", ["engine", "frontends", "models", "storage", "shell", "safety", "tools", "platform"]
+)
 def test_tests_of_faceless_parts_need_no_screen(folder: str) -> None:
     files = sorted((ROOT / "tests" / folder).glob("test_*.py"))
     assert files
@@ -108,7 +115,6 @@ def test_committed_files_name_no_registry() -> None:
         text = (ROOT / name).read_text(encoding="utf-8")
         assert "index-url" not in text
         assert "files.pythonhosted" not in text
-
 
 
 def test_every_event_has_a_name_of_its_own_and_is_frozen() -> None:

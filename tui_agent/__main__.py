@@ -116,6 +116,7 @@ def build_exec_parser() -> argparse.ArgumentParser:
 
 COMMANDS = """commands:
   exec TASK   work on one task without a screen; see `tui-agent exec --help`
+  settings    print a config.yaml that explains every setting
   rules       write ~/AGENTS.md, your rules for the agent, from a template
 """
 
@@ -188,6 +189,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from tui_agent.commands import rules
 
         return rules.run()
+    if arguments == ["settings"]:
+        from tui_agent.commands import settings
+
+        return settings.run()
     args = build_parser().parse_args(arguments)
     if args.reset_tty:
         from tui_agent.tui.terminal import reset

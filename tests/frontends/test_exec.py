@@ -70,7 +70,11 @@ async def test_the_job_is_done_over_http(run: Exec, provider: str) -> None:
         ran = await run(TASK, "--json", "--approve", "all", *server_flags(server, provider))
     assert ran.code == 0, ran.out + ran.err
     assert (run.workspace / "adder.py").read_text() == MENDED
-    assert [data["name"] for data in ran.of("tool.finished")] == ["read_file", "edit_file", "run_terminal_command"]
+    assert [data["name"] for data in ran.of("tool.finished")] == [
+        "read_file",
+        "edit_file",
+        "run_terminal_command",
+    ]
     assert all(data["result"]["success"] for data in ran.of("tool.finished"))
     assert ran.of("run.ended")[-1]["outcome"] == "done"
     assert ran.of("reply.ended")[-1]["text"] == REPORT
@@ -100,7 +104,8 @@ async def test_everything_printed_is_in_the_journal_and_the_log(run: Exec) -> No
 
 
 @pytest.mark.parametrize(
-    ("approve", "code", "edited"), [("none", 3, False), ("safe", 3, False), ("edits", 3, True), ("all", 0, True)]
+    ("approve", "code", "edited"),
+    [("none", 3, False), ("safe", 3, False), ("edits", 3, True), ("all", 0, True)],
 )
 async def test_what_may_happen_without_a_person(run: Exec, approve: str, code: int, edited: bool) -> None:
     async with serve(job(), strict=True) as server:
@@ -175,12 +180,16 @@ async def test_a_server_that_is_not_there(run: Exec) -> None:
 
 async def test_the_limit_of_rounds(run: Exec) -> None:
     async with serve(job(), strict=True) as server:
-        ran = await run(TASK, "--json", "--approve", "all", "--max-iterations", "2", *server_flags(server, "openai"))
+        ran = await run(
+            TASK, "--json", "--approve", "all", "--max-iterations", "2", *server_flags(server, "openai")
+        )
     assert ran.code == 5
     assert ran.of("run.ended")[-1]["outcome"] == "limit"
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 async def test_a_signal_ends_it_in_order(run: Exec, number: signal.Signals, code: int) -> None:
     sleeping = scenario("sleep", step("", call("run_terminal_command", command="sleep 60")), "done")
     async with serve(sleeping, strict=True) as server:
@@ -199,7 +208,13 @@ async def test_a_signal_ends_it_in_order(run: Exec, number: signal.Signals, code
 
 @pytest.mark.parametrize(
     "args",
-    [(), ("  ",), ("task", "--approve", "everything"), ("task", "-C", "/nowhere/at/all"), ("task", "--resume", "1999")],
+    [
+        (),
+        ("  ",),
+        ("task", "--approve", "everything"),
+        ("task", "-C", "/nowhere/at/all"),
+        ("task", "--resume", "1999"),
+    ],
 )
 async def test_wrong_usage(run: Exec, args: tuple[str, ...]) -> None:
     ran = await run(*args)
@@ -235,7 +250,9 @@ async def test_the_server_token_never_leaves(run: Exec) -> None:
     token = "canary-7f3a9c"
     show = scenario("show", step("", call("run_terminal_command", command="env; echo done")), "seen")
     async with serve(show, strict=True, token=token) as server:
-        ran = await run("show", "--json", "--approve", "all", *server_flags(server, "openai"), LLM_AUTH_TOKEN=token)
+        ran = await run(
+            "show", "--json", "--approve", "all", *server_flags(server, "openai"), LLM_AUTH_TOKEN=token
+        )
     assert ran.code == 0
     assert token not in ran.out + ran.err
     for file in run.home.rglob("*"):

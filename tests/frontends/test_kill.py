@@ -89,7 +89,9 @@ async def test_killed_at_a_random_point_nothing_printed_is_lost_or_doubled(
             assert any(isinstance(r.event, UserSaid) and r.event.text == TASK for r in shown) or not said
             started = {r["node"] for r in printed if r["type"] == "tool.started"}
             ended = {r["node"] for r in records_of(journal) if r["type"] == "tool.finished"}
-            told = {one for r in shown if isinstance(r.event, SessionRecovered) for one in r.event.interrupted}
+            told = {
+                one for r in shown if isinstance(r.event, SessionRecovered) for one in r.event.interrupted
+            }
             assert started <= ended | told
             assert not [exchange for exchange in server.requests if exchange.status == 400]
     assert killed > KILLS // GROUPS // 2

@@ -91,6 +91,8 @@ class Workplace:
         self, action: Running, timeout: float, show: Callable[[str], None]
     ) -> CommandOutcome:
         """Run exactly `action`: as argv when it may run unasked, else in the session's shell (T2, R-12)."""
+        if self.settings.sandbox == "required":
+            raise ToolError("The settings demand a sandbox for commands, and there is none here.", "refused")
         cwd = Path(action.cwd)
         if action.unasked:
             from tui_agent.shell.argv import run_script

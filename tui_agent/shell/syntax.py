@@ -6,13 +6,14 @@ The grammar is tree-sitter's; what it can't read is said (`problem`), never gues
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
 from tui_agent.domain import Noun
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Language, Node, Tree
 
 LENGTH_CAP = 8 * 1024
 COMMANDS_CAP = 50
@@ -47,6 +48,7 @@ _STATEMENTS = frozenset(
 )
 _DEFINES = "function_definition"
 _JOINTS = frozenset(("&&", "||", ";", "&", "|", "|&", "\n", ";;"))
+_FOREIGN = re.compile(rb"[\x80-\xff]")
 _ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|.)", re.DOTALL)
 _ANSI_LETTERS = {
     "n": "\n",
@@ -115,20 +117,36 @@ class Parsed(Noun, frozen=True, kw_only=True):
 
 
 @cache
-def _parser() -> Parser:
+def _language() -> Language:
     import tree_sitter_bash
-    from tree_sitter import Language, Parser
+    from tree_sitter import Language
 
-    return Parser(Language(tree_sitter_bash.language()))
+    return Language(tree_sitter_bash.language())
+
+
+def _tree(data: bytes) -> Tree:
+    """The grammar's tree; its positions hold for `data`.
+
+    The grammar's scanner asks the C library's ASCII tables about characters of any size, and crashes the process on
+    some (`W{` and U+D304C). It is shown `%` for every other byte instead, which is as ordinary a letter to a shell.
+    """
+    from tree_sitter import Parser
+
+    # A parser must not be used by two threads at once.
+    return Parser(_language()).parse(_FOREIGN.sub(b"%", data))
 
 
 def parse(text: str) -> Parsed:
     """Read a command line. Never raises; takes milliseconds at most, since long text is not read at all."""
     if odd := _oddity(text):
         return Parsed(problem=odd)
-    tree = _parser().parse(text.encode())
-    reader = _Reader()
-    reader.block(tree.root_node, 0)
+    data = text.encode()
+    tree = _tree(data)
+    reader = _Reader(data)
+    try:
+        reader.block(tree.root_node, 0)
+    except RecursionError:
+        return Parsed(problem="It is nested too deeply.")
     problem = reader.problem
     if tree.root_node.has_error:
         problem = "The shell grammar could not read it."
@@ -155,7 +173,8 @@ def _oddity(text: str) -> str:
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
         self.pipelines: list[Pipeline] = []
         self.plain = True
         self.problem = ""
@@ -177,7 +196,7 @@ class _Reader:
             elif child.is_named or child.type == "!":
                 self.plain = False
                 if child.type == _DEFINES and (name := child.child_by_field_name("name")):
-                    self.functions.append(_source(name))
+                    self.functions.append(self.source(name))
                 self.block(child, depth + (child.type in _NESTING))
 
     def statement(self, node: Node, joined: str, depth: int) -> None:
@@ -271,7 +290,7 @@ class _Reader:
     def _assignment(self, node: Node, depth: int) -> tuple[str, Word]:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         return (
-            _source(name) if name else "",
+            self.source(name) if name else "",
             self._word(value, depth) if value else Word(source="", text=""),
         )
 
@@ -289,15 +308,13 @@ class _Reader:
             if child.type in ("file_descriptor", "variable_name") or (
                 not child.is_named and "<" not in child.type
             ):
-                operator += _source(child)
+                operator += self.source(child)
             elif not child.is_named:
                 operator += child.type
             elif child.type == "heredoc_body":
-                body = _source(child)
+                body = self.source(child)
                 self.block(child, depth + 1)
-                if not re.search(r"[\\'\"]", _source(node.child(1))):  # the grammar does not see `…` in there
-                    for inner in re.findall(r"(?<!\\)`([^`]*)`", body):
-                        self.block(_parser().parse(inner.encode()).root_node, depth + 1)
+                self._in_backticks(self.source(node.child(1)), body, depth)
             elif child.type.endswith("_redirect"):
                 self._redirect(child, depth, redirects, words, downstream)
             elif (
@@ -313,6 +330,18 @@ class _Reader:
         words += targets[1:]
         redirects.append(Redirect(operator=operator, target=targets[0] if targets else None, body=body))
 
+    def _in_backticks(self, delimiter: str, body: str, depth: int) -> None:
+        """What the grammar does not see in a here-document."""
+        if not delimiter.isascii() or "%" in delimiter:  # the grammar can't tell it from others, see `_tree`
+            self.problem = "The end of a here-document can't be told."
+        if re.search(r"[\\'\"]", delimiter):
+            return
+        for inner in re.findall(r"(?<!\\)`([^`]*)`", body):
+            inside = _Reader(inner.encode())
+            inside.block(_tree(inside.data).root_node, depth + 1)
+            self.pipelines += inside.pipelines
+            self.problem = self.problem or inside.problem
+
     def _rest_of_line(self, node: Node, depth: int) -> list[Command]:
         if node.type == "list":
             self.statement(node, "", depth)
@@ -326,18 +355,22 @@ class _Reader:
     def _word(self, node: Node, depth: int) -> Word:
         if node.type == "command_name" and node.child_count:
             node = node.children[0]
-        text, quoted = literal(node)
+        text, quoted = _literal(node, self.source)
         if quoted:
             self.plain = False
         if text is None:
             self.plain = False
             self.block(node, depth + 1)
-        return Word(source=_source(node), text=text, pattern=_is_pattern(node))
+        return Word(source=self.source(node), text=text, pattern=_is_pattern(node, self.source))
+
+    def source(self, node: Node | None) -> str:
+        """The node's text as it is written."""
+        return self.data[node.start_byte : node.end_byte].decode("utf-8", "replace") if node else ""
 
 
-def literal(node: Node) -> tuple[str | None, bool]:
+def _literal(node: Node, source_of: Callable[[Node], str]) -> tuple[str | None, bool]:
     """The node's text as a program gets it (None if something is expanded), and whether `$'…'` took part in it."""
-    source = _source(node)
+    source = source_of(node)
     match node.type:
         case "word" | "number" | "extglob_pattern" | "variable_name" | "test_operator":
             # With a child it is an arithmetic expansion in disguise, such as `$((1))#`.
@@ -354,7 +387,7 @@ def literal(node: Node) -> tuple[str | None, bool]:
         case "ansi_c_string":
             return _ANSI.sub(_ansi, source[2:-1]), True
         case "concatenation":
-            parts = [literal(child) for child in node.children]
+            parts = [_literal(child, source_of) for child in node.children]
             texts = [text for text, _ in parts if text is not None]
             return ("".join(texts) if len(texts) == len(parts) else None), any(odd for _, odd in parts)
         case _:
@@ -370,14 +403,10 @@ def _ansi(found: re.Match[str]) -> str:
     return _ANSI_LETTERS.get(code, code)
 
 
-def _is_pattern(node: Node) -> bool:
+def _is_pattern(node: Node, source_of: Callable[[Node], str]) -> bool:
     if node.type == "concatenation":
-        return any(_is_pattern(child) for child in node.children)
+        return any(_is_pattern(child, source_of) for child in node.children)
     if node.type not in ("word", "extglob_pattern"):
         return False
-    bare = re.sub(r"\\.", "", _source(node))
+    bare = re.sub(r"\\.", "", source_of(node))
     return bare.startswith("~") or any(c in bare for c in "*?[{")
-
-
-def _source(node: Node | None) -> str:
-    return (node.text or b"").decode("utf-8", "replace") if node else ""

@@ -1,0 +1,28 @@
+"""Writes the pages of this folder that come from the code: `python docs/generate.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tui_agent.settings.document import table
+
+HERE = Path(__file__).resolve().parent
+
+SETTINGS = """# Settings
+
+In `~/.config/tui-agent/config.yaml`, as `TUI_AGENT_…` in the environment, or as flags; later wins. A
+`.tui-agent.yaml` in a trusted project may only tighten those marked so. `tui-agent settings` prints a file with all of them to start from. A
+mistake is named with file, line and field, and the program does not start on it. `sandbox: required` refuses commands
+where no sandbox can be had, which at present is everywhere.
+
+{table}"""
+
+
+def pages() -> dict[str, str]:
+    """File name → text of every generated page."""
+    return {"settings.md": SETTINGS.format(table=table())}
+
+
+if __name__ == "__main__":
+    for name, text in pages().items():
+        (HERE / name).write_text(text, encoding="utf-8")
