@@ -11,9 +11,9 @@ HERE = Path(__file__).resolve().parent
 SETTINGS = """# Settings
 
 In `~/.config/tui-agent/config.yaml`, as `TUI_AGENT_…` in the environment, or as flags; later wins. A
-`.tui-agent.yaml` in a trusted project may only tighten those marked so. `tui-agent settings` prints a file with all of them to start from. A
-mistake is named with file, line and field, and the program does not start on it. `sandbox: required` refuses commands
-where no sandbox can be had, which at present is everywhere.
+`.tui-agent.yaml` in a trusted project may only tighten those marked so. `tui-agent settings` prints a file with
+all of them to start from. A mistake is named with file, line and field, and the program does not start on it.
+`sandbox: required` refuses commands where no sandbox can be had, which at present is everywhere.
 
 {table}"""
 

@@ -128,7 +128,8 @@ class ApprovalModal(RequestModal):
         if self.reasoning:
             again: list[Span] = [("   esc", ink.accent), (" goes back", ink.muted)]
             return [line(("enter", ink.accent), (" rejects", ink.muted), *again)]
-        hint: list[Span] = [("esc", ink.accent), (" stops the run", ink.muted)]
+        trusting = isinstance(self.request.action, Trusting)
+        hint: list[Span] = [("esc", ink.accent), (" not now" if trusting else " stops the run", ink.muted)]
         if self.body.max_scroll_y:
             left = int(self.body.max_scroll_y - self.body.scroll_offset.y)
             more = f"{left} more lines below" if left else "end reached"
@@ -200,6 +201,8 @@ class ApprovalModal(RequestModal):
 
     def escape(self) -> None:
         """Back from the reason, else stop the run."""
+        if isinstance(self.request.action, Trusting):
+            self.answer(Answer(verdict="reject"))
         if not self.reasoning:
             super().escape()
             return

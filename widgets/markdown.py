@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode
 
 BULLETS = "•◦▪"
+TOO_DEEP = re.compile(r"^(?:[ \t]*(?:>|[-*+]|\d{1,9}[.)])){30}|^[ \t]{100}", re.MULTILINE)
+"""Nesting that is shown as it was written."""
 DEEPEST = 12
 """Levels of nesting that are still indented; deeper ones are shown flat."""
 
@@ -24,13 +27,17 @@ DEEPEST = 12
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    # Link definitions would vanish from what is shown, and so would what is nested too deeply.
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 200})
+    return parser.enable(["table", "strikethrough"]).disable("reference")
 
 
 def render(source: str, width: int, ink: Ink) -> list[Line]:
     """Lines of at most `width` cells."""
     from markdown_it.tree import SyntaxTreeNode
 
+    if TOO_DEEP.search(source):
+        return wrap([(source, ink.text)], width)
     tree = SyntaxTreeNode(_parser().parse(source))
     return _Renderer(ink).blocks(tree.children, max(1, width), tight=False, depth=0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 
 from tui_agent import events as e
@@ -20,12 +20,17 @@ class FakeSession:
         self.commands: list[str] = []
         self.interrupts = 0
         self.closed = ""
+        self.begins = 0
+        self.tell: Callable[[str | None], None] = lambda text: None
         self._more = asyncio.Event()
         self._answered: set[str] = set()
 
     @property
     def id(self) -> str:
         return "2026-01-05T09:00:00.000+0000"
+
+    def tell_saving(self, tell: Callable[[str | None], None]) -> None:
+        self.tell = tell
 
     def push(self, event: Event, *, node: str = "", run: str = "", seconds: float = 0.0) -> None:
         last = self.records[-1].at if self.records else "2026-01-05T09:00:00.000+00:00"

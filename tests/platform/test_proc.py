@@ -287,6 +287,24 @@ async def test_a_cancelled_wait_kills(tmp_path: Path) -> None:
     await until(lambda: not alive(pid), DEAD_WITHIN * SLACK)
 
 
+@pytest.mark.parametrize("delay", [0.0, 0.005, 0.02, 0.05])
+async def test_a_start_cancelled_half_way_leaves_nothing(delay: float, tmp_path: Path) -> None:
+    before = len(os.listdir("/dev/fd"))
+    large = {
+        **child_environment(),
+        **{f"V{number}": "x" * 50_000 for number in range(30)},
+    }  # does not fit the socket
+    starting = asyncio.create_task(
+        Child.start(bash("sleep 312"), cwd=tmp_path, environment=large, capture=Capture())
+    )
+    await asyncio.sleep(delay)
+    starting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        (await starting).stop()
+    await until(lambda: len(os.listdir("/dev/fd")) <= before)
+    await until(lambda: not supervisor.descendants(os.getpid()))
+
+
 # --- D22: the program itself dies ------------------------------------------------------------------
 
 OWNER = """

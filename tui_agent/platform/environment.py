@@ -91,7 +91,9 @@ def bare_environment(source: Mapping[str, str] | None = None) -> dict[str, str]:
     """The variables for a command that runs unasked: a fixed PATH, language and time zone, nothing else (R-12)."""
     source = os.environ if source is None else source
     wanted = {
-        name: value for name, value in source.items() if name in ("LANG", "TZ") or name.startswith("LC_")
+        name: value
+        for name, value in source.items()
+        if name in ("LANG", "TZ") or (name.startswith("LC_") and not is_secret(name))
     }
     return _speaking_utf8(wanted) | {"PATH": "/usr/local/bin:/usr/bin:/bin", "TERM": "dumb"}
 

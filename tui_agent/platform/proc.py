@@ -122,7 +122,6 @@ class Child:
             child._open()
             assert child._control is not None
             await child._loop.sock_sendall(child._control, len(request).to_bytes(8, "big") + request)
-            child._loop.add_reader(child._control, child._heard)
             await asyncio.wait_for(asyncio.shield(child._started), STARTING)
         except (OSError, TimeoutError) as error:
             child.stop()
@@ -160,6 +159,7 @@ class Child:
         ours.setblocking(False)
         os.set_blocking(self._output, False)
         self._control = ours
+        self._loop.add_reader(ours, self._heard)
         self._loop.add_reader(self._output, self._readable)
 
     @property
@@ -305,6 +305,10 @@ class Child:
             return
         with contextlib.suppress(OSError):
             self._control.send(b"k")
+        with contextlib.suppress(
+            OSError
+        ):  # its end means the same, and arrives behind an unfinished request, too
+            self._control.shutdown(socket.SHUT_WR)
         if self._popen is not None:
             self._loop.call_later(STUCK, self._stuck)
 

@@ -34,6 +34,8 @@ def _by_table(program: str, texts: list[str], say: Say) -> None:
     entry = table()["subcommands"].get(program)
     if entry is not None:
         words = [text for text in texts if not text.startswith("-")]
+        if words[1:] and words[0] in ("run", "run-script") and _SPECIAL.get(program) is _packages:
+            return
         word = words[0] if words else (texts[0] if texts else "")
         for severity in (HIGH, NONE, MEDIUM):
             if word in entry.get(severity.value, "").split() or entry.get(severity.value) == "*":

@@ -6,11 +6,11 @@ The grammar is tree-sitter's; what it can't read is said (`problem`), never gues
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
 from tui_agent.domain import Noun
+from tui_agent.shell.words import is_pattern, literal
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node, Tree
@@ -49,18 +49,6 @@ _STATEMENTS = frozenset(
 _DEFINES = "function_definition"
 _JOINTS = frozenset(("&&", "||", ";", "&", "|", "|&", "\n", ";;"))
 _FOREIGN = re.compile(rb"[\x80-\xff]")
-_ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|.)", re.DOTALL)
-_ANSI_LETTERS = {
-    "n": "\n",
-    "t": "\t",
-    "r": "\r",
-    "a": "\a",
-    "b": "\b",
-    "e": "\x1b",
-    "E": "\x1b",
-    "f": "\f",
-    "v": "\v",
-}
 
 
 class Word(Noun, frozen=True, kw_only=True):
@@ -190,6 +178,7 @@ class _Reader:
         for child in node.children:
             if child.type in _STATEMENTS:
                 self.statement(child, joined, depth)
+                joined = "\n"  # unless another operator follows
             elif child.type in _JOINTS:
                 joined = child.type
                 self.plain &= joined == ";"
@@ -203,6 +192,7 @@ class _Reader:
         if node.type != "list":
             commands = self.members(node, depth)
             if commands:
+                self.plain &= joined != "\n"
                 self.pipelines.append(Pipeline(commands=tuple(commands), joined=joined))
             return
         for child in node.children:
@@ -355,58 +345,14 @@ class _Reader:
     def _word(self, node: Node, depth: int) -> Word:
         if node.type == "command_name" and node.child_count:
             node = node.children[0]
-        text, quoted = _literal(node, self.source)
+        text, quoted = literal(node, self.source)
         if quoted:
             self.plain = False
         if text is None:
             self.plain = False
             self.block(node, depth + 1)
-        return Word(source=self.source(node), text=text, pattern=_is_pattern(node, self.source))
+        return Word(source=self.source(node), text=text, pattern=is_pattern(node, self.source))
 
     def source(self, node: Node | None) -> str:
         """The node's text as it is written."""
         return self.data[node.start_byte : node.end_byte].decode("utf-8", "replace") if node else ""
-
-
-def _literal(node: Node, source_of: Callable[[Node], str]) -> tuple[str | None, bool]:
-    """The node's text as a program gets it (None if something is expanded), and whether `$'…'` took part in it."""
-    source = source_of(node)
-    match node.type:
-        case "word" | "number" | "extglob_pattern" | "variable_name" | "test_operator":
-            # With a child it is an arithmetic expansion in disguise, such as `$((1))#`.
-            return (None, False) if node.child_count else (re.sub(r"\\(?:\n|(.))", r"\1", source), False)
-        case "raw_string":
-            return source[1:-1], False
-        case "string":
-            if (
-                any(child.is_named and child.type != "string_content" for child in node.children)
-                or "`" in source
-            ):
-                return None, False
-            return re.sub(r'\\(?:\n|([$`"\\]))', lambda found: found[1] or "", source[1:-1]), False
-        case "ansi_c_string":
-            return _ANSI.sub(_ansi, source[2:-1]), True
-        case "concatenation":
-            parts = [_literal(child, source_of) for child in node.children]
-            texts = [text for text, _ in parts if text is not None]
-            return ("".join(texts) if len(texts) == len(parts) else None), any(odd for _, odd in parts)
-        case _:
-            return (None, False) if node.is_named else (source, False)
-
-
-def _ansi(found: re.Match[str]) -> str:
-    code = found[1]
-    if code[0] in "xuU" and len(code) > 1:
-        return chr(min(int(code[1:], 16), 0x10FFFF))
-    if code[0] in "01234567":
-        return chr(int(code, 8) & 0xFF)
-    return _ANSI_LETTERS.get(code, code)
-
-
-def _is_pattern(node: Node, source_of: Callable[[Node], str]) -> bool:
-    if node.type == "concatenation":
-        return any(_is_pattern(child, source_of) for child in node.children)
-    if node.type not in ("word", "extglob_pattern"):
-        return False
-    bare = re.sub(r"\\.", "", source_of(node))
-    return bare.startswith("~") or any(c in bare for c in "*?[{")

@@ -163,6 +163,8 @@ class TuiAgentApp(App[int], inherit_bindings=False):
 
     def _ask_next(self) -> None:
         """Show the oldest request that waits; close a dialog whose request was settled elsewhere."""
+        if self.session is None or self.view.seq < self.session.begins:
+            return  # what was open in a session's past is void
         if isinstance(self.screen, RequestModal):
             if self.screen.request.id in self.view.pending:
                 return
@@ -227,9 +229,9 @@ class TuiAgentApp(App[int], inherit_bindings=False):
         if self._prompt.selected_text:
             self.copy_to_clipboard(self._prompt.selected_text)
             self._hint("sent to the terminal's clipboard")
-        elif self.view.busy or isinstance(self.screen, RequestModal):
+        elif self.view.busy:
             self.action_interrupt()
-        elif self._prompt.set_aside():
+        elif not isinstance(self.screen, RequestModal) and self._prompt.set_aside():
             self._hint("draft set aside · up brings it back")
         else:
             self._quit_or_arm("ctrl+c")

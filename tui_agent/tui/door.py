@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 from tui_agent.domain import Answer
@@ -15,6 +15,15 @@ class SessionDoor(Protocol):
     @property
     def id(self) -> str:
         """What `--resume` takes."""
+        ...
+
+    @property
+    def begins(self) -> int:
+        """Number of the last record from before this process."""
+        ...
+
+    def tell_saving(self, tell: Callable[[str | None], None]) -> None:
+        """Call `tell` with a sentence when saving begins to fail, with None when all is saved again."""
         ...
 
     def follow(self, after: int = 0) -> AsyncIterator[Record]:

@@ -67,7 +67,7 @@ class EndBlock(Block[EndItem]):
         symbol, role, word = ENDINGS.get(item.outcome, ("■", "warn", item.outcome))
         style: Style = getattr(ink, role)
         lines = marked(symbol, style, word + (f" · {took}" if item.ms >= 1_000 else ""), style, width)
-        if item.text:
+        if item.text and item.outcome != "interrupted":
             lines += indent(wrap([(item.text, ink.text)], width - 2), [("  ", ink.text)])
         return lines
 
