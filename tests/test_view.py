@@ -139,7 +139,8 @@ def test_a_tool_call_gathers_all_that_belongs_to_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "status"), [("refused", "refused"), ("interrupted", "interrupted"), ("timeout", "failed"), (None, "failed")]
+    ("code", "status"),
+    [("refused", "refused"), ("interrupted", "interrupted"), ("timeout", "failed"), (None, "failed")],
 )
 def test_a_failure_says_of_what_kind(code: str | None, status: str) -> None:
     scene = build.Scene().opened().ask("x").reply()
@@ -160,7 +161,10 @@ def test_a_result_without_a_beginning_still_shows() -> None:
 
 def test_queued_messages_wait_until_they_are_said() -> None:
     scene = build.queued()
-    assert [one.text for one in view_of(scene.records).queue] == ["also update the README", "keep the old default"]
+    assert [one.text for one in view_of(scene.records).queue] == [
+        "also update the README",
+        "keep the old default",
+    ]
     scene.emit(e.MessageChanged(id="m8", text="also the docs"))
     scene.emit(e.MessageWithdrawn(id="m9")).emit(e.UserSaid(id="m8", text="also the docs"))
     view = view_of(scene.records)
@@ -204,7 +208,16 @@ def test_what_a_dead_process_left_open_is_open_no_longer(again: str) -> None:
 
 
 def test_records_of_a_newer_program_are_counted_and_shown() -> None:
-    raw = {"v": 1, "seq": 1, "at": "2026-01-05T09:00:00.000+00:00", "type": "dream.had", "run": "", "node": "", "parent": "", "data": {"x": 1}}
+    raw = {
+        "v": 1,
+        "seq": 1,
+        "at": "2026-01-05T09:00:00.000+00:00",
+        "type": "dream.had",
+        "run": "",
+        "node": "",
+        "parent": "",
+        "data": {"x": 1},
+    }
     view = view_of([record(json.loads(json.dumps(raw)))])
     assert view.unknown == 1
     assert "dream.had" in getattr(view.items[-1], "text", "")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +33,7 @@ def _shared() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
     where = parser.add_argument_group("where")
     where.add_argument(
-        "-C", "--workspace", type=Path, default=Path(), metavar="DIR", help="the folder to work in"
+        "-C", "--workspace", type=Path, metavar="DIR", help="the folder to work in; default the current one"
     )
     where.add_argument(
         "--add-root",
@@ -51,10 +53,11 @@ def _shared() -> argparse.ArgumentParser:
     model.add_argument("--context-window", type=int, metavar="TOKENS", help="size of the window to ask for")
     model.add_argument("--scenarios", type=Path, metavar="FILE", help="scenario file of the scripted model")
     session = parser.add_argument_group("session")
-    session.add_argument(
+    earlier = session.add_mutually_exclusive_group()
+    earlier.add_argument(
         "--continue", dest="resume_last", action="store_true", help="go on with the last session here"
     )
-    session.add_argument(
+    earlier.add_argument(
         "--resume", metavar="ID", help="go on with a session, named by its id or the beginning of it"
     )
     session.add_argument("--mode", choices=("direct", "chat"), help="how messages are worked on")
@@ -158,13 +161,15 @@ def wishes(args: argparse.Namespace, approval_mode: str | None, *, attended: boo
 
 
 def _exec(argv: Sequence[str]) -> int:
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until a session listens, it ends us as the others do
     parser = build_exec_parser()
     args = parser.parse_args(argv)
     task = args.task
     if task == "-":
         if args.answers:
             parser.error("--answers and the task `-` both need standard input")
-        task = sys.stdin.read()
+        task = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not task and args.demo:
         from tui_agent.frontends.scratch import DEMO_TASK
 
@@ -180,8 +185,22 @@ def _exec(argv: Sequence[str]) -> int:
     return headless.run(wished, options)
 
 
+def _fill_streams() -> None:
+    """Lead the streams that were closed by the caller nowhere, so that no file of ours takes their numbers."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            setattr(
+                sys, name, os.fdopen(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False)
+            )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit code."""
+    _fill_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["exec"]:
         return _exec(arguments[1:])

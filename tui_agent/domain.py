@@ -258,6 +258,8 @@ class Grant(Noun, frozen=True, kw_only=True):
     pattern: str
     """edit/read: a glob over the shown path. run: the exact command text; `cwd` must match too."""
     cwd: str | None = None
+    env_changes: tuple[str, ...] = ()
+    """run: the changed variables that were shown with the command; others are other leave (R-14)."""
     scope: Scope = Scope.SESSION
 
 

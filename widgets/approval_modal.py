@@ -35,6 +35,7 @@ class ApprovalModal(RequestModal):
             self.body = DiffView(action.diff, id="body")
         self.end_seen = False
         """True once the end of what will happen was on screen."""
+        self._room = 0
         self.reasoning = False
         """True while the reason for a rejection is typed."""
 
@@ -65,7 +66,11 @@ class ApprovalModal(RequestModal):
             if part is not self.body:
                 others += part.outer_size.height + part.styles.margin.height
         room = max(3, self.size.height - others)
-        self.body.styles.max_height = min(room, max(6, self.size.height * 3 // 5))
+        height = min(room, max(6, self.size.height * 3 // 5))
+        if height != self._room:
+            self._room = height
+            self.body.styles.max_height = height
+            self.call_after_refresh(self._read)
 
     def _read(self) -> None:
         self._give_room()
@@ -132,7 +137,7 @@ class ApprovalModal(RequestModal):
         hint: list[Span] = [("esc", ink.accent), (" not now" if trusting else " stops the run", ink.muted)]
         if self.body.max_scroll_y:
             left = int(self.body.max_scroll_y - self.body.scroll_offset.y)
-            more = f"{left} more lines below" if left else "end reached"
+            more = f"{left} more line{'s' * (left > 1)} below" if left else "end reached"
             hint += [("   ↓ pgdn end", ink.accent), (f" {more}", ink.muted if self.end_seen else ink.warn)]
         listed = options(self._options(), width, ink, lit=self._works)
         return [*listed, Line([]), *wrap(hint, width)]
@@ -239,4 +244,5 @@ def _command(action: Running, width: int, ink: Ink) -> list[Line]:
 
 def _rule(grant: Grant) -> str:
     where = f" in {visible(grant.cwd)}" if grant.cwd else ""
-    return f"{grant.kind} {visible(grant.pattern)}{where}"
+    changed = f" with {', '.join(visible(one) for one in grant.env_changes)}" if grant.env_changes else ""
+    return f"{grant.kind} {visible(grant.pattern)}{where}{changed}"

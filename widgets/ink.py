@@ -232,6 +232,22 @@ def chop(spans: Sequence[Span], width: int, fill: Style | None = None) -> list[L
     return lines
 
 
+def reuse(old: Sequence[Line], new: list[Line]) -> int:
+    """Put the old lines in the place of equal new ones, so that their strips live on. Returns how many are the same
+    from the top."""
+    same = True
+    first = 0
+    for place, (one, other) in enumerate(zip(old, new, strict=False)):
+        if one is not other:
+            if one.segments != other.segments or one.fill is not other.fill:
+                same = False
+                continue
+            new[place] = one
+        if same:
+            first = place + 1
+    return first
+
+
 def indent(lines: Iterable[Line], first: Sequence[Span], rest: Sequence[Span] | None = None) -> list[Line]:
     """The lines with spans in front: `first` before the first one, `rest` (or the same) before the others."""
     heads = [Segment(*span) for span in first]

@@ -11,7 +11,7 @@ from rich.style import Style
 from tui_agent.text import one_line
 from tui_agent.view import SessionView
 from widgets.blocks.base import duration
-from widgets.ink import Ink, Line, Span, chop, fit, line, width_of
+from widgets.ink import Ink, Line, Span, chop, fit, line, width_of, wrap
 from widgets.line_view import LinesView
 
 PHASES = {
@@ -119,11 +119,30 @@ class ActivityLine(LinesView):
         """Shown until the session is there; afterwards empty."""
         self.hint = ""
         """A word about the key that was just pressed."""
+        self.trouble = ""
+        """Set while nothing can be saved (R-53)."""
         self.unseen = 0
         self.following = True
 
+    def say(
+        self, *, starting: str | None = None, hint: str | None = None, trouble: str | None = None
+    ) -> None:
+        """Change what is said; None leaves a part as it is, an empty text takes it away."""
+        self.starting = self.starting if starting is None else starting
+        self.hint = self.hint if hint is None else hint
+        self.trouble = self.trouble if trouble is None else trouble
+        self.relayout()
+
+    def below(self, following: bool, unseen: int) -> None:
+        """What is further down in the transcript."""
+        self.following, self.unseen = following, unseen
+        self.relayout()
+
     def _paint(self, width: int, ink: Ink) -> list[Line]:
-        return [*self._queue(width, ink), apart(self._phase(ink), self._below(ink), width, ink)]
+        trouble = (
+            wrap([("! ", ink.bad), (one_line(self.trouble, 400), ink.text)], width) if self.trouble else []
+        )
+        return [*trouble, *self._queue(width, ink), apart(self._phase(ink), self._below(ink), width, ink)]
 
     def _queue(self, width: int, ink: Ink) -> list[Line]:
         queue = self.view.queue

@@ -13,7 +13,7 @@ from time import time
 from typing import TypeAlias
 
 from textual import events
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 
 from tui_agent.view import (
@@ -84,7 +84,7 @@ class Transcript(LineView):
     ) -> None:
         super().__init__(id=id)
         self.greeting = greeting
-        """Lines that show while there is nothing else."""
+        """Lines that stand above all blocks."""
         self.look = Look(now)
         self.blocks: list[AnyBlock] = []
         self.following = True
@@ -103,6 +103,7 @@ class Transcript(LineView):
     def show(self, items: list[Item], touched: Iterable[int]) -> None:
         """Items were added or changed."""
         near = len(items) - NEAR
+        before, first = self.scroll_offset, self._stack.total
         for place in sorted(touched):
             while place >= len(self.blocks) and len(self.blocks) < len(items):
                 self._append(items[len(self.blocks)])
@@ -112,8 +113,23 @@ class Transcript(LineView):
                 continue
             block.changed()
             self._measure(place)
-        self._settle()
-        self.refresh()
+            first = min(first, self._stack.top(place) + self._gaps[place] + block.kept)
+        if self._settle() or self.scroll_offset != before:
+            self.refresh()
+        else:
+            self._refresh_from(first)
+
+    def _refresh_from(self, y: int) -> None:
+        """Paint from line `y` on; what stands above it did not change."""
+        width, height = self.size
+        top = max(0, y - self.scroll_offset.y)
+        if top < height:
+            self.refresh(Region(0, top, width, height - top))
+
+    def refresh_greeting(self) -> None:
+        """Something in the greeting changed."""
+        if self.scroll_offset.y < 8:
+            self.refresh()
 
     def tick(self) -> bool:
         """A second went by: paint again what shows time. False when nothing does."""
@@ -163,14 +179,15 @@ class Transcript(LineView):
             self.post_message(self.Followed(False, self.unseen))
 
     def _gap(self, place: int, height: int) -> int:
-        """Blank lines above a block: none above the first, none between one-line cards."""
+        """Lines above a block: the greeting above the first, none between one-line cards, else a blank one."""
         if not height:
             return 0
         above = place - 1
         while above >= 0 and not self._stack.heights[above]:
             above -= 1
         if above < 0:
-            return 0
+            head = len(self.greeting(self._width, self.ink)) if self._width else 0
+            return head + 1 if head else 0
         block, other = self.blocks[place], self.blocks[above]
         tight = block.compact and other.compact and type(block) is type(other)
         return 0 if tight and self._stack.heights[above] - self._gaps[above] == 1 else 1
@@ -223,22 +240,27 @@ class Transcript(LineView):
             block.changed()
         self.refresh()
 
-    def _settle(self) -> None:
-        """Make the visible blocks exact and put the view where it belongs: at the end, or where it was."""
+    def _settle(self) -> bool:
+        """Make the visible blocks exact and put the view where it belongs: at the end, or where it was.
+
+        True when a guess was put right.
+        """
         if not self._width or self._settling:
-            return
-        self._settling = True
+            return False
+        self._settling, corrected = True, False
         try:
             for _round in range(4):
                 top = self._wanted_top()
                 if not self._measure_visible(top):
                     break
+                corrected = True
             self.virtual_size = Size(self._width, self._stack.total)
             self.scroll_to(y=self._wanted_top(), animate=False, force=True)
             if self.following:
                 self._anchor = self._stack.find(self.scroll_offset.y)
         finally:
             self._settling = False
+        return corrected
 
     def _wanted_top(self) -> int:
         height = self.scrollable_content_region.height
@@ -292,16 +314,19 @@ class Transcript(LineView):
     def line_at(self, y: int) -> Line | None:
         """A line of the block that covers `y`."""
         if not self._stack.total:
-            greeting = self.greeting(self._width, self.ink)
-            return greeting[y] if y < len(greeting) else None
+            return self._above(y)
         place, within = self._stack.find(y)
         if place >= len(self.blocks):
             return None
         within -= self._gaps[place]
         if within < 0:
-            return BLANK
+            return self._above(y) if y < self._gaps[place] else BLANK
         lines = self.blocks[place].lines(self._width, self.ink)
         return lines[within] if within < len(lines) else BLANK
+
+    def _above(self, y: int) -> Line:
+        greeting = self.greeting(self._width, self.ink)
+        return greeting[y] if y < len(greeting) else BLANK
 
     def on_click(self, event: events.Click) -> None:
         """Fold or unfold the block that was clicked."""

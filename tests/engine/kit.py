@@ -16,14 +16,15 @@ from tui_agent.events import ApprovalAsked, Event, QuestionAsked, Record, RunEnd
 E = TypeVar("E", bound=Event)
 
 
-def wishes(server: MockServer, workspace: Path, *, provider: str = "openai", **more: Any) -> Wishes:
+def wishes(server: MockServer, workspace: Path | None, *, provider: str = "openai", **more: Any) -> Wishes:
     url = server.url + ("/v1" if provider == "openai" else "")
     flags = {"provider": provider, "base_url": url, "model": "mock-model", **more.pop("flags", {})}
+    flags = {name: value for name, value in flags.items() if value is not None}
     return Wishes(workspace=workspace, flags=flags, trust=more.pop("trust", True), **more)
 
 
 @asynccontextmanager
-async def opened(server: MockServer, workspace: Path, **more: Any) -> AsyncIterator[Session]:
+async def opened(server: MockServer, workspace: Path | None, **more: Any) -> AsyncIterator[Session]:
     session = await open_session(wishes(server, workspace, **more))
     try:
         yield session

@@ -126,6 +126,15 @@ def test_an_early_end_is_told() -> None:
     assert "ended early: interrupted" in history.window()[1].text
 
 
+def test_what_a_run_had_said_before_it_was_stopped_is_kept() -> None:
+    history = folded(
+        said("first"),
+        reply("half a sent", interrupted=True),
+        RunEnded(outcome="interrupted", text="Interrupted."),
+    )
+    assert history.window()[1].text.splitlines()[:2] == ["half a sent", "Interrupted."]
+
+
 def test_the_model_sees_the_last_five_messages_of_the_user() -> None:
     history = History()
     for number in range(USER_MESSAGES + 30):

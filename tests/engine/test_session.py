@@ -187,6 +187,18 @@ async def test_trust_is_asked_first_and_nothing_is_read_before(workspace: Path) 
             assert not watch.of(ApprovalAsked)
 
 
+async def test_settings_of_a_folder_that_was_just_trusted_are_announced(workspace: Path) -> None:
+    settings = paths.workspace_settings_file(workspace)
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text("tools_off: [write_file]\n")
+    async with serve(scenario("hi", "hello"), strict=True) as server:
+        async with opened(server, workspace, trust=False) as session:
+            watch = Watch(session)
+            await session.send("hi")
+            await watch.ended()
+    assert "trust.settings" in [notice.code for notice in watch.of(Notice)]
+
+
 async def test_without_trust_the_session_only_reads(workspace: Path) -> None:
     (workspace / "AGENTS.md").write_text("RULES OF THE FOLDER")
     async with serve(job(), strict=True) as server, opened(server, workspace, trust=False) as session:

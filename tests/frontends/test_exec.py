@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import sys
 from pathlib import Path
@@ -143,6 +144,19 @@ async def test_an_untrusted_folder_is_read_only(run: Exec) -> None:
     assert "SECRET RULES" not in bodies
 
 
+async def test_an_answer_given_beforehand_does_not_trust_the_folder(run: Exec) -> None:
+    (run.workspace / "AGENTS.md").write_text("SECRET RULES OF THE FOLDER")
+    lines = b'{"verdict": "approve"}\n' * 3
+    async with serve(job(), strict=True) as server:
+        flags = [flag for flag in server_flags(server, "openai") if flag != "--trust"]
+        ran = await run(TASK, "--json", "--answers", *flags, stdin=lines)
+        bodies = json.dumps([request.body for request in server.requests])
+    assert (run.workspace / "adder.py").read_text() != MENDED
+    assert "SECRET RULES" not in bodies
+    assert not (run.home / "tui-agent" / "trust.json").exists()
+    assert ran.code == 3
+
+
 async def test_a_trusted_folder_gives_its_rules(run: Exec) -> None:
     (run.workspace / "AGENTS.md").write_text("RULES OF THE FOLDER")
     (run.home / "AGENTS.md").write_text("RULES OF THE USER")
@@ -244,6 +258,36 @@ async def test_a_session_goes_on(run: Exec) -> None:
     seqs = [record["seq"] for record in one.records + two.records]
     assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
     assert seqs[0] > 1
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+async def test_no_control_character_reaches_the_output(run: Exec, flags: list[str]) -> None:
+    evil = "\x1b]0;pwn\x07\x9b31m\x7f\x85"
+    (run.workspace / f"n{evil}.txt").write_text(evil)
+    talk = scenario(
+        "talk",
+        step(f"text{evil}", call("run_terminal_command", command=f"cat *.txt # {evil}")),
+        step("", call(f"no{evil}tool", **{f"a{evil}": evil}), call("write_file", path=evil, content=evil)),
+        step("", call("list_files"), call("ask_user", question=evil, options=[evil])),
+        f"done{evil}",
+    )
+    async with serve(talk, strict=True) as server:
+        given = [f"coder{evil}" if flag == "mock-model" else flag for flag in server_flags(server, "openai")]
+        ran = await run("talk", *flags, "--approve", "all", *given)
+    assert "done" in ran.out
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", ran.out + ran.err)
+    log = (run.session() / "chat_history.log").read_text()
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", log)
+
+
+async def test_a_secret_in_the_reply_is_masked(run: Exec) -> None:
+    token = "canary-7f3a9c-long"
+    talk = scenario("talk", f"You gave me {token} as a key, and AKIAIOSFODNN7EXAMPLZ as another.")
+    async with serve(talk, strict=True, token=token) as server:
+        ran = await run("talk", *server_flags(server, "openai"), LLM_AUTH_TOKEN=token)
+    assert ran.code == 0, ran.err
+    assert "as a key, and" in ran.out and "⟨secret LLM_AUTH_TOKEN, 18 characters⟩" in ran.out
+    assert token not in ran.out and "AKIAIOSFODNN7EXAMPLZ" not in ran.out
 
 
 async def test_the_server_token_never_leaves(run: Exec) -> None:

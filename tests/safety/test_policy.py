@@ -201,6 +201,27 @@ def test_a_grant_for_a_command_is_exact():
     assert decide(elsewhere, ASK, grants=(session, always)).decision == "ask"
 
 
+def test_a_grant_holds_for_the_variables_that_were_shown():
+    plain = decide(running(), ASK).grants
+    changed = running(env_changes=("PATH=/w/bin:/usr/bin",))
+    assert decide(changed, ASK, grants=plain).decision == "ask"
+    (session,) = decide(changed, ASK).grants
+    assert session.scope is Scope.SESSION
+    verdict = decide(changed, ASK, grants=(session,))
+    assert verdict.decision == "run" and "PATH=/w/bin:/usr/bin" in verdict.rule
+    assert decide(running(), ASK, grants=(session,)).decision == "ask"
+
+
+@pytest.mark.parametrize("shown", ["a␊b.py", "src/<U+202E>x.py", "src/a⟨20 spaces⟩b.py"])
+def test_no_grant_for_a_name_that_two_files_may_be_shown_by(shown):
+    assert decide(editing(shown), ASK).grants == ()
+    wide = Grant(kind="edit", pattern="**", scope=Scope.SESSION)
+    assert decide(editing(shown), ASK, grants=(wide,)).decision == "ask"
+    same = Grant(kind="read", pattern=shown, scope=Scope.SESSION)
+    secret = Reading(path="/w/x", display=shown, credentials=True)
+    assert decide(secret, ASK, grants=(same,)).decision == "ask"
+
+
 NEVER_ALWAYS = [
     "python x.py", "python3.11 -m pytest", "/usr/bin/python3 x", "node a.js", "bash -c 'ls'", "sh x.sh", "perl -e 1", "sudo make", "env make", "env -S ls",
     "xargs rm", "pip install x", "pip3 install x", "npm install", "npm i x", "npm exec x", "npx x", "uv pip install x", "uv run python x", "uvx x", "apt install x",

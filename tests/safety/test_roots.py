@@ -125,6 +125,7 @@ def test_tilde_is_the_home_folder_or_a_users(work, home):
 
 PROTECTED = [
     ".git/config", ".GIT/config", ".Git/hooks/pre-commit", "sub/.git/HEAD", ".git", ".vscode/settings.json", ".idea/x", ".husky/pre-commit",
+    ".githooks/pre-commit", ".local/bin/ls", ".nvim.lua", ".dir-locals.el",
     ".github/workflows/x.yml", ".env", ".env.local", ".envrc", ".ＥＮＶ", ".e\u200cnv", "sub/.ENV.Local", ".bashrc", ".zshenv", ".profile", ".ssh/config", ".npmrc",
     ".pypirc", ".netrc", "AGENTS.md", "agents.md", "sub/AGENTS.md", "CLAUDE.md", ".cursorrules", ".cursor/rules/x", ".tui-agent.yaml", ".gitconfig",
     ".mcp.json", ".devcontainer/devcontainer.json", ".gitattributes", "id_ed25519", "x.pem",

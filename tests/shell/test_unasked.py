@@ -472,6 +472,15 @@ def test_a_folder_outside_the_roots_is_never_unasked(place: Path) -> None:
     assert script("pwd", Path("/"), [place]) is None
 
 
+@pytest.mark.parametrize("command", ["ls", "cat .bashrc", "make", "sed -i s/a/b/ .bashrc"])
+def test_a_command_that_starts_outside_the_roots_always_asks(place: Path, command: str) -> None:
+    (place / "away").symlink_to(place.parent)
+    for folder in (place.parent, place / "away", Path("/")):
+        running = judge(command, folder, [place])
+        assert running.always_ask and "outside" in running.reasons[-1]
+    assert not judge(command, place / "src", [place]).always_ask
+
+
 def test_another_root_is_inside(place: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
@@ -511,6 +520,20 @@ def test_patterns_become_names(place: Path) -> None:
     )
 
 
+def test_what_a_pattern_stands_for_is_what_was_judged(place: Path) -> None:
+    clean_place(place)
+
+    def planting(path: Path) -> bool:
+        (place / "src" / "late.txt").symlink_to("/etc/passwd") if not planted else None
+        planted.append(path)
+        return False
+
+    planted: list[Path] = []
+    found = script("cat src/*", place, [place], planting)
+    assert planted and (place / "src" / "late.txt").is_symlink()
+    assert found is not None and "src/late.txt" not in found.steps[0].pipeline[0].argv
+
+
 def test_a_program_in_the_workspace_is_not_taken(tmp_path: Path) -> None:
     assert script("ls", Path("/usr/bin"), [Path("/usr"), Path("/bin")]) is None
 
@@ -521,6 +544,41 @@ def test_programs_are_absolute_and_joints_are_kept(place: Path) -> None:
     assert [step.joined for step in found.steps] == ["", "&&", "||", ";"]
     assert all(os.path.isabs(one.program) for step in found.steps for one in step.pipeline)
     assert found.steps[3].pipeline[0].quiet_err and not found.steps[3].pipeline[0].quiet_out
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "od -c -w .env",
+        "od -w /etc/passwd",
+        "head -20c .env",
+        "tail -5c /etc/passwd",
+        "tree -Lo 1 out.txt",
+        "tree -Po x out.txt",
+        "tree -L1o out.txt",
+    ],
+)
+def test_a_word_is_no_value_where_the_program_takes_it_for_a_file(place: Path, command: str) -> None:
+    clean_place(place)
+    (place / ".env").write_text("KEY=1")
+    steps = plain.read(command)
+    assert steps is not None
+    words = steps[0].commands[0].words
+    meaning = options.shape(words[0].text, words[1:])
+    assert meaning is None or words[-1] in meaning.paths
+    assert not judge(command, place, [place], secret).unasked
+
+
+@pytest.mark.parametrize(
+    ("words", "hidden"),
+    [("x", False), ("-t sh x", False), ("-g .env x", True), ("--iglob=*.ENV x", True), ("-ig .* x", True)],
+)
+def test_ripgrep_looks_into_hidden_files_only_where_that_is_reckoned_with(words: str, hidden: bool) -> None:
+    # `!.env` in a .ignore file, or a type that names hidden files, would bring them in
+    meaning = options.shape("rg", tuple(plain.PlainWord(text=word) for word in words.split()))
+    assert meaning is not None
+    assert meaning.first == ("--no-config", "--glob=!.*")
+    assert meaning.walks_hidden is hidden
 
 
 @pytest.mark.needs("rg")

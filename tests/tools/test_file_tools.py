@@ -127,6 +127,19 @@ async def test_read_outside_and_of_credentials_asks(
     assert (await call(bench, "read_file", path=".env")).code == "refused"
 
 
+async def test_write_does_not_confirm_a_guess_at_what_needs_leave_to_read(
+    bench: FakeBench, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    outside = tmp_path_factory.mktemp("outside") / "x"
+    outside.write_text("far\n")
+    put(bench, ".env", "KEY=1\n")
+    bench.credentials = {".env"}
+    for path, guess in ((".env", "KEY=1\n"), (str(outside), "far\n")):
+        right = await call(bench, "write_file", path=path, content=guess)
+        wrong = await call(bench, "write_file", path=path, content="other\n")
+        assert right == wrong and right.code == "not_read"
+
+
 async def test_read_files_too_large_to_hold_are_streamed(bench: FakeBench) -> None:
     path = bench.roots[0] / "big"
     with path.open("wb") as file:

@@ -202,10 +202,20 @@ async def test_search_does_not_show_credentials(searching: FakeBench) -> None:
     put(searching.roots[0], ".env", "needle=secret\n")
     searching.credentials = {".env"}
     data = (await call(searching, "search_workspace", query="needle")).data
-    assert "secret" not in data and "1 file with credentials" in data
+    assert "secret" not in data and data.startswith("No matches")
     data = (await call(searching, "search_workspace", query="needle", directory=".env")).data
     assert "secret" in data
     assert [action.credentials for action in searching.actions if isinstance(action, Reading)] == [True]
+
+
+async def test_search_does_not_tell_whether_credentials_match(searching: FakeBench) -> None:
+    put(searching.roots[0], ".env", "KEY=s3cret\n")
+    searching.credentials = {".env"}
+    right, wrong = [
+        (await call(searching, "search_workspace", query=query, is_regex=True)).data
+        for query in ("KEY=s", "KEY=z")
+    ]
+    assert right.replace("KEY=s", "") == wrong.replace("KEY=z", "")
 
 
 async def test_search_query_that_looks_like_an_option(searching: FakeBench) -> None:

@@ -186,6 +186,16 @@ async def test_what_does_not_fit_must_be_seen_to_its_end_before_it_can_be_approv
         assert session.answers[0][1].verdict == "approve"
 
 
+async def test_what_fits_after_all_can_be_approved_at_once() -> None:
+    app, session = app_for("edit_asked")
+    async with running(app, (80, 24)) as pilot:
+        assert "def main" in screen_text(app)
+        assert "below" not in screen_text(app)
+        await pilot.press("a")
+        await until(pilot, lambda: closed(app))
+        assert len(session.answers) == 1
+
+
 async def test_every_line_of_a_long_diff_is_reached_by_keys_at_60x20() -> None:
     app, _session = app_for(long_diff(120))
     seen: set[str] = set()
@@ -285,3 +295,21 @@ async def test_old_requests_of_a_replayed_session_open_no_dialog() -> None:
     async with running(app):
         assert closed(app)
         assert "Session resumed" in screen_text(app)
+
+
+async def test_escape_does_not_trust_a_folder() -> None:
+    app, session = app_for("trust")
+    async with running(app) as pilot:
+        await pilot.press("escape")
+        await until(pilot, lambda: closed(app))
+        assert session.answers == [("t1", Answer(verdict="reject"))]
+
+
+async def test_what_was_asked_before_this_process_is_not_asked_again_while_it_is_read() -> None:
+    app, session = app_for("edit_asked")
+    session.begins = len(session.records) + 1
+    async with running(app) as pilot:
+        assert closed(app)
+        session.push(build.empty().records[0].event)
+        await settled(pilot)
+        assert closed(app)

@@ -211,3 +211,12 @@ async def test_idle_means_no_timer_runs() -> None:
         assert app._second is not None
         assert not app._second._active.is_set()
         assert app._frame is None
+
+
+async def test_trouble_with_saving_is_said_until_it_is_over() -> None:
+    app, session = app_for("answered")
+    async with running(app) as pilot:
+        session.tell("No space is left on the disk; nothing is done until there is.")
+        await until(pilot, lambda: "No space is left" in screen_text(app))
+        session.tell(None)
+        await until(pilot, lambda: "No space is left" not in screen_text(app))

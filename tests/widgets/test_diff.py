@@ -25,7 +25,13 @@ def test_lines_carry_their_numbers_and_a_sign_that_needs_no_colour() -> None:
 def test_what_lines_can_not_show_is_said() -> None:
     diff = Diff(path="a", kind="modify", note="Line ends change from CRLF to LF.")
     assert painted(diff) == ["Line ends change from CRLF to LF."]
-    hunk = Hunk(old_start=1, old_count=1, new_start=1, new_count=1, lines=("-a\r", "+a", "\\ No newline at end of file"))
+    hunk = Hunk(
+        old_start=1,
+        old_count=1,
+        new_start=1,
+        new_count=1,
+        lines=("-a\r", "+a", "\\ No newline at end of file"),
+    )
     text = "\n".join(painted(Diff(path="a", kind="modify", hunks=(hunk,))))
     assert "a␍" in text
     assert "No newline at end of file" in text
@@ -33,15 +39,22 @@ def test_what_lines_can_not_show_is_said() -> None:
 
 
 def test_nothing_hides_in_a_diff() -> None:
-    hunk = Hunk(old_start=0, old_count=0, new_start=1, new_count=1, lines=("+a\x1b[2J\u202eb" + " " * 60 + "c",))
+    hunk = Hunk(
+        old_start=0, old_count=0, new_start=1, new_count=1, lines=("+a\x1b[2J\u202eb" + " " * 60 + "c",)
+    )
     text = "".join(painted(Diff(path="a", kind="create", hunks=(hunk,))))
     for part in ("␛[2J", "<U+202E>", "⟨60 spaces⟩"):
         assert part in text.replace(" ", " ")
 
 
-@given(st.lists(st.text(alphabet=st.sampled_from("ab 日\té\x1b\u202e"), max_size=90), min_size=1), st.integers(20, 80))
+@given(
+    st.lists(st.text(alphabet=st.sampled_from("ab 日\té\x1b\u202e"), max_size=90), min_size=1),
+    st.integers(20, 80),
+)
 def test_heights_are_those_of_the_painted_lines(lines: list[str], width: int) -> None:
-    hunk = Hunk(old_start=1, old_count=0, new_start=1, new_count=len(lines), lines=tuple("+" + one for one in lines))
+    hunk = Hunk(
+        old_start=1, old_count=0, new_start=1, new_count=len(lines), lines=tuple("+" + one for one in lines)
+    )
     diff = Diff(path="a", kind="create", hunks=(hunk,))
     for row in rows(diff):
         assert height(row, width, digits(diff)) == len(paint_row(row, width, digits(diff), INK))

@@ -13,7 +13,16 @@ from widgets.ink import CONTROL, Line, chop, cut, fit, wrap
 
 STYLE = Style()
 WIDE = st.text(alphabet=st.sampled_from("ab cé日本👍 \u0301\t\n"))
-HOSTILE = ("[/]", "[link=http://x", "[@click=app.quit]boo[/]", "\x1b]52;c;aGk=\x07", "\x9b2J", "\u202eabc", "\x00\x7f\x85", "\U000e0041")
+HOSTILE = (
+    "[/]",
+    "[link=http://x",
+    "[@click=app.quit]boo[/]",
+    "\x1b]52;c;aGk=\x07",
+    "\x9b2J",
+    "\u202eabc",
+    "\x00\x7f\x85",
+    "\U000e0041",
+)
 
 
 def texts(lines: list[Line]) -> list[str]:

@@ -9,7 +9,8 @@ from tests.widgets.kit import INK
 from tui_agent.view import Growing, ReplyItem
 from widgets.blocks.base import Look
 from widgets.blocks.reply import ReplyBlock
-from widgets.markdown import render
+from widgets.ink import Ink, Line
+from widgets.markdown import code_lines, render
 from widgets.markdown_stream import LONG, MarkdownStream
 
 SOURCES = [
@@ -76,10 +77,12 @@ def test_the_open_piece_stays_small(source: str) -> None:
 
 def test_an_open_fence_paints_only_its_new_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     painted: list[str] = []
-    from widgets.blocks import reply
 
-    real = reply.code_lines
-    monkeypatch.setattr(reply, "code_lines", lambda code, *more: painted.append(code) or real(code, *more))
+    def counted(code: str, language: str, width: int, ink: Ink) -> list[Line]:
+        painted.append(code)
+        return code_lines(code, language, width, ink)
+
+    monkeypatch.setattr("widgets.blocks.reply.code_lines", counted)
     item = ReplyItem("r", began=0.0)
     block = ReplyBlock(item, Look(lambda: 100.0))
     item.text.add("```python\n")
@@ -137,7 +140,11 @@ def test_any_text_can_be_painted(source: str, width: int) -> None:
 
 @pytest.mark.parametrize("depth", [50, 500])
 def test_deep_nesting_is_painted_too(depth: int) -> None:
-    for source in ("> " * depth + "deep", "- " * depth + "deep", "\n".join("  " * n + "- deep" for n in range(depth))):
+    for source in (
+        "> " * depth + "deep",
+        "- " * depth + "deep",
+        "\n".join("  " * n + "- deep" for n in range(depth)),
+    ):
         text = "".join(texts(source))
         assert text.count("deep") == source.count("deep")
 

@@ -18,7 +18,9 @@ def test_tops_are_the_sums_of_what_is_above(heights: list[int], changes: list[tu
             assert stack.set(place, height) == height - heights[place]
             heights[place] = height
             assert stack.total == sum(heights)
-    assert [stack.top(n) for n in range(len(heights) + 1)] == [sum(heights[:n]) for n in range(len(heights) + 1)]
+    assert [stack.top(n) for n in range(len(heights) + 1)] == [
+        sum(heights[:n]) for n in range(len(heights) + 1)
+    ]
 
 
 @given(HEIGHTS, st.integers(-3, 200))

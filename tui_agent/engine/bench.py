@@ -33,6 +33,8 @@ from tui_agent.tools.search_workspace import find_ripgrep
 
 OUTPUT_CAP = 256 * 1024
 """Characters of live output that one call may put on the stream; the rest stays in the result."""
+DIFF_CAP = 2 << 20
+"""Characters of a change that can be shown in full (A9) and kept in one record."""
 OUTPUT_GATHER = 0.1
 """Seconds for which live output is gathered."""
 
@@ -224,6 +226,8 @@ class CallBench:
     async def diff(self, target: Target, before: bytes | None, after: bytes) -> Editing:
         """See Bench."""
         diff: Diff = await asyncio.to_thread(diff_bytes, target.display, before, after)
+        if sum(len(line) for hunk in diff.hunks for line in hunk.lines) > DIFF_CAP:
+            raise ToolError("The change is too large to be shown. Make it in smaller parts.", "too_large")
         return Editing(
             path=str(target.path),
             display=target.display,

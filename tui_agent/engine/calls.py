@@ -11,6 +11,7 @@ import msgspec
 
 from tui_agent.domain import ToolCall, ToolResult
 from tui_agent.engine.bench import CallBench
+from tui_agent.engine.stream import JournalBroken
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import ToolFinished, ToolStarted
 from tui_agent.text import clean, one_line
@@ -19,6 +20,8 @@ from tui_agent.tools.registry import Registry
 
 log = logging.getLogger(__name__)
 
+SIDE_BY_SIDE = 8
+"""Reading calls that run at the same time at most."""
 INTERRUPTED = ToolResult(success=False, error="Interrupted by the user.", code="interrupted")
 
 
@@ -31,8 +34,6 @@ class Calls:
         self._run = run
         self.count = 0
         """How many calls were carried out."""
-        self.refused = 0
-        """How many of them were refused."""
 
     async def carry_out(self, calls: tuple[ToolCall, ...], parent: str) -> None:
         """Every call gets exactly one `tool.finished`, in call order for those that may change something.
@@ -57,9 +58,18 @@ class Calls:
         if len(batch) == 1:
             await self._one(batch[0], parent)
         elif batch:
-            async with asyncio.TaskGroup() as group:
-                for call in batch:
-                    group.create_task(self._one(call, parent))
+            slots = asyncio.Semaphore(SIDE_BY_SIDE)
+
+            async def one(call: ToolCall) -> None:
+                async with slots:
+                    await self._one(call, parent)
+
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for call in batch:
+                        group.create_task(one(call))
+            except BaseExceptionGroup as failures:
+                raise failures.exceptions[0] from None
 
     async def _one(self, call: ToolCall, parent: str) -> None:
         parsed = self._registry.parse(call)
@@ -77,12 +87,17 @@ class Calls:
             parent=parent,
         )
         self.count += 1
-        if not reads_only:
-            await stream.durable()
         began = time.monotonic()
         result = INTERRUPTED
         try:
+            if not reads_only:
+                await stream.durable()
             result = parsed if isinstance(parsed, ToolResult) else await _run(*parsed, bench, clock)
+        except JournalBroken as error:
+            result = ToolResult(
+                success=False, error=f"Stopped, since nothing can be saved: {error}", code="unsaved"
+            )
+            raise
         finally:
             bench.close()
             spent = round((time.monotonic() - began) * 1000) - bench.waited_ms
@@ -91,8 +106,6 @@ class Calls:
             await stream.durable()
 
     def _finish(self, call: ToolCall, result: ToolResult, ms: int, parent: str) -> None:
-        if result.code == "refused":
-            self.refused += 1
         event = ToolFinished(
             call_id=call.id,
             name=call.name,
@@ -147,6 +160,8 @@ async def _run(tool: Tool[Any], args: Any, bench: CallBench, clock: _CallClock) 
         )
     except ToolError as error:
         return ToolResult(success=False, error=str(error), code=error.code)
+    except JournalBroken:
+        raise
     except OSError as error:
         return ToolResult(success=False, error=f"{tool.name}: {error.strerror or error}.", code="other")
     except Exception:

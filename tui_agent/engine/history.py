@@ -20,7 +20,6 @@ from tui_agent.events import (
     ProgramSaid,
     ReplyEnded,
     RunEnded,
-    RunStarted,
     ToolFinished,
     UserSaid,
 )
@@ -33,13 +32,26 @@ CUT_REPLY = "The user interrupted you here; what stands above is all that was ke
 
 
 class Turn(msgspec.Struct):
-    """A user message and what followed it."""
+    """A user message and what followed it: whole while its run goes on, condensed when that has ended (H2)."""
 
     messages: list[Message]
-    closing: str = ""
-    """The closing reply, once the run has ended."""
     ended: bool = False
-    outcome: str = ""
+
+    def settle(self, outcome: str, closing: str = "") -> None:
+        """Keep the user's words, the names of the calls and the closing reply; of a run that was cut also what it
+        had said last (W12)."""
+        said: list[Message] = [message for message in self.messages if isinstance(message, UserMessage)]
+        replies = [message for message in self.messages if isinstance(message, AssistantMessage)]
+        called = [call.name for reply in replies for call in reply.calls]
+        last = next((reply.text for reply in reversed(replies) if reply.text), "")
+        parts = [closing or last] if outcome == "done" else [last, closing]
+        if called:
+            parts.append(f"(Tools used: {_counted(called)}.)")
+        if outcome != "done":
+            parts.append(f"(The work on this message ended early: {outcome}.)")
+        if any(parts):
+            said.append(AssistantMessage(text="\n".join(filter(None, parts))))
+        self.messages, self.ended = said, True
 
 
 class History:
@@ -55,13 +67,12 @@ class History:
                 if steering and self.turns:
                     self.turns[-1].messages.append(UserMessage(text=text))
                 else:
+                    if self.turns and not self.turns[-1].ended:
+                        self.turns[-1].settle("the program was stopped")
                     self.turns.append(Turn(messages=[UserMessage(text=text)]))
-                    del self.turns[: -2 * USER_MESSAGES]
-            case RunStarted() if self.turns:
-                self.turns[-1].ended = False
+                    del self.turns[:-USER_MESSAGES]
             case RunEnded(outcome=outcome, text=text) if self.turns:
-                turn = self.turns[-1]
-                turn.ended, turn.outcome, turn.closing = True, outcome, text
+                self.turns[-1].settle(outcome, text)
             case _ if self.turns:
                 self._fold_reply(self.turns[-1], event)
 
@@ -83,12 +94,12 @@ class History:
         """The last five user messages: earlier runs as message and closing reply, the current one whole (H2)."""
         kept: list[list[Message]] = []
         left = USER_MESSAGES
-        for index, turn in enumerate(reversed(self.turns)):
+        for turn in reversed(self.turns):
             users = sum(isinstance(message, UserMessage) for message in turn.messages)
             if kept and users > left:
                 break
             left -= users
-            kept.append(turn.messages if index == 0 and not turn.ended else _settled(turn))
+            kept.append(turn.messages)
         return repair(message for turn in reversed(kept) for message in turn)
 
     def export(self) -> list[dict[str, object]]:
@@ -102,27 +113,6 @@ class History:
         history = cls()
         history.turns = msgspec.convert(data, list[Turn])
         return history
-
-
-def _settled(turn: Turn) -> list[Message]:
-    """A finished run, condensed: the user's words, the names of the calls, and the closing reply."""
-    said: list[Message] = [message for message in turn.messages if isinstance(message, UserMessage)]
-    called = [
-        call.name
-        for message in turn.messages
-        if isinstance(message, AssistantMessage)
-        for call in message.calls
-    ]
-    texts = [m.text for m in turn.messages if isinstance(m, AssistantMessage) and m.text]
-    closing = turn.closing or (texts[-1] if texts else "")
-    parts = [closing] if closing else []
-    if called:
-        parts.append(f"(Tools used: {_counted(called)}.)")
-    if turn.outcome != "done":
-        parts.append(f"(The work on this message ended early: {turn.outcome or 'the program was stopped'}.)")
-    if parts:
-        said.append(AssistantMessage(text="\n".join(parts)))
-    return said
 
 
 def _counted(names: list[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tui_agent.engine.project import Project, offer_rules
 from tui_agent.engine.roles import Roles
 from tui_agent.engine.session import Session
 from tui_agent.engine.state import EngineState, SessionStream, open_stream
+from tui_agent.engine.stream import JournalBroken
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import Notice, SessionOpened
 from tui_agent.models.base import Model
@@ -29,7 +31,7 @@ from tui_agent.safety import grants as grant_store
 from tui_agent.safety import secrets as secret_values
 from tui_agent.safety import trust
 from tui_agent.safety.roots import Roots
-from tui_agent.storage.folder import SessionError, SessionFolder, find, latest_for
+from tui_agent.storage.folder import SessionError, SessionFolder, find, latest_for, list_sessions
 from tui_agent.storage.recovery import Recovered
 from tui_agent.text import Mask
 from tui_agent.tools.registry import default_tools
@@ -53,7 +55,8 @@ class CannotOpen(Exception):
 class Wishes(msgspec.Struct, kw_only=True):
     """What a front end asks for; the rest comes from the settings."""
 
-    workspace: Path
+    workspace: Path | None = None
+    """Without one: the resumed session's own, else the current folder."""
     more_roots: tuple[Path, ...] = ()
     flags: dict[str, Any]
     """Settings given on the command line, by name."""
@@ -67,26 +70,78 @@ class Wishes(msgspec.Struct, kw_only=True):
 
 async def open_session(wishes: Wishes) -> Session:
     """Put a session together and take it into this process's hands. Raises CannotOpen."""
-    workspace = await asyncio.to_thread(_real_folder, wishes.workspace)
-    trusted = wishes.trust or await asyncio.to_thread(trust.is_trusted, workspace)
-    loaded = await asyncio.to_thread(_settings, workspace if trusted else None, wishes.flags)
+    place = await asyncio.to_thread(_place, wishes)
+    trusted = wishes.trust or await asyncio.to_thread(trust.is_trusted, place.workspace)
+    loaded = await asyncio.to_thread(_settings, place.workspace if trusted else None, wishes.flags)
     if loaded.errors:
         raise CannotOpen("\n".join(str(problem) for problem in loaded.errors))
     server = await asyncio.to_thread(_server, loaded.settings, wishes.scenarios)
-    folder = await asyncio.to_thread(_folder, wishes, workspace, loaded.settings)
+    folder = await asyncio.to_thread(_folder, place, loaded.settings)
+    parts = _Parts(wishes, place, trusted, loaded, server, folder)
     try:
-        parts = await _Parts.gather(wishes, workspace, trusted, loaded, server, folder)
+        await parts.gather()
         return parts.session()
-    except BaseException:
-        folder.close("crashed")
+    except BaseException as error:
+        await parts.close()
+        if isinstance(error, OSError):
+            raise CannotOpen(f"The session in {folder.path} can't be opened: {error}.", 1) from error
         raise
 
 
-def _real_folder(workspace: Path) -> Path:
-    real = Path(os.path.realpath(workspace))
-    if not real.is_dir():
-        raise CannotOpen(f"{workspace} is no folder. Name an existing one with --workspace.")
-    return real
+class _Place(msgspec.Struct):
+    """Where a session works."""
+
+    workspace: Path
+    more_roots: tuple[Path, ...]
+    resumed: Path | None
+    """Folder of the session that goes on; None begins one."""
+
+
+def _place(wishes: Wishes) -> _Place:
+    more = tuple(_real_folder(folder, "--add-root") for folder in wishes.more_roots)
+    if wishes.resume is None or wishes.resume == LATEST:
+        workspace = _real_folder(wishes.workspace or Path(), "--workspace")
+        last = latest_for(paths.sessions_dir(), workspace) if wishes.resume else None
+        if wishes.resume and last is None:
+            raise CannotOpen(
+                f"There is no session in {workspace} to go on with. Start one without --continue."
+            )
+        return _Place(workspace, more, last)
+    try:
+        session = find(paths.sessions_dir(), wishes.resume)
+    except SessionError as error:
+        raise CannotOpen(str(error)) from error
+    return _Place(_workspace_of(session, wishes.workspace), more, session)
+
+
+def _workspace_of(session: Path, named: Path | None) -> Path:
+    """The folder that a session works in. Another one may be named only when that is gone: it was moved."""
+    known = (info.workspace for info in list_sessions(session.parent) if info.id == session.name)
+    own = Path(next(known, "") or named or Path())
+    if own.is_dir():
+        if named is None or _real_folder(named, "--workspace") == own.resolve():
+            return own.resolve()
+        raise CannotOpen(
+            f"Session {session.name} works in {own}. Leave out --workspace to go on with it there."
+        )
+    if named is None:
+        raise CannotOpen(
+            f"The folder of this session, {own}, is gone. Name where it is now with --workspace."
+        )
+    return _real_folder(named, "--workspace")
+
+
+def _real_folder(folder: Path, flag: str) -> Path:
+    try:
+        real = Path(os.path.realpath(folder))
+        str(real).encode()
+        if real.is_dir():
+            return real
+    except OSError as error:
+        raise CannotOpen(f"The folder {folder} can't be used: {error.strerror}.") from error
+    except UnicodeEncodeError as error:
+        raise CannotOpen(f"The name of the folder {str(folder)!r} is no UTF-8. Rename it.") from error
+    raise CannotOpen(f"{folder} is no folder. Name an existing one with {flag}.")
 
 
 def _settings(trusted_workspace: Path | None, flags: dict[str, Any]) -> settings.Loaded:
@@ -129,21 +184,16 @@ def _limits(timeouts: Any, near: bool) -> Limits:
     )
 
 
-def _folder(wishes: Wishes, workspace: Path, chosen: settings.Settings) -> SessionFolder:
+def _folder(place: _Place, chosen: settings.Settings) -> SessionFolder:
     sessions = paths.sessions_dir()
     try:
-        if wishes.resume is None:
-            return SessionFolder.create(
-                sessions, workspace=workspace, model=chosen.model or "", mode=chosen.mode
-            )
-        if wishes.resume != LATEST:
-            return SessionFolder.open(find(sessions, wishes.resume))
-        last = latest_for(sessions, workspace)
-        if last is None:
-            raise CannotOpen(
-                f"There is no session in {workspace} to go on with. Start one without --continue."
-            )
-        return SessionFolder.open(last)
+        if place.resumed is not None:
+            folder = SessionFolder.open(place.resumed)
+            folder.save(workspace=str(place.workspace))
+            return folder
+        return SessionFolder.create(
+            sessions, workspace=place.workspace, model=chosen.model or "", mode=chosen.mode
+        )
     except (InUse, SessionError) as error:
         raise CannotOpen(str(error)) from error
     except OSError as error:
@@ -157,44 +207,53 @@ class _Parts:
     def __init__(
         self,
         wishes: Wishes,
-        workspace: Path,
+        place: _Place,
         trusted: bool,
         loaded: settings.Loaded,
         server: _Server,
         folder: SessionFolder,
     ) -> None:
         self._wishes = wishes
-        self._workspace = workspace
+        self._workspace = place.workspace
+        self._more_roots = place.more_roots
         self._trusted = trusted
         self._loaded = loaded
         self._server = server
         self._model = server.model
         self._folder = folder
-        self._stream: SessionStream
+        self._stream: SessionStream | None = None
         self._recovered: Recovered
         self._grants: tuple[Grant, ...] = ()
         self._found: tuple[str, ...] = ()
         self._offer: Notice | None = None
 
-    @classmethod
-    async def gather(cls, *given: Any) -> _Parts:
+    async def gather(self) -> None:
         """Open the stream, replay what it holds, read grants and what an untrusted folder holds."""
-        parts = cls(*given)
-        mask = Mask(secret_values.values_to_mask(os.environ, settings.read_token(parts._loaded.settings)[0]))
-        keep_debug_log(paths.debug_log_file(), mask, verbose=parts._loaded.settings.debug)
-        parts._stream, parts._recovered = await open_stream(parts._folder, mask)
-        parts._grants = await asyncio.to_thread(grant_store.load, parts._workspace)
-        if parts._wishes.attended:
-            parts._offer = await asyncio.to_thread(offer_rules)
-        if not parts._trusted:
-            parts._found = await asyncio.to_thread(trust.survey, parts._workspace)
-        return parts
+        mask = Mask(secret_values.values_to_mask(os.environ, settings.read_token(self._loaded.settings)[0]))
+        keep_debug_log(paths.debug_log_file(), mask, verbose=self._loaded.settings.debug)
+        self._stream, self._recovered = await open_stream(self._folder, mask)
+        self._grants = await asyncio.to_thread(grant_store.load, self._workspace)
+        known = [Path(root) for root in self._stream.state.roots[1:]]
+        known = await asyncio.to_thread(lambda: [root for root in known if root.is_dir()])
+        self._more_roots = tuple(dict.fromkeys((*known, *self._more_roots)))
+        if self._wishes.attended:
+            self._offer = await asyncio.to_thread(offer_rules)
+        if not self._trusted:
+            self._found = await asyncio.to_thread(trust.survey, self._workspace)
+
+    async def close(self) -> None:
+        """Give back what was taken for a session that did not come about."""
+        if self._stream is not None:
+            with contextlib.suppress(JournalBroken):
+                await self._stream.close()
+        await self._model.aclose()
+        await asyncio.to_thread(self._folder.close, "crashed")
 
     def session(self) -> Session:
         """Put the parts together and tell that the session is open."""
+        assert self._stream is not None
         stream, state, chosen = self._stream, self._stream.state, self._loaded.settings
         approvals = Approvals(stream)
-        resumed = self._wishes.resume is not None
         mode, approval_mode = self._modes(state)
         workplace = Workplace(
             stream=stream,
@@ -210,8 +269,9 @@ class _Parts:
         )
         for path, sha256 in state.seen.items():
             workplace.saw(Path(path), sha256)
-        name = chosen.model or state.model
-        same_model = name == state.model and self._model.provider == state.provider
+        same_server = self._model.provider == state.provider
+        name = chosen.model or (state.model if same_server else "")
+        same_model = same_server and name == state.model
         session = Session(
             folder=self._folder,
             stream=stream,
@@ -228,7 +288,7 @@ class _Parts:
             ),
             project=Project(self._workspace, trusted=self._trusted, tell=stream.emit),
         )
-        self._tell(resumed, name, mode, approval_mode)
+        self._tell(stream, name, mode, approval_mode)
         if not self._trusted and self._wishes.attended:
             session.ask_trust(Trusting(folder=str(self._workspace), found=self._found))
         if self._wishes.attended:
@@ -247,24 +307,23 @@ class _Parts:
         return Mode(mode), ApprovalMode(approval)
 
     def _roots(self) -> Roots:
-        more = tuple(_real_folder(folder) for folder in self._wishes.more_roots)
         chosen = self._loaded.settings
         return Roots(
-            (self._workspace, *more),
+            (self._workspace, *self._more_roots),
             scratch=self._folder.scratch(),
             sensitive=chosen.sensitive_patterns,
             protected=chosen.protected_patterns,
         )
 
-    def _tell(self, resumed: bool, name: str, mode: Mode, approval_mode: ApprovalMode) -> None:
-        stream = self._stream
+    def _tell(self, stream: SessionStream, name: str, mode: Mode, approval_mode: ApprovalMode) -> None:
+        resumed = self._wishes.resume is not None
         if (recovered := self._recovered.event()) is not None:
             stream.emit(recovered)
         opened = SessionOpened(
             id=self._folder.id,
             version=__version__,
             workspace=str(self._workspace),
-            roots=tuple(str(root) for root in (self._workspace, *self._wishes.more_roots)),
+            roots=tuple(str(root) for root in (self._workspace, *self._more_roots)),
             provider=self._model.provider,
             model=name,
             mode=mode,

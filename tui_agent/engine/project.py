@@ -34,6 +34,9 @@ class Project:
             )
         self.trusted = True
         self._rules = None
+        if await asyncio.to_thread(paths.workspace_settings_file(self.workspace).exists):
+            text = "The folder has settings of its own; they hold from the next start on."
+            self._tell(Notice(level="warning", text=text, code="trust.settings"))
 
     async def system(self, mode: Mode, approval_mode: ApprovalMode) -> str:
         """The system message of the next requests; its text stays the same from run to run where nothing changed."""

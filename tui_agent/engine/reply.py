@@ -38,6 +38,9 @@ from tui_agent.text import Cleaner, clean, one_line
 GATHER_SECONDS = 0.032
 """How long fragments are gathered before they are journaled and shown (U1)."""
 
+REPLY_MAX = 1_000_000
+"""Characters of one reply, whatever the server was asked for: it has to fit into one record."""
+
 Stage = Literal["connecting", "loading", "reading", "thinking", "writing"]
 
 
@@ -78,6 +81,11 @@ class Reply:
             async with aclosing(model.stream(request)) as pieces:
                 async for piece in pieces:
                     self._take(piece)
+                    if self._text.size + self._thought.size > REPLY_MAX:
+                        self._fault = Fault(
+                            kind="too_large", message=f"The reply was cut at {REPLY_MAX:,} characters."
+                        )
+                        break
             interrupted = False
         finally:
             ended = self._end(interrupted)
@@ -92,6 +100,7 @@ class Reply:
                 self._text.add(text)
             case Thought(text=text):
                 if self._thinking_since is None:
+                    self._text.flush()
                     self._thinking_since = time.monotonic()
                     self._enter("thinking")
                 self._thought.add(text)
@@ -158,6 +167,7 @@ class _Gathered:
         self._cleaner = Cleaner()
         self._waiting: list[str] = []
         self._all: list[str] = []
+        self.size = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, fragment: str) -> None:
@@ -165,6 +175,7 @@ class _Gathered:
         if not text:
             return
         self._waiting.append(text)
+        self.size += len(text)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self.flush)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 import logging
 import secrets
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from tui_agent.domain import Answer, ApprovalMode, Message, Mode, ToolCall, Trusting
+from tui_agent.domain import Answer, ApprovalMode, CommandOutcome, Message, Mode, ToolCall, Trusting
 from tui_agent.engine.approvals import Approvals
 from tui_agent.engine.calls import Calls
 from tui_agent.engine.context import assemble
@@ -38,14 +39,18 @@ from tui_agent.events import (
     UserSaid,
 )
 from tui_agent.storage.folder import SessionFolder
+from tui_agent.storage.lines import RecordTooBig
 from tui_agent.text import clean
-from tui_agent.tools.base import ToolError
 from tui_agent.tools.registry import Registry
 
 log = logging.getLogger(__name__)
 
 CLOSING = 10.0
 """Seconds that a slow disk gets to take the last records."""
+STOPPING = 2.0
+"""Seconds after which a run that did not heed a stop is told again."""
+MESSAGE_MAX = 500_000
+"""Characters of one message: all that the model may see has to fit into one record (`state.saved`)."""
 ID_LETTERS = string.ascii_lowercase + string.digits
 
 
@@ -74,9 +79,13 @@ class Session:
         self._roles = roles
         self._project = project
         self._task: asyncio.Task[None] | None = None
+        self._own: set[asyncio.Task[CommandOutcome]] = set()
+        self.mask = stream.mask
+        """What a front end hides of what it shows (A7)."""
         self.begins = stream.last
         """Number of the last record before this process took the session: `follow(begins)` shows what is new."""
-        self._closing = False
+        self._ending: asyncio.Task[None] | None = None
+        self._closed = False
         self._system = ""
         self._trust: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -114,11 +123,14 @@ class Session:
     async def send(self, text: str, *, steering: bool = False) -> str:
         """Say something to the agent; queued while it works. Returns the message's id.
 
-        With `steering` a message that arrives during a run is given to the model at its next round (W12).
+        With `steering` a message that arrives during a run is given to the model at its next round (W12). What is
+        said to a closing session waits for the next start.
         """
         message = f"m-{secrets.token_hex(6)}"
         text = clean(text)
-        if self.busy or self._state.queue:
+        if not self._fits(text):
+            return message
+        if self.busy or self._state.queue or self._ending is not None:
             self._emit(MessageQueued(id=message, text=text, steering=steering))
             self._start_next()
         else:
@@ -126,11 +138,18 @@ class Session:
         return message
 
     def change_message(self, message: str, text: str) -> bool:
-        """Reword a queued message; False when it is no longer queued."""
-        if not any(queued.id == message for queued in self._state.queue):
+        """Reword a queued message; False when it is no longer queued, or the text too long."""
+        if not any(queued.id == message for queued in self._state.queue) or not self._fits(text):
             return False
         self._emit(MessageChanged(id=message, text=clean(text)))
         return True
+
+    def _fits(self, text: str) -> bool:
+        if len(text) <= MESSAGE_MAX:
+            return True
+        said = f"A message of {len(text):,} characters is too long. Put it into a file and name that."
+        self._emit(Notice(level="error", text=said, code="message.too_big"))
+        return False
 
     def withdraw_message(self, message: str) -> bool:
         """Take a queued message back; False when it is no longer queued."""
@@ -140,11 +159,17 @@ class Session:
         return True
 
     async def interrupt(self) -> None:
-        """Stop the run: nothing more is started, the connection is closed, processes are dead within 2 s (W12)."""
-        task = self._task
-        if task is not None and not task.done():
-            task.cancel()
-            await asyncio.wait([task])
+        """Stop the run and the user's own commands: nothing more is started, the connection is closed, processes are
+        dead within 2 s (W12)."""
+        await asyncio.sleep(0)  # a run that was never entered could not tell its end
+        going = {task for task in (self._task, *self._own) if task is not None and not task.done()}
+        for task in going:
+            if not task.cancelling():
+                task.cancel()
+        while going:
+            _, going = await asyncio.wait(going, timeout=STOPPING)
+            for task in going:
+                task.cancel()  # one can get lost: asyncio.wait_for drops it when what it waits for ends just then
 
     def answer(self, request_id: str, answer: Answer) -> bool:
         """Settle an approval or a question; the first answer wins, later ones get False."""
@@ -161,40 +186,56 @@ class Session:
         """A `!command` of the user's own: runs at once in the session's shell, shown and logged (U5)."""
         place = self._workplace
         cwd = str(place.shell_cwd())
+        own = asyncio.create_task(place.run_own(command))
+        self._own.add(own)
+        own.add_done_callback(self._own.discard)
         try:
-            outcome = await place.run_own(command)
-        except ToolError as error:
-            self._emit(Notice(level="error", text=str(error), code="shell.failed"))
-            return
-        shown = clean(outcome.output)
-        self._emit(ShellRan(command=clean(command), cwd=cwd, output=shown, exit_code=outcome.exit_code))
+            await asyncio.wait([own])
+        except asyncio.CancelledError:
+            own.cancel()
+            raise
+        if own.cancelled():
+            self._emit(ShellRan(command=clean(command), cwd=cwd, output="Interrupted.", exit_code=None))
+        elif (error := own.exception()) is not None:
+            log.warning("a command of the user's own failed", exc_info=error)
+            self._emit(Notice(level="error", text=clean(str(error)), code="shell.failed"))
+        else:
+            shown, code = clean(own.result().output), own.result().exit_code
+            self._emit(ShellRan(command=clean(command), cwd=cwd, output=shown, exit_code=code))
 
     async def wait(self) -> None:
-        """Until nothing is running any more and the last event is durable."""
+        """Until nothing is running any more and the last event is durable, or can't be made so (`tell_saving`)."""
         while self.busy and self._task is not None:
             await asyncio.wait([self._task])
-        await self._stream.durable()
+        with contextlib.suppress(JournalBroken):
+            await self._stream.durable()
 
     async def close(self, reason: str = "user") -> None:
         """End the session in order: stop the run, end every process, write everything, release the lock."""
-        if self._closing:
-            return
-        self._closing = True
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end(reason))
+        await asyncio.shield(self._ending)
+
+    async def _end(self, reason: str) -> None:
         for task in (self._trust, self._looking):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
         await self.interrupt()
         self._approvals.withdraw(by="closing")
-        await self._workplace.close()
+        for step in (self._workplace.close, self._roles.aclose):
+            try:
+                await step()
+            except Exception:
+                log.exception("a part of the session could not be closed")
         self._save_state()
         self._emit(SessionClosed(reason=reason))
+        self._closed = True
         try:
             await asyncio.wait_for(self._stream.close(), CLOSING)
         except (JournalBroken, TimeoutError) as error:
             log.error("the end of the session is not saved: %s", error)
         finally:
-            await self._roles.aclose()
             await asyncio.to_thread(self._folder.close)
 
     # --- a run ---
@@ -208,16 +249,19 @@ class Session:
         self._looking = asyncio.create_task(self._roles.look())
 
     async def _settle_trust(self, trusting: Trusting) -> None:
-        _, answer = await self._approvals.ask(
-            trusting, "a folder seen for the first time", (), run="", node=""
-        )
+        why = "a folder seen for the first time"
+        try:
+            _, answer = await self._approvals.ask(trusting, why, (), run="", node="")
+        except JournalBroken as error:
+            log.error("trust could not be asked: %s", error)
+            answer = Answer(verdict="withdrawn", by="nothing can be saved")
         if answer.verdict == "approve":
             await self._project.trust()
         else:
             await self.set_modes(approval_mode=ApprovalMode.READ_ONLY)
 
     def _start_next(self) -> None:
-        if not self.busy and self._state.queue and not self._closing:
+        if not self.busy and self._state.queue and self._ending is None:
             self._start(self._state.queue[0])
 
     def _start(self, message: Queued) -> None:
@@ -284,7 +328,10 @@ class Session:
             asyncio.get_running_loop().call_soon(self._start_next)
 
     def _save_state(self) -> None:
-        self._emit(StateSaved(state=self._state.export()))
+        try:
+            self._emit(StateSaved(state=self._state.export()))
+        except RecordTooBig as error:
+            log.warning("the next start reads the whole journal: %s", error)
 
     def _summary(self) -> dict[str, str]:
         return {
@@ -294,8 +341,9 @@ class Session:
             "mode": self._workplace.mode,
         }
 
-    def _emit(self, event: Event, *, run: str = "") -> int:
-        return self._stream.emit(event, run=run)
+    def _emit(self, event: Event, *, run: str = "") -> None:
+        if not self._closed:
+            self._stream.emit(event, run=run)
 
     # --- what the loop needs (Desk) ---
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tui_agent.domain import Answer, Grant, Scope
+from tui_agent.domain import Answer, FileChange, Grant, Scope
 from tui_agent.engine.history import History
 from tui_agent.engine.stream import EventStream
 from tui_agent.events import (
@@ -27,6 +27,9 @@ from tui_agent.events import (
 from tui_agent.storage.folder import SessionFolder
 from tui_agent.storage.recovery import Recovered
 from tui_agent.text import Mask
+
+SEEN_MAX = 5_000
+"""Files whose bytes are remembered from one process to the next."""
 
 
 class SessionStream(EventStream):
@@ -79,11 +82,14 @@ class EngineState:
         self.queue: list[Queued] = []
         self.grants: list[Grant] = []
         self.seen: dict[str, str] = {}
-        """Path → sha256 of files as the agent wrote them."""
+        """Path → sha256 of files as the agent wrote them, the latest last."""
+        self.roots: tuple[str, ...] = ()
+        """The workspace and the folders that were added to it."""
         self.runs = 0
         self.title = ""
         self.mode = ""
         self.approval_mode = ""
+        """What the user switched to; flags of a start (`exec --approve all`) hold for that process only."""
         self.model = ""
         self.provider = ""
         self.context_window: int | None = None
@@ -106,12 +112,19 @@ class EngineState:
                 answer=Answer(verdict="approve", scope=Scope.SESSION), grant=Grant() as grant
             ):
                 self.grants.append(grant)
-            case FileChanged(change=change) if change.after is not None:
-                self.seen[change.path] = change.after
+            case FileChanged(change=change):
+                self._fold_change(change)
             case RunStarted():
                 self.runs += 1
             case _:
                 self._fold_setting(event)
+
+    def _fold_change(self, change: FileChange) -> None:
+        self.seen.pop(change.path, None)
+        if change.after is not None:
+            self.seen[change.path] = change.after
+        if len(self.seen) > SEEN_MAX:
+            del self.seen[next(iter(self.seen))]
 
     def _fold_setting(self, event: Event) -> None:
         match event:
@@ -121,8 +134,8 @@ class EngineState:
                 self.mode, self.approval_mode = mode, approval_mode
             case ModelChanged(provider=provider, model=model, context_window=window):
                 self.provider, self.model, self.context_window = provider, model, window
-            case SessionOpened(mode=mode, approval_mode=approval_mode):
-                self.mode, self.approval_mode = mode, approval_mode
+            case SessionOpened(mode=mode, roots=roots):
+                self.mode, self.roots = mode, roots
 
     def export(self) -> dict[str, Any]:
         """Plain data for `state.saved`."""
@@ -131,6 +144,7 @@ class EngineState:
             "queue": msgspec.to_builtins(self.queue),
             "grants": msgspec.to_builtins(self.grants),
             "seen": dict(self.seen),
+            "roots": list(self.roots),
             "runs": self.runs,
             "title": self.title,
             "mode": self.mode,
@@ -148,6 +162,7 @@ class EngineState:
         state.queue = msgspec.convert(data["queue"], list[Queued])
         state.grants = msgspec.convert(data["grants"], list[Grant])
         state.seen = msgspec.convert(data["seen"], dict[str, str])
+        state.roots = msgspec.convert(data["roots"], tuple[str, ...])
         state.runs = msgspec.convert(data["runs"], int)
         for name in ("title", "mode", "approval_mode", "model", "provider"):
             setattr(state, name, msgspec.convert(data[name], str))

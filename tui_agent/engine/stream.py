@@ -68,6 +68,8 @@ class EventStream:
         self._state: tuple[int, dict[str, Any]] | None = None
         self._since_state = 0
         self._bytes_since_state = 0
+        self.mask = Mask({})
+        """What is hidden wherever people read along (A7)."""
 
     @classmethod
     async def open(
@@ -83,7 +85,8 @@ class EventStream:
         `mask` hides secrets in the log (the journal is exact), `clock` gives aware times. Raises AppendError.
         """
         stream = cls(folder, clock or (lambda: datetime.now().astimezone()))
-        recovered = await asyncio.to_thread(stream._start, ChatLog(mask), functions)
+        stream.mask = mask or stream.mask
+        recovered = await asyncio.to_thread(stream._start, ChatLog(stream.mask), functions)
         stream._written = stream._last = recovered.last
         return stream, recovered
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,6 +57,11 @@ class Workplace:
         """The first root: where commands start."""
         return self.roots.folders[0]
 
+    @property
+    def _ground(self) -> tuple[Path, ...]:
+        """Where commands may stand and read: the roots and the scratch folder (T6)."""
+        return (*self.roots.folders, self.scratch)
+
     def saw(self, path: Path, sha256: str) -> None:
         """Remember the bytes that the model has seen of a file (R5.4)."""
         self._seen[path] = sha256
@@ -79,7 +85,7 @@ class Workplace:
         from tui_agent.shell import unasked
 
         running = await asyncio.to_thread(
-            unasked.judge, command, cwd, self.roots.folders, self.roots.holds_credentials
+            unasked.judge, command, cwd, self._ground, self.roots.holds_credentials
         )
         if self._terminal is not None and (changed := self._terminal.env_changes()):
             import msgspec
@@ -94,12 +100,14 @@ class Workplace:
         if self.settings.sandbox == "required":
             raise ToolError("The settings demand a sandbox for commands, and there is none here.", "refused")
         cwd = Path(action.cwd)
+        if await asyncio.to_thread(os.path.realpath, cwd) != action.cwd:
+            raise ToolError(f"The way to {cwd} leads elsewhere by now; call it again.", "changed")
         if action.unasked:
             from tui_agent.shell.argv import run_script
             from tui_agent.shell.unasked import script
 
             steps = await asyncio.to_thread(
-                script, action.command, cwd, self.roots.folders, self.roots.holds_credentials
+                script, action.command, cwd, self._ground, self.roots.holds_credentials
             )
             if steps is None:
                 raise ToolError("What this command names changed meanwhile; call it again.", "changed")

@@ -13,6 +13,11 @@ import msgspec
 from tui_agent.domain import Answer, Scope
 from tui_agent.engine.session import Session
 
+LINE_MAX = 1 << 20
+"""Bytes of one answer."""
+EARLY_MAX = 1_000
+"""Answers that may be given before they are asked for."""
+
 
 class Line(msgspec.Struct, forbid_unknown_fields=True):
     """One answer. Without an `id` it goes to the oldest open request, or to the next one."""
@@ -57,10 +62,13 @@ class Answers:
             self._refuse(request)
 
     def _read(self) -> None:
-        with os.fdopen(os.dup(self._fd), "rb") as lines:
-            for raw in lines:
-                if raw.strip():
-                    self._hand(self._take, raw)
+        try:
+            with os.fdopen(os.dup(self._fd), "rb") as lines:
+                while raw := lines.readline(LINE_MAX):
+                    if raw.strip():
+                        self._hand(self._take, raw)
+        except OSError as error:
+            sys.stderr.write(f"tui-agent: answers can't be read: {error.strerror}\n")
         self._hand(self._end)
 
     def _hand(self, function: object, *values: object) -> None:
@@ -78,8 +86,10 @@ class Answers:
         request = line.id or (self._open[0] if self._open else "")
         if request in self._open:
             self._settle(request, line)
-        else:
+        elif len(self._early) < EARLY_MAX:
             self._early.append(line)
+        else:
+            sys.stderr.write("tui-agent: too many answers to what was not asked; one was dropped\n")
 
     def _settle(self, request: str, line: Line) -> None:
         self._open.remove(request)

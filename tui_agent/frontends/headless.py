@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
+import re
 import signal
 import sys
 from typing import TextIO
 
 import msgspec
 
-from tui_agent.domain import Answer, Editing, Running, Severity
+from tui_agent.domain import Answer, Editing, Running, Severity, Trusting
 from tui_agent.engine.opening import CannotOpen, Wishes, open_session
 from tui_agent.engine.session import Session
 from tui_agent.events import (
@@ -25,8 +27,12 @@ from tui_agent.events import (
 )
 from tui_agent.frontends.answers import Answers
 from tui_agent.frontends.plain import PlainText
+from tui_agent.storage.lines import encode
 from tui_agent.text import clean
 
+_NO_TRUST = "exec without --trust: the session is read-only"
+_RAW_CONTROL = re.compile("[\x7f-\x9f]")
+"""What JSON lets through but a terminal obeys."""
 EXIT_CODES = {
     "done": 0,
     "failed": 1,
@@ -56,46 +62,53 @@ class Exec:
         self._session = session
         self._options = options
         self._out = out
-        self._plain = PlainText(out)
+        self._plain = PlainText(out, session.mask)
         self._answers = Answers(session) if options.read_answers else None
         self._refused = False
         self._signal: int | None = None
         self._message = ""
-        self._outcome = "failed"
-        self._ended = asyncio.Event()
+        self._outcome = ""
+        """Of the task's own run; empty when its end could not be shown."""
 
     async def work(self) -> int:
         """Run the task to its end and return the exit code."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._stop, number)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+                loop.add_signal_handler(number, self._stop, number)
         self._session.tell_saving(_tell_saving)
         if self._answers is not None:
             self._answers.start()
         printing = asyncio.create_task(self._follow())
+        working = asyncio.create_task(self._task_done())
         try:
-            self._message = await self._session.send(self._options.task)
-            await asyncio.wait(
-                [printing, asyncio.ensure_future(self._ended.wait())], return_when="FIRST_COMPLETED"
-            )
-            await self._session.wait()
+            # Printing ends first when nobody takes the output any more: then nobody would answer either.
+            await asyncio.wait([printing, working], return_when="FIRST_COMPLETED")
         finally:
             if self._answers is not None:
                 self._answers.stop()
             await self._session.close("exec ended")
-        await asyncio.wait([printing])
-        if isinstance(printing.exception(), BrokenPipeError):
+        await working
+        try:
+            await printing
+        except OSError as error:
             _leave_stdout()
-            return EXIT_CODES["interrupted"]
-        printing.result()
+            if isinstance(error, BrokenPipeError):
+                return EXIT_CODES["interrupted"]
+            sys.stderr.write(f"tui-agent: the output can't be written: {error.strerror}\n")
+            return EXIT_CODES["failed"]
         return self._exit_code()
 
+    async def _task_done(self) -> None:
+        self._message = await self._session.send(self._options.task)
+        await self._session.wait()
+
     def _exit_code(self) -> int:
-        if self._signal not in (None, signal.SIGINT):
-            return 128 + int(self._signal or 0)
+        if self._signal is not None and (self._signal != signal.SIGINT or not self._outcome):
+            return 128 + self._signal
         if self._outcome == "done" and self._refused:
             return EXIT_CODES["refused"]
-        return EXIT_CODES[self._outcome]
+        return EXIT_CODES[self._outcome or "failed"]
 
     def _stop(self, number: int) -> None:
         """The first signal stops the run in order; a second one does not wait for that."""
@@ -108,18 +121,20 @@ class Exec:
         """Print every record up to the end of the session, and decide what asks."""
         run = ""
         async for record in self._session.follow(self._session.begins):
-            self._print(record)
+            await asyncio.to_thread(self._print, record)  # whoever reads it may be slow
             event = record.event
             match event:
                 case UserSaid(id=said) if said == self._message:
                     run = record.run
                 case ApprovalAsked() | QuestionAsked():
                     self._decide(event)
-                case ApprovalAnswered(answer=answer) if answer.verdict == "reject" and answer.by != "user":
-                    self._refused = True
+                case ApprovalAnswered(answer=answer) if answer.verdict == "reject" and answer.by not in (
+                    "user",
+                    _NO_TRUST,
+                ):
+                    self._refused = self._refused or record.run in ("", run)
                 case RunEnded(outcome=outcome) if run and record.run == run:
                     self._outcome = outcome
-                    self._ended.set()
 
     def _print(self, record: Record) -> None:
         if self._options.json:
@@ -129,7 +144,11 @@ class Exec:
             self._plain.show(record)
 
     def _decide(self, event: ApprovalAsked | QuestionAsked) -> None:
-        """Answer by the flags. What is on the always-ask list is refused, whatever they say."""
+        """Answer by the flags. What is on the always-ask list is refused, whatever they say, and so is trust (R-03)."""
+        if isinstance(event, ApprovalAsked) and isinstance(event.action, Trusting):
+            text = "Only --trust makes `exec` trust a folder."
+            self._session.answer(event.id, Answer(verdict="reject", text=text, by=_NO_TRUST))
+            return
         if self._answers is not None:
             self._answers.asked(event.id)
             return
@@ -162,7 +181,8 @@ def _line(record: Record) -> str:
         "parent": record.parent,
         "data": to_data(record.event),
     }
-    return msgspec.json.encode(fields).decode()
+    line = encode(fields).decode()
+    return _RAW_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
 def _may_all(event: ApprovalAsked) -> bool:
@@ -186,4 +206,6 @@ async def _main(wishes: Wishes, options: Headless) -> int:
 
 def run(wishes: Wishes, options: Headless) -> int:
     """Open a session, work on the task, return the exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8" if options.json else None, errors="replace")
     return asyncio.run(_main(wishes, options))

@@ -20,14 +20,16 @@ from tui_agent.events import (
     ToolFinished,
     ToolStarted,
 )
-from tui_agent.text import clean, one_line
+from tui_agent.text import Mask, Masker, clean, one_line
 
 
 class PlainText:
-    """Writes records to a text file as they come. Nothing of a model or tool is passed on as control."""
+    """Writes records to a text file as they come: no control of a model or tool, and no secret that `mask` knows."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO, mask: Mask) -> None:
         self._out = out
+        self._mask = mask
+        self._masker = Masker(mask)
         self._in_text = False
         self._said = ""
 
@@ -35,7 +37,7 @@ class PlainText:
         """Write one record."""
         event = record.event
         if isinstance(event, ReplyText):
-            self._out.write(clean(event.text))
+            self._out.write(self._masker.feed(clean(event.text)))
             self._out.flush()
             self._in_text = True
             return
@@ -45,16 +47,17 @@ class PlainText:
         if line is None and not isinstance(event, ReplyEnded):
             return
         if self._in_text:
-            self._out.write("\n")
+            self._out.write(self._masker.flush() + "\n")
             self._in_text = False
         if line is not None:
-            self._out.write(line + "\n")
+            self._out.write(self._mask.mask(line) + "\n")
         self._out.flush()
 
     def _line(self, event: object) -> str | None:
         match event:
             case SessionOpened(id=session, model=model, provider=provider):
-                return f"tui-agent · session {session}" + (f" · {provider} {model}" if model else "")
+                about = f" · {provider} {one_line(clean(model), 100)}" if model else ""
+                return f"tui-agent · session {session}{about}"
             case ToolStarted(call=call, title=title):
                 return f"[Tool: {one_line(clean(call.name), 60)} {clean(title)}]"
             case ToolFinished(result=result) if not result.success:

@@ -18,11 +18,8 @@ def load(workspace: Path) -> tuple[Grant, ...]:
     """The grants that always hold in `workspace`. What can't be read, or may not be granted, is left out."""
     found: list[Grant] = []
     for entry in _entries(kept.read(paths.grants_file()), workspace):
-        try:
-            grant = msgspec.convert(entry, Grant)
-        except msgspec.ValidationError:
-            continue
-        if grant.scope is Scope.ALWAYS and _keepable(grant) and grant not in found:
+        grant = _read(entry)
+        if grant is not None and grant.scope is Scope.ALWAYS and _keepable(grant) and grant not in found:
             found.append(grant)
     return tuple(found)
 
@@ -31,28 +28,36 @@ def save(workspace: Path, grant: Grant) -> None:
     """Keep `grant` for `workspace`. Raises kept.CannotKeep, and ValueError for what may never be kept."""
     if grant.scope is not Scope.ALWAYS or not _keepable(grant):
         raise ValueError(f"this is never allowed for good: {grant.pattern}")
-    entry = msgspec.to_builtins(grant)
 
     def add(held: dict[str, Any]) -> None:
         known = _entries(held, workspace)
-        if entry not in known:
-            _put(held, workspace, [*known, entry])
+        if grant not in map(_read, known):
+            _put(held, workspace, [*known, msgspec.to_builtins(grant)])
 
     kept.change(paths.grants_file(), add)
 
 
 def revoke(workspace: Path, grant: Grant) -> None:
     """Take `grant` back. Raises kept.CannotKeep."""
-    entry = msgspec.to_builtins(grant)
 
     def remove(held: dict[str, Any]) -> None:
-        _put(held, workspace, [one for one in _entries(held, workspace) if one != entry])
+        _put(held, workspace, [one for one in _entries(held, workspace) if _read(one) != grant])
 
     kept.change(paths.grants_file(), remove)
 
 
+def _read(entry: Any) -> Grant | None:
+    try:
+        return msgspec.convert(entry, Grant)
+    except msgspec.ValidationError:
+        return None
+
+
 def _keepable(grant: Grant) -> bool:
-    return grant.kind != "run" or (grant.cwd is not None and may_always(grant.pattern))
+    """Variables are those of one session's shell, so no lasting leave can depend on them."""
+    return grant.kind != "run" or (
+        grant.cwd is not None and not grant.env_changes and may_always(grant.pattern)
+    )
 
 
 def _entries(held: dict[str, Any], workspace: Path) -> list[Any]:

@@ -21,6 +21,7 @@ PROTECTED: Patterns = _ask(
     "**/.svn/**",
     "**/.jj/**",
     "**/.husky/**",
+    "**/.githooks/**",
     "**/.github/workflows/**",
     "**/.github/actions/**",
     # editors and environments that run what they find
@@ -56,8 +57,9 @@ PROTECTED: Patterns = _ask(
     "**/.bash_{profile,login,logout,aliases}",
     "**/.{profile,zshenv,zprofile,zlogin,zlogout,login,logout,cshrc,inputrc,xinitrc,xprofile,xsession,xsessionrc,pam_environment}",
     "**/.config/{fish,autostart,systemd,environment.d,git,direnv,nvim,tmux}/**",
+    "**/.local/bin/**",
     "**/Library/Launch{Agents,Daemons}/**",
-    "**/.{vimrc,gvimrc,exrc,nvimrc,emacs,tmux.conf,screenrc,gdbinit,lldbinit,pdbrc,irbrc,pryrc,psqlrc,sqliterc,Rprofile,pythonrc}",
+    "**/.{vimrc,gvimrc,exrc,nvimrc,nvim.lua,dir-locals.el,emacs,tmux.conf,screenrc,gdbinit,lldbinit,pdbrc,irbrc,pryrc,psqlrc,sqliterc,Rprofile,pythonrc}",
     "**/.emacs.d/**",
     "**/.{gitconfig,gitmodules,gitattributes,curlrc,wgetrc,condarc,npmrc,yarnrc,pypirc,netrc,mailcap,digrc}",
     "**/.yarnrc.{yml,yaml}",

@@ -6,6 +6,8 @@ import os
 import re
 import shlex
 
+import msgspec
+
 from tui_agent.domain import Action, Editing, Grant, Reading, Running, Scope
 from tui_agent.safety import globs
 
@@ -45,6 +47,8 @@ _GIT = frozenset((
 _VERSIONED = re.compile(r"[\d.]+$")
 _SYNTAX = re.compile(r"[<>$`(){}\[\]*?!~#\n\r\\]|(?<!&)&(?!&)")
 _SEPARATORS = frozenset({"&&", "||", ";", "|"})
+_STANDS_FOR = re.compile("[\u2400-\u2426]|<U\\+|⟨")
+"""In a shown path: may stand for another character, so that two files can be shown alike."""
 
 
 def covers(grant: Grant, action: Action, *, exactly: bool) -> bool:
@@ -54,11 +58,12 @@ def covers(grant: Grant, action: Action, *, exactly: bool) -> bool:
             grant.kind == "run"
             and grant.pattern == action.command
             and grant.cwd == action.cwd
+            and grant.env_changes == action.env_changes
             and (grant.scope is not Scope.ALWAYS or may_always(action.command))
         )
     if isinstance(action, Reading | Editing):
         kind = "read" if isinstance(action, Reading) else "edit"
-        if grant.kind != kind:
+        if grant.kind != kind or _STANDS_FOR.search(action.display):
             return False
         return grant.pattern == literal(action.display) or (
             not exactly and globs.matches(grant.pattern, action.display)
@@ -69,20 +74,28 @@ def covers(grant: Grant, action: Action, *, exactly: bool) -> bool:
 def offers(action: Action, *, exactly: bool) -> tuple[Grant, ...]:
     """What "for this session" and "always" would store for `action`."""
     if isinstance(action, Running):
-        grants = [Grant(kind="run", pattern=action.command, cwd=action.cwd, scope=Scope.SESSION)]
-        if may_always(action.command):
-            grants.append(Grant(kind="run", pattern=action.command, cwd=action.cwd, scope=Scope.ALWAYS))
-        return tuple(grants)
+        exact = Grant(
+            kind="run",
+            pattern=action.command,
+            cwd=action.cwd,
+            env_changes=action.env_changes,
+            scope=Scope.SESSION,
+        )
+        if action.env_changes or not may_always(action.command):
+            return (exact,)
+        return exact, msgspec.structs.replace(exact, scope=Scope.ALWAYS)
+    if isinstance(action, Reading | Editing) and _STANDS_FOR.search(action.display):
+        return ()
     if isinstance(action, Reading):
         grants = [Grant(kind="read", pattern=literal(action.display), scope=Scope.SESSION)]
         if not action.credentials:
             grants.append(Grant(kind="read", pattern=literal(action.display), scope=Scope.ALWAYS))
         return tuple(grants)
     if isinstance(action, Editing):
-        exact = literal(action.display)
-        wide = exact if exactly else _neighbours(action.display)
+        same = literal(action.display)
+        wide = same if exactly else _neighbours(action.display)
         return (
-            Grant(kind="edit", pattern=exact, scope=Scope.SESSION),
+            Grant(kind="edit", pattern=same, scope=Scope.SESSION),
             Grant(kind="edit", pattern=wide, scope=Scope.ALWAYS),
         )
     return ()
@@ -93,7 +106,8 @@ def sentence(grant: Grant) -> str:
     how = {Scope.ONCE: "once", Scope.SESSION: "for this session", Scope.ALWAYS: "always"}[grant.scope]
     what = {"read": "reading", "edit": "edits of", "run": "the command"}[grant.kind]
     where = f" in {grant.cwd}" if grant.cwd else ""
-    return f"You allowed {how}: {what} {grant.pattern}{where}"
+    given = f" with {', '.join(grant.env_changes)}" if grant.env_changes else ""
+    return f"You allowed {how}: {what} {grant.pattern}{where}{given}"
 
 
 def literal(path: str) -> str:

@@ -89,7 +89,7 @@ def _operands(
         return Shape(
             paths=(*paths, *operands),
             walks=always or bool(seen & set(entry["walks"].split())),
-            walks_hidden=not always,
+            walks_hidden=not always or bool(seen & set(entry["hidden_with"].split())),
             reads_pipe=always,
             first=tuple(entry.get("first", ())),
         )
@@ -153,9 +153,19 @@ def _long(
 def _short(
     entry: dict[str, Any], letters: str, waiting: list[PlainWord], seen: set[str], paths: list[PlainWord]
 ) -> None:
+    if entry.get("number") and letters[0].isdigit():
+        # `head -5c FILE`: what follows the digits is a unit, not an option with a value.
+        _require(letters.isdigit())
+        return
     for place, letter in enumerate(letters):
         seen.add(letter)
         rest = letters[place + 1 :]
+        if letter in entry.get("apart", ""):
+            # The next word is its value, and the letters after it are options of their own.
+            _require(not rest or rest.isdigit())
+            if not rest:
+                _value(waiting)
+            return
         if letter in entry.get("optional", ""):
             return
         if letter in entry.get("values", ""):

@@ -62,13 +62,14 @@ def judge(
         and not rating.always_ask
         and script(command, cwd, roots, is_credentials) is not None
     )
+    outside = not _Ground(cwd, roots, is_credentials).stands_inside
     return Running(
         command=command,
         cwd=str(cwd),
         severity=rating.severity,
         unasked=unasked,
-        reasons=rating.reasons,
-        always_ask=rating.always_ask,
+        reasons=(*rating.reasons, *(("It starts in a folder outside the workspace.",) if outside else ())),
+        always_ask=rating.always_ask or outside,
     )
 
 
@@ -106,9 +107,16 @@ class _Ground:
         self.cwd = Path(os.path.realpath(cwd))
         self.roots = [Path(os.path.realpath(root)) for root in roots]
         self.is_credentials = is_credentials
+        self._found: dict[str, list[str] | None] = {}
+        """What patterns stood for: looked up once, so that what is judged is what is passed on."""
+
+    @property
+    def stands_inside(self) -> bool:
+        """Whether the folder itself is in one of the roots (R-21)."""
+        return self._inside(self.cwd)
 
     def script(self, steps: tuple[PlainStep, ...]) -> Script | None:
-        if not self._inside(self.cwd):
+        if not self.stands_inside:
             return None
         found: list[Step] = []
         for step in steps:
@@ -183,12 +191,17 @@ class _Ground:
         """The names that a word stands for: itself, or what a pattern finds, as a shell would have it."""
         if not word.pattern:
             return [word.text]
-        if "**" in word.text or "[^" in word.text or word.text.count("/") > 8:
+        if word.text not in self._found:
+            self._found[word.text] = self._look_up(word.text)
+        return self._found[word.text]
+
+    def _look_up(self, pattern: str) -> list[str] | None:
+        if "**" in pattern or "[^" in pattern or pattern.count("/") > 8:
             return None
-        found = sorted(glob.glob(word.text, root_dir=self.cwd))
+        found = sorted(glob.glob(pattern, root_dir=self.cwd))
         if len(found) > PATTERN_CAP or any(name.startswith("-") for name in found):
             return None
-        return found or [word.text]
+        return found or [pattern]
 
     def _expanded(self, words: tuple[PlainWord, ...]) -> list[str] | None:
         texts: list[str] = []

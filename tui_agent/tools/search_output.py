@@ -27,8 +27,6 @@ class Findings:
         self._file = ""
         self.matches = 0
         self.files = 0
-        self.hidden: set[str] = set()
-        """Files with matches that were not shown."""
         self.full = False
 
     @property
@@ -51,7 +49,6 @@ class Findings:
             self._names[path] = self._name_of(path)
         name = self._names[path]
         if name is None:
-            self.hidden.add(path)
             return
         if self.full or (hit and self.matches >= MATCHES):
             self.full = True

@@ -100,7 +100,10 @@ class SearchWorkspace(Tool[SearchWorkspaceArgs]):
 
 
 def _name(bench: Bench, asked: Target | None, path: str) -> str | None:
-    """The name to show; None for a file with credentials that nobody gave leave to read."""
+    """The name to show; None for a file with credentials that nobody gave leave to read.
+
+    Not even that it matches is told: a few hundred regular expressions would spell out what it holds.
+    """
     try:
         target = bench.resolve(path)
     except ToolError:
@@ -122,13 +125,8 @@ def _told(args: SearchWorkspaceArgs, found: Findings, end: _Ended) -> ToolResult
         notes.append(f"stopped after {end.seconds:g} s, so there may be more; give a directory")
     elif end.flooded:
         notes.append("stopped because there was too much to go through; give a directory")
-    if found.hidden:
-        count = len(found.hidden)
-        notes.append(
-            f"{count} file{'s' * (count > 1)} with credentials also matched; reading it needs read_file"
-        )
     if not found.matches:
-        text = f"No matches for {args.query!r}."
+        text = f"No matches for {args.query!r}. Files that hold credentials are left out; read_file asks for them."
         if not args.is_regex and any(one in args.query for one in ("|", ".*", "\\")):
             text += " It was taken as plain text; set is_regex for a regular expression."
     else:

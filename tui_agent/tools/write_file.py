@@ -65,7 +65,7 @@ class WriteFile(Tool[WriteFileArgs]):
             return told(change, f"Created {change.display}")
         file = await bytes_of(target)
         after, note = await asyncio.to_thread(_in_the_style_of, file.data, args.content)
-        if after == file.data:
+        if after == file.data and _may_know(bench, target):
             bench.saw(target.path, file.sha256)
             return ToolResult(success=True, data=f"{name_of(target)} already has exactly this content.")
         _check_seen(bench, target, file)
@@ -86,6 +86,11 @@ def _check_seen(bench: Bench, target: Target, file: FileBytes) -> None:
             f"{name_of(target)} changed on disk since you last saw it. Read it again before you overwrite it.",
             "changed",
         )
+
+
+def _may_know(bench: Bench, target: Target) -> bool:
+    """Whether the model may be told what is in the file: to confirm a guess is to let it read."""
+    return bench.seen(target.path) is not None or not (target.outside or target.credentials)
 
 
 def _encoded(content: str) -> bytes:

@@ -112,8 +112,8 @@ class TuiAgentApp(App[int], inherit_bindings=False):
 
     async def _follow(self) -> None:
         self.session = session = await self._open_session()
-        self._activity.starting = ""
-        self._activity.relayout()
+        session.tell_saving(self._tell_saving)
+        self._activity.say(starting="")
         for text, steering in self._unsent:
             self._work(session.send(text, steering=steering))
         self._unsent.clear()
@@ -129,6 +129,10 @@ class TuiAgentApp(App[int], inherit_bindings=False):
         if self._router.dirty:
             self._paint()
 
+    def _tell_saving(self, trouble: str | None) -> None:
+        """Called from any thread."""
+        self.call_later(self._activity.say, trouble=trouble or "")
+
     def _paint_soon(self, at_least: float = 0.0) -> None:
         if self._frame is None:
             self._frame = self.set_timer(max(self._router.due, at_least, 0.001), self._paint)
@@ -141,12 +145,14 @@ class TuiAgentApp(App[int], inherit_bindings=False):
                 self._ask_next()
         if self._transcript.holding:
             self.set_timer(0.3, self._tick)
+        if self._prompt.has_focus:
+            self.cursor_position = self._prompt.cursor_screen_offset  # for input methods (R20.3)
         if self._second is not None:
             (self._second.resume if self.view.status.phase else self._second.pause)()
 
     def _tick(self) -> None:
         self._transcript.tick()
-        self._activity.relayout()
+        self._activity.say()
 
     def _work(self, job: Coroutine[Any, Any, Any]) -> None:
         """Do something with the session; a failure ends the screen in order."""
@@ -216,8 +222,7 @@ class TuiAgentApp(App[int], inherit_bindings=False):
 
     def on_transcript_followed(self, message: Transcript.Followed) -> None:
         """Say what is further down."""
-        self._activity.following, self._activity.unseen = message.following, message.unseen
-        self._activity.relayout()
+        self._activity.below(message.following, message.unseen)
 
     def action_interrupt(self) -> None:
         """Stop the run, if one goes on."""
@@ -244,14 +249,12 @@ class TuiAgentApp(App[int], inherit_bindings=False):
             self._hint(f"{key} again quits")
 
     def _hint(self, text: str) -> None:
-        self._activity.hint = text
-        self._activity.relayout()
+        self._activity.say(hint=text)
         self.set_timer(QUIT_ARMED, self._drop_hint)
 
     def _drop_hint(self) -> None:
         if self._clock() - self._quit_armed >= QUIT_ARMED:
-            self._activity.hint = ""
-            self._activity.relayout()
+            self._activity.say(hint="")
 
     def action_next_approval_mode(self) -> None:
         """Switch to the next approval mode (A4)."""
@@ -280,14 +283,18 @@ class TuiAgentApp(App[int], inherit_bindings=False):
     # --- the end ---
 
     def fail(self, error: Exception) -> None:
-        """End in order: a sentence for the user, the traceback in the debug log."""
-        log_failure(error)
-        self.failure = f"{type(error).__name__}: {error}"
-        self.exit(1)
+        """End in order: a sentence for the user; the traceback of what nobody foresaw in the debug log."""
+        from tui_agent.engine.opening import CannotOpen
+
+        if isinstance(error, CannotOpen):
+            self.failure = str(error)
+            self.exit(error.code)
+        else:
+            self.failure = log_failure(error)
+            self.exit(1)
 
     def _fatal_error(self) -> None:
         """In the place of Textual's traceback with local variables (R21.2)."""
         if self._exception is not None:
-            log_failure(self._exception)
-            self.failure = f"{type(self._exception).__name__}: {self._exception}"
+            self.failure = log_failure(self._exception)
         self._close_messages_no_wait()

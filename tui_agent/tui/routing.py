@@ -48,8 +48,7 @@ class Router:
             transcript.show(self.view.items, items)
         if Part.STATUS in parts:
             title.relayout()
-            if not self.view.items:
-                transcript.refresh()
+            transcript.refresh_greeting()
             keys.relayout()
         if parts & (Part.STATUS | Part.QUEUE):
             activity.relayout()

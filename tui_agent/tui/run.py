@@ -8,9 +8,9 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 
-from tui_agent import paths
-from tui_agent.text import one_line
+from tui_agent.text import clean, one_line
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.door import SessionDoor
 from tui_agent.tui.terminal import DEADLINE, Saved, die_by, log_failure, widen_control_tables
@@ -30,11 +30,14 @@ def run_tui(open_session: Callable[[], Awaitable[SessionDoor]]) -> int:
     saved = Saved()
     threading.excepthook = lambda args: log_failure(args.exc_value) if args.exc_value else None
     app = TuiAgentApp(open_session)
+    left = False
     try:
-        return asyncio.run(_run(app, saved))
+        code = asyncio.run(_run(app, saved))
+        left = True
     finally:
-        saved.restore()
+        saved.restore(modes=not left)
         _say_goodbye(app)
+    return code
 
 
 async def _run(app: TuiAgentApp, saved: Saved) -> int:
@@ -62,7 +65,7 @@ def _catch_signals(app: TuiAgentApp, saved: Saved) -> list[int]:
         if caught:
             return
         caught.append(number)
-        die_by(DEADLINE, 128 + number, saved.restore)
+        die_by(DEADLINE, 128 + number, partial(saved.restore, modes=True))
         app.exit(128 + number)
 
     def on_interrupt() -> None:
@@ -80,7 +83,6 @@ def _catch_signals(app: TuiAgentApp, saved: Saved) -> list[int]:
 def _say_goodbye(app: TuiAgentApp) -> None:
     with contextlib.suppress(OSError):  # the terminal may be gone
         if app.failure:
-            print(f"tui-agent had to stop: {one_line(app.failure, 300)}", file=sys.stderr)
-            print(f"Details are in {paths.debug_log_file()}", file=sys.stderr)
+            print(clean(app.failure), file=sys.stderr)
         if app.session is not None:
             print(f"Resume with: tui-agent --resume {one_line(app.session.id, 200)}", file=sys.stderr)

@@ -19,7 +19,7 @@ from tui_agent.text import Mask
 
 RESET = b"".join(
     b"\x1b[" + code
-    for code in b"?2026l ?1049l ?1000l ?1002l ?1003l ?1015l ?1006l ?2004l ?1004l <u ?7h ?25h 0m".split()
+    for code in b"?2026l ?1000l ?1002l ?1003l ?1015l ?1006l ?2004l ?1004l <u ?7h 0m ?1049l ?25h".split()
 )
 """Leaves the alternate screen and switches off all that Textual switches on."""
 
@@ -38,8 +38,11 @@ def widen_control_tables() -> None:
         table.update(more)
 
 
-def log_failure(error: BaseException) -> None:
-    """The traceback, without local variables and masked, at the end of the debug log (0600)."""
+def log_failure(error: BaseException) -> str:
+    """The traceback, without local variables and masked, at the end of the debug log (0600).
+
+    Returns what the user is told.
+    """
     lines = traceback.format_exception(error)
     text = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} screen\n{''.join(lines)}\n"
     with contextlib.suppress(OSError, paths.NoHome):
@@ -48,6 +51,31 @@ def log_failure(error: BaseException) -> None:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "a", encoding="utf-8", errors="backslashreplace") as log:
             log.write(Mask({}).mask(text))
+        return f"tui-agent had to stop: {type(error).__name__}: {error}\nDetails are in {path}"
+    return f"tui-agent had to stop: {type(error).__name__}: {error}"
+
+
+def reset() -> int:
+    """`tui-agent --reset-tty`: bring a terminal back that a killed process left behind. 0, or 2 without a terminal."""
+    import termios
+
+    try:
+        handle = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        sys.stderr.write("There is no terminal to reset.\n")
+        return 2
+    try:
+        modes = termios.tcgetattr(handle)
+        modes[0] |= termios.ICRNL | termios.IXON | termios.BRKINT
+        modes[1] |= termios.OPOST | termios.ONLCR
+        modes[3] |= (
+            termios.ICANON | termios.ECHO | termios.ECHOE | termios.ECHOK | termios.ISIG | termios.IEXTEN
+        )
+        termios.tcsetattr(handle, termios.TCSANOW, modes)
+        os.write(handle, RESET)
+    finally:
+        os.close(handle)
+    return 0
 
 
 class Saved:
@@ -62,16 +90,17 @@ class Saved:
             self._handle = sys.__stdin__.fileno() if sys.__stdin__ else -1
             self._attributes = termios.tcgetattr(self._handle)
 
-    def restore(self) -> None:
-        """Modes off, line editing as before. Harmless when it is already so."""
+    def restore(self, *, modes: bool) -> None:
+        """Line editing as before; with `modes` also out of the alternate screen, where nobody else has done that."""
         if self._attributes is None:
             return
         import termios
 
-        with contextlib.suppress(Exception):  # the terminal may be gone
-            os.set_blocking(2, False)
-            os.write(2, RESET)
-            os.set_blocking(2, True)
+        if modes:
+            with contextlib.suppress(Exception):  # the terminal may be gone
+                os.set_blocking(2, False)
+                os.write(2, RESET)
+                os.set_blocking(2, True)
         with contextlib.suppress(Exception):
             termios.tcsetattr(self._handle, termios.TCSANOW, self._attributes)
 

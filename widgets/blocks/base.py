@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from widgets.ink import Ink, Line
+from widgets.ink import Ink, Line, reuse
 
 ItemT = TypeVar("ItemT")
 
@@ -35,8 +35,11 @@ class Block(ABC, Generic[ItemT]):
         self.look = look
         self.unfolded: bool | None = None
         """What the user chose for this block; None follows `look.details`."""
-        self._lines: Sequence[Line] | None = None
+        self.kept = 0
+        """How many lines, from the top, the last painting left as they were."""
+        self._lines: list[Line] = []
         self._key: tuple[int, Ink] | None = None
+        self._fresh = False
 
     @property
     def open(self) -> bool:
@@ -50,22 +53,23 @@ class Block(ABC, Generic[ItemT]):
 
     def changed(self) -> None:
         """The item, or how it is shown, changed."""
-        self._lines = None
+        self._fresh = False
 
     def forget(self) -> None:
         """Drop what can be painted again."""
-        self._lines = None
+        self._lines, self._key, self._fresh = [], None, False
 
     def lines(self, width: int, ink: Ink) -> Sequence[Line]:
         """All lines of the block."""
-        if self._lines is None or self._key != (width, ink):
-            self._key = (width, ink)
-            self._lines = self.paint(width, ink)
+        if not self._fresh or self._key != (width, ink):
+            painted = list(self.paint(width, ink))
+            self.kept = reuse(self._lines, painted) if self._key == (width, ink) else 0
+            self._lines, self._key, self._fresh = painted, (width, ink), True
         return self._lines
 
     def exact(self, width: int) -> bool:
         """True when the lines for `width` are at hand."""
-        return self._lines is not None and self._key is not None and self._key[0] == width
+        return self._fresh and self._key is not None and self._key[0] == width
 
     @abstractmethod
     def paint(self, width: int, ink: Ink) -> Sequence[Line]:

@@ -87,7 +87,7 @@ class ToolCard(Block[ToolItem]):
         if item.diffs and item.status != "failed":
             lines += self._diff(width, ink)
         elif self.open:
-            lines += self._output(item.text or item.output.text, width, ink, OPEN_LINES)
+            lines += self._output(item.output.text or item.text, width, ink, OPEN_LINES)
         elif item.status == "running" or not item.reads_only:
             lines += self._output(item.output.text, width, ink, OUTPUT_LINES)
         return lines

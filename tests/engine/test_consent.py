@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doubles.mock import call, scenario, serve, step
+from tests.engine.kit import Watch, opened
+from tui_agent.domain import Answer, Running, Scope
+from tui_agent.events import ApprovalAsked, Event, ToolFinished
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("TUI_AGENT_HOME", str(home / "tui-agent"))
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+async def carried_out(
+    workspace: Path,
+    *calls: dict[str, Any],
+    approval_mode: str = "ask",
+    answer: Callable[[Event], Answer] = lambda _: Answer(verdict="reject"),
+) -> Watch:
+    talk = scenario("go", *[step("", one) for one in calls], "done")
+    async with (
+        serve(talk, strict=True) as server,
+        opened(server, workspace, flags={"approval_mode": approval_mode}) as session,
+    ):
+        watch = Watch(session, answer)
+        await session.send("go")
+        await watch.ended()
+    return watch
+
+
+def asked(watch: Watch) -> list[Running]:
+    actions = [event.action for event in watch.of(ApprovalAsked)]
+    return [action for action in actions if isinstance(action, Running)]
+
+
+async def test_a_command_outside_the_workspace_asks_in_every_mode(workspace: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("private")
+    (workspace / "link").symlink_to(tmp_path)
+    for cwd in ("..", "link", str(tmp_path)):
+        watch = await carried_out(
+            workspace, call("run_terminal_command", command="cat mine", cwd=cwd), approval_mode="auto"
+        )
+        (action,) = asked(watch)
+        assert action.always_ask and action.cwd == str(tmp_path)
+        (finished,) = watch.of(ToolFinished)
+        assert finished.result.code == "refused" and "private" not in finished.text
+
+
+async def test_a_shell_that_left_the_workspace_asks_from_then_on(workspace: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("private")
+
+    def only_the_first(event: Event) -> Answer:
+        leaves = isinstance(event, ApprovalAsked) and "cd .." in str(event.action)
+        return Answer(verdict="approve" if leaves else "reject")
+
+    watch = await carried_out(
+        workspace,
+        call("run_terminal_command", command="cd .. && true"),
+        call("run_terminal_command", command="cat mine"),
+        approval_mode="auto",
+        answer=only_the_first,
+    )
+    assert [action.command for action in asked(watch)][-1] == "cat mine"
+    assert "private" not in watch.of(ToolFinished)[-1].text
+
+
+async def test_the_scratch_folder_is_inside(workspace: Path) -> None:
+    async with (
+        serve(scenario("go", "done"), strict=True) as server,
+        opened(server, workspace) as session,
+    ):
+        place = session._workplace
+        (place.scratch / "note").write_text("kept")
+        running = await place.judge("cat note", place.scratch)
+        assert running.unasked and not running.always_ask
+
+
+async def test_leave_for_a_command_does_not_outlast_a_change_of_its_variables(workspace: Path) -> None:
+    run = call("run_terminal_command", command="sh -c true")
+    for_session = Answer(verdict="approve", scope=Scope.SESSION)
+    watch = await carried_out(
+        workspace,
+        run,
+        run,
+        call("run_terminal_command", command='export PATH="$PWD:$PATH"'),
+        run,
+        answer=lambda _: for_session,
+    )
+    commands = [action.command for action in asked(watch)]
+    assert commands == ["sh -c true", 'export PATH="$PWD:$PATH"', "sh -c true"]
+    assert asked(watch)[-1].env_changes[0].startswith("PATH=")
+
+
+async def test_a_command_does_not_run_in_another_folder_than_was_shown(
+    workspace: Path, tmp_path: Path
+) -> None:
+    (workspace / "shown").mkdir()
+
+    def swap(_: Event) -> Answer:
+        (workspace / "shown").rmdir()
+        (workspace / "shown").symlink_to(tmp_path)
+        return Answer(verdict="approve")
+
+    watch = await carried_out(
+        workspace, call("run_terminal_command", command="touch planted", cwd="shown"), answer=swap
+    )
+    (finished,) = watch.of(ToolFinished)
+    assert (workspace / "shown").is_symlink() and finished.result.code == "changed"
+    assert not (tmp_path / "planted").exists()
+
+
+async def test_a_write_does_not_follow_a_link_that_came_after_the_question(
+    workspace: Path, tmp_path: Path
+) -> None:
+    (workspace / "shown").mkdir()
+    (tmp_path / "far").mkdir()
+
+    def swap(_: Event) -> Answer:
+        (workspace / "shown").rmdir()
+        (workspace / "shown").symlink_to(tmp_path / "far")
+        return Answer(verdict="approve")
+
+    watch = await carried_out(workspace, call("write_file", path="shown/x", content="x"), answer=swap)
+    (finished,) = watch.of(ToolFinished)
+    assert (workspace / "shown").is_symlink() and not finished.result.success
+    assert list((tmp_path / "far").iterdir()) == []

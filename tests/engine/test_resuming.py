@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.job import make_workspace
+from tests.doubles.mock import call, scenario, serve, step
+from tests.engine.kit import Watch, opened, wishes
+from tui_agent import paths
+from tui_agent.engine.opening import CannotOpen, open_session
+from tui_agent.events import SessionOpened, ToolFinished
+
+TALK = scenario("hi", "hello")
+LOOK = scenario("look", step("", call("read_file", path="only_here.txt")), "seen")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return make_workspace(tmp_path / "work")
+
+
+def sessions() -> list[Path]:
+    return list(paths.sessions_dir().iterdir()) if paths.sessions_dir().exists() else []
+
+
+async def test_a_resumed_session_works_in_its_own_folder_wherever_it_is_resumed_from(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / "only_here.txt").write_text("found")
+    other = make_workspace(tmp_path / "other")
+    async with serve(TALK, LOOK, strict=True) as server:
+        async with opened(server, workspace) as session:
+            await session.send("hi")
+            await session.wait()
+        monkeypatch.chdir(other)
+        async with opened(server, None, resume=session.id) as again:
+            watch = Watch(again)
+            await again.send("look")
+            await watch.ended()
+    assert watch.of(SessionOpened)[0].workspace == str(workspace)
+    assert watch.of(ToolFinished)[0].result.success
+
+
+async def test_another_folder_than_the_sessions_own_is_refused_with_its_name(
+    workspace: Path, tmp_path: Path
+) -> None:
+    other = make_workspace(tmp_path / "other")
+    async with serve(TALK, strict=True) as server:
+        async with opened(server, workspace) as session:
+            await session.send("hi")
+            await session.wait()
+        with pytest.raises(CannotOpen, match=str(workspace)):
+            await open_session(wishes(server, other, resume=session.id))
+
+
+async def test_a_moved_workspace_is_named_on_resuming(workspace: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    async with serve(TALK, strict=True) as server:
+        async with opened(server, workspace) as session:
+            await session.send("hi")
+            await session.wait()
+        workspace.rename(moved)
+        with pytest.raises(CannotOpen, match="--workspace"):
+            await open_session(wishes(server, None, resume=session.id))
+        async with opened(server, moved, resume=session.id) as again:
+            watch = Watch(again)
+            await again.send("hi")
+            await watch.ended()
+    assert watch.of(SessionOpened)[0].workspace == str(moved)
+
+
+async def test_the_other_roots_of_a_session_come_back(workspace: Path, tmp_path: Path) -> None:
+    more = make_workspace(tmp_path / "more")
+    (more / "only_here.txt").write_text("found")
+    look = scenario("look", step("", call("read_file", path="more/only_here.txt")), "seen")
+    async with serve(TALK, look, strict=True) as server:
+        async with opened(server, workspace, more_roots=(more,)) as session:
+            await session.send("hi")
+            await session.wait()
+        async with opened(server, workspace, resume=session.id) as again:
+            watch = Watch(again, lambda event: None)
+            await again.send("look")
+            await watch.ended()
+    assert watch.of(ToolFinished)[0].result.success
+    assert watch.of(SessionOpened)[0].roots == (str(workspace), str(more))
+
+
+async def test_a_link_to_the_workspace_is_the_workspace(workspace: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(workspace)
+    async with serve(TALK, strict=True) as server:
+        async with opened(server, workspace) as session:
+            await session.send("hi")
+            await session.wait()
+        async with opened(server, link, resume="latest") as again:
+            assert again.id == session.id
+
+
+async def test_a_missing_root_is_named_before_anything_is_made(workspace: Path, tmp_path: Path) -> None:
+    async with serve(TALK, strict=True) as server:
+        with pytest.raises(CannotOpen, match="--add-root"):
+            await open_session(wishes(server, workspace, more_roots=(tmp_path / "nowhere",)))
+    assert sessions() == []
+
+
+async def test_another_server_does_not_inherit_the_name_of_the_model(workspace: Path) -> None:
+    async with serve(TALK, strict=True) as server:
+        async with opened(server, workspace, provider="openai", flags={"model": "gpt-of-there"}) as session:
+            await session.send("hi")
+            await session.wait()
+        async with opened(
+            server, workspace, provider="ollama", flags={"model": None}, resume=session.id
+        ) as again:
+            await again.send("hi")
+            await again.wait()
+        assert server.requests[-1].body["model"] != "gpt-of-there"
+
+
+async def test_what_a_flag_allowed_is_not_allowed_to_the_next_start(workspace: Path) -> None:
+    async with serve(TALK, strict=True) as server:
+        headless = {"attended": False, "flags": {"approval_mode": "auto"}}
+        async with opened(server, workspace, **headless) as session:
+            await session.send("hi")
+            await session.wait()
+        async with opened(server, workspace, resume=session.id) as again:
+            opening = await Watch(again).until_event(SessionOpened)
+            assert opening.approval_mode == "ask"
+            await again.set_modes(approval_mode="auto-edit")
+        async with opened(server, workspace, resume=session.id) as third:
+            assert (await Watch(third).until_event(SessionOpened)).approval_mode == "auto-edit"
+
+
+async def test_a_session_in_use_says_so(workspace: Path) -> None:
+    async with serve(TALK, strict=True) as server, opened(server, workspace) as session:
+        with pytest.raises(CannotOpen, match="in use"):
+            await open_session(wishes(server, workspace, resume=session.id))
+
+
+@pytest.mark.parametrize("name", ["scratch", "chat_history.log", "events.jsonl"])
+async def test_what_is_in_the_way_of_a_session_is_named_and_the_session_given_back(
+    workspace: Path, name: str
+) -> None:
+    async with serve(TALK, strict=True) as server:
+        async with opened(server, workspace) as session:
+            await session.send("hi")
+            await session.wait()
+        place, aside = session.folder / name, session.folder / "aside"
+        if place.exists():
+            place.rename(aside)
+        if name == "scratch":
+            place.write_text("a file")
+        else:
+            place.mkdir()
+        with pytest.raises(CannotOpen) as told:
+            await open_session(wishes(server, workspace, resume=session.id))
+        assert told.value.code == 1
+        place.unlink() if place.is_file() else place.rmdir()
+        if aside.exists():
+            aside.rename(place)
+        async with opened(server, workspace, resume=session.id) as again:
+            watch = Watch(again)
+            await again.send("hi")
+            await watch.ended()
