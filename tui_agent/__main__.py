@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from tui_agent import __version__
 
 if TYPE_CHECKING:
-    from tui_agent.engine.opening import Wishes
+    from tui_agent.engine.session import Session
+    from tui_agent.engine.wishes import Wishes
 
 USAGE = 2
 """Exit code of a wrong command line."""
@@ -129,7 +130,7 @@ APPROVE_MODES = {"none": "ask", "safe": "ask", "edits": "auto-edit", "all": "aut
 
 def wishes(args: argparse.Namespace, approval_mode: str | None, *, attended: bool) -> Wishes:
     """What the command line asks of a session."""
-    from tui_agent.engine.opening import Wishes
+    from tui_agent.engine.wishes import Wishes
 
     given = {
         "provider": args.provider,
@@ -185,6 +186,16 @@ def _exec(argv: Sequence[str]) -> int:
     return headless.run(wished, options)
 
 
+async def _open_behind(wished: Wishes) -> Session:
+    """Load the engine in a thread and open the session: the screen is there and takes keys meanwhile (R23.1)."""
+    import asyncio
+    import importlib
+
+    opening = await asyncio.to_thread(importlib.import_module, "tui_agent.engine.opening")
+    session: Session = await opening.open_session(wished)
+    return session
+
+
 def _fill_streams() -> None:
     """Lead the streams that were closed by the caller nowhere, so that no file of ours takes their numbers."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
@@ -220,11 +231,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not sys.stdout.isatty() or not sys.stdin.isatty():
         sys.stderr.write("tui-agent needs a terminal. Without one, use `tui-agent exec`.\n")
         return USAGE
-    from tui_agent.engine.opening import open_session
     from tui_agent.tui.run import run_tui
 
     wished = wishes(args, args.approval_mode, attended=True)
-    return run_tui(lambda: open_session(wished))
+    return run_tui(lambda: _open_behind(wished))
 
 
 if __name__ == "__main__":

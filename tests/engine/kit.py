@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 from tests.doubles.mock import MockServer
 from tui_agent.domain import Answer
-from tui_agent.engine.opening import Wishes, open_session
+from tui_agent.engine.opening import open_session
 from tui_agent.engine.session import Session
+from tui_agent.engine.wishes import Wishes
 from tui_agent.events import ApprovalAsked, Event, QuestionAsked, Record, RunEnded
 
 E = TypeVar("E", bound=Event)

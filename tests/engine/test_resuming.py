@@ -8,7 +8,8 @@ from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened, wishes
 from tui_agent import paths
-from tui_agent.engine.opening import CannotOpen, open_session
+from tui_agent.engine.opening import open_session
+from tui_agent.engine.wishes import CannotOpen
 from tui_agent.events import SessionOpened, ToolFinished
 
 TALK = scenario("hi", "hello")

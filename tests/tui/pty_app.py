@@ -43,7 +43,7 @@ KINDS = {"handler": Refusing, "": FakeSession, "broken": Broken, "slow": Slow, "
 
 async def open_session() -> FakeSession:
     if sys.argv[2:] == ["locked"]:
-        from tui_agent.engine.opening import CannotOpen
+        from tui_agent.engine.wishes import CannotOpen
 
         raise CannotOpen("Another tui-agent has this session open.", 2)
     return KINDS["".join(sys.argv[2:])](load(sys.argv[1]))

@@ -18,6 +18,7 @@ from tui_agent.engine.roles import Roles
 from tui_agent.engine.session import Session
 from tui_agent.engine.state import EngineState, SessionStream, open_stream
 from tui_agent.engine.stream import JournalBroken
+from tui_agent.engine.wishes import CannotOpen, Wishes
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import Notice, SessionOpened
 from tui_agent.models.base import Model
@@ -42,30 +43,6 @@ QUESTION = "What would you like to work on?"
 
 LATEST = "latest"
 """As `resume`: the session last used in the workspace."""
-
-
-class CannotOpen(Exception):
-    """The session can't be opened; the message says why and what to do. `code` is the exit status."""
-
-    def __init__(self, message: str, code: int = 2) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class Wishes(msgspec.Struct, kw_only=True):
-    """What a front end asks for; the rest comes from the settings."""
-
-    workspace: Path | None = None
-    """Without one: the resumed session's own, else the current folder."""
-    more_roots: tuple[Path, ...] = ()
-    flags: dict[str, Any]
-    """Settings given on the command line, by name."""
-    scenarios: Path | None = None
-    trust: bool = False
-    attended: bool = True
-    """Somebody can answer questions."""
-    resume: str | None = None
-    """A session's id, the beginning of one, or `latest`."""
 
 
 async def open_session(wishes: Wishes) -> Session:

@@ -13,8 +13,9 @@ from typing import TextIO
 import msgspec
 
 from tui_agent.domain import Answer, Editing, Running, Severity, Trusting
-from tui_agent.engine.opening import CannotOpen, Wishes, open_session
+from tui_agent.engine.opening import open_session
 from tui_agent.engine.session import Session
+from tui_agent.engine.wishes import CannotOpen, Wishes
 from tui_agent.events import (
     VERSION,
     ApprovalAnswered,

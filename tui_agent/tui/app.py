@@ -284,7 +284,7 @@ class TuiAgentApp(App[int], inherit_bindings=False):
 
     def fail(self, error: Exception) -> None:
         """End in order: a sentence for the user; the traceback of what nobody foresaw in the debug log."""
-        from tui_agent.engine.opening import CannotOpen
+        from tui_agent.engine.wishes import CannotOpen
 
         if isinstance(error, CannotOpen):
             self.failure = str(error)
