@@ -62,6 +62,12 @@ def _still_screen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("textual.widgets.TextArea._toggle_cursor_blink_visible", lambda self: None)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(
+        key=lambda item: item.get_closest_marker("slow") is None
+    )  # long ones first: no worker ends alone
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers("needs"):
         missing = [program for program in mark.args if shutil.which(program) is None]

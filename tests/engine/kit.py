@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.doubles.mock import MockServer
+from tests.doubles.raw_server import FakeRawServer
 from tui_agent.domain import Answer
 from tui_agent.engine.opening import open_session
 from tui_agent.engine.session import Session
@@ -17,7 +18,9 @@ from tui_agent.events import ApprovalAsked, Event, QuestionAsked, Record, RunEnd
 E = TypeVar("E", bound=Event)
 
 
-def wishes(server: MockServer, workspace: Path | None, *, provider: str = "openai", **more: Any) -> Wishes:
+def wishes(
+    server: MockServer | FakeRawServer, workspace: Path | None, *, provider: str = "openai", **more: Any
+) -> Wishes:
     url = server.url + ("/v1" if provider == "openai" else "")
     flags = {"provider": provider, "base_url": url, "model": "mock-model", **more.pop("flags", {})}
     flags = {name: value for name, value in flags.items() if value is not None}
@@ -25,7 +28,9 @@ def wishes(server: MockServer, workspace: Path | None, *, provider: str = "opena
 
 
 @asynccontextmanager
-async def opened(server: MockServer, workspace: Path | None, **more: Any) -> AsyncIterator[Session]:
+async def opened(
+    server: MockServer | FakeRawServer, workspace: Path | None, **more: Any
+) -> AsyncIterator[Session]:
     session = await open_session(wishes(server, workspace, **more))
     try:
         yield session

@@ -53,6 +53,7 @@ async def records_of_the_job(workspace: Path, provider: str) -> int:
         return len(watch.records)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("provider", ["openai", "ollama"])
 async def test_after_an_interrupt_anywhere_a_strict_server_accepts_the_next_request(

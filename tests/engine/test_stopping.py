@@ -10,6 +10,7 @@ import pytest
 
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
+from tests.doubles.raw_server import FakeConnection, FakeRawServer
 from tests.engine.kit import Watch, opened, wishes
 from tui_agent.domain import Answer
 from tui_agent.engine.opening import open_session
@@ -240,11 +241,19 @@ async def test_a_message_too_large_to_keep_is_refused_in_words(workspace: Path) 
 
 
 async def test_a_reply_without_end_is_cut(workspace: Path) -> None:
-    endless = scenario("endless", step(("w" * 1_000 + " ") * 1_500))
-    async with serve(endless, strict=True) as server, opened(server, workspace) as session:
+    async def endless(connection: FakeConnection) -> None:
+        await connection.head(200, "text/event-stream", chunked=True)
+        while True:
+            await connection.events({"choices": [{"delta": {"content": "word " * 10_000}}]})
+
+    async with (
+        FakeRawServer({"/v1/chat/completions": endless}) as server,
+        opened(server, workspace) as session,
+    ):
         watch = Watch(session)
         await session.send("endless")
         assert (await watch.ended()).outcome == "failed"
+        await asyncio.wait_for(server.left.wait(), DEADLINE)
     (reply,) = watch.of(ReplyEnded)
     assert reply.fault is not None and reply.fault.kind == "too_large"
     assert 1_000_000 < len(reply.text) < 1_500_000

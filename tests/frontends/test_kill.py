@@ -17,7 +17,7 @@ from tui_agent.events import SessionRecovered, UserSaid
 from tui_agent.storage.folder import list_sessions
 
 KILLS = 100
-GROUPS = 4
+GROUPS = 10
 TALK = scenario("how are you", "well, thank you")
 
 

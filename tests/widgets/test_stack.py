@@ -29,7 +29,7 @@ def test_every_line_belongs_to_the_block_that_covers_it(heights: list[int], line
     for height in heights:
         stack.append(height)
     place, within = stack.find(line)
-    if line >= sum(heights):
+    if max(0, line) >= sum(heights):
         assert (place, within) == (len(heights), 0)
     else:
         assert stack.top(place) + within == max(0, line)

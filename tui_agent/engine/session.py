@@ -232,7 +232,8 @@ class Session:
         self._emit(SessionClosed(reason=reason))
         self._closed = True
         try:
-            await asyncio.wait_for(self._stream.close(), CLOSING)
+            async with asyncio.timeout(CLOSING):
+                await self._stream.close()
         except (JournalBroken, TimeoutError) as error:
             log.error("the end of the session is not saved: %s", error)
         finally:

@@ -122,7 +122,8 @@ class Child:
             child._open()
             assert child._control is not None
             await child._loop.sock_sendall(child._control, len(request).to_bytes(8, "big") + request)
-            await asyncio.wait_for(asyncio.shield(child._started), STARTING)
+            async with asyncio.timeout(STARTING):
+                await asyncio.shield(child._started)
         except (OSError, TimeoutError) as error:
             child.stop()
             raise ProcessError(
@@ -218,7 +219,8 @@ class Child:
         self._control.close()
         # Whoever escaped may hold the pipe open; nobody is asked to wait for that.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._eof.wait(), DRAIN)
+            async with asyncio.timeout(DRAIN):
+                await self._eof.wait()
         self._end_of_output()
         self._gone.set()
 
@@ -263,11 +265,13 @@ class Child:
         """
         self._due = self._read + self._waiting()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._eof.wait(), DRAIN)
+            async with asyncio.timeout(DRAIN):
+                await self._eof.wait()
         if self._read < self._due:
             self._caught_up.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._caught_up.wait(), 2.0)
+                async with asyncio.timeout(2.0):
+                    await self._caught_up.wait()
 
     def _waiting(self) -> int:
         if self._output < 0:
@@ -287,7 +291,8 @@ class Child:
         Raises TimeoutError, and then still runs. A cancelled wait stops the command: it is dead within 2 s.
         """
         try:
-            status = await asyncio.wait_for(asyncio.shield(self._ended), timeout)
+            async with asyncio.timeout(timeout):  # wait_for of 3.11 can swallow a cancellation
+                status = await asyncio.shield(self._ended)
             await self._drain()
         except asyncio.CancelledError:
             self._capture.mute()
