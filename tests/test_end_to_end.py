@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,18 +8,19 @@ import pytest
 
 from tests.doubles.job import MENDED, REPORT, TASK, environment, job, make_workspace
 from tests.doubles.mock import serve
-from tests.doubles.terminal import PtyProgram
+from tests.doubles.terminal import Terminal
 
 STILLNESS = 0.6
 """Longer than a dialog wants to stand still before it takes keys."""
 
 
 @asynccontextmanager
-async def started(folder: Path, *args: str) -> AsyncIterator[PtyProgram]:
+async def started(folder: Path, *args: str) -> AsyncIterator[Terminal]:
     home = folder / "home"
     home.mkdir(exist_ok=True)
-    argv = [sys.executable, "-m", "tui_agent", *args]
-    program = PtyProgram(argv, env=environment(home), cwd=home)
+    program = Terminal(
+        "-m", "tui_agent", *args, env=environment(home), whole_env=True, cwd=home, size=(100, 32)
+    )
     try:
         yield program
     finally:
@@ -34,37 +34,37 @@ async def test_the_screen_does_the_job_by_keys_alone(tmp_path: Path, provider: s
         url = server.url + ("/v1" if provider == "openai" else "")
         flags = ["-C", str(workspace), "--provider", provider, "--base-url", url, "--model", "mock-model"]
         async with started(tmp_path, *flags) as program:
-            await program.until("Trust this folder")
+            await program.sees("Trust this folder")
             await program.still(STILLNESS)
             program.type("a")
-            await program.until("Ask for a change")
+            await program.sees("Ask for a change")
             program.type(TASK)
-            await program.until(TASK)
+            await program.sees(TASK)
             program.type("\r")
-            await program.until("Edit adder.py")
+            await program.sees("Edit adder.py")
             await program.still(STILLNESS)
             program.type("a")
-            await program.until("Run a command")
+            await program.sees("Run a command")
             await program.still(STILLNESS)
             program.type("a")
-            await program.until(REPORT)
+            await program.sees(REPORT)
             assert (workspace / "adder.py").read_text() == MENDED
             program.type("\x03")
             await program.still(STILLNESS)
             program.type("\x03")
             assert await program.end() == 0
-            assert b"--resume" in program.output
-            assert b"\x1b[?1049l" in program.output
+            assert b"--resume" in program.bytes
+            assert b"\x1b[?1049l" in program.bytes
 
 
 async def test_the_shipped_demonstration_runs(tmp_path: Path) -> None:
     async with started(tmp_path, "--demo") as program:
-        await program.until("Ask for a change")
+        await program.sees("Ask for a change")
         program.type("find the bug in the word counter\r")
-        await program.until("Edit wordcount/counting.py")
+        await program.sees("Edit wordcount/counting.py")
         await program.still(STILLNESS)
         program.type("a")
-        await program.until("python3 -m unittest")
+        await program.sees("python3 -m unittest")
         await program.still(STILLNESS)
         program.type("a")
-        await program.until("all tests pass")
+        await program.sees("all tests pass")

@@ -231,10 +231,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not sys.stdout.isatty() or not sys.stdin.isatty():
         sys.stderr.write("tui-agent needs a terminal. Without one, use `tui-agent exec`.\n")
         return USAGE
+    return _screen(args)
+
+
+def _screen(args: argparse.Namespace) -> int:
+    """Show a session; from the first-run screen the demonstration can follow."""
+    from tui_agent.tui.app import RESTART_AS_DEMO
     from tui_agent.tui.run import run_tui
 
+    draft = hint = ""
+    if args.demo:
+        from tui_agent.frontends.scratch import DEMO_TASK
+
+        draft, hint = DEMO_TASK, "Enter starts the demonstration"
     wished = wishes(args, args.approval_mode, attended=True)
-    return run_tui(lambda: _open_behind(wished))
+    code = run_tui(lambda: _open_behind(wished), draft=draft, hint=hint)
+    if code != RESTART_AS_DEMO:
+        return code
+    again = ["--demo"]
+    if args.approval_mode:
+        again += ["--approval-mode", args.approval_mode]
+    return _screen(build_parser().parse_args(again))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -200,7 +201,9 @@ Action: TypeAlias = Reading | Editing | Running | Trusting
 
 def digest(action: Action) -> str:
     """sha256 over the action's exact content: what an approval is bound to (R-17)."""
-    return hashlib.sha256(msgspec.json.encode(action, order="deterministic")).hexdigest()
+    # ASCII, since a file name may hold bytes that are no text (lone surrogates), which UTF-8 can't.
+    text = json.dumps(msgspec.to_builtins(action), sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Permit(Noun, frozen=True, kw_only=True):

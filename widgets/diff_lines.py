@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.style import Style
 
 from tui_agent.domain import Diff
 from tui_agent.text import visible
-from widgets.ink import Ink, Line, chop, indent, width_of
+from widgets.highlight import highlight
+from widgets.ink import Ink, Line, Span, chop, indent, width_of
+
+LONGEST = 2_000_000
+"""Characters of a side of a hunk that are coloured."""
 
 SIGNS = {"+": "+", "-": "−", " ": " ", "\\": " "}
 
@@ -56,8 +60,29 @@ def shown(text: str) -> str:
     return visible(text.expandtabs(4), lookalikes=False)
 
 
-def paint_row(row: Row, width: int, number: int, ink: Ink) -> list[Line]:
-    """The lines of one row; `number` is the width of the line numbers."""
+def coloured(some: Sequence[Row], language: str, ink: Ink) -> dict[int, list[Span]]:
+    """Place of a row → its text in the language's colours; both sides are read as the files they come from."""
+    found: dict[int, list[Span]] = {}
+    hunk: list[int] = []
+    for place, row in enumerate([*some, Row("@", "")]):
+        if row.sign in " +-":
+            hunk.append(place)
+        elif row.sign == "@":
+            for side in (" -", " +"):
+                places = [one for one in hunk if some[one].sign in side]
+                painted = highlight(
+                    "\n".join(shown(some[one].text) for one in places), language, ink, limit=LONGEST
+                )
+                if len(painted) == len(places):
+                    found.update(zip(places, painted, strict=True))
+            hunk = []
+    return found
+
+
+def paint_row(
+    row: Row, width: int, number: int, ink: Ink, colours: Sequence[Span] | None = None
+) -> list[Line]:
+    """The lines of one row; `number` is the width of the line numbers, `colours` its text as `coloured` gives it."""
     if row.sign in "@!":
         style = ink.muted if row.sign == "@" else ink.warn
         return chop([(shown(row.text), style)], width)
@@ -65,7 +90,10 @@ def paint_row(row: Row, width: int, number: int, ink: Ink) -> list[Line]:
     gutter = f"{row.old or '':>{number}} {row.new or '':>{number}} "
     heads = [(gutter, _over(ink.muted, fill)), (SIGNS.get(row.sign, " ") + " ", style)]
     rest = [(" " * (width_of(heads)), style)]
-    lines = chop([(shown(row.text), style)], width - width_of(heads), fill)
+    spans: list[Span] = [(shown(row.text), style)]
+    if colours and row.sign in " +-":
+        spans = [(text, _on(token, style, ink)) for text, token in colours]
+    lines = chop(spans, width - width_of(heads), fill)
     return indent(lines, heads, rest)
 
 
@@ -84,6 +112,13 @@ def _style(sign: str, ink: Ink) -> tuple[Style, Style | None]:
     if sign == "-":
         return ink.removed, ink.removed
     return (ink.muted, None) if sign == "\\" else (ink.text, None)
+
+
+def _on(token: Style, style: Style, ink: Ink) -> Style:
+    """A token's colour on the ground of its line; plain code keeps the line's own."""
+    if token is ink.code:
+        return style
+    return style + Style(color=token.color, italic=token.italic)
 
 
 def _over(style: Style, fill: Style | None) -> Style:

@@ -5,10 +5,16 @@ from __future__ import annotations
 from textual.geometry import Size
 
 from tui_agent.domain import Diff
-from widgets.diff_lines import digits, height, paint_row, rows
-from widgets.ink import Line
+from widgets.diff_lines import coloured, digits, height, paint_row, rows
+from widgets.highlight import language_of
+from widgets.ink import Ink, Line, Span
 from widgets.line_view import LineView
 from widgets.stack import Stack
+
+AT_ONCE = 8_000
+"""Characters of a diff that get their colours before the first paint."""
+AT_MOST = 2_000_000
+"""Characters beyond which a diff stays plain."""
 
 
 class DiffView(LineView):
@@ -21,6 +27,25 @@ class DiffView(LineView):
         self._stack = Stack()
         self._painted: dict[int, list[Line]] = {}
         self._width = 0
+        self._language = diff.path
+        self._colours: dict[int, list[Span]] | None = None
+        self._characters = sum(len(row.text) for row in self.rows)
+
+    def _colour(self) -> None:
+        """Small diffs at once; big ones in a thread, plain until then; huge ones stay plain."""
+        self._colours, ink = {}, self.ink
+        if self._characters <= AT_ONCE:
+            self._colours = coloured(self.rows, language_of(self._language), ink)
+        elif self._characters <= AT_MOST:
+            self.run_worker(self._colour_behind(ink), exclusive=True, exit_on_error=False)
+
+    async def _colour_behind(self, ink: Ink) -> None:
+        from asyncio import to_thread
+
+        language = await to_thread(language_of, self._language)
+        self._colours = await to_thread(coloured, self.rows, language, ink)
+        self._painted.clear()
+        self.refresh()
 
     def on_resize(self) -> None:
         """Lay out for the new width, keeping the first visible row."""
@@ -37,11 +62,13 @@ class DiffView(LineView):
         for row in self.rows:
             self._stack.append(height(row, self._width, self._number))
         self.virtual_size = Size(self._width, self._stack.total)
-        self.repaint()
+        self._painted.clear()
+        self.refresh()
 
     def repaint(self) -> None:
         """Paint the visible lines again."""
         self._painted.clear()
+        self._colours = None
         self.refresh()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -54,10 +81,14 @@ class DiffView(LineView):
         place, within = self._stack.find(y)
         if place >= len(self._stack):
             return None
+        if self._colours is None:
+            self._colour()
         if place not in self._painted:
             if len(self._painted) > 500:
                 self._painted.clear()
-            self._painted[place] = paint_row(self.rows[place], self._width, self._number, self.ink)
+            self._painted[place] = paint_row(
+                self.rows[place], self._width, self._number, self.ink, (self._colours or {}).get(place)
+            )
         lines = self._painted[place]
         return lines[min(within, len(lines) - 1)]
 

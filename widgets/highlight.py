@@ -41,9 +41,9 @@ def _role(token: tuple[str, ...], ink: Ink) -> Style:
     return ink.code
 
 
-def highlight(code: str, language: str, ink: Ink) -> list[list[Span]]:
-    """The code as one list of spans a line; plain when the language is unknown or the code is long."""
-    lexer = _lexer(language.lower()) if language and len(code) <= LIMIT else None
+def highlight(code: str, language: str, ink: Ink, limit: int = LIMIT) -> list[list[Span]]:
+    """The code as one list of spans a line; plain when the language is unknown or the code is longer than `limit`."""
+    lexer = _lexer(language.lower()) if language and len(code) <= limit else None
     if lexer is None:
         return [[(text, ink.code)] for text in code.split("\n")]
     lines: list[list[Span]] = [[]]
@@ -55,3 +55,12 @@ def highlight(code: str, language: str, ink: Ink) -> list[list[Span]]:
             if part:
                 lines[-1].append((part, style))
     return lines
+
+
+@lru_cache(64)
+def language_of(path: str) -> str:
+    """The name of the language that a file's name stands for; empty when none is known."""
+    from pygments.lexers import find_lexer_class_for_filename
+
+    found = find_lexer_class_for_filename(path.rsplit("/", 1)[-1])
+    return str(found.aliases[0]) if found is not None and found.aliases else ""

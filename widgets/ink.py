@@ -71,14 +71,42 @@ class Ink(NamedTuple):
 INK_CLASSES: Final = frozenset(f"ink--{role}" for role in Ink._fields)
 
 
+class Source:
+    """Text that some lines were painted from; copied in their place when all of them are selected."""
+
+    __slots__ = ("bare", "text")
+
+    def __init__(self, text: str, bare: str | None = None) -> None:
+        self.text = text
+        self.bare = text if bare is None else bare
+        """What is copied when nothing but these lines is selected: code without its fence."""
+
+
 class Line:
-    """One painted line: its segments, the style of what is left of the width, and its strip once it was shown."""
+    """One painted line: its segments, the style of what is left of the width, and its strip once it was shown.
 
-    __slots__ = ("_base", "_strip", "fill", "segments")
+    It also knows what of it is text: `gutter` cells at the left are decoration, `prefix` stands for them in a copy,
+    `glue` is what the source has between this line and the next one.
+    """
 
-    def __init__(self, segments: list[Segment], fill: Style | None = None) -> None:
+    __slots__ = ("_base", "_strip", "fill", "glue", "gutter", "prefix", "segments", "source")
+
+    def __init__(
+        self,
+        segments: list[Segment],
+        fill: Style | None = None,
+        *,
+        glue: str = "\n",
+        gutter: int = 0,
+        prefix: str = "",
+        source: Source | None = None,
+    ) -> None:
         self.segments = segments
         self.fill = fill
+        self.glue = glue
+        self.gutter = gutter
+        self.prefix = prefix
+        self.source = source
         self._strip: Strip | None = None
         self._base: Style | None = None
 
@@ -86,6 +114,12 @@ class Line:
     def text(self) -> str:
         """Without styles."""
         return "".join(segment.text for segment in self.segments)
+
+    @property
+    def content(self) -> str:
+        """Without styles and gutter."""
+        text = self.text
+        return cut(text, self.gutter)[1] if self.gutter else text
 
     def strip(self, width: int, base: Style) -> Strip:
         """Ready to paint, exactly `width` cells wide."""
@@ -160,12 +194,15 @@ class _Breaker:
     def end_word(self) -> None:
         if not self.word:
             return
-        gap = cell_len(self.gap[0]) if self.gap else 0
+        blank = self.gap[0] if self.gap else ""
+        gap = cell_len(blank)
         if self.used and self.used + gap + self.word_width > self.width >= self.word_width:
-            self.push()
+            self.push(blank)
         elif self.gap is not None and gap < self.width - self.used:
             self.spans.append(self.gap)
             self.used += gap
+        elif self.used:
+            self.push(blank)
         for text, style in self.word:
             self.place(text, style)
         self.word, self.word_width, self.gap = [], 0, None
@@ -175,18 +212,18 @@ class _Breaker:
             head, text = _cut_some(text, self.width - self.used, must=not self.used)
             if head:
                 self.spans.append((head, style))
-            self.push()
+            self.push("")
         if text:
             self.spans.append((text, style))
             self.used += cell_len(text)
 
-    def push(self) -> None:
-        self.lines.append(Line(list(_merged(self.spans))))
+    def push(self, glue: str) -> None:
+        self.lines.append(Line(list(_merged(self.spans)), glue=glue))
         self.spans, self.used, self.gap = [], 0, None
 
     def end_line(self) -> None:
         self.end_word()
-        self.push()
+        self.push("\n")
 
 
 def _merged(spans: Iterable[Span]) -> Iterator[Segment]:
@@ -223,7 +260,7 @@ def chop(spans: Sequence[Span], width: int, fill: Style | None = None) -> list[L
             head, text = _cut_some(text, width - used, must=not used)
             if head:
                 now.append(Segment(head, style))
-            lines.append(Line(now, fill))
+            lines.append(Line(now, fill, glue=""))
             now, used = [], 0
         if text:
             now.append(Segment(text, style))
@@ -242,14 +279,38 @@ def reuse(old: Sequence[Line], new: list[Line]) -> int:
             if one.segments != other.segments or one.fill is not other.fill:
                 same = False
                 continue
+            one.glue, one.gutter, one.prefix, one.source = (
+                other.glue,
+                other.gutter,
+                other.prefix,
+                other.source,
+            )
             new[place] = one
         if same:
             first = place + 1
     return first
 
 
-def indent(lines: Iterable[Line], first: Sequence[Span], rest: Sequence[Span] | None = None) -> list[Line]:
-    """The lines with spans in front: `first` before the first one, `rest` (or the same) before the others."""
+def indent(
+    lines: Iterable[Line],
+    first: Sequence[Span],
+    rest: Sequence[Span] | None = None,
+    *,
+    prefix: tuple[str, str] = ("", ""),
+) -> list[Line]:
+    """The lines with spans in front: `first` before the first one, `rest` (or the same) before the others. `prefix`
+    is what these stand for in a copy."""
     heads = [Segment(*span) for span in first]
     others = heads if rest is None else [Segment(*span) for span in rest]
-    return [Line([*(others if place else heads), *one.segments], one.fill) for place, one in enumerate(lines)]
+    head_width, rest_width = width_of(first), width_of(first if rest is None else rest)
+    return [
+        Line(
+            [*(others if place else heads), *one.segments],
+            one.fill,
+            glue=one.glue,
+            gutter=(rest_width if place else head_width) + one.gutter,
+            prefix=prefix[1 if place else 0] + one.prefix,
+            source=one.source,
+        )
+        for place, one in enumerate(lines)
+    ]

@@ -75,7 +75,7 @@ class _Renderer:
                 return code_lines(node.content.rstrip("\n"), language, width, ink)
             case "blockquote":
                 inner = self.blocks(node.children, max(1, width - 2), tight=False, depth=depth + 1)
-                return indent(inner, [("▎ ", ink.faint)])
+                return indent(inner, [("▎ ", ink.faint)], prefix=("> ", "> "))
             case "bullet_list" | "ordered_list":
                 return self.listing(node, width, depth)
             case "hr":
@@ -100,7 +100,9 @@ class _Renderer:
             if lines and not tight:
                 lines.append(Line([]))
             pad = [(" " * room, self.ink.text)]
-            lines += indent(inner or [Line([])], [(mark[:room] or "", self.ink.accent)] if room else [], pad)
+            head = [(mark, self.ink.accent)] if room else []
+            told = (mark if ordered else "- ", " " * len(mark))
+            lines += indent(inner or [Line([])], head, pad, prefix=told)
         return lines
 
     # --- text ---

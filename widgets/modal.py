@@ -23,18 +23,11 @@ STILLNESS = 0.4
 """Seconds without a key before a dialog takes one (A9)."""
 
 
-class RequestModal(ModalScreen[None]):
-    """Asks about one request. What is typed before it listens goes back to the draft."""
+class StillModal(ModalScreen[None]):
+    """Takes no key until none came for a while. What is typed before that goes back to the draft."""
 
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = []
-
-    @dataclass
-    class Answered(Message):
-        """The user decided."""
-
-        request: str
-        answer: Answer
 
     @dataclass
     class TypedAhead(Message):
@@ -42,19 +35,12 @@ class RequestModal(ModalScreen[None]):
 
         text: str
 
-    class Interrupted(Message):
-        """Esc: stop the run."""
-
-    def __init__(
-        self, request: RequestItem, *, clock: Callable[[], float] = monotonic, stillness: float = STILLNESS
-    ) -> None:
+    def __init__(self, *, clock: Callable[[], float] = monotonic, stillness: float = STILLNESS) -> None:
         super().__init__()
-        self.request = request
         self.clock = clock
         self.stillness = stillness
         self._quiet_since = clock()
         self._listens = False
-        self._answered = False
         self._lamp: Timer | None = None
 
     @property
@@ -66,6 +52,11 @@ class RequestModal(ModalScreen[None]):
 
     def on_mount(self) -> None:
         """The time of stillness begins when the dialog is there."""
+        self._be_quiet()
+
+    def on_screen_resume(self) -> None:
+        """What lay over it is gone: what is typed on is not meant for it either."""
+        self._listens = False
         self._be_quiet()
 
     def _be_quiet(self) -> None:
@@ -93,10 +84,18 @@ class RequestModal(ModalScreen[None]):
         event.prevent_default()
         if event.key == "escape":
             self.escape()
-        elif not self.armed:
-            self._typed(event)
-        else:
+        elif self.armed and not self._is_late(event):
             self.pressed(event)
+        else:
+            self._typed(event)
+
+    def _is_late(self, event: events.Key) -> bool:
+        """True for a key that was pressed before the dialog listened and had to wait while the program was busy."""
+        pressed = self.clock() - max(0.0, monotonic() - event.time)
+        late = self.stillness > 0 and pressed - self._quiet_since < self.stillness
+        if late:
+            self._listens = False
+        return late
 
     def takes(self, key: str) -> bool:
         """True for a key that means the dialog also while its input has the focus."""
@@ -122,6 +121,31 @@ class RequestModal(ModalScreen[None]):
 
     def escape(self) -> None:
         """Esc never consents, so it works at once."""
+        raise NotImplementedError
+
+
+class RequestModal(StillModal):
+    """Asks about one request."""
+
+    @dataclass
+    class Answered(Message):
+        """The user decided."""
+
+        request: str
+        answer: Answer
+
+    class Interrupted(Message):
+        """Esc: stop the run."""
+
+    def __init__(
+        self, request: RequestItem, *, clock: Callable[[], float] = monotonic, stillness: float = STILLNESS
+    ) -> None:
+        super().__init__(clock=clock, stillness=stillness)
+        self.request = request
+        self._answered = False
+
+    def escape(self) -> None:
+        """Stop the run."""
         self.post_message(self.Interrupted())
 
     def answer(self, answer: Answer) -> None:

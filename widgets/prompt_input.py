@@ -9,10 +9,16 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
+from textual.strip import Strip
 from textual.widgets import TextArea
+
+from widgets.command_menu import CommandMenu
 
 NEWLINE_KEYS = ("ctrl+j", "alt+enter", "shift+enter")
 """`\\` before Enter is the one that works in every terminal."""
+
+MENU_KEYS = ("up", "down", "tab", "enter", "escape")
+"""Belong to the list of commands while it is open."""
 
 PLACEHOLDER = "Ask for a change, or ask a question"
 
@@ -35,10 +41,20 @@ class PromptInput(TextArea):
         steering: bool = False
         """Meant for the run that goes on, not for the next one."""
 
+    @dataclass
+    class Commanded(Message):
+        """Enter on a command of the list."""
+
+        name: str
+        rest: str
+
     class Leave(Message):
         """Ctrl+D with nothing typed."""
 
-    def __init__(self, *, id: str | None = None) -> None:
+    class HelpWanted(Message):
+        """A question mark with nothing typed."""
+
+    def __init__(self, menu: CommandMenu | None = None, *, id: str | None = None) -> None:
         super().__init__(
             id=id,
             soft_wrap=True,
@@ -49,13 +65,28 @@ class PromptInput(TextArea):
             placeholder=Content(PLACEHOLDER),
         )
         self.cursor_blink = False
+        self.menu = menu
+        self._parked = ""
+        """The draft while a command is typed."""
         self.sent: list[str] = []
         self._place: int | None = None
         """Where in the history we are; None at the draft."""
         self._draft = ""
 
+    def render_line(self, y: int) -> Strip:
+        """A line; nothing where no column is left, which Textual's placeholder can't be wrapped to."""
+        return super().render_line(y) if self.content_size.width > 0 else Strip.blank(0)
+
     async def _on_key(self, event: events.Key) -> None:
-        if event.key in NEWLINE_KEYS:
+        if event.key in MENU_KEYS and self.menu is not None and self.menu.filter(self.text):
+            event.stop()
+            event.prevent_default()
+            self._in_menu(self.menu, event.key)
+        elif event.key == "question_mark" and not self.text:
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.HelpWanted())
+        elif event.key in NEWLINE_KEYS:
             event.stop()
             event.prevent_default()
             self.insert("\n")
@@ -67,6 +98,39 @@ class PromptInput(TextArea):
             event.stop()
             event.prevent_default()
             self._enter()
+
+    def _in_menu(self, menu: CommandMenu, key: str) -> None:
+        if key in ("up", "down"):
+            menu.move(-1 if key == "up" else 1)
+        elif key == "tab":
+            self.text = f"/{menu.name_chosen} "
+            self.move_cursor(self.document.end)
+        elif key == "enter":
+            name, rest = menu.name_chosen, self.text.partition(" ")[2]
+            self._unpark()
+            self.post_message(self.Commanded(name, rest))
+        else:
+            menu.close()
+            if self._parked:
+                self._unpark()
+
+    def _unpark(self) -> None:
+        self.text, self._parked = self._parked, ""
+        self.move_cursor(self.document.end)
+        if self.menu is not None:
+            self.menu.filter(self.text)
+
+    def open_menu(self) -> None:
+        """List the commands; the draft comes back afterwards."""
+        if not self.text.startswith("/"):
+            self._parked = self.text
+            self.text = "/"
+            self.move_cursor(self.document.end)
+
+    def on_text_area_changed(self) -> None:
+        """The draft filters the list."""
+        if self.menu is not None:
+            self.menu.filter(self.text)
 
     def _enter(self) -> None:
         row, column = self.cursor_location

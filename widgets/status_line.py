@@ -182,30 +182,20 @@ class ActivityLine(LinesView):
 class KeyLine(LinesView):
     """The keys that do something at the moment."""
 
-    def __init__(self, view: SessionView, *, id: str | None = None) -> None:
+    def __init__(
+        self,
+        view: SessionView,
+        keys: Callable[[SessionView], list[tuple[str, str]]],
+        *,
+        id: str | None = None,
+    ) -> None:
         super().__init__(self._paint, id=id)
         self.view = view
-
-    def _keys(self) -> list[tuple[str, str]]:
-        if self.view.busy:
-            return [
-                ("esc", "stop"),
-                ("enter", "queue"),
-                ("ctrl+g", "guide now"),
-                ("shift+tab", "approvals"),
-                ("ctrl+o", "details"),
-            ]
-        return [
-            ("enter", "send"),
-            ("ctrl+j", "newline"),
-            ("shift+tab", "approvals"),
-            ("ctrl+o", "details"),
-            ("ctrl+c", "quit"),
-        ]
+        self.keys = keys
 
     def _paint(self, width: int, ink: Ink) -> list[Line]:
         spans: list[Span] = []
-        for key, does in self._keys():
+        for key, does in self.keys(self.view):
             more: list[Span] = [("   " if spans else "", ink.text), (key, ink.text), (" " + does, ink.muted)]
             if width_of(spans) + width_of(more) > width:
                 break

@@ -1,79 +1,48 @@
-"""The transcript: one widget that paints the lines of all blocks, and only of those that are visible.
-
-Heights of blocks that were not shown yet are guesses; they are put right as the blocks come into view, without the
-visible lines moving. So the cost of a token, a key or a resize does not grow with the number of messages (U1).
-"""
+"""The transcript: the blocks of a session, what is selected of them, and the search through them."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from time import time
-from typing import TypeAlias
+from typing import ClassVar
 
+from rich.segment import Segment
+from rich.style import Style
 from textual import events
-from textual.geometry import Region, Size
 from textual.message import Message
+from textual.strip import Strip
+from textual.timer import Timer
 
-from tui_agent.view import (
-    EndItem,
-    Item,
-    NoticeItem,
-    ReplyItem,
-    RequestItem,
-    ShellItem,
-    ToolItem,
-    UserItem,
-)
-from widgets.blocks.base import Look
-from widgets.blocks.notice import EndBlock, NoticeBlock, RequestBlock
+from tui_agent.view import Item
+from widgets.block_view import BlockView
 from widgets.blocks.reply import ReplyBlock
 from widgets.blocks.tool_card import ToolCard
-from widgets.blocks.user import ShellBlock, UserBlock
-from widgets.ink import Ink, Line
-from widgets.line_view import LineView
-from widgets.stack import Stack
-
-AnyBlock: TypeAlias = UserBlock | ShellBlock | ReplyBlock | ToolCard | NoticeBlock | EndBlock | RequestBlock
-
-KEPT = 300
-"""Blocks whose painted lines are kept; the others are painted again when they are scrolled to."""
+from widgets.blocks.user import ShellBlock
+from widgets.copying import Joined
+from widgets.finding import Finder
+from widgets.ink import INK_CLASSES, Ink, Line
+from widgets.selecting import Mark, Selection
 
 NEAR = 50
 """Blocks at the end that are painted as they come; older ones only when they are scrolled to."""
 
-BLANK = Line([])
+EDGE = 0.05
+"""Seconds between two lines while a selection is dragged over the edge."""
+
+MARKS = ("transcript--selected", "transcript--found", "transcript--current")
 
 
-def make_block(item: Item, look: Look) -> AnyBlock:
-    """The block that paints an item."""
-    match item:
-        case UserItem():
-            return UserBlock(item, look)
-        case ReplyItem():
-            return ReplyBlock(item, look)
-        case ToolItem():
-            return ToolCard(item, look)
-        case NoticeItem():
-            return NoticeBlock(item, look)
-        case ShellItem():
-            return ShellBlock(item, look)
-        case EndItem():
-            return EndBlock(item, look)
-        case RequestItem():
-            return RequestBlock(item, look)
+class Transcript(BlockView):
+    """All blocks of a session. Selecting and searching end following (R8.1, R8.3)."""
 
-
-class Transcript(LineView):
-    """All blocks of a session. Follows its end only while the end is visible (R8.1)."""
+    COMPONENT_CLASSES: ClassVar[set[str]] = {*INK_CLASSES, *MARKS}
 
     @dataclass
-    class Followed(Message):
-        """Following began or stopped, or more arrived below the visible part."""
+    class Selected(Message):
+        """Something was selected with the mouse, or no longer is."""
 
-        following: bool
-        unseen: int
+        any: bool
 
     def __init__(
         self,
@@ -82,21 +51,16 @@ class Transcript(LineView):
         greeting: Callable[[int, Ink], Sequence[Line]] = lambda width, ink: (),
         id: str | None = None,
     ) -> None:
-        super().__init__(id=id)
-        self.greeting = greeting
-        """Lines that stand above all blocks."""
-        self.look = Look(now)
-        self.blocks: list[AnyBlock] = []
-        self.following = True
-        self.unseen = 0
-        """Blocks that arrived below the visible part."""
-        self._stack = Stack()
-        self._gaps: list[int] = []
-        self._painted: OrderedDict[int, None] = OrderedDict()
-        self._width = 0
-        self._anchor = (0, 0)
-        """First visible block, and how many of its lines are above the view."""
-        self._settling = False
+        super().__init__(now=now, greeting=greeting, id=id)
+        self.selection: Selection | None = None
+        self.finder: Finder | None = None
+        self._pressed: Mark | None = None
+        self._dragged = False
+        self._pointer = (0, 0)
+        self._edge: Timer | None = None
+        self._copied = (-1, -1)
+        """Which reply and which part of it `select_last` selected."""
+        self._marks: tuple[Style, ...] = ()
 
     # --- what the router calls ---
 
@@ -110,21 +74,15 @@ class Transcript(LineView):
             block = self.blocks[place]
             if place < near and not block.exact(self._width):
                 self._guess(place)
-                continue
-            block.changed()
-            self._measure(place)
-            first = min(first, self._stack.top(place) + self._gaps[place] + block.kept)
+            else:
+                self._remeasure(place)
+                first = min(first, self._stack.top(place) + self._gaps[place] + block.kept)
+            if self.finder is not None:
+                self.finder.recount(place, block)
         if self._settle() or self.scroll_offset != before:
             self.refresh()
         else:
             self._refresh_from(first)
-
-    def _refresh_from(self, y: int) -> None:
-        """Paint from line `y` on; what stands above it did not change."""
-        width, height = self.size
-        top = max(0, y - self.scroll_offset.y)
-        if top < height:
-            self.refresh(Region(0, top, width, height - top))
 
     def refresh_greeting(self) -> None:
         """Something in the greeting changed."""
@@ -136,8 +94,7 @@ class Transcript(LineView):
         last = len(self.blocks)
         places = [place for place in range(max(0, last - 40), last) if self.blocks[place].live]
         for place in places:
-            self.blocks[place].changed()
-            self._measure(place)
+            self._remeasure(place)
         if places:
             self._settle()
             self.refresh()
@@ -154,191 +111,224 @@ class Transcript(LineView):
         self.look.details = details
         for block in self.blocks:
             block.unfolded = None
-            block.changed()
         self._relayout()
 
-    def follow(self) -> None:
-        """Jump to the end and stay there."""
-        self._set_following(True)
-        self._settle()
-        self.refresh()
+    # --- selecting ---
 
-    # --- layout ---
+    def joined(self, place: int) -> Joined:
+        """What a block says."""
+        return self.blocks[place].joined(self._width, self.ink)
 
     @property
-    def columns(self) -> int:
-        """Cells that a line may take; one stays free before the scroll bar."""
-        return max(1, super().columns - 1)
+    def selected_text(self) -> str:
+        """The source of what is selected; empty when nothing is."""
+        return self.selection.text(self.joined) if self.selection else ""
 
-    def _append(self, item: Item) -> None:
-        self.blocks.append(make_block(item, self.look))
-        self._gaps.append(0)
-        self._stack.append(0)
-        if not self.following:
-            self.unseen += 1
-            self.post_message(self.Followed(False, self.unseen))
+    def select(self, selection: Selection | None) -> None:
+        """Select something else, or nothing."""
+        if selection != self.selection:
+            if (selection is None) != (self.selection is None):
+                self.post_message(self.Selected(selection is not None))
+            self.selection = selection
+            self.refresh()
+        if selection is None and self.scroll_offset.y >= self.max_scroll_y:
+            self._set_following(True)
 
-    def _gap(self, place: int, height: int) -> int:
-        """Lines above a block: the greeting above the first, none between one-line cards, else a blank one."""
-        if not height:
-            return 0
-        above = place - 1
-        while above >= 0 and not self._stack.heights[above]:
-            above -= 1
-        if above < 0:
-            head = len(self.greeting(self._width, self.ink)) if self._width else 0
-            return head + 1 if head else 0
-        block, other = self.blocks[place], self.blocks[above]
-        tight = block.compact and other.compact and type(block) is type(other)
-        return 0 if tight and self._stack.heights[above] - self._gaps[above] == 1 else 1
+    def select_last(self) -> str:
+        """Select the last reply; again: its last code block, the one before it, and so on around.
 
-    def _measure(self, place: int) -> int:
-        """Exact height of a block, painting it; returns by how much the stack grew."""
-        if not self._width:
-            return 0
-        height = len(self.blocks[place].lines(self._width, self.ink))
-        self._painted[place] = None
-        self._painted.move_to_end(place)
-        while len(self._painted) > KEPT:
-            old, _none = self._painted.popitem(last=False)
-            self.blocks[old].forget()
-        gap = self._gap(place, height)
-        self._gaps[place] = gap
-        grown = self._stack.set(place, height + gap)
-        if place + 1 < len(self.blocks) and (below := self._stack.heights[place + 1]):
-            bare = below - self._gaps[place + 1]
-            self._gaps[place + 1] = self._gap(place + 1, bare)
-            self._stack.set(place + 1, bare + self._gaps[place + 1])
-        return grown
-
-    def _guess(self, place: int) -> None:
-        """A height without painting, for a block that is not visible."""
-        block = self.blocks[place]
-        block.forget()
-        height = block.guess(max(1, self._width))
-        self._gaps[place] = self._gap(place, height)
-        self._stack.set(place, height + self._gaps[place])
-
-    def on_resize(self) -> None:
-        """A new width: guess all heights, paint the visible blocks."""
-        if self.columns != self._width:
-            self._relayout()
-        else:
-            self._settle()
-
-    def _relayout(self) -> None:
-        self._width = self.columns
-        self._painted.clear()
-        for place in range(len(self.blocks)):
-            self._guess(place)
-        self._settle()
-        self.refresh()
-
-    def repaint(self) -> None:
-        """The theme changed; heights stay."""
-        for block in self.blocks:
-            block.changed()
-        self.refresh()
-
-    def _settle(self) -> bool:
-        """Make the visible blocks exact and put the view where it belongs: at the end, or where it was.
-
-        True when a guess was put right.
+        Returns what was selected, in words; empty when there is no reply.
         """
-        if not self._width or self._settling:
-            return False
-        self._settling, corrected = True, False
-        try:
-            for _round in range(4):
-                top = self._wanted_top()
-                if not self._measure_visible(top):
-                    break
-                corrected = True
-            self.virtual_size = Size(self._width, self._stack.total)
-            self.scroll_to(y=self._wanted_top(), animate=False, force=True)
-            if self.following:
-                self._anchor = self._stack.find(self.scroll_offset.y)
-        finally:
-            self._settling = False
-        return corrected
+        place = next((n for n in range(len(self.blocks) - 1, -1, -1) if self._replied(n)), -1)
+        if place < 0:
+            return ""
+        lines = self.blocks[place].lines(self._width, self.ink)
+        codes = [one.source for one in lines if one.source and one.source.bare is not one.source.text]
+        parts = list(dict.fromkeys(codes))[::-1]
+        step = self._copied[1] + 1 if self._copied[0] == place and self.selection else 0
+        step %= len(parts) + 1
+        self._copied = (place, step)
+        wanted = parts[step - 1] if step else None
+        numbers = [n for n, one in enumerate(lines) if (one.source is wanted if wanted else one.source)]
+        if not numbers:
+            return ""
+        joined, last = self.joined(place), len(lines) - 1 if wanted is None else numbers[-1]
+        begin, end = joined.place_at(numbers[0], 0), joined.place_at(last, self._width)
+        self.select(Selection(Mark(place, begin, begin), Mark(place, end, end)))
+        return f"code block {len(parts) - step + 1} of {len(parts)}" if wanted else "the last reply"
 
-    def _wanted_top(self) -> int:
-        height = self.scrollable_content_region.height
-        end = max(0, self._stack.total - height)
-        if self.following:
-            return end
-        place, within = self._anchor
-        return min(end, self._stack.top(min(place, len(self._stack))) + within)
+    def _replied(self, place: int) -> bool:
+        block = self.blocks[place]
+        return isinstance(block, ReplyBlock) and bool(block.item.text.size)
 
-    def _measure_visible(self, top: int) -> bool:
-        """Paint what is visible from `top` on; True when that changed a height."""
-        place, _within = self._stack.find(top)
-        bottom = top + self.scrollable_content_region.height
-        changed = False
-        while place < len(self.blocks) and self._stack.top(place) < bottom:
-            if not self.blocks[place].exact(self._width):
-                changed = bool(self._measure(place)) or changed
-            place += 1
-        return changed
-
-    # --- scrolling ---
-
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """The user scrolled, or we did. Blocks above the view that turn out taller push nothing around."""
-        super().watch_scroll_y(old_value, new_value)
-        if self._settling or round(old_value) == round(new_value):
-            return
-        before = self._anchor
-        target = round(new_value)
-        self._set_following(target >= self.max_scroll_y)
-        place, within = self._stack.find(target)
-        while (
-            place < before[0]
-        ):  # scrolled up into guessed heights: what counts is the distance to the old place
-            grown = 0 if self.blocks[place].exact(self._width) else self._measure(place)
-            if not grown:
-                break
-            target += grown
-            place, within = self._stack.find(max(0, target))
-        self._anchor = (place, within)
-        self._settle()
-
-    def _set_following(self, following: bool) -> None:
-        if following == self.following:
-            return
-        self.following = following
-        if following:
-            self.unseen = 0
-        self.post_message(self.Followed(following, self.unseen))
-
-    def line_at(self, y: int) -> Line | None:
-        """A line of the block that covers `y`."""
-        if not self._stack.total:
-            return self._above(y)
-        place, within = self._stack.find(y)
+    def _mark(self, x: int, y: int) -> Mark | None:
+        """The character at a cell of the visible part, or the nearest one."""
+        if not self.blocks:
+            return None
+        at = min(max(0, y + self.scroll_offset.y), max(0, self._stack.total - 1))
+        place, line = self.spot(at)
         if place >= len(self.blocks):
             return None
-        within -= self._gaps[place]
-        if within < 0:
-            return self._above(y) if y < self._gaps[place] else BLANK
-        lines = self.blocks[place].lines(self._width, self.ink)
-        return lines[within] if within < len(lines) else BLANK
+        if line < 0:
+            return Mark(place, 0, 0)
+        joined = self.joined(place)
+        return Mark(place, joined.place_at(line, x), joined.place_at(line, x, after=True))
 
-    def _above(self, y: int) -> Line:
-        greeting = self.greeting(self._width, self.ink)
-        return greeting[y] if y < len(greeting) else BLANK
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Perhaps the beginning of a selection."""
+        offset = event.get_content_offset_capture(self)
+        if event.button == 1 and 0 <= offset.x < self._width + 1:
+            self._pressed, self._dragged = self._mark(*offset), False
+            self.capture_mouse()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Select up to here; beyond the edge the view follows."""
+        if self._pressed is None:
+            return
+        self._pointer = event.get_content_offset_capture(self)
+        mark = self._mark(*self._pointer)
+        if mark is None or (mark == self._pressed and not self._dragged):
+            return
+        self._dragged = True
+        self._set_following(False)
+        height = self.scrollable_content_region.height
+        outside = not 0 <= self._pointer[1] < height
+        if outside and self._edge is None:
+            self._edge = self.set_interval(EDGE, self._drag)
+        elif not outside:
+            self._end_edge()
+        self.select(Selection(self._pressed, mark))
+
+    def _drag(self) -> None:
+        x, y = self._pointer
+        self.scroll_to(y=self.scroll_offset.y + (-1 if y < 0 else 1), animate=False)
+        self._set_following(False)
+        mark = self._mark(x, max(0, min(y, self.scrollable_content_region.height - 1)))
+        if self._pressed and mark:
+            self.select(Selection(self._pressed, mark))
+
+    def _end_edge(self) -> None:
+        if self._edge is not None:
+            self._edge.stop()
+            self._edge = None
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """The selection stands; a mere click takes it away."""
+        if self._pressed is None:
+            return
+        self.release_mouse()
+        self._end_edge()
+        self._pressed = None
+        if not self._dragged:
+            self._dragged = self.selection is not None
+            self.select(None)
 
     def on_click(self, event: events.Click) -> None:
         """Fold or unfold the block that was clicked."""
-        place, _within = self._stack.find(self.scroll_offset.y + event.y)
-        block = self.blocks[place] if place < len(self.blocks) else None
+        if self._dragged:
+            return
+        y = event.get_content_offset_capture(self).y + self.scroll_offset.y
+        place, line = self.spot(max(0, y))
+        block = self.blocks[place] if place < len(self.blocks) and line >= 0 else None
         if isinstance(block, ReplyBlock | ToolCard | ShellBlock):
-            if self.following and not self._at_last(place):
+            if self.following and place != len(self.blocks) - 1:
                 self._set_following(False)
             block.toggle()
             self._measure(place)
             self._settle()
             self.refresh()
 
-    def _at_last(self, place: int) -> bool:
-        return place == len(self.blocks) - 1
+    # --- searching ---
+
+    async def find(self, query: str) -> None:
+        """Search for a text and go to the match nearest to the end of the view. An empty query ends the search."""
+        self.finder = finder = Finder(query) if query else None
+        self.refresh()
+        if finder is None:
+            return
+        await finder.scan(self.blocks)
+        if self.finder is finder and finder.total:
+            bottom = self._stack.find(self.scroll_offset.y + self.scrollable_content_region.height - 1)[0]
+            self._go(finder, min(bottom + 1, len(self.blocks)), -1)
+
+    def find_next(self, direction: int) -> None:
+        """Go to the next match: 1 towards the end, -1 towards the beginning, and around."""
+        finder = self.finder
+        if finder is None or not finder.total:
+            return
+        if finder.current is None:
+            self._go(finder, len(self.blocks), direction)
+            return
+        block, which = finder.current
+        if 0 <= which + direction < len(finder.spans(block, self.joined(block))):
+            finder.current = (block, which + direction)
+            self._reveal_match(finder)
+        else:
+            self._go(finder, block, direction)
+
+    def _go(self, finder: Finder, block: int, direction: int) -> None:
+        """To the first match of the next block that has one."""
+        found = finder.beyond(block, direction)
+        if found is None:
+            return
+        spans = finder.spans(found, self.joined(found))
+        if not spans and not self.blocks[found].open:  # it is in what is folded away
+            self.blocks[found].toggle()
+            self._measure(found)
+            spans = finder.spans(found, self.joined(found))
+        finder.count(found, len(spans) or 1)
+        finder.current = (found, 0 if direction > 0 or not spans else len(spans) - 1)
+        self._reveal_match(finder)
+
+    def _reveal_match(self, finder: Finder) -> None:
+        block, which = finder.current or (0, 0)
+        joined = self.joined(block)
+        spans = finder.spans(block, joined)
+        self.reveal(block, joined.line_of(spans[which][0]) if which < len(spans) else 0)
+
+    # --- painting ---
+
+    def repaint(self) -> None:
+        """The theme changed."""
+        self._marks = ()
+        super().repaint()
+
+    def render_line(self, y: int) -> Strip:
+        """A line, with what is selected or found on it."""
+        strip = super().render_line(y)
+        if self.selection is None and self.finder is None:
+            return strip
+        place, line = self.spot(y + self.scroll_offset.y)
+        if line < 0 or place >= len(self.blocks):
+            return strip
+        for left, right, style in self._marked(place, line):
+            strip = _over(strip, left, right, style)
+        return strip
+
+    def _marked(self, place: int, line: int) -> list[tuple[int, int, Style]]:
+        """Cells of a line that are marked, and how."""
+        if not self._marks:
+            self._marks = tuple(self._mark_style(name) for name in MARKS)
+        selected, found, current = self._marks
+        joined = self.joined(place)
+        ranges: list[tuple[int, int, Style]] = []
+        if self.finder is not None:
+            for number, (begin, end) in enumerate(self.finder.spans(place, joined)):
+                here = self.finder.current == (place, number)
+                ranges.append((begin, end, current if here else found))
+        inside = self.selection.within(place, len(joined.text)) if self.selection else None
+        if inside is not None:
+            ranges.append((*inside, selected))
+        placed = ((joined.cells(line, begin, end), style) for begin, end, style in ranges)
+        return [(*cells, style) for cells, style in placed if cells is not None]
+
+    def _mark_style(self, name: str) -> Style:
+        full = self.get_component_rich_style(name)
+        return Style(bgcolor=full.bgcolor, color=full.color if name == MARKS[2] else None)
+
+
+def _over(strip: Strip, left: int, right: int, style: Style) -> Strip:
+    """The strip with a style laid over some of its cells."""
+    middle = strip.crop(left, right)
+    marked = Strip([Segment(s.text, (s.style or Style.null()) + style) for s in middle], middle.cell_length)
+    return Strip.join([strip.crop(0, left), marked, strip.crop(right, strip.cell_length)])

@@ -19,6 +19,7 @@ class FakeSession:
         self.modes: list[tuple[str | None, str | None]] = []
         self.commands: list[str] = []
         self.interrupts = 0
+        self.looks = 0
         self.closed = ""
         self.begins = 0
         self.tell: Callable[[str | None], None] = lambda text: None
@@ -79,6 +80,9 @@ class FakeSession:
     async def set_modes(self, mode: str | None = None, approval_mode: str | None = None) -> None:
         self.modes.append((mode, approval_mode))
         self.push(e.ModeChanged(mode=mode or "direct", approval_mode=approval_mode or "ask"))
+
+    def look_for_model(self) -> None:
+        self.looks += 1
 
     async def run_shell(self, command: str) -> None:
         self.commands.append(command)

@@ -3,96 +3,184 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import pty
+import select
 import signal
 import struct
+import subprocess
+import sys
 import termios
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyte
 
+ROOT = Path(__file__).resolve().parents[2]
 WAIT = 20.0
 
 
-class PtyProgram:
-    """Starts a program on a pty of its own, reads what it paints, types keys."""
+class Terminal:
+    """Starts Python with the given arguments on a pty of its own, reads what it paints, types keys.
+
+    The waiting methods come twice: `until`, `shows`, `wait` block; `sees`, `still`, `end` leave the event loop free.
+    `owned` makes the pty the controlling terminal, as a terminal window does.
+    """
 
     def __init__(
-        self, argv: Sequence[str], *, env: dict[str, str], cwd: Path, size: tuple[int, int] = (100, 32)
+        self,
+        *arguments: str,
+        size: tuple[int, int] = (90, 30),
+        env: dict[str, str] | None = None,
+        cwd: Path = ROOT,
+        owned: bool = True,
+        whole_env: bool = False,
     ) -> None:
-        columns, lines = size
-        self.screen = pyte.Screen(columns, lines)
-        self._feed = pyte.ByteStream(self.screen)
-        self.output = bytearray()
+        self.master, self.slave = pty.openpty()
+        self.resize(*size)
+        self.before = termios.tcgetattr(self.slave)
+        self.screen = pyte.Screen(*size)
+        self._stream = pyte.ByteStream(self.screen)
+        self.bytes = b""
         """Every byte that the program wrote."""
-        self._changed = asyncio.Event()
-        self.ended = asyncio.Event()
-        self.code: int | None = None
-        self.pid, self._fd = pty.fork()
-        if self.pid == 0:
-            os.chdir(cwd)
-            os.execve(argv[0], list(argv), env)
-        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-        os.kill(self.pid, signal.SIGWINCH)
-        asyncio.get_running_loop().add_reader(self._fd, self._read)
+        world = {} if whole_env else {**os.environ, "PYTHONPATH": str(ROOT)}
+        self.process = subprocess.Popen(
+            [sys.executable, *arguments],
+            stdin=self.slave,
+            stdout=self.slave,
+            stderr=self.slave,
+            cwd=cwd,
+            env={**world, **(env or {})},
+            start_new_session=True,
+            preexec_fn=_take_terminal if owned else None,  # noqa: PLW1509  # the tests have no threads
+        )
 
-    def _read(self) -> None:
-        try:
-            data = os.read(self._fd, 65536)
-        except OSError:
-            data = b""
-        if not data:
-            asyncio.get_running_loop().remove_reader(self._fd)
-            self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-            self.ended.set()
-        else:
-            self.output += data
-            self._feed.feed(data)
-        self._changed.set()
+    def resize(self, columns: int, lines: int) -> None:
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        if hasattr(self, "screen"):
+            self.screen.resize(lines, columns)
+            self.process.send_signal(signal.SIGWINCH)
+
+    # --- reading ---
+
+    def read(self, seconds: float = 0.05) -> None:
+        """Take what is written within `seconds`, and all that is there then."""
+        while self.master >= 0 and select.select([self.master], [], [], seconds)[0]:
+            try:
+                data = os.read(self.master, 65536)
+            except OSError:
+                return
+            self.bytes += data
+            self._stream.feed(data)
+            seconds = 0
+
+    def drain(self) -> None:
+        """Take what is there and look at none of it."""
+        while select.select([self.master], [], [], 0)[0]:
+            os.read(self.master, 65536)
 
     @property
     def text(self) -> str:
         return "\n".join(self.screen.display)
 
-    async def until(self, fits: Callable[[str], bool] | str, timeout: float = WAIT) -> str:
-        """Wait until the screen shows a text, or fits."""
-        test = (lambda text: fits in text) if isinstance(fits, str) else fits
+    @property
+    def listens(self) -> bool:
+        """The keys of a dialog are lit."""
+        return any(line[3].data == "a" and line[3].bold for line in self.screen.buffer.values())
 
-        async def look() -> None:
-            while not test(self.text):
-                assert not self.ended.is_set(), f"it ended with {self.code}:\n{self.text}"
-                self._changed.clear()
-                await self._changed.wait()
+    # --- waiting ---
 
-        try:
-            await asyncio.wait_for(look(), timeout)
-        except TimeoutError:
-            raise AssertionError(f"not seen: {fits}\n{self.text}") from None
-        return self.text
+    def until(self, condition: Callable[[], bool], seconds: float = WAIT) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, self._seen()
+            self.read()
+
+    def shows(self, text: str) -> None:
+        self.until(lambda: text in self.text)
+
+    def wait(self, seconds: float = 15) -> int:
+        self.until(lambda: self.process.poll() is not None, seconds)
+        self.read()
+        return self.process.returncode
+
+    async def sees(self, wanted: Callable[[], bool] | str, seconds: float = WAIT) -> None:
+        condition = (lambda: wanted in self.text) if isinstance(wanted, str) else wanted
+        deadline = time.monotonic() + seconds
+        self.read(0)
+        while not condition():
+            assert time.monotonic() < deadline, f"{wanted}: {self._seen()}"
+            assert self.process.poll() is None or condition(), f"it ended: {self._seen()}"
+            await self._readable(0.05)
+            self.read(0)
 
     async def still(self, seconds: float) -> None:
         """Wait until nothing was painted for so long, as a person who reads would."""
-        while True:
-            self._changed.clear()
-            try:
-                await asyncio.wait_for(self._changed.wait(), seconds)
-            except TimeoutError:
-                return
+        while await self._readable(seconds):
+            self.read(0)
+
+    async def end(self, seconds: float = WAIT) -> int:
+        deadline = time.monotonic() + seconds
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, self._seen()
+            await self._readable(0.05)
+            self.read(0)
+        self.read(0)
+        return self.process.returncode
+
+    async def _readable(self, seconds: float) -> bool:
+        if self.master < 0:
+            await asyncio.sleep(seconds)
+            return False
+        loop = asyncio.get_running_loop()
+        there = asyncio.Event()
+        loop.add_reader(self.master, there.set)
+        try:
+            await asyncio.wait_for(there.wait(), seconds)
+        except TimeoutError:
+            return False
+        finally:
+            loop.remove_reader(self.master)
+        return True
+
+    def _seen(self) -> str:
+        return f"never happened:\n{self.text}\n{self.bytes[-2000:]!r}"
+
+    # --- doing ---
 
     def type(self, keys: str | bytes) -> None:
-        os.write(self._fd, keys.encode() if isinstance(keys, str) else keys)
+        os.write(self.master, keys.encode() if isinstance(keys, str) else keys)
 
-    async def end(self, timeout: float = WAIT) -> int:
-        await asyncio.wait_for(self.ended.wait(), timeout)
-        assert self.code is not None
-        return self.code
+    def kill(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def lose(self) -> None:
+        """Close the terminal's window."""
+        os.close(self.master)
+        os.close(self.slave)
+        self.master = self.slave = -1
+
+    @property
+    def stopped(self) -> bool:
+        """True while job control holds the program."""
+        state = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state == "T"
+
+    def is_sane(self) -> bool:
+        return termios.tcgetattr(self.slave) == self.before
 
     def close(self) -> None:
-        if not self.ended.is_set():
-            asyncio.get_running_loop().remove_reader(self._fd)
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-        os.close(self._fd)
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for handle in (self.slave, self.master):
+            if handle >= 0:
+                with contextlib.suppress(OSError):
+                    os.close(handle)
+
+
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -40,6 +40,8 @@ class Scene:
         self.now = START
         self.run = ""
         self.node = ""
+        self.last_reply = ""
+        self.stage_id = ""
         self._calls = 0
 
     def wait(self, seconds: float) -> Scene:
@@ -55,9 +57,18 @@ class Scene:
                 event=event,
                 run=self.run,
                 node=self.node if node is None else node,
+                parent=self._above(self.node if node is None else node),
             )
         )
         return self
+
+    def _above(self, node: str) -> str:
+        """The node that the engine names as the one above."""
+        if not node or not self.run:
+            return ""
+        if node.startswith("c"):
+            return self.last_reply
+        return self.run if node == self.stage_id else self.stage_id or self.run
 
     # --- sentences ---
 
@@ -81,8 +92,18 @@ class Scene:
         self.emit(e.UserSaid(id=message, text=text), node="")
         return self.emit(e.RunStarted(message_id=message, mode="direct", model="qwen2.5-coder:7b"), node="")
 
+    def enter(self, stage: str, title: str) -> Scene:
+        self.stage_id = f"s-{stage}"
+        return self.emit(e.StageEntered(stage=stage, title=title), node=self.stage_id)
+
+    def leave(self, stage: str, ms: int) -> Scene:
+        self.emit(e.StageLeft(stage=stage, outcome="ok", ms=ms), node=self.stage_id)
+        self.stage_id = ""
+        return self
+
     def reply(self, *, phases: tuple[str, ...] = ("reading",)) -> Scene:
         self.node = f"r{sum(isinstance(r.event, e.ReplyStarted) for r in self.records) + 1}"
+        self.last_reply = self.node
         self.emit(e.ReplyStarted(model="qwen2.5-coder:7b", iteration=1, messages=2, estimate=1400))
         for phase in phases:
             self.emit(e.ReplyPhase(phase=phase), seconds=0.4)  # type: ignore[arg-type]  # the test names them
@@ -426,6 +447,28 @@ def wide_text() -> Scene:
     return scene.write(text).end(text, stop="length").done(text=text, tool_calls=0)
 
 
+def stages() -> Scene:
+    scene = Scene().opened(mode="agent").ask("add a --json flag to the export command")
+    scene.enter("planning", "Planning").reply().write("Two steps are enough.").end("Two steps are enough.")
+    scene.leave("planning", 1200).enter("execution", "Execution").reply()
+    calls = [scene.call("read_file", path=f"src/{name}.py") for name in ("export", "main", "table")]
+    scene.write("I'll read the three modules.").end("I'll read the three modules.", *calls)
+    for call in calls:
+        scene.start(call, str(call.arguments["path"]), reads_only=True)
+    for call in calls[:2]:
+        scene.finish(call, ToolResult(success=True, data=READ), 300)
+    return scene.wait(2)
+
+
+def no_server() -> Scene:
+    text = (
+        "No server answers at http://localhost:11434 (connection refused). Start it with: ollama serve\n"
+        "Tried http://localhost:11434, because of no setting: it is where Ollama listens."
+    )
+    scene = Scene().opened(model="")
+    return scene.emit(e.Notice(level="error", text=text, code="server.missing"), node="")
+
+
 SCENES: dict[str, Callable[[], Scene]] = {
     build.__name__: build
     for build in (
@@ -452,6 +495,8 @@ SCENES: dict[str, Callable[[], Scene]] = {
         notices,
         hostile_text,
         wide_text,
+        stages,
+        no_server,
     )
 }
 

@@ -1,13 +1,22 @@
-"""Run in a pseudo terminal by the tests: the real screen on a recorded session. Arguments: scene, what goes wrong."""
+"""Run in a pseudo terminal by the tests: the real screen on a recorded session. Arguments: scene, what goes wrong.
+
+With `--demo` for the scene it is the whole program, and the keys F5 to F10 make it fail.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
+from typing import Any, ClassVar
+
+from textual.binding import Binding, BindingType
 
 from tests.doubles.session import FakeSession
 from tests.scenes import load
 from tui_agent.domain import Answer
+from tui_agent.tui import run
+from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.run import run_tui
 
 
@@ -19,17 +28,12 @@ class Broken(FakeSession):
 
 class Slow(FakeSession):
     async def close(self, reason: str = "user") -> None:
-        import asyncio
-
         await asyncio.sleep(60)
 
 
 class Threaded(FakeSession):
     async def send(self, text: str, *, steering: bool = False) -> str:
-        def fail() -> None:
-            raise RuntimeError("a thread broke")
-
-        threading.Thread(target=fail).start()
+        threading.Thread(target=fail, args=("a thread",)).start()
         return await super().send(text)
 
 
@@ -38,10 +42,83 @@ class Refusing(FakeSession):
         raise ValueError("the handler broke")
 
 
-KINDS = {"handler": Refusing, "": FakeSession, "broken": Broken, "slow": Slow, "threaded": Threaded}
+class Told(FakeSession):
+    """Shows what the composer sent, with what a screen would not show."""
+
+    async def send(self, text: str, *, steering: bool = False) -> str:
+        return await super().send(f"sent {text!a}")
+
+
+KINDS = {
+    "handler": Refusing,
+    "": FakeSession,
+    "broken": Broken,
+    "slow": Slow,
+    "threaded": Threaded,
+    "told": Told,
+}
+
+
+def fail(what: str) -> None:
+    raise RuntimeError(f"{what} broke")
+
+
+class FailingApp(TuiAgentApp):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(key, f"break('{how}')", show=False, priority=True)
+        for key, how in {
+            "f5": "key",
+            "f6": "worker",
+            "f7": "thread_worker",
+            "f8": "input",
+            "f9": "exit",
+            "f10": "unmount",
+        }.items()
+    ]
+    unmount_fails = False
+
+    def action_break(self, how: str) -> None:
+        getattr(self, f"break_{how}")()
+
+    def break_key(self) -> None:
+        fail("a key")
+
+    def break_worker(self) -> None:
+        async def work() -> None:
+            await asyncio.sleep(0)
+            fail("a worker")
+
+        self.run_worker(work())
+
+    def break_thread_worker(self) -> None:
+        self.run_worker(lambda: fail("a thread worker"), thread=True)
+
+    def break_input(self) -> None:
+        def process_message(message: Any) -> None:
+            fail("the input")
+
+        assert self._driver is not None
+        self._driver.process_message = process_message  # type: ignore[method-assign]  # the next key fails
+
+    def break_exit(self) -> None:
+        sys.exit(3)
+
+    def break_unmount(self) -> None:
+        self.unmount_fails = True
+        self.exit(0)
+
+    def on_unmount(self) -> None:
+        if self.unmount_fails:
+            fail("the end")
 
 
 async def open_session() -> FakeSession:
+    if sys.argv[1] == "--hostile":
+        from tests.doubles import hostile
+        from tests.tui.test_hostile import cleaned
+
+        records = hostile.session(hostile.strings(300, 7))
+        return FakeSession(records if sys.argv[2] == "raw" else cleaned(records))
     if sys.argv[2:] == ["locked"]:
         from tui_agent.engine.wishes import CannotOpen
 
@@ -50,4 +127,9 @@ async def open_session() -> FakeSession:
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "--demo":
+        from tui_agent.__main__ import main
+
+        vars(run)["TuiAgentApp"] = FailingApp  # the same app with six more keys
+        sys.exit(main(["--demo"]))
     sys.exit(run_tui(open_session))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.tui.terminal import Terminal
+from tests.doubles.terminal import Terminal
 
 
 @pytest.fixture
@@ -16,8 +16,9 @@ def terminal() -> Iterator[Terminal]:
 
 def test_read_edit_and_run_by_keys_alone_in_a_real_terminal(terminal: Terminal) -> None:
     terminal.shows("tui-agent-demo-")
-    terminal.type("fix the word counter\r")
-    terminal.shows("▌ fix the word counter")
+    terminal.shows("Enter starts the demonstration")
+    terminal.type("\r")
+    terminal.shows("▌ The word counter")
     terminal.shows("Edit wordcount/counting.py")
     terminal.until(lambda: terminal.listens)
     terminal.type("a")
@@ -37,7 +38,8 @@ def test_read_edit_and_run_by_keys_alone_in_a_real_terminal(terminal: Terminal) 
 
 def test_escape_stops_a_run_and_the_session_stays_usable(terminal: Terminal) -> None:
     terminal.shows("tui-agent-demo-")
-    terminal.type("fix the word counter\r")
+    terminal.shows("Enter starts the demonstration")
+    terminal.type("\r")
     terminal.shows("Edit wordcount/counting.py")
     terminal.type("\x1b")
     terminal.shows("■ Stopped")

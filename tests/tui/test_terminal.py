@@ -12,8 +12,8 @@ from rich.text import Text
 from textual.content import Content
 from textual.widgets import Static
 
+from tests.doubles.terminal import Terminal
 from tests.tui.kit import app_for, running, screen_text, settled
-from tests.tui.terminal import Terminal
 from tui_agent import paths
 from tui_agent.tui.terminal import widen_control_tables
 

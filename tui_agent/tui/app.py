@@ -7,32 +7,40 @@ from functools import partial
 from time import monotonic, time
 from typing import Any, ClassVar
 
+from textual import on
 from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
+from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.types import CSSPathType
 
 from tui_agent import ROOT
-from tui_agent.domain import ApprovalMode
+from tui_agent.tui import commands, keys
+from tui_agent.tui.dialogs import Dialogs
 from tui_agent.tui.door import SessionDoor
+from tui_agent.tui.hints import Hints
 from tui_agent.tui.routing import Router
 from tui_agent.tui.terminal import log_failure
 from tui_agent.tui.themes import DARK, THEMES, fallbacks
 from tui_agent.view import Part, SessionView
-from widgets.approval_modal import ApprovalModal
-from widgets.modal import STILLNESS, RequestModal
+from widgets.command_menu import CommandMenu
+from widgets.first_run import FirstRun
+from widgets.help_panel import HelpPanel
+from widgets.modal import STILLNESS, RequestModal, StillModal
 from widgets.prompt_input import PromptInput
-from widgets.question import QuestionModal
+from widgets.search_bar import SearchBar
 from widgets.status_line import ActivityLine, KeyLine, TitleLine, greeting
+from widgets.tool_tree import Columns, ToolTree
 from widgets.transcript import Transcript
-
-QUIT_ARMED = 2.0
-"""Seconds in which a second Ctrl+C quits (R11.1)."""
 
 BREATH = 0.012
 """Seconds of records after which the event loop gets a turn."""
 
-STYLES = ("tokens", "app", "transcript", "prompt_input", "status_line", "modal")
+RESTART_AS_DEMO = 1000
+"""What the app returns when the user wants the demonstration; no exit code of a process."""
+
+CHROME = ("status_line", "modal", "panels")
+STYLES = ("tokens", "app", "transcript", "tool_tree", "search_bar", "prompt_input", *CHROME)
 
 OpenSession = Callable[[], Awaitable[SessionDoor]]
 
@@ -43,16 +51,7 @@ class TuiAgentApp(App[int], inherit_bindings=False):
     TITLE = "tui-agent"
     ENABLE_COMMAND_PALETTE = False
     CSS_PATH: ClassVar[CSSPathType | None] = [ROOT / "styles" / f"{name}.tcss" for name in STYLES]
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "interrupt", "Stop", show=False),
-        Binding("ctrl+c", "cancel", "Stop, clear or quit", show=False, priority=True),
-        Binding("shift+tab", "next_approval_mode", "Approvals", show=False, priority=True),
-        Binding("ctrl+o", "details", "Details", show=False, priority=True),
-        Binding("pageup", "page(-1)", "Scroll up", show=False, priority=True),
-        Binding("pagedown", "page(1)", "Scroll down", show=False, priority=True),
-        Binding("ctrl+home", "top", "To the beginning", show=False, priority=True),
-        Binding("ctrl+end", "bottom", "To the end", show=False, priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = list(keys.bindings())
 
     def __init__(
         self,
@@ -61,7 +60,10 @@ class TuiAgentApp(App[int], inherit_bindings=False):
         now: Callable[[], float] = time,
         clock: Callable[[], float] = monotonic,
         stillness: float = STILLNESS,
+        draft: str = "",
+        hint: str = "",
     ) -> None:
+        """Starts with `draft` in the composer and `hint` above it."""
         super().__init__()
         for theme in THEMES:
             self.register_theme(theme)
@@ -72,18 +74,20 @@ class TuiAgentApp(App[int], inherit_bindings=False):
         """A sentence for the user when the screen ended by a failure."""
         self._open_session = open_session
         self._clock = clock
-        self._stillness = stillness
+        self._draft, self._first_hint = draft, hint
+        self.dialogs = Dialogs(self, clock=clock, stillness=stillness)
         self._router = Router(self.view, clock=clock)
         self._transcript = Transcript(now=now, greeting=partial(greeting, self.view), id="transcript")
         self._title_line = TitleLine(self.view, id="title")
         self._activity = ActivityLine(self.view, now=now, id="activity")
-        self._prompt = PromptInput(id="prompt")
-        self._key_line = KeyLine(self.view, id="keyline")
+        self.hints = Hints(self, self._activity, clock=clock)
+        self._columns = Columns(self._transcript, ToolTree(self.view, now=now, id="tree"), id="columns")
+        self._menu = CommandMenu(commands.entries(), id="menu")
+        self._prompt = PromptInput(self._menu, id="prompt")
+        self._key_line = KeyLine(self.view, keys.footer, id="keyline")
         self._frame: Timer | None = None
         self._second: Timer | None = None
         self._unsent: list[tuple[str, bool]] = []
-        self._decided: set[str] = set()
-        self._quit_armed = float("-inf")
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our own colour names, for themes that lack them."""
@@ -95,16 +99,19 @@ class TuiAgentApp(App[int], inherit_bindings=False):
         return self._router.dirty
 
     def compose(self) -> ComposeResult:
-        """Title, transcript, activity, composer, keys."""
+        """Title, transcript and progress, activity, composer, keys."""
         yield self._title_line
-        yield self._transcript
+        yield self._columns
+        yield SearchBar(self._transcript, id="search")
         yield self._activity
+        yield self._menu
         yield self._prompt
         yield self._key_line
 
     def on_mount(self) -> None:
         """The first paint waits for nobody: the session is opened behind it."""
         self._prompt.focus()
+        self._prompt.take_typed(self._draft)
         self._second = self.set_interval(1.0, self._tick, pause=True)
         self.call_after_refresh(lambda: self._work(self._follow()))
 
@@ -113,7 +120,7 @@ class TuiAgentApp(App[int], inherit_bindings=False):
     async def _follow(self) -> None:
         self.session = session = await self._open_session()
         session.tell_saving(self._tell_saving)
-        self._activity.say(starting="")
+        self._activity.say(starting="", hint=self._first_hint)
         for text, steering in self._unsent:
             self._work(session.send(text, steering=steering))
         self._unsent.clear()
@@ -122,6 +129,7 @@ class TuiAgentApp(App[int], inherit_bindings=False):
         breath = self._clock()
         async for record in session.follow():
             self._router.take(record)
+            self.dialogs.look_at(record)
             self._paint_soon()
             if self._clock() - breath > BREATH:
                 await sleep(0)
@@ -140,9 +148,9 @@ class TuiAgentApp(App[int], inherit_bindings=False):
     def _paint(self) -> None:
         self._frame = None
         with self.batch_update():
-            parts = self._router.flush(self._transcript, self._title_line, self._activity, self._key_line)
+            parts = self._router.flush(self._columns, self._title_line, self._activity, self._key_line)
             if Part.PENDING in parts:
-                self._ask_next()
+                self.dialogs.ask_next()
         if self._transcript.holding:
             self.set_timer(0.3, self._tick)
         if self._prompt.has_focus:
@@ -152,6 +160,7 @@ class TuiAgentApp(App[int], inherit_bindings=False):
 
     def _tick(self) -> None:
         self._transcript.tick()
+        self._columns.progress.tick()
         self._activity.say()
 
     def _work(self, job: Coroutine[Any, Any, Any]) -> None:
@@ -165,31 +174,11 @@ class TuiAgentApp(App[int], inherit_bindings=False):
 
         self.run_worker(guarded(), exit_on_error=False)
 
-    # --- requests ---
-
-    def _ask_next(self) -> None:
-        """Show the oldest request that waits; close a dialog whose request was settled elsewhere."""
-        if self.session is None or self.view.seq < self.session.begins:
-            return  # what was open in a session's past is void
-        if isinstance(self.screen, RequestModal):
-            if self.screen.request.id in self.view.pending:
-                return
-            self.screen.dismiss()
-        waiting = [one for key, one in self.view.pending.items() if key not in self._decided]
-        if waiting:
-            kind = QuestionModal if waiting[0].action is None else ApprovalModal
-            self.push_screen(kind(waiting[0], clock=self._clock, stillness=self._stillness))
-
     def on_request_modal_answered(self, message: RequestModal.Answered) -> None:
         """The first answer wins; the record of it comes back on the stream."""
-        self._decided.add(message.request)
-        if isinstance(self.screen, RequestModal) and self.screen.request.id == message.request:
-            self.screen.dismiss()
-        if self.session is not None:
-            self.session.answer(message.request, message.answer)
-        self.call_later(self._ask_next)
+        self.dialogs.answered(message)
 
-    def on_request_modal_typed_ahead(self, message: RequestModal.TypedAhead) -> None:
+    def on_still_modal_typed_ahead(self, message: StillModal.TypedAhead) -> None:
         """What was typed into a dialog too early belongs to the draft."""
         self._prompt.take_typed(message.text)
 
@@ -197,30 +186,58 @@ class TuiAgentApp(App[int], inherit_bindings=False):
         """Esc in a dialog."""
         self.action_interrupt()
 
+    @on(FirstRun.Picked)
+    def _picked(self, message: FirstRun.Picked) -> None:
+        """The demonstration, another look for a model, or neither."""
+        self.dialogs.close_first_run()
+        if message.what == "demo":
+            self.exit(RESTART_AS_DEMO)
+        elif message.what == "retry" and self.session is not None:
+            self.hints.say("looking for a model")
+            self.session.look_for_model()
+
+    def action_help(self) -> None:
+        """Keys and commands."""
+        if not isinstance(self.screen, HelpPanel):
+            listed = [("/" + name, does) for name, does in commands.entries()]
+            self.push_screen(HelpPanel([*keys.groups(), ("Commands", listed)]))
+
+    on_prompt_input_help_wanted = action_help
+
     # --- keys ---
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While a dialog is open only stopping is ours."""
-        return action in ("cancel", "interrupt") or not isinstance(self.screen, RequestModal)
+        """While a dialog is open only stopping and help are ours."""
+        return action in ("cancel", "interrupt", "help") or not isinstance(self.screen, ModalScreen)
 
     def on_prompt_input_submitted(self, message: PromptInput.Submitted) -> None:
-        """Send, run, or leave."""
+        """Send or run."""
         text = message.text
-        if text.strip() in ("/quit", "/exit"):
-            self.exit(0)
-        elif self.session is None:
+        if self.session is None:
             self._unsent.append((text, message.steering))
         elif text.startswith("!") and text[1:].strip():
             self._work(self.session.run_shell(text[1:].strip()))
         else:
             self._work(self.session.send(text, steering=message.steering and self.view.busy))
+        self._activity.say(hint="")
         self._transcript.follow()
+
+    @on(PromptInput.Commanded)
+    def _commanded(self, message: PromptInput.Commanded) -> None:
+        """A command was chosen."""
+        commands.run(self, message.name, message.rest)
+
+    def action_commands(self) -> None:
+        """List the commands."""
+        self._prompt.focus()
+        self._prompt.open_menu()
 
     def on_prompt_input_leave(self) -> None:
         """Ctrl+D in an empty composer."""
-        self._quit_or_arm("ctrl+d") if self.view.busy else self.exit(0)
+        self.hints.quit_or_arm("ctrl+d") if self.view.busy else self.exit(0)
 
-    def on_transcript_followed(self, message: Transcript.Followed) -> None:
+    @on(Transcript.Followed)
+    def _followed(self, message: Transcript.Followed) -> None:
         """Say what is further down."""
         self._activity.below(message.following, message.unseen)
 
@@ -231,56 +248,38 @@ class TuiAgentApp(App[int], inherit_bindings=False):
 
     def action_cancel(self) -> None:
         """Ctrl+C: copy a selection, else stop the run, else set the draft aside, else quit on the second press."""
-        if self._prompt.selected_text:
-            self.copy_to_clipboard(self._prompt.selected_text)
-            self._hint("sent to the terminal's clipboard")
+        if selected := self._prompt.selected_text or self._transcript.selected_text:
+            self._work(commands.copy(self, selected))
+            self._transcript.select(None)
         elif self.view.busy:
             self.action_interrupt()
-        elif not isinstance(self.screen, RequestModal) and self._prompt.set_aside():
-            self._hint("draft set aside · up brings it back")
+        elif not isinstance(self.screen, ModalScreen) and self._prompt.set_aside():
+            self.hints.say("draft set aside · up brings it back")
         else:
-            self._quit_or_arm("ctrl+c")
+            self.hints.quit_or_arm("ctrl+c")
 
-    def _quit_or_arm(self, key: str) -> None:
-        if self._clock() - self._quit_armed <= QUIT_ARMED:
-            self.exit(0)
-        else:
-            self._quit_armed = self._clock()
-            self._hint(f"{key} again quits")
+    def set_modes(self, *, mode: str | None = None, approval_mode: str | None = None) -> None:
+        """Switch the mode (W11), the approval mode (A4), or both."""
+        if self.session is not None:
+            self._work(self.session.set_modes(mode=mode, approval_mode=approval_mode))
 
-    def _hint(self, text: str) -> None:
-        self._activity.say(hint=text)
-        self.set_timer(QUIT_ARMED, self._drop_hint)
+    def action_do(self, command: str) -> None:
+        """What a key does that a command does too."""
+        commands.run(self, command, "")
 
-    def _drop_hint(self) -> None:
-        if self._clock() - self._quit_armed >= QUIT_ARMED:
-            self._activity.say(hint="")
+    @on(ToolTree.Left)
+    def _left_tree(self, message: ToolTree.Left) -> None:
+        """Back to the composer."""
+        self._columns.close_over()
+        self._prompt.focus()
+        self._prompt.take_typed(message.text)
 
-    def action_next_approval_mode(self) -> None:
-        """Switch to the next approval mode (A4)."""
-        modes = [mode.value for mode in ApprovalMode]
-        if self.session is not None and self.view.approval_mode in modes:
-            following = modes[(modes.index(self.view.approval_mode) + 1) % len(modes)]
-            self._work(self.session.set_modes(approval_mode=following))
-
-    def action_details(self) -> None:
-        """Unfold or fold thinking and output."""
-        self._transcript.show_details(not self._transcript.look.details)
-
-    def action_page(self, direction: int) -> None:
-        """Scroll the transcript by a page."""
-        y = self._transcript.scroll_offset.y + direction * max(1, self._transcript.size.height - 2)
-        self._transcript.scroll_to(y=y, animate=False)
-
-    def action_top(self) -> None:
-        """To the beginning."""
-        self._transcript.scroll_to(y=0, animate=False)
-
-    def action_bottom(self) -> None:
-        """To the end, and follow."""
-        self._transcript.follow()
-
-    # --- the end ---
+    @on(ToolTree.Chosen)
+    def _chosen_in_tree(self, message: ToolTree.Chosen) -> None:
+        """Show it in the transcript."""
+        self._columns.close_over()
+        self._columns.show_item(message.item)
+        self._prompt.focus()
 
     def fail(self, error: Exception) -> None:
         """End in order: a sentence for the user; the traceback of what nobody foresaw in the debug log."""

@@ -46,6 +46,10 @@ class SessionDoor(Protocol):
         """Switch the mode, the approval mode, or both."""
         ...
 
+    def look_for_model(self) -> None:
+        """Ask the server again whether it is there; a missing one is told on the stream."""
+        ...
+
     async def run_shell(self, command: str) -> None:
         """Run a command of the user's own."""
         ...

@@ -8,7 +8,7 @@ from time import monotonic
 from tui_agent.events import Record
 from tui_agent.view import Part, SessionView, fold
 from widgets.status_line import ActivityLine, KeyLine, TitleLine
-from widgets.transcript import Transcript
+from widgets.tool_tree import Columns
 
 FRAME = 1 / 30
 """Seconds between paints (U1)."""
@@ -22,6 +22,7 @@ class Router:
         self.clock = clock
         self._parts = Part.NOTHING
         self._items: set[int] = set()
+        self._nodes: set[int] = set()
         self._last = float("-inf")
 
     def take(self, record: Record) -> None:
@@ -29,6 +30,7 @@ class Router:
         change = fold(self.view, record)
         self._parts |= change.parts
         self._items.update(change.items)
+        self._nodes.update(change.nodes)
 
     @property
     def dirty(self) -> bool:
@@ -40,15 +42,18 @@ class Router:
         """Seconds until the next paint may be."""
         return max(0.0, self._last + FRAME - self.clock())
 
-    def flush(self, transcript: Transcript, title: TitleLine, activity: ActivityLine, keys: KeyLine) -> Part:
+    def flush(self, columns: Columns, title: TitleLine, activity: ActivityLine, keys: KeyLine) -> Part:
         """Hand every widget its part; returns the parts that had changed."""
-        parts, items = self._parts, self._items
-        self._parts, self._items, self._last = Part.NOTHING, set(), self.clock()
+        parts, items, nodes = self._parts, self._items, self._nodes
+        self._parts, self._items, self._nodes, self._last = Part.NOTHING, set(), set(), self.clock()
         if items:
-            transcript.show(self.view.items, items)
+            columns.transcript.show(self.view.items, items)
+        if nodes:
+            columns.progress.show(nodes)
+            columns.fit_in()
         if Part.STATUS in parts:
             title.relayout()
-            transcript.refresh_greeting()
+            columns.transcript.refresh_greeting()
             keys.relayout()
         if parts & (Part.STATUS | Part.QUEUE):
             activity.relayout()

@@ -9,10 +9,13 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
+from time import monotonic
 
 from tui_agent.text import clean, one_line
-from tui_agent.tui.app import TuiAgentApp
+from tui_agent.tui.app import RESTART_AS_DEMO, TuiAgentApp
 from tui_agent.tui.door import SessionDoor
+from tui_agent.tui.driver import ScreenDriver
+from tui_agent.tui.hints import QUIT_ARMED
 from tui_agent.tui.terminal import DEADLINE, Saved, die_by, log_failure, widen_control_tables
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -20,21 +23,35 @@ CLOSING = 1.5
 """Seconds that the session has to close after a signal."""
 
 
-def run_tui(open_session: Callable[[], Awaitable[SessionDoor]]) -> int:
+def run_tui(open_session: Callable[[], Awaitable[SessionDoor]], *, draft: str = "", hint: str = "") -> int:
     """Open a session and show it until the user leaves. Returns the exit code: 0, 1 after a failure, 128 + n after
-    signal n. The terminal is as before whatever happens, and the last line says how to resume."""
+    signal n, RESTART_AS_DEMO when the user wants the demonstration instead. The terminal is as before whatever
+    happens, and the last line says how to resume. `draft` stands in the composer, `hint` above it."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         print("tui-agent needs a terminal; for scripts there is: tui-agent exec", file=sys.stderr)
         return 2
+    return show(TuiAgentApp(open_session, draft=draft, hint=hint))
+
+
+def show(app: TuiAgentApp) -> int:
+    """The same for an app that was built already."""
     widen_control_tables()
     saved = Saved()
     threading.excepthook = lambda args: log_failure(args.exc_value) if args.exc_value else None
-    app = TuiAgentApp(open_session)
+    app.driver_class = ScreenDriver
     left = False
     try:
         code = asyncio.run(_run(app, saved))
         left = True
+    except Exception as error:  # such as one from the app's own last steps
+        app.failure = log_failure(error)
+        code = 1
     finally:
+        if not left:
+            die_by(DEADLINE, 1, partial(saved.restore, modes=True))
+            _abandon(app)
+        for number in (*SIGNALS, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT):
+            signal.signal(number, signal.SIG_DFL)
         saved.restore(modes=not left)
         _say_goodbye(app)
     return code
@@ -57,32 +74,48 @@ async def _run(app: TuiAgentApp, saved: Saved) -> int:
 
 
 def _catch_signals(app: TuiAgentApp, saved: Saved) -> list[int]:
-    """Let signals end the screen in order, and in any case in time. The list fills with what came."""
+    """Let signals end the screen in order, and in any case in time. The list fills with what came.
+
+    The deadline begins in the signal handler itself: the event loop may hang, also in a write to a terminal that
+    takes nothing.
+    """
     caught: list[int] = []
     loop = asyncio.get_running_loop()
+    interrupted = float("-inf")
 
-    def on_signal(number: int) -> None:
-        if caught:
-            return
-        caught.append(number)
-        die_by(DEADLINE, 128 + number, partial(saved.restore, modes=True))
-        app.exit(128 + number)
+    def on_signal(number: int, _frame: object = None) -> None:
+        if not caught:
+            caught.append(number)
+            die_by(DEADLINE, 128 + number, partial(saved.restore, modes=True))
+            loop.call_soon_threadsafe(app.exit, 128 + number)
 
-    def on_interrupt() -> None:
-        if app.view.busy and app.session is not None:
-            app.action_interrupt()
+    def on_interrupt(number: int, _frame: object = None) -> None:
+        nonlocal interrupted
+        again = monotonic() - interrupted <= QUIT_ARMED
+        if app.view.busy and app.session is not None and not again:
+            interrupted = monotonic()
+            loop.call_soon_threadsafe(app.action_interrupt)
         else:
-            on_signal(signal.SIGINT)
+            on_signal(number)
 
     for number in SIGNALS:
-        loop.add_signal_handler(number, on_signal, number)
-    loop.add_signal_handler(signal.SIGINT, on_interrupt)
+        signal.signal(number, on_signal)
+    signal.signal(signal.SIGINT, on_interrupt)
     return caught
+
+
+def _abandon(app: TuiAgentApp) -> None:
+    """The event loop was torn down under the app: end the driver's threads, or they outlive us and write."""
+    driver = app._driver
+    if driver is not None:
+        with contextlib.suppress(Exception):  # whatever state it is in
+            driver.disable_input()
+            driver.close()
 
 
 def _say_goodbye(app: TuiAgentApp) -> None:
     with contextlib.suppress(OSError):  # the terminal may be gone
         if app.failure:
             print(clean(app.failure), file=sys.stderr)
-        if app.session is not None:
+        if app.session is not None and app.return_value != RESTART_AS_DEMO:
             print(f"Resume with: tui-agent --resume {one_line(app.session.id, 200)}", file=sys.stderr)

@@ -20,6 +20,7 @@ from tui_agent.view.items import (
     ToolItem,
     UserItem,
 )
+from tui_agent.view.nodes import Node, Tree
 
 __all__ = [
     "NOTHING",
@@ -27,6 +28,7 @@ __all__ = [
     "EndItem",
     "Growing",
     "Item",
+    "Node",
     "NoticeItem",
     "Part",
     "Queued",
@@ -38,6 +40,7 @@ __all__ = [
     "Status",
     "Tail",
     "ToolItem",
+    "Tree",
     "UserItem",
     "fold",
     "seconds",

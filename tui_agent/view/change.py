@@ -22,14 +22,16 @@ class Part(Flag):
     PENDING = auto()
     """Requests that wait for somebody."""
     QUEUE = auto()
+    TREE = auto()
     ALL = ITEMS | STATUS | PENDING | QUEUE
 
 
 class Change(NamedTuple):
-    """What one record changed. `items` are places in `SessionView.items`, new ones or changed ones."""
+    """What one record changed: places in `SessionView.items` and in `SessionView.tree`, new ones or changed ones."""
 
     parts: Part
     items: tuple[int, ...] = ()
+    nodes: tuple[int, ...] = ()
 
 
 NOTHING = Change(Part.NOTHING)

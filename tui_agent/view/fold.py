@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tui_agent import events as e
 from tui_agent.view import reply_steps, session_steps, tool_steps
-from tui_agent.view.change import NOTHING, Change, Steps
+from tui_agent.view.change import NOTHING, Change, Part, Steps
 from tui_agent.view.items import SessionView
+from tui_agent.view.tree import grow
 
 STEPS: Steps = {**session_steps.STEPS, **reply_steps.STEPS, **tool_steps.STEPS}
 """Event class → what it does to the view. `state.saved` is for the engine alone."""
@@ -17,4 +18,6 @@ def fold(view: SessionView, record: e.Record) -> Change:
         return NOTHING
     view.seq = record.seq
     step = STEPS.get(type(record.event))
-    return NOTHING if step is None else step(view, record.event, record)
+    change = NOTHING if step is None else step(view, record.event, record)
+    nodes = grow(view, record)
+    return Change(change.parts | Part.TREE, change.items, nodes) if nodes else change

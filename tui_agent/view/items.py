@@ -17,6 +17,7 @@ from tui_agent.domain import (
     ToolResult,
     Usage,
 )
+from tui_agent.view.nodes import Tree
 
 TAIL = 64_000
 """Characters of live output that a card keeps; the log has the rest."""
@@ -267,6 +268,7 @@ class SessionView:
     reply_phase: tuple[str, str] = ("", "")
     running: dict[str, ToolItem] = field(default_factory=dict)
     requests: dict[str, RequestItem] = field(default_factory=dict)
+    tree: Tree = field(default_factory=Tree)
     places: dict[str, int] = field(default_factory=dict)
     """Id of a reply, call or request → place in `items`."""
 

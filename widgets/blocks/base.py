@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from widgets.copying import Joined
 from widgets.ink import Ink, Line, reuse
 
 ItemT = TypeVar("ItemT")
@@ -40,6 +41,7 @@ class Block(ABC, Generic[ItemT]):
         self._lines: list[Line] = []
         self._key: tuple[int, Ink] | None = None
         self._fresh = False
+        self._joined: Joined | None = None
 
     @property
     def open(self) -> bool:
@@ -57,15 +59,22 @@ class Block(ABC, Generic[ItemT]):
 
     def forget(self) -> None:
         """Drop what can be painted again."""
-        self._lines, self._key, self._fresh = [], None, False
+        self._lines, self._key, self._fresh, self._joined = [], None, False, None
 
     def lines(self, width: int, ink: Ink) -> Sequence[Line]:
         """All lines of the block."""
         if not self._fresh or self._key != (width, ink):
             painted = list(self.paint(width, ink))
             self.kept = reuse(self._lines, painted) if self._key == (width, ink) else 0
-            self._lines, self._key, self._fresh = painted, (width, ink), True
+            self._lines, self._key, self._fresh, self._joined = painted, (width, ink), True, None
         return self._lines
+
+    def joined(self, width: int, ink: Ink) -> Joined:
+        """What the lines say, for selecting and searching."""
+        lines = self.lines(width, ink)
+        if self._joined is None:
+            self._joined = Joined(lines)
+        return self._joined
 
     def exact(self, width: int) -> bool:
         """True when the lines for `width` are at hand."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tui_agent.view import ReplyItem
 from widgets.blocks.base import Block, Look, duration
 from widgets.blocks.notice import marked
-from widgets.ink import Ink, Line, indent, line, wrap
+from widgets.ink import Ink, Line, Source, indent, line, wrap
 from widgets.markdown import code_lines, render
 from widgets.markdown_stream import MarkdownStream, Piece
 
@@ -124,8 +124,14 @@ class ReplyBlock(Block[ReplyItem]):
     @staticmethod
     def _piece(piece: Piece, width: int, ink: Ink) -> list[Line]:
         if piece.code:
-            return code_lines(piece.source, piece.language, width, ink)
-        return render(piece.source, width, ink)
+            lines = code_lines(piece.source, piece.language, width, ink)
+            source = Source(f"```{piece.language}\n{piece.source}\n```", piece.source)
+        else:
+            lines = render(piece.source, width, ink)
+            source = Source(piece.source)
+        for one in lines:
+            one.source = source
+        return lines
 
     def _tail(self, width: int, ink: Ink) -> list[Line]:
         stream = self._stream

@@ -1,0 +1,35 @@
+"""The README's screenshots, from scenes: `python -m tests.screenshots` writes `docs/screenshots/*.svg`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.tui.kit import app_for, settled, until
+from widgets.modal import RequestModal
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "screenshots"
+SHOTS = {"edit": "edit_asked", "done": "tests_ok"}
+"""File → scene."""
+
+
+async def shoot(name: str, scene: str) -> None:
+    app, _session = app_for(scene)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        if app.view.pending:
+            await until(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
+            await pilot.pause()
+        text = app.export_screenshot(title="tui-agent")
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        (FOLDER / f"{name}.svg").write_text(text, encoding="utf-8")
+        app.exit(0)
+
+
+async def main() -> None:
+    for name, scene in SHOTS.items():
+        await shoot(name, scene)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

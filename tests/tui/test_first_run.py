@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.doubles.session import FakeSession
+from tests.scenes import build
+from tests.tui.kit import Clock, app_for, running, screen_text, settled, until
+from tui_agent.tui.app import RESTART_AS_DEMO, TuiAgentApp
+from widgets.first_run import FirstRun
+from widgets.modal import STILLNESS, RequestModal
+
+
+def open_one(app: TuiAgentApp) -> bool:
+    return isinstance(app.screen, FirstRun) and app.screen.armed
+
+
+async def test_it_says_what_was_tried_and_how_to_start_a_model() -> None:
+    app, _session = app_for("no_server")
+    async with running(app) as pilot:
+        await until(pilot, lambda: open_one(app))
+        await pilot.pause()
+        text = screen_text(app)
+        for part in ("Tried http://localhost:11434", "ollama serve", "LLM_BASE_URL=", "demonstration"):
+            assert part in text
+
+
+async def test_d_goes_to_the_demonstration() -> None:
+    app, _session = app_for("no_server")
+    async with running(app) as pilot:
+        await until(pilot, lambda: open_one(app))
+        await pilot.press("d")
+        await until(pilot, lambda: app.return_value == RESTART_AS_DEMO)
+
+
+async def test_r_looks_again_and_says_so_when_there_is_still_none() -> None:
+    app, session = app_for("no_server")
+    async with running(app) as pilot:
+        await until(pilot, lambda: open_one(app))
+        await pilot.press("r")
+        await until(pilot, lambda: session.looks == 1 and not isinstance(app.screen, FirstRun))
+        session.push(session.records[-1].event)
+        await until(pilot, lambda: open_one(app))
+
+
+async def test_escape_goes_on() -> None:
+    app, _session = app_for("no_server")
+    async with running(app) as pilot:
+        await until(pilot, lambda: open_one(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, FirstRun))
+        assert app.is_running
+
+
+async def test_what_was_typed_ahead_chooses_nothing() -> None:
+    clock = Clock()
+    app, session = app_for("no_server", clock=clock, stillness=STILLNESS)
+    async with running(app) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, FirstRun))
+        await pilot.press(*"drd")
+        await until(pilot, lambda: app._prompt.text == "drd")
+        assert session.looks == 0
+        assert app.is_running
+
+
+async def test_a_request_comes_first() -> None:
+    records = build.trust().records
+    app, session = app_for(records)
+    async with running(app) as pilot:
+        session.push(build.no_server().records[-1].event)
+        await settled(pilot)
+        assert not isinstance(app.screen, FirstRun)
+        await until(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
+        await pilot.press("a")
+        await until(pilot, lambda: open_one(app))
+
+
+async def test_after_a_message_it_is_a_notice_only() -> None:
+    app, session = app_for("answered")
+    async with running(app) as pilot:
+        session.push(build.no_server().records[-1].event)
+        await settled(pilot)
+        await pilot.pause()
+        assert not isinstance(app.screen, FirstRun)
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+def test_no_server(size: tuple[int, int], theme: str, snap_compare) -> None:
+    app, _session = app_for("no_server", theme=theme)
+
+    async def shown(pilot: Pilot[int]) -> None:
+        await settled(pilot)
+        await until(pilot, lambda: open_one(app))
+        await pilot.pause()
+
+    assert snap_compare(app, terminal_size=size, run_before=shown)
+
+
+async def test_a_demonstration_starts_with_its_task_in_the_composer() -> None:
+    _app, session = app_for("empty")
+
+    async def open_session() -> FakeSession:
+        return session
+
+    app = TuiAgentApp(open_session, draft="Find the bug.", hint="Enter starts the demonstration")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        assert "Enter starts the demonstration" in screen_text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: session.sent == [("Find the bug.", False)])
+        await settled(pilot)
+        assert "Enter starts" not in screen_text(app)
+        app.exit(0)

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.scenes import build
+from tests.tui.kit import app_for, running, screen_text, settled, until
+from tui_agent.tui import commands, keys
+from tui_agent.tui.app import TuiAgentApp
+from widgets.approval_modal import ApprovalModal
+from widgets.command_menu import rank
+from widgets.help_panel import HelpPanel
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+
+def helped(app: TuiAgentApp) -> bool:
+    return isinstance(app.screen, HelpPanel)
+
+
+@pytest.mark.parametrize("key", ["f1", "question_mark"])
+async def test_help_opens_and_closes(key: str) -> None:
+    app, _session = app_for("answered")
+    async with running(app) as pilot:
+        await pilot.press(key)
+        await until(pilot, lambda: helped(app))
+        await pilot.pause()
+        assert "next approval mode" in screen_text(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: not helped(app))
+        assert app._prompt.text == ""
+
+
+async def test_a_question_mark_in_a_draft_is_one() -> None:
+    app, _session = app_for("answered")
+    async with running(app) as pilot:
+        await pilot.press(*"why?")
+        assert app._prompt.text == "why?"
+        await pilot.press("f1")
+        await until(pilot, lambda: helped(app))
+
+
+async def test_help_over_a_request_approves_nothing() -> None:
+    app, session = app_for("edit_asked")
+    async with running(app) as pilot:
+        await pilot.press("f1")
+        await until(pilot, lambda: helped(app))
+        await pilot.press("a", "s", "escape")
+        await until(pilot, lambda: isinstance(app.screen, ApprovalModal))
+        assert session.answers == []
+
+
+async def test_a_request_comes_before_the_help() -> None:
+    app, session = app_for("answered")
+    async with running(app) as pilot:
+        await pilot.press("f1")
+        await until(pilot, lambda: helped(app))
+        asked = next(one.event for one in build.trust().records if one.event.type == "approval.asked")
+        session.push(asked)
+        await until(pilot, lambda: isinstance(app.screen, ApprovalModal))
+
+
+async def test_a_command_is_found_by_its_letters_and_run() -> None:
+    app, session = app_for("answered")
+    async with running(app) as pilot:
+        await pilot.press(*"/apr", "tab", *"auto", "enter")
+        await until(pilot, lambda: session.modes == [(None, "auto")])
+        assert app._prompt.text == ""
+        assert session.sent == []
+        await pilot.press(*"/quit", "enter")
+        await until(pilot, lambda: app.return_value == 0)
+
+
+async def test_the_list_follows_the_draft_and_gives_it_back() -> None:
+    app, session = app_for("answered")
+    async with running(app) as pilot:
+        await pilot.press(*"draft", "f2")
+        await until(pilot, lambda: app._menu.display)
+        await pilot.press("down", "escape")
+        assert app._prompt.text == "draft"
+        await until(pilot, lambda: not app._menu.display)
+        await pilot.press("ctrl+c", *"/etc/hosts is odd", "enter")
+        await until(pilot, lambda: session.sent == [("/etc/hosts is odd", False)])
+
+
+def test_names_are_ranked() -> None:
+    assert [rank("approvals", text) for text in ("app", "val", "avs", "x")] == [0, 1, 2, None]
+
+
+def test_every_command_says_what_it_does() -> None:
+    assert all(one.does and one.name.isalpha() for one in commands.COMMANDS)
+
+
+def test_the_readme_names_keys_that_exist() -> None:
+    table = README.read_text(encoding="utf-8").partition("### Keys")[2].partition("\n\nIn an approval")[0]
+    named = [row.split("|")[1].strip().lower() for row in table.split("\n") if row.startswith("| ")]
+    known = {key.replace("escape", "esc").lower() for one in keys.KEYS for key in one.keys}
+    for row in named[1:]:
+        for key in row.replace("`", "").split(","):
+            assert key.strip() in known, key
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+@pytest.mark.parametrize(("name", "pressed"), [("help", ("f1",)), ("commands", ("/",))])
+def test_shown(name: str, pressed: tuple[str, ...], size: tuple[int, int], theme: str, snap_compare) -> None:
+    app, _session = app_for("tests_ok", theme=theme)
+
+    async def press(pilot: Pilot[int]) -> None:
+        await settled(pilot)
+        await pilot.press(*pressed)
+        await until(pilot, lambda: helped(app) if name == "help" else app._menu.display)
+        await pilot.pause()
+        await pilot.pause()
+
+    assert snap_compare(app, terminal_size=size, run_before=press)

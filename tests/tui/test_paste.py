@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual import _xterm_parser, events
+from textual._parser import Parser
+from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
+from textual.pilot import Pilot
+
+from tests.doubles.terminal import Terminal
+from tests.tui.kit import Clock, app_for, running
+from tui_agent.text import clean
+from tui_agent.tui.app import TuiAgentApp
+from tui_agent.tui.driver import ScreenDriver
+from tui_agent.tui.paste import GRACE, LONGEST, LONGEST_GRACE, STOP_KEYS, TORN, PasteGuard
+
+START, END = "\x1b[200~", "\x1b[201~"
+
+NASTY = [
+    "plain",
+    "two\rlines\r\nand\nthree",
+    "nul \x00 bell \x07 del \x7f",
+    "a \x1b[31mcoloured\x1b[0m log",
+    "\x1b\x1b\x1b[A\x1b[B\x1bOP",
+    "enter\r\x1b[13u\x1b[27;5u",
+    "y\x1b[201 ~\x1b[201\x1b[20\x1b[2",
+    f"closed{END}\rrm -rf ~\r",
+    f"closed{END}{END}a{START}b",
+    "\x9b201~\x9bA\x85\x90",
+    "\x1b]52;c;aGk=\x07\x1b]0;t\x1b\\",
+    "\x1b[<0;5;5M\x1b[<0;5;5m\x1b[I\x1b[O",
+    "\u202ebidi\u200b",
+    "\x1b",
+    "",
+    "x" * 100_000 + "\x1b[",
+]
+
+
+class Guarded:
+    """A parser on a clock of its own, and what it said so far."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.parser = PasteGuard(clock=self.clock)
+        self.messages: list[Message] = []
+
+    def feed(self, *chunks: str, every: float = 0.0) -> None:
+        for chunk in chunks:
+            self.messages += self.parser.feed(chunk)
+            self.wait(every)
+
+    def wait(self, seconds: float) -> None:
+        self.clock.now += seconds + 1e-6  # a sum of fractions falls short
+        self.messages += self.parser.tick()
+
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        return [tell(message) for message in self.messages]
+
+
+def tell(message: Message) -> tuple[str, str]:
+    if isinstance(message, events.Paste):
+        return ("paste", message.text)
+    assert isinstance(message, events.Key)
+    return ("key", message.key)
+
+
+def split(text: str, places: Iterable[int]) -> list[str]:
+    cuts = sorted({0, len(text), *(place % (len(text) + 1) for place in places)})
+    return [text[one:two] for one, two in pairwise(cuts)]
+
+
+@pytest.mark.parametrize("body", NASTY)
+@pytest.mark.parametrize("size", [1, 7, 4096])
+def test_a_paste_is_one_paste_whatever_it_holds(body: str, size: int) -> None:
+    guarded = Guarded()
+    whole = START + body + END
+    guarded.feed(*(whole[at : at + size] for at in range(0, len(whole), size)))
+    guarded.wait(GRACE)
+    assert guarded.told == [("paste", clean(body))]
+
+
+@given(
+    st.text(st.sampled_from("\x1b[]0123~;?<MmuA\r\n\x00\x03\x07\x9b\x9d ay\u202e")),
+    st.lists(st.integers(0, 300)),
+)
+def test_no_split_makes_keys_of_a_paste(body: str, places: list[int]) -> None:
+    guarded = Guarded()
+    guarded.feed(*split(START + body + END, places))
+    guarded.wait(GRACE)
+    assert guarded.told == [("paste", clean(body))]
+
+
+@given(st.text(st.sampled_from("\x1b[20~1ayA;u")), st.lists(st.integers(0, 300)))
+def test_outside_of_a_paste_nothing_changes(text: str, places: list[int]) -> None:
+    if START in text:
+        return
+    guarded = Guarded()
+    plain = _xterm_parser.XTermParser()
+    chunks = split(text, places)
+    guarded.feed(*chunks)
+    said = [message for chunk in chunks for message in plain.feed(chunk)]
+    assert guarded.told == [tell(message) for message in said]
+
+
+def test_keys_around_a_paste_stay_keys_in_their_order() -> None:
+    guarded = Guarded()
+    guarded.feed(f"a{START}b\rc{END}\r")
+    assert guarded.told == [("key", "a")]
+    guarded.wait(GRACE)
+    guarded.feed("d", f"{START}e{END}")
+    guarded.wait(GRACE)
+    assert guarded.told == [
+        ("key", "a"),
+        ("paste", "b\nc"),
+        ("key", "enter"),
+        ("key", "d"),
+        ("paste", "e"),
+    ]
+
+
+def test_a_key_that_is_held_down_can_not_keep_a_paste_back() -> None:
+    guarded = Guarded()
+    guarded.feed(START + "text" + END)
+    guarded.feed(*["a"] * 150, every=GRACE * 0.5)
+    assert guarded.clock.now - 1000.0 > LONGEST_GRACE
+    assert guarded.told[0] == ("paste", "text")
+    assert guarded.told.count(("key", "a")) == 150
+
+
+def test_a_torn_paste_ends_by_itself_although_keys_come() -> None:
+    guarded = Guarded()
+    guarded.feed(START + "the first half of it", *"xyz", every=TORN / 3.5)
+    guarded.wait(TORN / 3.5)
+    assert guarded.told == [("paste", "the first half of itxyz")]
+    guarded.feed("q")
+    assert guarded.told[-1] == ("key", "q")
+    assert TORN + 0.1 < 2.0
+
+
+@pytest.mark.parametrize("key", STOP_KEYS)
+def test_ctrl_c_works_in_a_torn_paste(key: str) -> None:
+    guarded = Guarded()
+    guarded.feed(START + "half")
+    guarded.wait(0.1)
+    guarded.feed(key)
+    assert guarded.told == [("paste", "half"), ("key", "ctrl+c")]
+
+
+def test_an_escape_key_is_still_told_from_a_marker() -> None:
+    guarded = Guarded()
+    guarded.feed("\x1b")
+    guarded.parser._timeout_time = 0.0  # Textual's own clock
+    guarded.wait(0)
+    guarded.feed("[200~")
+    assert guarded.told[0] == ("key", "escape")
+    assert guarded.told[-1] == ("key", "tilde")
+
+
+def test_the_end_of_the_input_ends_a_paste() -> None:
+    guarded = Guarded()
+    guarded.feed(START + "half", "")
+    assert guarded.told == [("paste", "half")]
+
+
+def test_a_paste_is_bounded() -> None:
+    guarded = Guarded()
+    guarded.feed(START, *["x" * 1_000_000] * 20, "\x1b[20", "1~")
+    guarded.wait(GRACE)
+    (paste,) = guarded.messages
+    assert isinstance(paste, events.Paste)
+    assert LONGEST <= len(paste.text) <= LONGEST + 1_100_000
+
+
+def test_textual_still_has_what_the_guard_builds_upon() -> None:
+    assert (START, END) == (_xterm_parser.BRACKETED_PASTE_START, _xterm_parser.BRACKETED_PASTE_END)
+    assert {"feed", "tick", "parse"} <= set(vars(Parser))
+    assert hasattr(PasteGuard(), "_timeout_time")
+    for name in (
+        "_run_input_thread",
+        "_sigtstp_application",
+        "_sigcont_application",
+        "suspend_application_mode",
+        "resume_application_mode",
+        "stop_application_mode",
+        "run_input_thread",
+    ):
+        assert callable(getattr(LinuxDriver, name)), name
+    source = inspect.getsource(LinuxDriver)
+    for name in ("_mouse_pixels", "_writer_thread", "exit_event", "WriterThread(self._file)"):
+        assert name in source, name
+    assert issubclass(ScreenDriver, LinuxDriver)
+
+
+# --- in the composer ---
+
+
+async def pasted(pilot: Pilot[int], app: TuiAgentApp, text: str) -> None:
+    app.post_message(events.Paste(text))
+    await pilot.pause()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (30, 10), (12, 5), (200, 50)])
+async def test_a_big_paste_can_be_undone_at_any_size(size: tuple[int, int]) -> None:
+    app, _session = app_for("empty")
+    async with running(app, size) as pilot:
+        for text in ("line\n" * 400, "x" * 3_000, "\n" * 200, "ab\u202ec\t" * 50):
+            await pilot.press(*"draft")
+            await pasted(pilot, app, text)
+            for _undo in range(3):
+                await pilot.press("ctrl+z")
+                await pilot.pause()
+            await pilot.press("x")
+            assert app.is_running
+            app._prompt.clear()
+            await pilot.pause()
+
+
+# --- through a real terminal ---
+
+
+@asynccontextmanager
+async def told() -> AsyncIterator[Terminal]:
+    terminal = Terminal("-m", "tests.tui.pty_app", "empty", "told", size=(100, 30))
+    try:
+        await terminal.sees("Ask for a change")
+        yield terminal
+    finally:
+        terminal.close()
+
+
+async def test_a_paste_with_keys_in_it_neither_sends_nor_loses_text() -> None:
+    async with told() as terminal:
+        terminal.type(f"{START}ls\r\x1b[31mred\x1b[0m\x00\r\x1b[13u{END}\r\x1b[201{END}")
+        await terminal.sees("red")
+        terminal.type(b"\x9b\xff\xfe")  # bytes that are no text at all
+        await terminal.still(0.3)
+        assert "sent" not in terminal.text
+        terminal.type("\r")
+        await terminal.sees("sent")
+        shown = "".join(terminal.text.split())
+        assert "sent'ls\\nred\\n" in shown
+        assert "\\x1b" not in shown
+
+
+async def test_a_torn_paste_gives_the_keys_back() -> None:
+    async with told() as terminal:
+        terminal.type(START + "torn text")
+        await asyncio.sleep(0.2)  # nobody presses a key within a paste
+        terminal.type("\x03")
+        await terminal.sees(lambda: "again quits" in terminal.text or "set aside" in terminal.text, TORN)
+        await terminal.sees("torn text")
+        terminal.type(START + " and torn again")
+        await terminal.sees("torn again", 2 * 5)
+        terminal.type("\r")
+        await terminal.sees("torn again'")

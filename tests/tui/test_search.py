@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.scenes import build
+from tests.tui.kit import app_for, running, screen_text, settled, until
+from tui_agent.domain import ToolResult
+from tui_agent.tui.app import TuiAgentApp
+from widgets.search_bar import SearchBar
+
+
+def talk(turns: int = 30) -> build.Scene:
+    scene = build.Scene().opened()
+    for turn in range(turns):
+        scene.ask(f"question {turn}").reply()
+        text = f"answer {turn}, with a needle" if turn % 10 == 3 else f"answer {turn}"
+        scene.write(text, size=99).end(text).done(tool_calls=0)
+    return scene
+
+
+async def searched(pilot: Pilot[int], app: TuiAgentApp, text: str) -> None:
+    await pilot.press("ctrl+f")
+    await until(pilot, lambda: app.query_one(SearchBar).display)
+    await pilot.press(*text)
+    await until(pilot, lambda: app._transcript.finder is not None and app._transcript.finder.query == text)
+    await until(pilot, lambda: app._transcript.finder is not None and app._transcript.finder.done)
+    await pilot.pause()
+
+
+async def test_matches_are_walked_through_over_the_whole_history() -> None:
+    app, _session = app_for(talk().records)
+    async with running(app, (80, 24)) as pilot:
+        await searched(pilot, app, "needle")
+        seen = []
+        for key in ("enter", "up", "enter", "down"):
+            number = screen_text(app).split(" of 3")[0].split()[-1]
+            seen.append(number)
+            await pilot.press(key)
+            await pilot.pause()
+        assert seen == ["3", "2", "1", "3"]
+        assert "1 of 3" in screen_text(app)
+        assert "answer 3, with a needle" in screen_text(app)
+
+
+async def test_escape_closes_and_the_place_stays() -> None:
+    app, session = app_for(talk().records)
+    async with running(app, (80, 24)) as pilot:
+        await pilot.press(*"draft")
+        await searched(pilot, app, "needle")
+        await pilot.press("up", "up", "escape")
+        await pilot.pause()
+        assert "answer 3, with a needle" in screen_text(app)
+        assert not app.query_one(SearchBar).display
+        assert app._transcript.finder is None
+        assert app._prompt.has_focus
+        assert app._prompt.text == "draft"
+        assert session.interrupts == 0
+
+
+async def test_capital_letters_are_only_minded_when_one_is_typed() -> None:
+    app, _session = app_for(talk(5).records)
+    async with running(app, (80, 40)) as pilot:
+        await searched(pilot, app, "ANSWER")
+        assert "no match" in screen_text(app)
+
+
+async def test_a_match_in_folded_output_unfolds_it() -> None:
+    scene = build.Scene().opened().ask("look")
+    call = scene.call("read_file", path="a.py")
+    scene.reply().end("", call).start(call, "a.py", reads_only=True)
+    scene.finish(call, ToolResult(success=True), text="first\nhidden words\nlast").done()
+    app, _session = app_for(scene.records)
+    async with running(app) as pilot:
+        await searched(pilot, app, "hidden")
+        assert "hidden words" in screen_text(app)
+        assert "1 of 1" in screen_text(app)
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize(("name", "text"), [("found", "needle"), ("nothing", "nowhere")])
+def test_bar(name: str, text: str, theme: str, snap_compare) -> None:
+    app, _session = app_for(talk().records, theme=theme)
+
+    async def search(pilot: Pilot[int]) -> None:
+        await settled(pilot)
+        await searched(pilot, app, text)
+        await pilot.press("up")
+        await pilot.pause()
+
+    assert snap_compare(app, terminal_size=(80, 24), run_before=search)

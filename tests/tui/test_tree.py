@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.scenes import build
+from tests.tui.kit import app_for, running, screen_text, settled, until
+from tui_agent import events as e
+from tui_agent.domain import ToolResult
+from tui_agent.tui.app import TuiAgentApp
+from tui_agent.view import SessionView, fold
+from widgets.tool_tree import CHILDREN, RUNS, Columns, ToolTree
+
+
+def tree(app: TuiAgentApp) -> ToolTree:
+    return app.screen_stack[0].query_one(ToolTree)
+
+
+def listed(app: TuiAgentApp) -> list[str]:
+    lines = [tree(app).line_at(y) for y in range(len(tree(app).rows))]
+    return [" ".join(line.text.split()) for line in lines if line]
+
+
+async def test_it_shows_what_a_run_is_made_of() -> None:
+    app, _session = app_for("tests_ok")
+    async with running(app):
+        assert listed(app) == [
+            "✓ add a --json flag to the exp… 18 s",
+            "· I'll read the exporter fi… 2.4 s",
+            "✓ looked at 2 things ▸",
+            "· next step 2.4 s",
+            "✓ edit src/export.py +5 −2",
+            "· Now the tests. 2.4 s",
+            "✓ run python -m pytest -q… 1.2 s",
+            "· `--json` works: three tes… 2.4 s",
+        ]
+
+
+async def test_stages_nest_and_a_batch_of_reads_is_one_line() -> None:
+    app, _session = app_for("stages")
+    async with running(app):
+        assert listed(app)[1:] == [
+            "✓ Planning 1.2 s",
+            "· Two steps are enough. 2.4 s",
+            "● Execution 2 s",
+            "· I'll read the three mod… 2.4 s",
+            "● reading 3 files 2 s ▸",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("scene", "shown"),
+    [
+        ("edit_asked", "? edit src/export.py waits"),
+        ("rejected", "⊘ edit src/export.py refused"),
+        ("tests_failed", "✗ run python -m pytest"),
+        ("interrupted", "■ what does the exporter do?"),
+        ("failed", "✗ add JSON output"),
+        ("thinking", "● thinking"),
+    ],
+)
+async def test_every_state_has_a_symbol(scene: str, shown: str) -> None:
+    app, _session = app_for(scene)
+    async with running(app):
+        assert any(row.startswith(shown) for row in listed(app)), listed(app)
+
+
+async def test_it_never_takes_the_focus_and_gives_it_back() -> None:
+    app, _session = app_for("stages")
+    async with running(app) as pilot:
+        await pilot.press("tab", "x")
+        assert app._prompt.text == "x"
+        await pilot.press("f4")
+        await until(pilot, lambda: tree(app).has_focus)
+        await pilot.press("right")
+        assert "✓ read src/main.py 0.3 s" in listed(app)
+        await pilot.press("left", *"yz")
+        await until(pilot, lambda: app._prompt.text == "xyz")
+        assert app._prompt.has_focus
+
+
+async def test_enter_shows_the_thing_in_the_transcript() -> None:
+    app, _session = app_for("tests_ok")
+    async with running(app, (120, 24)) as pilot:
+        await pilot.press("f4")
+        await until(pilot, lambda: tree(app).has_focus)
+        await pilot.press("home", "down", "down", "space", "down", "enter")
+        await until(pilot, lambda: app._prompt.has_focus)
+        await pilot.pause()
+        assert "return TABLE[fmt](rows)" in screen_text(app)
+
+
+async def test_below_a_hundred_columns_it_lies_over_the_transcript_on_demand() -> None:
+    app, _session = app_for("tests_ok")
+    async with running(app, (99, 24)) as pilot:
+        assert not tree(app).display
+        await pilot.press("f4")
+        await until(pilot, lambda: tree(app).has_focus)
+        assert "looked at 2 things" in screen_text(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: app._prompt.has_focus)
+        assert not tree(app).display
+        await pilot.resize_terminal(100, 24)
+        await until(pilot, lambda: tree(app).display)
+
+
+async def test_a_command_hides_it() -> None:
+    app, _session = app_for("tests_ok")
+    async with running(app) as pilot:
+        await pilot.press(*"/tree", "enter")
+        await until(pilot, lambda: not tree(app).display)
+        assert app.screen.query_one(Columns).transcript.size.width > 100
+
+
+async def test_lines_are_those_of_a_tree_laid_out_anew() -> None:
+    for scene in ("stages", "command_running"):
+        app, session = app_for(build.SCENES[scene]().records)
+        records, session.records = session.records, []
+        async with app.run_test(size=(120, 40)) as pilot:
+            for record in records:
+                session.records.append(record)
+                session.wake()
+                await settled(pilot)
+            rows = list(tree(app).rows)
+            tree(app)._lay_out()
+            assert rows == tree(app).rows, scene
+            app.exit(0)
+
+
+def many(runs: int, calls: int) -> list[e.Record]:
+    scene = build.Scene().opened()
+    for _run in range(runs):
+        scene.ask("go on").reply()
+        for _call in range(calls):
+            call = scene.call("edit_file", path="a")
+            scene.start(call, "a").finish(call, ToolResult(success=True))
+        scene.done()
+    return scene.records
+
+
+def test_growing_costs_the_same_however_much_there_is() -> None:
+    def spent(calls: int) -> float:
+        records, view = many(1, calls), SessionView()
+        began = time.process_time()
+        for record in records:
+            fold(view, record)
+        return (time.process_time() - began) / calls
+
+    assert spent(8000) < 5 * min(spent(500) for _ in range(3))
+
+
+async def test_lines_are_bounded() -> None:
+    app, _session = app_for(many(RUNS + 20, 1))
+    async with running(app):
+        assert len(tree(app).rows) <= RUNS + 5
+    app, _session = app_for(many(1, CHILDREN + 50))
+    async with running(app):
+        assert len(tree(app).rows) <= CHILDREN + 5
+
+
+def test_what_was_open_when_the_session_ended_is_interrupted() -> None:
+    scene = build.stages()
+    scene.run = ""
+    view = SessionView()
+    for record in scene.emit(e.SessionRecovered(), node="").records:
+        fold(view, record)
+    assert not view.tree.running
+    assert {node.status for node in view.tree.nodes} == {"ok", "interrupted"}
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+def test_progress(size: tuple[int, int], theme: str, snap_compare) -> None:
+    app, _session = app_for("stages", theme=theme)
+
+    async def visit(pilot: Pilot[int]) -> None:
+        await settled(pilot)
+        await pilot.press("f4")
+        await until(pilot, lambda: tree(app).has_focus)
+        await pilot.press("right")
+        await pilot.pause()
+
+    assert snap_compare(app, terminal_size=size, run_before=visit)

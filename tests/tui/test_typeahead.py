@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from textual import events
+from textual.pilot import Pilot
+
+from tests.scenes import build
+from tests.tui.kit import Clock, app_for, running, settled, until
+from tui_agent import events as e
+from tui_agent.tui.app import TuiAgentApp
+from widgets.modal import STILLNESS, RequestModal
+
+NAMES = {"\n": "enter", " ": "space"}
+
+
+def press(app: TuiAgentApp, character: str) -> None:
+    """As the terminal's thread does it: into the app's queue, without waiting."""
+    name = NAMES.get(character, character)
+    app.post_message(events.Key(name, "\r" if character == "\n" else character))
+
+
+async def quiet(pilot: Pilot[int]) -> None:
+    for _round in range(5):
+        await pilot.pause()
+
+
+def typed(seed: int) -> str:
+    dice = random.Random(seed)
+    return "".join(dice.choice("yaAsr1 \n\nqwe") for _key in range(100))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kind", ["approval", "question"])
+async def test_a_hundred_keys_into_an_opening_dialog_decide_nothing_and_keep_their_order(
+    kind: str, seed: int
+) -> None:
+    clock = Clock()
+    app, session = app_for("streaming", stillness=STILLNESS, clock=clock)
+    text = typed(seed)
+    dice = random.Random(seed)
+
+    async def send(text: str, *, steering: bool = False) -> str:
+        session.sent.append((text, steering))
+        return "m"  # the run goes on, so no record comes of it yet
+
+    session.send = send  # type: ignore[method-assign]  # what the engine does with a queued message
+    opens = dice.randrange(100)
+    async with running(app) as pilot:
+        for place, character in enumerate(text):
+            if place == opens:
+                if kind == "approval":
+                    session.push(e.ApprovalAsked(id="q1", action=build.TESTS, digest="d", why="ask"))
+                else:
+                    session.push(e.QuestionAsked(id="q1", question="Which?", options=("a", "y")))
+            press(app, character)
+            if dice.random() < 0.3:
+                clock.now += 0.03  # faster than a dialog trusts
+                await pilot.pause()
+        await settled(pilot)
+        await until(pilot, lambda: isinstance(app.screen, RequestModal))
+        await quiet(pilot)
+        assert session.answers == []
+        assert session.interrupts == 0
+        assert isinstance(app.screen, RequestModal)
+        sent = "".join(text for text, _steering in session.sent)
+        # what Enter sent before the dialog was there, then the draft; Enter leaves no mark in what was sent
+        assert (sent + app._prompt.text).replace("\n", "") == text.replace("\n", "")
+        clock.now += 1.0
+        await pilot.press("r" if kind == "approval" else "ctrl+d")
+        await pilot.press("enter")
+        await until(pilot, lambda: len(session.answers) == 1)
+        assert session.answers[0][1].verdict == "reject"
+
+
+async def test_a_key_that_waited_while_the_program_was_busy_was_pressed_too_early() -> None:
+    clock = Clock()
+    app, session = app_for("command_asked", stillness=STILLNESS, clock=clock)
+    async with running(app) as pilot:
+        clock.now += 2 * STILLNESS
+        late = events.Key("a", "a")
+        late.time -= 1.5 * STILLNESS
+        app.post_message(late)
+        await until(pilot, lambda: app._prompt.text == "a")
+        assert session.answers == []
+        clock.now += 2 * STILLNESS
+        await pilot.press("a")
+        await until(pilot, lambda: len(session.answers) == 1)
+
+
+async def test_a_key_that_is_held_down_never_answers() -> None:
+    clock = Clock()
+    app, session = app_for("command_asked", stillness=STILLNESS, clock=clock)
+    async with running(app) as pilot:
+        for _repeat in range(100):
+            press(app, "a")
+            clock.now += 0.033
+            await pilot.pause()
+        assert session.answers == []
+        assert app._prompt.text == "a" * 100
+
+
+async def test_the_mouse_never_answers_by_a_button_that_goes_up() -> None:
+    app, session = app_for("command_asked")
+    async with running(app) as pilot:
+        for row in range(0, 40, 3):
+            for column in (5, 30, 60):
+                await pilot.mouse_up(offset=(column, row))
+        assert session.answers == []
+        assert isinstance(app.screen, RequestModal)
+
+
+@pytest.mark.parametrize("scene", ["command_asked", "edit_asked", "trust"])
+async def test_a_paste_never_answers_and_goes_to_the_draft(scene: str) -> None:
+    app, session = app_for(scene)
+    async with running(app) as pilot:
+        app.post_message(events.Paste("a\ny\n1\n\x1b[13u"))
+        await until(pilot, lambda: "a\ny\n1\n" in app._prompt.text)
+        await quiet(pilot)
+        assert session.answers == []
+        assert isinstance(app.screen, RequestModal)

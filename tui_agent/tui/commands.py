@@ -1,0 +1,120 @@
+"""The commands behind `/`: each has a name, a sentence and what it does to the app."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from tui_agent.domain import ApprovalMode, Mode
+from tui_agent.tui.themes import DARK, LIGHT
+from widgets.search_bar import SearchBar
+from widgets.tool_tree import Columns
+from widgets.transcript import Transcript
+
+if TYPE_CHECKING:
+    from tui_agent.tui.app import TuiAgentApp
+
+
+class Command(NamedTuple):
+    """`run` takes the app and what was typed behind the name."""
+
+    name: str
+    does: str
+    run: Callable[[TuiAgentApp, str], None]
+    takes: tuple[str, ...] = ()
+    """Words that may follow the name."""
+
+
+MODES = tuple(mode.value for mode in (Mode.DIRECT, Mode.CHAT))
+APPROVALS = tuple(mode.value for mode in ApprovalMode)
+
+
+def _following(now: str, all_of_them: tuple[str, ...]) -> str:
+    return all_of_them[(all_of_them.index(now) + 1) % len(all_of_them)] if now in all_of_them else now
+
+
+def _approvals(app: TuiAgentApp, word: str) -> None:
+    wanted = word or _following(app.view.approval_mode, APPROVALS)
+    if wanted in APPROVALS:
+        app.set_modes(approval_mode=wanted)
+    else:
+        app.hints.say(f"approvals are {', '.join(APPROVALS)}")
+
+
+def _mode(app: TuiAgentApp, word: str) -> None:
+    wanted = word or _following(app.view.mode, MODES)
+    if wanted in MODES:
+        app.set_modes(mode=wanted)
+    else:
+        app.hints.say(f"modes are {', '.join(MODES)}")
+
+
+def _details(app: TuiAgentApp, _: str) -> None:
+    transcript = app.query_one(Transcript)
+    transcript.show_details(not transcript.look.details)
+
+
+def _page(app: TuiAgentApp, direction: int) -> None:
+    transcript = app.query_one(Transcript)
+    y = transcript.scroll_offset.y + direction * max(1, transcript.size.height - 2)
+    transcript.scroll_to(y=y, animate=False)
+
+
+def _theme(app: TuiAgentApp, _: str) -> None:
+    app.theme = LIGHT.name if app.theme == DARK.name else DARK.name
+
+
+async def copy(app: TuiAgentApp, text: str) -> None:
+    """Put a text on the clipboard and say what is known of that."""
+    from tui_agent.tui.clipboard import copy as put
+
+    app.hints.say(await put(text, app.copy_to_clipboard))
+
+
+def _copy(app: TuiAgentApp, _: str) -> None:
+    transcript = app.query_one(Transcript)
+    what = transcript.select_last()
+    if what:
+        app.run_worker(copy(app, transcript.selected_text), exit_on_error=False)
+    else:
+        app.hints.say("there is no reply to copy")
+
+
+COMMANDS = (
+    Command("help", "all keys and commands", lambda app, _: app.action_help()),
+    Command("approvals", "who is asked when:", _approvals, APPROVALS),
+    Command("mode", "how messages are worked on:", _mode, MODES),
+    Command("tree", "show or hide the progress", lambda app, _: app.query_one(Columns).toggle()),
+    Command("copy", "copy the last reply; again: its code", _copy),
+    Command("search", "search the session", lambda app, _: app.query_one(SearchBar).open()),
+    Command("details", "show or hide thinking and output", _details),
+    Command(
+        "top",
+        "to the beginning of the transcript",
+        lambda app, _: app.query_one(Transcript).scroll_home(animate=False),
+    ),
+    Command(
+        "end", "to the end of the transcript, and follow", lambda app, _: app.query_one(Transcript).follow()
+    ),
+    Command("stop", "stop the run", lambda app, _: app.action_interrupt()),
+    Command("theme", "light or dark", _theme),
+    Command("quit", "leave; the session can be resumed", lambda app, _: app.exit(0)),
+)
+KEYS_ONLY = (
+    Command("page-up", "", lambda app, _: _page(app, -1)),
+    Command("page-down", "", lambda app, _: _page(app, 1)),
+    Command("progress", "", lambda app, _: app.query_one(Columns).visit()),
+)
+"""What a key does and no name is listed for."""
+BY_NAME = {one.name: one for one in (*COMMANDS, *KEYS_ONLY)} | {"exit": COMMANDS[-1]}
+
+
+def entries() -> list[tuple[str, str]]:
+    """Names with what they do, for the list that `/` opens."""
+    return [(one.name, f"{one.does}  {' · '.join(one.takes)}".rstrip()) for one in COMMANDS]
+
+
+def run(app: TuiAgentApp, name: str, rest: str) -> None:
+    """Do it."""
+    if (command := BY_NAME.get(name)) is not None:
+        command.run(app, rest.strip())

@@ -1,0 +1,81 @@
+"""Which dialog is open: requests in the order they came, and the first-run screen when no model was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tui_agent.events import Notice, Record
+from widgets.approval_modal import ApprovalModal
+from widgets.first_run import FirstRun
+from widgets.modal import RequestModal
+from widgets.panel import Panel
+from widgets.question import QuestionModal
+
+if TYPE_CHECKING:
+    from tui_agent.tui.app import TuiAgentApp
+
+NO_SERVER = "server.missing"
+"""Code of the notice that no model can be had."""
+
+
+class Dialogs:
+    """At most one request is asked at a time; an answer is bound to the request that it was shown for."""
+
+    def __init__(self, app: TuiAgentApp, *, clock: Callable[[], float], stillness: float) -> None:
+        self.app = app
+        self._clock = clock
+        self._stillness = stillness
+        self._decided: set[str] = set()
+        self._missing = ""
+        """What was tried, until the first-run screen said so."""
+
+    def look_at(self, record: Record) -> None:
+        """A record arrived; a missing server is worth a screen before the first message only."""
+        event = record.event
+        if not isinstance(event, Notice) or event.code != NO_SERVER or self.app.session is None:
+            return
+        if record.seq > self.app.session.begins and not self.app.view.tree.roots:
+            self._missing = event.text
+            self.app.call_later(self.ask_next)
+
+    def ask_next(self) -> None:
+        """Show the oldest request that waits; close a dialog whose request was settled elsewhere."""
+        app = self.app
+        if app.session is None or app.view.seq < app.session.begins:
+            return  # what was open in a session's past is void
+        if isinstance(app.screen, Panel) and (app.view.pending or self._asking):
+            app.screen.dismiss()
+            app.call_later(self.ask_next)
+            return
+        if isinstance(app.screen, RequestModal):
+            if app.screen.request.id in app.view.pending:
+                return
+            app.screen.dismiss()
+        waiting = [one for key, one in app.view.pending.items() if key not in self._decided]
+        if waiting:
+            self.close_first_run()
+            kind = QuestionModal if waiting[0].action is None else ApprovalModal
+            app.push_screen(kind(waiting[0], clock=self._clock, stillness=self._stillness))
+        elif self._missing and not app.view.busy:
+            told, self._missing = self._missing, ""
+            app.push_screen(FirstRun(told, clock=self._clock, stillness=self._stillness))
+
+    @property
+    def _asking(self) -> bool:
+        return any(isinstance(screen, RequestModal) for screen in self.app.screen_stack)
+
+    def answered(self, message: RequestModal.Answered) -> None:
+        """Hand an answer on and go to the next request."""
+        app = self.app
+        self._decided.add(message.request)
+        if isinstance(app.screen, RequestModal) and app.screen.request.id == message.request:
+            app.screen.dismiss()
+        if app.session is not None:
+            app.session.answer(message.request, message.answer)
+        app.call_later(self.ask_next)
+
+    def close_first_run(self) -> None:
+        """It is not needed any more."""
+        if isinstance(self.app.screen, FirstRun):
+            self.app.screen.dismiss()

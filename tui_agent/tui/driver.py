@@ -1,0 +1,145 @@
+"""Textual's Linux driver, made to survive: a lost terminal, job control, bytes that are no text, a full pipe."""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import signal
+import sys
+from codecs import getincrementaldecoder
+from contextlib import suppress
+from typing import IO, Any, cast
+
+from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
+
+from tui_agent.tui.paste import PasteGuard
+
+NEVER_WRITTEN = re.compile("[\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u2028\u2029\ufeff]")
+"""DEL, C1, what turns the direction of text, what has no width: nothing that a screen is painted with (R-30, R-31).
+
+All of them take no cell, so a line keeps its width without them.
+"""
+
+
+class ScreenDriver(LinuxDriver):
+    """Reads with `PasteGuard`; ends the program as a hang-up would when the terminal is gone."""
+
+    def __init__(
+        self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
+    ) -> None:
+        self._stopped = False
+        """True from a stop (SIGTSTP) until the program is in the foreground again."""
+        super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self._file = cast(Any, _Output(sys.__stderr__)) if sys.__stderr__ else self._file
+
+    # --- what is written ---
+
+    def write(self, data: str) -> None:
+        """Write to the terminal, unless we are stopped and it is somebody else's."""
+        if not self._stopped:
+            super().write(data if data.isascii() else NEVER_WRITTEN.sub("", data))
+
+    def stop_application_mode(self) -> None:
+        """Also out of the modes that Textual switches on and forgets."""
+        if self._mouse_pixels:
+            self.write("\x1b[?1016l")
+        super().stop_application_mode()
+
+    # --- what is read ---
+
+    def _run_input_thread(self) -> None:
+        """A failure ends the app in order, without a traceback on the screen."""
+        try:
+            self.run_input_thread()
+        except Exception as error:
+            self._loop.call_soon_threadsafe(self._app._handle_exception, error)
+
+    def run_input_thread(self) -> None:
+        """Read until told to stop. The end of the input is the end of the program (R14.3)."""
+        parser = PasteGuard(self._debug)
+        decode = getincrementaldecoder("utf-8")("replace").decode
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.fileno, selectors.EVENT_READ)
+            while not self.exit_event.is_set():
+                if selector.select(parser.patience):
+                    data = _read(self.fileno)
+                    if not data:
+                        _hang_up()
+                        return
+                    for message in parser.feed(decode(data)):
+                        self.process_message(message)
+                for message in parser.tick():
+                    self.process_message(message)
+
+    # --- job control ---
+
+    def _sigtstp_application(self, *_: object) -> None:
+        """Stop once the loop is between two things: a signal comes also in the middle of a write."""
+        self._loop.call_soon_threadsafe(self._stop)
+
+    def _sigcont_application(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._go_on)
+
+    def _stop(self) -> None:
+        if self._auto_restart and not self._stopped and self._writer_thread is not None:
+            self.suspend_application_mode()
+            self._stopped = True
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _go_on(self) -> None:
+        """In the foreground again; who was stopped from outside (SIGSTOP) can't know what became of the modes."""
+        if not self._auto_restart or self._writer_thread is None:
+            return  # the terminal is lent to an editor, or nothing was ever shown
+        if not self._stopped:
+            self.suspend_application_mode()
+        before = self._writer_thread
+        self._stopped = False
+        self.resume_application_mode()
+        if self._writer_thread is before:  # in the background still, and stopped once more
+            self._stopped = True
+            return
+        screen = self._app.screen
+        self._app.call_later(screen.refresh, layout=True)
+
+
+class _Output:
+    """The terminal's file for Textual's writing thread, which must outlive the terminal: when it stops taking data,
+    the event loop waits for it for ever."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self._lost = False
+
+    def write(self, text: str) -> None:
+        if not self._lost:
+            try:
+                self._file.write(text)
+            except OSError:
+                self._lose()
+
+    def flush(self) -> None:
+        if not self._lost:
+            try:
+                self._file.flush()
+            except OSError:
+                self._lose()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def _lose(self) -> None:
+        self._lost = True
+        _hang_up()
+
+
+def _read(handle: int) -> bytes:
+    """What is there to read; nothing when the terminal is gone."""
+    with suppress(OSError):
+        return os.read(handle, 65536)
+    return b""
+
+
+def _hang_up() -> None:
+    os.kill(os.getpid(), signal.SIGHUP)

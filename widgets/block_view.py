@@ -1,0 +1,325 @@
+"""Blocks one above the other, of which only the visible ones are laid out.
+
+Heights of blocks that were not shown yet are guesses; they are put right as the blocks come into view, without the
+visible lines moving. So the cost of a token, a key or a resize does not grow with the number of messages (U1).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from textual import events
+from textual.geometry import Region, Size
+from textual.message import Message
+
+from tui_agent.view import Item
+from widgets.blocks.base import Look
+from widgets.blocks.make import AnyBlock, make_block
+from widgets.ink import Ink, Line
+from widgets.line_view import LineView
+from widgets.stack import Stack
+
+KEPT = 300
+"""Blocks whose painted lines are kept; the others are painted again when they are scrolled to."""
+
+WHEEL = 3
+"""Lines that a notch of the wheel scrolls."""
+
+BLANK = Line([])
+
+
+class BlockView(LineView):
+    """Follows its end only while the end is visible; else the first visible line stays where it is (R8.1)."""
+
+    @dataclass
+    class Followed(Message):
+        """Following began or stopped, or more arrived below the visible part."""
+
+        following: bool
+        unseen: int
+
+    def __init__(
+        self,
+        *,
+        now: Callable[[], float],
+        greeting: Callable[[int, Ink], Sequence[Line]],
+        id: str | None = None,
+    ) -> None:
+        super().__init__(id=id)
+        self.greeting = greeting
+        """Lines that stand above all blocks."""
+        self.look = Look(now)
+        self.blocks: list[AnyBlock] = []
+        self.following = True
+        self._settled = Size(0, 0)
+        """The size for which the view was last put in order."""
+        self.unseen = 0
+        """Blocks that arrived below the visible part."""
+        self._stack = Stack()
+        self._gaps: list[int] = []
+        self._painted: OrderedDict[int, None] = OrderedDict()
+        self._width = 0
+        self._anchor = (0, 0)
+        """First visible block, and how many of its lines are above the view."""
+        self._held: int | None = None
+        """Place in the anchored block's text at which the view began when the user last scrolled."""
+        self._settling = False
+
+    def on_mount(self) -> None:
+        """Go on following when a dialog is gone."""
+        self.app.screen_change_signal.subscribe(self, lambda screen: self._uncovered())
+
+    def _uncovered(self) -> None:
+        if self.following and not self._frozen:
+            self._settle()
+            self.refresh()
+
+    def follow(self) -> None:
+        """Jump to the end and stay there."""
+        self._set_following(True)
+        self._settle()
+        self.refresh()
+
+    def reveal(self, place: int, line: int) -> None:
+        """Scroll so that a line of a block is visible, a third from the top unless it is already."""
+        height = self.scrollable_content_region.height
+        self._set_following(False)
+        if not self.blocks[place].exact(self._width):
+            self._measure(place)
+        at = self._stack.top(place) + self._gaps[place] + line
+        top = self.scroll_offset.y
+        if not top <= at < top + height - 1:
+            top = max(0, at - height // 3)
+        self._hold(self._stack.find(top))
+        self._settle()
+        self.refresh()
+
+    # --- layout ---
+
+    @property
+    def columns(self) -> int:
+        """Cells that a line may take; one stays free before the scroll bar."""
+        return max(1, super().columns - 1)
+
+    def _append(self, item: Item) -> None:
+        self.blocks.append(make_block(item, self.look))
+        self._gaps.append(0)
+        self._stack.append(0)
+        if not self.following:
+            self.unseen += 1
+            self.post_message(self.Followed(False, self.unseen))
+
+    def _gap(self, place: int, height: int) -> int:
+        """Lines above a block: the greeting above the first, none between one-line cards, else a blank one."""
+        if not height:
+            return 0
+        above = place - 1
+        while above >= 0 and not self._stack.heights[above]:
+            above -= 1
+        if above < 0:
+            head = len(self.greeting(self._width, self.ink)) if self._width else 0
+            return head + 1 if head else 0
+        block, other = self.blocks[place], self.blocks[above]
+        tight = block.compact and other.compact and type(block) is type(other)
+        return 0 if tight and self._stack.heights[above] - self._gaps[above] == 1 else 1
+
+    def _measure(self, place: int) -> int:
+        """Exact height of a block, painting it; returns by how much the stack grew."""
+        if not self._width:
+            return 0
+        height = len(self.blocks[place].lines(self._width, self.ink))
+        self._painted[place] = None
+        self._painted.move_to_end(place)
+        while len(self._painted) > KEPT:
+            old, _none = self._painted.popitem(last=False)
+            self.blocks[old].forget()
+        gap = self._gap(place, height)
+        self._gaps[place] = gap
+        grown = self._stack.set(place, height + gap)
+        if place + 1 < len(self.blocks) and (below := self._stack.heights[place + 1]):
+            bare = below - self._gaps[place + 1]
+            self._gaps[place + 1] = self._gap(place + 1, bare)
+            self._stack.set(place + 1, bare + self._gaps[place + 1])
+        return grown
+
+    def _guess(self, place: int) -> None:
+        """A height without painting, for a block that is not visible."""
+        block = self.blocks[place]
+        block.forget()
+        height = block.guess(max(1, self._width))
+        self._gaps[place] = self._gap(place, height)
+        self._stack.set(place, height + self._gaps[place])
+
+    def _remeasure(self, place: int) -> None:
+        """A block changed. When the view begins within it, the same line stays at the top."""
+        block = self.blocks[place]
+        anchored = not self.following and place == self._anchor[0] and block.exact(self._width)
+        line = self._anchor[1] - self._gaps[place]
+        before = list(block.lines(self._width, self.ink)) if anchored and line >= 0 else []
+        block.changed()
+        self._measure(place)
+        if 0 <= line < len(before):
+            after = block.lines(self._width, self.ink)
+            wanted = before[line].text
+            same = [number for number, one in enumerate(after) if one.text == wanted]
+            if same:
+                line = min(same, key=lambda number: abs(number - line))
+            self._anchor = (place, min(line, max(0, len(after) - 1)) + self._gaps[place])
+
+    def on_resize(self) -> None:
+        """A new width: guess all heights, paint the visible blocks."""
+        if self.columns != self._width:
+            self._relayout()
+        else:
+            self._settle()
+
+    def _relayout(self) -> None:
+        place, within = self._anchor
+        if self._held is None and place < len(self.blocks) and self.blocks[place].exact(self._width):
+            line = within - self._gaps[place]
+            joined = self.blocks[place].joined(self._width, self.ink)
+            self._held = joined.place_at(line, 0) if line >= 0 else -1
+        self._width = self.columns
+        self._painted.clear()
+        self._stack.clear()
+        self._stack.heights = [0] * len(self.blocks)
+        for number in range(len(self.blocks)):
+            self._guess(number)
+        if place < len(self.blocks):
+            self._measure(place)
+            held = -1 if self._held is None else self._held
+            line = 0 if held < 0 else self.blocks[place].joined(self._width, self.ink).line_of(held)
+            self._anchor = (place, line + self._gaps[place] if held >= 0 else 0)
+        self._settle()
+        self.refresh()
+
+    def repaint(self) -> None:
+        """The theme changed; heights stay."""
+        for block in self.blocks:
+            block.changed()
+        self.refresh()
+
+    def _settle(self) -> bool:
+        """Make the visible blocks exact and put the view where it belongs: at the end, or where it was.
+
+        True when a guess was put right.
+        """
+        if not self._width or self._settling:
+            return False
+        self._settling, corrected = True, False
+        try:
+            for _round in range(4):
+                if not self._measure_visible(self._wanted_top()):
+                    break
+                corrected = True
+            size = Size(self._width, self._stack.total)
+            if size != self.virtual_size:
+                self.virtual_size = size
+            self.scroll_to(y=self._wanted_top(), animate=False, force=True, immediate=True)
+            self._settled = self.size
+            if self.following and not self._frozen:
+                self._hold(self._stack.find(self.scroll_offset.y))
+        finally:
+            self._settling = False
+        return corrected
+
+    @property
+    def _frozen(self) -> bool:
+        """True under a dialog: nothing moves there."""
+        return self.is_attached and bool(self._stack.total) and self.app.screen_stack[-1:] != [self.screen]
+
+    def _wanted_top(self) -> int:
+        end = max(0, self._stack.total - self.scrollable_content_region.height)
+        if self.following and not self._frozen:
+            return end
+        place, within = self._anchor
+        return min(end, self._stack.top(min(place, len(self._stack))) + within)
+
+    def _hold(self, anchor: tuple[int, int]) -> None:
+        self._anchor, self._held = anchor, None
+
+    def _measure_visible(self, top: int) -> bool:
+        """Paint what is visible from `top` on; True when that changed a height."""
+        place, _within = self._stack.find(top)
+        bottom = top + self.scrollable_content_region.height
+        changed = False
+        while place < len(self.blocks) and self._stack.top(place) < bottom:
+            if not self.blocks[place].exact(self._width):
+                changed = bool(self._measure(place)) or changed
+            place += 1
+        return changed
+
+    def _refresh_from(self, y: int) -> None:
+        """Paint from line `y` on; what stands above it did not change."""
+        width, height = self.size
+        top = max(0, y - self.scroll_offset.y)
+        if top < height:
+            self.refresh(Region(0, top, width, height - top))
+
+    # --- scrolling ---
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Towards the beginning, at once."""
+        self._wheel(event, -WHEEL)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Towards the end, at once."""
+        self._wheel(event, WHEEL)
+
+    def _wheel(self, event: events.MouseEvent, lines: int) -> None:
+        event.stop()
+        event.prevent_default()
+        self.scroll_to(y=self.scroll_offset.y + lines, animate=False)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """The user scrolled, or we did. Blocks above the view that turn out taller push nothing around."""
+        super().watch_scroll_y(old_value, new_value)
+        if self._settling or round(old_value) == round(new_value):
+            return
+        if self.size != self._settled:
+            return  # a new size moved it; `on_resize` puts it in order
+        before = self._anchor
+        target = round(new_value)
+        self._set_following(target >= self.max_scroll_y and new_value > old_value)
+        place, within = self._stack.find(target)
+        while (
+            place < before[0]
+        ):  # scrolled up into guessed heights: what counts is the distance to the old place
+            grown = 0 if self.blocks[place].exact(self._width) else self._measure(place)
+            if not grown:
+                break
+            target += grown
+            place, within = self._stack.find(max(0, target))
+        self._hold((place, within))
+        self._settle()
+
+    def _set_following(self, following: bool) -> None:
+        if following == self.following:
+            return
+        self.following = following
+        if following:
+            self.unseen = 0
+        self.post_message(self.Followed(following, self.unseen))
+
+    def line_at(self, y: int) -> Line | None:
+        """A line of the block that covers `y`."""
+        if not self._stack.total:
+            return self._above(y)
+        place, line = self.spot(y)
+        if place >= len(self.blocks):
+            return None
+        if line < 0:
+            return self._above(y) if y < self._gaps[place] else BLANK
+        lines = self.blocks[place].lines(self._width, self.ink)
+        return lines[line] if line < len(lines) else BLANK
+
+    def spot(self, y: int) -> tuple[int, int]:
+        """The block that covers line `y`, and which of its lines that is; negative in the gap above it."""
+        place, within = self._stack.find(y)
+        return place, within - (self._gaps[place] if place < len(self._gaps) else 0)
+
+    def _above(self, y: int) -> Line:
+        greeting = self.greeting(self._width, self.ink)
+        return greeting[y] if y < len(greeting) else BLANK

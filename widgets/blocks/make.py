@@ -1,0 +1,42 @@
+"""Which block paints which item."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from tui_agent.view import (
+    EndItem,
+    Item,
+    NoticeItem,
+    ReplyItem,
+    RequestItem,
+    ShellItem,
+    ToolItem,
+    UserItem,
+)
+from widgets.blocks.base import Look
+from widgets.blocks.notice import EndBlock, NoticeBlock, RequestBlock
+from widgets.blocks.reply import ReplyBlock
+from widgets.blocks.tool_card import ToolCard
+from widgets.blocks.user import ShellBlock, UserBlock
+
+AnyBlock: TypeAlias = UserBlock | ShellBlock | ReplyBlock | ToolCard | NoticeBlock | EndBlock | RequestBlock
+
+
+def make_block(item: Item, look: Look) -> AnyBlock:
+    """The block that paints an item."""
+    match item:
+        case UserItem():
+            return UserBlock(item, look)
+        case ReplyItem():
+            return ReplyBlock(item, look)
+        case ToolItem():
+            return ToolCard(item, look)
+        case NoticeItem():
+            return NoticeBlock(item, look)
+        case ShellItem():
+            return ShellBlock(item, look)
+        case EndItem():
+            return EndBlock(item, look)
+        case RequestItem():
+            return RequestBlock(item, look)

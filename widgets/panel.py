@@ -1,0 +1,70 @@
+"""A dialog that only shows something: scrolled with the usual keys, closed with Esc."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+
+from widgets.ink import Ink, Line, line
+from widgets.line_view import LinesView
+
+
+class Panel(ModalScreen[None]):
+    """Head, body, a line of keys."""
+
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = []
+    CLOSING: ClassVar[tuple[str, ...]] = ("escape", "enter", "q", "f1", "question_mark")
+
+    def compose(self) -> ComposeResult:
+        """The body takes what is left."""
+        with Vertical(id="dialog"):
+            yield LinesView(self.head, id="head")
+            yield LinesView(self.body, id="body")
+            yield LinesView(self.keys, id="keys")
+
+    def head(self, width: int, ink: Ink) -> list[Line]:
+        """What it is."""
+        raise NotImplementedError
+
+    def body(self, width: int, ink: Ink) -> list[Line]:
+        """All of it."""
+        raise NotImplementedError
+
+    def keys(self, width: int, ink: Ink) -> list[Line]:
+        """How to leave, and how much is hidden."""
+        body = self.query_one("#body", LinesView)
+        left = int(body.max_scroll_y - body.scroll_offset.y)
+        more = [("   ↓ pgdn", ink.accent), (f" {left} more lines", ink.muted)] if left else []
+        return [line(("esc", ink.accent), (" closes", ink.muted), *more)]
+
+    def on_mount(self) -> None:
+        """Say how much is hidden."""
+        self.watch(self.query_one("#body"), "scroll_y", self._scrolled, init=False)
+        self.call_after_refresh(self._scrolled)
+
+    def on_resize(self) -> None:
+        """The body gets what is left of the screen."""
+        self.query_one("#body").styles.max_height = max(1, self.size.height - 6)
+        self.call_after_refresh(self._scrolled)
+
+    def _scrolled(self) -> None:
+        if self.is_mounted:
+            self.query_one("#keys", LinesView).relayout()
+
+    def on_key(self, event: events.Key) -> None:
+        """Scroll or close."""
+        event.stop()
+        event.prevent_default()
+        body = self.query_one("#body", LinesView)
+        page = max(1, body.size.height - 1)
+        steps = {"up": -1, "down": 1, "pageup": -page, "pagedown": page, "home": -(10**6), "end": 10**6}
+        if event.key in self.CLOSING:
+            self.dismiss()
+        elif event.key in steps:
+            body.scroll_to(y=body.scroll_offset.y + steps[event.key], animate=False)
