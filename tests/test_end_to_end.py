@@ -59,8 +59,8 @@ async def test_the_screen_does_the_job_by_keys_alone(tmp_path: Path, provider: s
 
 async def test_the_shipped_demonstration_runs(tmp_path: Path) -> None:
     async with started(tmp_path, "--demo") as program:
-        await program.sees("Ask for a change")
-        program.type("find the bug in the word counter\r")
+        await program.sees("Find the bug")
+        program.type("\r")
         await program.sees("Edit wordcount/counting.py")
         await program.still(STILLNESS)
         program.type("a")

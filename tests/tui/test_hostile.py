@@ -12,7 +12,6 @@ from textual.drivers.headless_driver import HeadlessDriver
 from textual.pilot import Pilot
 
 from tests.doubles import hostile
-from tests.doubles.terminal import Terminal
 from tests.tui.kit import app_for, settled
 from tui_agent.events import Notice, Record, UserSaid, from_data, to_data
 from tui_agent.text import clean, visible
@@ -139,24 +138,6 @@ async def test_a_dialog_shows_what_was_given_and_nothing_acts(kind: str, seed: i
         for place in range(2, 60, 7):
             await pilot.click(offset=(30, place))
         assert app.is_running
-
-
-@pytest.mark.parametrize("raw", [True, False])
-async def test_a_real_terminal_gets_no_foreign_byte(raw: bool) -> None:
-    terminal = Terminal("-m", "tests.tui.pty_app", "--hostile", "raw" if raw else "", size=(120, 200))
-    try:
-        await terminal.sees("shift+tab approvals")
-        await terminal.still(0.5)
-        terminal.type("\x0f")
-        await terminal.still(0.5)
-        terminal.type("\x03\x03")
-        assert await terminal.end() == 0
-        text = terminal.bytes.decode()
-        assert len(text) > 20_000
-        assert text.count("h7x") > 30
-        assert hostile.foreign(text) == ""
-    finally:
-        terminal.close()
 
 
 def test_the_reader_of_the_bytes_finds_what_is_foreign() -> None:
