@@ -276,6 +276,8 @@ class Answer(Noun, frozen=True, kw_only=True):
     """The reason given with a rejection, or the answer to a question."""
     by: str = "user"
     """Who answered: `user`, or the flag, setting, rule or grant that did."""
+    data: dict[str, Any] | None = None
+    """What was changed before approving: an edited plan, summary or piece of text, as plain data."""
 
 
 # --- the conversation, protocol-neutral (H2) ------------------------------------------------

@@ -1,0 +1,16 @@
+"""What every event is."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+VERSION = 1
+"""Schema version of a record."""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all events. `type` is the dotted name on disk."""
+
+    type: ClassVar[str] = ""

@@ -1,0 +1,223 @@
+"""A run and its parts: stages, replies, tools, approvals, changes, the window."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+from tui_agent.domain import Action, Answer, Diff, Fault, FileChange, Grant, ToolCall, ToolResult, Usage
+from tui_agent.events.base import Event
+
+
+class RunStarted(Event, frozen=True, kw_only=True):
+    """Work on one user message began. The record's `run` is the run's id."""
+
+    type: ClassVar[str] = "run.started"
+    message_id: str
+    mode: str
+    model: str
+
+
+class RunEnded(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "run.ended"
+    outcome: Literal["done", "failed", "interrupted", "limit", "refused", "unreachable"]
+    text: str = ""
+    """The closing reply, or why it ended so."""
+    iterations: int = 0
+    tool_calls: int = 0
+    ms: int = 0
+
+
+class StageEntered(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "stage.entered"
+    stage: str
+    title: str
+
+
+class StageLeft(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "stage.left"
+    stage: str
+    outcome: str
+    ms: int
+
+
+class ReplyStarted(Event, frozen=True, kw_only=True):
+    """A request goes to the model. The record's `node` is the reply's id."""
+
+    type: ClassVar[str] = "reply.started"
+    model: str
+    iteration: int
+    messages: int
+    estimate: int
+    """Tokens that the request is thought to hold."""
+
+
+class ReplyPhase(Event, frozen=True, kw_only=True):
+    """Where the reply stands (R15.1)."""
+
+    type: ClassVar[str] = "reply.phase"
+    phase: Literal["connecting", "loading", "reading", "thinking", "writing"]
+    detail: str = ""
+    """While call arguments stream in: the tool and the file they name."""
+
+
+class ReplyText(Event, frozen=True, kw_only=True):
+    """Settled text: clean, masked, without markup of calls. Gathered for at most 32 ms."""
+
+    type: ClassVar[str] = "reply.text"
+    text: str
+
+
+class ReplyThought(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "reply.thought"
+    text: str
+
+
+class ReplyEnded(Event, frozen=True, kw_only=True):
+    """The reply is complete, or as complete as it will be. This is what history is made of."""
+
+    type: ClassVar[str] = "reply.ended"
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    thought: str = ""
+    thought_ms: int = 0
+    stop: str = ""
+    """Why the model stopped: `stop`, `length`, `tool_calls`, `content_filter`, `` unknown."""
+    usage: Usage = Usage()
+    fault: Fault | None = None
+    """Set when the reply ended badly; text and calls hold what came before."""
+    interrupted: bool = False
+    ms: int = 0
+
+
+class RetryWaiting(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "retry.waiting"
+    attempt: int
+    of: int
+    seconds: float
+    why: str
+
+
+class ToolStarted(Event, frozen=True, kw_only=True):
+    """A call is being carried out. The record's `node` is the call's id."""
+
+    type: ClassVar[str] = "tool.started"
+    call: ToolCall
+    title: str
+    reads_only: bool
+
+
+class ToolOutput(Event, frozen=True, kw_only=True):
+    """Live output, bounded by the tool; colours only, all other control removed."""
+
+    type: ClassVar[str] = "tool.output"
+    text: str
+
+
+class ToolFinished(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "tool.finished"
+    call_id: str
+    name: str
+    result: ToolResult
+    text: str
+    """What the model gets."""
+    ms: int
+    """Without the time spent waiting for the user."""
+
+
+class ApprovalAsked(Event, frozen=True, kw_only=True):
+    """Somebody must decide. The record's `node` is the call that waits."""
+
+    type: ClassVar[str] = "approval.asked"
+    id: str
+    action: Action
+    digest: str
+    why: str
+    """The rule that asks."""
+    grants: tuple[Grant, ...] = ()
+    """The exact rules that "for this session" and "always" would store."""
+
+
+class ApprovalAnswered(Event, frozen=True, kw_only=True):
+    """Settled. An automatic approval has this event too, without a question before it; `by` names the rule."""
+
+    type: ClassVar[str] = "approval.answered"
+    id: str
+    answer: Answer
+    digest: str = ""
+    grant: Grant | None = None
+
+
+class ApprovalExecuted(Event, frozen=True, kw_only=True):
+    """The approved bytes were carried out, once."""
+
+    type: ClassVar[str] = "approval.executed"
+    id: str
+    digest: str
+
+
+class QuestionAsked(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "question.asked"
+    id: str
+    question: str
+    options: tuple[str, ...] = ()
+
+
+class QuestionAnswered(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "question.answered"
+    id: str
+    answer: Answer
+
+
+class FileChanged(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "file.changed"
+    change: FileChange
+    diff: Diff
+
+
+class ContextMeasured(Event, frozen=True, kw_only=True):
+    """What the window holds (R22.1)."""
+
+    type: ClassVar[str] = "context.measured"
+    used: int | None
+    limit: int | None
+    """The window in effect, in tokens (R1.4)."""
+    estimated: bool = False
+    parts: dict[str, int] = msgspec.field(default_factory=dict)
+    """Tokens by part: `system`, `tools`, `messages`, `results`, `files` (H4)."""
+
+
+class ContextCompacted(Event, frozen=True, kw_only=True):
+    """Older parts of a run were replaced by a summary of them (H5). History folds this."""
+
+    type: ClassVar[str] = "context.compacted"
+    summary: str
+    """What the model gets in place of the messages that went."""
+    kept: int
+    """How many of the run's newest messages stay as they are."""
+    before: int
+    """Tokens before, estimated."""
+    after: int
+    by: Literal["model", "program"] = "model"
+
+
+class ReplyRejected(Event, frozen=True, kw_only=True):
+    """A reply, or a call in it, that could not be used as it came (W16); what the model is told is `program.said`."""
+
+    type: ClassVar[str] = "reply.rejected"
+    kind: str
+    """`unreadable`, `unknown_tool`, `bad_arguments`, `empty`, `thinking_only`, `truncated`, `duplicate`, `loop`,
+    `degenerate`, `too_many`, `server`."""
+    detail: str = ""
+    attempt: int = 1
+    raw: str = ""
+    """Name of the file in the session folder that holds the raw reply, masked."""
+
+
+class ProtocolChanged(Event, frozen=True, kw_only=True):
+    """Tool calls are asked for in another form from now on (C1 to C3)."""
+
+    type: ClassVar[str] = "protocol.changed"
+    protocol: Literal["native", "json", "xml"]
+    why: str

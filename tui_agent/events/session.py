@@ -1,0 +1,131 @@
+"""The session and what its user does."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from tui_agent.events.base import Event
+
+
+class SessionOpened(Event, frozen=True, kw_only=True):
+    """A process took the session into its hands: first start (`resumed` False) or resume."""
+
+    type: ClassVar[str] = "session.opened"
+    id: str
+    version: str
+    workspace: str
+    roots: tuple[str, ...]
+    provider: str
+    model: str
+    mode: str
+    approval_mode: str
+    trusted: bool
+    resumed: bool = False
+    question: str = ""
+    """The opening question, the first line of chat_history.log."""
+
+
+class SessionClosed(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "session.closed"
+    reason: str
+
+
+class SessionRecovered(Event, frozen=True, kw_only=True):
+    """What a start found after a crash (FAULTS 5.2)."""
+
+    type: ClassVar[str] = "session.recovered"
+    damaged: int = 0
+    """Records that could not be read; they stay in the file."""
+    offset: int | None = None
+    size: int = 0
+    sha256: str = ""
+    interrupted: tuple[str, ...] = ()
+    """Ids of tool calls that had begun and have no end: outcome unknown, never re-run."""
+    void: tuple[str, ...] = ()
+    """Ids of approvals that were open: void."""
+
+
+class SessionTitled(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "session.titled"
+    title: str
+
+
+class StateSaved(Event, frozen=True, kw_only=True):
+    """Engine state, so that a resume need not read all records before it."""
+
+    type: ClassVar[str] = "state.saved"
+    state: dict[str, Any]
+
+
+class ModeChanged(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "mode.changed"
+    mode: str
+    approval_mode: str
+    by: str = "user"
+
+
+class ModelChanged(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "model.changed"
+    provider: str
+    model: str
+    context_window: int | None = None
+
+
+class Notice(Event, frozen=True, kw_only=True):
+    """A sentence for the user that belongs to no other event."""
+
+    type: ClassVar[str] = "notice"
+    level: Literal["info", "warning", "error"]
+    text: str
+    code: str = ""
+    """Stable name, such as `context.small` or `models.bad`."""
+
+
+class UserSaid(Event, frozen=True, kw_only=True):
+    """A message reached the conversation."""
+
+    type: ClassVar[str] = "user.said"
+    id: str
+    text: str
+    steering: bool = False
+    """Given to a run that was already going on."""
+
+
+class MessageQueued(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "message.queued"
+    id: str
+    text: str
+    steering: bool = False
+
+
+class MessageChanged(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "message.changed"
+    id: str
+    text: str
+
+
+class MessageWithdrawn(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "message.withdrawn"
+    id: str
+
+
+class ProgramSaid(Event, frozen=True, kw_only=True):
+    """The program tells the model something in the user's role: feedback, packets, context (W15, W16).
+
+    Journaled so that a resumed session sends what it would have sent; never counted as a user message.
+    """
+
+    type: ClassVar[str] = "program.said"
+    kind: str
+    """Which tag wraps it: `feedback`, `control`, …"""
+    text: str
+
+
+class ShellRan(Event, frozen=True, kw_only=True):
+    """A `!command` of the user's own."""
+
+    type: ClassVar[str] = "shell.ran"
+    command: str
+    cwd: str
+    output: str
+    exit_code: int | None

@@ -1,0 +1,102 @@
+"""The nouns of the staged workflow: what was asked, how it shall be done, what came of it (W1 to W9)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from tui_agent.domain import Noun
+
+
+class Classified(Noun, frozen=True, kw_only=True):
+    """How the dispatcher reads a request (W1)."""
+
+    intent: Literal["analyze", "modify", "create", "mixed"] = "mixed"
+    needs_write: bool = True
+    task_type: Literal["planning", "architecture", "coding", "refactoring", "documentation", "analysis"] = (
+        "coding"
+    )
+    complexity: Literal["simple", "moderate", "complex"] = "moderate"
+    reasoning: str = ""
+    guessed: bool = False
+    """True when the model gave nothing usable, so that this is the fallback."""
+
+
+class PlanStep(Noun, frozen=True, kw_only=True):
+    """One step of an instruction plan (W2)."""
+
+    number: int
+    description: str
+    tool: str = ""
+    """Canonical name of the tool thought of; empty or `analyze` is a step of thought."""
+    arguments: dict[str, Any] = msgspec.field(default_factory=dict)
+    expected: str = ""
+    """What should be true afterwards."""
+    fallback: str = ""
+    """What to do when it fails."""
+    confidence: float = 0.8
+    critical: bool = False
+    subtask: bool = False
+    """Planned by itself when it is reached (one level)."""
+
+
+class Check(Noun, frozen=True, kw_only=True):
+    """How the whole is verified after the last step."""
+
+    command: str = ""
+    criteria: str = ""
+
+
+class Alternative(Noun, frozen=True, kw_only=True):
+    """Another way to do it, which the user may pick."""
+
+    approach: str
+    when: str = ""
+    confidence: float = 0.5
+
+
+class InstructionPlan(Noun, frozen=True, kw_only=True):
+    """How a request shall be carried out (W2)."""
+
+    approach: str
+    prerequisites: tuple[str, ...] = ()
+    steps: tuple[PlanStep, ...] = ()
+    check: Check = Check()
+    alternatives: tuple[Alternative, ...] = ()
+    confidence: float = 0.8
+
+
+class CriterionChange(Noun, frozen=True, kw_only=True):
+    """An acceptance criterion that a summary ticks, unticks or adds."""
+
+    description: str
+    completed: bool = True
+    notes: str = ""
+    added: bool = False
+    """Not in the plan document yet."""
+
+
+class DecisionNote(Noun, frozen=True, kw_only=True):
+    """A decision made or rejected during the work."""
+
+    title: str
+    rationale: str = ""
+    alternatives: tuple[str, ...] = ()
+
+
+class Summary(Noun, frozen=True, kw_only=True):
+    """What of a run shall become memory (W9)."""
+
+    action: str
+    details: str = ""
+    result: str = ""
+    """Begins with ✓, 🔄 or ❌."""
+    tools: tuple[str, ...] = ()
+    criteria: tuple[CriterionChange, ...] = ()
+    decisions_made: tuple[DecisionNote, ...] = ()
+    decisions_rejected: tuple[DecisionNote, ...] = ()
+    goal: str = ""
+    """A new goal for the document; empty leaves it."""
+    status: str = ""
+    """A new status for the document; empty leaves it."""
