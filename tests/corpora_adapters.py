@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
+
+from tui_agent.domain import ToolSpec
+from tui_agent.plan import markdown, writing
+from tui_agent.plan.document import Plan
+from tui_agent.plan.grammar import read_when
 from tui_agent.platform.files import FileFault, read_file, replace_file
+from tui_agent.protocols.parser import Parsed, parse
+from tui_agent.protocols.streaming import TextStream
 from tui_agent.safety import globs
 from tui_agent.safety.roots import PathError, Roots
 from tui_agent.shell import severity
@@ -48,3 +57,52 @@ def check_path(workspace: str, path: str, op: str) -> dict[str, bool | None]:
 def match_patterns(patterns: list[list[object]], path: str) -> bool:
     """Whether the last pattern that matches asks."""
     return globs.asks([(str(glob), bool(safe)) for glob, safe in patterns], path)
+
+
+def plan_parse(text: str) -> dict[str, object]:
+    """The plan that a text says, and the text itself."""
+    document = markdown.parse(text)
+    return {**msgspec.to_builtins(document.plan), "source": text}
+
+
+def plan_serialize(plan: dict[str, Any]) -> str:
+    """A plan as text: into the one it was read from, where there is one."""
+    said = msgspec.convert({key: _value(value) for key, value in plan.items() if key != "source"}, Plan)
+    return writing.write(said, markdown.parse(plan["source"])) if "source" in plan else writing.render(said)
+
+
+def _value(value: Any) -> Any:
+    """Values as the corpora write them: times as text, unknown ones as null."""
+    if isinstance(value, list):
+        return [_value(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    known = {key: _value(one) for key, one in value.items() if one is not None}
+    return known | ({"when": read_when(known["when"])[0]} if "when" in known else {})
+
+
+def _offered(known_tools: list[str]) -> list[ToolSpec]:
+    return [ToolSpec(name=name, description="", parameters={}) for name in known_tools]
+
+
+def _as_plain(parsed: Parsed, text: str) -> dict[str, object]:
+    """Calls that could not be read are answered with what was wrong; they never run."""
+    return {
+        "calls": [{"name": call.name, "args": call.arguments} for call in parsed.calls if call.fault is None],
+        "text": text,
+        "error": bool(parsed.error) or any(call.fault for call in parsed.calls),
+    }
+
+
+def parse_tool_calls(text: str, known_tools: list[str]) -> dict[str, object]:
+    """A whole reply, read by a client that knows the tools' names only."""
+    parsed = parse(text, _offered(known_tools))
+    return _as_plain(parsed, parsed.text)
+
+
+def parse_tool_calls_stream(chunks: list[str], known_tools: list[str]) -> dict[str, object]:
+    """The same for a reply that streams in: the text is what was shown meanwhile."""
+    stream = TextStream(_offered(known_tools))
+    shown = [stream.feed(chunk) for chunk in chunks]
+    rest, parsed = stream.finish()
+    return _as_plain(parsed, "".join(shown) + rest)

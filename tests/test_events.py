@@ -30,7 +30,8 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         )
     origin = typing.get_origin(kind)
     if origin is dict:
-        return st.dictionaries(st.text(max_size=5), JSON_VALUES, max_size=3)
+        inner = values_of(typing.get_args(kind)[1])
+        return st.dictionaries(st.text(max_size=5), inner, max_size=3)
     if origin is tuple:
         return st.lists(values_of(typing.get_args(kind)[0]), max_size=2).map(tuple)
     if origin is typing.Literal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import signal
 import sys
@@ -15,6 +16,9 @@ from tui_agent import __version__
 if TYPE_CHECKING:
     from tui_agent.engine.session import Session
     from tui_agent.engine.wishes import Wishes
+
+COLLECT = (5_000, 20, 50)
+"""When the screen's garbage is collected; see `gc.set_threshold`. Painting makes much and few cycles."""
 
 USAGE = 2
 """Exit code of a wrong command line."""
@@ -120,6 +124,8 @@ def build_exec_parser() -> argparse.ArgumentParser:
 
 COMMANDS = """commands:
   exec TASK   work on one task without a screen; see `tui-agent exec --help`
+  doctor      look at server, model, files and terminal, and say what to do
+  reliability MODEL   measure how often a model's tool calls can run
   settings    print a config.yaml that explains every setting
   rules       write ~/AGENTS.md, your rules for the agent, from a template
 """
@@ -191,8 +197,13 @@ async def _open_behind(wished: Wishes) -> Session:
     import asyncio
     import importlib
 
-    opening = await asyncio.to_thread(importlib.import_module, "tui_agent.engine.opening")
-    session: Session = await opening.open_session(wished)
+    try:
+        opening = await asyncio.to_thread(importlib.import_module, "tui_agent.engine.opening")
+        session: Session = await opening.open_session(wished)
+    finally:
+        gc.freeze()  # what is there by now stays: no collection need look at it, which would take 20 ms each
+        gc.set_threshold(*COLLECT)
+        gc.enable()
     return session
 
 
@@ -223,6 +234,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         from tui_agent.commands import settings
 
         return settings.run()
+    if arguments[:1] == ["doctor"]:
+        from tui_agent.commands import doctor
+
+        return doctor.run(arguments[1:])
+    if arguments[:1] == ["reliability"]:
+        from tui_agent.commands import reliability
+
+        return reliability.run(arguments[1:])
     args = build_parser().parse_args(arguments)
     if args.reset_tty:
         from tui_agent.tui.terminal import reset
@@ -236,6 +255,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _screen(args: argparse.Namespace) -> int:
     """Show a session; from the first-run screen the demonstration can follow."""
+    gc.disable()  # until the session is open; nothing of what is made for that is garbage
     from tui_agent.tui.app import RESTART_AS_DEMO
     from tui_agent.tui.run import run_tui
 

@@ -96,6 +96,10 @@ class ToolSpec(Noun, frozen=True, kw_only=True):
     description: str
     parameters: dict[str, Any]
     """JSON Schema of the arguments."""
+    aliases: tuple[str, ...] = ()
+    """Other names under which a call of it is understood; the model is not told of them."""
+    argument_aliases: dict[str, str] = {}
+    """Other names of arguments, each with ours."""
 
 
 # --- files and diffs ------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
 import msgspec
@@ -85,6 +86,18 @@ class DecisionNote(Noun, frozen=True, kw_only=True):
     alternatives: tuple[str, ...] = ()
 
 
+class PlanChange(Noun, frozen=True, kw_only=True):
+    """What the model proposes for the plan document (P6); empty fields change nothing."""
+
+    goal: str = ""
+    status: str = ""
+    criteria: tuple[CriterionChange, ...] = ()
+    fresh: bool = False
+    """`criteria` take the place of those that are there, which keep their ticks where they stay."""
+    decisions_made: tuple[DecisionNote, ...] = ()
+    decisions_rejected: tuple[DecisionNote, ...] = ()
+
+
 class Summary(Noun, frozen=True, kw_only=True):
     """What of a run shall become memory (W9)."""
 
@@ -100,3 +113,19 @@ class Summary(Noun, frozen=True, kw_only=True):
     """A new goal for the document; empty leaves it."""
     status: str = ""
     """A new status for the document; empty leaves it."""
+
+
+def as_text(plan: InstructionPlan) -> str:
+    """The plan in a form to read, for the log and for models."""
+    lines = [f"Approach: {plan.approach}"] if plan.approach else []
+    lines += [f"Needs: {one}" for one in plan.prerequisites]
+    for step in plan.steps:
+        tool = (
+            f" [{step.tool}{' ' + json.dumps(step.arguments, ensure_ascii=False) if step.arguments else ''}]"
+        )
+        lines.append(f"{step.number}. {step.description}{tool if step.tool else ''}")
+        lines += [f"   expected: {step.expected}"] if step.expected else []
+        lines += [f"   if it fails: {step.fallback}"] if step.fallback else []
+    if plan.check.command or plan.check.criteria:
+        lines.append(f"Check: {plan.check.command} ({plan.check.criteria})".replace(" ()", ""))
+    return "\n".join(lines)

@@ -160,7 +160,10 @@ class ApprovalModal(RequestModal):
         return self.armed and (key == "r" or self.end_seen)
 
     def pressed(self, event: events.Key) -> None:
-        """One of the offered keys, or a key that scrolls."""
+        """One of the offered keys, or a key that scrolls; while a reason is typed, nothing but that."""
+        if self.reasoning:
+            self._type_reason(event)
+            return
         key = event.character if event.is_printable and event.character else event.key
         offered = {pair[0] for pair in self._options()}
         if key in offered and self._works(key):
@@ -195,14 +198,34 @@ class ApprovalModal(RequestModal):
         self.reasoning = True
         reason = self.query_one("#reason", LineInput)
         reason.display = True
-        reason.focus()
+        self._focus_reason()
         self._repaint_keys()
+
+    def _focus_reason(self) -> None:
+        """Once the keys that were pressed before are typed, or they would stand behind those that follow."""
+        if self.message_queue_size or self._pending_message is not None:
+            self.call_later(self._focus_reason)
+        elif self.reasoning:
+            self.set_focus(self.query_one("#reason"))
+
+    def _type_reason(self, event: events.Key) -> None:
+        """A key that was pressed before the input had the focus."""
+        reason = self.query_one("#reason", LineInput)
+        if event.key == "enter":
+            self._reject(reason.value)
+        elif event.key == "backspace":
+            reason.action_delete_left()
+        elif event.character and event.is_printable:
+            reason.insert_text_at_cursor(event.character)
+
+    def _reject(self, reason: str) -> None:
+        self.answer(Answer(verdict="reject", text=reason.strip()))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Enter in the reason rejects, also without one."""
         event.stop()
         if self.reasoning:
-            self.answer(Answer(verdict="reject", text=event.value.strip()))
+            self._reject(event.value)
 
     def escape(self) -> None:
         """Back from the reason, else stop the run."""

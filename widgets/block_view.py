@@ -214,9 +214,7 @@ class BlockView(LineView):
                 if not self._measure_visible(self._wanted_top()):
                     break
                 corrected = True
-            size = Size(self._width, self._stack.total)
-            if size != self.virtual_size:
-                self.virtual_size = size
+            self.resize_content(Size(self._width, self._stack.total))
             self.scroll_to(y=self._wanted_top(), animate=False, force=True, immediate=True)
             self._settled = self.size
             if self.following and not self._frozen:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from widgets.copying import Joined
 
-SLICE = 0.006
+SLICE = 0.004
 """Seconds of counting after which the event loop gets a turn."""
 
 
@@ -65,6 +65,7 @@ class Finder:
             if perf_counter() - began > SLICE:
                 await sleep(0)
                 began = perf_counter()
+        await sleep(0)
         self.done = True
 
     def spans(self, block: int, joined: Joined) -> list[tuple[int, int]]:

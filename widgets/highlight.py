@@ -1,7 +1,8 @@
-"""Colours for source code, in the few roles of `Ink`. Pygments is imported when the first code block closes."""
+"""Colours for source code, in the few roles of `Ink`. Pygments is imported when the first code block opens."""
 
 from __future__ import annotations
 
+import threading
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -15,16 +16,27 @@ if TYPE_CHECKING:
 LIMIT = 20_000
 """Characters; more than that stays plain, for this runs on the event loop."""
 
+_loading = threading.Lock()
+"""Pygments builds the tables of a lexer on its first use, and not for two threads at once."""
+
 
 @lru_cache(32)
 def _lexer(language: str) -> Lexer | None:
     from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]  # it has no stubs here
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]  # it has no stubs here
 
-    try:
-        return get_lexer_by_name(language, stripnl=False, ensurenl=False)
-    except ClassNotFound:
-        return None
+    with _loading:
+        try:
+            return get_lexer_by_name(language, stripnl=False, ensurenl=False)
+        except ClassNotFound:
+            return None
+
+
+@lru_cache(32)
+def prepare(language: str) -> None:
+    """Load what a language needs in a thread: the first time that takes longer than a key may wait."""
+    if language:
+        threading.Thread(target=_lexer, args=(language.lower(),), name="lexer", daemon=True).start()
 
 
 def _role(token: tuple[str, ...], ink: Ink) -> Style:

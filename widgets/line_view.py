@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.widget import Widget
 
 from widgets.ink import INK_CLASSES, Ink, Line
+
+FINISHED = 256
+"""Finished lines that a view keeps."""
 
 
 class LineView(ScrollView, can_focus=False):
@@ -22,6 +27,14 @@ class LineView(ScrollView, can_focus=False):
     _ink: Ink | None = None
     _base: Style | None = None
     _stale = False
+    _finish: tuple[object, ...] = ()
+    """What lines are finished for: paddings, their style, filters."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._finished: dict[int, tuple[Strip, Strip]] = {}
+        """id of a line's strip → that strip, and what it is on the screen. The same line is the same object in every
+        paint, wherever it has scrolled to, so that all that Textual keeps with a strip is kept."""
 
     @property
     def ink(self) -> Ink:
@@ -41,11 +54,72 @@ class LineView(ScrollView, can_focus=False):
             old, self._stale, self._ink, self._base = self._ink, False, None, None
             if old is not None and old != self.ink:
                 self.repaint()
-        return super().render_lines(crop)
+        return self._finished_lines(crop) if self._plain else super().render_lines(crop)
+
+    @property
+    def _plain(self) -> bool:
+        """True when nothing but padding surrounds the lines."""
+        styles = self.styles
+        return (
+            self.opacity == 1.0
+            and not any(edge for edge, _colour in (*styles.border, *styles.outline))
+            and not styles.tint.a
+            and styles.text_opacity == 1.0
+            and not styles.has_rule("hatch")
+        )
+
+    def _finished_lines(self, crop: Region) -> list[Strip]:
+        """What Textual would make of the lines, made once for each."""
+        (width, height), (content_width, content_height) = self.region.size, self.content_region.size
+        top, right, bottom, left = self.styles.padding
+        ground, background = self.background_colors
+        inner = Style(bgcolor=(ground + background).rich_color)
+        filters = tuple(self.get_line_filters())
+        finish = (left, right, content_width, inner, background, filters)
+        if finish != self._finish or len(self._finished) > FINISHED:
+            self._finish = finish
+            self._finished.clear()
+        strips = []
+        for y in crop.line_range:
+            if y < top or y >= height - bottom:
+                strip = Strip.blank(width, inner)
+                for one in filters:
+                    strip = strip.apply_filter(one, background)
+                strips.append(strip)
+                continue
+            line = (
+                self.render_line(y - top) if y - top < content_height else Strip.blank(content_width, inner)
+            )
+            known = self._finished.get(id(line))
+            if known is None:
+                body = line.adjust_cell_length(content_width, inner)
+                padded = [Segment(" " * left, inner)] if left else []
+                padded += [*body, Segment(" " * right, inner)] if right else list(body)
+                strip = Strip(padded, width)
+                for one in filters:
+                    strip = strip.apply_filter(one, background)
+                known = self._finished[id(line)] = (line, strip)
+            strips.append(known[1])
+        if crop.column_span != (0, width):
+            strips = [strip.crop(*crop.column_span) for strip in strips]
+        return strips
 
     def repaint(self) -> None:
         """Forget what was painted with other colours."""
         self.refresh()
+
+    def resize_content(self, size: Size) -> None:
+        """What is shown has this size now. Where the scroll bar always stands, more lines move nothing on the screen:
+        Textual's layout, made for the case that they do, is left out."""
+        if size == self.virtual_size:
+            return
+        if self.styles.overflow_y != "scroll" or size.width != self.virtual_size.width:
+            self.virtual_size = size
+            return
+        self.set_reactive(Widget.virtual_size, size)
+        bar = self.vertical_scrollbar
+        bar.window_virtual_size = size.height
+        bar.window_size = self.container_size.height - self.scrollbar_size_horizontal
 
     @property
     def columns(self) -> int:

@@ -44,6 +44,11 @@ class MarkdownStream:
         return bool(self._fence)
 
     @property
+    def language(self) -> str:
+        """What the open fence says that it holds."""
+        return self._open.language
+
+    @property
     def tail(self) -> str:
         """The open piece as far as it goes, the unfinished line included."""
         return "\n".join([*self._lines, self.rest] if self.rest else self._lines)

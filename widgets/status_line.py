@@ -11,7 +11,7 @@ from rich.style import Style
 from tui_agent.text import one_line
 from tui_agent.view import SessionView
 from widgets.blocks.base import duration
-from widgets.ink import Ink, Line, Span, chop, fit, line, width_of, wrap
+from widgets.ink import Ink, Line, Span, fit, line, width_of, wrap
 from widgets.line_view import LinesView
 
 PHASES = {
@@ -40,11 +40,7 @@ QUEUED = 3
 def apart(left: Sequence[Span], right: Sequence[Span], width: int, ink: Ink) -> Line:
     """Two ends of a line; the left one is shortened when they meet."""
     room = width - width_of(right) - (2 if right else 0)
-    kept: list[Span] = []
-    for text, style in left:
-        short = fit(text, max(0, room - width_of(kept)))
-        if short:
-            kept.append((short, style))
+    kept = _fitted(left, room)
     gap = max(0, width - width_of(kept) - width_of(right))
     return line(*kept, (" " * gap, ink.text), *right)
 
@@ -214,4 +210,13 @@ def greeting(view: SessionView, width: int, ink: Ink) -> list[Line]:
         [("model      ", ink.muted), (one_line(f"{view.model} · {view.provider}"), ink.text)],
         [("approvals  ", ink.muted), (APPROVALS.get(view.approval_mode, view.approval_mode), ink.text)],
     ]
-    return [chop(row, width)[0] for row in rows]
+    return [line(*_fitted(row, width)) for row in rows]
+
+
+def _fitted(spans: Sequence[Span], width: int) -> list[Span]:
+    """On one line, with an ellipsis in place of what is too much."""
+    kept: list[Span] = []
+    for text, style in spans:
+        if short := fit(text, max(0, width - width_of(kept))):
+            kept.append((short, style))
+    return kept

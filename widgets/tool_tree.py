@@ -12,23 +12,19 @@ from time import time
 
 from rich.style import Style
 from textual import events
-from textual.containers import Horizontal
 from textual.geometry import Region, Size
 from textual.message import Message
 
 from tui_agent.text import one_line
-from tui_agent.view import Node, ReplyItem, SessionView, ToolItem
+from tui_agent.view import ROLES, Node, ReplyItem, SessionView, StepItem, ToolItem
 from widgets.blocks.base import duration
 from widgets.ink import Ink, Line, Span, fit, line, width_of
 from widgets.line_view import LineView
-from widgets.transcript import Transcript
 
 RUNS = 60
 """Runs that are listed; older ones are counted."""
 CHILDREN = 300
 """Nodes that are listed below one node."""
-WIDE = 100
-"""Columns from which on the tree stands beside the transcript."""
 SHORT = 100
 """Milliseconds under which a time is not worth a word."""
 
@@ -38,6 +34,7 @@ SYMBOLS = {
     "failed": ("✗", "bad"),
     "refused": ("⊘", "warn"),
     "interrupted": ("■", "warn"),
+    "skipped": ("⊘", "muted"),
 }
 VERBS = {
     "read_file": "read",
@@ -184,16 +181,29 @@ class ToolTree(LineView):
         if isinstance(item, ToolItem):
             verb = VERBS.get(item.call.name, one_line(item.call.name, 60))
             title = one_line(item.title, 200)
-            return (
+            label = (
                 [(verb + " ", ink.text), (title, ink.muted)]
                 if title != item.call.name
                 else [(verb, ink.text)]
             )
+            return [*label, (" · recovered", ink.muted)] if item.call.recovered else label
         if isinstance(item, ReplyItem):
             return [(self._words(item), ink.muted)]
+        if isinstance(item, StepItem):
+            return self._step(item, ink)
         return [(one_line(node.title, 200) or node.kind, ink.strong if node.parent < 0 else ink.text)]
 
+    @staticmethod
+    def _step(item: StepItem, ink: Ink) -> list[Span]:
+        number: list[Span] = [(f"{item.step.number} ", ink.muted)] if item.step.number else []
+        label = [*number, (one_line(item.step.description, 200), ink.text)]
+        for way in dict.fromkeys(one.by for one in item.recoveries):
+            label.append((f" · {'fallback' if way == 'fallback' else 'new plan'}", ink.warn))
+        return label
+
     def _words(self, reply: ReplyItem) -> str:
+        if reply.role:
+            return ROLES.get(reply.role, one_line(reply.role, 60))
         for text in reply.text.text[:2000].split("\n"):
             if text.strip():
                 return one_line(text.strip().lstrip("#>*- "), 200)
@@ -306,56 +316,3 @@ class ToolTree(LineView):
         self.virtual_size = Size(self.columns, len(self.rows))
         if not self.has_focus:
             self.scroll_to(y=self.max_scroll_y, animate=False, force=True)
-
-
-class Columns(Horizontal):
-    """Transcript and tree: side by side where there is room, else the tree over the transcript on demand."""
-
-    def __init__(self, transcript: Transcript, progress: ToolTree, *, id: str | None = None) -> None:
-        super().__init__(transcript, progress, id=id)
-        self.transcript = transcript
-        self.progress = progress
-        self.beside = True
-        """The user wants the tree where there is room for both."""
-        self.over = False
-        """The user looks at the tree where there is room for one."""
-        progress.display = False
-
-    def fit_in(self) -> None:
-        """Show the tree, or not, by the width, what there is and what the user wants."""
-        wide = self.app.size.width >= WIDE
-        self.progress.set_class(not wide, "-over")
-        self.progress.display = (self.beside and bool(self.progress.rows)) if wide else self.over
-
-    def on_resize(self) -> None:
-        """The width decides."""
-        self.fit_in()
-
-    def toggle(self) -> None:
-        """Show or hide it."""
-        if self.app.size.width >= WIDE:
-            self.beside = not self.beside
-        else:
-            self.over = not self.over
-        self.fit_in()
-
-    def visit(self) -> None:
-        """Show it and go there; from there, back."""
-        if self.progress.has_focus:
-            self.post_message(ToolTree.Left())
-            return
-        self.beside = self.over = True
-        self.fit_in()
-        if self.progress.rows:
-            self.call_after_refresh(self.progress.take_focus)
-
-    def close_over(self) -> None:
-        """Where it lies over the transcript it makes room."""
-        self.over = False
-        self.fit_in()
-
-    def show_item(self, place: int) -> None:
-        """Bring an item of the transcript into view, unfolded."""
-        self.transcript.blocks[place].unfolded = True
-        self.transcript.blocks[place].changed()
-        self.transcript.reveal(place, 0)

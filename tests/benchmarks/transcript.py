@@ -16,6 +16,7 @@ from textual.pilot import Pilot
 from tests.scenes import build
 from tests.tui.kit import app_for, settled
 from tui_agent import events as e
+from tui_agent.__main__ import COLLECT
 from tui_agent.events import Record
 from tui_agent.tui.app import TuiAgentApp
 
@@ -77,6 +78,8 @@ async def measure(messages: int) -> dict[str, float]:
         figures["resize"] = statistics.median(resized)
         await pilot.pause()
         gc.collect()
+        gc.freeze()  # as the program does
+        gc.set_threshold(*COLLECT)
         began, longest = perf_counter(), 0.0
         job = asyncio.ensure_future(transcript.find("number 77"))
         while not job.done():

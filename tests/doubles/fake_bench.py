@@ -19,6 +19,7 @@ from tui_agent.domain import (
 from tui_agent.platform.files import FileChangedError, replace_file, sha256_of
 from tui_agent.tools.base import Refused, ToolError
 from tui_agent.tools.diffs import diff_bytes
+from tui_agent.workplan import PlanChange
 
 
 class FakeBench:
@@ -42,6 +43,7 @@ class FakeBench:
         self.timeouts: list[int] = []
         self.judged: list[tuple[str, str]] = []
         self.answer = ""
+        self.proposed: list[PlanChange] = []
         self.questions: list[tuple[str, tuple[str, ...]]] = []
         self._seen: dict[Path, str] = {}
 
@@ -106,6 +108,10 @@ class FakeBench:
     async def judge(self, command: str, cwd: str) -> Running:
         self.judged.append((command, cwd))
         return Running(command=command, cwd=cwd)
+
+    def propose_plan(self, change: PlanChange) -> str:
+        self.proposed.append(change)
+        return "Proposed."
 
     async def diff(self, target: Target, before: bytes | None, after: bytes) -> Editing:
         return Editing(

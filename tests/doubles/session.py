@@ -5,10 +5,33 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+import msgspec
 
 from tui_agent import events as e
 from tui_agent.domain import Answer
 from tui_agent.events import Event, Record
+from tui_agent.workplan import InstructionPlan, Summary
+
+
+def _settled(key: str, asked: Event | None, answer: Answer) -> Event:
+    """As the engine would."""
+    data = answer.data or {}
+    if isinstance(asked, e.PlanProposed):
+        plan = msgspec.convert(data["plan"], InstructionPlan) if "plan" in data else asked.plan
+        return e.PlanReviewed(
+            id=key, answer=answer, plan=plan, edited=plan != asked.plan, alternative=data.get("alternative")
+        )
+    if isinstance(asked, e.SummaryOffered):
+        if answer.verdict == "reject":
+            return e.SummarySettled(id=key, outcome="discarded", summary=asked.summary)
+        summary = msgspec.convert(data["summary"], Summary) if "summary" in data else asked.summary
+        outcome: Literal["accepted", "edited"] = "edited" if summary != asked.summary else "accepted"
+        return e.SummarySettled(id=key, outcome=outcome, summary=summary)
+    if isinstance(asked, e.PlanDocConflict):
+        return e.PlanDocSettled(id=key, answer=answer)
+    return e.ApprovalAnswered(id=key, answer=answer)
 
 
 class FakeSession:
@@ -18,7 +41,11 @@ class FakeSession:
         self.answers: list[tuple[str, Answer]] = []
         self.modes: list[tuple[str | None, str | None]] = []
         self.commands: list[str] = []
+        self.plans: list[str] = []
+        """What plan_doc.md should say, edit by edit."""
+        self.settlements: list[bool] = []
         self.interrupts = 0
+        self.compactions = 0
         self.looks = 0
         self.closed = ""
         self.begins = 0
@@ -74,12 +101,31 @@ class FakeSession:
         if request_id in self._answered:
             return False
         self._answered.add(request_id)
-        self.push(e.ApprovalAnswered(id=request_id, answer=answer))
+        asked = next(
+            (r.event for r in reversed(self.records) if getattr(r.event, "id", "") == request_id), None
+        )
+        self.push(_settled(request_id, asked, answer))
+        return True
+
+    async def edit_plan(self, text: str) -> bool:
+        self.plans.append(text)
+        self.push(e.PlanDocChanged(text=text, by="user"))
+        return True
+
+    async def settle_plan(self, accept: bool) -> bool:
+        self.settlements.append(accept)
+        told = [one.event for one in self.records if isinstance(one.event, e.PlanDocChanged)]
+        text = next(one.text for one in reversed(told) if one.pending is accept)
+        self.push(e.PlanDocChanged(text=text, by="review"))
         return True
 
     async def set_modes(self, mode: str | None = None, approval_mode: str | None = None) -> None:
         self.modes.append((mode, approval_mode))
         self.push(e.ModeChanged(mode=mode or "direct", approval_mode=approval_mode or "ask"))
+
+    def compact(self) -> None:
+        self.compactions += 1
+        self.push(e.Notice(level="info", text="There is nothing to compact.", code="context.compacted"))
 
     def look_for_model(self) -> None:
         self.looks += 1

@@ -5,22 +5,34 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from tests.doubles.mock import MockServer
-from tests.doubles.raw_server import FakeRawServer
 from tui_agent.domain import Answer
 from tui_agent.engine.opening import open_session
 from tui_agent.engine.session import Session
 from tui_agent.engine.wishes import Wishes
-from tui_agent.events import ApprovalAsked, Event, QuestionAsked, Record, RunEnded
+from tui_agent.events import (
+    ApprovalAsked,
+    Event,
+    PlanDocConflict,
+    PlanProposed,
+    QuestionAsked,
+    Record,
+    RunEnded,
+    SummaryOffered,
+)
 
 E = TypeVar("E", bound=Event)
 
 
-def wishes(
-    server: MockServer | FakeRawServer, workspace: Path | None, *, provider: str = "openai", **more: Any
-) -> Wishes:
+class Served(Protocol):
+    """Any server that a session can talk to."""
+
+    @property
+    def url(self) -> str: ...
+
+
+def wishes(server: Served, workspace: Path | None, *, provider: str = "openai", **more: Any) -> Wishes:
     url = server.url + ("/v1" if provider == "openai" else "")
     flags = {"provider": provider, "base_url": url, "model": "mock-model", **more.pop("flags", {})}
     flags = {name: value for name, value in flags.items() if value is not None}
@@ -28,9 +40,7 @@ def wishes(
 
 
 @asynccontextmanager
-async def opened(
-    server: MockServer | FakeRawServer, workspace: Path | None, **more: Any
-) -> AsyncIterator[Session]:
+async def opened(server: Served, workspace: Path | None, **more: Any) -> AsyncIterator[Session]:
     session = await open_session(wishes(server, workspace, **more))
     try:
         yield session
@@ -50,10 +60,10 @@ class Watch:
     async def until(self, stop: Callable[[Record], bool]) -> Record:
         async for record in self._follower:
             self.records.append(record)
-            if isinstance(record.event, ApprovalAsked | QuestionAsked):
+            if _asks(record.event):
                 answer = self._answer(record.event)
                 if answer is not None:
-                    self.session.answer(record.event.id, answer)
+                    self.session.answer(record.event.id, answer)  # type: ignore[attr-defined]  # it asks
             if stop(record):
                 return record
         raise AssertionError("the session ended first")
@@ -73,3 +83,9 @@ class Watch:
 
     def of(self, kind: type[E]) -> list[E]:
         return [record.event for record in self.records if isinstance(record.event, kind)]
+
+
+def _asks(event: Event) -> bool:
+    if isinstance(event, PlanProposed):
+        return event.asks
+    return isinstance(event, ApprovalAsked | QuestionAsked | PlanDocConflict | SummaryOffered)

@@ -21,6 +21,7 @@ from tui_agent.events import (
     RunEnded,
     RunStarted,
     ToolFinished,
+    ToolStarted,
     UserSaid,
 )
 
@@ -94,8 +95,23 @@ def test_results_follow_in_call_order() -> None:
     assert texts == ["first", "second"]
 
 
+def begun(call_id: str) -> ToolStarted:
+    call = ToolCall(id=call_id, name="read_file", arguments={"path": "a"})
+    return ToolStarted(call=call, title="a", reads_only=True)
+
+
+def test_a_call_that_never_began_says_that_it_was_not_run() -> None:
+    history = folded(said("go"), reply("", "a", "b"), begun("a"), result("a"))
+    for one in (history, History.restore(history.export())):
+        (*_, last) = one.window()
+        assert isinstance(last, ToolMessage)
+        assert not last.success
+        assert last.text.startswith("Not run")
+
+
 def test_an_unfinished_call_says_that_it_was_interrupted() -> None:
-    window = folded(said("go"), reply("", "a", "b"), result("a")).window()
+    events = (said("go"), reply("", "a", "b"), begun("a"), result("a"), begun("b"))
+    window = History.restore(folded(*events).export()).window()
     assert isinstance(window[-1], ToolMessage)
     assert not window[-1].success
     assert "Interrupted" in window[-1].text

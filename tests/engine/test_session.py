@@ -239,8 +239,8 @@ async def test_a_run_without_a_word_gets_a_closing_summary(workspace: Path) -> N
         watch = Watch(session)
         await session.send("mute")
         ended = await watch.ended()
-    assert ended.outcome == "done"
-    assert ended.text
+    assert ended.outcome == "failed"
+    assert "1 tool call" in ended.text
     assert "tools" not in server.requests[-1].body
 
 
@@ -294,8 +294,12 @@ async def test_the_first_request_is_small_and_the_next_ones_share_its_beginning(
     size = len(json.dumps(first["messages"])) + len(json.dumps(first["tools"]))
     assert (size - len(TASK)) / 4 <= 1_500
     for before, after in zip(server.requests, server.requests[1:], strict=False):
-        assert after.messages[: len(before.messages)] == before.messages
+        kept = [one for one in before.messages if "<agent_control>" not in str(one["content"])]
+        assert len(before.messages) - len(kept) == (before is not server.requests[0])
+        assert json.dumps(after.messages[: len(kept)]) == json.dumps(kept)
         assert after.body["tools"] == before.body["tools"]
+    sizes = [len(json.dumps([one.body["messages"], one.body["tools"]])) for one in server.requests]
+    assert sum(sizes) / 4 <= 6_000
 
 
 async def test_a_question_of_the_model_is_answered_by_the_user(workspace: Path) -> None:

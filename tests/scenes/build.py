@@ -469,6 +469,97 @@ def no_server() -> Scene:
     return scene.emit(e.Notice(level="error", text=text, code="server.missing"), node="")
 
 
+PLAN = """\
+---
+status: in_progress
+createdAt: 1767603600000
+updatedAt: 1767606000000
+version: 7
+---
+
+# Plan: Add --json to the export command
+
+**Status:** in_progress
+
+## Goal
+Add --json to the export command
+
+## Acceptance Criteria
+- [x] the parser accepts the flag
+- [x] the output is valid JSON *(array, indent 2)*
+- [ ] tests cover both formats, the empty table and rows that hold Unicode
+- [ ] the README mentions it
+
+## Decisions Made
+### One array over NDJSON
+**Rationale:** every reader of the old export loads the whole file anyway
+**Decided:** 2026-01-05 09:12
+
+## Decisions Rejected
+### A --format option
+**Rationale:** three spellings for two formats
+
+## Execution Log
+### 2026-01-04 17:40 - Looked for callers of export()
+**Tools:** search_workspace
+**Result:** ✓ none outside main.py
+
+### 2026-01-05 09:10 - Read the exporter
+**Tools:** read_file
+**Result:** ✓ Found the table writer
+
+### 2026-01-05 09:21 - Ran the tests
+**Tools:** run_terminal_command
+**Result:** ❌ test_unicode fails: the file is written as latin-1
+
+### 2026-01-05 09:34 - Wrote the JSON writer
+**Actions:** export() takes fmt="json"
+**Tools:** edit_file
+**Result:** ✓ 2 criteria met
+
+## Notes of mine
+Ask Grace about the encoding before the release.
+"""
+"""A plan document as it looks in the middle of the work."""
+
+
+def _planned(scene: Scene, text: str = PLAN, **more: Any) -> Scene:
+    fields: dict[str, Any] = {"by": "summary", "sha256": "0" * 64}
+    return scene.emit(e.PlanDocChanged(text=text, **(fields | more)), node="")
+
+
+def plan() -> Scene:
+    scene, call = _command(Scene())
+    scene.answer(key="q2", scope=Scope.SESSION)
+    scene.output("\x1b[32m3 passed\x1b[0m in 0.04s")
+    scene.finish(call, ToolResult(success=True, data={"exit_code": 0}), 1240)
+    text = "`--json` works: three tests pass."
+    return _planned(scene.reply().write(text).end(text, stop="stop").done(text=text))
+
+
+def plan_pending() -> Scene:
+    wanted = PLAN.replace("- [ ] tests cover", "- [x] tests cover").replace(
+        "- [ ] the README mentions it\n", "- [ ] the changelog names the flag\n"
+    )
+    wanted = wanted.replace("### A --format", "### YAML too\n**Rationale:** nobody asked\n\n### A --format")
+    return _planned(plan(), wanted, by="review", pending=True)
+
+
+def plan_conflict() -> Scene:
+    return plan().emit(
+        e.PlanDocConflict(
+            id="k1",
+            where="acceptance_criteria · the README mentions it · description",
+            ours="the README shows an example of --json",
+            theirs="README and man page mention it",
+        ),
+        node="",
+    )
+
+
+PLANS = (plan, plan_pending, plan_conflict)
+"""What the plan panel shows."""
+
 SCENES: dict[str, Callable[[], Scene]] = {
     build.__name__: build
     for build in (
@@ -497,6 +588,7 @@ SCENES: dict[str, Callable[[], Scene]] = {
         wide_text,
         stages,
         no_server,
+        *PLANS,
     )
 }
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tui_agent.domain import ToolCall, ToolResult
+from tui_agent.domain import Mode, ToolCall, ToolResult
 from tui_agent.tools.registry import Registry, default_tools
 
 
@@ -20,7 +20,7 @@ def error_of(name: str, fault: str | None = None, /, **arguments: Any) -> ToolRe
 
 
 def test_all_tools_are_offered_with_descriptions_and_schemas() -> None:
-    specs = default_tools().specs()
+    specs = default_tools().for_mode(Mode.DIRECT).specs()
     assert [spec.name for spec in specs] == [
         "read_file",
         "write_file",
@@ -43,7 +43,7 @@ def test_the_fixed_cost_of_all_tools_stays_small() -> None:
             "type": "function",
             "function": {"name": s.name, "description": s.description, "parameters": s.parameters},
         }
-        for s in default_tools().specs()
+        for s in default_tools().for_mode(Mode.DIRECT).specs()
     ]
     assert len(json.dumps(sent)) / 4 <= 900
 
@@ -56,8 +56,23 @@ def test_switched_off_tools_are_neither_offered_nor_found() -> None:
 
 
 def test_reading_keeps_only_what_changes_nothing() -> None:
-    assert default_tools().reading().names == ("read_file", "list_files", "search_workspace", "ask_user")
+    reading = default_tools().for_mode(Mode.DIRECT).reading()
+    assert reading.names == ("read_file", "list_files", "search_workspace", "ask_user")
     assert default_tools().only(["edit_file"]).names == ("edit_file",)
+
+
+def test_a_mode_is_told_of_its_own_tools_and_others_are_found_to_be_refused() -> None:
+    tools = default_tools()
+    looking = ("read_file", "list_files", "search_workspace", "run_terminal_command", "ask_user")
+    for mode in (Mode.CHAT, Mode.EXPLORE, Mode.REVIEW, Mode.DEEP_EXPLORE):
+        assert tools.for_mode(mode).names == looking
+    assert tools.for_mode(Mode.PLAN).names == (*looking, "initialize_plan", "update_plan")
+    assert tools.for_mode(Mode.AGENT).names == tools.names
+    chat = tools.for_mode(Mode.CHAT)
+    found = chat.find("write_file")
+    assert found is not None and found.name == "write_file"
+    assert "update_plan" not in str(chat.parse(ToolCall(id="1", name="nothing_like_it", arguments={})))
+    assert not {"write", "update_plan"} & set(chat.known_names)
 
 
 @pytest.mark.parametrize(
@@ -157,3 +172,37 @@ def test_long_wrong_values_are_not_sent_back() -> None:
 
 def test_a_registry_of_no_tools() -> None:
     assert Registry([]).specs() == ()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"arguments": {"path": "a", "start_line": "5"}},
+        {"parameters": '{"path": "a", "start_line": 5}'},
+        {"path": '{"path": "a", "start_line": 5}'},
+    ],
+)
+def test_arguments_wrapped_once_more_are_taken(given: dict[str, Any]) -> None:
+    _, args = parse("read_file", **given)
+    assert (args.path, args.start_line) == ("a", 5)
+
+
+def test_what_is_text_and_looks_like_json_stays_text() -> None:
+    _, args = parse("write_file", path="a.json", content='{"path": "b"}')
+    assert (args.path, args.content) == ("a.json", '{"path": "b"}')
+
+
+def test_a_number_is_no_text_and_one_value_is_a_list() -> None:
+    assert "content of write_file must be text, got 7" in str(
+        error_of("write_file", path="a", content=7).error
+    )
+    _, args = parse("ask_user", question="which?", options="this")
+    assert args.options == ["this"]
+
+
+@pytest.mark.parametrize(
+    ("given", "near"),
+    [("search_files", "search_workspace"), ("files_edit", "edit_file"), ("reed_file", "read_file")],
+)
+def test_an_invented_name_gets_the_likely_ones(given: str, near: str) -> None:
+    assert near in str(error_of(given, path="a").error).split("The tools are")[0]

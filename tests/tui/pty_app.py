@@ -8,13 +8,16 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from collections.abc import AsyncIterator
 from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
 
 from tests.doubles.session import FakeSession
 from tests.scenes import load
+from tui_agent import events as e
 from tui_agent.domain import Answer
+from tui_agent.events import Record
 from tui_agent.tui import run
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.run import run_tui
@@ -49,7 +52,37 @@ class Told(FakeSession):
         return await super().send(f"sent {text!a}")
 
 
+class Flowing(FakeSession):
+    """Says three hundred lines, one every ten milliseconds; or with `pace` 0 all of them at once."""
+
+    pace = 0.01
+
+    async def follow(self, after: int = 0) -> AsyncIterator[Record]:
+        self.push(e.RunStarted(message_id="m", mode="direct", model="m"), run="r9")
+        self.push(e.ReplyStarted(model="m", iteration=1, messages=1, estimate=1), node="r99", run="r9")
+        talk = asyncio.create_task(self._talk())
+        async for record in super().follow(after):
+            yield record
+        talk.cancel()
+
+    async def _talk(self) -> None:
+        for number in range(300):
+            self.push(e.ReplyText(text=f"flow {number} " + "and so on " * 5 + "\n\n"), node="r99", run="r9")
+            if self.pace:
+                await asyncio.sleep(self.pace)
+        text = "the flow ends"
+        self.push(e.ReplyText(text=text), node="r99", run="r9")
+        self.push(e.ReplyEnded(text="flow"), node="r99", run="r9")
+        self.push(e.RunEnded(outcome="done", text=text, ms=3000), run="r9")
+
+
+class Flowed(Flowing):
+    pace = 0.0
+
+
 KINDS = {
+    "flowing": Flowing,
+    "flowed": Flowed,
     "handler": Refusing,
     "": FakeSession,
     "broken": Broken,

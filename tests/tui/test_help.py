@@ -85,6 +85,15 @@ async def test_the_list_follows_the_draft_and_gives_it_back() -> None:
         await until(pilot, lambda: session.sent == [("/etc/hosts is odd", False)])
 
 
+async def test_compact_makes_room_in_the_context() -> None:
+    app, session = app_for("answered")
+    async with running(app) as pilot:
+        await pilot.press(*"/compact", "enter")
+        await until(pilot, lambda: "nothing to compact" in screen_text(app))
+        assert session.compactions == 1
+        assert session.sent == []
+
+
 def test_names_are_ranked() -> None:
     assert [rank("approvals", text) for text in ("app", "val", "avs", "x")] == [0, 1, 2, None]
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import asyncio
+
+import pytest
 from textual import events
 
 from tests.scenes import build
@@ -66,6 +69,28 @@ async def test_escape_stops_the_run_only_while_there_is_one() -> None:
     async with running(app) as pilot:
         await pilot.press("escape")
         await until(pilot, lambda: session.interrupts == 1)
+
+
+@pytest.mark.parametrize("key", ["escape", "ctrl+c"])
+async def test_a_command_of_the_users_own_is_stopped_too(key: str) -> None:
+    app, session = app_for("answered")
+    ended = asyncio.Event()
+
+    async def run_shell(command: str) -> None:
+        session.commands.append(command)
+        await ended.wait()
+
+    session.run_shell = run_shell  # type: ignore[method-assign]  # one that takes long
+    async with running(app) as pilot:
+        await pilot.press("!", *"make", "enter")
+        await until(pilot, lambda: session.commands == ["make"])
+        await pilot.press(key)
+        await until(pilot, lambda: session.interrupts == 1)
+        ended.set()
+        await until(pilot, lambda: app._shells == 0)
+        await pilot.press(key)
+        await pilot.pause()
+        assert session.interrupts == 1
 
 
 async def test_the_ladder_of_ctrl_c_has_one_effect_a_press() -> None:

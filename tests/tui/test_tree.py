@@ -11,7 +11,8 @@ from tui_agent import events as e
 from tui_agent.domain import ToolResult
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.view import SessionView, fold
-from widgets.tool_tree import CHILDREN, RUNS, Columns, ToolTree
+from widgets.columns import Columns
+from widgets.tool_tree import CHILDREN, RUNS, ToolTree
 
 
 def tree(app: TuiAgentApp) -> ToolTree:

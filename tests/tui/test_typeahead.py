@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
@@ -10,6 +11,7 @@ from tests.scenes import build
 from tests.tui.kit import Clock, app_for, running, settled, until
 from tui_agent import events as e
 from tui_agent.tui.app import TuiAgentApp
+from widgets.approval_modal import ApprovalModal
 from widgets.modal import STILLNESS, RequestModal
 
 NAMES = {"\n": "enter", " ": "space"}
@@ -120,3 +122,23 @@ async def test_a_paste_never_answers_and_goes_to_the_draft(scene: str) -> None:
         await quiet(pilot)
         assert session.answers == []
         assert isinstance(app.screen, RequestModal)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("scene", ["command_asked", "edit_asked"])
+async def test_a_reason_that_is_typed_on_at_once_is_the_reason_and_approves_nothing(
+    scene: str, seed: int
+) -> None:
+    reason = "as it was: A sad reason a s A"
+    dice = random.Random(seed)
+    app, session = app_for(scene)
+    async with running(app) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, ApprovalModal) and app.screen._works("a"))
+        for character in f"r{reason}\n":
+            press(app, character)
+            for _turn in range(dice.choice((0, 0, 0, 1, 2, 5)) if seed else 0):
+                await asyncio.sleep(0)
+        await until(pilot, lambda: len(session.answers) == 1)
+        await quiet(pilot)
+        ((_request, answer),) = session.answers
+        assert (answer.verdict, answer.text) == ("reject", reason)

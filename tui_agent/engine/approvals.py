@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tui_agent.domain import Action, Answer, Grant, digest
 from tui_agent.engine.stream import EventStream
-from tui_agent.events import ApprovalAnswered, ApprovalAsked, QuestionAnswered, QuestionAsked
+from tui_agent.events import ApprovalAnswered, ApprovalAsked, Event, QuestionAnswered, QuestionAsked
+
+WITHDRAWN = Answer(verdict="withdrawn", by="interrupt")
+"""How a request is settled whose asker was stopped."""
 
 
 class Approvals:
@@ -44,7 +47,8 @@ class Approvals:
         bound = digest(action)
         await self._stream.durable()
         asked = ApprovalAsked(id=request, action=action, digest=bound, why=why, grants=grants)
-        answer = await self._wait(request, asked, run, node)
+        withdrawn = ApprovalAnswered(id=request, answer=WITHDRAWN, digest=bound)
+        answer = await self._wait(request, asked, withdrawn, run, node)
         grant = _chosen(grants, answer)
         answered = ApprovalAnswered(id=request, answer=answer, digest=bound, grant=grant)
         self._stream.emit(answered, run=run, node=node)
@@ -63,8 +67,29 @@ class Approvals:
         request = f"q-{secrets.token_hex(6)}"
         await self._stream.durable()
         asked = QuestionAsked(id=request, question=text, options=options)
-        answer = await self._wait(request, asked, run, node)
+        withdrawn = QuestionAnswered(id=request, answer=WITHDRAWN)
+        answer = await self._wait(request, asked, withdrawn, run, node)
         self._stream.emit(QuestionAnswered(id=request, answer=answer), run=run, node=node)
+        return answer
+
+    async def decide(
+        self,
+        ask: Callable[[str], Event],
+        settle: Callable[[str, Answer], Event],
+        *,
+        run: str,
+        node: str,
+    ) -> Answer:
+        """Put anything else before the user: `ask(id)` makes the event that asks, `settle(id, answer)` the one that
+        tells what was decided (plan review, summary, conflict). The decision is durable when this returns.
+
+        Cancelling the waiting task settles it as withdrawn.
+        """
+        request = f"d-{secrets.token_hex(6)}"
+        await self._stream.durable()
+        answer = await self._wait(request, ask(request), settle(request, WITHDRAWN), run, node)
+        self._stream.emit(settle(request, answer), run=run, node=node)
+        await self._stream.durable()
         return answer
 
     def answer(self, request: str, answer: Answer) -> bool:
@@ -80,20 +105,14 @@ class Approvals:
         for request in tuple(self._open) if requests is None else tuple(requests):
             self.answer(request, Answer(verdict="withdrawn", by=by))
 
-    async def _wait(self, request: str, asked: ApprovalAsked | QuestionAsked, run: str, node: str) -> Answer:
+    async def _wait(self, request: str, asked: Event, withdrawn: Event, run: str, node: str) -> Answer:
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._open[request] = waiting
         self._stream.emit(asked, run=run, node=node)
         try:
             return await waiting
         except asyncio.CancelledError:
-            withdrawn = Answer(verdict="withdrawn", by="interrupt")
-            event: ApprovalAnswered | QuestionAnswered = (
-                ApprovalAnswered(id=request, answer=withdrawn, digest=asked.digest)
-                if isinstance(asked, ApprovalAsked)
-                else QuestionAnswered(id=request, answer=withdrawn)
-            )
-            self._stream.emit(event, run=run, node=node)
+            self._stream.emit(withdrawn, run=run, node=node)
             raise
         finally:
             self._open.pop(request, None)

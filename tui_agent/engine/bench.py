@@ -30,6 +30,7 @@ from tui_agent.text import Cleaner
 from tui_agent.tools.base import Refused, ToolError
 from tui_agent.tools.diffs import diff_bytes
 from tui_agent.tools.search_workspace import find_ripgrep
+from tui_agent.workplan import PlanChange
 
 OUTPUT_CAP = 256 * 1024
 """Characters of live output that one call may put on the stream; the rest stays in the result."""
@@ -222,6 +223,17 @@ class CallBench:
     async def judge(self, command: str, cwd: str) -> Running:
         """See Bench."""
         return await self._workplace.judge(command, Path(cwd) if cwd else self._workplace.shell_cwd())
+
+    def propose_plan(self, change: PlanChange) -> str:
+        """See Bench."""
+        place = self._workplace
+        if place.mode.reads_only and place.mode is not Mode.PLAN:
+            raise Refused(
+                f"Not allowed: {place.mode} mode proposes nothing for the plan; say it in your reply"
+            )
+        if place.propose is None:
+            raise Refused("There is no plan document in this session; say it in your reply.")
+        return place.propose(change)
 
     async def diff(self, target: Target, before: bytes | None, after: bytes) -> Editing:
         """See Bench."""

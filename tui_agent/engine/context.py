@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from pathlib import Path
 
-from tui_agent.domain import Message, Mode, SystemMessage, ToolSpec
+from tui_agent.domain import Message, Mode, ProgramMessage, SystemMessage, marked
 from tui_agent.engine.prompts import prompt
 
 AGENTS_FILE = "AGENTS.md"
@@ -48,28 +47,24 @@ def agent_rules(home_file: Path, workspace: Path, cwd: Path, trusted: bool) -> t
     return texts, warnings
 
 
-def system_text(rules: list[str], *, mode: Mode, reads_only: bool, workspace: Path, date: str) -> str:
-    """The system message: our rules, the mode, where we are, then the rules of user and project."""
+def system_text(
+    rules: list[str], *, mode: Mode, reads_only: bool, workspace: Path, date: str, model_prompt: str = ""
+) -> str:
+    """The system message: our rules, the mode, where we are, the rules of user and project, the model's prompt."""
     parts = [prompt("rules")]
     if reads_only or mode.reads_only:
         parts.append(prompt("read_only"))
     parts.append(f"Working folder: {workspace} ({platform.system()}). Date: {date}.")
     parts.extend(rules)
+    if model_prompt:
+        parts.append(model_prompt)
     return "\n\n".join(parts)
 
 
-def assemble(system: str, history: tuple[Message, ...]) -> tuple[Message, ...]:
-    """The messages of a request, in the order of H1."""
-    return (SystemMessage(text=system), *history)
-
-
-def estimate(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]) -> int:
-    """Tokens of a request, by characters."""
-    size = 0
-    for message in messages:
-        size += len(message.text) + 12
-        for call in getattr(message, "calls", ()):
-            size += len(call.name) + len(json.dumps(call.arguments, ensure_ascii=False)) + 24
-    for tool in tools:
-        size += len(tool.name) + len(tool.description) + len(json.dumps(tool.parameters)) + 32
-    return size // 4
+def assemble(
+    system: str, history: tuple[Message, ...], plan_doc: str = "", proposals: str = ""
+) -> tuple[Message, ...]:
+    """The messages of a request, in the order of H1: rules, plan document, history, what changes within a run."""
+    plan = (SystemMessage(text=plan_doc),) if plan_doc else ()
+    last = (ProgramMessage(text=marked("proposals", proposals)),) if proposals else ()
+    return (SystemMessage(text=system), *plan, *history, *last)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -15,19 +15,26 @@ from tui_agent.domain import (
     UserMessage,
     marked,
 )
+from tui_agent.engine.condensing import cut_message, summarised
 from tui_agent.events import (
+    ContextCompacted,
     Event,
     ProgramSaid,
     ReplyEnded,
     RunEnded,
+    StepFinished,
+    StepStarted,
     ToolFinished,
+    ToolStarted,
     UserSaid,
 )
+from tui_agent.protocols.turns import calling, counted
 
 USER_MESSAGES = 5
 """How many of the user's own messages the model sees (H2)."""
 
 CUT_CALL = "Interrupted: the call did not finish, its outcome is unknown. It was not run again."
+NOT_RUN = "Not run: the work was cut off before this call began. Nothing was changed; call it again if it is needed."
 CUT_REPLY = "The user interrupted you here; what stands above is all that was kept."
 
 
@@ -36,6 +43,28 @@ class Turn(msgspec.Struct):
 
     messages: list[Message]
     ended: bool = False
+    step: int | None = None
+    """Where in `messages` the step begins that is being carried out."""
+    doing: str = ""
+    """What that step is."""
+    begun: list[str] = []
+    """Ids of the calls that were begun and have no end."""
+
+    def begin_step(self, number: int, description: str) -> None:
+        """From here on everything belongs to a step of the plan."""
+        self.step = len(self.messages)
+        self.doing = f"Step {number}: {description}" if number else description
+
+    def finish_step(self, outcome: str, text: str) -> None:
+        """Keep of the step what the user said in it, the names of its calls and how it came out (H2)."""
+        if self.step is None:
+            return
+        mine, self.messages = self.messages[self.step :], self.messages[: self.step]
+        self.messages += [message for message in mine if isinstance(message, UserMessage)]
+        called = counted([message.name for message in mine if isinstance(message, ToolMessage)])
+        parts = [f"{self.doing}: {outcome}", f"Tools used: {called}" if called else "", text]
+        self.messages.append(ProgramMessage(text=marked("outcome", "\n".join(filter(None, parts)))))
+        self.step = None
 
     def settle(self, outcome: str, closing: str = "") -> None:
         """Keep the user's words, the names of the calls and the closing reply; of a run that was cut also what it
@@ -46,12 +75,13 @@ class Turn(msgspec.Struct):
         last = next((reply.text for reply in reversed(replies) if reply.text), "")
         parts = [closing or last] if outcome == "done" else [last, closing]
         if called:
-            parts.append(f"(Tools used: {_counted(called)}.)")
+            parts.append(f"(Tools used: {counted(called)}.)")
         if outcome != "done":
             parts.append(f"(The work on this message ended early: {outcome}.)")
         if any(parts):
             said.append(AssistantMessage(text="\n".join(filter(None, parts))))
-        self.messages, self.ended = said, True
+        self.messages, self.ended, self.step = said, True, None
+        self.begun = []
 
 
 class History:
@@ -73,34 +103,67 @@ class History:
                     del self.turns[:-USER_MESSAGES]
             case RunEnded(outcome=outcome, text=text) if self.turns:
                 self.turns[-1].settle(outcome, text)
+            case ContextCompacted():
+                self._fold_compaction(event)
             case _ if self.turns:
                 self._fold_reply(self.turns[-1], event)
 
     def _fold_reply(self, turn: Turn, event: Event) -> None:
         match event:
-            case ReplyEnded(text=text, calls=calls, thought=thought, interrupted=interrupted):
+            case StepStarted(step=step):
+                turn.begin_step(step.number, step.description)
+            case StepFinished(outcome=outcome, text=text):
+                turn.finish_step(outcome, text)
+            case ReplyEnded(text=text, calls=calls, thought=thought, interrupted=interrupted, role=""):
                 if text or calls:
                     kept = thought if calls else ""
                     turn.messages.append(AssistantMessage(text=text, calls=calls, thought=kept))
                 if interrupted:
                     turn.messages.append(ProgramMessage(text=marked("feedback", CUT_REPLY)))
+            case ToolStarted(call=call):
+                turn.begun.append(call.id)
             case ToolFinished(call_id=call_id, name=name, text=text, result=result):
+                turn.begun = [one for one in turn.begun if one != call_id]
                 message = ToolMessage(call_id=call_id, name=name, text=text, success=result.success)
                 turn.messages.append(message)
             case ProgramSaid(kind=kind, text=text):
                 turn.messages.append(ProgramMessage(text=marked(kind, text)))
 
+    def _fold_compaction(self, event: ContextCompacted) -> None:
+        if event.users:
+            self.turns = self._seen(event.users)
+        if event.summary and self.turns:
+            turn, before = self.turns[-1], len(self.turns[-1].messages)
+            turn.messages = summarised(turn.messages, event.summary, event.kept)
+            if turn.step is not None:
+                turn.step = len(turn.messages) - min(before - turn.step, event.kept)
+        if event.cut:
+            for turn in self.turns:
+                turn.messages = [cut_message(message, event.cut) for message in turn.messages]
+
+    def compacted(self, event: ContextCompacted) -> History:
+        """Another history: this one as it would be after `event`."""
+        other = History()
+        other.turns = [msgspec.structs.replace(turn, messages=list(turn.messages)) for turn in self.turns]
+        other.fold(event)
+        return other
+
     def window(self) -> tuple[Message, ...]:
         """The last five user messages: earlier runs as message and closing reply, the current one whole (H2)."""
-        kept: list[list[Message]] = []
-        left = USER_MESSAGES
+        seen = self._seen(USER_MESSAGES)
+        begun = [key for turn in seen for key in turn.begun]
+        return repair((message for turn in seen for message in turn.messages), begun)
+
+    def _seen(self, left: int) -> list[Turn]:
+        """The newest turns with `left` user messages at the most; the last one whole, however many it has."""
+        kept: list[Turn] = []
         for turn in reversed(self.turns):
             users = sum(isinstance(message, UserMessage) for message in turn.messages)
             if kept and users > left:
                 break
             left -= users
-            kept.append(turn.messages)
-        return repair(message for turn in reversed(kept) for message in turn)
+            kept.append(turn)
+        return kept[::-1]
 
     def export(self) -> list[dict[str, object]]:
         """Plain data for `state.saved`."""
@@ -115,18 +178,12 @@ class History:
         return history
 
 
-def _counted(names: list[str]) -> str:
-    counts: dict[str, int] = {}
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-    return ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in counts.items())
-
-
-def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
+def repair(messages: Iterable[Message], begun: Collection[str] = ()) -> tuple[Message, ...]:
     """Make a history that every strict server accepts (R2.2, H2).
 
-    Each call has exactly one result, directly behind its message and in call order (an interrupted one says so); no
-    result without its call; no assistant message without text and calls; calls without text get one sentence.
+    Each call has exactly one result, directly behind its message and in call order; no result without its call; no
+    assistant message without text and calls; calls without text get one sentence. A call without a result says that
+    its outcome is unknown if its id is in `begun`, else that it was not run.
     """
     fixed: list[Message] = []
     waiting: dict[str, ToolCall] = {}
@@ -134,7 +191,8 @@ def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
 
     def close() -> None:
         for call in waiting.values():
-            cut = ToolMessage(call_id=call.id, name=call.name, text=CUT_CALL, success=False)
+            why = CUT_CALL if call.id in begun else NOT_RUN
+            cut = ToolMessage(call_id=call.id, name=call.name, text=why, success=False)
             fixed.append(results.get(call.id, cut))
         waiting.clear()
         results.clear()
@@ -151,14 +209,10 @@ def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
                 close()
                 if not text and not calls:
                     continue
-                fixed.append(message if text else msgspec.structs.replace(message, text=_sentence(calls)))
+                fixed.append(message if text else msgspec.structs.replace(message, text=calling(calls)))
                 waiting.update((call.id, call) for call in calls)
             case _:
                 close()
                 fixed.append(message)
     close()
     return tuple(fixed)
-
-
-def _sentence(calls: tuple[ToolCall, ...]) -> str:
-    return f"I call {_counted([call.name for call in calls])}."

@@ -1,51 +1,46 @@
-"""The direct loop (W10): call the model, run its tools, feed the results back, until it answers without a call."""
+"""The direct loop (W10): call the model, run its tools, feed the results back, until it answers without a call.
+
+What a reply is worth is judged here; what can't be used goes back to the model with what was wrong (W16), a bounded
+number of times, and a run never ends as done on a reply that was not understood.
+"""
 
 from __future__ import annotations
 
+import json
+import secrets
 import time
 from collections.abc import Callable
-from typing import Protocol
 
-import msgspec
-
-from tui_agent.domain import Fault, Message, ToolCall, ToolSpec, marked
-from tui_agent.engine.calls import Calls
-from tui_agent.engine.context import RESERVE, estimate
+from tui_agent.domain import Fault, Message, ProgramMessage, ToolCall, ToolResult, ToolSpec, marked
+from tui_agent.engine.asking import Asking, Brain, Desk, Place
+from tui_agent.engine.calls import MANY, Calls, Round
+from tui_agent.engine.feedback import Kind, Tries, announces, told, torn
+from tui_agent.engine.ladder import Ladder
 from tui_agent.engine.prompts import prompt
-from tui_agent.engine.reply import Reply
+from tui_agent.engine.reply import Received
 from tui_agent.engine.stream import EventStream
-from tui_agent.events import ContextMeasured, ProgramSaid, ReplyEnded, ReplyStarted, RunEnded
-from tui_agent.models.base import Model, ModelRequest
+from tui_agent.engine.window import Window
+from tui_agent.events import Notice, ProgramSaid, ReplyRejected, RunEnded, UserSaid
+from tui_agent.text import one_line
 
-MODEL_OUTPUT_TRIES = 2
-"""How often a reply that the server could not parse is asked for again (R9.1)."""
+__all__ = ["Brain", "Desk", "DirectLoop", "Place"]
 
-
-class Brain(msgspec.Struct, frozen=True):
-    """Which model answers and with which options; constant within a session and model (R1.1)."""
-
-    model: Model
-    name: str
-    num_ctx: int | None
-    """Tokens of the window; None when unknown."""
-    temperature: float
-    max_tokens: int
-
-
-class Desk(Protocol):
-    """What the loop needs of the session around it."""
-
-    def context(self) -> tuple[Message, ...]:
-        """System message and history as they are now."""
-        ...
-
-    def steer(self) -> None:
-        """Put the steering messages that wait into the history (W12)."""
-        ...
-
-    def new_call_id(self, call: ToolCall) -> ToolCall:
-        """The call with an id that is unique within the session."""
-        ...
+GO_ON, STOP = "Go on", "Stop"
+"""The answers to the question whether a run that was stopped may go on."""
+_BROKEN = frozenset({"broken", "timeout", "protocol"})
+"""Faults of the connection after which the model is asked again: no call of such a reply was run."""
+_SAID: dict[Kind, str] = {
+    "unreadable": "The reply could not be read",
+    "unknown_tool": "The reply called a tool that does not exist",
+    "bad_arguments": "The reply called a tool with wrong arguments",
+    "empty": "The reply was empty",
+    "thinking_only": "The reply held thoughts only",
+    "truncated": "The reply was cut off at its limit, and so was its call",
+    "degenerate": "The reply repeated itself endlessly and was cut",
+    "server": "The server could not read the model's call",
+    "broken": "The reply broke off",
+    "announced": "The reply announced a step and did not take it",
+}
 
 
 class DirectLoop:
@@ -54,127 +49,227 @@ class DirectLoop:
     def __init__(
         self,
         *,
-        run: str,
+        place: Place,
         stream: EventStream,
         brain: Brain,
         desk: Desk,
+        window: Window,
+        ladder: Ladder,
         calls: Calls,
         tools: tuple[ToolSpec, ...],
         max_iterations: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._run = run
+        self._run = place.run
         self._stream = stream
         self._brain = brain
         self._desk = desk
+        self._ladder = ladder
         self._calls = calls
         self._tools = tools
-        self._max = max_iterations
+        self._max = self._allowed = max_iterations
         self._clock = clock
         self._began = clock()
-        self._bad_outputs = 0
-        self.iteration = 0
+        self._tries = Tries(brain.temperature)
+        self._asking = Asking(
+            place=place, stream=stream, brain=brain, desk=desk, window=window, ladder=ladder, tools=tools
+        )
 
     async def work(self) -> RunEnded:
         """Run to the end. Failures are outcomes; only cancellation is raised."""
-        while self.iteration < self._max:
-            self.iteration += 1
-            self._desk.steer()
-            too_full = self._too_full()
-            if too_full:
-                return self._ended("limit", too_full)
-            reply = await self._ask_model(self._tools)
-            if reply.fault is not None:
-                if self._asks_again(reply.fault):
-                    continue
-                outcome = "unreachable" if reply.fault.kind == "unreachable" else "failed"
-                return self._ended(outcome, _explain(reply.fault))
-            if not reply.calls:
-                return self._ended("done", reply.text or await self._closing())
-            await self._calls.carry_out(reply.calls, self._node())
+        await self._ladder.settle(self._brain.model)
+        while True:
+            if self._asking.iteration >= self._allowed:
+                why = f"the model was called {self._asking.iteration} times without a final answer"
+                if not await self._goes_on(why):
+                    return self._limit()
+                self._allowed = self._asking.iteration + self._max
+            if self._desk.steer():
+                self._calls.heard()
+            received = await self._ask(self._tools, ())
+            if isinstance(received, str):
+                return self._ended("limit", received)
+            ended = await self._judge(received)
+            if ended is not None:
+                return ended
+
+    async def _ask(self, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...]) -> Received | str:
+        self._asking.iteration += 1
+        self._calls.protocol = self._ladder.protocol
+        packet = () if extra else self._asking.packet(self._allowed, self._calls.changed)
+        return await self._asking.ask(tools, extra or packet, self._tries.temperature)
+
+    # --- what a reply is worth ---
+
+    async def _judge(self, received: Received) -> RunEnded | None:
+        """Carry out what the reply asks for. None when the model is to be asked again."""
+        reply, parsed = received.ended, received.parsed
+        if reply.fault is not None:
+            return await self._faulty(received, reply.fault)
+        if received.babble:
+            return await self._again("degenerate", received, f"“{one_line(received.babble, 80)}”")
+        if reply.calls:
+            return await self._carry_out(received)
+        if parsed.error:
+            self._ladder.missed()
+            return await self._again("unreadable", received, parsed.error)
+        if not reply.text.strip():
+            return await self._silent(received)
+        if reply.stop == "length":
+            return await self._again("truncated", received, f" of {self._brain.max_tokens:,} tokens")
+        if torn(reply.text, self._ladder.protocol):
+            self._ladder.missed()
+            return await self._again("unreadable", received, "only the end of an object came")
+        if not parsed.done and self._tools and announces(reply.text, self._tools):
+            return await self._again("announced", received)
+        return self._ended("done", reply.text)
+
+    async def _faulty(self, received: Received, fault: Fault) -> RunEnded | None:
+        if self._ladder.refused(fault):
+            return None
+        if fault.kind == "model_output":
+            return await self._again("server", received, fault.message[:300])
+        if fault.kind in _BROKEN:
+            return await self._again("broken", received, fault.message)
+        return self._ended("unreachable" if fault.kind == "unreachable" else "failed", _explain(fault))
+
+    async def _silent(self, received: Received) -> RunEnded | None:
+        """A reply without text and calls (R9.3)."""
+        reply = received.ended
+        if received.parsed.done and self._calls.count:
+            return await self._closing()
+        if reply.stop == "length":
+            used = f"its limit of {self._brain.max_tokens:,} tokens was used up"
+            return await self._again("thinking_only" if reply.thought else "truncated", received, used)
+        return await self._again("thinking_only" if reply.thought else "empty", received)
+
+    async def _carry_out(self, received: Received) -> RunEnded | None:
+        reply = received.ended
+        if any(call.fault is None for call in reply.calls):
+            self._ladder.took(reply.calls)
+        else:
+            self._ladder.missed()
+        done = await self._calls.carry_out(reply.calls, self._asking.node)
+        why: tuple[Kind, str] | None = None
+        for call, result in done.rejected:
+            why = (_kind(call, result, reply.stop), result.error or "")
+            await self._reject(*why, self._tries.in_a_row + 1, _raw_call(call), level="info")
+        if done.ran or done.duplicates:
+            self._tries.good()
+        elif why is not None:
+            self._tries.bad(why[0])
+            if self._tries.spent(why[0]):
+                return self._gave_up(*why)
+        if received.parsed.error and not any(call.fault for call in reply.calls):
+            await self._reject("unreadable", received.parsed.error, 1, received.raw, level="info")
+            self._feedback("unreadable", received.parsed.error)
+        return await self._after(done)
+
+    async def _after(self, done: Round) -> RunEnded | None:
+        """Tell the model what there is to be told of a round of calls (W13), and stop where it goes in circles."""
+        if done.duplicates:
+            text = f"{done.duplicates} of {done.sent} calls were made before and not run again."
+            await self._reject("duplicate", text, 1, level="info")
+        if done.duplicates == done.sent:
+            self._feedback("duplicate")
+        if done.left:
+            text = f"{done.left} of {done.sent} calls were not run: there were too many in one reply."
+            await self._reject("too_many", text, 1)
+            self._feedback("too_many", text)
+        elif done.sent > MANY:
+            self._feedback("too_many", f"Your last reply had {done.sent} calls.")
+        if done.stop:
+            await self._reject("loop", done.stop, 1)
+            if not await self._goes_on(done.stop):
+                return self._ended(
+                    "limit", f"Stopped, because {done.stop}. {self._calls.count} calls were run."
+                )
+        elif done.note:
+            await self._reject("loop", done.note, 1, level="info")
+            self._feedback("loop", done.note)
+        return None
+
+    # --- what could not be used ---
+
+    async def _again(self, kind: Kind, received: Received, why: str = "") -> RunEnded | None:
+        """Note a reply that could not be used and tell the model; a `RunEnded` when that was done often enough."""
+        attempt = self._tries.bad(kind)
+        raw = received.raw or received.ended.thought or (why if kind == "server" else "")
+        await self._reject(kind, why, attempt, raw)
+        if self._tries.spent(kind):
+            if kind in ("empty", "thinking_only") and self._calls.count:
+                return await self._closing()
+            return self._gave_up(kind, why, received.ended.fault)
+        if kind != "broken" or received.raw:
+            self._feedback(kind, why, received.raw if kind == "unreadable" else "")
+        return None
+
+    def _feedback(self, kind: Kind, why: str = "", raw: str = "") -> None:
+        text = told(kind, tools=self._tools, protocol=self._ladder.protocol, why=why, raw=raw)
+        self._stream.emit(ProgramSaid(kind="feedback", text=text), run=self._run)
+
+    async def _reject(
+        self, kind: Kind, detail: str, attempt: int, raw: str = "", *, level: str = "warning"
+    ) -> None:
+        """Journal what could not be used, and show it."""
+        name = await self._desk.keep_raw(f"{self._run}-{self._asking.iteration}", raw) if raw else ""
+        event = ReplyRejected(kind=kind, detail=detail[:1_000], attempt=attempt, raw=name)
+        self._stream.emit(event, run=self._run, node=self._asking.node)
+        said = _SAID.get(kind)
+        why = one_line(detail, 200).strip().rstrip(".")
+        text = f"{said}{f': {why}' if why else ''}. The model is told." if said else f"{why}."
+        notice = Notice(level=level, text=text[:1].upper() + text[1:], code=f"reply.{kind}")  # type: ignore[arg-type]  # a level
+        self._stream.emit(notice, run=self._run)
+
+    def _gave_up(self, kind: Kind, why: str, fault: Fault | None = None) -> RunEnded:
+        """How a run ends whose model can't be understood: never as done."""
+        times = f"{self._tries.in_a_row} times in a row"
+        text = f"{_SAID[kind]}, and the replies could not be used {times}."
+        if fault is not None:
+            text += f" {_explain(fault)}"
+        elif kind == "thinking_only" and why:
+            text += f" {why[:1].upper()}{why[1:]} by thinking: raise reply_tokens in the settings."
+        elif why:
+            text += f" The last fault: {one_line(why, 300)}"
+        if self._calls.count:
+            text += f" {self._calls.count} calls were run before."
+        return self._ended("failed", text)
+
+    async def _closing(self) -> RunEnded:
+        """A short closing summary where the run would end without a word (W10)."""
+        nudge = ProgramMessage(text=marked("feedback", prompt("closing")))
+        received = await self._ask((), (nudge,))
+        if not isinstance(received, str) and received.ended.fault is None and received.ended.text.strip():
+            return self._ended("done", received.ended.text)
+        text = f"The model fell silent after {self._calls.count} tool calls and gave no summary."
+        changed = ", ".join(self._calls.changed[-10:])
+        return self._ended("failed", f"{text} Changed: {changed}." if changed else text)
+
+    # --- the end ---
+
+    async def _goes_on(self, why: str) -> bool:
+        """Ask the user whether to go on; what they say beside yes and no is told to the model."""
+        answer = await self._calls.ask(f"The work was stopped, because {why}. Go on?", (GO_ON, STOP))
+        if not answer or answer.casefold() in (STOP.casefold(), "no"):
+            return False
+        self._calls.heard()
+        if answer.casefold() not in (GO_ON.casefold(), "yes"):
+            said = UserSaid(id=f"m-{secrets.token_hex(6)}", text=answer, steering=True)
+            self._stream.emit(said, run=self._run)
+        return True
+
+    def _limit(self) -> RunEnded:
         text = (
-            f"Stopped after {self._max} rounds without a final answer. "
+            f"Stopped after {self._asking.iteration} rounds without a final answer. "
             "Say «go on» to continue, or raise max_iterations."
         )
         return self._ended("limit", text)
-
-    def _node(self) -> str:
-        return f"{self._run}.{self.iteration}"
-
-    def _too_full(self) -> str:
-        window = self._brain.num_ctx
-        used = estimate(self._desk.context(), self._tools)
-        if window is None or used + min(RESERVE, window // 8) <= window:
-            return ""
-        return (
-            f"The context is full: about {used:,} tokens for a window of {window:,}. Nothing was cut. "
-            "Start a new message with less in it, or raise context_window in the settings."
-        )
-
-    async def _ask_model(self, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...] = ()) -> ReplyEnded:
-        messages = self._desk.context() + extra
-        brain = self._brain
-        request = ModelRequest(
-            model=brain.name,
-            messages=messages,
-            tools=tools,
-            temperature=brain.temperature,
-            max_tokens=brain.max_tokens,
-            num_ctx=brain.num_ctx,
-        )
-        size = estimate(messages, tools)
-        started = ReplyStarted(
-            model=brain.name, iteration=self.iteration, messages=len(messages), estimate=size
-        )
-        self._stream.emit(started, run=self._run, node=self._node(), parent=self._run)
-        await self._stream.durable()
-        reply = Reply(
-            self._stream,
-            run=self._run,
-            node=self._node(),
-            parent=self._run,
-            new_call_id=self._desk.new_call_id,
-        )
-        ended = await reply.receive(brain.model, request)
-        self._measure(ended, size)
-        return ended
-
-    def _measure(self, ended: ReplyEnded, size: int) -> None:
-        real = ended.usage.prompt_tokens
-        used = size if real is None else real + (ended.usage.completion_tokens or 0)
-        measured = ContextMeasured(used=used, limit=self._brain.num_ctx, estimated=real is None)
-        self._stream.emit(measured, run=self._run)
-
-    def _asks_again(self, fault: Fault) -> bool:
-        """A reply that the server could not parse goes back to the model, twice at the most (R9.1)."""
-        if fault.kind != "model_output" or self._bad_outputs >= MODEL_OUTPUT_TRIES:
-            return False
-        self._bad_outputs += 1
-        text = (
-            f"Your last tool call could not be read: {fault.message[:300]}\n"
-            "Send the call again with valid, smaller JSON arguments."
-        )
-        self._stream.emit(ProgramSaid(kind="feedback", text=text), run=self._run)
-        return True
-
-    async def _closing(self) -> str:
-        """A short closing summary when the run would end without a word (W10)."""
-        if not self._calls.count:
-            return "The model answered with nothing. Try again, or put the request in other words."
-        from tui_agent.domain import ProgramMessage
-
-        nudge = ProgramMessage(text=marked("feedback", prompt("closing")))
-        self.iteration += 1
-        reply = await self._ask_model((), (nudge,))
-        if reply.text.strip():
-            return reply.text
-        return f"Finished after {self._calls.count} tool calls; the model gave no summary."
 
     def _ended(self, outcome: str, text: str) -> RunEnded:
         return RunEnded(
             outcome=outcome,  # type: ignore[arg-type]  # every caller passes one of the literals
             text=text,
-            iterations=self.iteration,
+            iterations=self._asking.iteration,
             tool_calls=self._calls.count,
             ms=round((self._clock() - self._began) * 1000),
         )
@@ -182,3 +277,14 @@ class DirectLoop:
 
 def _explain(fault: Fault) -> str:
     return f"{fault.message} {fault.advice}".strip()
+
+
+def _kind(call: ToolCall, result: ToolResult, stop: str) -> Kind:
+    if call.fault is not None:
+        return "truncated" if stop == "length" else "unreadable"
+    return "unknown_tool" if result.code == "unknown_tool" else "bad_arguments"
+
+
+def _raw_call(call: ToolCall) -> str:
+    given = call.raw if call.raw is not None else json.dumps(call.arguments, ensure_ascii=False)
+    return f"{call.name} {given}"

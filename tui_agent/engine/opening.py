@@ -13,12 +13,14 @@ import msgspec
 from tui_agent import __version__, paths, settings
 from tui_agent.domain import ApprovalMode, Grant, Mode, Trusting
 from tui_agent.engine.approvals import Approvals
+from tui_agent.engine.plan_memory import PlanMemory
 from tui_agent.engine.project import Project, offer_rules
 from tui_agent.engine.roles import Roles
 from tui_agent.engine.session import Session
 from tui_agent.engine.state import EngineState, SessionStream, open_stream
 from tui_agent.engine.stream import JournalBroken
 from tui_agent.engine.wishes import CannotOpen, Wishes
+from tui_agent.engine.working import Absent
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import Notice, SessionOpened
 from tui_agent.models.base import Model
@@ -57,7 +59,11 @@ async def open_session(wishes: Wishes) -> Session:
     parts = _Parts(wishes, place, trusted, loaded, server, folder)
     try:
         await parts.gather()
-        return parts.session()
+        session = parts.session()
+        await session.memory.open(parts.shown_plan)
+        if wishes.attended:
+            session.offer_summary()
+        return session
     except BaseException as error:
         await parts.close()
         if isinstance(error, OSError):
@@ -226,6 +232,11 @@ class _Parts:
         await self._model.aclose()
         await asyncio.to_thread(self._folder.close, "crashed")
 
+    @property
+    def shown_plan(self) -> str:
+        """Hash of the plan document's text as it was shown last; empty in a new session."""
+        return self._stream.state.plan_sha256 if self._stream is not None else ""
+
     def session(self) -> Session:
         """Put the parts together and tell that the session is open."""
         assert self._stream is not None
@@ -264,6 +275,14 @@ class _Parts:
                 tell=stream.emit,
             ),
             project=Project(self._workspace, trusted=self._trusted, tell=stream.emit),
+            memory=PlanMemory(
+                self._folder.path,
+                stream,
+                approvals,
+                attended=self._wishes.attended,
+                entries=chosen.log.entries,
+            ),
+            absent=Absent(accept_plan=self._wishes.accept_plan, accept_summary=self._wishes.accept_summary),
         )
         self._tell(stream, name, mode, approval_mode)
         if not self._trusted and self._wishes.attended:

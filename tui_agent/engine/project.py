@@ -38,8 +38,11 @@ class Project:
             text = "The folder has settings of its own; they hold from the next start on."
             self._tell(Notice(level="warning", text=text, code="trust.settings"))
 
-    async def system(self, mode: Mode, approval_mode: ApprovalMode) -> str:
-        """The system message of the next requests; its text stays the same from run to run where nothing changed."""
+    async def system(self, mode: Mode, approval_mode: ApprovalMode, model_prompt: str = "") -> str:
+        """The system message of the next requests; its text stays the same from run to run where nothing changed.
+
+        `model_prompt`: what models.json has to tell the model.
+        """
         if self._rules is None:
             texts, warnings = await asyncio.to_thread(
                 agent_rules, paths.agents_file(), self.workspace, self.workspace, self.trusted
@@ -53,6 +56,7 @@ class Project:
             reads_only=approval_mode is ApprovalMode.READ_ONLY,
             workspace=self.workspace,
             date=dt.date.today().isoformat(),
+            model_prompt=model_prompt,
         )
 
 

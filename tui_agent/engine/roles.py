@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tui_agent.domain import Fault
+import msgspec
+
+from tui_agent import paths
+from tui_agent.domain import Fault, ModelInfo
+from tui_agent.engine.live_catalog import LiveCatalog
 from tui_agent.engine.loop import Brain
+from tui_agent.engine.window_words import narrow
 from tui_agent.events import ModelChanged, Notice, RunEnded
 from tui_agent.models.base import Model
+from tui_agent.models.selection import Role, Sampling, Selected, sampling, select, select_default
+from tui_agent.protocols.parser import Protocol
 from tui_agent.settings import Settings
 
 NO_SERVER = "server.missing"
 """Code of the notice that no model can be had."""
 WINDOW = 32_768
 """Tokens to ask for where neither settings nor model say."""
-TEMPERATURE = 0.2
-"""Of execution (M5)."""
 SMALL_WINDOW = 16_384
 """Below this the user is warned once (R1.5)."""
 
@@ -24,6 +29,15 @@ def ended_by(fault: Fault) -> RunEnded:
     """How a run ends that the model's server ended."""
     text = f"{fault.message} {fault.advice}".strip()
     return RunEnded(outcome="unreachable" if fault.kind == "unreachable" else "failed", text=text)
+
+
+def window_for(info: ModelInfo, chosen: int | None, provider: str) -> int:
+    """The window of a session's requests in tokens; `chosen` is what settings or models.json say."""
+    # Ollama loads what we ask for; another server's window is what it is, and it is not asked.
+    asked = provider != "openai"
+    known = info.context_window if asked else info.loaded_window or info.context_window
+    wanted = chosen or WINDOW
+    return min(wanted, known) if known and (asked or chosen) else known or wanted
 
 
 class Roles:
@@ -46,17 +60,38 @@ class Roles:
         self._because = because
         self._tell = tell
         self._brain: Brain | None = None
+        self._info: ModelInfo | None = None
+        self._others: dict[str, tuple[int | None, ModelInfo | None]] = {}
+        self._served: tuple[str, ...] | None = None
+        self._missed: set[str] = set()
+        self.catalog = LiveCatalog(paths.models_file(), tell)
+
+    @property
+    def prompt(self) -> str:
+        """What models.json has to tell the session's model, after the agent's rules (H1)."""
+        return self.catalog.current.entry(self.name).prompt.strip()
+
+    @property
+    def protocol(self) -> Protocol | None:
+        """The form of tool calls that models.json fixes for the session's model."""
+        return self.catalog.current.entry(self.name).options.protocol
 
     async def look(self) -> None:
         """See whether the server is there and settle the model; a missing server is told with what was tried."""
         brain = await self.brain()
+        self.catalog.watch()
         if isinstance(brain, RunEnded):
             text = f"{brain.text}\nTried {self.model.endpoint}, because of {self._because}."
             self._tell(Notice(level="error", text=text, code=NO_SERVER))
 
     async def brain(self) -> Brain | RunEnded:
-        """The model with its options, or how the run ends because there is none."""
+        """The model with its options, or how the run ends because there is none.
+
+        Name and window stay as they were settled; the other options are those of models.json as it is now.
+        """
         if self._brain is None:
+            if not self.catalog.opened:
+                await self.catalog.open(self.model, self._list)
             if not self.name:
                 chosen = await self._choose()
                 if isinstance(chosen, Fault):
@@ -65,47 +100,100 @@ class Roles:
             window = self._window or await self._settle_window()
             if isinstance(window, Fault):
                 return ended_by(window)
+            if self._info is None and not isinstance(info := await self.model.describe(self.name), Fault):
+                self._info = info
             self._brain = Brain(
                 model=self.model,
                 name=self.name,
                 num_ctx=window,
-                temperature=self._temperature(),
-                max_tokens=self._settings.caps.reply_tokens,
+                temperature=0,
+                max_tokens=0,
             )
             changed = ModelChanged(provider=self.model.provider, model=self.name, context_window=window)
             self._tell(changed)
-        return self._brain
+        return msgspec.structs.replace(
+            self._brain, **msgspec.structs.asdict(self.sampling("execution", self._brain.num_ctx))
+        )
+
+    async def window_of(self, name: str) -> int | None:
+        """The window of requests to another model of the server, settled once as the session's own is (R1.1)."""
+        if name == self.name and self._brain is not None:
+            return self._brain.num_ctx
+        if name not in self._others:
+            chosen = self.catalog.current.entry(name).window
+            info = await self.model.describe(name)
+            known = None if isinstance(info, Fault) else info
+            window = (chosen or WINDOW) if known is None else window_for(known, chosen, self.model.provider)
+            self._others[name] = (window, known)
+        return self._others[name][0]
+
+    def sampling(self, role: Role, window: int | None, name: str = "") -> Sampling:
+        """The options of requests of `role` to the session's model, or to the one called `name`, with a window of so
+        many tokens."""
+        info = self._info if name in ("", self.name) else self._others.get(name, (None, None))[1]
+        capabilities = (info.capabilities if info else None) or ()
+        return sampling(
+            role,
+            self.catalog.current.entry(name or self.name),
+            thinks="thinking" in capabilities,
+            window=window,
+            temperature=self._settings.temperature,
+            reply_tokens=self._settings.caps.reply_tokens,
+            keep_alive=self._settings.keep_alive,
+        )
+
+    async def select(self, role: Role, task: str = "") -> Selected:
+        """The model of `role`; that another one was wanted which is not there is told once."""
+        chosen = self._settings
+        wishes = {**chosen.roles.model_dump(), "explorer": chosen.explorer_model, "small": chosen.small_model}
+        found = select(role, self.name, self.catalog.current, None, settings=wishes, task=task)
+        if found.missing:
+            served = await self._list()
+            known = None if isinstance(served, Fault) else served
+            found = select(role, self.name, self.catalog.current, known, settings=wishes, task=task)
+        self._tell_missing(found)
+        return found
+
+    def _tell_missing(self, found: Selected) -> None:
+        if found.missing and found.missing not in self._missed:
+            self._missed.add(found.missing)
+            self._tell(Notice(level="warning", text=found.missing, code="models.missing"))
+
+    async def _list(self) -> tuple[str, ...] | Fault:
+        """The server's models, asked once."""
+        if self._served is None:
+            found = await self.model.list_models()
+            if isinstance(found, Fault):
+                return found
+            self._served = found
+        return self._served
 
     async def _choose(self) -> str | Fault:
-        names = await self.model.list_models()
+        names = await self._list()
         if isinstance(names, Fault):
             return names
-        if not names:
+        chosen = select_default(self.catalog.current, names, configured=self.catalog.configured)
+        if chosen is None:
             advice = "Pull one first, such as `ollama pull qwen2.5-coder:7b`, or name one with --model."
             return Fault(kind="status", message=f"{self.model.endpoint} has no models.", advice=advice)
-        return next((name for name in names if "coder" in name), names[0])
+        self._tell_missing(chosen)
+        return chosen.name
 
     async def _settle_window(self) -> int | Fault:
-        wanted = self._settings.context_window or WINDOW
+        chosen = self._settings.context_window or self.catalog.current.entry(self.name).window
+        wanted = chosen or WINDOW
         info = await self.model.describe(self.name)
         if isinstance(info, Fault):
             return info if info.kind == "unreachable" else wanted
-        # Ollama loads what we ask for; another server's window is what it is.
-        fixed = info.loaded_window if self.model.provider == "openai" else None
-        known = fixed or info.context_window
-        window = min(wanted, known) if known else wanted
+        self._info = info
+        window = window_for(info, chosen, self.model.provider)
         if window < SMALL_WINDOW and self.model.provider != "scripted":
-            text = (
-                f"{self.name} has a window of {window:,} tokens, which is little for coding work. "
-                "Raise context_window in the settings, or choose a model with a larger one."
-            )
+            trained = self.model.provider != "openai" and window == info.context_window
+            text = narrow(self.name, window, self.model.provider, trained=trained)
             self._tell(Notice(level="warning", text=text, code="context.small"))
         return window
 
-    def _temperature(self) -> float:
-        chosen = self._settings.temperature
-        return TEMPERATURE if chosen is None else chosen
-
     async def aclose(self) -> None:
-        """Close the model's connections."""
+        """Close the model's connections, and watch models.json no longer."""
+        await self.catalog.aclose()
         await self.model.aclose()

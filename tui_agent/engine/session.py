@@ -17,11 +17,13 @@ from tui_agent.domain import Answer, ApprovalMode, CommandOutcome, Message, Mode
 from tui_agent.engine.approvals import Approvals
 from tui_agent.engine.calls import Calls
 from tui_agent.engine.context import assemble
-from tui_agent.engine.loop import DirectLoop
+from tui_agent.engine.plan_memory import PlanMemory
 from tui_agent.engine.project import Project
+from tui_agent.engine.raw_replies import RawReplies
 from tui_agent.engine.roles import Roles
 from tui_agent.engine.state import Queued, SessionStream
 from tui_agent.engine.stream import JournalBroken
+from tui_agent.engine.working import Absent, Working
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import (
     Event,
@@ -67,6 +69,8 @@ class Session:
         registry: Registry,
         roles: Roles,
         project: Project,
+        memory: PlanMemory,
+        absent: Absent,
     ) -> None:
         self.id = folder.id
         self.folder: Path = folder.path
@@ -86,9 +90,24 @@ class Session:
         """Number of the last record before this process took the session: `follow(begins)` shows what is new."""
         self._ending: asyncio.Task[None] | None = None
         self._closed = False
-        self._system = ""
+        self.memory = memory
+        """The plan document (P1 to P6)."""
+        self._working = Working(
+            stream=stream,
+            approvals=approvals,
+            workplace=workplace,
+            registry=registry,
+            roles=roles,
+            project=project,
+            memory=memory,
+            absent=absent,
+            desk=self,
+        )
+        self.keep_raw = RawReplies(folder.path, stream.mask).keep
+        """Keeps a reply that could not be used; gives the name of its file, empty if it is not kept."""
         self._trust: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._offering: asyncio.Task[None] | None = None
 
     # --- what a front end reads ---
 
@@ -161,6 +180,10 @@ class Session:
     async def interrupt(self) -> None:
         """Stop the run and the user's own commands: nothing more is started, the connection is closed, processes are
         dead within 2 s (W12)."""
+        if not self._working.skip_planning():
+            await self._stop()
+
+    async def _stop(self) -> None:
         await asyncio.sleep(0)  # a run that was never entered could not tell its end
         going = {task for task in (self._task, *self._own) if task is not None and not task.done()}
         for task in going:
@@ -181,6 +204,11 @@ class Session:
         place.mode = Mode(mode or place.mode)
         place.approval_mode = ApprovalMode(approval_mode or place.approval_mode)
         self._emit(ModeChanged(mode=place.mode, approval_mode=place.approval_mode))
+
+    def compact(self) -> None:
+        """Make room in the context (`/compact`): before the next request of a run, at once where none goes on (U5)."""
+        if not self._closed:
+            self._working.compact(self.busy)
 
     async def run_shell(self, command: str) -> None:
         """A `!command` of the user's own: runs at once in the session's shell, shown and logged (U5)."""
@@ -217,13 +245,13 @@ class Session:
         await asyncio.shield(self._ending)
 
     async def _end(self, reason: str) -> None:
-        for task in (self._trust, self._looking):
+        for task in (self._trust, self._looking, self._offering):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
-        await self.interrupt()
+        await self._stop()
         self._approvals.withdraw(by="closing")
-        for step in (self._workplace.close, self._roles.aclose):
+        for step in (self.memory.close, self._workplace.close, self._roles.aclose):
             try:
                 await step()
             except Exception:
@@ -249,6 +277,10 @@ class Session:
         """Ask the server for its models before the first message, so that a missing one is told at once (G2)."""
         self._looking = asyncio.create_task(self._roles.look())
 
+    def offer_summary(self) -> None:
+        """Put the summary before the user that an earlier process left undecided (X3)."""
+        self._offering = asyncio.create_task(self._working.offer_again())
+
     async def _settle_trust(self, trusting: Trusting) -> None:
         why = "a folder seen for the first time"
         try:
@@ -270,13 +302,13 @@ class Session:
         self._emit(UserSaid(id=message.id, text=message.text), run=run)
         started = RunStarted(message_id=message.id, mode=self._workplace.mode, model=self._roles.name)
         self._emit(started, run=run)
-        self._task = asyncio.create_task(self._work(run))
+        self._task = asyncio.create_task(self._work(run, message.text))
 
-    async def _work(self, run: str) -> None:
+    async def _work(self, run: str, request: str) -> None:
         ended = RunEnded(outcome="interrupted", text="Interrupted by the user.")
         calls = Calls(self._workplace, self._registry, run)
         try:
-            ended = await self._run(run, calls)
+            ended = await self._run(run, request, calls)
         except asyncio.CancelledError:
             ended = msgspec.structs.replace(ended, tool_calls=calls.count)
         except JournalBroken as error:
@@ -289,29 +321,12 @@ class Session:
         self._emit(ended, run=run)
         await self._after_run(ended)
 
-    async def _run(self, run: str, calls: Calls) -> RunEnded:
+    async def _run(self, run: str, request: str, calls: Calls) -> RunEnded:
         if self._trust is not None:
             await asyncio.wait([self._trust])
         if self._looking is not None:
             await asyncio.wait([self._looking])
-        brain = await self._roles.brain()
-        if isinstance(brain, RunEnded):
-            return brain
-        self._system = await self._project.system(self._workplace.mode, self._workplace.approval_mode)
-        loop = DirectLoop(
-            run=run,
-            stream=self._stream,
-            brain=brain,
-            desk=self,
-            calls=calls,
-            tools=self._registry.specs(),
-            max_iterations=self._rounds(),
-        )
-        return await loop.work()
-
-    def _rounds(self) -> int:
-        rounds: dict[str, int] = self._workplace.settings.iterations.model_dump()
-        return rounds.get(self._workplace.mode.replace("-", "_"), rounds["direct"])
+        return await self._working.work(run, request, calls)
 
     async def _after_run(self, ended: RunEnded) -> None:
         """Everything of the run is on disk before the next one starts."""
@@ -350,13 +365,17 @@ class Session:
 
     def context(self) -> tuple[Message, ...]:
         """System message and history as they are now."""
-        return assemble(self._system, self._state.history.window())
+        return assemble(
+            self._working.system, self._state.history.window(), self.memory.text(), self.memory.proposals()
+        )
 
-    def steer(self) -> None:
-        """Give the waiting steering messages to the run that is going on."""
-        for queued in [queued for queued in self._state.queue if queued.steering]:
+    def steer(self) -> bool:
+        """Give the waiting steering messages to the run that is going on; True if there were any."""
+        waiting = [queued for queued in self._state.queue if queued.steering]
+        for queued in waiting:
             run = f"run-{self._state.runs}"
             self._emit(UserSaid(id=queued.id, text=queued.text, steering=True), run=run)
+        return bool(waiting)
 
     def new_call_id(self, call: ToolCall) -> ToolCall:
         """The call under an id of our own: servers repeat theirs, leave them out, or want nine letters and digits."""

@@ -19,9 +19,13 @@ from tui_agent.events import (
     MessageWithdrawn,
     ModeChanged,
     ModelChanged,
+    PlanDocChanged,
+    ProtocolChanged,
     RunStarted,
     SessionOpened,
     SessionTitled,
+    SummaryOffered,
+    SummarySettled,
     UserSaid,
 )
 from tui_agent.storage.folder import SessionFolder
@@ -93,6 +97,12 @@ class EngineState:
         self.model = ""
         self.provider = ""
         self.context_window: int | None = None
+        self.plan_sha256 = ""
+        """Hash of plan_doc.md as it was shown last, proposals aside."""
+        self.summary: dict[str, Any] | None = None
+        """A summary that nobody decided about; offered again at the next interactive start (X3)."""
+        self.protocol = ""
+        """In which form the model is asked for calls; empty for the one that it begins with."""
 
     def fold(self, event: Event) -> None:
         """Take in one event, live or replayed."""
@@ -132,10 +142,20 @@ class EngineState:
                 self.title = title
             case ModeChanged(mode=mode, approval_mode=approval_mode):
                 self.mode, self.approval_mode = mode, approval_mode
+            case ProtocolChanged(protocol=protocol):
+                self.protocol = protocol
             case ModelChanged(provider=provider, model=model, context_window=window):
+                if (provider, model) != (self.provider, self.model):
+                    self.protocol = ""
                 self.provider, self.model, self.context_window = provider, model, window
             case SessionOpened(mode=mode, roots=roots):
                 self.mode, self.roots = mode, roots
+            case PlanDocChanged(sha256=sha256, pending=False):
+                self.plan_sha256 = sha256
+            case SummaryOffered(summary=summary):
+                self.summary = msgspec.to_builtins(summary)
+            case SummarySettled(outcome=outcome) if outcome != "pending":
+                self.summary = None
 
     def export(self) -> dict[str, Any]:
         """Plain data for `state.saved`."""
@@ -152,6 +172,9 @@ class EngineState:
             "model": self.model,
             "provider": self.provider,
             "context_window": self.context_window,
+            "plan_sha256": self.plan_sha256,
+            "summary": self.summary,
+            "protocol": self.protocol,
         }
 
     @classmethod
@@ -166,7 +189,11 @@ class EngineState:
         state.runs = msgspec.convert(data["runs"], int)
         for name in ("title", "mode", "approval_mode", "model", "provider"):
             setattr(state, name, msgspec.convert(data[name], str))
+        state.protocol = msgspec.convert(data.get("protocol", ""), str)
         state.context_window = msgspec.convert(data["context_window"], int | None)
+        state.plan_sha256 = str(data.get("plan_sha256", ""))
+        summary = data.get("summary")
+        state.summary = summary if isinstance(summary, dict) else None
         return state
 
 

@@ -21,7 +21,7 @@ from tui_agent.plan.document import (
     minute,
 )
 from tui_agent.text import one_line
-from tui_agent.workplan import CriterionChange, DecisionNote, Summary
+from tui_agent.workplan import CriterionChange, DecisionNote, PlanChange, Summary
 
 _MARKS = (DONE, UNDERWAY, NOT_DONE)
 
@@ -104,6 +104,24 @@ def applied(plan: Plan, summary: Summary, now: datetime) -> Plan:
         decisions_rejected=(*plan.decisions_rejected, *_dated(summary.decisions_rejected, moment)),
         execution_log=(*plan.execution_log, entry),
     )
+
+
+def applied_changes(plan: Plan, change: PlanChange, now: datetime) -> Plan:
+    """The plan with what the model proposes: ticks, criteria, decisions; status only where it says so."""
+    moment = minute(now)
+    return msgspec.structs.replace(
+        plan,
+        goal=change.goal or plan.goal,
+        status=PlanStatus(change.status) if change.status else plan.status,
+        acceptance_criteria=_ticked(plan.acceptance_criteria, change.criteria),
+        decisions_made=(*plan.decisions_made, *_dated(change.decisions_made, moment)),
+        decisions_rejected=(*plan.decisions_rejected, *_dated(change.decisions_rejected, moment)),
+    )
+
+
+def same_criterion(one: str, other: str) -> bool:
+    """Whether two wordings mean the same row: case, spaces and a full stop do not count."""
+    return _key(one) == _key(other)
 
 
 def _ticked(criteria: tuple[Criterion, ...], changes: Iterable[CriterionChange]) -> tuple[Criterion, ...]:

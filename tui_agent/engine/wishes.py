@@ -28,5 +28,9 @@ class Wishes(msgspec.Struct, kw_only=True):
     trust: bool = False
     attended: bool = True
     """Somebody can answer questions."""
+    accept_plan: bool = False
+    """Nobody is there: carry out plans that would ask (X3)."""
+    accept_summary: bool = False
+    """Nobody is there: take summaries as they are (X3)."""
     resume: str | None = None
     """A session's id, the beginning of one, or `latest`."""

@@ -16,6 +16,7 @@ from tui_agent.safety.kept import CannotKeep
 from tui_agent.safety.roots import Roots
 from tui_agent.settings import Settings
 from tui_agent.tools.base import ToolError
+from tui_agent.workplan import PlanChange
 
 if TYPE_CHECKING:
     from tui_agent.shell.terminal import Terminal
@@ -49,6 +50,12 @@ class Workplace:
         """True when somebody can answer a question."""
         self.grants = list(grants)
         self._keep_grant = keep_grant
+        self.propose: Callable[[PlanChange], str] | None = None
+        """Takes proposals for the plan document; None where there is none."""
+        self.acts = 0
+        """How often anything was written or run, or the user said something: what calls see may be another since."""
+        self.writes = 0
+        """How often a file was written."""
         self._seen: dict[Path, str] = {}
         self._terminal: Terminal | None = None
 
@@ -116,6 +123,7 @@ class Workplace:
 
     async def run_own(self, command: str) -> CommandOutcome:
         """Run a command that the user typed with `!`: theirs, so nothing is asked (U5). Raises ToolError."""
+        self.acts += 1
         return await self._in_terminal(command, self.shell_cwd(), self.settings.timeouts.command_max, None)
 
     async def _in_terminal(

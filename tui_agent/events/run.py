@@ -51,6 +51,8 @@ class ReplyStarted(Event, frozen=True, kw_only=True):
     messages: int
     estimate: int
     """Tokens that the request is thought to hold."""
+    role: str = ""
+    """What the model is asked for beside the conversation: `dispatcher`, `planning`, `summary`, …; empty in it."""
 
 
 class ReplyPhase(Event, frozen=True, kw_only=True):
@@ -87,6 +89,8 @@ class ReplyEnded(Event, frozen=True, kw_only=True):
     usage: Usage = Usage()
     fault: Fault | None = None
     """Set when the reply ended badly; text and calls hold what came before."""
+    role: str = ""
+    """See ReplyStarted. With a role it is no part of the conversation."""
     interrupted: bool = False
     ms: int = 0
 
@@ -186,20 +190,29 @@ class ContextMeasured(Event, frozen=True, kw_only=True):
     estimated: bool = False
     parts: dict[str, int] = msgspec.field(default_factory=dict)
     """Tokens by part: `system`, `tools`, `messages`, `results`, `files` (H4)."""
+    truncated: int = 0
+    """How many tokens of the prompt the server read when it cut it without a word (R1.3); 0 when it did not."""
 
 
 class ContextCompacted(Event, frozen=True, kw_only=True):
-    """Older parts of a run were replaced by a summary of them (H5). History folds this."""
+    """Older parts of a run were replaced by a summary of them (H5). History folds this.
+
+    What the user said stays word for word, and so does the newest plan; the journal keeps all.
+    """
 
     type: ClassVar[str] = "context.compacted"
     summary: str
-    """What the model gets in place of the messages that went."""
+    """What the model gets in place of the messages that went; "" when none of the run's own went."""
     kept: int
     """How many of the run's newest messages stay as they are."""
     before: int
     """Tokens before, estimated."""
     after: int
     by: Literal["model", "program"] = "model"
+    users: int = 0
+    """How many of the user's messages stay in sight, counted from the newest; 0 leaves them as they are."""
+    cut: int = 0
+    """Characters to which longer results, replies and arguments among what stays were cut; 0 leaves them whole."""
 
 
 class ReplyRejected(Event, frozen=True, kw_only=True):

@@ -59,7 +59,8 @@ class PlainText:
                 about = f" · {provider} {one_line(clean(model), 100)}" if model else ""
                 return f"tui-agent · session {session}{about}"
             case ToolStarted(call=call, title=title):
-                return f"[Tool: {one_line(clean(call.name), 60)} {clean(title)}]"
+                recovered = " (recovered)" if call.recovered else ""
+                return f"[Tool: {one_line(clean(call.name), 60)} {clean(title)}{recovered}]"
             case ToolFinished(result=result) if not result.success:
                 return f"  ✗ {one_line(clean(result.error or 'failed'), 300)}"
             case FileChanged(change=change):

@@ -11,17 +11,24 @@ from pathlib import Path
 
 from tui_agent.mock_server.app import MockServer
 from tui_agent.mock_server.faults import FaultSyntaxError, parse_fault
+from tui_agent.mock_server.noise import Noise, NoiseError, NoisyModel
+from tui_agent.mock_server.noise_families import FAMILIES
 from tui_agent.mock_server.replies import ServedModel
-from tui_agent.models.scenarios import MISBEHAVIOURS, Misbehaviour, ScenarioError, load
+from tui_agent.models.scenarios import MISBEHAVIOURS, Misbehaviour, ScenarioError, Scenarios, load
 from tui_agent.models.scripted import DEMO_FILE
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_FAMILY_LINES = "\n".join(f"  {family.name:14} {family.about}" for family in FAMILIES.values())
 EPILOG = f"""\
 faults: KIND or KIND:field=value,… with KIND one of {", ".join(MISBEHAVIOURS)};
 fields: after (bytes of the body that arrive first), seconds, size, ping, status, body, retry_after,
 times (requests that meet it; without it, all). Several are met one after the other.
   --fault 429:retry_after=2,times=1     refuse the first request, then behave
   --fault drop:after=300                reset the connection after 300 bytes
+
+noise: with --noise 0.3 the model does its work, but three replies in ten are spoilt; the same one comes again until
+the request tells the model what was wrong. What fails follows from --seed and the conversation. Families:
+{_FAMILY_LINES}
 """
 
 
@@ -30,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     try:
         server = MockServer(
-            load(options.scenarios or DEMO_FILE),
+            _answering(options),
             host=options.host,
             port=options.port,
             strict=options.strict,
@@ -41,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             log=options.log,
             keep=100,
         )
-    except ScenarioError as error:
+    except (ScenarioError, NoiseError) as error:
         print(f"mock-llm-server: {error}", file=sys.stderr)
         return 2
     try:
@@ -82,6 +89,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--fault", type=_fault, action="append", default=[], metavar="FAULT", help="misbehave; see below"
     )
+    parser.add_argument("--noise", type=float, metavar="RATE", help="spoil this share of the replies, 0 to 1")
+    parser.add_argument("--seed", type=int, default=0, help="which replies the noise spoils, default 0")
+    parser.add_argument("--families", metavar="A,B,…", help="families of noise; default: all, see below")
     parser.add_argument("--strict", action="store_true", help="refuse what strict servers refuse")
     parser.add_argument(
         "--model",
@@ -94,6 +104,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pace", type=float, default=0.015, help="seconds between fragments, default 0.015")
     parser.add_argument("--log", type=Path, metavar="FILE", help="append requests and replies as JSON lines")
     return parser
+
+
+def _answering(options: argparse.Namespace) -> Scenarios | NoisyModel:
+    scenarios = load(options.scenarios or DEMO_FILE)
+    if options.noise is None:
+        if options.families:
+            raise NoiseError("--families needs --noise RATE")
+        return scenarios
+    families = tuple(filter(None, options.families.split(","))) if options.families else tuple(FAMILIES)
+    return NoisyModel(scenarios, Noise(rate=options.noise, seed=options.seed, families=families))
 
 
 def _fault(spec: str) -> Misbehaviour:

@@ -9,7 +9,7 @@ from tui_agent.mock_server import ollama_api, openai_api
 from tui_agent.mock_server.exchanges import Exchange
 from tui_agent.mock_server.faults import Spoiler, status_message, status_reply
 from tui_agent.mock_server.http import Connection, Headers
-from tui_agent.mock_server.replies import Reply
+from tui_agent.mock_server.replies import Reply, truncated
 from tui_agent.mock_server.strict import Api
 from tui_agent.models.scenarios import Misbehaviour
 
@@ -63,6 +63,9 @@ async def send_reply(
     """Send the model's reply, whole or streamed as the request asks. Raises Refusal, Spoilt, Disconnected."""
     wire = ollama_api if api == "ollama" else openai_api
     exchange.fault = fault.kind if fault else None
+    if fault is not None and fault.kind == "truncate":
+        reply, exchange.fired = truncated(reply, fault.window)
+        fault = None
     if reply.choice.step.delay:
         await connection.pause(reply.choice.step.delay)
     if fault is not None and (code := fault.code) is not None:
@@ -80,7 +83,7 @@ async def send_reply(
         else:
             await _whole(connection, exchange, reply, api, spoiler)
     finally:
-        exchange.fired = spoiler.fired
+        exchange.fired = exchange.fired or spoiler.fired
 
 
 async def _whole(

@@ -12,14 +12,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tui_agent.mock_server import ollama_api, openai_api
 from tui_agent.mock_server.answering import Refusal, plain, refuse, send_reply
 from tui_agent.mock_server.exchanges import Exchange, RequestLog
 from tui_agent.mock_server.faults import FaultPlan, Spoilt, parse_fault
 from tui_agent.mock_server.http import Connection, Disconnected, Request
+from tui_agent.mock_server.noise import NoisyModel, Spoken
 from tui_agent.mock_server.replies import Reply, ServedModel, prompt_tokens
 from tui_agent.mock_server.strict import Api, strict_fault
-from tui_agent.models.choosing import choose, from_wire
+from tui_agent.models.choosing import Choice, choose, from_wire
 from tui_agent.models.scenarios import Misbehaviour, Scenarios, convert, load
 
 DEFAULT_MODEL = ServedModel(name="mock-model")
@@ -31,6 +34,7 @@ class MockServer:
     """A model server on a port of its own: `async with MockServer(scenarios, strict=True) as server: server.url`.
 
     `scenarios` are a file's path, its content as a dict, or read already; none serves only the default response.
+    A `NoisyModel` answers from its own, and not always well.
     `faults` strike the first chat requests in order. `models` limits which names are served; by default any is.
     `token` demands that bearer token. `pace` is the time between fragments in seconds.
     `log` gets a JSON line for each request, first byte, end and disconnect. `keep` bounds how many requests are
@@ -39,7 +43,7 @@ class MockServer:
 
     def __init__(
         self,
-        scenarios: Scenarios | dict[str, Any] | Path | None = None,
+        scenarios: Scenarios | dict[str, Any] | Path | NoisyModel | None = None,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -51,7 +55,8 @@ class MockServer:
         log: Path | None = None,
         keep: int | None = None,
     ) -> None:
-        self.scenarios = _scenarios(scenarios)
+        self._noisy = scenarios if isinstance(scenarios, NoisyModel) else None
+        self.scenarios = scenarios.scenarios if isinstance(scenarios, NoisyModel) else _scenarios(scenarios)
         self.strict = strict
         self.pace = pace
         self.exchanges: list[Exchange] = []
@@ -168,7 +173,12 @@ class MockServer:
             exchange.sent = connection.sent
             event = "disconnect" if exchange.outcome == "disconnected" else "end"
             self._log.write(
-                event, exchange, status=exchange.status, sent=exchange.sent, outcome=exchange.outcome
+                event,
+                exchange,
+                status=exchange.status,
+                sent=exchange.sent,
+                outcome=exchange.outcome,
+                **({"noise": exchange.noise} if exchange.noise else {}),
             )
             exchange.finished.set()
 
@@ -264,9 +274,10 @@ class MockServer:
                 return
         if self.strict and (wrong := strict_fault(payload.get("messages"), api)) is not None:
             raise Refusal(400, wrong)
-        reply = self._prepare(exchange, model)
-        step = reply.choice.step
-        fault = self._faults.take(reply.choice.scenario, reply.choice.index, step.fault)
+        spoken = self._speak(exchange, api)
+        reply = _reply(exchange, model, spoken.choice)
+        step = spoken.choice.step
+        fault = spoken.fault or self._faults.take(spoken.choice.scenario, spoken.choice.index, step.fault)
         pace = self.pace if step.pace is None else step.pace
         await send_reply(connection, exchange, reply, api, fault=fault, pace=pace)
 
@@ -276,17 +287,31 @@ class MockServer:
         if payload.get("think") and "thinking" not in model.capabilities:
             raise Refusal(400, f'"{model.name}" does not support thinking')
 
-    def _prepare(self, exchange: Exchange, model: ServedModel) -> Reply:
-        choice = choose(self.scenarios, from_wire(exchange.body))
-        exchange.scenario, exchange.step = choice.scenario, choice.index
-        return Reply(
-            id=f"mock-{exchange.number:05d}",
-            created=int(time.time()),
-            model=model.name,
-            choice=choice,
-            prompt_tokens=prompt_tokens(exchange.body, choice),
-            payload=exchange.body,
-        )
+    def _speak(self, exchange: Exchange, api: Api) -> Spoken:
+        """What the model says, and what noise does to it."""
+        if self._noisy is None:
+            spoken = Spoken(choice=choose(self.scenarios, from_wire(exchange.body)))
+        else:
+            spoken = self._noisy.answer(exchange.body)
+        exchange.scenario, exchange.step = spoken.choice.scenario, spoken.choice.index
+        exchange.noise = spoken.family
+        fault = spoken.fault
+        if fault is not None and isinstance(fault.body, str) and fault.code is not None:
+            wire = ollama_api if api == "ollama" else openai_api
+            shaped = msgspec.structs.replace(fault, body=wire.error(fault.code, fault.body))
+            return msgspec.structs.replace(spoken, fault=shaped)
+        return spoken
+
+
+def _reply(exchange: Exchange, model: ServedModel, choice: Choice) -> Reply:
+    return Reply(
+        id=f"mock-{exchange.number:05d}",
+        created=int(time.time()),
+        model=model.name,
+        choice=choice,
+        prompt_tokens=prompt_tokens(exchange.body, choice),
+        payload=exchange.body,
+    )
 
 
 def _scenarios(given: Scenarios | dict[str, Any] | Path | None) -> Scenarios:

@@ -30,6 +30,8 @@ class Exchange:
         """Kind of the fault that was chosen for this reply."""
         self.fired = False
         """Whether that fault really struck."""
+        self.noise = ""
+        """Family of the noisy model's fault in this reply; "" when the reply was as it should be."""
         self.status: int | None = None
         self.outcome: Outcome = ""
         """`done`: sent to its end. `broken`: a fault ended it. `disconnected`: the client hung up."""

@@ -78,6 +78,21 @@ def prompt_tokens(payload: Mapping[str, Any], choice: Choice) -> int:
     return estimate(json.dumps([payload.get("messages"), payload.get("tools") or []], ensure_ascii=False))
 
 
+def truncated(reply: Reply, window: int | None) -> tuple[Reply, bool]:
+    """The reply with the count of a prompt that was cut to half of `window` and 2 tokens (O-7), and whether that was
+    less than the whole. Without `window` the request's `num_ctx` counts."""
+    options = reply.payload.get("options")
+    asked = options.get("num_ctx") if isinstance(options, dict) else None
+    size = window or (asked if isinstance(asked, int) else CONTEXT_LENGTH)
+    left = size // 2 + 2
+    if reply.prompt_tokens <= left:
+        return reply, False
+    return msgspec.structs.replace(reply, prompt_tokens=left), True
+
+
 def compact(value: object) -> bytes:
-    """JSON without spaces, as servers send it."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    """JSON without spaces, as servers send it; lone surrogates, which are no UTF-8, as escapes."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()

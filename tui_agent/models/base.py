@@ -22,6 +22,8 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Ollama's window: the same value for every request of a model and session (R1.1)."""
     think: bool | str | None = None
     """None lets the client decide by capability (O-19)."""
+    keep_alive: str | int | None = None
+    """How long Ollama keeps the model loaded afterwards: a duration, or seconds; None leaves it to the client."""
     format: Literal["json"] | dict[str, Any] | None = None
     """Never together with tools (O-21)."""
 

@@ -49,7 +49,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
 _BLOCK = re.compile(r"^<agent_(\w+)[^>\n]*>(.*?)</agent_\1>", re.DOTALL | re.MULTILINE)
 _CONTROL = re.compile(r"^<agent_control\b.*", re.DOTALL | re.MULTILINE)
-_RESULT = re.compile(r'\{\s*"tool_result"')
+_STEP = f"{PROGRAM_MARK}step>"
+_RESULT = re.compile(r'\{\s*"tool_result"|^<tool_result>', re.MULTILINE)
 
 
 def own_words(text: str) -> str:
@@ -163,19 +164,43 @@ def choose(scenarios: Scenarios, conversation: Conversation) -> Choice:
     The trigger is sought in the user's own last message; the step is the number of tool results since it, or the
     last step when there are fewer.
     """
-    words, results, latest = "", 0, ""
+    words, results, latest, in_step = "", 0, "", None
     for said in reversed(conversation.messages):
         if said.role == "user":
             words = said.text
             break
         if said.results and not results:
             latest = said.text
+        if in_step is None and _STEP in said.text and said.role == "program":
+            in_step = results + len(_RESULT.findall(said.text.rpartition(_STEP)[2]))
         results += said.results
-    for scenario in scenarios.scenarios:
-        if _fits(scenario, words, conversation):
-            index = min(results, len(scenario.steps) - 1)
-            return _chosen(scenario.name, index, _varied(scenario.steps[index], latest), conversation)
-    return _chosen("", 0, Step(response=scenarios.default_response), conversation)
+    scenario = fitting(scenarios, words, conversation)
+    if scenario is None:
+        return _chosen("", 0, Step(response=scenarios.default_response), conversation)
+    if scenario.when.step is not None:
+        return at(scenario, in_step or 0, latest if in_step else "", conversation)
+    return at(scenario, results, latest, conversation)
+
+
+def _step_of(conversation: Conversation) -> str | None:
+    """The newest step that the program set since the user spoke; None when there is none."""
+    for said in reversed(conversation.messages):
+        if said.role == "program" and _STEP in said.text:
+            return said.text.rpartition(_STEP)[2]
+        if said.role == "user":
+            return None
+    return None
+
+
+def fitting(scenarios: Scenarios, words: str, conversation: Conversation) -> Scenario | None:
+    """The first scenario that is triggered by the user's `words`."""
+    return next((one for one in scenarios.scenarios if _fits(one, words, conversation)), None)
+
+
+def at(scenario: Scenario, index: int, latest: str, conversation: Conversation) -> Choice:
+    """The scenario's reply number `index`, or its last one; `latest` is the newest tool result."""
+    index = min(index, len(scenario.steps) - 1)
+    return _chosen(scenario.name, index, _varied(scenario.steps[index], latest), conversation)
 
 
 def _varied(step: Step, latest: str) -> Step:
@@ -191,6 +216,8 @@ def _fits(scenario: Scenario, words: str, conversation: Conversation) -> bool:
     if scenario.ignore_case:
         words, triggers = words.casefold(), tuple(t.casefold() for t in triggers)
     when = scenario.when
+    if when.step is not None and when.step not in (_step_of(conversation) or ""):
+        return False
     return (
         any(trigger in words for trigger in triggers)
         and (when.model is None or fnmatchcase(conversation.model, when.model))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, suppress
+from itertools import groupby
 from types import TracebackType
 from typing import Any, TypeAlias
 
 import msgspec
 
 from tui_agent.domain import Fault
-from tui_agent.models.base import Failed, Phase, Piece
+from tui_agent.models.base import Failed, Phase, Piece, Text, Thought
 from tui_agent.models.decoding import Decoder
 from tui_agent.models.faults import Peer, WireFault, broken, from_status
 from tui_agent.models.wire import Wire, encode, refuse_encoding, transport_fault
@@ -74,6 +75,8 @@ class Exchange:
         self._doubt = doubt
         self._alive = alive
         self._queue: asyncio.Queue[Opened | bytes | Ended | Phase] = asyncio.Queue(_QUEUED)
+        self._ahead: Opened | Ended | Phase | None = None
+        """Taken out of the queue behind a chunk; it comes next."""
         self._tasks: list[asyncio.Task[None]] = []
         self._clock = asyncio.get_running_loop().time
         self._sent: float | None = None
@@ -114,8 +117,11 @@ class Exchange:
 
     async def next(self) -> Opened | Phase | bytes | None:
         """What comes next; None at the end. Raises WireFault when a watchdog barks or the connection breaks."""
+        item: Opened | bytes | Ended | Phase
         while True:
-            if self._queue.empty():
+            if self._ahead is not None:
+                item, self._ahead = self._ahead, None
+            elif self._queue.empty():
                 try:
                     async with asyncio.timeout_at(self._deadline()):
                         item = await self._queue.get()
@@ -133,8 +139,21 @@ class Exchange:
                 return None
             if isinstance(item, Opened):
                 refuse_encoding(item.headers.get("content-encoding", ""), self._peer)
+            if isinstance(item, bytes):
+                return self._joined(item)
             if not (isinstance(item, Phase) and self._first is not None):
                 return item
+
+    def _joined(self, chunk: bytes) -> bytes:
+        """The chunk with those that wait behind it: reading them together costs less."""
+        chunks = [chunk]
+        while not self._queue.empty() and self._ahead is None:
+            item: Opened | bytes | Ended | Phase = self._queue.get_nowait()
+            if isinstance(item, bytes):
+                chunks.append(item)
+            else:
+                self._ahead = item
+        return b"".join(chunks)
 
     # --- watchdogs ----------------------------------------------------------------------
 
@@ -247,7 +266,7 @@ async def converse(exchange: Exchange, decoder: Decoder) -> AsyncGenerator[Piece
                 decoder.opened(got.headers.get("content-type", "").lower())
             else:
                 before = decoder.progress
-                for piece in decoder.feed(got):
+                for piece in _merged(decoder.feed(got)):
                     yield piece
                 if decoder.progress != before:
                     exchange.progressed()
@@ -261,6 +280,15 @@ async def converse(exchange: Exchange, decoder: Decoder) -> AsyncGenerator[Piece
             raise _after(error, decoder) from error
     for piece in decoder.end():
         yield piece
+
+
+def _merged(pieces: list[Piece]) -> Iterator[Piece]:
+    """Fragments of text that came together as one, and of thought likewise."""
+    for kind, run in groupby(pieces, type):
+        if kind is Text or kind is Thought:
+            yield kind(text="".join(piece.text for piece in run if isinstance(piece, Text | Thought)))
+        else:
+            yield from run
 
 
 def _after(error: WireFault, decoder: Decoder) -> WireFault:

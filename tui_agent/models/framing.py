@@ -141,6 +141,14 @@ class SseEvents:
             chunk, self._after_return = chunk.removeprefix(b"\n"), False
         body, start = self._body, 0
         body.add(chunk)
+        if b"\r" not in chunk:  # nearly always, and much faster; what waits holds no line end
+            if b"\n" in chunk:
+                *lines, body.rest = body.rest.split(b"\n")
+                for line in lines:
+                    yield from self._line(line)
+            body.searched = len(body.rest)
+            body.check(body.rest)
+            return
         while (found := _LINE_END.search(body.rest, max(start, body.searched))) is not None:
             at, after = found.span()
             self._after_return = after == len(body.rest) and body.rest[-1] == 0x0D

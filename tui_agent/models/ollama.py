@@ -117,7 +117,7 @@ def payload(request: ModelRequest, think: bool | str | None) -> dict[str, Any]:
         "model": request.model,
         "messages": render(request.messages),
         "stream": True,
-        "keep_alive": KEEP_ALIVE,
+        "keep_alive": _kept(request.keep_alive),
         "truncate": False,
         "shift": False,
         "options": options,
@@ -139,6 +139,13 @@ def payload(request: ModelRequest, think: bool | str | None) -> dict[str, Any]:
     if think is not None:
         body["think"] = think
     return body
+
+
+def _kept(value: str | int | None) -> str | int:
+    """Ollama reads a text as a duration with its unit, so that -1 and 0 have to be numbers (O-12)."""
+    if value is None:
+        return KEEP_ALIVE
+    return int(value) if isinstance(value, str) and value in ("-1", "0") else value
 
 
 def render(messages: Sequence[Message]) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ MISBEHAVIOURS = (
     "error",
     "no_end",
     "drip",
+    "truncate",
 )
 
 
@@ -44,7 +45,7 @@ class Misbehaviour(_Part, frozen=True, kw_only=True):
     `stall` stops sending and holds the connection, `drop` resets it, `cut` closes it in mid-reply, `garbage` puts
     junk into the body, `status` (or `429`, `500`, `502`, `503`) answers with that status, `error` reports an error
     inside a 200 reply, `no_end` leaves the end marker out, `drip` sends a few bytes at a time, `delay` waits,
-    `none` behaves.
+    `truncate` reads only half a window and 2 tokens of a longer prompt and counts that, as Ollama does, `none` behaves.
     """
 
     kind: str
@@ -61,6 +62,8 @@ class Misbehaviour(_Part, frozen=True, kw_only=True):
     """drip: bytes in one write."""
     ping: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """stall, delay: seconds between signs of life that carry nothing (an SSE comment, an empty chunk)."""
+    window: Annotated[int, msgspec.Meta(ge=16)] | None = None
+    """truncate: the window in tokens; None is what the request asks for as `num_ctx`."""
     times: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """Only the first so many requests that meet it are spoilt; None is every one."""
 
@@ -152,6 +155,9 @@ class Step(_Part, frozen=True, kw_only=True):
     """Seconds before the first byte."""
     pace: Annotated[float, msgspec.Meta(ge=0)] | None = None
     """Seconds between two fragments; None leaves it to the server or model."""
+    proof: str | None = None
+    """What the result of this step's last call must contain for the step to count as done; only the noisy model,
+    which goes by what was achieved instead of by how many results there are, looks at it."""
     description: str = ""
 
 
@@ -164,6 +170,8 @@ class When(_Part, frozen=True, kw_only=True):
     """A substring of the system messages."""
     tools: bool | None = None
     """Whether the request offers tools."""
+    step: str | None = None
+    """A substring of the newest step of a plan that the program set (`<agent_step>`); results count from there."""
 
 
 class Scenario(_Part, frozen=True, kw_only=True):

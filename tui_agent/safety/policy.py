@@ -179,6 +179,8 @@ def _only_reads(who: str, action: Reading | Editing | Running) -> str:
     """Why a mode refuses, with what the model can do instead (W11)."""
     if isinstance(action, Reading):
         return f"{who} keeps to the workspace and to files without credentials; go on without this file"
+    if isinstance(action, Editing) and who == f"{Mode.PLAN} mode":
+        return f"{who} changes no file: propose the change in your reply, and what it means for the plan by update_plan"
     if isinstance(action, Editing):
         return f"{who} changes no file; describe the change in your reply, the user can switch modes to have it made"
     return (

@@ -66,7 +66,7 @@ def read_tree(path: Path, *, follow: bool = True) -> tuple[Tree | None, list[Set
     """
     name = str(path)
     try:
-        data = _read(path, follow)
+        data = read_bounded(path, follow=follow)
     except FileNotFoundError:
         return None, []
     except OSError as error:
@@ -113,7 +113,8 @@ def parse_tree(name: str, text: str) -> tuple[Tree | None, list[SettingsProblem]
     return Tree(file=name, values=values, lines=build.lines), build.problems
 
 
-def _read(path: Path, follow: bool) -> bytes:
+def read_bounded(path: Path, *, follow: bool = True) -> bytes:
+    """The bytes of a settings file. Raises OSError, and ValueError with what else is wrong with it."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     handle = os.open(path, flags)
     with os.fdopen(handle, "rb") as file:

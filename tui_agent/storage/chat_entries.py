@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from tui_agent import events as e
 from tui_agent.domain import Action, Answer, Diff, Editing, Fault, Reading, Running, Scope, Trusting
+from tui_agent.storage import plan_entries as plan
 
 OPENING = "What would you like to build?"
 """The session's opening question when its first event names none (seed 000)."""
@@ -148,6 +149,21 @@ WORDS: dict[type[e.Event], Words] = {
     e.ApprovalAnswered: _answered,
     e.QuestionAsked: _question,
     e.QuestionAnswered: lambda event: system(answer_text(event.answer)),
+    e.RequestClassified: lambda event: system(plan.classified(event)),
+    e.PlanProposed: lambda event: system(plan.proposed(event)),
+    e.PlanReviewed: lambda event: system(plan.reviewed(event)),
+    e.StepStarted: lambda event: system(plan.started(event)),
+    e.StepVerified: lambda event: system(plan.verified(event)),
+    e.StepRecovering: lambda event: system(plan.recovering(event)),
+    e.StepFinished: lambda event: system(f"Step {event.outcome} in {duration(event.ms)}."),
+    e.CompletionRefused: lambda event: system(f"Not done yet: {event.why}."),
+    e.PlanDocChanged: lambda event: system(text) if (text := plan.document(event)) else [],
+    e.PlanDocConflict: lambda event: system(
+        f"Conflict in the plan document, {event.where}.\nThe agent's: {event.ours}\nYours: {event.theirs}"
+    ),
+    e.PlanDocSettled: lambda event: system(answer_text(event.answer)),
+    e.SummaryOffered: lambda event: system(plan.offered(event)),
+    e.SummarySettled: lambda event: system(plan.settled(event)),
     e.Unknown: lambda event: system(f"An event that this version does not know: {event.name}"),
 }
 """Events that are missing here, and are not told of by `ChatLog` itself, leave no line."""

@@ -32,10 +32,13 @@ def wanted(kind: type[Args]) -> str:
     )
 
 
-def what_is_wrong(tool: str, kind: type[Args], error: pydantic.ValidationError) -> str:
-    """One sentence for each faulty argument."""
+def what_is_wrong(
+    tool: str, kind: type[Args], error: pydantic.ValidationError, *, missing: bool = True
+) -> str:
+    """One sentence for each faulty argument; without `missing`, only for those that were given."""
     fields = parameters(kind).get("properties", {})
-    return " ".join(_sentence(tool, fields, one) for one in error.errors(include_url=False)[:5])
+    faults = [one for one in error.errors(include_url=False) if missing or one["type"] != "missing"]
+    return " ".join(_sentence(tool, fields, one) for one in faults[:5])
 
 
 def _sentence(tool: str, fields: dict[str, Any], fault: Any) -> str:

@@ -19,6 +19,7 @@ from tui_agent.domain import (
     Target,
     ToolResult,
 )
+from tui_agent.workplan import PlanChange
 
 
 class ToolError(Exception):
@@ -85,6 +86,13 @@ class Bench(Protocol):
         """sha256 of the file's bytes when the model last saw them; None if it never did."""
         ...
 
+    def propose_plan(self, change: PlanChange) -> str:
+        """Propose a change of the plan document: shown as pending, written only when the user accepts it (P6).
+
+        Returns the plan as it would be, in a few lines. Raises Refused in modes that only look, `plan` apart.
+        """
+        ...
+
     async def judge(self, command: str, cwd: str) -> Running:
         """The command with its severity and whether it may run unasked."""
         ...
@@ -119,6 +127,9 @@ class Tool(ABC, Generic[A]):
     """Other names under which models call it."""
     argument_aliases: ClassVar[dict[str, str]] = {}
     """Other argument names → ours."""
+
+    modes: ClassVar[tuple[Mode, ...]] = tuple(Mode)
+    """Where the model is told of it; called elsewhere it is found all the same, and refused or not by the bench."""
 
     @abstractmethod
     async def run(self, args: A, bench: Bench) -> ToolResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import ClassVar
 
-from tui_agent.domain import FileChange, ToolResult
+from tui_agent.domain import FileChange, Mode, ToolResult
 from tui_agent.tools.base import Args, Bench, Tool, ToolError
 from tui_agent.tools.editing import Edited, edit_bytes
 from tui_agent.tools.reading import bytes_of, leave_to_read
@@ -30,6 +30,7 @@ class EditFile(Tool[EditFileArgs]):
     name: ClassVar[str] = "edit_file"
     args = EditFileArgs
     reads_only: ClassVar[bool] = False
+    modes: ClassVar[tuple[Mode, ...]] = (Mode.AGENT, Mode.DIRECT)
     timeout: ClassVar[float | None] = 30.0
     aliases: ClassVar[tuple[str, ...]] = (
         "file_edit",

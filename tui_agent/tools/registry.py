@@ -12,18 +12,23 @@ from typing import Any
 
 import pydantic
 
-from tui_agent.domain import ToolCall, ToolResult, ToolSpec
+from tui_agent.domain import Mode, ToolCall, ToolResult, ToolSpec
+from tui_agent.text import one_line
 from tui_agent.tools.argument_text import wanted, what_is_wrong
 from tui_agent.tools.ask_user import AskUser
 from tui_agent.tools.base import Args, Tool
 from tui_agent.tools.edit_file import EditFile
+from tui_agent.tools.initialize_plan import InitializePlan
+from tui_agent.tools.lines import writable
 from tui_agent.tools.list_files import ListFiles
 from tui_agent.tools.read_file import ReadFile
 from tui_agent.tools.run_terminal_command import RunTerminalCommand
 from tui_agent.tools.search_workspace import SearchWorkspace
 from tui_agent.tools.specs import parameters
+from tui_agent.tools.update_plan import UpdatePlan
 from tui_agent.tools.write_file import WriteFile
 
+_WRAPPERS = frozenset({"arguments", "args", "parameters", "params", "input", "kwargs"})
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -38,6 +43,8 @@ def default_tools(off: Collection[str] = ()) -> Registry:
             SearchWorkspace(),
             RunTerminalCommand(),
             AskUser(),
+            InitializePlan(),
+            UpdatePlan(),
         ],
         off,
     )
@@ -46,9 +53,14 @@ def default_tools(off: Collection[str] = ()) -> Registry:
 class Registry:
     """The tools that are offered, in order."""
 
-    def __init__(self, tools: Iterable[Tool[Any]], off: Collection[str] = ()) -> None:
+    def __init__(
+        self, tools: Iterable[Tool[Any]], off: Collection[str] = (), hidden: Iterable[Tool[Any]] = ()
+    ) -> None:
+        """`hidden` tools are found, so that a call of them is answered by the tool itself, but nowhere named."""
         self._tools: dict[str, Tool[Any]] = {tool.name: tool for tool in tools if tool.name not in off}
-        self._aliases = {alias: tool for tool in self._tools.values() for alias in tool.aliases}
+        self._hidden = {tool.name: tool for tool in hidden if tool.name not in self._tools}
+        found = (*self._tools.values(), *self._hidden.values())
+        self._aliases = {alias: tool for tool in found for alias in tool.aliases}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -57,8 +69,16 @@ class Registry:
 
     @property
     def known_names(self) -> tuple[str, ...]:
-        """The real names and all others under which a tool is found."""
-        return (*self._tools, *self._aliases)
+        """The real names and all others under which a tool that is offered is found."""
+        return (*self._tools, *(name for name, tool in self._aliases.items() if tool.name in self._tools))
+
+    def for_mode(self, mode: Mode) -> Registry:
+        """What is offered in `mode` (W11); the rest is still found, so that it is refused with the reason."""
+        if all(mode in tool.modes for tool in self._tools.values()):
+            return self
+        shown = [tool for tool in self._tools.values() if mode in tool.modes]
+        rest = [tool for tool in self._tools.values() if mode not in tool.modes]
+        return Registry(shown, hidden=[*rest, *self._hidden.values()])
 
     def only(self, names: Collection[str]) -> Registry:
         """The same without all tools but `names`."""
@@ -76,7 +96,7 @@ class Registry:
         """The tool of that name, whatever way of writing or other name for it the model uses."""
         plain = _snake(name)
         for one in (name, plain, plain.rpartition(".")[2], plain.rpartition(":")[2]):
-            tool = self._tools.get(one) or self._aliases.get(one)
+            tool = self._tools.get(one) or self._hidden.get(one) or self._aliases.get(one)
             if tool is not None:
                 return tool
         return None
@@ -93,11 +113,33 @@ class Registry:
         except pydantic.ValidationError as error:
             return _bad(tool, what_is_wrong(tool.name, tool.args, error))
 
+    def misfit(self, name: str, given: dict[str, Any]) -> str:
+        """What is wrong with the arguments that are given so far; those that are missing may come later (W4)."""
+        tool = self._tools.get(name) or self._hidden[name]
+        try:
+            tool.args.model_validate(_arranged(tool, given))
+        except pydantic.ValidationError as error:
+            if all(one["type"] == "missing" for one in error.errors(include_url=False)):
+                return ""
+            return what_is_wrong(tool.name, tool.args, error, missing=False)
+        return ""
+
+    def nearest(self, name: str) -> tuple[str, ...]:
+        """Real names that are like `name` or share a word with it, the likeliest first; three at the most."""
+        plain = _snake(name)
+        misspelt = difflib.get_close_matches(plain, self.known_names, n=1, cutoff=0.85)
+        if misspelt and (tool := self.find(misspelt[0])) is not None:
+            return (tool.name,)
+        close = difflib.get_close_matches(plain, self.known_names, n=3, cutoff=0.5)
+        words = {word for word in plain.split("_") if len(word) > 3}
+        sharing = [real for real in self._tools if words & set(real.split("_"))]
+        found = [tool.name for one in (*close, *sharing) if (tool := self.find(one)) is not None]
+        return tuple(dict.fromkeys(found))[:3]
+
     def _unknown(self, name: str) -> str:
-        close = difflib.get_close_matches(_snake(name), self.known_names, n=1, cutoff=0.5)
-        found = self.find(close[0]) if close else None
-        hint = f" Did you mean {found.name}?" if found is not None else ""
-        return f"There is no tool {name!r}.{hint} The tools are: {', '.join(self._tools)}."
+        near = self.nearest(name)
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        return f"There is no tool {writable(one_line(name, 60))!r}.{hint} The tools are: {', '.join(self._tools)}."
 
 
 def _bad(tool: Tool[Any], text: str) -> ToolResult:
@@ -112,7 +154,13 @@ def _description(name: str) -> str:
 
 
 def _spec(tool: Tool[Any]) -> ToolSpec:
-    return ToolSpec(name=tool.name, description=_description(tool.name), parameters=parameters(tool.args))
+    return ToolSpec(
+        name=tool.name,
+        description=_description(tool.name),
+        parameters=parameters(tool.args),
+        aliases=tool.aliases,
+        argument_aliases=tool.argument_aliases,
+    )
 
 
 def _snake(name: str) -> str:
@@ -120,8 +168,9 @@ def _snake(name: str) -> str:
 
 
 def _arranged(tool: Tool[Any], given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments under our names, without empty stand-ins for what may be left out."""
+    """The arguments under our names and types, without empty stand-ins for what may be left out."""
     fields = tool.args.model_fields
+    given = _unwrapped(given, fields)
     arranged: dict[str, Any] = {}
     for name, value in given.items():
         plain = name if name in fields else _snake(name)
@@ -137,13 +186,33 @@ def _arranged(tool: Tool[Any], given: dict[str, Any]) -> dict[str, Any]:
             continue
         if not field.is_required() and (value is None or (value == "" and field.annotation is not str)):
             del arranged[name]
-        elif isinstance(value, str) and value.lstrip()[:1] == "[" and "list" in str(field.annotation):
-            arranged[name] = _as_list(value)
+        else:
+            arranged[name] = _fitted(value, str(field.annotation))
     return arranged
 
 
-def _as_list(text: str) -> Any:
+def _unwrapped(given: dict[str, Any], fields: Collection[str]) -> dict[str, Any]:
+    """The arguments where they came wrapped once more, as an object or as its JSON text."""
+    if len(given) != 1:
+        return given
+    ((name, value),) = given.items()
+    inner = _read(value) if isinstance(value, str) and value.lstrip()[:1] == "{" else value
+    if not isinstance(inner, dict):
+        return given
+    if name in fields:
+        return inner if name in inner and all(_snake(str(key)) in fields for key in inner) else given
+    return inner if _snake(name) in _WRAPPERS else given
+
+
+def _fitted(value: Any, wanted: str) -> Any:
+    """A list from its JSON text or its only entry; all else as it came: a guess could write what nobody meant."""
+    if isinstance(value, str) and "list" in wanted:
+        return _read(value) if value.lstrip()[:1] == "[" else [value]
+    return value
+
+
+def _read(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

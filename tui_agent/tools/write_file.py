@@ -6,7 +6,7 @@ import asyncio
 import os
 from typing import ClassVar
 
-from tui_agent.domain import Target, ToolResult
+from tui_agent.domain import Mode, Target, ToolResult
 from tui_agent.platform.encoding import NotText, decode
 from tui_agent.platform.files import FileBytes
 from tui_agent.tools.base import Args, Bench, Tool, ToolError
@@ -28,6 +28,7 @@ class WriteFile(Tool[WriteFileArgs]):
     name: ClassVar[str] = "write_file"
     args = WriteFileArgs
     reads_only: ClassVar[bool] = False
+    modes: ClassVar[tuple[Mode, ...]] = (Mode.AGENT, Mode.DIRECT)
     timeout: ClassVar[float | None] = 15.0
     aliases: ClassVar[tuple[str, ...]] = (
         "file_write",

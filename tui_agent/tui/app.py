@@ -8,7 +8,7 @@ from time import monotonic, time
 from typing import Any, ClassVar
 
 from textual import on
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import ModalScreen
 from textual.timer import Timer
@@ -16,21 +16,23 @@ from textual.types import CSSPathType
 
 from tui_agent import ROOT
 from tui_agent.tui import commands, keys
+from tui_agent.tui.calm_app import CalmApp
 from tui_agent.tui.dialogs import Dialogs
 from tui_agent.tui.door import SessionDoor
 from tui_agent.tui.hints import Hints
+from tui_agent.tui.plans import Plans
 from tui_agent.tui.routing import Router
-from tui_agent.tui.terminal import log_failure
-from tui_agent.tui.themes import DARK, THEMES, fallbacks
 from tui_agent.view import Part, SessionView
+from widgets.columns import Columns
 from widgets.command_menu import CommandMenu
 from widgets.first_run import FirstRun
 from widgets.help_panel import HelpPanel
 from widgets.modal import STILLNESS, RequestModal, StillModal
+from widgets.plan_panel import PlanPanel
 from widgets.prompt_input import PromptInput
 from widgets.search_bar import SearchBar
 from widgets.status_line import ActivityLine, KeyLine, TitleLine, greeting
-from widgets.tool_tree import Columns, ToolTree
+from widgets.tool_tree import ToolTree
 from widgets.transcript import Transcript
 
 BREATH = 0.012
@@ -40,16 +42,17 @@ RESTART_AS_DEMO = 1000
 """What the app returns when the user wants the demonstration; no exit code of a process."""
 
 CHROME = ("status_line", "modal", "panels")
-STYLES = ("tokens", "app", "transcript", "tool_tree", "search_bar", "prompt_input", *CHROME)
+DOCK = ("docked", "plan_review", "summary_editor")
+PANELS = ("transcript", "tool_tree", "plan_panel", "search_bar", "prompt_input", *DOCK)
+STYLES = ("tokens", "app", *PANELS, *CHROME)
 
 OpenSession = Callable[[], Awaitable[SessionDoor]]
 
 
-class TuiAgentApp(App[int], inherit_bindings=False):
+class TuiAgentApp(CalmApp, inherit_bindings=False):
     """One session on the screen. Its return value is the exit code."""
 
     TITLE = "tui-agent"
-    ENABLE_COMMAND_PALETTE = False
     CSS_PATH: ClassVar[CSSPathType | None] = [ROOT / "styles" / f"{name}.tcss" for name in STYLES]
     BINDINGS: ClassVar[list[BindingType]] = list(keys.bindings())
 
@@ -65,13 +68,8 @@ class TuiAgentApp(App[int], inherit_bindings=False):
     ) -> None:
         """Starts with `draft` in the composer and `hint` above it."""
         super().__init__()
-        for theme in THEMES:
-            self.register_theme(theme)
-        self.theme = DARK.name
         self.view = SessionView()
         self.session: SessionDoor | None = None
-        self.failure = ""
-        """A sentence for the user when the screen ended by a failure."""
         self._open_session = open_session
         self._clock = clock
         self._draft, self._first_hint = draft, hint
@@ -81,17 +79,17 @@ class TuiAgentApp(App[int], inherit_bindings=False):
         self._title_line = TitleLine(self.view, id="title")
         self._activity = ActivityLine(self.view, now=now, id="activity")
         self.hints = Hints(self, self._activity, clock=clock)
-        self._columns = Columns(self._transcript, ToolTree(self.view, now=now, id="tree"), id="columns")
+        tree = ToolTree(self.view, now=now, id="tree")
+        self._columns = Columns(self._transcript, PlanPanel(id="plan"), tree, id="columns")
+        self.plans = Plans(self)
         self._menu = CommandMenu(commands.entries(), id="menu")
         self._prompt = PromptInput(self._menu, id="prompt")
         self._key_line = KeyLine(self.view, keys.footer, id="keyline")
         self._frame: Timer | None = None
         self._second: Timer | None = None
         self._unsent: list[tuple[str, bool]] = []
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Our own colour names, for themes that lack them."""
-        return fallbacks(self.current_theme.dark)
+        self._shells = 0
+        """Commands of the user's own that go on."""
 
     @property
     def unpainted(self) -> bool:
@@ -103,6 +101,7 @@ class TuiAgentApp(App[int], inherit_bindings=False):
         yield self._title_line
         yield self._columns
         yield SearchBar(self._transcript, id="search")
+        yield self.dialogs.docking.place
         yield self._activity
         yield self._menu
         yield self._prompt
@@ -130,6 +129,7 @@ class TuiAgentApp(App[int], inherit_bindings=False):
         async for record in session.follow():
             self._router.take(record)
             self.dialogs.look_at(record)
+            self.plans.look_at(record)
             self._paint_soon()
             if self._clock() - breath > BREATH:
                 await sleep(0)
@@ -143,7 +143,8 @@ class TuiAgentApp(App[int], inherit_bindings=False):
 
     def _paint_soon(self, at_least: float = 0.0) -> None:
         if self._frame is None:
-            self._frame = self.set_timer(max(self._router.due, at_least, 0.001), self._paint)
+            cost = getattr(self.screen, "cost", 0.0)  # dialogs don't count
+            self._frame = self.set_timer(max(self._router.due(cost), at_least, 0.001), self._paint)
 
     def _paint(self) -> None:
         self._frame = None
@@ -207,7 +208,9 @@ class TuiAgentApp(App[int], inherit_bindings=False):
     # --- keys ---
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While a dialog is open only stopping and help are ours."""
+        """While a dialog is open only stopping and help are ours; in the fields of the dock Shift+Tab goes back."""
+        if self.dialogs.docking.typing and parameters == ("approvals",):
+            return False
         return action in ("cancel", "interrupt", "help") or not isinstance(self.screen, ModalScreen)
 
     def on_prompt_input_submitted(self, message: PromptInput.Submitted) -> None:
@@ -216,11 +219,18 @@ class TuiAgentApp(App[int], inherit_bindings=False):
         if self.session is None:
             self._unsent.append((text, message.steering))
         elif text.startswith("!") and text[1:].strip():
-            self._work(self.session.run_shell(text[1:].strip()))
+            self._work(self._run_shell(self.session, text[1:].strip()))
         else:
             self._work(self.session.send(text, steering=message.steering and self.view.busy))
         self._activity.say(hint="")
         self._transcript.follow()
+
+    async def _run_shell(self, session: SessionDoor, command: str) -> None:
+        self._shells += 1
+        try:
+            await session.run_shell(command)
+        finally:
+            self._shells -= 1
 
     @on(PromptInput.Commanded)
     def _commanded(self, message: PromptInput.Commanded) -> None:
@@ -242,8 +252,8 @@ class TuiAgentApp(App[int], inherit_bindings=False):
         self._activity.below(message.following, message.unseen)
 
     def action_interrupt(self) -> None:
-        """Stop the run, if one goes on."""
-        if self.session is not None and (self.view.busy or self.view.pending):
+        """Stop the run and the user's own commands, if any go on."""
+        if self.session is not None and (self.view.busy or self.view.pending or self._shells):
             self._work(self.session.interrupt())
 
     def action_cancel(self) -> None:
@@ -251,7 +261,7 @@ class TuiAgentApp(App[int], inherit_bindings=False):
         if selected := self._prompt.selected_text or self._transcript.selected_text:
             self._work(commands.copy(self, selected))
             self._transcript.select(None)
-        elif self.view.busy:
+        elif self.view.busy or self._shells:
             self.action_interrupt()
         elif not isinstance(self.screen, ModalScreen) and self._prompt.set_aside():
             self.hints.say("draft set aside · up brings it back")
@@ -267,8 +277,13 @@ class TuiAgentApp(App[int], inherit_bindings=False):
         """What a key does that a command does too."""
         commands.run(self, command, "")
 
+    def on_plan_panel_said(self, message: PlanPanel.Said) -> None:
+        """An edit of the plan, or what becomes of a proposal."""
+        self.plans.take(message)
+
+    @on(PlanPanel.Left)
     @on(ToolTree.Left)
-    def _left_tree(self, message: ToolTree.Left) -> None:
+    def _left(self, message: PlanPanel.Left | ToolTree.Left) -> None:
         """Back to the composer."""
         self._columns.close_over()
         self._prompt.focus()
@@ -280,20 +295,3 @@ class TuiAgentApp(App[int], inherit_bindings=False):
         self._columns.close_over()
         self._columns.show_item(message.item)
         self._prompt.focus()
-
-    def fail(self, error: Exception) -> None:
-        """End in order: a sentence for the user; the traceback of what nobody foresaw in the debug log."""
-        from tui_agent.engine.wishes import CannotOpen
-
-        if isinstance(error, CannotOpen):
-            self.failure = str(error)
-            self.exit(error.code)
-        else:
-            self.failure = log_failure(error)
-            self.exit(1)
-
-    def _fatal_error(self) -> None:
-        """In the place of Textual's traceback with local variables (R21.2)."""
-        if self._exception is not None:
-            self.failure = log_failure(self._exception)
-        self._close_messages_no_wait()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tui_agent.domain import ApprovalMode, Mode
 from tui_agent.tui.themes import DARK, LIGHT
+from widgets.columns import Columns
 from widgets.search_bar import SearchBar
-from widgets.tool_tree import Columns
 from widgets.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class Command(NamedTuple):
 
 
 MODES = tuple(mode.value for mode in (Mode.DIRECT, Mode.CHAT))
+STATUSES = ("planning", "in_progress", "blocked", "completed", "failed")
 APPROVALS = tuple(mode.value for mode in ApprovalMode)
 
 
@@ -55,6 +56,8 @@ def _details(app: TuiAgentApp, _: str) -> None:
 
 
 def _page(app: TuiAgentApp, direction: int) -> None:
+    if app.query_one(Columns).plan.page(direction):
+        return
     transcript = app.query_one(Transcript)
     y = transcript.scroll_offset.y + direction * max(1, transcript.size.height - 2)
     transcript.scroll_to(y=y, animate=False)
@@ -80,11 +83,29 @@ def _copy(app: TuiAgentApp, _: str) -> None:
         app.hints.say("there is no reply to copy")
 
 
+def _plan(app: TuiAgentApp, word: str) -> None:
+    if word in ("accept", "discard"):
+        app.plans.do("accept" if word == "accept" else "discard")
+    elif word in STATUSES:
+        app.plans.set_status(word)
+    elif word:
+        app.hints.say(f"/plan takes accept, discard, {', '.join(STATUSES)}")
+    elif not app.query_one(Columns).visit_plan():
+        app.hints.say("this session has no plan")
+
+
+def _compact(app: TuiAgentApp, _: str) -> None:
+    if app.session is not None:
+        app.session.compact()
+
+
 COMMANDS = (
     Command("help", "all keys and commands", lambda app, _: app.action_help()),
     Command("approvals", "who is asked when:", _approvals, APPROVALS),
     Command("mode", "how messages are worked on:", _mode, MODES),
+    Command("plan", "to the plan and back; decide a proposal, set its status", _plan),
     Command("tree", "show or hide the progress", lambda app, _: app.query_one(Columns).toggle()),
+    Command("compact", "make room in the model's context", _compact),
     Command("copy", "copy the last reply; again: its code", _copy),
     Command("search", "search the session", lambda app, _: app.query_one(SearchBar).open()),
     Command("details", "show or hide thinking and output", _details),

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tui_agent.events import Notice, Record
+from tui_agent.tui.docking import Docking, docks
+from tui_agent.view import RequestItem
 from widgets.approval_modal import ApprovalModal
 from widgets.first_run import FirstRun
 from widgets.modal import RequestModal
 from widgets.panel import Panel
+from widgets.plan_conflict import ConflictModal
 from widgets.question import QuestionModal
 
 if TYPE_CHECKING:
@@ -19,6 +22,12 @@ NO_SERVER = "server.missing"
 """Code of the notice that no model can be had."""
 
 
+def _kind(request: RequestItem) -> type[RequestModal]:
+    if request.dispute is not None:
+        return ConflictModal
+    return QuestionModal if request.action is None else ApprovalModal
+
+
 class Dialogs:
     """At most one request is asked at a time; an answer is bound to the request that it was shown for."""
 
@@ -26,6 +35,7 @@ class Dialogs:
         self.app = app
         self._clock = clock
         self._stillness = stillness
+        self.docking = Docking(app, clock=clock, stillness=stillness)
         self._decided: set[str] = set()
         self._missing = ""
         """What was tried, until the first-run screen said so."""
@@ -44,7 +54,8 @@ class Dialogs:
         app = self.app
         if app.session is None or app.view.seq < app.session.begins:
             return  # what was open in a session's past is void
-        if isinstance(app.screen, Panel) and (app.view.pending or self._asking):
+        self.docking.show([one for one in self._waiting if docks(one)])
+        if isinstance(app.screen, Panel) and (self._modal or self._asking):
             app.screen.dismiss()
             app.call_later(self.ask_next)
             return
@@ -52,14 +63,21 @@ class Dialogs:
             if app.screen.request.id in app.view.pending:
                 return
             app.screen.dismiss()
-        waiting = [one for key, one in app.view.pending.items() if key not in self._decided]
+        waiting = [one for one in self._waiting if not docks(one)]
         if waiting:
             self.close_first_run()
-            kind = QuestionModal if waiting[0].action is None else ApprovalModal
-            app.push_screen(kind(waiting[0], clock=self._clock, stillness=self._stillness))
+            app.push_screen(_kind(waiting[0])(waiting[0], clock=self._clock, stillness=self._stillness))
         elif self._missing and not app.view.busy:
             told, self._missing = self._missing, ""
             app.push_screen(FirstRun(told, clock=self._clock, stillness=self._stillness))
+
+    @property
+    def _waiting(self) -> list[RequestItem]:
+        return [one for key, one in self.app.view.pending.items() if key not in self._decided]
+
+    @property
+    def _modal(self) -> bool:
+        return any(not docks(one) for one in self.app.view.pending.values())
 
     @property
     def _asking(self) -> bool:
@@ -69,6 +87,8 @@ class Dialogs:
         """Hand an answer on and go to the next request."""
         app = self.app
         self._decided.add(message.request)
+        self.docking.decided(message.request)
+        self.docking.hush()
         if isinstance(app.screen, RequestModal) and app.screen.request.id == message.request:
             app.screen.dismiss()
         if app.session is not None:

@@ -46,6 +46,10 @@ class SessionDoor(Protocol):
         """Switch the mode, the approval mode, or both."""
         ...
 
+    def compact(self) -> None:
+        """Make room in the context: before the next request of a run, at once where none goes on."""
+        ...
+
     def look_for_model(self) -> None:
         """Ask the server again whether it is there; a missing one is told on the stream."""
         ...

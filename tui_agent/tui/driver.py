@@ -11,8 +11,10 @@ from codecs import getincrementaldecoder
 from contextlib import suppress
 from typing import IO, Any, cast
 
+from textual import events
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
+from textual.geometry import Size
 
 from tui_agent.tui.paste import PasteGuard
 
@@ -72,6 +74,22 @@ class ScreenDriver(LinuxDriver):
                         self.process_message(message)
                 for message in parser.tick():
                     self.process_message(message)
+
+    # --- the size ---
+
+    def start_application_mode(self) -> None:
+        """With a way of our own to learn of another size."""
+        super().start_application_mode()
+        signal.signal(signal.SIGWINCH, self._sigwinch)
+
+    def _sigwinch(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._tell_size)
+
+    def _tell_size(self) -> None:
+        """Read in the loop, after the signal: one handler can interrupt another, and then the older size came last."""
+        if not self._in_band_window_resize:
+            size = Size(*self._get_terminal_size())
+            self._app.post_message(events.Resize(size, size))
 
     # --- job control ---
 

@@ -23,7 +23,7 @@ class Key(NamedTuple):
     footer: str = ""
     """A word for the footer; empty leaves it out."""
     when: str = ""
-    """`idle` or `busy`: when the footer shows it; empty is always."""
+    """`idle`, `busy`, or `plan` while there is one: when the footer shows it; empty is always."""
     action: str = ""
     """The app's action; empty when the key belongs to a widget."""
     priority: bool = True
@@ -50,6 +50,7 @@ KEYS = (
     Key(("ctrl+o",), "show or hide thinking and output", LOOKING, "details", "", "do('details')"),
     Key(("ctrl+f",), "search the session", LOOKING, "search", "idle", "do('search')"),
     Key(("ctrl+y",), "copy the last reply; again: its code blocks", LOOKING, action="do('copy')"),
+    Key(("f3",), "plan: go there and back", LOOKING, "plan", "plan", "do('plan')"),
     Key(("f4",), "progress: go there and back", LOOKING, "progress", "", "do('progress')"),
     Key(("f2",), "commands", LOOKING, action="commands"),
     Key(("f1", "?"), "this help; ? in an empty composer", LOOKING, "help", "", "help"),
@@ -60,7 +61,7 @@ KEYS = (
 )
 """In the order of the help; the footer shows those with a word as long as there is room."""
 
-FOOTER_LAST = ("help", "details", "progress", "search", "quit")
+FOOTER_LAST = ("help", "plan", "details", "progress", "search", "quit")
 """Words that come last in the footer, in this order: where there is little room they are left out."""
 
 NAMES = {
@@ -69,6 +70,7 @@ NAMES = {
     "pagedown": "pgdn",
     "f1": "F1",
     "f2": "F2",
+    "f3": "F3",
     "f4": "F4",
 }
 
@@ -88,8 +90,8 @@ def bindings() -> Iterator[Binding]:
 
 def footer(view: SessionView) -> list[tuple[str, str]]:
     """Keys and words for the moment, the most wanted first."""
-    now = "busy" if view.busy else "idle"
-    wanted = [one for one in KEYS if one.footer and one.when in ("", now)]
+    now = {"", "busy" if view.busy else "idle", "plan" if view.plan.by else ""}
+    wanted = [one for one in KEYS if one.footer and one.when in now]
     wanted.sort(key=lambda one: FOOTER_LAST.index(one.footer) if one.footer in FOOTER_LAST else -1)
     return [(shown(one.keys[0]), one.footer) for one in wanted]
 

@@ -7,11 +7,15 @@ from time import monotonic
 
 from tui_agent.events import Record
 from tui_agent.view import Part, SessionView, fold
+from widgets.columns import Columns
 from widgets.status_line import ActivityLine, KeyLine, TitleLine
-from widgets.tool_tree import Columns
 
 FRAME = 1 / 30
 """Seconds between paints (U1)."""
+SHARE = 4
+"""A paint is followed by at least so many times its own duration without one: keys and the stream come first."""
+SLOWEST = 0.25
+"""Seconds between paints, however long they take."""
 
 
 class Router:
@@ -24,6 +28,8 @@ class Router:
         self._items: set[int] = set()
         self._nodes: set[int] = set()
         self._last = float("-inf")
+        self._handed = 0.0
+        """Seconds that the last flush took."""
 
     def take(self, record: Record) -> None:
         """Fold one record."""
@@ -37,10 +43,10 @@ class Router:
         """True while something is not painted."""
         return bool(self._parts)
 
-    @property
-    def due(self) -> float:
-        """Seconds until the next paint may be."""
-        return max(0.0, self._last + FRAME - self.clock())
+    def due(self, cost: float = 0.0) -> float:
+        """Seconds until the next paint may be, when the screen took `cost` seconds for the last one."""
+        pause = min(SLOWEST, max(FRAME, SHARE * (self._handed + cost)))
+        return max(0.0, self._last + pause - self.clock())
 
     def flush(self, columns: Columns, title: TitleLine, activity: ActivityLine, keys: KeyLine) -> Part:
         """Hand every widget its part; returns the parts that had changed."""
@@ -51,10 +57,14 @@ class Router:
         if nodes:
             columns.progress.show(nodes)
             columns.fit_in()
+        if Part.PLAN in parts:
+            columns.show_plan(self.view.plan)
+            keys.relayout()
         if Part.STATUS in parts:
             title.relayout()
             columns.transcript.refresh_greeting()
             keys.relayout()
         if parts & (Part.STATUS | Part.QUEUE):
             activity.relayout()
+        self._handed = self.clock() - self._last
         return parts

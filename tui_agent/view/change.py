@@ -23,6 +23,8 @@ class Part(Flag):
     """Requests that wait for somebody."""
     QUEUE = auto()
     TREE = auto()
+    PLAN = auto()
+    """The plan document, or a proposal for it."""
     ALL = ITEMS | STATUS | PENDING | QUEUE
 
 
@@ -98,7 +100,16 @@ def _wanted(request: RequestItem) -> str:
         case Trusting():
             return "trust this folder"
         case None:
-            return "a question"
+            return _beside(request)
+
+
+def _beside(request: RequestItem) -> str:
+    """What is wanted by a request that belongs to no action."""
+    if request.proposal is not None:
+        return "the plan"
+    if request.offer is not None:
+        return "the summary"
+    return "the plan document" if request.dispute is not None else "a question"
 
 
 def settle(view: SessionView, at: str) -> Change:
@@ -113,6 +124,14 @@ def settle(view: SessionView, at: str) -> Change:
     return STATUS
 
 
+def stop_step(view: SessionView) -> Change:
+    """The step that went on has no end of its own."""
+    if view.step is None or view.step.outcome:
+        return NOTHING
+    view.step.outcome = "interrupted"
+    return touch(view, view.step.id)
+
+
 def abandon(view: SessionView) -> Change:
     """The process that worked is gone: what was open stays open no longer."""
     touched: list[str] = []
@@ -121,13 +140,14 @@ def abandon(view: SessionView) -> Change:
         touched.append(tool.id)
     for request in view.pending.values():
         request.answer = Answer(verdict="withdrawn", by="session")
-        touched.append(request.node or request.id)
+        touched += [request.node, request.id]
     if view.reply is not None:
         view.reply.ended = view.reply.interrupted = True
         view.reply.thinking_since = None
         touched.append(view.reply.id)
     view.running.clear()
     view.pending.clear()
+    stopped = stop_step(view)
     view.reply, view.run = None, ""
     view.status.phase = view.status.detail = ""
-    return join(Change(Part.ALL), *(touch(view, key) for key in touched))
+    return join(Change(Part.ALL), stopped, *(touch(view, key) for key in touched))

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from tui_agent import events as e
-from tui_agent.view import reply_steps, session_steps, tool_steps
+from tui_agent.view import context_steps, plan_steps, reply_steps, session_steps, tool_steps, workflow_steps
 from tui_agent.view.change import NOTHING, Change, Part, Steps
 from tui_agent.view.items import SessionView
 from tui_agent.view.tree import grow
 
-STEPS: Steps = {**session_steps.STEPS, **reply_steps.STEPS, **tool_steps.STEPS}
+STEPS: Steps = {
+    **session_steps.STEPS,
+    **reply_steps.STEPS,
+    **tool_steps.STEPS,
+    **context_steps.STEPS,
+    **plan_steps.STEPS,
+    **workflow_steps.STEPS,
+}
 """Event class → what it does to the view. `state.saved` is for the engine alone."""
 
 

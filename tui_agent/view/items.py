@@ -18,6 +18,7 @@ from tui_agent.domain import (
     Usage,
 )
 from tui_agent.view.nodes import Tree
+from tui_agent.workplan import InstructionPlan, PlanStep, Summary
 
 TAIL = 64_000
 """Characters of live output that a card keeps; the log has the rest."""
@@ -117,6 +118,17 @@ class Retry:
 
 
 @dataclass(slots=True)
+class Rejected:
+    """Why a reply, or a call in it, could not be used (W16)."""
+
+    kind: str
+    detail: str = ""
+    attempt: int = 1
+    raw: str = ""
+    """Name of the file in the session folder that holds it."""
+
+
+@dataclass(slots=True)
 class ReplyItem:
     """One reply of the model, while it grows and afterwards."""
 
@@ -136,6 +148,50 @@ class ReplyItem:
     interrupted: bool = False
     usage: Usage = field(default_factory=Usage)
     ms: int = 0
+    role: str = ""
+    """What the model was asked for beside the conversation; such a reply shows no text."""
+    rejected: list[Rejected] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Dispute:
+    """One place of the plan document that two sides changed, each in another way."""
+
+    where: str
+    ours: str
+    """What the agent wants to write."""
+    theirs: str
+    """What the file says."""
+
+
+@dataclass(slots=True)
+class Proposal:
+    """A plan for the request, and what became of it (W2, W5)."""
+
+    plan: InstructionPlan
+    asks: bool = False
+    why: str = ""
+    depth: str = ""
+    cached: bool = False
+    fallback: bool = False
+    recovery: bool = False
+    faults: tuple[str, ...] = ()
+    ms: int = 0
+    taken: InstructionPlan | None = None
+    """What is carried out; None until it was reviewed."""
+    edited: bool = False
+    alternative: int | None = None
+
+
+@dataclass(slots=True)
+class Offer:
+    """A summary of the run, and what became of it (W9)."""
+
+    summary: Summary
+    by: str = "model"
+    outcome: str = ""
+    """`accepted`, `edited`, `discarded`, `pending`; empty while it waits."""
+    taken: Summary | None = None
 
 
 @dataclass(slots=True)
@@ -151,6 +207,9 @@ class RequestItem:
     grants: tuple[Grant, ...] = ()
     question: str = ""
     options: tuple[str, ...] = ()
+    dispute: Dispute | None = None
+    proposal: Proposal | None = None
+    offer: Offer | None = None
     answer: Answer | None = None
     grant: Grant | None = None
     executed: bool = False
@@ -180,12 +239,57 @@ class ToolItem:
 
 
 @dataclass(slots=True)
+class Verdict:
+    """What a step should have come to and what it did (W7)."""
+
+    met: bool
+    expected: str
+    actual: str
+    by: str
+    command: str = ""
+    ms: int = 0
+
+
+@dataclass(slots=True)
+class Recovering:
+    """Something else that was tried after a failure."""
+
+    by: str
+    """`fallback` or `recovery`."""
+    error_class: str = ""
+    cause: str = ""
+    strategy: str = ""
+    after: int = 0
+    """How many verdicts there were before."""
+
+
+StepOutcome: TypeAlias = Literal["", "done", "failed", "skipped", "interrupted"]
+
+
+@dataclass(slots=True)
+class StepItem:
+    """A step of the plan, or with number 0 its check, while it goes on and afterwards."""
+
+    id: str
+    step: PlanStep
+    of: int
+    outcome: StepOutcome = ""
+    text: str = ""
+    verdicts: list[Verdict] = field(default_factory=list)
+    recoveries: list[Recovering] = field(default_factory=list)
+    iterations: int = 0
+    ms: int = 0
+
+
+@dataclass(slots=True)
 class NoticeItem:
     """A sentence for the user."""
 
     level: Literal["info", "warning", "error"]
     text: str
     code: str = ""
+    more: str = ""
+    """What stands behind it: shown when the notice is unfolded."""
 
 
 @dataclass(slots=True)
@@ -212,7 +316,7 @@ class EndItem:
     """The last reply already says it."""
 
 
-Item: TypeAlias = UserItem | ReplyItem | ToolItem | RequestItem | NoticeItem | ShellItem | EndItem
+Item: TypeAlias = UserItem | ReplyItem | ToolItem | RequestItem | StepItem | NoticeItem | ShellItem | EndItem
 
 
 @dataclass(slots=True)
@@ -222,6 +326,19 @@ class Queued:
     id: str
     text: str
     steering: bool = False
+
+
+@dataclass(slots=True)
+class PlanSight:
+    """The plan document as text; whoever shows it reads it."""
+
+    text: str = ""
+    by: str = ""
+    """Who wrote it last, as in `plan_doc.changed`; empty when there is none."""
+    proposal: str | None = None
+    """What the model proposes to make of `ground`; not written yet (P6)."""
+    ground: str = ""
+    """The text that was there when the proposal came."""
 
 
 @dataclass(slots=True)
@@ -254,6 +371,15 @@ class SessionView:
     context_used: int | None = None
     context_limit: int | None = None
     context_estimated: bool = False
+    context_parts: dict[str, int] = field(default_factory=dict)
+    """Tokens by part, as in `context.measured`."""
+    truncated: int = 0
+    """Tokens that the server read of a prompt that it cut in this run; 0 if it cut none."""
+    calls_as: str = ""
+    """In which form tool calls are asked for, in words; empty as long as that was not changed."""
+    calls_why: str = ""
+    rejected: Rejected | None = None
+    """What the next notice about a reply tells of."""
     items: list[Item] = field(default_factory=list)
     pending: dict[str, RequestItem] = field(default_factory=dict)
     queue: list[Queued] = field(default_factory=list)
@@ -268,7 +394,10 @@ class SessionView:
     reply_phase: tuple[str, str] = ("", "")
     running: dict[str, ToolItem] = field(default_factory=dict)
     requests: dict[str, RequestItem] = field(default_factory=dict)
+    step: StepItem | None = None
+    """The newest step of the plan."""
     tree: Tree = field(default_factory=Tree)
+    plan: PlanSight = field(default_factory=PlanSight)
     places: dict[str, int] = field(default_factory=dict)
     """Id of a reply, call or request → place in `items`."""
 

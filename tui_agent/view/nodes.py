@@ -1,12 +1,12 @@
-"""The nodes of the progress tree: run, stage, reply, call, and the calls that went side by side."""
+"""The nodes of the progress tree: run, stage, step, reply, call, and the calls that went side by side."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-NodeKind: TypeAlias = Literal["run", "stage", "reply", "call", "batch"]
-NodeStatus: TypeAlias = Literal["running", "ok", "failed", "refused", "interrupted"]
+NodeKind: TypeAlias = Literal["run", "stage", "step", "reply", "call", "batch"]
+NodeStatus: TypeAlias = Literal["running", "ok", "failed", "refused", "interrupted", "skipped"]
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Tree:
     nodes: list[Node] = field(default_factory=list)
     roots: list[int] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)
-    """Id of a run, stage, reply or call → place in `nodes`."""
+    """Id of a run, stage, step, reply or call → place in `nodes`."""
     running: dict[int, None] = field(default_factory=dict)
     """Places of the nodes that go on."""
 

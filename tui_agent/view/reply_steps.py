@@ -6,10 +6,26 @@ from tui_agent import events as e
 from tui_agent.view.change import NOTHING, Change, Steps, add, join, seconds, settle, touch
 from tui_agent.view.items import Growing, ReplyItem, Retry, SessionView
 
+ROLES = {
+    "dispatcher": "sorting the request",
+    "planning": "planning",
+    "execution": "checking the outcome",
+    "summary": "writing the summary",
+    "title": "naming the session",
+    "explorer": "exploring",
+}
+"""Role of a reply apart from the conversation → what it does."""
+
 
 def _reply_started(view: SessionView, event: e.ReplyStarted, record: e.Record) -> Change:
-    view.reply, view.reply_phase = ReplyItem(record.node), ("connecting", "")
+    view.reply = ReplyItem(record.node, role=event.role)
+    view.reply_phase = ("connecting", _purpose(view.reply, ""))
     return join(add(view, view.reply, record.node), settle(view, record.at))
+
+
+def _purpose(reply: ReplyItem | None, detail: str) -> str:
+    """What the reply is for, where it is no part of the conversation."""
+    return "· " + ROLES.get(reply.role, reply.role) if reply is not None and reply.role else detail
 
 
 def _current(view: SessionView, record: e.Record) -> tuple[ReplyItem, Change]:
@@ -24,7 +40,7 @@ def _current(view: SessionView, record: e.Record) -> tuple[ReplyItem, Change]:
 
 
 def _enter(view: SessionView, phase: str, detail: str, at: str) -> Change:
-    view.reply_phase = (phase, detail)
+    view.reply_phase = (phase, _purpose(view.reply, detail))
     return settle(view, at)
 
 

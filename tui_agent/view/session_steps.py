@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tui_agent import events as e
-from tui_agent.view.change import STATUS, Change, Part, Steps, abandon, add, join, settle
+from tui_agent.view.change import STATUS, Change, Part, Steps, abandon, add, join, settle, stop_step
 from tui_agent.view.items import (
     TAIL,
     EndItem,
     NoticeItem,
     Queued,
+    Rejected,
     ReplyItem,
     SessionView,
     ShellItem,
@@ -64,22 +65,27 @@ def _modes(view: SessionView, event: e.ModeChanged, record: e.Record) -> Change:
 def _model(view: SessionView, event: e.ModelChanged, record: e.Record) -> Change:
     view.provider, view.model = event.provider, event.model
     view.context_limit = event.context_window or view.context_limit
+    view.calls_as = view.calls_why = ""
+    view.truncated = 0
     return STATUS
 
 
 def _notice(view: SessionView, event: e.Notice, record: e.Record) -> Change:
-    return add(view, NoticeItem(event.level, event.text, event.code))
+    item = NoticeItem(event.level, event.text, event.code)
+    if view.rejected is not None and event.code.startswith("reply."):
+        item.more, view.rejected = _behind(view.rejected), None
+    return add(view, item)
+
+
+def _behind(rejected: Rejected) -> str:
+    """What a notice about a reply leaves out."""
+    kept = f"The reply as it came: {rejected.raw} in the folder of the session." if rejected.raw else ""
+    return "\n".join(filter(None, [rejected.detail, kept]))
 
 
 def _unknown(view: SessionView, event: e.Unknown, record: e.Record) -> Change:
     view.unknown += 1
     return add(view, NoticeItem("info", f"A record of a newer version: {event.name}", "unknown"))
-
-
-def _context(view: SessionView, event: e.ContextMeasured, record: e.Record) -> Change:
-    view.context_used, view.context_estimated = event.used, event.estimated
-    view.context_limit = event.limit if event.limit is not None else view.context_limit
-    return STATUS
 
 
 # --- the user -----------------------------------------------------------------------------------
@@ -118,17 +124,20 @@ def _shell(view: SessionView, event: e.ShellRan, record: e.Record) -> Change:
 
 def _run_started(view: SessionView, event: e.RunStarted, record: e.Record) -> Change:
     view.run = record.run or event.message_id or "run"
+    view.truncated = 0
     return settle(view, record.at)
 
 
 def _run_ended(view: SessionView, event: e.RunEnded, record: e.Record) -> Change:
     view.run, view.stage = "", ""
-    reply = next((item for item in reversed(view.items) if isinstance(item, ReplyItem)), None)
+    reply = next(
+        (item for item in reversed(view.items) if isinstance(item, ReplyItem) and not item.role), None
+    )
     said = () if reply is None else (reply.text.text.strip(), reply.fault.message if reply.fault else "")
     told = bool(event.text) and event.text.strip() in said
     text = "" if told else event.text
     item = EndItem(event.outcome, text, event.iterations, event.tool_calls, event.ms, told)
-    return join(add(view, item), settle(view, record.at))
+    return join(stop_step(view), add(view, item), settle(view, record.at))
 
 
 def _stage(view: SessionView, event: e.StageEntered, record: e.Record) -> Change:
@@ -150,7 +159,6 @@ STEPS: Steps = {
     e.ModelChanged: _model,
     e.Notice: _notice,
     e.Unknown: _unknown,
-    e.ContextMeasured: _context,
     e.UserSaid: _said,
     e.MessageQueued: _queued,
     e.MessageChanged: _reworded,

@@ -16,6 +16,8 @@ OUTCOMES: dict[str, NodeStatus] = {
     "ok": "ok",
     "interrupted": "interrupted",
     "refused": "refused",
+    "rejected": "refused",
+    "skipped": "skipped",
 }
 """How a run or a stage ended → how its node looks; everything else failed."""
 
@@ -42,6 +44,24 @@ def grow(view: SessionView, record: e.Record) -> tuple[int, ...]:
             return _asked(view, record)
         case e.SessionOpened() | e.SessionClosed() | e.SessionRecovered():
             return _abandon(tree, tuple(tree.running))
+        case _:
+            return _grow_plan(view, record)
+
+
+def _grow_plan(view: SessionView, record: e.Record) -> tuple[int, ...]:
+    """Steps of a plan, and what is asked about it."""
+    tree = view.tree
+    match record.event:
+        case e.StepStarted() as event:
+            item = view.places.get(record.node, -1)
+            return _begin(tree, record, "step", record.node, event.step.description, item=item)
+        case e.StepFinished() as event:
+            return _end(tree, record.node, OUTCOMES.get(event.outcome, "failed"), event.ms)
+        case e.StepVerified() | e.StepRecovering():
+            place = tree.places.get(view.step.id, -1) if view.step is not None else -1
+            return (place,) if place >= 0 else ()
+        case e.PlanProposed() | e.PlanReviewed() | e.SummaryOffered() | e.SummarySettled():
+            return _asked(view, record)
         case _:
             return ()
 

@@ -11,16 +11,30 @@ from tui_agent.view import (
     ReplyItem,
     RequestItem,
     ShellItem,
+    StepItem,
     ToolItem,
     UserItem,
 )
 from widgets.blocks.base import Look
 from widgets.blocks.notice import EndBlock, NoticeBlock, RequestBlock
+from widgets.blocks.plan import PlanBlock, StepBlock
 from widgets.blocks.reply import ReplyBlock
+from widgets.blocks.summary import SummaryBlock
 from widgets.blocks.tool_card import ToolCard
 from widgets.blocks.user import ShellBlock, UserBlock
 
-AnyBlock: TypeAlias = UserBlock | ShellBlock | ReplyBlock | ToolCard | NoticeBlock | EndBlock | RequestBlock
+AnyBlock: TypeAlias = (
+    UserBlock
+    | ShellBlock
+    | ReplyBlock
+    | ToolCard
+    | NoticeBlock
+    | EndBlock
+    | RequestBlock
+    | PlanBlock
+    | StepBlock
+    | SummaryBlock
+)
 
 
 def make_block(item: Item, look: Look) -> AnyBlock:
@@ -38,5 +52,11 @@ def make_block(item: Item, look: Look) -> AnyBlock:
             return ShellBlock(item, look)
         case EndItem():
             return EndBlock(item, look)
+        case StepItem():
+            return StepBlock(item, look)
+        case RequestItem(proposal=proposal) if proposal is not None:
+            return PlanBlock(item, look)
+        case RequestItem(offer=offer) if offer is not None:
+            return SummaryBlock(item, look)
         case RequestItem():
             return RequestBlock(item, look)

@@ -20,6 +20,24 @@ ENDINGS = {
 }
 
 
+TAKEN = {"ours": "the agent's text was taken", "theirs": "the file's text was kept", "both": "both were kept"}
+"""What was decided about an edit of the plan that two made at once."""
+PLACES = {
+    "goal": "the goal",
+    "status": "the status",
+    "acceptance_criteria": "a criterion",
+    "decisions_made": "a decision",
+    "decisions_rejected": "a rejected decision",
+    "execution_log": "a log entry",
+}
+
+
+def place(where: str) -> str:
+    """A place of the plan, as the user reads it."""
+    first, *rest = where.split(" · ")
+    return " · ".join([PLACES.get(first, first.replace("_", " ")), *rest])
+
+
 def marked(symbol: str, style: Style, text: str, body: Style, width: int) -> list[Line]:
     """A symbol with text hanging beside it."""
     return indent(wrap([(text, body)], width - 2), [(symbol + " ", style)], [("  ", style)])
@@ -108,6 +126,10 @@ class RequestBlock(Block[RequestItem]):
         match item.action:
             case Trusting(folder=folder):
                 asked = f"Trust {folder}"
+            case None if item.dispute is not None:
+                taken = (item.answer.data or {}).get("take") if item.answer is not None else None
+                said = TAKEN.get(str(taken), verdict(item.answer)[0] if item.answer else "waiting for you")
+                return f"The plan was changed by two at once: {place(item.dispute.where)} · {said}"
             case None:
                 asked = item.question
             case _:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tui_agent.view import ReplyItem
+from tui_agent.view import ROLES, ReplyItem
 from widgets.blocks.base import Block, Look, duration
 from widgets.blocks.notice import marked
+from widgets.highlight import prepare
 from widgets.ink import Ink, Line, Source, indent, line, wrap
 from widgets.markdown import code_lines, render
 from widgets.markdown_stream import MarkdownStream, Piece
@@ -140,6 +141,8 @@ class ReplyBlock(Block[ReplyItem]):
         if not stream.fenced:
             tail = stream.tail
             return render(tail, width, ink) if tail.strip() else []
+        if self._fence_at[0] != len(stream.pieces) or not self._fence:
+            prepare(stream.language)
         if self._fence_at[0] != len(stream.pieces):
             self._fence, self._fence_at = [], (len(stream.pieces), 0)
         for one in stream.tail_lines[self._fence_at[1] :]:
@@ -153,7 +156,9 @@ class ReplyBlock(Block[ReplyItem]):
         item = self.item
         if item.thinking_since is not None:
             spent = max(0.0, self.look.now() - item.thinking_since) * 1000 + item.thought_ms
-            lines = [line(("● ", ink.accent), (f"Thinking · {int(spent / 1000)} s", ink.muted))]
+            lines = [
+                line(("● ", ink.accent), (f"Thinking{self._purpose} · {int(spent / 1000)} s", ink.muted))
+            ]
             return lines + self._thought_text(
                 item.thought.since(item.thought.size - 2_000), THOUGHT_LINES, width, ink
             )
@@ -165,7 +170,13 @@ class ReplyBlock(Block[ReplyItem]):
         return lines + self._thought_text(item.thought.text, THOUGHT_OPEN, width, ink)
 
     def _thought_title(self) -> str:
-        return f"Thought for {duration(self.item.thought_ms)}" if self.item.thought_ms else "Thought"
+        spent = f" for {duration(self.item.thought_ms)}" if self.item.thought_ms else ""
+        return f"Thought{spent}{self._purpose}"
+
+    @property
+    def _purpose(self) -> str:
+        role = self.item.role
+        return f" · {ROLES.get(role, role)}" if role else ""
 
     @staticmethod
     def _thought_text(text: str, limit: int, width: int, ink: Ink) -> list[Line]:
@@ -192,6 +203,10 @@ class ReplyBlock(Block[ReplyItem]):
 
     def _end(self, width: int, ink: Ink) -> list[Line]:
         item = self.item
+        if item.fault is not None and item.role:  # what comes of it is told by the run
+            return marked(
+                "·", ink.muted, f"{ROLES.get(item.role, item.role)}: {item.fault.message}", ink.muted, width
+            )
         if item.fault is not None and item.fault.kind != "cancelled":
             lines = marked("✗", ink.bad, item.fault.message, ink.text, width)
             if item.fault.advice:

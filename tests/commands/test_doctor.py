@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.commands.asking import Ran, run
+from tests.doubles.mock import MockServer, call, scenario, serve, step
+from tests.doubles.raw_server import FakeConnection, FakeRawServer, Script
+from tui_agent import paths
+from tui_agent.commands.doctor import write
+from tui_agent.commands.findings import Finding
+from tui_agent.commands.page import Page
+from tui_agent.mock_server.replies import ServedModel
+
+CAPSYS = pytest.CaptureFixture[str]
+READS = scenario("Read the file", step(None, call("read_file", path="src/app.py")))
+
+
+def write_models(text: str) -> None:
+    paths.models_file().parent.mkdir(parents=True, exist_ok=True)
+    paths.models_file().write_text(text)
+
+
+async def doctor(capsys: CAPSYS, server: MockServer | FakeRawServer, *argv: str, v1: bool = False) -> Ran:
+    kind = ("--provider", "openai", "--base-url", server.url + "/v1") if v1 else ("--base-url", server.url)
+    return await run(capsys, "doctor", "--json", *kind, *argv)
+
+
+@pytest.mark.parametrize("v1", [False, True])
+async def test_a_server_that_works_is_well(capsys: CAPSYS, v1: bool) -> None:
+    async with serve(READS, models=["mock-model"]) as server:
+        done = await doctor(capsys, server, v1=v1)
+    states = done.states()
+    assert done.code == 0 and done.data["ok"]
+    assert "bad" not in states.values()
+    assert all(states[name] == "ok" for name in ("address", "name", "native calls", "window", "data folder"))
+
+
+async def test_the_scripted_model_needs_no_server(capsys: CAPSYS) -> None:
+    done = await run(capsys, "doctor", "--json", "--provider", "scripted", "--no-probe")
+    assert done.code == 0
+    assert "scripted" in done.text_of("address")
+
+
+async def test_a_server_that_is_not_there_is_told_with_what_was_tried(capsys: CAPSYS) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound but not listening: refused
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        began = time.monotonic()
+        done = await run(capsys, "doctor", "--json", "--base-url", url)
+        assert time.monotonic() - began < 25
+    assert done.code == 1
+    assert url in done.text_of("address") and "ollama serve" in done.text_of("address")
+    assert "git" in done.states(), "the rest is looked at all the same"
+
+
+@pytest.mark.slow
+async def test_a_server_that_hangs_holds_up_nothing(capsys: CAPSYS) -> None:
+    async def silence(connection: FakeConnection) -> None:
+        connection.note("silent")
+        await connection.gone()
+
+    async with FakeRawServer({"/api/tags": silence, "/api/version": silence}) as server:
+        done = await doctor(capsys, server)
+        assert server.log
+    assert done.code == 1
+    assert "in time" in done.text_of("address")
+
+
+async def test_a_model_that_never_answers_is_given_up(capsys: CAPSYS) -> None:
+    async with serve(scenario("", step("late", delay=600)), models=["mock-model"]) as server:
+        done = await doctor(capsys, server, "--timeout", "0.5")
+        assert len(server.requests) == 1, "a second probe would only wait as long"
+    assert done.code == 1
+    assert "--timeout" in done.text_of("native calls")
+
+
+async def test_a_model_without_tools_is_asked_in_other_forms(capsys: CAPSYS) -> None:
+    plain = ServedModel(name="plain", capabilities=("completion",))
+    text = '{"tool_calls": [{"name": "read_file", "parameters": {"path": "src/app.py"}}]}'
+    async with serve(scenario("Read the file", text), models=[plain]) as server:
+        done = await doctor(capsys, server)
+        assert not any(request.body.get("tools") for request in server.requests)
+    assert done.code == 0
+    assert (done.states()["native calls"], done.states()["calls as JSON"]) == ("note", "ok")
+
+
+async def test_a_model_that_only_talks_stands_in_the_way(capsys: CAPSYS) -> None:
+    async with serve(scenario("", "You should read that file yourself."), models=["m"]) as server:
+        done = await doctor(capsys, server)
+    assert done.code == 1
+    assert "choose another model" in done.text_of("native calls")
+
+
+async def test_a_server_without_models_and_one_without_the_named_model(capsys: CAPSYS) -> None:
+    async with FakeRawServer({"/api/tags": _answering({"models": []})}) as empty:
+        assert "ollama pull" in (await doctor(capsys, empty)).text_of("name")
+    async with serve(READS, models=["a", "b"]) as server:
+        done = await doctor(capsys, server, "--model", "c")
+        assert not server.requests
+    assert done.code == 1
+    assert "there are: a, b" in done.text_of("name")
+
+
+async def test_a_window_that_is_not_granted_is_told_with_the_line_to_write(capsys: CAPSYS) -> None:
+    loaded = {"name": "mock-model", "size": 8_000_000_000, "size_vram": 2_000_000_000, "context_length": 4096}
+    answers: dict[str, object] = {
+        "/api/ps": {"models": [loaded]},
+        "/api/tags": {"models": [{"name": "mock-model"}]},
+        "/api/version": {"version": "0.6.2"},
+        "/api/show": {"capabilities": ["completion", "tools"], "model_info": {"x.context_length": 32768}},
+    }
+    routes = {path: _answering(value) for path, value in answers.items()} | {"/api/chat": _calling}
+    async with FakeRawServer(routes) as server:
+        done = await doctor(capsys, server)
+    assert done.code == 0
+    assert '"num_ctx": 4096' in done.text_of("window")
+    assert "25 %" in done.text_of("memory")
+    assert "0.6.2 is old" in done.text_of("version")
+    assert done.states()["prompt"] == "warn" and "40 tokens arrived" in done.text_of("prompt")
+
+
+def _answering(value: object) -> Script:
+    async def answer(connection: FakeConnection) -> None:
+        await connection.answer(200, value)
+
+    return answer
+
+
+async def _calling(connection: FakeConnection) -> None:
+    await connection.head(200, "application/x-ndjson", chunked=True)
+    made = {"function": {"name": "read_file", "arguments": {"path": "src/app.py"}}}
+    await connection.lines(
+        {"message": {"role": "assistant", "content": "", "tool_calls": [made]}, "done": False},
+        {
+            "message": {"role": "assistant", "content": ""},
+            "done": True,
+            "done_reason": "stop",
+            "prompt_eval_count": 40,
+            "eval_count": 9,
+        },
+    )
+    await connection.end()
+
+
+async def test_mistakes_in_the_files_are_named(capsys: CAPSYS) -> None:
+    write_models('{"models": {\n"a": {"contextWindow": "big"}}}')
+    paths.config_file().write_text("temperatur: 1\nmodel: mock-model\n")
+    async with serve(READS, models=["mock-model"]) as server:
+        done = await doctor(capsys, server)
+    assert done.code == 1
+    assert "line 2: models.a.contextWindow" in done.text_of("models.json")
+    assert "line 1: temperatur" in done.text_of("settings")
+    assert done.states()["native calls"] == "ok"
+
+
+async def test_nothing_is_written(capsys: CAPSYS) -> None:
+    async with serve(READS, models=["mock-model"]) as server:
+        await doctor(capsys, server)
+    assert not paths.models_file().exists() and not paths.data_dir().exists()
+
+
+async def test_a_data_folder_that_cannot_be_written_stands_in_the_way(
+    capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUI_AGENT_HOME", "/proc/1/nowhere")
+    done = await run(capsys, "doctor", "--json", "--provider", "scripted", "--no-probe")
+    assert done.code == 1
+    assert "TUI_AGENT_HOME" in done.text_of("data folder")
+
+
+async def test_missing_programs_are_told(
+    capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = await run(capsys, "doctor", "--json", "--provider", "scripted", "--no-probe")
+    assert done.code == 0
+    assert done.states()["git"] == "warn"
+
+
+async def test_a_program_of_the_folder_itself_is_never_run(
+    capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    git = tmp_path / "git"
+    git.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    git.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    await run(capsys, "doctor", "--json", "--provider", "scripted", "--no-probe", "-C", str(tmp_path))
+    assert not (tmp_path / "ran").exists()
+
+
+# --- the page -------------------------------------------------------------------------------
+
+FOUND = [
+    Finding(group="Server", name="address", state="ok", text="http://localhost:11434"),
+    Finding(group="Model", name="window", state="warn", text="4,096 tokens", advice="Raise it. " * 12),
+    Finding(
+        group="Model", name="calls", state="bad", text="words \x1b[31mred\x1b]0;title\x07 " * 9, advice="→"
+    ),
+]
+
+
+def test_the_page_is_aligned_and_carries_no_control(capsys: CAPSYS) -> None:
+    write(FOUND, Page())
+    lines = capsys.readouterr().out.split("\n")
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", "".join(lines))
+    assert max(map(len, lines)) <= 100
+    assert {line.index("→") for line in lines if "→" in line and "Raise" in line} == {13}
+    assert lines[-2] == "1 thing stands in the way, 1 thing could be better."
+
+
+def test_colours_only_where_they_are_welcome(capsys: CAPSYS) -> None:
+    write(FOUND, Page(colour=True))
+    assert "\x1b[31m✗" in capsys.readouterr().out
+
+
+def test_an_old_encoding_gets_plain_signs() -> None:
+    code = (
+        "from tui_agent.commands.doctor import write\nfrom tui_agent.commands.page import Page\n"
+        "from tui_agent.commands.findings import Finding as F\n"
+        "write([F(group='Gruppe', name='a', state='bad', text='größer …', advice='x')], Page())"
+    )
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, check=True)
+    assert b"x  a  gr??er ..." in done.stdout and b"-> x" in done.stdout
+
+
+def test_help_names_both_commands(capsys: CAPSYS) -> None:
+    from tui_agent.__main__ import main
+
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    said = capsys.readouterr().out
+    assert "doctor" in said and "reliability MODEL" in said

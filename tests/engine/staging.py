@@ -1,0 +1,80 @@
+"""Words for staged tests: scenarios that answer as dispatcher, planner, summary model, and in a step of a plan."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.doubles.mock import MockServer, scenario
+
+DISPATCHER = "You sort requests"
+PLANNING = "You write the plan"
+SUMMARY = "You write the entry"
+VERIFY = "Say whether what was expected"
+DIAGNOSE = "A step of a plan failed"
+
+
+def side(system: str, *replies: Any, trigger: str = "", **more: Any) -> dict[str, Any]:
+    """A scenario for a request apart from the conversation, told by its system text."""
+    texts = [one if isinstance(one, str) else json.dumps(one) for one in replies]
+    when = {"system": system, **more}
+    return {**scenario(trigger, *texts, when=when), "name": f"{system}:{trigger}"}
+
+
+def sorted_as(intent: str = "modify", complexity: str = "moderate", **more: Any) -> dict[str, Any]:
+    given = {"intent": intent, "needs_write": True, "task_type": "coding", "complexity": complexity, **more}
+    return side(DISPATCHER, given)
+
+
+def planned(*steps: dict[str, Any], trigger: str = "", check: str = "", **more: Any) -> dict[str, Any]:
+    return side(PLANNING, plan(*steps, check=check, **more), trigger=trigger)
+
+
+def plan(*steps: dict[str, Any], check: str = "", **more: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {"approach": "step by step", "steps": list(steps), **more}
+    if check:
+        given["verification"] = {"check_command": check, "success_criteria": "it ends well"}
+    return given
+
+
+def do(description: str, tool: str = "", **more: Any) -> dict[str, Any]:
+    return {
+        "description": description,
+        "tool": tool,
+        "args": {},
+        "expected_outcome": "",
+        "error_handling": "",
+        "confidence": 0.9,
+        **more,
+    }
+
+
+def in_step(words: str, *steps: Any, **more: Any) -> dict[str, Any]:
+    """What the model says while the newest step holds `words`."""
+    return {**scenario("", *steps, when={"step": words, **more}), "name": f"step:{words}"}
+
+
+def summed_up(action: str = "Did it", **more: Any) -> dict[str, Any]:
+    entry = {"action": action, "details": "As asked.", "result": "✓ it works"}
+    return side(SUMMARY, {"log_entry": entry, **more})
+
+
+def roles_of(server: MockServer) -> list[str]:
+    """Which kind of request each one was."""
+    names = {
+        DISPATCHER: "dispatcher",
+        PLANNING: "planning",
+        SUMMARY: "summary",
+        VERIFY: "verify",
+        DIAGNOSE: "diagnose",
+    }
+    found = []
+    for request in server.requests:
+        system = str(request.messages[0]["content"])
+        found.append(next((name for text, name in names.items() if text in system), "execution"))
+    return found
+
+
+def sent_as(server: MockServer, role: str) -> list[Any]:
+    """The requests of one kind."""
+    return [one for one, kind in zip(server.requests, roles_of(server), strict=True) if kind == role]

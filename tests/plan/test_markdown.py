@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from datetime import datetime
+from time import perf_counter
+
+import pytest
+
+from tui_agent.plan.document import Criterion, Plan, PlanStatus
+from tui_agent.plan.markdown import parse
+from tui_agent.plan.writing import rewrite
+
+
+def criteria(*lines: str) -> tuple[Criterion, ...]:
+    return parse("\n".join(["## Acceptance Criteria", *lines])).plan.acceptance_criteria
+
+
+@pytest.mark.parametrize("box", ["[x]", "[X]", "[✓]", "[✔]", "[✔️]", "[ x ]", "[✅]"])
+def test_boxes_that_are_ticked(box: str) -> None:
+    assert criteria(f"- {box} done") == (Criterion(description="done", completed=True),)
+
+
+@pytest.mark.parametrize("box", ["[ ]", "[-]", "[]", "[~]", "[>]", "[ ]  "])
+@pytest.mark.parametrize("bullet", ["- ", "* ", "+ ", "1. ", "  - ", "-", ""])
+def test_boxes_that_are_open(box: str, bullet: str) -> None:
+    assert criteria(f"{bullet}{box} open") == (Criterion(description="open"),)
+
+
+def test_links_and_plain_bullets_among_boxes_are_notes() -> None:
+    assert criteria("- [ ] one", "- [a](b)", "- remember", "  words") == (Criterion(description="one"),)
+    assert [one.description for one in criteria("- one", "- two")] == ["one", "two"]
+
+
+def test_stars_and_brackets_in_a_description() -> None:
+    assert criteria("- [x] *bold* (sic) a*b *(n (m))*") == (
+        Criterion(description="*bold* (sic) a*b", completed=True, notes="n (m)"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("**Status:** in progress", PlanStatus.IN_PROGRESS),
+        ("**status**: In-Progress", PlanStatus.IN_PROGRESS),
+        ("__Status:__ ✅ Completed (since Monday)", PlanStatus.COMPLETED),
+        ("- **Status:** FAILED", PlanStatus.FAILED),
+        ("**Status:** who knows", PlanStatus.PLANNING),
+    ],
+)
+def test_the_words_for_a_status(line: str, status: PlanStatus) -> None:
+    assert parse(f"# Plan: x\n\n{line}\n").plan.status is status
+
+
+def test_items_are_parted_by_commas_outside_of_brackets() -> None:
+    (entry,) = parse(
+        "## Execution Log\n### 2025-01-01 10:00 - x\n**Tools:** a (b, c), d\n"
+    ).plan.execution_log
+    assert entry.tools == ("a (b, c)", "d")
+
+
+@pytest.mark.parametrize(
+    ("head", "when", "action"),
+    [
+        ("2025-01-01 10:00 - a - b", datetime(2025, 1, 1, 10), "a - b"),
+        ("2025-01-01T10:00:59 — a", datetime(2025, 1, 1, 10), "a"),
+        ("2025-01-01 9:05: a", datetime(2025, 1, 1, 9, 5), "a"),
+        ("2025-01-01 - a", datetime(2025, 1, 1), "a"),
+        ("2025-13-01 10:00 - a", None, "2025-13-01 10:00 - a"),
+        ("just a", None, "just a"),
+    ],
+)
+def test_times_of_log_entries(head: str, when: datetime | None, action: str) -> None:
+    (entry,) = parse(f"## Execution Log\n### {head}\n**Result:** ✓\n").plan.execution_log
+    assert (entry.when, entry.action) == (when, action)
+
+
+def test_a_value_may_begin_under_its_name() -> None:
+    text = "## Execution Log\n### 2025-01-01 10:00 - x\n**Actions:**\n- did this\n- did that\n\nnote\n**Tools:**\n- a, b\n- c\n"
+    (entry,) = parse(text).plan.execution_log
+    assert (entry.details, entry.tools) == ("- did this\n- did that", ("a, b", "c"))
+
+
+def test_line_ends_marks_comments_and_unknown_keys_stay() -> None:
+    text = "\ufeff---\r\nstatus: blocked # why\r\nowner: me\r\nversion: 3\r\n---\r\n\r\n# Plan: T\r\n\r\n## Goal\r\nT\r\n\r\n## Mine\r\nx"
+    document = parse(text)
+    after = rewrite(Plan(status=PlanStatus.FAILED, goal="T2", version=4, updated_at=9), document)
+    assert after.text == text.replace("blocked", "failed").replace("T\r", "T2\r").replace(
+        "version: 3", "version: 4"
+    ).replace("version: 4\r\n", "version: 4\r\nupdatedAt: 9\r\n")
+
+
+def test_a_text_that_is_all_notes_gets_its_sections_behind_them() -> None:
+    plan = Plan(goal="g", acceptance_criteria=(Criterion(description="c"),))
+    after = rewrite(plan, parse("my words\n"))
+    assert after.text == "my words\n\n## Goal\ng\n\n## Acceptance Criteria\n- [ ] c\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" + " " * 200_000,
+        "- [" + " " * 200_000,
+        "### 2025-01-01" + " " * 200_000 + "x",
+        "**" + " " * 200_000,
+        "[no " * 50_000,
+        "```a\n" * 50_000,
+    ],
+)
+def test_hostile_lines_take_no_time(line: str) -> None:
+    text = "".join(
+        f"## {name}\n{line}\n" for name in ("Goal", "Acceptance Criteria", "Decisions Made", "Execution Log")
+    )
+    began = perf_counter()
+    parse(f"---\na: {' ' * 200_000}x\n---\n{text}")
+    assert perf_counter() - began < 5 * 0.5
+
+
+def test_numbers_of_the_front_matter_in_any_dress() -> None:
+    plan = parse('---\ncreatedAt: "5"\nupdated_at: 1970-01-01T00:00:01Z\nversion: many\n---\n# Plan: x').plan
+    assert (plan.created_at, plan.updated_at, plan.version) == (5, 1000, 1)

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from hypothesis import event, example, given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from tests.plan.plans import documents, plans
+from tui_agent.plan.document import Criterion, LogEntry, Plan
+from tui_agent.plan.markdown import Document, parse
+from tui_agent.plan.writing import PlanTextError, render, rewrite, write
+
+
+@settings(max_examples=400, deadline=None)
+@given(plans)
+@example(
+    Plan(goal="x", acceptance_criteria=(Criterion(description="[tbd]"), Criterion(description="a *(b)*")))
+)
+@example(Plan(goal="```\nnever closed", execution_log=(LogEntry(action=""), LogEntry(action="2025-01-01 b"))))
+def test_every_plan_comes_back_from_its_own_text(plan: Plan) -> None:
+    text = render(plan)
+    document = parse(text)
+    assert document.plan == plan
+    assert write(document.plan, document) == text
+    assert not document.problem
+
+
+@settings(max_examples=400, deadline=None)
+@given(plans, plans)
+def test_every_plan_can_be_written_over_every_other(before: Plan, after: Plan) -> None:
+    assert rewrite(after, parse(render(before))).plan == after
+
+
+def of_the_user(document: Document) -> list[str]:
+    """The lines that no value of the plan is read from, blank ones left out."""
+    ours: set[int] = {at for at in (document.title, document.status) if at is not None}
+    if document.front:
+        ours.update(range(document.front.start, document.front.end + 1))
+    for section in document.sections:
+        ours.update(range(*section.text))
+        ours.update(section.placeholders)
+        for item in section.items:
+            ours.add(item.start)
+            for field in item.fields:
+                ours.update(range(field.start, field.end))
+    return [line for at, line in enumerate(document.raw) if at not in ours and line.strip()]
+
+
+def lost(before: Document, after: Document) -> list[str]:
+    """Lines of the user's that are not in `after` in the same order."""
+    rest = iter(line.rstrip("\r\n") for line in after.raw)
+    return [line for line in of_the_user(before) if line.rstrip("\r\n") not in rest]
+
+
+@settings(max_examples=600, deadline=None)
+@given(documents, plans)
+def test_what_the_user_wrote_survives_any_change_of_the_plan(text: str, plan: Plan) -> None:
+    before = parse(text)
+    assert write(before.plan, before) == text
+    try:
+        after = rewrite(plan, before)
+    except PlanTextError:
+        event("refused")
+        return
+    assert after.plan == plan
+    assert lost(before, after) == []
+
+
+@settings(max_examples=300, deadline=None)
+@given(documents, st.data())
+def test_ticking_one_criterion_changes_one_line(text: str, data: st.DataObject) -> None:
+    before = parse(text)
+    if not before.plan.acceptance_criteria or any(
+        not item.boxed for one in before.sections for item in one.items
+    ):
+        return
+    chosen = data.draw(st.integers(0, len(before.plan.acceptance_criteria) - 1))
+    ticked = tuple(
+        structs.replace(one, completed=not one.completed) if at == chosen else one
+        for at, one in enumerate(before.plan.acceptance_criteria)
+    )
+    after = rewrite(structs.replace(before.plan, acceptance_criteria=ticked), before)
+    assert len(after.raw) == len(before.raw)
+    assert sum(a != b for a, b in zip(before.raw, after.raw, strict=True)) == 1

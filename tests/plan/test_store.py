@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+from msgspec import structs
+
+from tui_agent.plan.document import Criterion, LogEntry, Plan
+from tui_agent.plan.store import CAP, Conflicted, PlanStore, Saved, Unreadable
+from tui_agent.plan.watching import changes
+from tui_agent.plan.writing import render
+from tui_agent.platform.files import FileFault, sha256_of
+from tui_agent.storage.folder import PLAN_TEMPLATE
+
+BASE = Plan(goal="goal", created_at=5, acceptance_criteria=(Criterion(description="one"),))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    place = tmp_path / "plan_doc.md"
+    place.write_text(render(BASE), encoding="utf-8")
+    return place
+
+
+@pytest.fixture
+def store(path: Path) -> PlanStore:
+    made = PlanStore(path, clock=lambda: 1_700_000_000.0)
+    made.load()
+    return made
+
+
+def with_entry(plan: Plan, action: str) -> Plan:
+    return structs.replace(plan, execution_log=(*plan.execution_log, LogEntry(action=action, result="✓")))
+
+
+def save(store: PlanStore, plan: Plan) -> Saved:
+    outcome = store.save(plan, store.plan)
+    assert isinstance(outcome, Saved)
+    return outcome
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_a_save_counts_the_version_up_and_keeps_the_mode(store: PlanStore, path: Path) -> None:
+    path.chmod(0o640)
+    save(store, with_entry(store.plan, "did it"))
+    again = PlanStore(path)
+    again.load()
+    assert (again.plan.version, again.plan.updated_at, again.plan.created_at) == (2, 1_700_000_000_000, 5)
+    assert again.plan.execution_log[0].action == "did it"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert os.listdir(path.parent) == ["plan_doc.md"]
+
+
+def test_a_save_of_nothing_writes_nothing(store: PlanStore, path: Path) -> None:
+    before = path.read_bytes()
+    assert not save(store, store.plan).written
+    assert path.read_bytes() == before
+
+
+def test_an_edit_of_the_users_is_merged(store: PlanStore, path: Path) -> None:
+    edit(path, "- [ ] one", "- [x] one *(by hand)*\nmy note")
+    assert save(store, with_entry(store.plan, "did it")).merged
+    text = path.read_text(encoding="utf-8")
+    assert "- [x] one *(by hand)*\nmy note\n" in text
+    assert "### did it\n" in text
+
+
+def test_an_edit_seen_after_a_change_was_begun_is_not_reverted(store: PlanStore, path: Path) -> None:
+    since = store.plan
+    edit(path, "- [ ] one", "- [x] one")
+    seen = store.refresh()
+    assert not isinstance(seen, Unreadable) and seen.changed
+    assert isinstance(store.save(with_entry(since, "did it"), since), Saved)
+    assert store.plan.acceptance_criteria[0].completed
+
+
+def test_two_goals_ask_and_write_nothing(store: PlanStore, path: Path) -> None:
+    edit(path, "## Goal\ngoal", "## Goal\ntheirs")
+    before = path.read_bytes()
+    ours = structs.replace(store.plan, goal="ours")
+    since = store.plan
+    outcome = store.save(ours, since)
+    assert isinstance(outcome, Conflicted)
+    assert [one.id for one in outcome.conflicts] == ["goal"]
+    assert path.read_bytes() == before
+    assert isinstance(store.save(ours, since, {"goal": "both"}), Saved)
+    assert store.plan.goal == "theirs\nours"
+
+
+def test_an_old_text_saved_over_ours_takes_nothing_away(store: PlanStore, path: Path) -> None:
+    stale = path.read_text(encoding="utf-8").replace("- [ ] one", "- [ ] one\n- [ ] two")
+    save(store, with_entry(store.plan, "did it"))
+    path.write_text(stale, encoding="utf-8")
+    seen = store.refresh()
+    assert not isinstance(seen, Unreadable)
+    assert seen.changed and seen.unsaved
+    save(store, store.plan)
+    text = path.read_text(encoding="utf-8")
+    assert "- [ ] two" in text and "did it" in text
+    assert store.plan.version == 3
+
+
+def test_a_text_of_unknown_origin_that_lacks_something_asks(store: PlanStore, path: Path) -> None:
+    save(store, with_entry(store.plan, "did it"))
+    path.write_text("# Plan: goal\n\n## Goal\ngoal\n\n## Acceptance Criteria\n- [ ] one\n", encoding="utf-8")
+    store._versions.clear()
+    outcome = store.save(store.plan, store.plan)
+    assert isinstance(outcome, Conflicted)
+    assert [one.item for one in outcome.conflicts] == ["did it"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\n \n", b"\xff\xfe\x00", b"---\nstatus: [\n---\n# Plan: x\n", b"just words", b"a: &a [*a]"],
+)
+def test_what_cannot_be_read_is_never_overwritten(store: PlanStore, path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    outcome = store.save(with_entry(store.plan, "did it"), store.plan)
+    assert isinstance(outcome, Unreadable)
+    assert isinstance(store.refresh(), Unreadable)
+    assert path.read_bytes() == data
+    assert outcome.reason and outcome.sha256 == sha256_of(data)
+
+
+def test_an_alias_bomb_is_refused_at_once(store: PlanStore, path: Path) -> None:
+    lines = ["a0: &a0 [x, x]"] + [f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 9)}]" for at in range(1, 12)]
+    path.write_text("---\n" + "\n".join(lines) + "\n---\n# Plan: x\n", encoding="utf-8")
+    outcome = store.refresh()
+    assert isinstance(outcome, Unreadable) and "alias" in outcome.reason
+
+
+def test_a_huge_file_is_left_alone(store: PlanStore, path: Path) -> None:
+    with path.open("ab") as file:
+        file.truncate(CAP + 1)
+    outcome = store.refresh()
+    assert isinstance(outcome, Unreadable) and outcome.text is None
+    assert path.stat().st_size == CAP + 1
+
+
+def test_a_repaired_text_takes_the_place_and_the_old_one_is_kept_aside(store: PlanStore, path: Path) -> None:
+    path.write_bytes(b"broken words")
+    found = store.refresh()
+    assert isinstance(found, Unreadable)
+    assert isinstance(store.put("still broken", found.sha256), Unreadable)
+    saved = store.put(render(BASE), found.sha256)
+    assert isinstance(saved, Saved)
+    assert [one.read_bytes() for one in saved.aside] == [b"broken words"]
+    assert path.read_text(encoding="utf-8") == render(BASE)
+
+
+def test_a_deleted_file_comes_back_with_its_notes(store: PlanStore, path: Path) -> None:
+    edit(path, "- [ ] one", "- [ ] one\nmy note")
+    store.refresh()
+    path.unlink()
+    save(store, with_entry(store.plan, "did it"))
+    assert "my note" in path.read_text(encoding="utf-8")
+
+
+def test_a_text_written_into_the_replaced_file_is_kept_aside(store: PlanStore, path: Path) -> None:
+    with path.open("r+b") as editor:
+        save(store, with_entry(store.plan, "did it"))
+        editor.write(b"late words")
+        editor.truncate()
+    (kept,) = store.close()
+    assert kept.read_bytes() == b"late words"
+
+
+def test_links_are_followed_inside_the_folder_only(tmp_path: Path) -> None:
+    inside = tmp_path / "session"
+    inside.mkdir()
+    (inside / "real.md").write_text(render(BASE), encoding="utf-8")
+    link = inside / "plan_doc.md"
+    link.symlink_to("real.md")
+    store = PlanStore(link)
+    store.load()
+    save(store, with_entry(store.plan, "did it"))
+    assert link.is_symlink() and "did it" in (inside / "real.md").read_text(encoding="utf-8")
+    link.unlink()
+    (tmp_path / "outside.md").write_text(render(BASE), encoding="utf-8")
+    link.symlink_to("../outside.md")
+    with pytest.raises(FileFault):
+        PlanStore(link).load()
+
+
+def test_a_pipe_is_refused_without_hanging(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "plan_doc.md")
+    with pytest.raises(FileFault):
+        PlanStore(tmp_path / "plan_doc.md").load()
+
+
+def test_a_new_session_has_the_empty_plan() -> None:
+    assert render(Plan(created_at=7, updated_at=7)) == PLAN_TEMPLATE.format(milliseconds=7)
+
+
+def in_place(path: Path) -> None:
+    path.write_text("in place", encoding="utf-8")
+
+
+def by_renaming(path: Path) -> None:
+    beside = path.with_name("beside")
+    beside.write_text("renamed", encoding="utf-8")
+    os.replace(beside, path)
+
+
+def by_deleting(path: Path) -> None:
+    path.unlink()
+
+
+async def test_every_way_of_saving_is_seen_again_and_again(path: Path) -> None:
+    ways: list[Callable[[Path], None]] = [
+        in_place,
+        by_renaming,
+        in_place,
+        by_renaming,
+        by_renaming,
+        by_deleting,
+        in_place,
+    ]
+    seen = changes(path)
+    waits = []
+    for number, way in enumerate(ways):
+        waiting = asyncio.ensure_future(anext(seen))
+        await asyncio.sleep(0.3 if number == 0 else 0.05)
+        began = perf_counter()
+        way(path)
+        await asyncio.wait_for(waiting, 5 * 0.2)
+        waits.append(perf_counter() - began)
+    await seen.aclose()
+    assert sorted(waits)[len(waits) // 2] < 0.2

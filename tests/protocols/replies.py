@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+TOOLS = ["read_file", "write_file", "edit_file", "list_dir", "grep", "bash"]
+
+
+class Reply(NamedTuple):
+    id: str
+    text: str
+    calls: list[tuple[str, dict[str, Any]]]
+    left: str | None = ""
+    error: bool | None = None
+
+
+LS: list[tuple[str, dict[str, Any]]] = [("bash", {"command": "ls"})]
+PWD: list[tuple[str, dict[str, Any]]] = [("bash", {"command": "pwd"})]
+CALL = '{"name": "bash", "arguments": {"command": "ls"}}'
+CALL2 = '{"name": "bash", "arguments": {"command": "pwd"}}'
+XML = f"<tool_call>{CALL}</tool_call>"
+XML2 = f"<tool_call>{CALL2}</tool_call>"
+ENVELOPE = f'{{"tool_calls": [{CALL}]}}'
+
+
+def write(content: str) -> str:
+    return json.dumps({"name": "write_file", "arguments": {"path": "a", "content": content}})
+
+
+def wrote(content: str) -> list[tuple[str, dict[str, Any]]]:
+    return [("write_file", {"path": "a", "content": content})]
+
+
+JSON_FORMS = [
+    Reply("unknown names are left to the registry", '{"tool_calls": [{"name": "fly", "args": {}}]}', [("fly", {})]),
+    Reply("one call instead of a list", f'{{"tool_calls": {CALL}}}', LS),
+    Reply("tool_call", f'{{"tool_call": {CALL}}}', LS),
+    Reply("function_call with text arguments", '{"function_call": {"name": "bash", "arguments": "{\\"command\\": \\"ls\\"}"}}', LS),
+    Reply("in a fence", f"```json\n{ENVELOPE}\n```", LS),
+    Reply("in a fence with text around", f"First:\n```json\n{ENVELOPE}\n```\nDone.", LS, "First:\nDone."),
+    Reply("text behind", f"{ENVELOPE}\nThat is it.", LS, "That is it."),
+    Reply("spread over lines", json.dumps(json.loads(ENVELOPE), indent=2), LS),
+    Reply("empty list and answer", '{"tool_calls": [], "response": "Nothing to do."}', [], "Nothing to do.", False),
+    Reply("empty answer and calls", f'{{"response": "", "tool_calls": [{CALL}]}}', LS, "", False),
+    Reply("mixed", f'{{"response": "Done.", "tool_calls": [{CALL}]}}', [], None, True),
+    Reply("no list", '{"tool_calls": "bash"}', [], None, True),
+    Reply("a list of words", '{"tool_calls": ["bash"]}', [], None, True),
+    Reply("arguments are a list", '{"tool_calls": [{"name": "bash", "arguments": ["ls"]}]}', [], None, True),
+    Reply("arguments are prose", '{"tool_calls": [{"name": "bash", "arguments": "ls -la"}]}', [], None, True),
+    Reply("one of two readable", f'{{"tool_calls": [{CALL}, {{"arguments": {{}}}}]}}', LS, "", True),
+    Reply("no arguments", '{"tool_calls": [{"name": "list_dir"}]}', [("list_dir", {})]),
+    Reply("null arguments", '{"tool_calls": [{"name": "list_dir", "arguments": null}]}', [("list_dir", {})]),
+    Reply("answer with calls in it", json.dumps({"response": f"Write {XML} or {CALL}."}), [], f"Write {XML} or {CALL}."),
+    Reply("answer over lines", '{"response": "one\\ntwo \\u00e9 \\"x\\""}', [], 'one two é "x"'),
+    Reply("answer in a fence", '```json\n{"response": "All good."}\n```', [], "All good."),
+    Reply("answer with raw line breaks", '{"response": "one\ntwo"}', [], "one two"),
+    Reply("done false", '{"done": false, "response": "Still at it."}', [], "Still at it."),
+    Reply("done without words", '{"done": true}', [], ""),
+    Reply("answer quoted in prose", 'The API gives {"response": "ok"} then.', [], 'The API gives {"response": "ok"} then.'),
+    Reply("two objects", f"{CALL}\n{CALL2}", LS + PWD),
+    Reply("two objects with a comma", f"{CALL},\n{CALL2}", LS + PWD),
+    Reply("a bare list", f"[{CALL}, {CALL2}]", LS + PWD),
+    Reply("a bare list with one that is unknown", f'[{CALL}, {{"name": "fly", "arguments": {{}}}}]', [], None),
+    Reply("OpenAI shape bare", '{"type": "function", "function": {"name": "bash", "arguments": "{\\"command\\": \\"ls\\"}"}}', LS),
+    Reply("function as name", '{"function": "bash", "parameters": {"command": "ls"}}', LS),
+    Reply("arguments first", '{"arguments": {"command": "ls"}, "name": "bash"}', LS),
+    Reply("with an id", '{"id": "call_1", "name": "bash", "arguments": {"command": "ls"}}', LS),
+    Reply("with a thought", '{"thought": "look", "tool": "bash", "args": {"command": "ls"}}', LS),
+    Reply("argument called tool", '{"name": "grep", "args": {"tool": "bash", "pattern": "x"}}', [("grep", {"tool": "bash", "pattern": "x"})]),
+    Reply("top level arguments", '{"tool": "edit_file", "path": "a", "old": "b", "new": "c"}', [("edit_file", {"path": "a", "old": "b", "new": "c"})]),
+    Reply("surplus brace", CALL + "}", LS),
+    Reply("surplus closers", ENVELOPE + "]}", LS),
+    Reply("empty arguments as text", '{"name": "list_dir", "arguments": ""}', [("list_dir", {})]),
+    Reply("twice encoded", json.dumps({"name": "bash", "arguments": json.dumps(json.dumps({"command": "ls"}))}), LS),
+    Reply("nested values", '{"name": "grep", "arguments": {"opts": {"name": "bash", "arguments": {}}, "n": [1, 2.5, true, null]}}',
+          [("grep", {"opts": {"name": "bash", "arguments": {}}, "n": [1, 2.5, True, None]})]),
+]  # fmt: skip
+
+MARKUP = [
+    Reply("two", f"{XML}\n{XML2}", LS + PWD),
+    Reply("two in one tag", f"<tool_call>{CALL}\n{CALL2}</tool_call>", LS + PWD),
+    Reply("a list in a tag", f"<tool_call>[{CALL}, {CALL2}]</tool_call>", LS + PWD),
+    Reply("text between", f"One.\n{XML}\nTwo.\n{XML2}\nThree.", LS + PWD, "One. Two. Three."),
+    Reply("unknown names are left to the registry", '<tool_call>{"name": "fly", "arguments": {}}</tool_call>', [("fly", {})]),
+    Reply("upper case", f"<TOOL_CALL>{CALL}</TOOL_CALL>", LS),
+    Reply("attributes", f'<tool_call id="1">{CALL}</tool_call>', LS),
+    Reply("function_call", f"<function_call>{CALL}</function_call>", LS),
+    Reply("tool_calls", f"<tool_calls>[{CALL}]</tool_calls>", LS),
+    Reply("fence inside", f"<tool_call>\n```json\n{CALL}\n```\n</tool_call>", LS),
+    Reply("fence outside", f"```xml\n{XML}\n```", LS),
+    Reply("fence outside, text around", f"So:\n```\n{XML}\n```\nWait.", LS, "So: Wait."),
+    Reply("surplus brace", f"<tool_call>{CALL}}}</tool_call>", LS),
+    Reply("two braces missing", '<tool_call>{"name": "bash", "arguments": {"command": "ls"</tool_call>', LS),
+    Reply("closed by an opening tag", f"<tool_call>{CALL}<tool_call>{CALL2}", LS + PWD),
+    Reply("no closing tag, text behind", f"<tool_call>{CALL}\nNow I wait.", LS, "Now I wait."),
+    Reply("torn closing tag", f"<tool_call>{CALL}</tool_c", LS),
+    Reply("closing tag alone", f"{CALL}\n</tool_call>", LS),
+    Reply("wrong closing tag", f"<tool_call>{CALL}</function_call>", LS),
+    Reply("name before the object", '<tool_call>bash{"command": "ls"}</tool_call>', LS),
+    Reply("name in a line of its own", '<tool_call>bash\n{"command": "ls"}\n</tool_call>', LS),
+    Reply("tags inside", "<tool_call><name>bash</name><arguments>{\"command\": \"ls\"}</arguments></tool_call>", LS),
+    Reply("tags all the way", "<tool_call><name>bash</name><parameters><command>ls</command></parameters></tool_call>", LS),
+    Reply("empty", "<tool_call></tool_call>", [], None, True),
+    Reply("prose", "<tool_call>run ls please</tool_call>", [], None, True),
+    Reply("a number", "<tool_call>{\"name\": 3}</tool_call>", [], None, True),
+    Reply("no name", '<tool_call>{"arguments": {"command": "ls"}}</tool_call>', [], None, True),
+    Reply("broken and good", f"<tool_call>oops</tool_call>\n{XML}", LS, "", True),
+    Reply("unquoted value", '<tool_call>{"name": "bash", "arguments": {"command": ls}}</tool_call>', [], None, True),
+    Reply("bare JSON beside markup is text", f"For example {CALL} is a call.\n{XML2}", PWD, f"For example {CALL} is a call."),
+    Reply("mention in code", "Use `<tool_call>` and `</tool_call>`.", [], "Use `<tool_call>` and `</tool_call>`.", False),
+    Reply("mention in prose", "Between <tool_call> and </tool_call> goes JSON.", [], "Between <tool_call> and </tool_call> goes JSON.", False),
+    Reply("mention, then a call", f"I use <tool_call> now.\n{XML}", LS, "I use <tool_call> now."),
+    Reply("example in code within a sentence", f"Write `{XML}` to call.", [], f"Write `{XML}` to call."),
+    Reply("open, text", "The <tool_call> tag is {odd}.", [], "The <tool_call> tag is {odd}."),
+    Reply("qwen", "<tool_call>\n<function=bash>\n<parameter=command>\nls\n</parameter>\n</function>\n</tool_call>", LS),
+    Reply("qwen twice", 2 * "<tool_call>\n<function=bash>\n<parameter=command>\nls\n</parameter>\n</function>\n</tool_call>\n", LS + LS),
+    Reply("qwen without the outer tag", "<function=bash>\n<parameter=command>\nls\n</parameter>\n</function>", LS),
+    Reply("qwen with markup in a value", "<function=write_file>\n<parameter=path>\na\n</parameter>\n<parameter=content>\n<p>\n  {\"name\": \"bash\"}\n</p>\n</parameter>\n</function>",
+          wrote('<p>\n  {"name": "bash"}\n</p>')),
+    Reply("qwen cut", "<tool_call>\n<function=write_file>\n<parameter=path>\na\n</parameter>\n<parameter=content>\nhalf a fi", [], "", True),
+    Reply("llama function", '<function=bash>{"command": "ls"}</function>', LS),
+    Reply("invoke", '<invoke name="bash"><parameter name="command">ls</parameter></invoke>', LS),
+    Reply("glm", "<tool_call>bash\n<arg_key>command</arg_key>\n<arg_value>ls</arg_value>\n</tool_call>", LS),
+    Reply("python inside", '<tool_call>bash(command="ls")</tool_call>', LS),
+]  # fmt: skip
+
+OTHER_MARKUP = [
+    Reply("spaces", f"[TOOL_CALLS]   [{CALL}]", LS),
+    Reply("an object", f"[TOOL_CALLS] {CALL}", LS),
+    Reply("names and ARGS", '[TOOL_CALLS]bash[ARGS]{"command": "ls"}', LS),
+    Reply("call id", '[TOOL_CALLS]bash[CALL_ID]abc123[ARGS]{"command": "ls"}', LS),
+    Reply("two of them", '[TOOL_CALLS]bash{"command": "ls"}[TOOL_CALLS]bash{"command": "pwd"}', LS + PWD),
+    Reply("no brackets at the end", '[TOOL_CALLS] [{"name": "bash", "arguments": {"command": "ls"', LS),
+    Reply("text behind", f"[TOOL_CALLS] [{CALL}]\nWaiting.", LS, "Waiting."),
+    Reply("string arguments", '[TOOL_CALLS] [{"name": "bash", "arguments": "{\\"command\\": \\"ls\\"}"}]', LS),
+    Reply("unknown name", '[TOOL_CALLS]fly{"to": "x"}', [("fly", {"to": "x"})]),
+    Reply("cut in the name", "[TOOL_CALLS]gre", [], None),
+    Reply("mention", "The [TOOL_CALLS] token is special.", [], "The [TOOL_CALLS] token is special."),
+    Reply("in a string", '[TOOL_CALLS]write_file{"path": "a", "content": "[TOOL_CALLS]bash{}"}', wrote("[TOOL_CALLS]bash{}")),
+    Reply("closing", f"[TOOL_CALLS][{CALL}][/TOOL_CALLS]", LS),
+    Reply("harmony", '<|channel|>commentary to=functions.bash <|constrain|>json<|message|>{"command": "ls"}<|call|>', LS),
+    Reply("harmony with a thought", '<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.bash <|constrain|>json<|message|>{"command": "ls"}<|call|>', LS),
+    Reply("harmony answer", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>All good.<|return|>", [], "All good."),
+    Reply("python", '[bash(command="ls"), bash(command="pwd")]', LS + PWD),
+    Reply("python with an unknown name", '[bash(command="ls"), fly(to="x")]', [], '[bash(command="ls"), fly(to="x")]'),
+    Reply("python with an expression", '[bash(command=ls())]', [], "[bash(command=ls())]"),
+    Reply("python tag", f"<|python_tag|>{CALL}", LS),
+    Reply("token at the end", f"{CALL}<|im_end|>", LS),
+]  # fmt: skip
+
+FENCES = [
+    Reply("text around", f"Here:\n\n```json\n{CALL}\n```\n\nOK?", LS, "Here: OK?"),
+    Reply("two objects", f"```json\n{CALL}\n{CALL2}\n```", LS + PWD),
+    Reply("two fences", f"```json\n{CALL}\n```\n```json\n{CALL2}\n```", LS + PWD),
+    Reply("a list", f"```json\n[{CALL}, {CALL2}]\n```", LS + PWD),
+    Reply("tildes", f"~~~\n{CALL}\n~~~", LS),
+    Reply("in one line", f"```{CALL}```", LS),
+    Reply("other language", f"```tool_call\n{CALL}\n```", LS),
+    Reply("unknown name", '```json\n{"name": "fly", "arguments": {}}\n```', [], '```json\n{"name": "fly", "arguments": {}}\n```'),
+    Reply("brace missing", '```json\n{"name": "bash", "arguments": {"command": "ls"}\n```', LS),
+    Reply("code", "```python\nprint({'name': 'bash'})\n```", [], "```python\nprint({'name': 'bash'})\n```"),
+    Reply("code with a call in it", f"```python\nx = {CALL}\n```", [], f"```python\nx = {CALL}\n```"),
+    Reply("documentation of the markup", f"```\nThe form is:\n{XML}\n```\nSo.", [], f"```\nThe form is:\n{XML}\n```\nSo."),
+    Reply("code, then a call", f"```python\nx = 1\n```\n{CALL}", LS, "```python x = 1 ```"),
+    Reply("fence in a string", "```json\n" + write("```py\nx\n```\n") + "\n```", wrote("```py\nx\n```\n")),
+    Reply("code in one backtick", f"`{CALL}`", LS),
+    Reply("example in a sentence", f"Use `{CALL}` for it.", [], f"Use `{CALL}` for it."),
+    Reply("indented", f"1. Look:\n   ```json\n   {CALL}\n   ```", LS, "1. Look:"),
+    Reply("unclosed code", "```python\nx = {'a': 1}\n", [], "```python x = {'a': 1}"),
+    Reply("windows line ends", f"```json\r\n{CALL}\r\n```\r\n", LS),
+]  # fmt: skip
+
+SLOPPY = [
+    Reply("trailing comma in a list", f'{{"tool_calls": [{CALL},]}}', LS),
+    Reply("single quotes bare", "{'name': 'bash', 'arguments': {'command': 'ls'}}", LS),
+    Reply("apostrophe", """{'name': 'bash', 'arguments': {'command': 'echo "it\\'s"'}}""", [("bash", {"command": 'echo "it\'s"'})]),
+    Reply("unescaped apostrophe", "<tool_call>{'name': 'bash', 'arguments': {'command': 'echo it's'}}</tool_call>", [("bash", {"command": "echo it's"})]),
+    Reply("bare keys", '{name: "bash", arguments: {command: "ls"}}', LS),
+    Reply("Python words", "<tool_call>{'name': 'grep', 'arguments': {'a': True, 'b': False, 'c': None}}</tool_call>", [("grep", {"a": True, "b": False, "c": None})]),
+    Reply("comments", '{"name": "bash", // the shell\n "arguments": {"command": "ls" /* all */}}', LS),
+    Reply("missing comma", '{"name": "bash" "arguments": {"command": "ls"}}', LS),
+    Reply("missing comma over lines", '{\n"name": "bash"\n"arguments": {"command": "ls"}\n}', LS),
+    Reply("inner quotes", '<tool_call>{"name": "bash", "arguments": {"command": "echo "hi" there"}}</tool_call>', [("bash", {"command": 'echo "hi" there'})]),
+    Reply("inner quotes at the end", '{"name": "bash", "arguments": {"command": "echo "hi""}}', [("bash", {"command": 'echo "hi"'})]),
+    Reply("raw tab", '{"name": "bash", "arguments": {"command": "a\tb"}}', [("bash", {"command": "a\tb"})]),
+    Reply("raw line breaks bare", '{"name": "write_file", "arguments": {"path": "a", "content": "x\n\ny\n"}}', wrote("x\n\ny\n")),
+    Reply("a regular expression", r'{"name": "grep", "arguments": {"pattern": "\d+\.py\s"}}', [("grep", {"pattern": r"\d+\.py\s"})]),
+    Reply("triple quotes", '{"name": "write_file", "arguments": {"path": "a", "content": """say "hi"\n"""}}', wrote('say "hi"\n')),
+    Reply("NaN", '{"name": "grep", "arguments": {"n": NaN, "m": -Infinity}}', [("grep", {"n": None, "m": None})]),
+    Reply("duplicate keys", '{"name": "bash", "arguments": {"command": "a", "command": "ls"}}', LS),
+    Reply("a bracket of the wrong kind", '{"tool_calls": [{"name": "bash", "arguments": {"command": "ls"}}}', LS),
+    Reply("braces in strings", '{"name": "bash", "arguments": {"command": "echo }}{{ ]["}}', [("bash", {"command": "echo }}{{ ]["})]),
+    Reply("unicode", '{"name": "bash", "arguments": {"command": "echo \\u00e9 \\ud83d\\ude00 ü"}}', [("bash", {"command": "echo é 😀 ü"})]),
+    Reply("half a surrogate", '{"name": "bash", "arguments": {"command": "x\\ud83d"}}', [("bash", {"command": "x\ufffd"})]),
+    Reply("plus and underscore", '{name: "grep", arguments: {n: +1, m: 1_000}}', [("grep", {"n": 1, "m": 1000})]),
+]  # fmt: skip
+
+CUT = [
+    Reply("in the key", '<tool_call>{"name": "bash", "argu', [], None, True),
+    Reply("in the arguments' key", '<tool_call>{"name": "bash", "arguments": {"comm', [], None, True),
+    Reply("in a string", '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "one\\ntw', [], "", True),
+    Reply("in a string, bare", '{"name": "bash", "arguments": {"command": "rm -r', [], None, True),
+    Reply("in a string, wrapped", '{"tool_calls": [{"name": "bash", "parameters": {"command": "rm -r', [], None, True),
+    Reply("in the name, wrapped", '{"tool_calls": [{"name": "ba', [], None, True),
+    Reply("in the name, bare", '{"name": "ba', [], None),
+    Reply("after one of two", f'{{"tool_calls": [{CALL}, {{"name": "ba', LS, "", True),
+    Reply("after one of two, tags", f'{XML}\n<tool_call>{{"name": "ba', LS, "", True),
+    Reply("only closers", '{"name": "bash", "arguments": {"command": "ls"', LS),
+    Reply("after a comma", '<tool_call>{"name": "bash", "arguments": {"command": "ls",', LS),
+    Reply("fence and brace", '```json\n{"name": "bash", "arguments": {"command": "ls"}', LS),
+    Reply("in the opening tag", "Look:\n<tool_c", [], None),
+    Reply("behind the opening tag", "Look:\n<tool_call>", [], None),
+    Reply("answer with half an escape", '{"response": "a\\', [], "a"),
+    Reply("done", '{"done": true, "response": "Fin', [], "Fin"),
+    Reply("a call in a cut string", '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "' + XML.replace('"', '\\"') + "\n", [], "", True),
+    Reply("raw markup in a cut string", '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "\n<tool_call>{\\"name\\": \\"bash\\"', [], None, True),
+    Reply("brace missing, prose behind", '{"name": "bash", "arguments": {"command": "ls"}\n\nI wait for it.', LS, "I wait for it."),
+]  # fmt: skip
+
+NO_CALL = [
+    Reply("empty", "", [], ""),
+    Reply("code", "function f() { return {a: 1}; }", [], "function f() { return {a: 1}; }"),
+    Reply("css", "a { color: red; }", [], "a { color: red; }"),
+    Reply("configuration", '{"name": "my-app", "version": "1.0", "scripts": {"test": "x"}}', [], '{"name": "my-app", "version": "1.0", "scripts": {"test": "x"}}'),
+    Reply("a list of data", '[{"name": "Bob"}, {"name": "Eve"}]', [], '[{"name": "Bob"}, {"name": "Eve"}]'),
+    Reply("call inside data", f'{{"example": {CALL}}}', [], f'{{"example": {CALL}}}'),
+    Reply("call in a string of data", json.dumps({"text": CALL}), [], json.dumps({"text": CALL})),
+    Reply("call in a list of data", f'{{"log": [{CALL}]}}', [], f'{{"log": [{CALL}]}}'),
+    Reply("thought", f"<think>I could {XML} or {CALL}</think>No need.", [], "No need."),
+    Reply("thought, then a call", f"<think>{CALL2}</think>\n{XML}", LS, ""),
+    Reply("thinking", f"<thinking>\n{XML}\n</thinking>\nDone.", [], "Done."),
+    Reply("thought never closed", f"<think>\nhm {XML}", [], ""),
+    Reply("thought never opened", f"hm {CALL2}\n</think>\n\n{XML}", LS, None),
+    Reply("thought in the middle", f"So. <think>{CALL}</think> Right.", [], "So. Right."),
+    Reply("think as a word", "Write <think> into the template.", [], "Write <think> into the template."),
+    Reply("think in code", "The `<think>` tag.", [], "The `<think>` tag."),
+    Reply("link", "[foo](bar) and [1] and [ ] todo", [], "[foo](bar) and [1] and [ ] todo"),
+    Reply("less than", "a < b and <b>bold</b> <- x", [], "a < b and <b>bold</b> <- x"),
+    Reply("format string", "Use f'{name}' or {\"a\"}.", [], "Use f'{name}' or {\"a\"}."),
+    Reply("dictionary", 'x = {"a": 1, "b": [2]}', [], 'x = {"a": 1, "b": [2]}'),
+    Reply("shell", "for i in {1..3}; do echo ${i}; done", [], "for i in {1..3}; do echo ${i}; done"),
+    Reply("template", "{{ user.name }} and {% if x %}", [], "{{ user.name }} and {% if x %}"),
+    Reply("unknown top level", '{"tool": "hammer", "weight": 3}', [], '{"tool": "hammer", "weight": 3}'),
+    Reply("signal", "Ready.\n[TASK_COMPLETE]", [], "Ready."),
+    Reply("thought in an argument", f"<tool_call>{write('<think>x</think>')}</tool_call>", wrote("<think>x</think>")),
+    Reply("fence in an argument", "<tool_call>" + write("```json\n" + CALL + "\n```") + "</tool_call>", wrote("```json\n" + CALL + "\n```")),
+    Reply("signal in an argument", write("[TASK_COMPLETE]"), wrote("[TASK_COMPLETE]")),
+    Reply("markup in an answer", json.dumps({"done": True, "response": XML}), [], XML),
+    Reply("old text of an edit", json.dumps({"name": "edit_file", "arguments": {"path": "a", "old": XML, "new": ENVELOPE}}),
+          [("edit_file", {"path": "a", "old": XML, "new": ENVELOPE})]),
+]  # fmt: skip
+
+REPLIES = {
+    f"{group}: {reply.id}": reply
+    for group, replies in {
+        "json": JSON_FORMS, "markup": MARKUP, "other": OTHER_MARKUP, "fence": FENCES,
+        "sloppy": SLOPPY, "cut": CUT, "none": NO_CALL,
+    }.items()
+    for reply in replies
+}  # fmt: skip

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.job import environment
+from tests.doubles.terminal import Terminal
+
+LONG = 30.0
+"""Seconds for what takes one or two: other work may have the machine."""
+
+F1, F4, ESC, UP, DOWN = "\x1bOP", "\x1bOS", "\x1b", "\x1b[A", "\x1b[B"
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@asynccontextmanager
+async def started(
+    folder: Path, *args: str, size: tuple[int, int] = (100, 32), **more: str
+) -> AsyncIterator[Terminal]:
+    home = folder / "home"
+    home.mkdir(exist_ok=True)
+    env = environment(home, TMPDIR=str(folder), **more)
+    program = Terminal("-m", "tui_agent", *args, env=env, whole_env=True, cwd=home, size=size)
+    try:
+        yield program
+    finally:
+        program.close()
+
+
+async def dialog(program: Terminal, title: str) -> None:
+    await program.sees(title, LONG)
+    await program.sees(lambda: lit(program), LONG)
+
+
+def lit(program: Terminal) -> bool:
+    for row, text in enumerate(program.screen.display):
+        key = re.match(r"[│ ]*([ad])  \S", text)
+        if key and program.screen.buffer[row][key.start(1)].bold:
+            return True
+    return False
+
+
+def session_id(program: Terminal) -> str:
+    found = re.findall(rb"Resume with: tui-agent --resume (\S+)", program.bytes)
+    assert found, program.text
+    return found[-1].decode()
+
+
+async def end(program: Terminal) -> str:
+    code = await program.end(LONG)
+    assert code == 0, program.text
+    assert program.is_sane()
+    last = program.bytes[program.bytes.rindex(b"?1049h") :]
+    assert b"\x1b[?1049l" in last
+    assert b"Traceback" not in program.bytes
+    return session_id(program)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+async def test_the_demonstration_from_start_to_exit_by_keys_alone(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async with started(tmp_path, "--demo", size=size) as program:
+        await program.sees("Find the bug", LONG)
+        await program.sees("you are asked before a file changes", LONG)
+        program.type(F1)
+        await program.sees("scroll up", LONG)
+        program.type(ESC)
+        await program.sees(lambda: "scroll up" not in program.text, LONG)
+        assert "Find the bug" in program.text
+        program.type("\r")
+        await dialog(program, "Edit wordcount/counting.py")
+        program.type("a")
+        await dialog(program, "python3 -m unittest")
+        (workspace,) = tmp_path.glob("tui-agent-demo-*")
+        program.type("a")
+        await program.sees("· Done · 3 tool calls", LONG)
+        counting = (workspace / "wordcount" / "counting.py").read_text(encoding="utf-8")
+        assert ".casefold()" in counting or ".lower()" in counting
+        program.type(F4)
+        await program.sees("all tests pass.", LONG)
+        await program.sees("✓ edit word", LONG)
+        program.type(UP)
+        program.type(DOWN)
+        program.type("/quit")  # the first letter goes back to the composer
+        await program.sees("/quit", LONG)
+        program.type("\r")
+        name = await end(program)
+    async with started(tmp_path, "--resume", name, size=size) as program:  # as it was said
+        await dialog(program, "Trust this folder?")
+        program.type("r")
+        await program.sees("· Done · 3 tool calls", LONG)
+        program.type("\x04")
+        assert await end(program) == name
+
+
+async def test_a_refused_edit_is_not_made_and_the_reason_goes_to_the_model(tmp_path: Path) -> None:
+    async with started(tmp_path, "--demo") as program:
+        await program.sees("Find the bug", LONG)
+        program.type("\r")
+        await dialog(program, "Edit wordcount/counting.py")
+        (workspace,) = tmp_path.glob("tui-agent-demo-*")
+        before = (workspace / "wordcount" / "counting.py").read_bytes()
+        program.type("ras it was, please")
+        await program.sees("as it was, please", LONG)
+        program.type("\r")
+        await program.sees(lambda: "enter rejects" not in program.text, LONG)
+        await program.sees("refused", LONG)
+        program.type(ESC)
+        await program.sees("enter send", LONG)
+        program.type("\x03")
+        await program.sees("again quits", LONG)
+        program.type("\x03")
+        await end(program)
+        assert (workspace / "wordcount" / "counting.py").read_bytes() == before
+
+
+async def test_without_a_server_d_leads_to_the_demonstration(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    flags = ["-C", str(work), "--trust", "--base-url", "http://127.0.0.1:9/v1", "--provider", "openai"]
+    async with started(tmp_path, *flags, "--model", "none") as program:
+        await dialog(program, "No model yet")
+        program.type("d")
+        await program.sees("Enter starts the demonstration", LONG)
+        await program.sees("Find the bug", LONG)
+        await program.sees("tui-agent-demo-", LONG)
+        program.type("\r")
+        await dialog(program, "Edit wordcount/counting.py")
+        program.type("a")
+        await dialog(program, "python3 -m unittest")
+        program.type("a")
+        await program.sees("· Done · 3 tool calls", LONG)
+        program.type("\x04")
+        name = await end(program)
+        assert program.bytes.count(b"Resume with:") == 1
+        assert name
+        assert list(work.iterdir()) == []
+
+
+async def test_keys_typed_before_the_session_is_open_are_not_lost(tmp_path: Path) -> None:
+    async with started(tmp_path, "--demo") as program:
+        await program.sees("Find the bug", LONG)
+        began = time.monotonic()
+        program.type(" Be quick.\r")
+        await program.sees("Be quick.", LONG)
+        await dialog(program, "Edit wordcount/counting.py")
+        assert time.monotonic() - began < LONG
+        program.type(ESC)
+        await program.sees("■ Stopped", LONG)
+        program.type("\x04")
+        await end(program)

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.doubles.fake_bench import FakeBench
+from tests.tools.calling import call
+from tui_agent.workplan import CriterionChange, DecisionNote, PlanChange
+
+
+async def test_initialize_plan_proposes_goal_and_criteria(bench: FakeBench) -> None:
+    result = await call(
+        bench, "initialize_plan", goal=" A shop ", acceptance_criteria=["Tests  pass", "Tests pass"]
+    )
+    assert result.success and bench.actions == []
+    criteria = (CriterionChange(description="Tests pass", completed=False),)
+    assert bench.proposed == [PlanChange(goal="A shop", criteria=criteria, fresh=True)]
+    assert (await call(bench, "initialize_plan", goal="only that")).success
+    assert (await call(bench, "initialize_plan", goal="  ")).code == "bad_arguments"
+
+
+async def test_update_plan_proposes_ticks_criteria_and_decisions(bench: FakeBench) -> None:
+    result = await call(
+        bench,
+        "update_plan",
+        status="in_progress",
+        criteria_met=["Tests pass"],
+        criteria_added=["Docs are there"],
+        decisions_made=[{"title": "argon2", "rationale": "stronger", "alternatives": ["bcrypt", "scrypt"]}],
+        decisions_rejected=["bcrypt"],
+    )
+    assert result.success
+    (change,) = bench.proposed
+    assert change.status == "in_progress" and not change.fresh
+    assert [(one.completed, one.added) for one in change.criteria] == [(True, False), (False, True)]
+    note = DecisionNote(title="argon2", rationale="stronger", alternatives=("bcrypt", "scrypt"))
+    assert change.decisions_made == (note,)
+    assert change.decisions_rejected == (DecisionNote(title="bcrypt"),)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"status": "nearly"}, {"decisions_made": [{"why": "no title"}]}, {"criteria_met": [""]}],
+)
+async def test_what_proposes_nothing_is_told(bench: FakeBench, arguments: dict[str, Any]) -> None:
+    result = await call(bench, "update_plan", **arguments)
+    assert result.code == "bad_arguments" and result.error and bench.proposed == []

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+from rich.style import Style
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from tests.scenes import names
+from tests.tui.kit import Clock, app_for, running
+from tui_agent.tui.routing import FRAME, SHARE, SLOWEST
+from widgets.line_view import LineView
+
+
+def cells(strips: list[Strip]) -> list[list[tuple[str, Style | None]]]:
+    return [[(letter, segment.style) for segment in strip for letter in segment.text] for strip in strips]
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+@pytest.mark.parametrize("scene", names())
+async def test_lines_are_finished_as_textual_would(scene: str, size: tuple[int, int]) -> None:
+    app, _session = app_for(scene)
+    async with running(app, size):
+        views = [view for view in app.screen.query(LineView) if view.display and view._plain]
+        assert views
+        for view in views:
+            whole = view.region.size.region
+            view._styles_cache.clear()
+            for crop in (whole, whole.shrink((1, 3, 1, 2))):
+                if crop:
+                    assert cells(view.render_lines(crop)) == cells(ScrollView.render_lines(view, crop))
+
+
+async def test_a_line_that_moved_is_the_same_strip() -> None:
+    app, _session = app_for("answered")
+    async with running(app, (80, 24)):
+        view = app._transcript
+        crop = view.region.size.region
+        end = view.max_scroll_y
+        view.scroll_to(y=end - 1, animate=False, force=True)
+        before = view.render_lines(crop)
+        view.scroll_to(y=end, animate=False, force=True)
+        after = view.render_lines(crop)
+        pairs = list(zip(before[2:-1], after[1:-2], strict=True))
+        assert len(pairs) > 10
+        assert all(one is other for one, other in pairs)
+
+
+async def test_after_a_slow_paint_the_next_one_waits_longer() -> None:
+    clock = Clock()
+    app, _session = app_for("answered", clock=clock)
+    async with running(app, (80, 24)):
+        router = app._router
+        assert router.due() == pytest.approx(FRAME)
+        assert router.due(0.02) == pytest.approx(SHARE * 0.02)
+        assert router.due(9.0) == pytest.approx(SLOWEST)
+        clock.now += 1
+        assert router.due(9.0) == 0.0

@@ -1,0 +1,510 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from textual import events
+from textual.pilot import Pilot
+
+from tests.doubles.session import FakeSession
+from tests.scenes import build
+from tests.scenes.build import PLAN
+from tests.tui.kit import Clock, app_for, running, screen_text, settled, until
+from tui_agent import events as e
+from tui_agent.domain import Answer
+from tui_agent.plan.document import Criterion, LogEntry, Plan
+from tui_agent.plan.writing import SKELETON, render
+from tui_agent.tui.app import TuiAgentApp
+from widgets.modal import STILLNESS, RequestModal
+from widgets.plan_conflict import ConflictModal
+from widgets.plan_field import PlanField
+from widgets.plan_list import PlanList
+from widgets.plan_panel import PlanPanel
+
+STATES = ("planning", "in_progress", "blocked", "completed", "failed")
+
+
+def panel(app: TuiAgentApp) -> PlanPanel:
+    return app.screen_stack[0].query_one(PlanPanel)
+
+
+def listed(app: TuiAgentApp) -> PlanList:
+    return app.screen_stack[0].query_one(PlanList)
+
+
+def field(app: TuiAgentApp) -> PlanField:
+    return app.screen_stack[0].query_one(PlanField)
+
+
+def hint(app: TuiAgentApp) -> str:
+    return app._activity._hint if hasattr(app._activity, "_hint") else screen_text(app)
+
+
+async def visit(pilot: Pilot[int], *keys: str) -> None:
+    """Go to the plan; the cursor is at the goal."""
+    app = pilot.app
+    assert isinstance(app, TuiAgentApp)
+    await pilot.press("f3")
+    await until(pilot, lambda: panel(app).has_keys)
+    await pilot.press(*keys)
+
+
+async def edits(pilot: Pilot[int], session: FakeSession, count: int = 1) -> None:
+    await until(pilot, lambda: len(session.plans) >= count)
+    await settled(pilot)
+
+
+# --- what is shown ----------------------------------------------------------------------------------
+
+
+async def test_it_stands_above_the_progress_and_shows_the_plan() -> None:
+    app, _session = app_for("plan")
+    async with running(app) as pilot:
+        await until(pilot, lambda: "2/4" in screen_text(app))
+        text = screen_text(app)
+        for part in ("● in progress", "Add --json to the export command", "✓ the parser accepts", "Log"):
+            assert part in text
+        assert panel(app).region.bottom <= app.screen.query_one("#tree").region.y
+        assert app._prompt.has_focus
+
+
+async def test_a_change_is_there_at_the_next_frame() -> None:
+    app, session = app_for("plan")
+    async with running(app) as pilot:
+        session.push(e.PlanDocChanged(text=PLAN.replace("- [ ]", "- [x]"), by="editor"))
+        await settled(pilot)
+        await until(pilot, lambda: "4/4" in screen_text(app))
+
+
+async def test_the_empty_template_takes_no_room_until_it_is_asked_for() -> None:
+    app, session = app_for(build.empty().records)
+    async with running(app) as pilot:
+        await pilot.press("f3")
+        await until(pilot, lambda: "no plan" in screen_text(app))
+        session.push(e.PlanDocChanged(text=SKELETON, by="template"))
+        await settled(pilot)
+        assert not panel(app).display
+        await visit(pilot)
+        assert "Nothing is planned yet" in screen_text(app)
+        await pilot.press("e", *"ship it", "enter")
+        await edits(pilot, session)
+        assert "\n## Goal\nship it\n" in session.plans[0]
+        await pilot.press("a", *"it ships", "enter")
+        await edits(pilot, session, 2)
+        assert "\n- [ ] it ships\n" in session.plans[1]
+        assert "to be defined" not in session.plans[1]
+
+
+async def test_below_a_hundred_columns_it_lies_over_the_transcript() -> None:
+    app, _session = app_for("plan")
+    async with running(app, (80, 24)) as pilot:
+        assert not panel(app).display
+        await visit(pilot)
+        assert "○ the README mentions it" in screen_text(app)
+        await pilot.press("f4")
+        await until(pilot, lambda: app.screen.query_one("#tree").has_focus)
+        assert not panel(app).display
+        await visit(pilot, "escape")
+        await until(pilot, lambda: app._prompt.has_focus)
+        assert not panel(app).display
+        await pilot.press(*"/plan", "enter")
+        await until(pilot, lambda: panel(app).has_keys)
+
+
+async def test_five_hundred_criteria_are_walked_through_and_only_visible_ones_are_painted() -> None:
+    plan = Plan(
+        goal="all of it", acceptance_criteria=tuple(Criterion(description=f"c{n}") for n in range(500))
+    )
+    app, session = app_for(build.plan().records)
+    async with running(app) as pilot:
+        session.push(e.PlanDocChanged(text=render(plan), by="user"))
+        await settled(pilot)
+        await until(pilot, lambda: "0/500" in screen_text(app))
+        await visit(pilot, "end")
+        await pilot.pause()
+        assert "c499" in screen_text(app)
+        await pilot.press("pageup", "up")
+        assert len(listed(app)._painted) < 150
+        began = time.perf_counter()
+        for _ in range(20):
+            listed(app).move(-5)
+            for y in range(listed(app).size.height):
+                listed(app).line_at(listed(app).scroll_offset.y + y)
+        assert (time.perf_counter() - began) / 20 < 0.1
+        await pilot.press("home")
+        await pilot.pause()
+        assert "all of it" in screen_text(app)
+
+
+async def test_old_work_opens_and_closes() -> None:
+    plan = Plan(goal="g", execution_log=tuple(LogEntry(action=f"step {n}", result="✓") for n in range(14)))
+    app, session = app_for(build.plan().records)
+    async with running(app) as pilot:
+        session.push(e.PlanDocChanged(text=render(plan), by="user"))
+        await settled(pilot)
+        await visit(pilot, "end")
+        await until(pilot, lambda: "▸ 4 earlier" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "▾ 4 earlier" in screen_text(app))
+        await pilot.press("end")
+        assert "step 0" in screen_text(app)
+
+
+# --- edits ------------------------------------------------------------------------------------------
+
+
+async def test_space_ticks_and_unticks() -> None:
+    app, session = app_for("plan")
+    async with running(app) as pilot:
+        await visit(pilot, "down", "down", "down", "space")
+        await edits(pilot, session)
+        assert session.plans == [PLAN.replace("- [ ] tests", "- [x] tests")]
+        await until(pilot, lambda: "3/4" in screen_text(app))
+        await pilot.press("space")
+        await edits(pilot, session, 2)
+        assert session.plans[1] == PLAN
+
+
+async def test_quick_edits_lose_nothing() -> None:
+    app, session = app_for("plan")
+    async with running(app) as pilot:
+        await visit(pilot, "down", "space", "down", "space", "down", "space", "space", "down", "space")
+        await edits(pilot, session, 5)
+        assert session.plans[-1] == PLAN.replace("[x]", "[-]").replace(
+            "[ ] the README", "[x] the README"
+        ).replace("[-]", "[ ]")
+
+
+@pytest.mark.parametrize("key", ["enter", "e"])
+async def test_a_text_is_edited_in_place(key: str) -> None:
+    app, session = app_for("plan")
+    async with running(app) as pilot:
+        await visit(pilot, "end", "home", "down", "down", "down", "down", key)
+        await until(pilot, lambda: field(app).has_focus)
+        await pilot.press(*", and ad?+/! u", "space", "delete")
+        assert session.plans == []
+        await pilot.press("enter")
+        await edits(pilot, session)
+        assert session.plans == [PLAN.replace("mentions it", "mentions it, and ad?+/! u")]
+        assert listed(app).has_focus
+        assert app._prompt.text == ""
+
+
+async def test_escape_leaves_it_unchanged_and_says_so() -> None:
+    app, session = app_for("plan")
+    async with running(app) as pilot:
+        await visit(pilot, "down", "e", *"xyz", "escape")
+        await until(pilot, lambda: "nothing was changed" in screen_text(app))
+        assert session.plans == []
+        assert session.interrupts == 0
+        assert listed(app).has_focus
+        assert "xyz" not in screen_text(app)
+
+
+async def test_tab_goes_to_the_note() -> None:
+    app, session = app_for("plan")
+    async with running(app) as pilot:
+        await visit(pilot, "end", "home", "down", "down", "down", "down", "e", "tab", *"ask Grace", "enter")
+        await edits(pilot, session)
+        assert session.plans == [PLAN.replace("mentions it", "mentions it *(ask Grace)*")]
+
+
+@pytest.mark.parametrize("key", ["a", "+"])
+async def test_a_criterion_is_added_behind_the_cursor(key: str) -> None:
+    app, session = app_for("plan")
+    async with running(app) as pilot:
+        await visit(pilot, "down", key, *"new one", "enter")
+        await edits(pilot, session)
+        assert "accepts the flag\n- [ ] new one\n- [x] the output" in session.plans[0]
+        await until(pilot, lambda: "2/5" in screen_text(app))
+        chosen = listed(app).chosen
+        assert chosen is not None
+        assert chosen.name[2] == "new one"
+
+
+async def test_nothing_is_added_without_words() -> None:
+    app, session = app_for("plan")
+    async with running(app) as pilot:
+        await visit(pilot, "a", "space", "enter")
+        await until(pilot, lambda: "needs words" in screen_text(app))
+        assert field(app).has_focus
+        await pilot.press("escape")
+        assert session.plans == []
+
+
+async def test_delete_removes_and_u_brings_it_back() -> None:
+    app, session = app_for("plan")
+    async with running(app) as pilot:
+        await visit(pilot, "down", "down", "delete")
+        await edits(pilot, session)
+        assert session.plans[0] == PLAN.replace("- [x] the output is valid JSON *(array, indent 2)*\n", "")
+        await until(pilot, lambda: "1/3" in screen_text(app))
+        await pilot.press("u")
+        await edits(pilot, session, 2)
+        assert session.plans[1] == PLAN
+        await pilot.press("u")
+        await until(pilot, lambda: "nothing to undo" in screen_text(app))
+
+
+async def test_the_goal_is_not_removed() -> None:
+    app, session = app_for("plan")
+    async with running(app) as pilot:
+        await visit(pilot, "home", "delete")
+        await until(pilot, lambda: "not removed" in screen_text(app))
+        assert session.plans == []
+
+
+async def test_an_edit_meets_a_plan_that_changed_meanwhile() -> None:
+    app, session = app_for("plan")
+    async with running(app) as pilot:
+        await visit(pilot, "down", "e", *"!")
+        changed = PLAN.replace("- [x] the parser", "- [ ] first of all\n- [ ] the parser")
+        session.push(e.PlanDocChanged(text=changed, by="editor"))
+        await settled(pilot)
+        await pilot.press("enter")
+        await edits(pilot, session)
+        assert session.plans == [changed.replace("accepts the flag", "accepts the flag!")]
+
+
+async def test_what_is_gone_is_told_and_the_panel_shows_the_truth() -> None:
+    app, session = app_for("plan")
+    async with running(app) as pilot:
+        await visit(pilot, "down", "e", *"!")
+        session.push(
+            e.PlanDocChanged(text=PLAN.replace("- [x] the parser accepts the flag\n", ""), by="editor")
+        )
+        await settled(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: "not in the plan any more" in screen_text(app))
+        assert session.plans == []
+        assert "the parser accepts" not in screen_text(app)
+
+
+async def test_an_edit_survives_a_resize_and_a_dialog() -> None:
+    app, session = app_for("plan")
+    async with running(app) as pilot:
+        await visit(pilot, "down", "e", *" abc")
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: app.size.width == 80 and panel(app).region.width == 80)
+        await pilot.press(*"d")
+        await pilot.resize_terminal(140, 40)
+        await until(pilot, lambda: panel(app).region.width < 60)
+        session.push(e.QuestionAsked(id="q9", question="Which?", options=("this", "that")))
+        await until(pilot, lambda: isinstance(app.screen, RequestModal))
+        await pilot.press("1")
+        await until(pilot, lambda: not isinstance(app.screen, RequestModal))
+        await until(pilot, lambda: field(app).has_focus)
+        await pilot.press("e", "f1")
+        await until(pilot, lambda: len(app.screen_stack) > 1)
+        await pilot.press("escape")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await pilot.press("f", "enter")
+        await edits(pilot, session)
+        assert session.plans == [PLAN.replace("accepts the flag", "accepts the flag abcdef")]
+
+
+async def test_an_edit_waits_while_the_user_is_elsewhere() -> None:
+    app, session = app_for("plan")
+    async with running(app) as pilot:
+        await visit(pilot, "down", "e", *" abc", "f3")
+        await until(pilot, lambda: app._prompt.has_focus)
+        await pilot.press(*"hello")
+        await visit(pilot, "enter")
+        await edits(pilot, session)
+        assert "accepts the flag abc\n" in session.plans[0]
+        assert app._prompt.text == "hello"
+
+
+async def test_a_paste_is_text() -> None:
+    app, session = app_for("plan")
+    async with running(app) as pilot:
+        await visit(pilot, "down", "e")
+        app.post_message(events.Paste(" one\ntwo u a"))
+        await until(pilot, lambda: "two u a" in field(app).text)
+        await pilot.press("enter")
+        await edits(pilot, session)
+        assert "accepts the flag one&#10;two u a\n" in session.plans[0]
+
+
+async def test_other_letters_go_to_the_composer() -> None:
+    app, session = app_for("plan")
+    async with running(app) as pilot:
+        await visit(pilot, *"why")
+        await until(pilot, lambda: app._prompt.text == "why")
+        assert session.plans == []
+
+
+async def test_a_session_that_cannot_edit_says_so_and_shows_the_old_plan() -> None:
+    app, session = app_for("plan")
+    session.edit_plan = None  # type: ignore[assignment,method-assign]  # as in a session without it
+    async with running(app) as pilot:
+        await visit(pilot, "down", "space")
+        await until(pilot, lambda: "can't be changed here" in screen_text(app))
+        assert "2/4" in screen_text(app)
+
+
+async def test_the_status_is_set_by_a_command() -> None:
+    app, session = app_for("plan")
+    async with running(app) as pilot:
+        await pilot.press(*"/plan blocked", "enter")
+        await edits(pilot, session)
+        assert session.plans == [PLAN.replace("in_progress", "blocked")]
+        await until(pilot, lambda: "■ blocked" in screen_text(app))
+
+
+# --- proposals --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("key", "accept"), [("ctrl+s", True), ("ctrl+d", False)])
+async def test_a_proposal_is_decided_by_a_key(key: str, accept: bool) -> None:
+    app, session = app_for("plan_pending")
+    async with running(app) as pilot:
+        await until(pilot, lambda: "4 proposed" in screen_text(app))
+        await visit(pilot, key)
+        await until(pilot, lambda: session.settlements == [accept])
+        await settled(pilot)
+        await until(pilot, lambda: "proposed" not in screen_text(app))
+        assert ("the changelog names the flag" in screen_text(app)) is accept
+
+
+async def test_a_proposal_is_settled_elsewhere() -> None:
+    app, session = app_for("plan_pending")
+    async with running(app) as pilot:
+        session.push(e.PlanDocSettled(id="p1", answer=Answer(verdict="reject", by="web")))
+        await settled(pilot)
+        await until(pilot, lambda: "proposed" not in screen_text(app))
+
+
+async def test_letters_decide_no_proposal_and_what_is_proposed_is_not_edited() -> None:
+    app, session = app_for("plan_pending")
+    async with running(app) as pilot:
+        await visit(pilot, "down", "down", "down", "space")
+        await until(pilot, lambda: "only proposed" in screen_text(app))
+        await pilot.press("s", "d", "y", "enter")
+        await settled(pilot)
+        assert session.settlements == []
+        assert session.plans == []
+
+
+async def test_the_users_own_tick_goes_to_the_saved_text() -> None:
+    app, session = app_for("plan_pending")
+    async with running(app) as pilot:
+        await visit(pilot, "down", "space")
+        await edits(pilot, session)
+        assert session.plans == [PLAN.replace("- [x] the parser", "- [ ] the parser")]
+        await until(pilot, lambda: "4 proposed" in screen_text(app))
+
+
+async def test_commands_decide_too() -> None:
+    app, session = app_for("plan_pending")
+    async with running(app, (80, 24)) as pilot:
+        await pilot.press(*"/plan accept", "enter")
+        await until(pilot, lambda: session.settlements == [True])
+        await settled(pilot)
+        await pilot.press(*"/plan discard", "enter")
+        await until(pilot, lambda: "nothing is proposed" in screen_text(app))
+        assert session.settlements == [True]
+
+
+# --- conflicts --------------------------------------------------------------------------------------
+
+
+async def listening(pilot: Pilot[int]) -> None:
+    await settled(pilot)
+    await until(pilot, lambda: isinstance(pilot.app.screen, ConflictModal) and pilot.app.screen.armed)
+    await pilot.pause()
+
+
+@pytest.mark.parametrize(("key", "take"), [("o", "ours"), ("t", "theirs"), ("b", "both")])
+async def test_a_conflict_is_decided(key: str, take: str) -> None:
+    app, session = app_for("plan_conflict")
+    async with running(app) as pilot:
+        await listening(pilot)
+        await pilot.press("enter", "space", "y", "a", key)
+        await until(pilot, lambda: not isinstance(app.screen, ConflictModal))
+        assert session.answers == [("k1", Answer(verdict="approve", data={"take": take}))]
+        await settled(pilot)
+        assert "two at once" in screen_text(app)
+
+
+async def test_a_conflict_takes_no_key_before_it_listens() -> None:
+    clock = Clock()
+    app, session = app_for("plan_conflict", stillness=STILLNESS, clock=clock)
+    async with running(app) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, ConflictModal))
+        await pilot.press(*"bot")
+        assert session.answers == []
+        assert app._prompt.text == "bot"
+        clock.now += 1
+        await pilot.press("t")
+        await until(pilot, lambda: len(session.answers) == 1)
+
+
+async def test_a_conflict_settled_elsewhere_closes() -> None:
+    app, session = app_for("plan_conflict")
+    async with running(app) as pilot:
+        await listening(pilot)
+        session.push(e.PlanDocSettled(id="k1", answer=Answer(verdict="withdrawn", by="interrupt")))
+        await until(pilot, lambda: not isinstance(app.screen, ConflictModal))
+        assert session.answers == []
+
+
+# --- pictures ---------------------------------------------------------------------------------------
+
+SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)], ids=["80x24", "120x40", "200x50"])
+
+
+def after(*keys: str) -> Callable[[Pilot[int]], object]:
+    async def run(pilot: Pilot[int]) -> None:
+        await settled(pilot)
+        await visit(pilot, *keys)
+        await pilot.pause()
+
+    return run
+
+
+@SIZES
+@pytest.mark.parametrize("state", STATES)
+def test_status(state: str, size: tuple[int, int], snap_compare) -> None:
+    text = PLAN.replace("in_progress", state)
+    if state == "planning":
+        text = text.replace("[x]", "[ ]")
+    if state == "completed":
+        text = text.replace("[ ]", "[x]")
+    records = build._planned(build.plan(), text).records
+    app, _session = app_for(records)
+    assert snap_compare(app, terminal_size=size, run_before=after())
+
+
+@SIZES
+def test_pending(size: tuple[int, int], snap_compare) -> None:
+    app, _session = app_for("plan_pending")
+    assert snap_compare(app, terminal_size=size, run_before=after("down"))
+
+
+@SIZES
+def test_editing(size: tuple[int, int], snap_compare) -> None:
+    app, _session = app_for("plan")
+    assert snap_compare(app, terminal_size=size, run_before=after("down", "down", "down", "e", *" – all"))
+
+
+@SIZES
+def test_conflict(size: tuple[int, int], snap_compare) -> None:
+    app, _session = app_for("plan_conflict")
+    assert snap_compare(app, terminal_size=size, run_before=listening)
+
+
+def test_light(snap_compare) -> None:
+    app, _session = app_for("plan_pending", theme="light")
+    assert snap_compare(app, terminal_size=(120, 40), run_before=after("down"))
+
+
+def test_beside(snap_compare) -> None:
+    app, _session = app_for("plan")
+    assert snap_compare(app, terminal_size=(120, 40), run_before=settled)
+
+
+def test_empty(snap_compare) -> None:
+    app, _session = app_for(build._planned(build.empty(), SKELETON, by="template").records)
+    assert snap_compare(app, terminal_size=(120, 40), run_before=after())

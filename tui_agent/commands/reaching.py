@@ -1,0 +1,142 @@
+"""The way to the model server for commands that look at it: settings, address, client, with short deadlines."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+import msgspec
+
+from tui_agent import paths, settings
+from tui_agent.models import catalog as catalog_file
+from tui_agent.models.base import Model
+from tui_agent.models.catalog import Catalog, CatalogRead
+from tui_agent.models.connect import BadAddress, connect, resolve_provider
+from tui_agent.models.endpoint import endpoint
+from tui_agent.models.scenarios import ScenarioError
+from tui_agent.models.wire import Wire, default_limits
+from tui_agent.safety import trust
+
+CONNECT = 4.0
+"""Seconds to reach the server."""
+ASK = 6.0
+"""Seconds for what it knows of itself and its models."""
+
+
+class NoServer(Exception):
+    """There is no way to a server; the message is for the user."""
+
+
+class Configured(msgspec.Struct, frozen=True, kw_only=True):
+    """What the files say, and what is wrong with them."""
+
+    workspace: Path
+    trusted: bool
+    loaded: settings.Loaded
+    catalog_read: CatalogRead
+
+    @property
+    def catalog(self) -> Catalog:
+        """models.json, or the built-in list while there is none that can be used."""
+        return self.catalog_read.catalog or catalog_file.built_in()
+
+
+class Reached(msgspec.Struct, frozen=True, kw_only=True):
+    """A client, and what led to it."""
+
+    model: Model
+    because: str
+    wire: Wire | None
+    """For side requests; None for the scripted model."""
+    caution: str = ""
+    token_problem: str = ""
+
+
+def configured(args: argparse.Namespace) -> Configured:
+    """Read all files, as a session in the workspace would. Blocks."""
+    workspace = Path(os.path.realpath(args.workspace or "."))
+    trusted = trust.is_trusted(workspace)
+    own = paths.workspace_settings_file(workspace)
+    flags = {
+        "provider": args.provider,
+        "base_url": args.base_url,
+        "model": args.model,
+        "context_window": args.context_window,
+    }
+    loaded = settings.load(
+        paths.config_file(),
+        own if trusted and own.exists() else None,
+        None,
+        {k: v for k, v in flags.items() if v},
+    )
+    return Configured(
+        workspace=workspace,
+        trusted=trusted,
+        loaded=loaded,
+        catalog_read=catalog_file.read(paths.models_file()),
+    )
+
+
+def reach(loaded: settings.Loaded, scenarios: Path | None, seconds: float) -> Reached:
+    """The client, without retries; a reply may take `seconds`. Nothing is sent yet. Raises NoServer."""
+    chosen = loaded.settings
+    token, problem = settings.read_token(chosen)
+    trouble = str(problem) if problem is not None else ""
+    if problem is not None and not problem.ignored:
+        raise NoServer(trouble)
+    try:
+        choice = resolve_provider(configured=chosen.provider, base_url=chosen.base_url)
+        if choice.provider == "scripted":
+            model = connect("scripted", "", scenarios=scenarios)
+            return Reached(model=model, because=choice.because, wire=None)
+        where = endpoint(choice.base_url, token, os.environ)
+        limits = msgspec.structs.replace(
+            default_limits(where.local),
+            connect=min(CONNECT, chosen.timeouts.connect),
+            ask=ASK,
+            first_byte=seconds,
+            no_bytes=seconds,
+            no_progress=seconds,
+            buffering=seconds,
+        )
+        model = connect(choice.provider, choice.base_url, token, limits=limits, retries=False)
+        # the client decides which token goes where; side requests carry the same
+        if token is None and not (choice.provider == "ollama" and where.local):
+            where = endpoint(choice.base_url, os.environ.get("LLM_AUTH_TOKEN"), os.environ)
+        wire = Wire(choice.provider, where, limits)
+    except (BadAddress, ScenarioError) as error:
+        raise NoServer(str(error)) from error
+    because = choice.because
+    if chosen.base_url:
+        because = f"`base_url` ({loaded.sources.get('base_url', 'the settings')})"
+    return Reached(model=model, because=because, wire=wire, caution=where.caution, token_problem=trouble)
+
+
+async def close(reached: Reached) -> None:
+    """Close all connections."""
+    await reached.model.aclose()
+    if reached.wire is not None:
+        await reached.wire.aclose()
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, model: bool = True) -> None:
+    """The flags that say which server is meant, as the agent itself has them."""
+    where = parser.add_argument_group("which model")
+    where.add_argument(
+        "-C", "--workspace", type=Path, metavar="DIR", help="the folder to look at; default the current one"
+    )
+    where.add_argument("--provider", choices=("ollama", "openai", "scripted"), help="which kind of server")
+    where.add_argument("--base-url", metavar="URL", help="address of the server")
+    if model:
+        where.add_argument("--model", metavar="NAME", help="name of the model")
+    where.add_argument("--context-window", type=int, metavar="TOKENS", help="size of the window to ask for")
+    where.add_argument("--scenarios", type=Path, metavar="FILE", help="scenario file of the scripted model")
+
+
+def seconds_type(text: str) -> float:
+    """A number of seconds from the command line."""
+    value = float(text)
+    if not 0 < value <= 86_400:
+        raise argparse.ArgumentTypeError("must be more than 0 seconds")
+    return value

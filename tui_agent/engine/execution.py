@@ -1,0 +1,293 @@
+"""Stage 2: the steps of a plan, one after the other, each verified; what fails is tried another way (W6, W7, W8)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Literal, Protocol
+
+import msgspec
+
+from tui_agent.domain import ToolCall
+from tui_agent.engine.calls import Calls
+from tui_agent.engine.prompts import prompt
+from tui_agent.engine.recovery import Diagnosis, diagnose, judged
+from tui_agent.engine.stream import EventStream
+from tui_agent.engine.structured import Structured
+from tui_agent.engine.verification import RAN_COMMANDS, Verdict, brief, by_facts, error_class
+from tui_agent.events import (
+    CompletionRefused,
+    Event,
+    ProgramSaid,
+    RunEnded,
+    StepFinished,
+    StepRecovering,
+    StepStarted,
+    StepVerified,
+)
+from tui_agent.workplan import Check, Classified, InstructionPlan, PlanStep
+
+RECOVERIES = 2
+"""How often a run plans anew after a failure."""
+STEPS_MAX = 30
+"""Steps of one run, all plans together."""
+_FINAL = frozenset({"unreachable", "limit"})
+"""Ends of a step after which trying another way makes no sense."""
+
+
+class Worker(Protocol):
+    """A direct loop that is ready to run."""
+
+    async def work(self) -> RunEnded:
+        """Run to the end."""
+        ...
+
+
+Replan = Callable[[PlanStep, Diagnosis], Awaitable[InstructionPlan | None]]
+"""Makes and reviews a plan for what is left; None when there is none or the user rejected it."""
+
+
+class Carried(msgspec.Struct, kw_only=True):
+    """How the steps came out."""
+
+    outcome: str = "done"
+    """As of RunEnded."""
+    closing: str = ""
+    """The agent's last words, or why it ended."""
+    outcomes: list[str] = msgspec.field(default_factory=list)
+    """A line for each step."""
+    done: int = 0
+    steps: int = 0
+    iterations: int = 0
+    check_met: bool | None = None
+    recovered: bool = False
+    """A fallback or a recovery plan was needed."""
+
+
+class Execution:
+    """The steps of one run. `loop(node)` makes the direct loop of a step."""
+
+    def __init__(
+        self,
+        *,
+        run: str,
+        stage: str,
+        stream: EventStream,
+        structured: Structured,
+        calls: Calls,
+        loop: Callable[[str], Worker],
+        replan: Replan,
+        new_call: Callable[[str, dict[str, str]], ToolCall],
+    ) -> None:
+        self._run = run
+        self._stage = stage
+        self._stream = stream
+        self._structured = structured
+        self._calls = calls
+        self._loop = loop
+        self._replan = replan
+        self._new_call = new_call
+        self._recoveries = 0
+        self._count = 0
+        self.carried = Carried()
+
+    async def alone(self) -> Carried:
+        """The request itself in the direct loop, without steps."""
+        self._take(await self._loop(self._stage).work())
+        return self.carried
+
+    async def steps(self, plan: InstructionPlan) -> Carried:
+        """All steps, then the check."""
+        waiting = list(plan.steps)
+        check = plan.check
+        while waiting:
+            step = waiting.pop(0)
+            verdict, mark = await self._step(step, self._count + len(waiting) + 1)
+            if self.carried.outcome in _FINAL:
+                return self.carried
+            if verdict.met is not False:
+                continue
+            again = await self._recover(step, verdict, mark)
+            if again is not None:
+                waiting, check = list(again.steps), again.check if again.check.command else check
+            elif step.critical or verdict.error_class == "refused":
+                self.carried.outcome = "refused" if verdict.error_class == "refused" else "failed"
+                return self.carried
+        return self.carried if not check.command else await self._checked(check)
+
+    # --- one step ---
+
+    async def _step(self, step: PlanStep, of: int) -> tuple[Verdict, int]:
+        """The verdict, and where the step's calls begin."""
+        self._count += 1
+        node, began = f"{self._run}.s{self._count}", time.monotonic()
+        self._emit(StepStarted(step=msgspec.structs.replace(step, number=self._count), of=of), node)
+        mark, iterations = len(self._calls.results), self.carried.iterations
+        verdict = await self._attempt(step, _told(step, self._count), node)
+        if verdict.met is False and step.fallback and self._may_retry(verdict):
+            self.carried.recovered = True
+            trying = StepRecovering(
+                by="fallback",
+                error_class=verdict.error_class,
+                cause=verdict.actual,
+                strategy=step.fallback,
+            )
+            self._emit(trying, node)
+            told = (
+                f"The step did not come out as expected ({verdict.error_class or 'other'}): {verdict.actual}\n"
+                f"Do this instead: {step.fallback}\nWhen it is done, answer in a sentence, without a call."
+            )
+            verdict = await self._attempt(step, told, node, any_tool=True)
+        finished = StepFinished(
+            outcome="done" if verdict.met is not False else "failed",
+            text=self.carried.closing,
+            iterations=self.carried.iterations - iterations,
+            ms=round((time.monotonic() - began) * 1000),
+        )
+        self._emit(finished, node)
+        self.carried.steps += 1
+        self.carried.done += verdict.met is not False
+        line = f"{self._count}. {step.description}: {'done' if verdict.met is not False else 'failed'}"
+        self.carried.outcomes.append(f"{line} ({verdict.actual[:300]})")
+        return verdict, mark
+
+    async def _attempt(self, step: PlanStep, told: str, node: str, *, any_tool: bool = False) -> Verdict:
+        self._emit(ProgramSaid(kind="step", text=told), node)
+        mark, began = len(self._calls.results), time.monotonic()
+        ended = await self._loop(node).work()
+        self._take(ended)
+        done = self._calls.results[mark:]
+        seen = msgspec.structs.replace(step, tool="") if any_tool else step
+        verdict = by_facts(seen, done, ended.outcome)
+        by: Literal["facts", "model"] = "facts"
+        if verdict.met is None and step.expected:
+            by = "model"
+            verdict = await judged(step, verdict, done, ended.text, self._structured, node=node)
+        verified = StepVerified(
+            met=verdict.met is not False,
+            expected=step.expected,
+            actual=verdict.actual,
+            by=by,
+            ms=round((time.monotonic() - began) * 1000),
+        )
+        self._emit(verified, node)
+        return verdict
+
+    def _may_retry(self, verdict: Verdict) -> bool:
+        return self.carried.outcome not in _FINAL and verdict.error_class not in ("refused", "interrupted")
+
+    def _take(self, ended: RunEnded) -> None:
+        self.carried.closing = ended.text
+        self.carried.iterations += ended.iterations
+        # A step that failed is judged by its verdict; only what ends the run as a whole is taken over here.
+        self.carried.outcome = ended.outcome if ended.outcome in _FINAL else "done"
+        if self._count == 0:
+            self.carried.outcome = ended.outcome
+
+    # --- after a failure ---
+
+    async def _recover(self, step: PlanStep, verdict: Verdict, mark: int) -> InstructionPlan | None:
+        """Find out why, and plan what is left anew; None where that is of no use or was tried often enough."""
+        if self._recoveries >= RECOVERIES or self._count >= STEPS_MAX or not self._may_retry(verdict):
+            return None
+        self._recoveries += 1
+        self.carried.recovered = True
+        found = await diagnose(step, verdict, self._calls.results[mark:], self._structured, node=self._stage)
+        event = StepRecovering(
+            by="recovery", error_class=found.error_class, cause=found.cause, strategy=found.strategy
+        )
+        self._emit(event, self._stage)
+        return await self._replan(step, found)
+
+    # --- the check ---
+
+    async def _checked(self, check: Check) -> Carried:
+        """Run the plan's check command as any command; a failed one is a failure like a step's."""
+        verdict, mark = await self._check(check)
+        while verdict is not None and verdict.met is False:
+            step = PlanStep(
+                number=self._count, description=f"the check `{check.command}`", expected=check.criteria
+            )
+            again = await self._recover(step, verdict, mark)
+            if again is None:
+                self.carried.outcome = "failed"
+                self.carried.closing = f"{self.carried.closing}\n\nThe check failed: {verdict.actual}".strip()
+                break
+            await self.steps(msgspec.structs.replace(again, check=Check()))
+            if self.carried.outcome != "done":
+                break
+            verdict, mark = await self._check(check)
+        return self.carried
+
+    async def _check(self, check: Check) -> tuple[Verdict | None, int]:
+        """The verdict; None when the command was not allowed, which says nothing of the work."""
+        mark, began = len(self._calls.results), time.monotonic()
+        node = f"{self._run}.check{self._count}"
+        call = self._new_call(RAN_COMMANDS, {"command": check.command})
+        self._stream.emit(
+            StepStarted(
+                step=PlanStep(number=0, description=f"Check: {check.command}", expected=check.criteria), of=0
+            ),
+            run=self._run,
+            node=node,
+            parent=self._stage,
+        )
+        await self._calls.carry_out((call,), node)
+        done = self._calls.results[mark:]
+        ms = round((time.monotonic() - began) * 1000)
+        result = done[-1][1] if done else None
+        refused = result is None or result.code in ("refused", "unknown_tool")
+        met = result is not None and result.success
+        actual = "it was not run" if result is None else brief(result)
+        if not refused:
+            self.carried.check_met = met
+            self._emit(
+                StepVerified(
+                    met=met,
+                    expected=check.criteria,
+                    actual=actual,
+                    by="command",
+                    command=check.command,
+                    ms=ms,
+                ),
+                node,
+            )
+        outcome: Literal["done", "failed", "skipped"] = "skipped" if refused else "done" if met else "failed"
+        self._emit(StepFinished(outcome=outcome, text=actual, ms=ms), node)
+        if refused or result is None:
+            return None, mark
+        return Verdict(met=met, actual=actual, error_class="" if met else error_class(result)), mark
+
+    # --- the completion gate ---
+
+    async def gate(self, sorted_as: Classified, changed: bool) -> None:
+        """A claim of completion without any change, where one was asked for, goes back once (W8)."""
+        carried = self.carried
+        refused = any(result.code == "refused" for _, result in self._calls.results)
+        question = carried.closing.rstrip().endswith("?")
+        if carried.outcome != "done" or changed or refused or question or not sorted_as.needs_write:
+            return
+        if sorted_as.guessed:
+            return
+        why = "the request needs a change, and nothing was written or run that changes anything"
+        self._emit(CompletionRefused(why=why), self._stage)
+        told = (
+            f"This is not done yet: {why}. Make the change now with the tools, or say in one sentence why none is "
+            "needed."
+        )
+        self._emit(ProgramSaid(kind="feedback", text=told), self._stage)
+        self._take(await self._loop(self._stage).work())
+
+    def _emit(self, event: Event, node: str) -> None:
+        parent = self._stage if node != self._stage else self._run
+        self._stream.emit(event, run=self._run, node=node, parent=parent)
+
+
+def _told(step: PlanStep, number: int) -> str:
+    lines = [prompt("step"), f"Step {number}: {step.description}"]
+    if step.tool:
+        given = msgspec.json.encode(step.arguments).decode() if step.arguments else ""
+        lines.append(f"Tool thought of: {step.tool} {given}".rstrip())
+    if step.expected:
+        lines.append(f"Expected afterwards: {step.expected}")
+    return "\n".join(lines)

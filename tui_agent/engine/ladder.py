@@ -1,0 +1,139 @@
+"""In which form tool calls are asked for: native, JSON, or XML in plain text (C1 to C3).
+
+The first rung is chosen by what the server says of the model, the next ones by what the model does. Within a run the
+form stays what it is unless it does not work, since a change makes the server read the whole prompt anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from tui_agent.domain import Fault, Message, ModelInfo, SystemMessage, ToolCall, ToolSpec
+from tui_agent.events import Event, Notice, ProtocolChanged
+from tui_agent.models.base import Model
+from tui_agent.protocols import json_reply, xml_reply
+from tui_agent.protocols.parser import Protocol
+
+PRINTED = 2
+"""Replies in a row that hold calls as text, by a model that never made a native one."""
+PRINTED_NOW = 3
+"""The same for a model that did make native ones."""
+UNREADABLE = 3
+"""JSON replies in a row that can't be read."""
+_NAMES = {"native": "its own tool calls", "json": "calls as JSON", "xml": "calls marked in plain text"}
+
+
+class Dressed(msgspec.Struct, frozen=True):
+    """What a protocol makes of messages and tools."""
+
+    tools: tuple[ToolSpec, ...]
+    """Those that go into the request's own field."""
+    format: Literal["json"] | dict[str, Any] | None
+
+
+class Ladder:
+    """The protocol of one model in one session. `tell` emits events; the state folds them for a resume."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        protocol: str = "",
+        fixed: Protocol | None = None,
+        tell: Callable[[Event], object],
+    ) -> None:
+        """`protocol` is the one that was settled before, if any; a `fixed` one is never left."""
+        self.model = model
+        self.fixed = fixed
+        self._settled = bool(protocol or fixed)
+        self.protocol: Protocol = fixed or _known(protocol)
+        self._tell = tell
+        self._native = False
+        self._printed = 0
+        self._unreadable = 0
+
+    async def settle(self, model: Model) -> None:
+        """Choose the first rung by the model's capabilities; native where they are unknown."""
+        if self._settled:
+            return
+        self._settled = True
+        info = await model.describe(self.model)
+        if isinstance(info, ModelInfo) and info.capabilities and "tools" not in info.capabilities:
+            self._move("json", f"the server says that {self.model} has no tool calls of its own")
+
+    # --- what the model does ---
+
+    def took(self, calls: Sequence[ToolCall]) -> None:
+        """A reply had calls that could be read."""
+        self._unreadable = 0
+        if self.protocol != "native":
+            return
+        if not all(call.recovered for call in calls):
+            self._native, self._printed = True, 0
+            return
+        self._printed += 1
+        if self._printed >= (PRINTED_NOW if self._native else PRINTED):
+            self._move("json", f"{self.model} writes its calls as text")
+
+    def missed(self) -> None:
+        """A reply could not be read."""
+        self._unreadable += 1
+        if self.protocol == "json" and self._unreadable >= UNREADABLE:
+            self._move("xml", f"{self.model} does not keep to JSON")
+
+    def refused(self, fault: Fault) -> bool:
+        """True if the server refuses the form of the request and another one was taken: ask again at once."""
+        if fault.status not in (400, 422, 501):
+            return False
+        before, words = self.protocol, fault.message.lower()
+        if before == "native" and "tool" in words and ("support" in words or "--jinja" in words):
+            self._move("json", "the server takes no tools for this model")
+        elif before == "json" and ("format" in words or "grammar" in words or "schema" in words):
+            self._move("xml", "the server takes no format for this model")
+        return self.protocol != before
+
+    def _move(self, to: Protocol, why: str) -> None:
+        if self.fixed is not None:
+            return
+        self.protocol, self._printed, self._unreadable = to, 0, 0
+        self._tell(ProtocolChanged(protocol=to, why=why))
+        text = f"From now on the model is asked for {_NAMES[to]}: {why}."
+        self._tell(Notice(level="info", text=text, code="protocol.changed"))
+
+    # --- what a request looks like ---
+
+    def messages(self, neutral: tuple[Message, ...], tools: Sequence[ToolSpec]) -> tuple[Message, ...]:
+        """The conversation as this protocol writes it."""
+        if self.protocol == "native":
+            return neutral
+        if self.protocol == "json":
+            section = json_reply.system_section(tools)
+            return json_reply.render([_with(message, section) for message in neutral])
+        section = xml_reply.system_section(tools)
+        return xml_reply.render([_with(message, section) for message in neutral])
+
+    def dress(self, tools: tuple[ToolSpec, ...]) -> Dressed:
+        """Tools and format of the request; never both (O-21)."""
+        if self.protocol == "native":
+            return Dressed(tools, None)
+        wanted = json_reply.reply_format(tools) if self.protocol == "json" and tools else None
+        return Dressed((), wanted)
+
+
+def _with(message: Message, section: str) -> Message:
+    if isinstance(message, SystemMessage):
+        return SystemMessage(text=f"{message.text}\n\n{section}")
+    return message
+
+
+def _known(protocol: str) -> Protocol:
+    match protocol:
+        case "json":
+            return "json"
+        case "xml":
+            return "xml"
+        case _:
+            return "native"

@@ -1,0 +1,273 @@
+"""The plan document as the session's memory: read, watched, changed only by what the user accepted (P1 to P6)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from tui_agent.domain import Answer
+from tui_agent.engine.approvals import Approvals
+from tui_agent.engine.proposals import check, in_words, proposed
+from tui_agent.engine.stream import EventStream
+from tui_agent.engine.summary_reading import applied
+from tui_agent.events import Event, Notice, PlanDocChanged, PlanDocConflict, PlanDocSettled
+from tui_agent.plan.brief import brief
+from tui_agent.plan.document import Plan
+from tui_agent.plan.markdown import parse
+from tui_agent.plan.merge import Choice, Conflict
+from tui_agent.plan.store import Conflicted, PlanStore, Saved, Unreadable
+from tui_agent.plan.watching import changes
+from tui_agent.plan.writing import PlanTextError, write
+from tui_agent.platform.files import FileFault, sha256_of
+from tui_agent.workplan import PlanChange, Summary
+
+log = logging.getLogger(__name__)
+
+NAME = "plan_doc.md"
+By = Literal["template", "summary", "review", "user", "editor", "merge", "repair"]
+Change = Callable[[Plan], Plan]
+
+
+class PlanMemory:
+    """One for a session. `open` comes first, `close` last."""
+
+    def __init__(
+        self,
+        folder: Path,
+        stream: EventStream,
+        approvals: Approvals,
+        *,
+        attended: bool,
+        entries: int = 10,
+        older_tokens: int = 1_000,
+    ) -> None:
+        self.path = folder / NAME
+        self._store = PlanStore(self.path)
+        self._stream = stream
+        self._approvals = approvals
+        self._attended = attended
+        self._entries = entries
+        self._older = older_tokens
+        self._proposals: list[Change] = []
+        """What the model proposes, not on disk (P6): changes, so that they hold for the plan as it is by then."""
+        self._unread = False
+        """The file can't be read as a plan: it is never written until that is settled (P3)."""
+        self._watching: asyncio.Task[None] | None = None
+        self._alone = asyncio.Lock()
+
+    async def open(self, shown: str = "") -> None:
+        """Read the document, writing the empty template for a new session, and watch it from now on.
+
+        `shown` is the hash of the text that was shown last: only another one is told again.
+        """
+        try:
+            if await asyncio.to_thread(self._load):
+                await self._save(self._store.plan, self._store.plan, "template", {})
+            elif not self._unread and sha256_of(self._store.document.text.encode()) != shown:
+                self._tell("editor" if shown else "template")
+        except FileFault as fault:
+            self._fail(fault)
+        self._watching = asyncio.create_task(self._watch())
+
+    async def close(self) -> None:
+        """Stop watching; what others wrote at the last moment is kept aside."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
+        for place in await asyncio.to_thread(self._store.close):
+            self._told_aside(place)
+
+    # --- what is read ---
+
+    @property
+    def plan(self) -> Plan:
+        """The plan with what is proposed in it: what counts for the model in this run."""
+        plan = self._store.plan
+        for change in self._proposals:
+            plan = change(plan)
+        return plan
+
+    @property
+    def pending(self) -> bool:
+        """True while the model's proposals wait for the user."""
+        return bool(self._proposals)
+
+    def text(self, entries: int | None = None) -> str:
+        """What the model gets of the document (P5), proposals aside; empty while nothing is in it."""
+        said = brief(self._store.document, self._entries if entries is None else entries, self._older)
+        return f"# The plan document\n\n{said}" if said else ""
+
+    def proposals(self) -> str:
+        """The plan with what is proposed in it, for the end of a request (H1); empty when nothing is."""
+        return in_words(self.plan) if self.pending else ""
+
+    # --- what changes it ---
+
+    async def accept(self, summary: Summary) -> bool:
+        """Write an accepted summary, and the proposals with it (W9). False when the user chose to leave it."""
+        return await self._change(lambda plan: applied(plan, summary, dt.datetime.now()), "summary")
+
+    async def settle(self, accept: bool, by: By = "review") -> bool:
+        """Write what the model proposed, or drop it (P6). False when there was nothing, or it was not written."""
+        if not self.pending:
+            return False
+        if not accept:
+            self._proposals.clear()
+            self._tell(by)
+            return True
+        return await self._change(lambda plan: plan, by)
+
+    async def edit(self, text: str) -> bool:
+        """The user's own edit from the panel: the whole text as it shall be. False when it was not written."""
+        wanted = parse(text)
+        if wanted.problem:
+            self._notice(f"The plan was not changed: {wanted.problem}.", "plan_doc.refused")
+            return False
+        async with self._alone:
+            return await self._save(wanted.plan, self._store.plan, "user", {})
+
+    def propose(self, change: PlanChange) -> str:
+        """The model's proposal: shown as pending at once, written when the user accepts it (P6).
+
+        Returns the plan as it would be, in words. Raises ToolError for what can't be proposed.
+        """
+        check(self.plan, change)
+        now = dt.datetime.now()
+        self._proposals.append(lambda plan: proposed(plan, change, now))
+        self._tell("review", pending=True)
+        return in_words(self.plan)
+
+    async def _change(self, change: Change, by: By) -> bool:
+        async with self._alone:
+            since = self._store.plan
+            taken = len(self._proposals)
+            if await self._save(change(self.plan), since, by, {}):
+                del self._proposals[:taken]
+                return True
+            return False
+
+    async def _save(self, plan: Plan, since: Plan, by: By, choices: dict[str, Choice]) -> bool:
+        if self._unread:
+            self._notice(
+                "plan_doc.md can't be read, so it is not written. Mend it or move it away.", "plan_doc.unread"
+            )
+            return False
+        try:
+            while True:
+                outcome = await asyncio.to_thread(self._store.save, plan, since, choices)
+                if not isinstance(outcome, Conflicted):
+                    break
+                for conflict in outcome.conflicts:
+                    choice = await self._ask(conflict)
+                    if choice is None:
+                        return False
+                    choices[conflict.id] = choice
+        except FileFault as fault:
+            self._fail(fault)
+            return False
+        if isinstance(outcome, Unreadable):
+            self._cannot_read(outcome)
+            return False
+        self._saved(outcome, by)
+        return True
+
+    def _saved(self, saved: Saved, by: By) -> None:
+        for place in saved.aside:
+            self._told_aside(place)
+        if saved.written or saved.merged:
+            self._tell(by)
+
+    async def _ask(self, conflict: Conflict) -> Choice | None:
+        """Which of two edits holds; without a user both are kept (X3)."""
+        if not self._attended:
+            return "both"
+
+        def asked(request: str) -> Event:
+            where = " · ".join(filter(None, (conflict.where, conflict.item, conflict.field)))
+            return PlanDocConflict(
+                id=request,
+                where=where,
+                ours=conflict.ours or "(removed)",
+                theirs=conflict.theirs or "(removed)",
+            )
+
+        def settled(request: str, answer: Answer) -> Event:
+            return PlanDocSettled(id=request, answer=answer)
+
+        answer = await self._approvals.decide(asked, settled, run="", node="")
+        taken = (answer.data or {}).get("take")
+        if answer.verdict != "approve" or taken not in ("ours", "theirs", "both"):
+            return None
+        choice: Choice = taken
+        return choice
+
+    # --- what happens to the file by other hands ---
+
+    async def _watch(self) -> None:
+        async with contextlib.aclosing(changes(self.path)) as seen:
+            async for _ in seen:
+                try:
+                    await self.look()
+                except FileFault as fault:
+                    self._fail(fault)
+                except Exception:
+                    log.exception("plan_doc.md could not be looked at")
+
+    async def look(self) -> None:
+        """Take in what somebody else did to the file. Raises FileFault."""
+        async with self._alone:
+            seen = await asyncio.to_thread(self._store.refresh)
+            if isinstance(seen, Unreadable):
+                self._cannot_read(seen)
+                return
+            self._unread = False
+            for place in seen.aside:
+                self._told_aside(place)
+            if seen.changed and not seen.conflicts:
+                self._tell("editor", pending=self.pending)
+
+    def _load(self) -> bool:
+        """Read the file for the first time; True when there was none."""
+        new = not self.path.exists()
+        found = self._store.load()
+        if isinstance(found, Unreadable):
+            self._cannot_read(found)
+        return new
+
+    def _cannot_read(self, found: Unreadable) -> None:
+        if not self._unread:
+            self._unread = True
+            self._notice(
+                f"plan_doc.md can't be taken for a plan: {found.reason}. It is left as it is; mend or move it.",
+                "plan_doc.unread",
+            )
+
+    # --- words ---
+
+    def _tell(self, by: By, *, pending: bool = False) -> None:
+        text = self._store.document.text
+        if pending and self.pending:
+            try:
+                text = write(self.plan, self._store.document)
+            except PlanTextError:
+                log.warning("a proposal can't be shown in the document as it is")
+        event = PlanDocChanged(text=text, by=by, sha256=sha256_of(text.encode()), pending=pending)
+        self._stream.emit(event)
+
+    def _notice(self, text: str, code: str) -> None:
+        self._stream.emit(Notice(level="warning", text=text, code=code))
+
+    def _told_aside(self, place: Path) -> None:
+        self._notice(
+            f"Somebody wrote plan_doc.md at the same moment; that text is kept in {place.name}.",
+            "plan_doc.aside",
+        )
+
+    def _fail(self, fault: FileFault) -> None:
+        log.warning("plan_doc.md: %s", fault)
+        self._notice(f"The plan document could not be saved or read: {fault}", "plan_doc.failed")

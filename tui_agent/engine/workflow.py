@@ -1,0 +1,344 @@
+"""The staged workflow: sort the request, plan it, carry it out, sum it up (W1 to W9)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from tui_agent.domain import Answer, Fault, ToolCall
+from tui_agent.engine.approvals import Approvals
+from tui_agent.engine.calls import Calls
+from tui_agent.engine.dispatcher import GUESS, classify
+from tui_agent.engine.execution import Carried, Execution, Worker
+from tui_agent.engine.offering import Offering
+from tui_agent.engine.plan_memory import PlanMemory
+from tui_agent.engine.planning import Background, Planned, Planner, actions_of, asks, one_step
+from tui_agent.engine.recovery import Diagnosis
+from tui_agent.engine.stream import EventStream
+from tui_agent.engine.structured import Structured
+from tui_agent.engine.summarization import summarise
+from tui_agent.engine.summary_reading import RunFacts
+from tui_agent.events import (
+    Event,
+    PlanProposed,
+    PlanReviewed,
+    RunEnded,
+    StageEntered,
+    StageLeft,
+)
+from tui_agent.settings import Settings
+from tui_agent.tools.registry import Registry
+from tui_agent.workplan import Classified, InstructionPlan, PlanStep
+
+_TITLES = {"planning": "Planning", "execution": "Execution", "summary": "Summary"}
+
+
+class Rejected(Exception):
+    """The user turned a plan down; the message is the reason."""
+
+
+class Crew(msgspec.Struct, frozen=True):
+    """Who takes part in the workflow of one run; filled in by the session."""
+
+    stream: EventStream
+    approvals: Approvals
+    settings: Settings
+    registry: Registry
+    """All tools of the mode."""
+    calls: Calls
+    structured: Structured
+    planner: Planner
+    memory: PlanMemory
+    loop: Callable[[str, Registry], Worker]
+    """A direct loop whose replies hang below the node, with these tools."""
+    new_call: Callable[[ToolCall], ToolCall]
+    rules: str
+    """The system text."""
+    folder: str
+    attended: bool
+    accept_plan: bool
+    """Without a user: carry out plans that would ask (X3)."""
+    accept_summary: bool
+    """Without a user: take summaries as they are (X3)."""
+
+
+class Workflow:
+    """One run of the staged workflow for one user message."""
+
+    def __init__(self, run: str, request: str, crew: Crew) -> None:
+        self._run = run
+        self._request = request
+        self._crew = crew
+        self._began = time.monotonic()
+        self._sorted: Classified = GUESS
+        self._planned: Planned | None = None
+        self._plan: InstructionPlan | None = None
+        self._failures: list[str] = []
+        self._planning: asyncio.Task[Planned | Fault] | None = None
+
+    def skip_planning(self) -> bool:
+        """Give up waiting for the plan: the cached one or a single step is taken (W4). False when it is not waited
+        for."""
+        task = self._planning
+        return task is not None and not task.done() and task.cancel()
+
+    async def work(self) -> RunEnded:
+        """Run to the end. Failures are outcomes; only cancellation is raised."""
+        carried = Carried()
+        try:
+            found = await self._stage("planning", self._prepare)
+            if isinstance(found, Fault):
+                outcome = "unreachable" if found.kind == "unreachable" else "failed"
+                return self._ended(
+                    Carried(outcome=outcome, closing=f"{found.message} {found.advice}".strip())
+                )
+            carried = await self._stage("execution", self._carry_out)
+        except Rejected as rejected:
+            closing = "The plan was rejected" + (f": {rejected}" if str(rejected) else ".")
+            return self._ended(Carried(outcome="refused", closing=closing))
+        if self._planned is not None and self._plan is not None and not self._failures:
+            await self._crew.planner.settle(self._planned, self._plan, carried.outcome == "done")
+        if self._crew.calls.count and not self._only_looks():
+            await self._stage("summary", lambda node: self._summarise(carried, node))
+        return self._ended(carried)
+
+    # --- stage 1 ---
+
+    async def _prepare(self, node: str) -> Fault | None:
+        crew = self._crew
+        found = await classify(self._request, crew.structured, crew.stream, run=self._run, node=node)
+        if isinstance(found, Fault):
+            return found
+        self._sorted = found
+        if self._only_looks() or not crew.settings.planning:
+            return None
+        planned = await self._wait_for_plan(node)
+        if isinstance(planned, Fault):
+            return planned
+        self._planned = planned
+        if planned.depth != "simple":
+            self._plan = await self._reviewed(planned, node)
+        return None
+
+    async def _wait_for_plan(self, node: str) -> Planned | Fault:
+        crew = self._crew
+        making = crew.planner.plan(self._request, self._sorted, self._background(), node=node)
+        self._planning = asyncio.create_task(making)
+        try:
+            return await asyncio.shield(self._planning)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                self._planning.cancel()
+                await asyncio.wait([self._planning])
+                raise
+            return Planned(
+                plan=one_step(self._request),
+                depth=crew.planner.depth(self._sorted),
+                fallback=True,
+                faults=("planning was interrupted",),
+            )
+        finally:
+            self._planning = None
+
+    async def _reviewed(self, planned: Planned, node: str, *, recovery: bool = False) -> InstructionPlan:
+        """The plan that will be carried out. Raises Rejected."""
+        crew = self._crew
+        must, why = asks(planned, crew.settings, self._sorted)
+        skipped = "planning was interrupted" in planned.faults
+        must, why = (True, "planning was interrupted") if skipped else (must, why)
+        asking = must and crew.attended
+
+        def proposed(request: str) -> Event:
+            return PlanProposed(
+                id=request,
+                plan=planned.plan,
+                asks=asking,
+                why=why,
+                depth=planned.depth,
+                cached=planned.cached,
+                fallback=planned.fallback,
+                recovery=recovery,
+                ms=planned.ms,
+                prompt_version=planned.prompt_version,
+                faults=planned.faults,
+            )
+
+        def reviewed(request: str, answer: Answer) -> Event:
+            plan, edited, choice = _answered(planned.plan, answer)
+            return PlanReviewed(id=request, answer=answer, plan=plan, edited=edited, alternative=choice)
+
+        if asking:
+            answer = await crew.approvals.decide(proposed, reviewed, run=self._run, node=node)
+            if answer.verdict != "approve":
+                raise Rejected(answer.text)
+            plan, _, choice = _answered(planned.plan, answer)
+            return plan if choice is None else await self._other_way(planned, choice, node)
+        unsure = planned.plan.confidence < 0.6 and not crew.accept_plan
+        plan = one_step(self._request) if unsure else planned.plan
+        by = "nobody is there and the plan is unsure: a single step" if unsure else why
+        crew.stream.emit(proposed(f"{self._run}.plan"), run=self._run, node=node)
+        event = PlanReviewed(
+            id=f"{self._run}.plan", answer=Answer(verdict="approve", by=by), plan=plan, edited=unsure
+        )
+        crew.stream.emit(event, run=self._run, node=node)
+        return plan
+
+    async def _other_way(self, planned: Planned, choice: int, node: str) -> InstructionPlan:
+        """The plan for the alternative that the user picked, shown again."""
+        way = planned.plan.alternatives[choice]
+        request = f"{self._request}\n\nDo it this way: {way.approach}"
+        made = await self._crew.planner.plan(request, self._sorted, self._background(), node=node, again=True)
+        if isinstance(made, Fault) or made.fallback:
+            made = Planned(plan=one_step(request), depth=planned.depth)
+        self._planned = msgspec.structs.replace(made, kind=planned.kind)
+        return await self._reviewed(self._planned, node)
+
+    # --- stage 2 ---
+
+    async def _carry_out(self, node: str) -> Carried:
+        crew = self._crew
+        execution = Execution(
+            run=self._run,
+            stage=node,
+            stream=crew.stream,
+            structured=crew.structured,
+            calls=crew.calls,
+            loop=lambda place: crew.loop(place, self._tools()),
+            replan=self._replan,
+            new_call=lambda name, given: crew.new_call(ToolCall(id="", name=name, arguments=dict(given))),
+        )
+        if self._plan is None or (self._planned is not None and self._planned.fallback):
+            carried = await execution.alone()
+        else:
+            carried = await execution.steps(self._plan)
+        if not self._only_looks():
+            await execution.gate(self._sorted, self._acted())
+        return carried
+
+    async def _replan(self, step: PlanStep, found: Diagnosis) -> InstructionPlan | None:
+        """A plan for what is left after a failure, reviewed like the first one."""
+        crew, node = self._crew, f"{self._run}.planning"
+        self._failures.append(found.sentence(step))
+        planned = await crew.planner.plan(
+            self._request, self._sorted, self._background(), node=node, again=True
+        )
+        if isinstance(planned, Fault) or planned.fallback:
+            return None
+        if self._planned is not None and self._plan is not None:
+            await crew.planner.settle(self._planned, self._plan, False)
+        try:
+            return await self._reviewed(planned, node, recovery=True)
+        except Rejected:
+            return None
+
+    def _tools(self) -> Registry:
+        """What the intent allows (W1): only reading, reading and writing files, or all."""
+        registry = self._crew.registry
+        if self._sorted.intent != "analyze" or self._sorted.guessed:
+            return registry
+        reading = registry.reading().names
+        return registry.only((*reading, "write_file") if self._sorted.needs_write else reading)
+
+    def _only_looks(self) -> bool:
+        return self._sorted.intent == "analyze" and not self._sorted.needs_write
+
+    def _acted(self) -> bool:
+        for call, result in self._crew.calls.results:
+            tool = self._crew.registry.find(call.name)
+            if result.success and tool is not None and not tool.reads_only:
+                return True
+        return False
+
+    # --- stage 3 ---
+
+    async def _summarise(self, carried: Carried, node: str) -> None:
+        crew = self._crew
+        facts = RunFacts(
+            request=self._request,
+            outcome=carried.outcome,
+            closing=carried.closing,
+            tools=tuple(dict.fromkeys(call.name for call, _ in crew.calls.results)),
+            files=tuple(dict.fromkeys(crew.calls.changed)),
+            steps_done=carried.done,
+            steps=carried.steps,
+            check_met=carried.check_met,
+        )
+        summary, by = await summarise(
+            facts, crew.calls.results, carried.outcomes, crew.memory.text(), crew.structured, node=node
+        )
+        offering = Offering(crew.stream, crew.approvals, crew.memory)
+        if crew.attended:
+            await offering.ask(summary, by, run=self._run, node=node)
+        else:
+            await offering.without_user(summary, by, crew.accept_summary, run=self._run, node=node)
+
+    # --- what all stages share ---
+
+    def _background(self) -> Background:
+        crew = self._crew
+        done = crew.calls.results
+        return Background(
+            rules=crew.rules,
+            plan_doc="\n\n".join(filter(None, (crew.memory.text(), crew.memory.proposals()))),
+            folder=crew.folder,
+            actions=actions_of(done) if self._failures else (),
+            failures=tuple(self._failures),
+        )
+
+    async def _stage(self, name: str, work: Callable[[str], Any]) -> Any:
+        node = f"{self._run}.{name}"
+        async with self._told(name, node) as left:
+            found = await work(node)
+            left["outcome"] = _how(found)
+            return found
+
+    @asynccontextmanager
+    async def _told(self, name: str, node: str) -> AsyncIterator[dict[str, str]]:
+        """The stage's beginning and end on the stream, whatever happens between."""
+        stream, began = self._crew.stream, time.monotonic()
+        stream.emit(StageEntered(stage=name, title=_TITLES[name]), run=self._run, node=node, parent=self._run)
+        left = {"outcome": "interrupted"}
+        try:
+            yield left
+        except Rejected:
+            left["outcome"] = "rejected"
+            raise
+        finally:
+            ms = round((time.monotonic() - began) * 1000)
+            event = StageLeft(stage=name, outcome=left["outcome"], ms=ms)
+            stream.emit(event, run=self._run, node=node, parent=self._run)
+
+    def _ended(self, carried: Carried) -> RunEnded:
+        return RunEnded(
+            outcome=carried.outcome,  # type: ignore[arg-type]  # taken from a RunEnded, or one of its literals
+            text=carried.closing,
+            iterations=carried.iterations,
+            tool_calls=self._crew.calls.count,
+            ms=round((time.monotonic() - self._began) * 1000),
+        )
+
+
+def _how(found: object) -> str:
+    if isinstance(found, Fault):
+        return "failed"
+    return found.outcome if isinstance(found, Carried) else "done"
+
+
+def _answered(plan: InstructionPlan, answer: Answer) -> tuple[InstructionPlan, bool, int | None]:
+    """The plan that an answer chooses: as it was, edited, or another way."""
+    data = answer.data or {}
+    choice = data.get("alternative")
+    if isinstance(choice, int) and 0 <= choice < len(plan.alternatives):
+        return plan, False, choice
+    try:
+        edited = msgspec.convert(data["plan"], InstructionPlan)
+    except (KeyError, msgspec.ValidationError):
+        return plan, False, None
+    steps = tuple(msgspec.structs.replace(step, number=number) for number, step in enumerate(edited.steps, 1))
+    return (msgspec.structs.replace(edited, steps=steps), True, None) if steps else (plan, False, None)

@@ -1,0 +1,197 @@
+"""How a message is worked on, by mode: the direct loop, a read-only one, or the staged workflow (W1, W10, W11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from tui_agent import paths
+from tui_agent.domain import Mode
+from tui_agent.engine.approvals import Approvals
+from tui_agent.engine.asking import Brain, Desk, Place
+from tui_agent.engine.calls import Calls
+from tui_agent.engine.ladder import Ladder
+from tui_agent.engine.loop import DirectLoop
+from tui_agent.engine.offering import Offering
+from tui_agent.engine.plan_cache import PlanCache
+from tui_agent.engine.plan_memory import PlanMemory
+from tui_agent.engine.planning import Planner
+from tui_agent.engine.project import Project
+from tui_agent.engine.roles import Roles
+from tui_agent.engine.state import SessionStream
+from tui_agent.engine.structured import Structured
+from tui_agent.engine.tokens import Gauge
+from tui_agent.engine.window import Window, settled
+from tui_agent.engine.window_words import NOTHING, SOON, told
+from tui_agent.engine.workflow import Crew, Workflow
+from tui_agent.engine.workplace import Workplace
+from tui_agent.events import RunEnded
+from tui_agent.tools.registry import Registry
+
+PLANS = "plans.json"
+"""The plan cache, in the data folder."""
+
+
+class Absent(msgspec.Struct, frozen=True):
+    """What holds where no user is present (X3)."""
+
+    accept_plan: bool = False
+    accept_summary: bool = False
+
+
+class Working:
+    """Works on the messages of one session. What outlasts a run (window, protocol) is kept here."""
+
+    def __init__(
+        self,
+        *,
+        stream: SessionStream,
+        approvals: Approvals,
+        workplace: Workplace,
+        registry: Registry,
+        roles: Roles,
+        project: Project,
+        memory: PlanMemory,
+        absent: Absent,
+        desk: Desk,
+    ) -> None:
+        self._stream = stream
+        self._approvals = approvals
+        self._workplace = workplace
+        self._registry = registry
+        self._roles = roles
+        self._project = project
+        self._memory = memory
+        workplace.propose = memory.propose
+        self._absent = absent
+        self._desk = desk
+        self._window: Window | None = None
+        self._ladder: Ladder | None = None
+        self._workflow: Workflow | None = None
+        self.system = ""
+        """The system message of the requests."""
+
+    def compact(self, busy: bool) -> None:
+        """Compact before the next request of the run that goes on, at once where none does, and say so (U5)."""
+        if busy and self._window is not None:
+            self._window.compact_soon()
+            self._stream.emit(SOON)
+            return
+        gauge = Gauge() if self._window is None else self._window.gauge
+        event = settled(self._stream.state.history, gauge)
+        if event is None:
+            self._stream.emit(NOTHING)
+        else:
+            self._stream.emit(event)
+            self._stream.emit(told(event))
+
+    def skip_planning(self) -> bool:
+        """Take the cached plan or a single step instead of waiting for one (W4); False when none is waited for."""
+        return self._workflow is not None and self._workflow.skip_planning()
+
+    async def offer_again(self) -> None:
+        """Offer the summary that nobody decided about (X3), if there is one."""
+        kept = self._stream.state.summary
+        if kept is not None:
+            await Offering(self._stream, self._approvals, self._memory).again(kept)
+
+    async def work(self, run: str, request: str, calls: Calls) -> RunEnded:
+        """Work on one message to the end. Only cancellation is raised."""
+        brain = await self._roles.brain()
+        if isinstance(brain, RunEnded):
+            return brain
+        place, registry = self._workplace, self._registry.for_mode(self._workplace.mode)
+        self.system = await self._project.system(place.mode, place.approval_mode, self._roles.prompt)
+        self._window = window = Window.of(brain, self._stream, self._window)
+        loops = _Loops(
+            run, self._stream, brain, self._desk, window, self._ladder_for(brain), calls, self._rounds
+        )
+        if place.mode is not Mode.AGENT:
+            return await loops.make(run, registry, place.mode).work()
+        structured = Structured(run=run, stream=self._stream, roles=self._roles, brain=brain)
+        self._workflow = Workflow(run, request, self._crew(structured, calls, loops, registry))
+        try:
+            return await self._workflow.work()
+        finally:
+            self._workflow = None
+
+    def _crew(self, structured: Structured, calls: Calls, loops: _Loops, registry: Registry) -> Crew:
+        place, settings = self._workplace, self._workplace.settings
+        cache = None
+        if settings.plan_cache:
+            cache = PlanCache(paths.data_dir() / PLANS, days=settings.plan_cache_days)
+        return Crew(
+            stream=self._stream,
+            approvals=self._approvals,
+            settings=settings,
+            registry=registry,
+            calls=calls,
+            structured=structured,
+            planner=Planner(structured, registry, settings, cache),
+            memory=self._memory,
+            loop=lambda node, registry: loops.make(node, registry, Mode.AGENT),
+            new_call=self._desk.new_call_id,
+            rules=self.system,
+            folder=str(place.workspace),
+            attended=place.attended,
+            accept_plan=self._absent.accept_plan,
+            accept_summary=self._absent.accept_summary,
+        )
+
+    def _ladder_for(self, brain: Brain) -> Ladder:
+        """The protocol of the session's model, as it was settled, also by an earlier process."""
+        if self._ladder is None or self._ladder.model != brain.name:
+            self._ladder = Ladder(
+                brain.name,
+                protocol=self._stream.state.protocol,
+                fixed=self._roles.protocol,
+                tell=self._stream.emit,
+            )
+        return self._ladder
+
+    def _rounds(self, mode: Mode, step: bool) -> int:
+        rounds: dict[str, int] = self._workplace.settings.iterations.model_dump()
+        return rounds["step"] if step else rounds.get(mode.replace("-", "_"), rounds["direct"])
+
+
+class _Loops:
+    """Makes the direct loops of one run, each with replies under nodes of their own."""
+
+    def __init__(
+        self,
+        run: str,
+        stream: SessionStream,
+        brain: Brain,
+        desk: Desk,
+        window: Window,
+        ladder: Ladder,
+        calls: Calls,
+        rounds: Callable[[Mode, bool], int],
+    ) -> None:
+        self._run = run
+        self._stream = stream
+        self._brain = brain
+        self._desk = desk
+        self._window = window
+        self._ladder = ladder
+        self._calls = calls
+        self._rounds = rounds
+        self._count = 0
+
+    def make(self, node: str, registry: Registry, mode: Mode) -> DirectLoop:
+        """A loop whose replies hang below `node`: the run, a stage or a step."""
+        self._count += 1
+        self._calls.use(registry)
+        prefix = self._run if node == self._run else f"{self._run}.l{self._count}"
+        return DirectLoop(
+            place=Place(self._run, node, prefix),
+            stream=self._stream,
+            brain=self._brain,
+            desk=self._desk,
+            window=self._window,
+            ladder=self._ladder,
+            calls=self._calls,
+            tools=registry.specs(),
+            max_iterations=self._rounds(mode, node.rpartition(".")[2].startswith("s")),
+        )

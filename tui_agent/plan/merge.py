@@ -1,0 +1,234 @@
+"""Bringing two people's changes of one plan together, value by value (P4). What both changed is a question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from tui_agent.domain import Noun
+from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan, shown
+from tui_agent.plan.matching import align, label
+
+Choice: TypeAlias = Literal["ours", "theirs", "both"]
+_Item = TypeVar("_Item", Criterion, Decision, LogEntry)
+_LISTS = ("acceptance_criteria", "decisions_made", "decisions_rejected", "execution_log")
+_JOINTS = {"title": " / ", "description": " / ", "action": " / "}
+
+
+class Conflict(Noun, frozen=True, kw_only=True):
+    """One value that both sides changed, each in another way. Plain data, for a question."""
+
+    id: str
+    """The same for the same three texts: choices are given by it."""
+    where: str
+    """Field of the plan: `goal`, `status`, `acceptance_criteria` …"""
+    item: str = ""
+    """What the item is called, within a list."""
+    field: str = ""
+    """Field of the item; '' when one side removed the item."""
+    base: str | None = None
+    """The value that both started from; None where there was none, as in `ours` and `theirs` for a removed one."""
+    ours: str | None = None
+    theirs: str | None = None
+
+
+class Merged(Noun, frozen=True, kw_only=True):
+    """What came of it. Where a conflict is open, `plan` has what the file says."""
+
+    plan: Plan
+    conflicts: tuple[Conflict, ...] = ()
+
+
+def merge(
+    base: Plan,
+    ours: Plan,
+    theirs: Plan,
+    choices: Mapping[str, Choice] | None = None,
+    *,
+    cautious: bool = False,
+) -> Merged:
+    """The changes from `base` to `ours` and those from `base` to `theirs` in one plan.
+
+    `choices` answers conflicts by their id; `both` keeps the two texts, one after the other. `cautious` says that
+    `theirs` may not have started from `base`: then an item that it lacks is a conflict, not a removal.
+    """
+    if ours == theirs or (ours == base and not cautious):
+        return Merged(plan=theirs)
+    work = _Merge(choices or {}, cautious)
+    lists = {
+        name: work.items(name, getattr(base, name), getattr(ours, name), getattr(theirs, name))
+        for name in _LISTS
+    }
+    plan = Plan(
+        status=work.value("status", "", "", base.status, ours.status, theirs.status),
+        goal=work.value("goal", "", "", base.goal, ours.goal, theirs.goal),
+        created_at=theirs.created_at or ours.created_at,
+        updated_at=max(ours.updated_at, theirs.updated_at),
+        version=max(ours.version, theirs.version),
+        **lists,
+    )
+    return Merged(plan=plan, conflicts=tuple(work.conflicts))
+
+
+def said(value: Any) -> str | None:
+    """A value as a reader sees it in a question."""
+    if value is None or isinstance(value, str):
+        return None if value is None else str(value)
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    if isinstance(value, Noun):
+        parts = [said(getattr(value, name)) for name in value.__struct_fields__ if name != "completed"]
+        return " · ".join(part for part in parts if part)
+    return shown(value) if hasattr(value, "isoformat") else str(value)
+
+
+class _Merge:
+    """One merge, and the conflicts that it met."""
+
+    def __init__(self, choices: Mapping[str, Choice], cautious: bool) -> None:
+        self._choices = choices
+        self._cautious = cautious
+        self._seen: dict[str, int] = {}
+        self.conflicts: list[Conflict] = []
+
+    def value(self, where: str, item: str, field: str, base: Any, ours: Any, theirs: Any) -> Any:
+        """One value of three; `base` None when there was none."""
+        if theirs in (base, ours):
+            return ours
+        if ours == base:
+            return theirs
+        if base in ("", (), None) and "" in (ours, theirs):
+            return ours or theirs
+        choice = self._choice(where, item, field, base, ours, theirs)
+        if choice == "both":
+            return self._both(where, field, ours, theirs)
+        return ours if choice == "ours" else theirs
+
+    def _both(self, where: str, field: str, ours: Any, theirs: Any) -> Any:
+        if isinstance(ours, tuple):
+            return (*theirs, *(one for one in ours if one not in theirs))
+        if isinstance(ours, str) and where != "status":
+            return f"{theirs}{_JOINTS.get(field, chr(10))}{ours}"
+        return theirs
+
+    def _choice(self, where: str, item: str, field: str, base: Any, ours: Any, theirs: Any) -> Choice | None:
+        name = "/".join(part for part in (where, item[:60], field) if part)
+        count = self._seen[name] = self._seen.get(name, 0) + 1
+        name = name if count == 1 else f"{name}#{count}"
+        texts = {"base": said(base), "ours": said(ours), "theirs": said(theirs)}
+        choice = self._choices.get(name)
+        if choice is None:
+            self.conflicts.append(Conflict(id=name, where=where, item=item, field=field, **texts))
+        return choice
+
+    def item(self, where: str, base: _Item | None, ours: _Item, theirs: _Item) -> _Item:
+        """One item that both sides have."""
+        if theirs in (base, ours):
+            return ours
+        if ours == base:
+            return theirs
+        name = label(theirs)
+        fields = {
+            field: self.value(
+                where, name, field, getattr(base, field, None), getattr(ours, field), getattr(theirs, field)
+            )
+            for field in theirs.__struct_fields__
+        }
+        return msgspec.structs.replace(theirs, **fields)
+
+    def items(
+        self, where: str, base: Sequence[_Item], ours: Sequence[_Item], theirs: Sequence[_Item]
+    ) -> tuple[_Item, ...]:
+        """One list of three."""
+        base, ours, theirs = tuple(base), tuple(ours), tuple(theirs)
+        if ours == theirs or (ours == base and not self._cautious):
+            return theirs
+        if theirs == base:
+            return ours
+        in_ours, in_theirs = align(base, ours), align(base, theirs)
+        result: dict[tuple[str, int], _Item] = {}
+        for at, old in enumerate(base):
+            mine = ours[in_ours[at]] if at in in_ours else None
+            other = theirs[in_theirs[at]] if at in in_theirs else None
+            if mine is not None and other is not None:
+                result["base", at] = self.item(where, old, mine, other)
+            elif kept := self._half(where, old, mine, other):
+                result["base", at] = kept
+        our_ids = _ids("ours", len(ours), in_ours)
+        their_ids = _ids("theirs", len(theirs), in_theirs)
+        result |= {one: theirs[one[1]] for one in their_ids if one[0] == "theirs"}
+        for at, same in self._twins(where, ours, theirs, our_ids, their_ids, result).items():
+            our_ids[at] = same
+        result |= {one: ours[one[1]] for one in our_ids if one[0] == "ours"}
+        return tuple(result[one] for one in _order(our_ids, their_ids, result.__contains__))
+
+    def _half(self, where: str, old: _Item, mine: _Item | None, other: _Item | None) -> _Item | None:
+        """An item that at least one side removed."""
+        kept = mine if other is None else other
+        if kept is None or (kept == old and not (self._cautious and other is None)):
+            return None
+        choice = self._choice(where, label(old), "", old, mine, other)
+        return {"ours": mine, "theirs": other, "both": kept}[choice or "theirs"]
+
+    def _twins(
+        self,
+        where: str,
+        ours: tuple[_Item, ...],
+        theirs: tuple[_Item, ...],
+        our_ids: list[tuple[str, int]],
+        their_ids: list[tuple[str, int]],
+        result: dict[tuple[str, int], _Item],
+    ) -> dict[int, tuple[str, int]]:
+        """What both sides added under the same name is one item; of the log only what is equal."""
+        new: dict[object, tuple[str, int]] = {}
+        for one in reversed(their_ids):
+            if one[0] == "theirs":
+                value = theirs[one[1]]
+                new[_name(value)] = one
+        found = {}
+        for at, mine in enumerate(ours):
+            twin = (
+                new.pop(mine if isinstance(mine, LogEntry) else label(mine), None)
+                if our_ids[at][0] == "ours"
+                else None
+            )
+            if twin is not None:
+                result[twin] = self.item(where, None, mine, theirs[twin[1]])
+                found[at] = twin
+        return found
+
+
+def _name(item: Criterion | Decision | LogEntry) -> object:
+    return item if isinstance(item, LogEntry) else label(item)
+
+
+def _ids(side: str, count: int, pairs: Mapping[int, int]) -> list[tuple[str, int]]:
+    ids = [(side, at) for at in range(count)]
+    for base, at in pairs.items():
+        ids[at] = ("base", base)
+    return ids
+
+
+def _order(
+    ours: Sequence[tuple[str, int]],
+    theirs: Sequence[tuple[str, int]],
+    there: Callable[[tuple[str, int]], bool],
+) -> list[tuple[str, int]]:
+    """All items in the order of `theirs`; what only `ours` has follows what it follows there."""
+    first = [one for one in theirs if there(one)]
+    known = set(first)
+    after: dict[tuple[str, int] | None, list[tuple[str, int]]] = {}
+    last: tuple[str, int] | None = None
+    for one in ours:
+        if not there(one):
+            continue
+        if one in known:
+            last = one
+        else:
+            after.setdefault(last, []).append(one)
+    order = list(after.get(None, ()))
+    for one in first:
+        order += [one, *after.get(one, ())]
+    return order

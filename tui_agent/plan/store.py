@@ -1,0 +1,338 @@
+"""The file plan_doc.md: read, saved, and never taken away from whoever else writes it (P3, P4, FAULTS 5.3).
+
+All methods block; callers on the event loop use a thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from msgspec import structs
+
+from tui_agent.domain import Noun
+from tui_agent.plan.document import Plan
+from tui_agent.plan.markdown import Document, parse
+from tui_agent.plan.merge import Choice, Conflict, merge
+from tui_agent.plan.writing import SKELETON, PlanTextError, rewrite
+from tui_agent.platform.files import (
+    FileBytes,
+    FileChangedError,
+    FileFault,
+    FileTooLargeError,
+    read_file,
+    replace_file,
+    sha256_of,
+)
+
+CAP = 16 << 20
+"""Bytes of a plan document that are read."""
+
+_SETTLED = 0.01
+"""Seconds without a write after which a text counts as whole: editors write in pieces."""
+_PATIENCE = 0.5
+_TRIES = 200
+_VERSIONS = 200
+
+
+class Unreadable(Noun, frozen=True, kw_only=True):
+    """The file can't be taken for a plan. It is left as it is until the user decides."""
+
+    reason: str
+    text: str | None = None
+    """Its text, for a repair by the model; None when it is no text or too large."""
+    sha256: str | None = None
+
+
+class Saved(NamedTuple):
+    """A save that happened, or was not needed."""
+
+    document: Document
+    written: bool = True
+    merged: bool = False
+    """Somebody else's changes went in, too."""
+    aside: tuple[Path, ...] = ()
+    """Texts that somebody wrote at the very same moment; each is kept in a file of its own."""
+
+
+class Conflicted(NamedTuple):
+    """Nothing was written: these questions come first, then the same call with `choices`."""
+
+    conflicts: tuple[Conflict, ...]
+    document: Document
+    """What the file says."""
+
+
+class Seen(NamedTuple):
+    """A look at the file."""
+
+    plan: Plan
+    """The file's plan together with what of ours is not in the file."""
+    changed: bool
+    """Whether the file was changed by somebody else since the last look."""
+    unsaved: bool = False
+    """The file lacks something of ours: a text from before our last save was written over it."""
+    conflicts: tuple[Conflict, ...] = ()
+    aside: tuple[Path, ...] = ()
+
+
+Outcome: TypeAlias = Saved | Conflicted | Unreadable
+
+
+class _Found(NamedTuple):
+    document: Document
+    sha256: str | None
+    """Hash of what lies under the name now; None for nothing."""
+    theirs: bool
+    """Whether the document is news to us."""
+
+
+class PlanStore:
+    """The plan document of one session. `load` comes first."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self.path = path
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._document = parse(SKELETON)
+        self._sha256: str | None = None
+        self._plan = self._document.plan
+        self._versions: dict[int, Plan] = {}
+        self._old: tuple[int, str] | None = None
+        self._aside: list[Path] = []
+
+    @property
+    def plan(self) -> Plan:
+        """The plan as of the last look or save: what the panel shows and what changes start from."""
+        return self._plan
+
+    @property
+    def document(self) -> Document:
+        """The file's text as of the last look or save."""
+        return self._document
+
+    # --- looking ---
+
+    def load(self) -> Document | Unreadable:
+        """Read the file for the first time; an absent one reads as the empty plan. Raises FileFault."""
+        with self._lock:
+            found = self._find()
+            if isinstance(found, _Found):
+                self._note(found.document, found.sha256, found.document.plan)
+                return found.document
+            return found
+
+    def refresh(self) -> Seen | Unreadable:
+        """Look whether somebody else changed the file. Writes nothing. Raises FileFault."""
+        with self._lock:
+            self._look_back()
+            found = self._find()
+            if isinstance(found, Unreadable):
+                return found
+            if not found.theirs:
+                return Seen(self._plan, changed=False, aside=self._taken())
+            theirs = found.document.plan
+            base = self._versions.get(theirs.version)
+            merged = merge(base or self._document.plan, self._plan, theirs, cautious=base is None)
+            if not merged.conflicts:
+                self._note(found.document, found.sha256, merged.plan)
+            unsaved = _content(merged.plan) != _content(theirs)
+            return Seen(merged.plan, True, unsaved, merged.conflicts, self._taken())
+
+    # --- saving ---
+
+    def save(self, plan: Plan, since: Plan, choices: Mapping[str, Choice] | None = None) -> Outcome:
+        """Write `plan`, which somebody made from `since` (a `plan` of this store), with the version counted up.
+
+        Changes that others made meanwhile are kept; where both changed the same value, nothing is written and the
+        conflicts are returned. Raises FileFault when the file can't be written.
+        """
+        with self._lock:
+            self._look_back()
+            for _ in range(_TRIES):
+                found = self._find()
+                if isinstance(found, Unreadable):
+                    return found
+                outcome = self._attempt(plan, since, found, choices or {})
+                if outcome is not None:
+                    return outcome
+            raise FileFault(self.path, "is being written again and again by another program", "busy")
+
+    def _attempt(
+        self, plan: Plan, since: Plan, found: _Found, choices: Mapping[str, Choice]
+    ) -> Outcome | None:
+        """One try: None when somebody wrote in between."""
+        ours = merge(since, plan, self._plan, choices)
+        conflicts, whole = ours.conflicts, ours.plan
+        theirs = found.document.plan
+        if found.theirs:
+            base = self._versions.get(theirs.version)
+            both = merge(base or self._document.plan, whole, theirs, choices, cautious=base is None)
+            conflicts, whole = (*conflicts, *both.conflicts), both.plan
+        if conflicts:
+            return Conflicted(conflicts, found.document)
+        if found.sha256 is not None and _content(whole) == _content(theirs):
+            self._note(found.document, found.sha256, whole)
+            return Saved(found.document, written=False, merged=found.theirs, aside=self._taken())
+        version = max(theirs.version, self._plan.version, *self._versions, 0) + 1
+        now = round(self._clock() * 1000)
+        whole = structs.replace(whole, version=version, updated_at=now, created_at=whole.created_at or now)
+        try:
+            document = rewrite(whole, found.document)
+        except PlanTextError as error:
+            return Unreadable(reason=str(error), text=found.document.text, sha256=found.sha256)
+        data = document.text.encode("utf-8")
+        with contextlib.ExitStack() as stack:
+            old = self._open_old(stack) if found.sha256 else None
+            try:
+                done = replace_file(
+                    self.path, data, found.sha256, follow=True, beneath=self.path.parent, mode=0o600
+                )
+            except FileChangedError:
+                return None
+            self._keep_old(old, found.sha256)
+        self._note(document, done.sha256, document.plan)
+        self._look_back()
+        return Saved(document, merged=found.theirs, aside=self._taken())
+
+    def put(self, text: str, expected_sha256: str | None) -> Saved | Unreadable:
+        """Put a whole text in the place of one that can't be read, which is kept aside first.
+
+        Raises FileFault; FileChangedError when the file no longer has the hash `expected_sha256`.
+        """
+        with self._lock:
+            document = parse(text)
+            if document.problem:
+                return Unreadable(reason=document.problem, text=text)
+            if expected_sha256 is not None:
+                self._aside.append(
+                    self._copy(read_file(self.path, follow=True, beneath=self.path.parent).data)
+                )
+            data = text.encode("utf-8")
+            done = replace_file(
+                self.path, data, expected_sha256, follow=True, beneath=self.path.parent, mode=0o600
+            )
+            self._note(document, done.sha256, document.plan)
+            return Saved(document, aside=self._taken())
+
+    def close(self) -> tuple[Path, ...]:
+        """Look a last time for a text that was written into a file that we had replaced; where it is kept."""
+        with self._lock:
+            self._look_back()
+            self._forget_old()
+            return self._taken()
+
+    # --- what lies on disk ---
+
+    def _find(self) -> _Found | Unreadable:
+        """The file as it is when nobody is in the middle of writing it."""
+        began = time.monotonic()
+        while True:
+            late = time.monotonic() - began > _PATIENCE
+            try:
+                found: FileBytes | None = read_file(self.path, CAP, follow=True, beneath=self.path.parent)
+            except FileTooLargeError as error:
+                return Unreadable(reason=f"it has {error.size:,} bytes, more than a plan may have")
+            except FileFault as fault:
+                if fault.code != "not_found":
+                    raise
+                found = None
+            if found is None:
+                if late or self._sha256 is None:
+                    return _Found(self._document, None, False)
+            elif found.sha256 == self._sha256:
+                return _Found(self._document, found.sha256, False)
+            elif late or self._whole(found):
+                document = _document(found.data)
+                if document is None:
+                    return Unreadable(reason="it holds bytes that are no UTF-8 text", sha256=found.sha256)
+                if document.problem:
+                    return Unreadable(reason=document.problem, text=document.text, sha256=found.sha256)
+                return _Found(document, found.sha256, True)
+            time.sleep(_SETTLED / 2)  # this runs in a thread, and a writer has no bell to ring
+
+    def _whole(self, found: FileBytes) -> bool:
+        try:
+            status = os.stat(found.path)
+        except OSError:
+            return False
+        return (
+            bool(found.data)
+            and status.st_size == len(found.data)
+            and time.time() - status.st_mtime > _SETTLED
+        )
+
+    def _note(self, document: Document, sha256: str | None, plan: Plan) -> None:
+        """From here on this is what we know of the file, and what we hold."""
+        self._document, self._sha256, self._plan = document, sha256, plan
+        self._versions.pop(document.plan.version, None)
+        self._versions[document.plan.version] = document.plan
+        while len(self._versions) > _VERSIONS:
+            del self._versions[next(iter(self._versions))]
+
+    # --- a save of somebody else's that hits the file which we have just replaced ---
+
+    def _open_old(self, stack: contextlib.ExitStack) -> int | None:
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        stack.callback(lambda: None if self._old and self._old[0] == fd else os.close(fd))
+        return fd
+
+    def _keep_old(self, fd: int | None, sha256: str | None) -> None:
+        self._forget_old()
+        if fd is not None and sha256 is not None:
+            self._old = (fd, sha256)
+
+    def _forget_old(self) -> None:
+        if self._old is not None:
+            os.close(self._old[0])
+            self._old = None
+
+    def _late(self) -> bytes | None:
+        """What was written into the replaced file after we had compared it; None for nothing."""
+        if self._old is None:
+            return None
+        fd, sha256 = self._old
+        data = bytearray()
+        while piece := os.pread(fd, 1 << 20, len(data)):
+            data += piece
+        return bytes(data) if data and sha256_of(bytes(data)) != sha256 else None
+
+    def _look_back(self) -> None:
+        late = self._late()
+        if late is not None:
+            self._forget_old()
+            self._aside.append(self._copy(late))
+
+    def _copy(self, data: bytes) -> Path:
+        """Keep bytes in a file beside the plan."""
+        stamp = datetime.fromtimestamp(self._clock()).strftime("%Y%m%d-%H%M%S")
+        name = f"{self.path.stem}.aside-{stamp}-{hashlib.sha256(data).hexdigest()[:8]}{self.path.suffix}"
+        place = self.path.with_name(name)
+        with contextlib.suppress(FileChangedError):  # the same bytes are there already
+            replace_file(place, data, None, follow=True, beneath=self.path.parent, mode=0o600)
+        return place
+
+    def _taken(self) -> tuple[Path, ...]:
+        taken, self._aside = tuple(self._aside), []
+        return taken
+
+
+def _document(data: bytes) -> Document | None:
+    try:
+        return parse(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        return None
+
+
+def _content(plan: Plan) -> Plan:
+    return structs.replace(plan, version=0, updated_at=0)

@@ -1,0 +1,79 @@
+"""The tools on offer, as a reader of calls sees them: by which names they go and what they need."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from tui_agent.domain import ToolSpec
+
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_ANY = ("id", "type", "thought", "thoughts", "reasoning", "explanation", "index", "call_id", "tool_call_id")
+"""Keys beside the arguments that models add to a call."""
+
+
+def snake(name: str) -> str:
+    """`readFile`, `read-file` and `Read File` as `read_file`."""
+    return _HUMP.sub("_", name.strip()).replace("-", "_").replace(" ", "_").lower()
+
+
+class Offer:
+    """Names and needs of the offered tools. A spec without `properties` has no shape to check."""
+
+    def __init__(self, tools: Sequence[ToolSpec]) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._aliases = {alias: tool for tool in tools for alias in tool.aliases}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tools' own names, in order."""
+        return tuple(self._tools)
+
+    def find(self, name: str) -> ToolSpec | None:
+        """The tool of that name, whatever way of writing or other name for it the model uses."""
+        plain = snake(name)
+        for one in (name, plain, plain.rpartition(".")[2], plain.rpartition(":")[2]):
+            tool = self._tools.get(one) or self._aliases.get(one)
+            if tool is not None:
+                return tool
+        return None
+
+    def missing(self, tool: ToolSpec, arguments: dict[str, Any]) -> list[str]:
+        """The required arguments that are not there under any of their names."""
+        given = {self._ours(tool, name) for name in arguments}
+        return [name for name in tool.parameters.get("required", ()) if name not in given]
+
+    def knows(self, tool: ToolSpec, name: str) -> bool:
+        """Whether the tool takes an argument of that name; where no shape is told it takes any."""
+        fields = tool.parameters.get("properties")
+        return fields is None or self._ours(tool, name) in fields
+
+    def is_beside(self, tool: ToolSpec | None, name: str, value: Any) -> bool:
+        """Whether a key that stands among arguments is a word about the call and no argument."""
+        if tool is not None and "properties" in tool.parameters:
+            return name in _ANY and not self.knows(tool, name)
+        return name == "type" and value == "function"
+
+    def only_text(self, tool: ToolSpec) -> str:
+        """The name of the one required argument if that is text, else ""."""
+        required = tool.parameters.get("required", ())
+        if len(required) != 1:
+            return ""
+        field = tool.parameters.get("properties", {}).get(required[0], {})
+        return str(required[0]) if field.get("type") == "string" else ""
+
+    def field_type(self, tool: ToolSpec | None, name: str) -> str:
+        """The JSON type of an argument, "" where it is not told."""
+        if tool is None:
+            return ""
+        fields = tool.parameters.get("properties", {})
+        kind = fields.get(self._ours(tool, name), {}).get("type", "")
+        return kind if isinstance(kind, str) else ""
+
+    def _ours(self, tool: ToolSpec, name: str) -> str:
+        fields = tool.parameters.get("properties", {})
+        if name in fields:
+            return name
+        plain = snake(name)
+        return plain if plain in fields else tool.argument_aliases.get(plain, name)

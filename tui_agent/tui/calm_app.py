@@ -1,0 +1,55 @@
+"""Where our app differs from Textual's, whatever it shows: how it paints, its colours, how it fails."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.app import App
+from textual.screen import Screen
+
+from tui_agent.tui.terminal import log_failure
+from tui_agent.tui.themes import DARK, THEMES, fallbacks
+from widgets.calm_screen import CalmScreen
+
+
+class CalmApp(App[int], inherit_bindings=False):
+    """Writes only what changed; ends in order."""
+
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failure = ""
+        """A sentence for the user when the screen ended by a failure."""
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.theme = DARK.name
+
+    def get_default_screen(self) -> Screen[None]:
+        """The screen below all dialogs."""
+        return CalmScreen(id="_default")
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Our own colour names, for themes that lack them."""
+        return fallbacks(self.current_theme.dark)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Terminals move text about when their size changes, also when it is the old one again: paint all of it."""
+        if event.size == self._size:
+            self.screen.refresh(layout=True)
+
+    def fail(self, error: Exception) -> None:
+        """End in order: a sentence for the user; the traceback of what nobody foresaw in the debug log."""
+        from tui_agent.engine.wishes import CannotOpen
+
+        if isinstance(error, CannotOpen):
+            self.failure = str(error)
+            self.exit(error.code)
+        else:
+            self.failure = log_failure(error)
+            self.exit(1)
+
+    def _fatal_error(self) -> None:
+        """In the place of Textual's traceback with local variables (R21.2)."""
+        if self._exception is not None:
+            self.failure = log_failure(self._exception)
+        self._close_messages_no_wait()

@@ -1,0 +1,81 @@
+"""What was edited in a plan or a summary and is not decided yet: kept in the session folder, for after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tui_agent.paths import sessions_dir
+from tui_agent.view import RequestItem
+
+FILE = "draft.json"
+LARGEST = 4_000_000
+"""Bytes of a draft that are read."""
+
+
+class Drafts:
+    """One draft at a time. It belongs to a request of the same id, or to one that offers the same again."""
+
+    def __init__(self) -> None:
+        self._alone = asyncio.Lock()
+        self._newest = 0
+
+    async def find(self, session: str, request: RequestItem) -> dict[str, Any] | None:
+        """What was edited of this request; None when nothing was or it can't be read."""
+        kept = await asyncio.to_thread(_read, _path(session))
+        if kept is None or not isinstance(kept.get("draft"), dict):
+            return None
+        same = kept.get("id") == request.id or kept.get("of") == _offered(request)
+        return kept["draft"] if same else None
+
+    async def keep(self, session: str, request: RequestItem, draft: dict[str, Any]) -> None:
+        """Write a draft; of several that wait only the newest."""
+        self._newest += 1
+        number = self._newest
+        text = json.dumps({"id": request.id, "of": _offered(request), "draft": draft}, ensure_ascii=False)
+        async with self._alone:
+            if number == self._newest:
+                await asyncio.to_thread(_write, _path(session), text)
+
+    async def drop(self, session: str) -> None:
+        """It was decided."""
+        self._newest += 1
+        async with self._alone:
+            await asyncio.to_thread(_remove, _path(session))
+
+
+def _path(session: str) -> Path:
+    return sessions_dir() / Path(session).name / FILE
+
+
+def _offered(request: RequestItem) -> Any:
+    what = request.proposal.plan if request.proposal else request.offer.summary if request.offer else None
+    return json.loads(msgspec.json.encode(what))
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        if path.stat().st_size > LARGEST:
+            return None
+        kept = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return kept if isinstance(kept, dict) else None
+
+
+def _write(path: Path, text: str) -> None:
+    from tui_agent.platform.files import atomic_write
+
+    with contextlib.suppress(OSError):  # the folder may be gone, or full: the draft is a comfort
+        if path.parent.is_dir():
+            atomic_write(path, text.encode())
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)

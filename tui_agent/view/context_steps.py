@@ -1,0 +1,62 @@
+"""What the events of the window, of rejected replies and of the form of calls do to the view (R1, W16, H4, H5)."""
+
+from __future__ import annotations
+
+from tui_agent import events as e
+from tui_agent.view.change import NOTHING, STATUS, Change, Steps, add
+from tui_agent.view.items import NoticeItem, Rejected, ReplyItem, SessionView
+
+_FORMS = {"native": "the model's own tool calls", "json": "JSON", "xml": "marked up in plain text"}
+
+
+def _measured(view: SessionView, event: e.ContextMeasured, record: e.Record) -> Change:
+    view.context_used, view.context_estimated = event.used, event.estimated
+    view.context_limit = event.limit if event.limit is not None else view.context_limit
+    view.context_parts = event.parts
+    view.truncated = event.truncated or view.truncated  # it stays in sight until the next message
+    return STATUS
+
+
+def _compacted(view: SessionView, event: e.ContextCompacted, record: e.Record) -> Change:
+    return add(view, NoticeItem("info", _words(event), "context.compacted", event.summary))
+
+
+def _words(event: e.ContextCompacted) -> str:
+    what: list[str] = []
+    if event.summary:
+        by = "the model" if event.by == "model" else "the program"
+        what.append(f"older steps are a summary by {by} now")
+    if event.users:
+        what.append(
+            "of your messages only the newest stays"
+            if event.users == 1
+            else f"your last {event.users} messages stay"
+        )
+    if event.cut:
+        what.append(f"long results are cut to {event.cut:,} characters")
+    size = f"Context compacted from about {event.before:,} to {event.after:,} tokens"
+    return f"{size}: {', '.join(what)}." if what else f"{size}."
+
+
+def _rejected(view: SessionView, event: e.ReplyRejected, record: e.Record) -> Change:
+    """The notice behind it tells the user; here is kept what it leaves out."""
+    view.rejected = Rejected(event.kind, event.detail, event.attempt, event.raw)
+    place = view.places.get(record.node)
+    item = view.items[place] if place is not None else None
+    if not isinstance(item, ReplyItem):
+        return NOTHING
+    item.rejected.append(view.rejected)
+    return NOTHING
+
+
+def _protocol(view: SessionView, event: e.ProtocolChanged, record: e.Record) -> Change:
+    view.calls_as, view.calls_why = _FORMS.get(event.protocol, event.protocol), event.why
+    return STATUS
+
+
+STEPS: Steps = {
+    e.ContextMeasured: _measured,
+    e.ContextCompacted: _compacted,
+    e.ReplyRejected: _rejected,
+    e.ProtocolChanged: _protocol,
+}

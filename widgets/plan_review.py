@@ -1,0 +1,281 @@
+"""The plan before anything runs: approve, edit, pick another way, reject with a reason (W5)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from rich.style import Style
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Container
+from textual.geometry import Region
+from textual.widgets import Input
+
+from tui_agent.domain import Answer
+from tui_agent.text import one_line
+from tui_agent.view import Proposal
+from tui_agent.workplan import InstructionPlan
+from widgets.blocks.plan import LABEL, UNSURE, plan_lines, steps_of
+from widgets.docked import Body, Docked
+from widgets.ink import Ink, Line, Span, fit, line, width_of, wrap
+from widgets.line_view import LinesView
+from widgets.modal import LineInput
+from widgets.plan_edit import PlanEdit, Row
+from widgets.status_line import apart
+
+LABELS = {"expected": "expect", "fallback": "if not", "command": "check $"}
+INDENT = 3
+"""Cells in front of what belongs to a step."""
+
+
+class PlanReview(Docked):
+    """Looking: a, e, r and numbers. Editing: a list of rows, one of them a real input on demand."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.proposal: Proposal = self.request.proposal or Proposal(InstructionPlan(approach=""))
+        self.edit = PlanEdit(_restored(self.draft) or self.proposal.plan)
+        self.state: Literal["look", "list", "field", "reason"] = "look"
+        self._row: Row | None = None
+        """The row in the input."""
+
+    # --- what is shown ---
+
+    def compose(self) -> ComposeResult:
+        """Head, plan with the input over it, reason, keys."""
+        yield LinesView(self._head, id="dock-head")
+        with Container(id="plan-place"):
+            yield Body(self._body, id="plan-body")
+            yield LineInput(id="plan-input")
+        yield LineInput(id="plan-reason", placeholder="why not? the model reads it")
+        yield LinesView(self.paint_keys, id="dock-keys")
+
+    def on_mount(self) -> None:
+        """Nothing is typed yet."""
+        self.query_one("#plan-input").display = False
+        self.query_one("#plan-reason").display = False
+        super().on_mount()
+
+    @property
+    def edited(self) -> bool:
+        """True when the plan is not as it was proposed."""
+        return self.edit.plan != self.proposal.plan
+
+    def _head(self, width: int, ink: Ink) -> list[Line]:
+        plan, proposal = self.edit.plan, self.proposal
+        name = "A new plan after the failure" if proposal.recovery else "Plan"
+        left: list[Span] = [(name, ink.heading), (f" · {steps_of(plan)}", ink.muted)]
+        left += [(" · edited", ink.accent)] if self.edited else []
+        left += [(" · made before", ink.muted)] if proposal.cached else []
+        style = ink.warn if plan.confidence < UNSURE else ink.muted
+        lines = [apart(left, [(f"confidence {plan.confidence:.0%}", style)], width, ink)]
+        why = [one_line(proposal.why, 400)] if proposal.why else []
+        why += ["no usable plan came: the request as one step"] if proposal.fallback else []
+        if why and self.state == "look":
+            lines += wrap([("asks: " + " · ".join(why), ink.muted)], width)[:2]
+        return lines
+
+    def _body(self, width: int, ink: Ink) -> list[Line]:
+        if self.state in ("look", "reason"):
+            return plan_lines(self.edit.plan, width, ink)
+        return [self._paint_row(place, row, width, ink) for place, row in enumerate(self.edit.rows)]
+
+    def _paint_row(self, place: int, row: Row, width: int, ink: Ink) -> Line:
+        text = self.edit.text(row)
+        if row.field == "description":
+            step = self.edit.plan.steps[row.step]
+            head: list[Span] = [(f"{step.number:>2} ", ink.accent)]
+            marks: list[Span] = [(f"  {one_line(step.tool, 40)}", ink.faint)] if step.tool else []
+            marks += [(f"  unsure {step.confidence:.0%}", ink.warn)] if step.confidence < UNSURE else []
+        else:
+            head, marks = [(" " * INDENT + f"{LABELS[row.field]:<{LABEL}}", ink.faint)], []
+        style = ink.text if row.field in ("description", "command") else ink.muted
+        room = width - width_of(head) - width_of(marks)
+        body: Span = (fit(text, max(1, room)), style) if text else ("—", ink.faint)
+        if place != self.edit.row:
+            return line(*head, body, *marks)
+        ground = Style(bgcolor=ink.panel.bgcolor)
+        return line(*((part, one + ground) for part, one in (*head, body, *marks)), fill=ink.panel)
+
+    def _again(self) -> None:
+        """Paint all of it after a change."""
+        for name in ("#dock-head", "#plan-body", "#dock-keys"):
+            self.query_one(name, LinesView).relayout()
+        if self.state in ("list", "field"):
+            self.call_after_refresh(self._show_row)
+
+    def _show_row(self) -> None:
+        body = self.query_one("#plan-body", Body)
+        body.scroll_to_region(Region(0, self.edit.row, 1, 1), animate=False, force=True)
+        self._place_input()
+
+    def _place_input(self) -> None:
+        """The input lies over its row."""
+        if self._row is None:
+            return
+        body, field = self.query_one("#plan-body", Body), self.query_one("#plan-input", LineInput)
+        left = INDENT if self._row.field == "description" else INDENT + LABEL
+        field.styles.offset = (left, self.edit.row - int(body.scroll_offset.y))
+        field.styles.width = max(4, body.columns - left)
+
+    def on_resize(self) -> None:
+        """The row may stand elsewhere."""
+        self.call_after_refresh(self._place_input)
+
+    def keys(self) -> list[tuple[str, str]]:
+        """Those of the state."""
+        if self.state == "reason":
+            return [("enter", "rejects"), ("esc", "goes back")]
+        if self.state == "field":
+            return [("enter", "takes it"), ("tab", "next"), ("esc", "leaves the field")]
+        if self.state == "list":
+            return [
+                ("enter", "reword"),
+                ("K J", "move"),
+                ("d", "drop"),
+                ("+", "add"),
+                ("esc", "done"),
+            ]
+        others = len(self.proposal.plan.alternatives[:5])
+        pairs = [("a", "approve as edited" if self.edited else "approve"), ("e", "edit")]
+        pairs += [("1" if others == 1 else f"1–{others}", "the other way")] if others else []
+        pairs += [("r", "reject, with a reason")]
+        body = self.query_one("#plan-body", Body)
+        if left := int(body.max_scroll_y - body.scroll_offset.y):
+            pairs.append(("↓", f"{left} more line{'s' * (left > 1)}"))
+        return [*pairs, ("esc", "stops the run")]
+
+    # --- keys ---
+
+    def pressed(self, event: events.Key) -> bool:
+        """By the state; nothing but the offered letters decides."""
+        key = event.character if event.is_printable and event.character else event.key
+        return self._look(key) if self.state == "look" else self.state == "list" and self._list(key)
+
+    def _look(self, key: str) -> bool:
+        alternatives = self.proposal.plan.alternatives[:5]
+        if key == "a":
+            data = {"plan": msgspec.to_builtins(self.edit.plan), "edited": True} if self.edited else None
+            self.answer(Answer(verdict="approve", data=data))
+        elif key == "e":
+            self._enter("list")
+        elif key == "r":
+            self._enter("reason")
+        elif key in "12345"[: len(alternatives)]:
+            self.answer(Answer(verdict="approve", data={"alternative": int(key) - 1}))
+        elif key in ("up", "down", "home", "end"):
+            body = self.query_one("#plan-body", Body)
+            steps = {"up": -1, "down": 1, "home": -(10**6), "end": 10**6}
+            body.scroll_to(y=body.scroll_offset.y + steps[key], animate=False)
+            self.call_after_refresh(self.show_keys)
+        else:
+            return False
+        return True
+
+    def _list(self, key: str) -> bool:
+        edit = self.edit
+        moves = {"up": -1, "down": 1, "home": -(10**6), "end": 10**6}
+        if key in moves:
+            edit.row = max(0, min(len(edit.rows) - 1, edit.row + moves[key]))
+        elif key in ("alt+up", "K", "alt+down", "J"):
+            edit.move(-1 if key in ("alt+up", "K") else 1)
+        elif key in ("d", "delete"):
+            edit.drop()
+        elif key == "+":
+            edit.add()
+            self._open_field()
+        elif key in ("enter", "e"):
+            self._open_field()
+        else:
+            return False
+        if key not in moves:
+            self.changed()
+        self._again()
+        return True
+
+    def escape(self) -> None:
+        """Out of the list; from there, stop the run."""
+        if self.state == "list":
+            self._enter("look")
+            self.hush()
+        else:
+            self.interrupt()
+
+    def _enter(self, state: Literal["look", "list", "field", "reason"]) -> None:
+        self.state = state
+        reason = self.query_one("#plan-reason", LineInput)
+        reason.display = state == "reason"
+        if state == "reason":
+            reason.focus()
+        self._again()
+
+    # --- the fields ---
+
+    def _open_field(self) -> None:
+        self._row = self.edit.now
+        field = self.query_one("#plan-input", LineInput)
+        self.state = "field"
+        field.value = self.edit.text(self._row)
+        field.cursor_position = len(field.value)
+        field.display = True
+        field.focus()
+        self._again()
+
+    def _close_field(self) -> None:
+        field = self.query_one("#plan-input", LineInput)
+        if self._row is not None:
+            self.edit.write(self._row, field.value)
+            self._row = None
+            self.edit.tidy()
+        field.display = False
+        self.state = "list"
+        self.take_back()
+        self.changed()
+        self._again()
+
+    def in_field(self, event: events.Key) -> bool:
+        """Esc and Tab; nothing that is typed decides."""
+        if event.key == "escape":
+            if self.state == "field":
+                self._close_field()
+            else:
+                self._enter("look")
+                self.focus()
+            return True
+        if event.key in ("tab", "shift+tab", "up", "down") and self.state == "field":
+            step = -1 if event.key in ("shift+tab", "up") else 1
+            self._close_field()
+            self.edit.row = max(0, min(len(self.edit.rows) - 1, self.edit.row + step))
+            self._open_field()
+            return True
+        return event.key == "tab"
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Enter takes the text; in the reason it rejects."""
+        event.stop()
+        if event.input.id == "plan-reason":
+            self.answer(Answer(verdict="reject", text=event.value.strip()))
+        else:
+            self._close_field()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """What is typed survives a crash."""
+        event.stop()
+        if self.state == "field":
+            self.changed()
+
+    def kept(self) -> dict[str, Any]:
+        """The plan with what stands in the input."""
+        edit = PlanEdit(self.edit.plan)
+        if self._row is not None:
+            edit.write(self._row, self.query_one("#plan-input", LineInput).value)
+        edit.tidy()
+        return {"plan": msgspec.to_builtins(edit.plan)}
+
+
+def _restored(draft: dict[str, Any] | None) -> InstructionPlan | None:
+    try:
+        return msgspec.convert((draft or {})["plan"], InstructionPlan)
+    except (KeyError, msgspec.ValidationError):
+        return None

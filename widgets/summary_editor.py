@@ -1,0 +1,303 @@
+"""What of the run shall become memory, edited in place: accept it, or discard it (W9).
+
+Letters only ever type. Ctrl+S accepts; Ctrl+D discards when it is pressed a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+from rich.style import Style
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Grid, VerticalScroll
+from textual.widget import Widget
+from textual.widgets import Input, TextArea
+
+from tui_agent.domain import Answer
+from tui_agent.text import one_line
+from tui_agent.view import Offer
+from tui_agent.workplan import CriterionChange, DecisionNote, Summary
+from widgets.blocks.summary import decision
+from widgets.docked import Docked
+from widgets.ink import Ink, Line, Span, fit, line
+from widgets.line_view import LinesView
+from widgets.modal import LineInput
+from widgets.status_line import apart
+
+MADE, REJECTED = "+", "-"
+"""How a line of the decisions begins."""
+ABOUT = " — "
+"""Between a decision and its reason."""
+
+
+class Ticks(LinesView, can_focus=True):
+    """Criteria with a tick each: up and down move, Space ticks."""
+
+    def __init__(self, criteria: Sequence[CriterionChange], *, id: str | None = None) -> None:
+        super().__init__(self._paint, id=id)
+        self.criteria = list(criteria)
+        self.place = 0
+
+    def _paint(self, width: int, ink: Ink) -> list[Line]:
+        return [self._row(place, width, ink) for place in range(len(self.criteria))]
+
+    def _row(self, place: int, width: int, ink: Ink) -> Line:
+        one = self.criteria[place]
+        mark: Span = ("[x] ", ink.ok) if one.completed else ("[ ] ", ink.muted)
+        new: list[Span] = [("  new", ink.accent)] if one.added else []
+        text = one_line(one.description, 1_000) + (f" · {one_line(one.notes, 500)}" if one.notes else "")
+        spans: list[Span] = [mark, (fit(text, max(1, width - 4 - 5 * len(new))), ink.text), *new]
+        if not (self.has_focus and place == self.place):
+            return line(*spans)
+        ground = Style(bgcolor=ink.panel.bgcolor)
+        return line(*((part, style + ground) for part, style in spans), fill=ink.panel)
+
+    def on_focus(self) -> None:
+        """Show the cursor."""
+        self.repaint()
+
+    def on_blur(self) -> None:
+        """Hide the cursor."""
+        self.repaint()
+
+    def on_key(self, event: events.Key) -> None:
+        """Move and tick; at the ends the arrows go on to the next field."""
+        moves = {"up": -1, "down": 1}
+        place = self.place + moves.get(event.key, 0)
+        if event.key in moves and 0 <= place < len(self.criteria):
+            self.place = place
+        elif event.key in ("space", "x"):
+            one = self.criteria[self.place]
+            self.criteria[self.place] = msgspec.structs.replace(one, completed=not one.completed)
+            self.post_message(Input.Changed(Input(), ""))
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+        self.repaint()
+
+
+class SummaryEditor(Docked):
+    """Action, details, result, criteria, decisions: real inputs, one Tab after the other."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "accept", "Accept", show=False, priority=True),
+        Binding("ctrl+d", "discard", "Discard", show=False, priority=True),
+    ]
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        offer = self.request.offer or Offer(Summary(action=""))
+        self.offered = offer.summary
+        self.by = offer.by
+        self.start = _restored(self.offered, self.draft)
+        self._discarding = False
+        """Ctrl+D was the last key."""
+
+    # --- what is shown ---
+
+    def compose(self) -> ComposeResult:
+        """Head, a field under the other, keys."""
+        one = self.start
+        yield LinesView(self._head, id="dock-head")
+        with VerticalScroll(id="summary-place", can_focus=False), Grid(id="summary-fields"):
+            yield _label("Action")
+            yield _input(one.action, "what was done", "action")
+            yield _label("Details")
+            yield _area(one.details, "details")
+            yield _label("Result")
+            yield _input(one.result, "what came of it", "result")
+            if one.criteria:
+                yield _label("Criteria")
+                yield Ticks(one.criteria, id="criteria")
+            yield _label("Decisions")
+            yield _area(decisions_text(one), "decisions")
+            for name, text in self._fixed():
+                yield _label(name)
+                yield LinesView(lambda width, ink, text=text: [line((fit(text, width), ink.muted))])  # type: ignore[misc]  # a painter with its text bound
+        yield LinesView(self.paint_keys, id="dock-keys")
+
+    def _fixed(self) -> list[tuple[str, str]]:
+        pairs = [("Goal", self.offered.goal), ("Status", self.offered.status)]
+        pairs.append(("Tools", ", ".join(self.offered.tools)))
+        return [(name, one_line(text, 1_000)) for name, text in pairs if text]
+
+    def _head(self, width: int, ink: Ink) -> list[Line]:
+        left: list[Span] = [("Summary", ink.heading), (" · becomes memory once you accept it", ink.muted)]
+        left += [(" · edited", ink.accent)] if self.is_mounted and self.summary() != self.offered else []
+        right: list[Span] = [("written by the program", ink.warn)] if self.by == "program" else []
+        return [apart(left, right, width, ink)]
+
+    def keys(self) -> list[tuple[str, str]]:
+        """Those of the field with the focus."""
+        if self._discarding:
+            return [("ctrl+d", "again discards it"), ("any other key", "keeps it")]
+        pairs = [("ctrl+s", "accept"), ("tab", "edit" if self.has_focus else "next field")]
+        if isinstance(self.screen.focused, Ticks):
+            pairs.append(("space", "ticks"))
+        pairs += [] if self.has_focus else [("esc", "leaves the field")]
+        return [*pairs, ("ctrl+d", "discard")]
+
+    def fields(self) -> Sequence[Widget]:
+        """In the order in which they stand."""
+        names = ("action", "details", "result", "criteria", "decisions")
+        return [one for name in names for one in self.query(f"#summary-{name}, #{name}")]
+
+    # --- what it says now ---
+
+    def summary(self) -> Summary:
+        """The summary as it stands in the fields."""
+        ticks = self.query(Ticks)
+        details, decisions = (self.query_one(f"#{name}", TextArea).text for name in ("details", "decisions"))
+        made, rejected = _decisions(decisions, self.offered)
+        return msgspec.structs.replace(
+            self.offered,
+            action=self.query_one("#action", Input).value.strip(),
+            details=details.strip()
+            if details.strip() != self.offered.details.strip()
+            else self.offered.details,
+            result=self.query_one("#result", Input).value.strip(),
+            criteria=tuple(ticks.first().criteria) if ticks else self.offered.criteria,
+            decisions_made=made,
+            decisions_rejected=rejected,
+        )
+
+    def kept(self) -> dict[str, Any]:
+        """All fields as they stand."""
+        return {"summary": msgspec.to_builtins(self.summary())}
+
+    # --- keys ---
+
+    def action_accept(self) -> None:
+        """Take it as it stands."""
+        if not self.armed and self.has_focus:
+            return
+        summary = self.summary()
+        edited = summary != self.offered
+        self.answer(
+            Answer(verdict="approve", data={"summary": msgspec.to_builtins(summary)} if edited else None)
+        )
+
+    def action_discard(self) -> None:
+        """The first press asks, the second one does it; a key that is held down is one press."""
+        still = self.clock() - self._quiet_since >= self.stillness
+        if self._discarding and still:
+            self.answer(Answer(verdict="reject"))
+            return
+        self._discarding = self._discarding or self.armed or not self.has_focus
+        self._quiet_since = self.clock()
+        self.show_keys()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Any other key takes the question back."""
+        if self._discarding and isinstance(event, events.Key | events.Paste):
+            self._keep_it()
+        await super().on_event(event)
+
+    def _keep_it(self) -> None:
+        self._discarding = False
+        self.show_keys()
+
+    def pressed(self, event: events.Key) -> bool:
+        """Enter goes to the first field."""
+        if event.key in ("enter", "down"):
+            self.next_field(1)
+            return True
+        return False
+
+    def unmeant(self, event: events.Key) -> None:
+        """Letters are for the composer."""
+        self.typed_ahead(event)
+
+    def in_field(self, event: events.Key) -> bool:
+        """Tab and Esc; the arrows where a field has one line."""
+        if event.key == "escape":
+            self.take_back()
+        elif event.key in ("tab", "shift+tab", "down", "up"):
+            self.next_field(1 if event.key in ("tab", "down") else -1)
+        else:
+            return False
+        return True
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Enter goes on; it never accepts."""
+        event.stop()
+        self.next_field(1)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """What is typed survives a crash."""
+        event.stop()
+        self._touched()
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        """What is typed survives a crash."""
+        event.stop()
+        self._touched()
+
+    def _touched(self) -> None:
+        if self._discarding:
+            self._keep_it()
+        if self.summary() != self.start:
+            self.start = self.summary()
+            self.changed()
+        self.query_one("#dock-head", LinesView).relayout()
+
+
+def _label(text: str) -> LinesView:
+    label = LinesView(lambda width, ink: [line((text, ink.faint))])
+    label.add_class("summary-label")
+    return label
+
+
+def _input(text: str, placeholder: str, id: str) -> LineInput:
+    field = LineInput(id=id, placeholder=placeholder)
+    field.value = text
+    return field
+
+
+def _area(text: str, id: str) -> TextArea:
+    area = TextArea(
+        text,
+        id=id,
+        soft_wrap=True,
+        tab_behavior="focus",
+        show_line_numbers=False,
+        highlight_cursor_line=False,
+        compact=True,
+    )
+    area.cursor_blink = False
+    return area
+
+
+def decisions_text(summary: Summary) -> str:
+    """A line each: `+ made — why`, `- rejected — why`."""
+    lines = [f"{MADE} {decision(one)}" for one in summary.decisions_made]
+    lines += [f"{REJECTED} {decision(one)}" for one in summary.decisions_rejected]
+    return "\n".join(lines)
+
+
+def _decisions(text: str, offered: Summary) -> tuple[tuple[DecisionNote, ...], tuple[DecisionNote, ...]]:
+    """Decisions made and rejected. A line that was left as it was keeps all that it stood for."""
+    known = {decision(one): one for one in (*offered.decisions_made, *offered.decisions_rejected)}
+    made: list[DecisionNote] = []
+    rejected: list[DecisionNote] = []
+    for raw in text.split("\n"):
+        row = raw.strip()
+        if not row.strip("+- "):
+            continue
+        place = rejected if row.startswith(REJECTED) else made
+        row = row[1:].strip() if row[0] in (MADE, REJECTED) else row
+        title, _, why = row.partition(ABOUT)
+        place.append(known.get(row) or DecisionNote(title=title.strip(), rationale=why.strip()))
+    return tuple(made), tuple(rejected)
+
+
+def _restored(offered: Summary, draft: dict[str, Any] | None) -> Summary:
+    try:
+        return msgspec.convert((draft or {})["summary"], Summary)
+    except (KeyError, msgspec.ValidationError):
+        return offered
