@@ -23,7 +23,7 @@ from tui_agent.view import (
     fold,
 )
 from tui_agent.view.fold import STEPS
-from tui_agent.view.items import TAIL
+from tui_agent.view.texts import TAIL
 
 
 def view_of(records: list[e.Record]) -> SessionView:

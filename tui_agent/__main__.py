@@ -65,7 +65,7 @@ def _shared() -> argparse.ArgumentParser:
     earlier.add_argument(
         "--resume", metavar="ID", help="go on with a session, named by its id or the beginning of it"
     )
-    session.add_argument("--mode", choices=("direct", "chat"), help="how messages are worked on")
+    session.add_argument("--mode", choices=MODES, help="how messages are worked on")
     session.add_argument(
         "--max-iterations", type=int, metavar="N", help="rounds of the model for one message"
     )
@@ -117,6 +117,12 @@ def build_exec_parser() -> argparse.ArgumentParser:
         "edits too, or all but what always asks",
     )
     parser.add_argument(
+        "--accept-plan", action="store_true", help="carry out plans that somebody would have to look at"
+    )
+    parser.add_argument(
+        "--accept-summary", action="store_true", help="take the summary of the work into plan_doc.md"
+    )
+    parser.add_argument(
         "--answers", action="store_true", help="read answers as JSON lines from standard input"
     )
     return parser
@@ -129,6 +135,9 @@ COMMANDS = """commands:
   settings    print a config.yaml that explains every setting
   rules       write ~/AGENTS.md, your rules for the agent, from a template
 """
+
+MODES = ("agent", "direct", "chat", "plan", "explore", "review")
+"""Values of `--mode` (W11)."""
 
 APPROVE_MODES = {"none": "ask", "safe": "ask", "edits": "auto-edit", "all": "auto"}
 """`--approve` → approval mode."""
@@ -163,6 +172,8 @@ def wishes(args: argparse.Namespace, approval_mode: str | None, *, attended: boo
         scenarios=args.scenarios,
         trust=trust,
         attended=attended,
+        accept_plan=getattr(args, "accept_plan", False),
+        accept_summary=getattr(args, "accept_summary", False),
         resume="latest" if args.resume_last else args.resume,
     )
 

@@ -281,6 +281,9 @@ class BlockView(LineView):
         before = self._anchor
         target = round(new_value)
         self._set_following(target >= self.max_scroll_y and new_value > old_value)
+        up = round(old_value) - target
+        if 0 < up <= 2 * self.scrollable_content_region.height:
+            target = self._above_by(before, up)
         place, within = self._stack.find(target)
         while (
             place < before[0]
@@ -292,6 +295,16 @@ class BlockView(LineView):
             place, within = self._stack.find(max(0, target))
         self._hold((place, within))
         self._settle()
+
+    def _above_by(self, anchor: tuple[int, int], lines: int) -> int:
+        """The line that is `lines` above an anchor, once all between them is exact: a page up skips nothing."""
+        last, within = anchor
+        place = last
+        while place > 0 and self._stack.top(last) + within - self._stack.top(place) < lines:
+            place -= 1
+            if not self.blocks[place].exact(self._width):
+                self._measure(place)
+        return max(0, self._stack.top(last) + within - lines)
 
     def _set_following(self, following: bool) -> None:
         if following == self.following:

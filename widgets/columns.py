@@ -33,6 +33,7 @@ class Columns(Horizontal):
         self.over: Literal["", "plan", "progress"] = ""
         """What the user looks at where there is room for one column."""
         self._sight = PlanSight()
+        self._was_wide = False
         self._asked_for_plan = False
         """The user wants to see the plan, empty as it may be."""
         for part in (self.side, plan, progress):
@@ -52,7 +53,10 @@ class Columns(Horizontal):
 
     def fit_in(self) -> None:
         """Show what there is, by the width and by what the user wants."""
-        wide = self.wide
+        wide, before = self.wide, self._was_wide
+        self._was_wide = wide
+        if before and not wide and not self.over:  # what has the keys stays in sight
+            self.over = "plan" if self.plan.has_keys else "progress" if self.progress.has_focus else ""
         if self._sight.by and (self.beside if wide else self.over == "plan"):
             self.plan.show(self._sight)
         reading = self.plan.reading
@@ -78,12 +82,7 @@ class Columns(Horizontal):
             self.plan.styles.height = height
 
     def on_resize(self) -> None:
-        """The width decides; what has the keys stays in sight."""
-        if not self.wide and not self.over:
-            if self.plan.has_keys:
-                self.over = "plan"
-            elif self.progress.has_focus:
-                self.over = "progress"
+        """The width decides."""
         self.fit_in()
 
     def on_plan_panel_reshaped(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from textual import events
 from textual.binding import BindingType
-from textual.containers import Vertical
+from textual.containers import Vertical, VerticalScroll
 from textual.geometry import Size
 from textual.timer import Timer
 from textual.widget import Widget
@@ -25,7 +25,7 @@ from widgets.modal import STILLNESS, RequestModal, StillModal
 
 SHARE = 0.6
 """Part of the screen's height that it may take."""
-AROUND = 8
+AROUND = 6
 """Lines that head, keys, border and gaps take at most."""
 KEEP_AFTER = 0.3
 """Seconds after the last change until a draft is kept."""
@@ -33,13 +33,29 @@ KEEP_AFTER = 0.3
 Keep = Callable[[dict[str, Any]], None]
 
 
+def room(viewport: Size) -> int:
+    """Lines that what is decided about may take."""
+    return max(3, int(viewport.height * SHARE) - AROUND)
+
+
 class Body(LinesView):
     """As high as its lines, up to what is left of the share."""
 
+    less = 0
+    """Lines that something else needs."""
+
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Bounded by the screen."""
-        most = max(3, int(viewport.height * SHARE) - AROUND)
+        most = max(3, room(viewport) - self.less)
         return min(most, super().get_content_height(container, viewport, width))
+
+
+class FieldsView(VerticalScroll, can_focus=False):
+    """As high as its fields, up to what is left of the share."""
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Bounded by the screen."""
+        return min(room(viewport), super().get_content_height(container, viewport, width))
 
 
 class Docked(Vertical, can_focus=True):
@@ -128,15 +144,15 @@ class Docked(Vertical, can_focus=True):
 
     def on_descendant_focus(self) -> None:
         """Other keys now."""
-        self.show_keys()
+        self.call_after_refresh(self.show_keys)
 
     def on_descendant_blur(self) -> None:
         """Other keys now."""
-        self.show_keys()
+        self.call_after_refresh(self.show_keys)
 
     def on_blur(self) -> None:
         """Other keys now."""
-        self.show_keys()
+        self.call_after_refresh(self.show_keys)
 
     def on_key(self, event: events.Key) -> None:
         """A key that no field took."""
@@ -247,14 +263,10 @@ class Docked(Vertical, can_focus=True):
         pairs = [("tab", "goes there")] if away else self.keys()
         lit = away or not self.has_focus or self.armed
         spans: list[Span] = []
-        lines: list[Line] = []
         for key, does in pairs:
-            more: list[Span] = [
-                (key, ink.accent if lit else ink.faint),
-                (f" {does}", ink.muted if lit else ink.faint),
-            ]
-            if spans and width_of(spans) + 3 + width_of(more) > width:
-                lines.append(line(*spans))
-                spans = []
-            spans += [("   ", ink.text), *more] if spans else more
-        return [*lines, line(*spans)][:3]
+            more: list[Span] = [("   " if spans else "", ink.text), (key, ink.accent if lit else ink.faint)]
+            more.append((f" {does}", ink.muted if lit else ink.faint))
+            if width_of(spans) + width_of(more) > width:
+                break
+            spans += more
+        return [line(*spans)]

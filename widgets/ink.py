@@ -39,6 +39,15 @@ CONTROL: Final[dict[int, str | None]] = {
 """What segments never hold: C0 but the line feed, DEL, C1 and the separators; tabs become spaces. What turns the
 direction of text or can't be seen at all is shown (R-31)."""
 
+HIDDEN = frozenset(code for code, shown in CONTROL.items() if code not in (9, 10))
+"""What an input never holds: it would be typed over unseen."""
+
+
+def typable(text: str) -> str:
+    """`text` as it may stand in an input: without what moves the cursor, turns the direction or can't be seen."""
+    return text.replace("\t", "    ").translate(dict.fromkeys(HIDDEN))
+
+
 WORDS = re.compile(r"\s+|\S+")
 
 

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import Literal, TypeAlias
 
 from textual import events
 from textual.content import Content
-from textual.message import Message
 from textual.widgets import TextArea
 
 from widgets.prompt_input import NEWLINE_KEYS
+
+Way: TypeAlias = Literal["keep", "leave", "next"]
+WAYS: dict[str, Way] = {"enter": "keep", "escape": "leave", "tab": "next"}
 
 
 class PlanField(TextArea):
     """Enter keeps, Tab goes to the next field, Esc leaves; every other key is typing."""
 
-    @dataclass
-    class Done(Message):
-        """The user is through with it."""
-
-        how: str
-        """`keep`, `leave` or `next`."""
-
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(
+        self,
+        done: Callable[[Way], None],
+        late: Callable[[str, str], None],
+        *,
+        id: str | None = None,
+    ) -> None:
+        """`done` is told how the user leaves the text; `late` gets the keys that come after that."""
         super().__init__(
             id=id,
             soft_wrap=True,
@@ -32,17 +35,21 @@ class PlanField(TextArea):
             compact=True,
         )
         self.cursor_blink = False
+        self.done, self.late = done, late
+        self.open = False
 
     def take(self, text: str, placeholder: str = "") -> None:
         """Edit this text, the cursor behind it."""
+        self.open = True
         self.placeholder = Content(placeholder)
         self.load_text(text)
         self.move_cursor(self.document.end)
 
     async def _on_key(self, event: events.Key) -> None:
-        ways = {"enter": "keep", "escape": "leave", "tab": "next"}
-        if event.key in ways:
-            self.post_message(self.Done(ways[event.key]))
+        if not self.open:
+            self.late(event.key, event.character or "" if event.is_printable else "")
+        elif event.key in WAYS:
+            self.done(WAYS[event.key])
         elif event.key in NEWLINE_KEYS:
             self.insert("\n")
         else:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from rich.style import Style
 from textual import events
 from textual.geometry import Region, Size
-from textual.message import Message
 
 from widgets.ink import Line, line
 from widgets.line_view import LineView
@@ -19,15 +18,10 @@ from widgets.plan_rows import Row, paint, rows, single
 class PlanList(LineView):
     """A cursor over what can be ticked, edited or opened. It has the focus only after the user asked for it."""
 
-    @dataclass
-    class Pressed(Message):
-        """A key that is not about moving."""
-
-        key: str
-        character: str = ""
-
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, pressed: Callable[[str, str], None], *, id: str | None = None) -> None:
+        """`pressed` takes every key that is not about moving, and the character that it is, if it is one."""
         super().__init__(id=id)
+        self.pressed = pressed
         self.rows: list[Row] = []
         self.selected = 0
         """Place in `rows`."""
@@ -127,7 +121,7 @@ class PlanList(LineView):
     def take_focus(self) -> None:
         """The user asked for it."""
         self.can_focus = True
-        self.focus()
+        self.screen.set_focus(self)
         self._into_view()
 
     def on_blur(self) -> None:
@@ -140,12 +134,12 @@ class PlanList(LineView):
         page = max(1, self.size.height - 2)
         moves = {"up": -1, "down": 1, "pageup": -page, "pagedown": page}
         ends = {"home": -len(self.rows), "end": len(self.rows)}
-        if event.key in moves or event.key in ends:
+        if not self.held and (event.key in moves or event.key in ends):
             self.move((moves | ends)[event.key])
         elif event.key in ("tab", "shift+tab"):
             return
         else:
-            self.post_message(self.Pressed(event.key, event.character or "" if event.is_printable else ""))
+            self.pressed(event.key, event.character or "" if event.is_printable else "")
         event.stop()
         event.prevent_default()
 
@@ -192,4 +186,4 @@ class PlanList(LineView):
         self.take_focus()
         self._go(place)
         if self.rows[place].kind == "older" or (self.rows[place].kind == "criterion" and event.x < 2):
-            self.post_message(self.Pressed("space", " "))
+            self.pressed("space", " ")

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import msgspec
-from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
@@ -19,7 +18,7 @@ from tui_agent.view import PlanSight
 from widgets.ink import Ink, Line, Span, line, wrap
 from widgets.line_view import LinesView
 from widgets.plan_edits import Edit, ListEdit, WordEdit, edited
-from widgets.plan_field import PlanField
+from widgets.plan_field import WAYS, PlanField, Way
 from widgets.plan_list import PlanList
 from widgets.plan_reading import ListName, Reading, Value, read, seen
 from widgets.plan_rows import Row, caption, head
@@ -83,9 +82,9 @@ class PlanPanel(Vertical):
         self.draft: Draft | None = None
         self._read_from: tuple[str, str | None, str] = ("", None, "")
         self._head = LinesView(self._paint_head, id="plan-head")
-        self._list = PlanList(id="plan-list")
+        self._list = PlanList(self._pressed, id="plan-list")
         self._label = LinesView(self._paint_label, id="plan-label")
-        self._field = PlanField(id="plan-field")
+        self._field = PlanField(self._field_done, self._pressed, id="plan-field")
         self._keys = LinesView(self._paint_keys, id="plan-keys")
 
     def compose(self) -> ComposeResult:
@@ -132,7 +131,9 @@ class PlanPanel(Vertical):
         return lines + (max(2, self._field.outer_size.height) if self._field.display else 0)
 
     def _paint_head(self, width: int, ink: Ink) -> list[Line]:
-        return head(self.reading, width, ink) if self.reading is not None else [line()]
+        if self.reading is None:
+            return [line()]
+        return head(self.reading, width, ink, deciding=self._list.has_focus)
 
     def _paint_label(self, width: int, ink: Ink) -> list[Line]:
         if self.draft is None:
@@ -147,10 +148,14 @@ class PlanPanel(Vertical):
             if len(self.draft.fields) > 1:
                 keys.insert(1, ("tab", self.draft.fields[self._following][1]))
         else:
-            row = self._list.chosen
-            keys = [("e", "edit"), ("a", "add"), ("del", "remove"), ("u", "undo"), ("esc", "back")]
-            if row is not None and row.kind == "criterion":
-                keys.insert(0, ("space", "tick"))
+            keys = [
+                ("space", "tick"),
+                ("e", "edit"),
+                ("a", "add"),
+                ("del", "remove"),
+                ("u", "undo"),
+                ("esc", "back"),
+            ]
         spans: list[Span] = []
         for key, does in keys:
             spans += [
@@ -166,6 +171,8 @@ class PlanPanel(Vertical):
         self._label.display = self._field.display = editing
         self._keys.display = editing or self._list.has_focus
         self._list.held = editing
+        if self._head.is_attached and self.reading is not None and self.reading.proposed:
+            self._head.relayout()
         for part in (self._label, self._keys):
             if part.display and part.is_attached:
                 part.relayout()
@@ -182,7 +189,7 @@ class PlanPanel(Vertical):
     def take_focus(self) -> None:
         """The user asked for it."""
         if self.draft is not None:
-            self._field.focus()
+            self.screen.set_focus(self._field)
         else:
             self._list.take_focus()
 
@@ -202,11 +209,12 @@ class PlanPanel(Vertical):
 
     # --- keys of the list ---
 
-    @on(PlanList.Pressed)
-    def _pressed(self, message: PlanList.Pressed) -> None:
-        message.stop()
+    def _pressed(self, key: str, character: str) -> None:
+        if self.draft is not None:
+            self._late(key, character)
+            return
         row = self._list.chosen
-        match message.key:
+        match key:
             case "escape":
                 self.post_message(self.Left())
             case "space" | "enter" if row is not None and row.kind == "older":
@@ -223,9 +231,16 @@ class PlanPanel(Vertical):
             case "u":
                 self._say("undo")
             case "ctrl+s" | "ctrl+d":
-                self._decide(message.key == "ctrl+s")
-            case _ if message.character:
-                self.post_message(self.Left(message.character))
+                self._decide(key == "ctrl+s")
+            case _ if character:
+                self.post_message(self.Left(character))
+
+    def _late(self, key: str, character: str) -> None:
+        """A key that was on its way to the list when the field opened."""
+        if key in WAYS:
+            self._field_done(WAYS[key])
+        elif character:
+            self._field.insert(character)
 
     def _say(self, wish: Wish | None, hint: str = "") -> None:
         self.post_message(self.Said(wish, hint))
@@ -294,7 +309,7 @@ class PlanPanel(Vertical):
         self.draft = draft
         self._show_field()
         self._arrange()
-        self._field.focus()
+        self.screen.set_focus(self._field)
 
     @property
     def _following(self) -> int:
@@ -305,18 +320,16 @@ class PlanPanel(Vertical):
             name, words = self.draft.fields[self.draft.number]
             self._field.take(self.draft.texts[name], f"the {words}")
 
-    @on(PlanField.Done)
-    def _field_done(self, message: PlanField.Done) -> None:
-        message.stop()
+    def _field_done(self, way: Way) -> None:
         draft = self.draft
         if draft is None:
             return
         draft.texts[draft.fields[draft.number][0]] = self._field.text.strip()
-        if message.how == "next":
+        if way == "next":
             draft.number = self._following
             self._show_field()
             self._arrange()
-        elif message.how == "leave":
+        elif way == "leave":
             self._close_field()
             self._say(None, "nothing was changed")
         elif not draft.texts[draft.fields[0][0]] and draft.kind != "goal":
@@ -354,5 +367,6 @@ class PlanPanel(Vertical):
 
     def _close_field(self) -> None:
         self.draft = None
+        self._field.open = self._list.held = False
         self._list.take_focus()
         self._arrange()

@@ -18,7 +18,7 @@ from tui_agent.view import Proposal
 from tui_agent.workplan import InstructionPlan
 from widgets.blocks.plan import LABEL, UNSURE, plan_lines, steps_of
 from widgets.docked import Body, Docked
-from widgets.ink import Ink, Line, Span, fit, line, width_of, wrap
+from widgets.ink import Ink, Line, Span, fit, line, typable, width_of, wrap
 from widgets.line_view import LinesView
 from widgets.modal import LineInput
 from widgets.plan_edit import PlanEdit, Row
@@ -39,6 +39,8 @@ class PlanReview(Docked):
         self.state: Literal["look", "list", "field", "reason"] = "look"
         self._row: Row | None = None
         """The row in the input."""
+        self._typed = ""
+        """What the input said at first."""
 
     # --- what is shown ---
 
@@ -67,13 +69,12 @@ class PlanReview(Docked):
         name = "A new plan after the failure" if proposal.recovery else "Plan"
         left: list[Span] = [(name, ink.heading), (f" · {steps_of(plan)}", ink.muted)]
         left += [(" · edited", ink.accent)] if self.edited else []
+        left += [(f" · {one_line(proposal.why, 400)}", ink.muted)] if proposal.why else []
         left += [(" · made before", ink.muted)] if proposal.cached else []
         style = ink.warn if plan.confidence < UNSURE else ink.muted
         lines = [apart(left, [(f"confidence {plan.confidence:.0%}", style)], width, ink)]
-        why = [one_line(proposal.why, 400)] if proposal.why else []
-        why += ["no usable plan came: the request as one step"] if proposal.fallback else []
-        if why and self.state == "look":
-            lines += wrap([("asks: " + " · ".join(why), ink.muted)], width)[:2]
+        if proposal.fallback and self.state == "look":
+            lines += wrap([("No usable plan came: this is the request as one step.", ink.warn)], width)[:2]
         return lines
 
     def _body(self, width: int, ink: Ink) -> list[Line]:
@@ -86,10 +87,10 @@ class PlanReview(Docked):
         if row.field == "description":
             step = self.edit.plan.steps[row.step]
             head: list[Span] = [(f"{step.number:>2} ", ink.accent)]
-            marks: list[Span] = [(f"  {one_line(step.tool, 40)}", ink.faint)] if step.tool else []
+            marks: list[Span] = [(f"  {one_line(step.tool, 40)}", ink.muted)] if step.tool else []
             marks += [(f"  unsure {step.confidence:.0%}", ink.warn)] if step.confidence < UNSURE else []
         else:
-            head, marks = [(" " * INDENT + f"{LABELS[row.field]:<{LABEL}}", ink.faint)], []
+            head, marks = [(" " * INDENT + f"{LABELS[row.field]:<{LABEL}}", ink.muted)], []
         style = ink.text if row.field in ("description", "command") else ink.muted
         room = width - width_of(head) - width_of(marks)
         body: Span = (fit(text, max(1, room)), style) if text else ("—", ink.faint)
@@ -120,8 +121,9 @@ class PlanReview(Docked):
         field.styles.width = max(4, body.columns - left)
 
     def on_resize(self) -> None:
-        """The row may stand elsewhere."""
+        """The row may stand elsewhere, and more or less is in sight."""
         self.call_after_refresh(self._place_input)
+        self.call_after_refresh(self.show_keys)
 
     def keys(self) -> list[tuple[str, str]]:
         """Those of the state."""
@@ -139,8 +141,8 @@ class PlanReview(Docked):
             ]
         others = len(self.proposal.plan.alternatives[:5])
         pairs = [("a", "approve as edited" if self.edited else "approve"), ("e", "edit")]
-        pairs += [("1" if others == 1 else f"1–{others}", "the other way")] if others else []
-        pairs += [("r", "reject, with a reason")]
+        pairs += [("1" if others == 1 else f"1–{others}", "another way")] if others else []
+        pairs += [("r", "reject")]
         body = self.query_one("#plan-body", Body)
         if left := int(body.max_scroll_y - body.scroll_offset.y):
             pairs.append(("↓", f"{left} more line{'s' * (left > 1)}"))
@@ -206,6 +208,9 @@ class PlanReview(Docked):
         self.state = state
         reason = self.query_one("#plan-reason", LineInput)
         reason.display = state == "reason"
+        body = self.query_one("#plan-body", Body)
+        body.less = 2 if state == "reason" else 0
+        body.refresh(layout=True)
         if state == "reason":
             reason.focus()
         self._again()
@@ -216,7 +221,7 @@ class PlanReview(Docked):
         self._row = self.edit.now
         field = self.query_one("#plan-input", LineInput)
         self.state = "field"
-        field.value = self.edit.text(self._row)
+        field.value = self._typed = typable(self.edit.text(self._row))
         field.cursor_position = len(field.value)
         field.display = True
         field.focus()
@@ -225,7 +230,8 @@ class PlanReview(Docked):
     def _close_field(self) -> None:
         field = self.query_one("#plan-input", LineInput)
         if self._row is not None:
-            self.edit.write(self._row, field.value)
+            if field.value != self._typed:
+                self.edit.write(self._row, field.value)
             self._row = None
             self.edit.tidy()
         field.display = False

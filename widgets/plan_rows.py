@@ -179,10 +179,8 @@ def single(row: Row, width: int) -> bool:
     return len(text) + 2 + len(MARKS[row.mark]) <= width and text.isascii() and "\n" not in text
 
 
-def _capped(lines: list[Line], ink: Ink) -> list[Line]:
-    if len(lines) <= TALLEST:
-        return lines
-    return [*lines[: TALLEST - 1], line(("…", ink.muted))]
+def _capped(lines: list[Line], ink: Ink, most: int = TALLEST) -> list[Line]:
+    return lines if len(lines) <= most else [*lines[: most - 1], line(("…", ink.muted))]
 
 
 def _hung(symbol: tuple[str, Style], spans: Sequence[Span], row: Row, width: int, ink: Ink) -> list[Line]:
@@ -255,8 +253,8 @@ def bar(done: int, of: int, width: int, ink: Ink) -> Line:
     return line(("━" * full, ink.ok if done == of else ink.accent), ("━" * (width - full), ink.faint))
 
 
-def head(reading: Reading, width: int, ink: Ink) -> list[Line]:
-    """Status and progress; a proposal that waits."""
+def head(reading: Reading, width: int, ink: Ink, *, deciding: bool = False) -> list[Line]:
+    """Status and progress; a proposal that waits, with the keys that decide it or the one that leads to them."""
     plan = reading.plan
     symbol, role, words = STATES.get(str(plan.status), STATES["planning"])
     right = f"{plan.completed}/{len(plan.acceptance_criteria)}" if plan.acceptance_criteria else ""
@@ -267,7 +265,7 @@ def head(reading: Reading, width: int, ink: Ink) -> list[Line]:
         lines.append(bar(plan.completed, len(plan.acceptance_criteria), width, ink))
     if reading.proposed:
         spans: list[Span] = [(f"{reading.proposed} proposed", ink.warn)]
-        for key, does in (("^S", "accept"), ("^D", "discard")):
+        for key, does in (("^S", "accept"), ("^D", "discard")) if deciding else (("F3", "decide"),):
             spans += [("  ", ink.text), (key, ink.accent), (f"\N{NO-BREAK SPACE}{does}", ink.muted)]
         lines += wrap(spans, width)
     return [*lines, line()]

@@ -138,7 +138,15 @@ class ActivityLine(LinesView):
         trouble = (
             wrap([("! ", ink.bad), (one_line(self.trouble, 400), ink.text)], width) if self.trouble else []
         )
+        trouble += self._truncated(width, ink)
         return [*trouble, *self._queue(width, ink), apart(self._phase(ink), self._below(ink), width, ink)]
+
+    def _truncated(self, width: int, ink: Ink) -> list[Line]:
+        """The model knows only a part of what it was told (R1.3): in sight as long as the run goes on."""
+        if not self.view.truncated:
+            return []
+        text = f"the server truncated the prompt to {self.view.truncated:,} tokens"
+        return [line(*_fitted([("! ", ink.bad), (text, ink.text), (" · /context", ink.muted)], width))]
 
     def _queue(self, width: int, ink: Ink) -> list[Line]:
         queue = self.view.queue
@@ -165,6 +173,10 @@ class ActivityLine(LinesView):
         spans = [("● ", style), (PHASES.get(status.phase, status.phase), ink.text)]
         if status.detail:
             spans.append((" " + one_line(status.detail), ink.muted))
+        retry = self.view.reply.retry if self.view.reply is not None else None
+        if status.phase == "retrying" and retry is not None:
+            left = max(0, round(retry.until - self.now()))
+            return [*spans, (f" · in {left} s", ink.muted)]
         spent = max(0.0, self.now() - status.since)
         return [*spans, (f" · {duration(int(spent) * 1000)}", ink.muted)] if spent >= 1 else spans
 

@@ -5,6 +5,7 @@ Letters only ever type. Ctrl+S accepts; Ctrl+D discards when it is pressed a sec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from rich.style import Style
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Grid, VerticalScroll
+from textual.containers import Grid
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
@@ -22,15 +23,15 @@ from tui_agent.text import one_line
 from tui_agent.view import Offer
 from tui_agent.workplan import CriterionChange, DecisionNote, Summary
 from widgets.blocks.summary import decision
-from widgets.docked import Docked
-from widgets.ink import Ink, Line, Span, fit, line
+from widgets.docked import Docked, FieldsView
+from widgets.ink import Ink, Line, Span, fit, line, typable
 from widgets.line_view import LinesView
 from widgets.modal import LineInput
 from widgets.status_line import apart
 
 MADE, REJECTED = "+", "-"
 """How a line of the decisions begins."""
-ABOUT = " — "
+ABOUT = re.compile(r"\s(?:—|–|--?)\s")
 """Between a decision and its reason."""
 
 
@@ -104,7 +105,7 @@ class SummaryEditor(Docked):
         """Head, a field under the other, keys."""
         one = self.start
         yield LinesView(self._head, id="dock-head")
-        with VerticalScroll(id="summary-place", can_focus=False), Grid(id="summary-fields"):
+        with FieldsView(id="summary-place"), Grid(id="summary-fields"):
             yield _label("Action")
             yield _input(one.action, "what was done", "action")
             yield _label("Details")
@@ -248,20 +249,20 @@ class SummaryEditor(Docked):
 
 
 def _label(text: str) -> LinesView:
-    label = LinesView(lambda width, ink: [line((text, ink.faint))])
+    label = LinesView(lambda width, ink: [line((text, ink.muted))])
     label.add_class("summary-label")
     return label
 
 
 def _input(text: str, placeholder: str, id: str) -> LineInput:
     field = LineInput(id=id, placeholder=placeholder)
-    field.value = text
+    field.value = typable(" ".join(text.split("\n")))
     return field
 
 
 def _area(text: str, id: str) -> TextArea:
     area = TextArea(
-        text,
+        typable(text),
         id=id,
         soft_wrap=True,
         tab_behavior="focus",
@@ -270,6 +271,7 @@ def _area(text: str, id: str) -> TextArea:
         compact=True,
     )
     area.cursor_blink = False
+    area.move_cursor(area.document.end)
     return area
 
 
@@ -291,8 +293,8 @@ def _decisions(text: str, offered: Summary) -> tuple[tuple[DecisionNote, ...], t
             continue
         place = rejected if row.startswith(REJECTED) else made
         row = row[1:].strip() if row[0] in (MADE, REJECTED) else row
-        title, _, why = row.partition(ABOUT)
-        place.append(known.get(row) or DecisionNote(title=title.strip(), rationale=why.strip()))
+        title, *why = ABOUT.split(row, maxsplit=1)
+        place.append(known.get(row) or DecisionNote(title=title.strip(), rationale="".join(why).strip()))
     return tuple(made), tuple(rejected)
 
 

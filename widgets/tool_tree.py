@@ -188,7 +188,8 @@ class ToolTree(LineView):
             )
             return [*label, (" · recovered", ink.muted)] if item.call.recovered else label
         if isinstance(item, ReplyItem):
-            return [(self._words(item), ink.muted)]
+            words: list[Span] = [(self._words(item), ink.muted)]
+            return [*words, (" · not usable", ink.warn)] if item.rejected else words
         if isinstance(item, StepItem):
             return self._step(item, ink)
         return [(one_line(node.title, 200) or node.kind, ink.strong if node.parent < 0 else ink.text)]
@@ -196,10 +197,7 @@ class ToolTree(LineView):
     @staticmethod
     def _step(item: StepItem, ink: Ink) -> list[Span]:
         number: list[Span] = [(f"{item.step.number} ", ink.muted)] if item.step.number else []
-        label = [*number, (one_line(item.step.description, 200), ink.text)]
-        for way in dict.fromkeys(one.by for one in item.recoveries):
-            label.append((f" · {'fallback' if way == 'fallback' else 'new plan'}", ink.warn))
-        return label
+        return [*number, (one_line(item.step.description, 200), ink.text)]
 
     def _words(self, reply: ReplyItem) -> str:
         if reply.role:
@@ -227,6 +225,11 @@ class ToolTree(LineView):
         if isinstance(item, ToolItem) and item.changes:
             added, removed = sum(c.added for c in item.changes), sum(c.removed for c in item.changes)
             spans = [(f"+{added} ", ink.ok), (f"−{removed}", ink.bad)]
+        elif isinstance(item, StepItem) and item.recoveries:
+            ways = dict.fromkeys(
+                "fallback" if one.by == "fallback" else "new plan" for one in item.recoveries
+            )
+            spans = [(", ".join(ways), ink.warn)]
         if node.asked:
             return [*spans, (" waits" if spans else "waits", ink.warn)]
         ms = node.ms if node.status != "running" else int(max(0.0, self.now() - node.began)) * 1000

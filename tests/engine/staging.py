@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tests.doubles.mock import MockServer, scenario
+from tests.engine.kit import Watch, opened
+from tui_agent.domain import Answer
+from tui_agent.events import Event, RunEnded
 
 DISPATCHER = "You sort requests"
 PLANNING = "You write the plan"
@@ -78,3 +83,21 @@ def roles_of(server: MockServer) -> list[str]:
 def sent_as(server: MockServer, role: str) -> list[Any]:
     """The requests of one kind."""
     return [one for one, kind in zip(server.requests, roles_of(server), strict=True) if kind == role]
+
+
+async def run(
+    server: MockServer,
+    workspace: Path,
+    text: str,
+    answer: Callable[[Event], Answer | None] | None = None,
+    **more: Any,
+) -> tuple[Watch, RunEnded, str]:
+    """One message in agent mode to its end: what happened, how it ended, the plan document afterwards."""
+    flags = {"mode": "agent", **more.pop("flags", {})}
+    async with opened(server, workspace, flags=flags, **more) as session:
+        watch = Watch(session, answer)
+        await session.send(text)
+        ended = await watch.ended()
+        await session.wait()
+        doc = (session.folder / "plan_doc.md").read_text(encoding="utf-8")
+    return watch, ended, doc

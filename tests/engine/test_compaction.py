@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,11 +72,12 @@ def test_the_users_words_and_the_plan_stay_and_the_rest_becomes_the_summary() ->
     assert words[4:] == ["step 7", "content 7", "step 8", "content 8", "step 9", "content 9"]
 
 
-def test_only_the_newest_plan_stays() -> None:
-    events = [UserSaid(id="1", text=TASK), ProgramSaid(kind="plan", text="old")]
-    events += [*round_of(1), ProgramSaid(kind="plan", text="new"), *round_of(2), *round_of(3)]
+@pytest.mark.parametrize("kind", ["plan", "step"])
+def test_only_the_newest_plan_and_step_stay(kind: str) -> None:
+    events = [UserSaid(id="1", text=TASK), ProgramSaid(kind=kind, text="old")]
+    events += [*round_of(1), ProgramSaid(kind=kind, text="new"), *round_of(2), *round_of(3)]
     words = [message.text for message in folded(*events, compacted(summary="S", kept=2)).window()]
-    assert [word for word in words if "agent_plan" in word] == ["<agent_plan>\nnew\n</agent_plan>"]
+    assert [word for word in words if f"agent_{kind}" in word] == [f"<agent_{kind}>\nnew\n</agent_{kind}>"]
 
 
 def test_fewer_earlier_messages_of_the_user_stay_in_sight() -> None:
@@ -142,7 +144,7 @@ def test_a_summary_has_most_of_the_headings() -> None:
 
 def test_the_programs_own_summary_has_all_parts_and_what_failed() -> None:
     call = ToolCall(id="1", name="edit_file", arguments={"path": "a.py", "old_string": "x"})
-    messages = [
+    messages: list[Message] = [
         AssistantMessage(text="I change a.py.", calls=(call,)),
         ToolMessage(call_id="1", name="edit_file", text="old_string was not found", success=False),
     ]

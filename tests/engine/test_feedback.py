@@ -24,7 +24,7 @@ from tui_agent.mock_server.replies import ServedModel
 from tui_agent.protocols.parser import Protocol
 from tui_agent.tools.registry import default_tools
 
-PLAIN = ServedModel("mock-model", capabilities=("completion",))
+PLAIN = ServedModel(name="mock-model", capabilities=("completion",))
 TOOLS = default_tools().specs()
 CUT = '<tool_call>{"name": "read_file", "arguments": {"pa'
 
@@ -232,19 +232,31 @@ async def test_a_connection_that_always_breaks_is_given_up(workspace: Path) -> N
         await session.send("go")
         ended = await watch.ended()
     assert ended.outcome == "failed"
+    assert told(watch) == ["broken"] * 3
+
+
+async def test_replies_that_break_in_the_middle_are_asked_for_five_times_more(workspace: Path) -> None:
+    text = step("Now I write and write and write. " * 40, fault={"kind": "cut", "after": 3_000})
+    async with serve(scenario("go", text), strict=True) as server, opened(server, workspace) as session:
+        watch = Watch(session)
+        await session.send("go")
+        ended = await watch.ended()
+    assert ended.outcome == "failed"
+    assert all(request.fired for request in server.requests)
+    assert all(reply.text for reply in watch.of(ReplyEnded))
     assert told(watch) == ["broken"] * 6
 
 
 async def test_the_tail_of_a_call_is_no_answer(workspace: Path) -> None:
     tail = 'adder.py", "old_string": "a - b", "new_string": "a + b"}}]}'
-    script = scenario("go", tail, '{"done": true, "response": "Done."}')
-    async with serve(script, strict=True, models=[PLAIN]) as server:
+    async with serve(scenario("go", tail), strict=True, models=[PLAIN]) as server:
         async with opened(server, workspace, provider="ollama") as session:
             watch = Watch(session)
             await session.send("go")
             ended = await watch.ended()
-    assert (ended.outcome, ended.text) == ("done", "Done.")
-    assert told(watch) == ["unreadable"]
+    assert ended.outcome == "failed"
+    assert set(told(watch)) == {"unreadable"}
+    assert "only the end of an object came" in said(server, 1)
 
 
 @pytest.mark.parametrize(

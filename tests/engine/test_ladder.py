@@ -10,8 +10,11 @@ from tests.doubles.job import BROKEN, MENDED, make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tui_agent import paths
+from tui_agent.domain import SystemMessage, ToolSpec, UserMessage
+from tui_agent.engine.ladder import Ladder
 from tui_agent.events import Notice, ProtocolChanged, ReplyEnded, ReplyRejected, ToolFinished, ToolStarted
 from tui_agent.mock_server.replies import ServedModel
+from tui_agent.protocols.parser import Protocol
 
 PLAIN = ServedModel(name="mock-model", capabilities=("completion",))
 
@@ -123,6 +126,16 @@ async def test_a_model_that_does_not_keep_to_json_is_asked_for_xml(workspace: Pa
     assert ended.text == "Seen."
     assert "format" not in server.requests[-1].body
     assert not any(event.call.recovered for event in watch.of(ToolStarted))
+
+
+@pytest.mark.parametrize("protocol", ["json", "xml"])
+def test_the_tools_stand_behind_the_rules_and_not_behind_the_plan_too(protocol: Protocol) -> None:
+    tool = ToolSpec(name="read_file", description="Reads a file.", parameters={"type": "object"})
+    ladder = Ladder("m", fixed=protocol, tell=lambda event: None)
+    neutral = (SystemMessage(text="RULES"), SystemMessage(text="PLAN"), UserMessage(text="go"))
+    rules, plan, _ = ladder.messages(neutral, (tool,))
+    assert rules.text.startswith("RULES") and "read_file" in rules.text
+    assert plan.text == "PLAN"
 
 
 async def test_a_protocol_of_models_json_is_never_left(workspace: Path) -> None:

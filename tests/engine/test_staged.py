@@ -7,15 +7,18 @@ import msgspec
 import pytest
 
 from tests.doubles.job import COMMAND, make_workspace
-from tests.doubles.mock import call, serve, step
+from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tests.engine.staging import (
     DIAGNOSE,
+    DISPATCHER,
     PLANNING,
     do,
     in_step,
     plan,
+    planned,
     roles_of,
+    run,
     sent_as,
     side,
     sorted_as,
@@ -23,15 +26,20 @@ from tests.engine.staging import (
 )
 from tui_agent.domain import Answer
 from tui_agent.events import (
+    CompletionRefused,
     Event,
     PlanProposed,
     PlanReviewed,
+    RequestClassified,
     StepFinished,
     StepRecovering,
+    StepStarted,
     StepVerified,
     SummaryOffered,
     SummarySettled,
+    ToolStarted,
 )
+from tui_agent.mock_server.replies import ServedModel
 
 APPROVE = Answer(verdict="approve")
 TASK = "add multiplication to the adder"
@@ -41,21 +49,9 @@ MODELS = ("mock-model", "big-planner", "short-writer")
 ROLES = {"planning": "big-planner", "summary": "short-writer"}
 
 
-@pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("TUI_AGENT_HOME", str(home / "tui-agent"))
-
-
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     return make_workspace(tmp_path / "work")
-
-
-def agent(**more: Any) -> dict[str, Any]:
-    return {"mode": "agent", **more}
 
 
 def story() -> list[dict[str, Any]]:
@@ -117,6 +113,16 @@ def story() -> list[dict[str, Any]]:
     ]
 
 
+def job_with_tools() -> dict[str, Any]:
+    return scenario(
+        TASK,
+        step("", call("read_file", path="adder.py")),
+        step("", call("edit_file", path="adder.py", old_string="a - b", new_string="a + b")),
+        "Mended.",
+        when={"tools": True},
+    )
+
+
 async def test_a_feature_is_planned_reviewed_recovered_verified_and_summed_up(workspace: Path) -> None:
     def answer(event: Event) -> Answer:
         if isinstance(event, SummaryOffered):
@@ -125,7 +131,7 @@ async def test_a_feature_is_planned_reviewed_recovered_verified_and_summed_up(wo
         return APPROVE
 
     async with serve(*story(), strict=True, models=MODELS) as server:
-        async with opened(server, workspace, flags=agent(roles=ROLES)) as session:
+        async with opened(server, workspace, flags={"mode": "agent", "roles": ROLES}) as session:
             watch = Watch(session, answer)
             await session.send(TASK)
             ended = await watch.ended()
@@ -152,3 +158,196 @@ async def test_a_feature_is_planned_reviewed_recovered_verified_and_summed_up(wo
     assert models["planning"] == {"big-planner"}
     assert models["summary"] == {"short-writer"}
     assert models["execution"] == {"mock-model"}
+
+
+async def test_the_requests_hold_their_parts_in_order_and_the_steps_as_they_came_out(workspace: Path) -> None:
+    async with serve(*story(), strict=True, models=MODELS) as server:
+        async with opened(server, workspace, flags={"mode": "agent", "roles": ROLES}) as session:
+            await session.edit_plan("# Plan: Sums\n\n## Goal\nSums that can be trusted\n")
+            watch = Watch(session)
+            await session.send(TASK)
+            await watch.ended()
+    for request in server.requests:
+        roles = [message["role"] for message in request.messages]
+        assert roles == sorted(roles, key=lambda role: role != "system")
+    execution = [
+        [str(message["content"]) for message in one.messages] for one in sent_as(server, "execution")
+    ]
+    for texts in execution:
+        assert texts[0].startswith("You are a coding agent")
+        assert "Sums that can be trusted" in texts[0].partition("# The plan document")[2]
+        assert texts[1].startswith(TASK)
+    last = "\n".join(execution[-1])
+    assert "Look at the module: done\nTools used: read_file" in last
+    assert "Format the code: failed" in last
+    assert "no-such-formatter ." not in last  # the step shrank: its calls are gone
+    assert last.index("Look at the module: done") < last.index("Copy the template: done")
+    (planning, again) = sent_as(server, "planning")
+    assert "Sums that can be trusted" in planning.messages[0]["content"]
+    assert "missing_program" in str(again.messages) and "Needed first: a formatter" in str(again.messages)
+    assert "tools" not in planning.body
+
+
+async def test_a_rejected_plan_runs_nothing_and_changes_nothing(workspace: Path) -> None:
+    no = Answer(verdict="reject", text="not like that")
+    async with serve(*story(), strict=True, models=MODELS) as server:
+        watch, ended, doc = await run(server, workspace, TASK, lambda event: no, flags={"roles": ROLES})
+    assert ended.outcome == "refused" and "not like that" in ended.text
+    assert not watch.of(ToolStarted) and not watch.of(SummaryOffered)
+    assert roles_of(server) == ["dispatcher", "planning"]
+    assert "[No actions taken yet]" in doc
+
+
+async def test_an_edited_plan_is_what_is_carried_out(workspace: Path) -> None:
+    def answer(event: Event) -> Answer:
+        if isinstance(event, PlanProposed):
+            steps = [
+                event.plan.steps[1],
+                msgspec.structs.replace(event.plan.steps[0], description="Look around"),
+            ]
+            mine = msgspec.structs.replace(event.plan, steps=tuple(steps))
+            return Answer(verdict="approve", data={"plan": msgspec.to_builtins(mine), "edited": True})
+        return APPROVE
+
+    async with serve(
+        sorted_as(needs_write=False),
+        planned(do("One"), do("Two"), do("Three")),
+        summed_up(),
+        in_step("Two", "two is done"),
+        in_step("Look around", "looked"),
+    ) as server:
+        watch, ended, _ = await run(server, workspace, TASK, answer)
+    assert ended.text == "looked"
+    assert [(one.step.number, one.step.description) for one in watch.of(StepStarted)] == [
+        (1, "Two"),
+        (2, "Look around"),
+    ]
+    assert watch.of(PlanReviewed)[0].edited
+
+
+async def test_an_alternative_that_is_picked_is_planned_and_shown_again(workspace: Path) -> None:
+    def answer(event: Event) -> Answer:
+        if isinstance(event, PlanProposed) and event.plan.alternatives:
+            return Answer(verdict="approve", data={"alternative": 0})
+        return APPROVE
+
+    others = [{"approach": "use a library", "when_to_use": "always", "confidence": 0.9}]
+    async with serve(
+        sorted_as(needs_write=False),
+        planned(do("Fetch the library"), trigger="Do it this way: use a library"),
+        planned(do("By hand"), alternatives=others),
+        in_step("Fetch the library", "fetched"),
+    ) as server:
+        watch, ended, _ = await run(server, workspace, TASK, answer)
+    assert [one.plan.steps[0].description for one in watch.of(PlanProposed)] == [
+        "By hand",
+        "Fetch the library",
+    ]
+    assert [one.alternative for one in watch.of(PlanReviewed)] == [0, None]
+    assert ended.text == "fetched"
+
+
+@pytest.mark.parametrize(("confidence", "asks"), [(0.55, True), (0.9, False)])
+async def test_an_unsure_plan_asks_though_plans_are_approved_by_setting(
+    workspace: Path, confidence: float, asks: bool
+) -> None:
+    steps = planned(do("Guess", confidence=confidence))
+    async with serve(sorted_as(), steps, in_step("Guess", "guessed")) as server:
+        watch, ended, _ = await run(server, workspace, TASK, flags={"plan_auto_approve": True})
+    (proposed,) = watch.of(PlanProposed)
+    assert proposed.asks is asks and ended.outcome == "done"
+    assert bool(watch.of(PlanReviewed)[0].answer.by == "user") is asks
+
+
+async def test_an_invalid_plan_goes_back_once_with_its_faults_and_then_a_single_step_is_done(
+    workspace: Path,
+) -> None:
+    bad = planned(do("Fly", "fly_away"), do("Doubt", confidence=0.2))
+    async with serve(sorted_as(), bad, summed_up(), job_with_tools()) as server:
+        watch, ended, _ = await run(server, workspace, TASK)
+    assert roles_of(server)[:4] == ["dispatcher", "planning", "planning", "execution"]
+    told = sent_as(server, "planning")[1].messages[-1]["content"]
+    assert "fly_away" in told and "read_file" in told and "0.2" in told
+    (proposed,) = watch.of(PlanProposed)
+    assert proposed.fallback and len(proposed.faults) == 4
+    assert ended.outcome == "done" and (workspace / "adder.py").read_text() == MENDED
+    assert not watch.of(StepStarted)
+
+
+async def test_a_simple_request_is_not_planned(workspace: Path) -> None:
+    async with serve(sorted_as(complexity="simple"), summed_up(), job_with_tools()) as server:
+        watch, ended, _ = await run(server, workspace, TASK)
+    assert "planning" not in roles_of(server) and not watch.of(PlanProposed)
+    assert ended.outcome == "done" and watch.of(SummarySettled)[0].outcome == "accepted"
+
+
+async def test_a_question_is_answered_with_reading_tools_only_and_leaves_no_entry(workspace: Path) -> None:
+    reading = scenario(
+        TASK, step("", call("read_file", path="adder.py")), "It subtracts.", when={"tools": True}
+    )
+    async with serve(sorted_as("analyze", needs_write=False), reading) as server:
+        watch, ended, doc = await run(server, workspace, TASK)
+    assert ended.text == "It subtracts."
+    offered = {tool["function"]["name"] for tool in sent_as(server, "execution")[0].body["tools"]}
+    assert "read_file" in offered and not {"write_file", "edit_file", "run_terminal_command"} & offered
+    assert not watch.of(SummaryOffered) and "[No actions taken yet]" in doc
+
+
+async def test_a_dispatcher_that_talks_is_taken_as_mixed_with_writing(workspace: Path) -> None:
+    async with serve(
+        side(DISPATCHER, "I would say that it is a change."), planned(do("Mend")), in_step("Mend", "mended")
+    ) as server:
+        watch, ended, _ = await run(server, workspace, TASK)
+    (found,) = watch.of(RequestClassified)
+    assert found.classified.guessed and found.classified.intent == "mixed" and found.classified.needs_write
+    assert ended.text == "mended"
+
+
+async def test_an_interrupt_while_planning_takes_a_single_step_and_shows_it(workspace: Path) -> None:
+    slow = planned(do("Never"))
+    slow["steps"][0]["delay"] = 30.0
+    async with serve(sorted_as(), slow, summed_up(), job_with_tools()) as server:
+        async with opened(server, workspace, flags={"mode": "agent"}) as session:
+            watch = Watch(session)
+            await session.send(TASK)
+            await server.wait_for_request(2)
+            await session.interrupt()
+            proposed = await watch.until_event(PlanProposed)
+            ended = await watch.ended()
+    assert proposed.asks and proposed.fallback and "interrupted" in proposed.why
+    assert ended.outcome == "done" and (workspace / "adder.py").read_text() == MENDED
+
+
+async def test_a_claim_without_the_change_goes_back_once(workspace: Path) -> None:
+    async with serve(
+        sorted_as(),
+        planned(do("Mend it")),
+        in_step("Mend it", "Done, it is mended."),
+        scenario("", "Really done."),
+    ) as server:
+        watch, _, _ = await run(server, workspace, TASK)
+    assert len(watch.of(CompletionRefused)) == 1
+    assert "This is not done yet" in str(server.requests[-1].messages)
+
+
+async def test_a_subtask_is_planned_when_it_is_reached(workspace: Path) -> None:
+    async with serve(
+        sorted_as("modify", "complex"),
+        planned(do("Part one"), do("Part two"), trigger="This is a part of the request"),
+        planned(do("The large part", subtask=True), do("Show it", "show_diff")),
+        in_step("Part one", step("", call("write_file", path="one.txt", content="1\n")), "one"),
+        in_step("Part two", "two"),
+        summed_up(),
+    ) as server:
+        watch, ended, _ = await run(server, workspace, TASK)
+    assert [one.step.description for one in watch.of(StepStarted)] == ["Part one", "Part two", "Show it"]
+    assert ended.text == "create one.txt +1 −0"
+
+
+async def test_another_model_is_asked_with_a_window_of_its_own(workspace: Path) -> None:
+    served = [ServedModel(name="mock-model"), ServedModel(name="big-planner", context_length=20_000)]
+    async with serve(sorted_as(), planned(do("Go")), in_step("Go", "gone"), models=served) as server:
+        flags = {"roles": {"planning": "big-planner"}, "context_window": 30_000}
+        await run(server, workspace, TASK, provider="ollama", flags=flags)
+    windows = {(one.body["model"], one.body["options"]["num_ctx"]) for one in server.requests}
+    assert windows == {("mock-model", 30_000), ("big-planner", 20_000)}

@@ -163,8 +163,9 @@ def test_estimates_of_honest_sessions_are_close_once_the_server_has_counted() ->
         for _, estimate, full in talk(seed)[3:]
     ]
     errors.sort()
-    assert errors[len(errors) // 2] < 0.05
-    assert errors[len(errors) * 9 // 10] < 0.15
+    assert errors[len(errors) // 2] < 0.01
+    assert errors[len(errors) * 9 // 10] < 0.05
+    assert errors[len(errors) * 95 // 100] < 0.1
 
 
 def test_what_is_shown_as_the_prompts_size_is_never_a_count_of_the_uncached_part() -> None:

@@ -90,7 +90,11 @@ async def test_a_small_window_is_told_with_the_exact_fix(workspace: Path) -> Non
 
 
 async def test_the_parts_of_the_window_add_up(workspace: Path) -> None:
-    steps = [step(None, call("read_file", path="part1.py")), step(None, call("list_files", path=".")), "done"]
+    steps: list[dict[str, Any] | str] = [
+        step(None, call("read_file", path="part1.py")),
+        step(None, call("list_files", path=".")),
+        "done",
+    ]
     async with serve(scenario("look", *steps)) as server:
         watch = await run(server, workspace)
     measured = watch.of(ContextMeasured)[-1]

@@ -40,6 +40,12 @@ def test_the_last_ten_entries_are_whole_and_older_ones_a_line_each() -> None:
     assert text.index("✓ entry 0") < text.index("✓ entry 4")
 
 
+def test_fewer_entries_than_are_kept_stay_whole() -> None:
+    document = parse(render(logged(9)))
+    assert brief(document, entries=10) == brief(document, entries=9)
+    assert brief(document, entries=10).count("###") == 9
+
+
 def test_the_lines_of_old_entries_keep_to_their_budget() -> None:
     text = brief(parse(render(logged(1_000))), older_tokens=100)
     head, _, rest = text.partition("### ")

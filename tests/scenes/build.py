@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from tests.scenes import FOLDER
@@ -560,6 +561,38 @@ def plan_conflict() -> Scene:
 PLANS = (plan, plan_pending, plan_conflict)
 """What the plan panel shows."""
 
+WINDOWS = (
+    "call_recovered",
+    "reply_rejected",
+    "protocol_moved",
+    "prompt_truncated",
+    "context_compacted",
+    "context_measured",
+)
+"""What small models and small windows bring about; in `windows.py`."""
+WORKFLOW = (
+    "plan_planning",
+    "plan_waits",
+    "plan_unsure",
+    "plan_rejected",
+    "steps_running",
+    "steps_recovered",
+    "completion_refused",
+    "summary_waits",
+    "summary_accepted",
+    "summary_discarded",
+    "summary_again",
+)
+"""Scenes of the staged workflow; they stand in `workflow.py`."""
+
+
+def _of_module(module: str, name: str) -> Scene:
+    from importlib import import_module
+
+    scene: Scene = getattr(import_module(f"tests.scenes.{module}"), name)()
+    return scene
+
+
 SCENES: dict[str, Callable[[], Scene]] = {
     build.__name__: build
     for build in (
@@ -591,6 +624,8 @@ SCENES: dict[str, Callable[[], Scene]] = {
         *PLANS,
     )
 }
+SCENES |= {name: partial(_of_module, "workflow", name) for name in WORKFLOW}
+SCENES |= {name: partial(_of_module, "windows", name) for name in WINDOWS}
 
 
 def lines(scene: Scene) -> str:

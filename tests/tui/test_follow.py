@@ -137,3 +137,25 @@ async def test_under_a_dialog_nothing_moves_and_afterwards_it_follows() -> None:
         await pilot.pause()
         assert app._transcript.following
         assert "more 4" in screen_text(app)
+
+
+@pytest.mark.parametrize("size", [(80, 40), (100, 90)])
+async def test_page_by_page_upwards_nothing_is_skipped(size: tuple[int, int]) -> None:
+    scene = build.Scene().opened()
+    for turn in range(9):
+        call = ToolCall(id=f"c{turn}", name="run_terminal_command", arguments={"command": "make"})
+        scene.ask(f"question {turn}").reply().think(f"thought {turn}.\n\n" * (turn * 3))
+        text = "~~~text\n" + "".join(f"line {turn}.{n}.\n" for n in range(turn * 7)) + "~~~\n"
+        scene.write(text, size=99).end(text, call).start(call, "make")
+        scene.finish(call, ToolResult(success=True, data="out\n" * 30)).done(tool_calls=1)
+    app, _session = app_for(scene.records)
+    async with running(app, size) as pilot:
+        await pilot.press("ctrl+o")
+        await pilot.pause()
+        shown = screen_text(app)
+        while app._transcript.scroll_offset.y:
+            await pilot.press("pageup")
+            await pilot.pause()
+            shown += screen_text(app)
+        wanted = [f"line {turn}.{n}." for turn in range(9) for n in range(turn * 7)]
+        assert [one for one in wanted if one not in shown] == []

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tui_agent.tui.app import TuiAgentApp
 from widgets.approval_modal import ApprovalModal
 from widgets.command_menu import rank
 from widgets.help_panel import HelpPanel
+from widgets.prompt_input import NEWLINE_KEYS, PromptInput
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
@@ -102,13 +104,26 @@ def test_every_command_says_what_it_does() -> None:
     assert all(one.does and one.name.isalpha() for one in commands.COMMANDS)
 
 
-def test_the_readme_names_keys_that_exist() -> None:
-    table = README.read_text(encoding="utf-8").partition("### Keys")[2].partition("\n\nIn an approval")[0]
-    named = [row.split("|")[1].strip().lower() for row in table.split("\n") if row.startswith("| ")]
-    known = {key.replace("escape", "esc").lower() for one in keys.KEYS for key in one.keys}
-    for row in named[1:]:
-        for key in row.replace("`", "").split(","):
-            assert key.strip() in known, key
+def test_the_readme_names_every_key_that_there_is_and_no_other() -> None:
+    section = README.read_text(encoding="utf-8").partition("### Keys")[2].partition("\n## ")[0]
+    cells = [row.split("|")[1] for row in section.split("\n") if row.startswith("| ")][1:]
+    named = [key.strip().lower() for cell in cells for key in cell.replace("`", "").split(",")]
+    known = {
+        keys.NAMES.get(key, key).lower() for one in keys.KEYS if one.group != keys.DECIDING for key in one.keys
+    }
+    assert sorted(named) == sorted(known)  # each in one row
+    deciding = {key for one in keys.KEYS if one.group == keys.DECIDING for key in one.keys}
+    assert deciding == set(re.findall(r"`(\w)`", section.partition("In an approval: ")[2]))
+
+
+async def test_every_key_of_the_table_is_bound() -> None:
+    app, _session = app_for("tests_ok")
+    async with running(app):
+        composer = app.query_one(PromptInput)
+        bound = {key for place in (app, composer) for key in place._bindings.key_to_bindings}
+        typed = {*NEWLINE_KEYS, "enter", "\\ enter", "/", "!", "?", "ctrl+d"}  # the composer takes these itself
+        named = {key for one in keys.KEYS if one.group != keys.DECIDING for key in one.keys}
+        assert named <= bound | typed
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])

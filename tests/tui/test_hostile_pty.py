@@ -4,7 +4,8 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Iterator
+import unicodedata
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.doubles.mock import MockServer, call, scenario, scenarios, step
 from tests.doubles.terminal import Terminal
 from tui_agent.mock_server.replies import ServedModel
 from tui_agent.text import clean
+from widgets.ink import CONTROL
 
 LONG = 60.0
 TASK = "show me all of it"
@@ -30,6 +32,9 @@ ASKED = hostile.strings(40, 8)
 PART = 250
 """Strings in one reply."""
 
+LOST = re.compile("[\u200d\ufe0f]")
+"""Joiners of emoji: the emulator (pyte) drops the rest of the text after one, so it can't be looked for."""
+
 PAGE_UP, DETAILS, LEAVE = "\x1b[5~", "\x0f", "\x04"
 
 pytestmark = pytest.mark.timeout(240)
@@ -38,14 +43,21 @@ pytestmark = pytest.mark.timeout(240)
 def talk() -> dict[str, Any]:
     parts = ["~~~~~~text\n" + "\n".join(SAID[at : at + PART]) + "\n~~~~~~\n" for at in range(0, 1000, PART)]
     given = iter(ASKED)
-    calls = [
-        (call("run_terminal_command", command="cat hostile.txt"), call("list_files", path="named")),
-        tuple(call("read_file", path=next(given)) for _ in range(15)),
-        tuple(call(next(given), **{next(given): next(given)}) for _ in range(5)),
+    steps = [
+        step(parts[0], call("run_terminal_command", command="cat hostile.txt"), thinking=lines(THOUGHT[:50])),
+        step(parts[1], call("list_files", path="named"), thinking=lines(THOUGHT[50:])),
+        step(parts[2], call("read_file", path=next(given))),
+        step("", call("search_workspace", query=next(given), glob=next(given))),
+        step("", call(next(given), **{next(given): next(given)})),
+        step("", call("run_terminal_command", command=f"echo 'x' {next(given)}", cwd=next(given))),
+        step("", call("edit_file", path="hostile.txt", old_string=next(given), new_string=next(given))),
+        step(parts[3] + "\nthat was all"),
     ]
-    thoughts = ["\n\n".join(THOUGHT[at : at + 34]) for at in range(0, 100, 34)]
-    steps = [step(text, *calls[at], thinking=thoughts[at]) for at, text in enumerate(parts[:-1])]
-    return scenario(TASK, *steps, step(parts[-1] + "\nthat was all"))
+    return scenario(TASK, *steps)
+
+
+def lines(given: list[str]) -> str:
+    return "\n\n".join(given)
 
 
 def serve(given: dict[str, Any]) -> MockServer:
@@ -93,12 +105,13 @@ def foreign(data: bytes) -> str:
 
 def bare(text: str) -> str:
     """What looks the same in any width: letters, digits and signs, without the blanks and borders of a screen."""
-    return re.sub(r"[^\x21-\x7e]", "", text)
+    return re.sub(r"[^\x21-\x7e]", "", unicodedata.normalize("NFC", text))
 
 
-def missing(given: list[str], shown: str) -> list[str]:
+def missing(given: list[str], shown: str, form: Callable[[str], str] = clean) -> list[str]:
+    """Which of the given strings do not stand in `shown`, cleaned and brought into `form`."""
     shown = bare(shown)
-    return [ascii(one) for one in given if bare(clean(one)) not in shown]
+    return [ascii(one) for one in given if bare(form(clean(one))) not in shown]
 
 
 def assert_only_text(text: str) -> None:
@@ -124,12 +137,12 @@ async def pages(program: Terminal) -> str:
 async def test_on_a_terminal_no_byte_of_others_is_obeyed_and_all_is_shown(tmp_path: Path) -> None:
     async with serve(talk()) as server, started(tmp_path, server.url, size=(95, 220)) as program:
         await program.sees("that was all", LONG)
-        await program.sees("· Done · 22 tool calls", LONG)
+        await program.sees("· Done · ", LONG)
         program.type(DETAILS)
         await program.still(0.3)
         shown = await pages(program)
-        assert missing(SAID + THOUGHT, shown) == []
-        assert missing(PRINTED, shown) == []
+        given = [one for one in SAID + THOUGHT + PRINTED if not LOST.search(one)]
+        assert missing(given, shown, lambda text: text.translate(CONTROL)) == []
     log = chat_log(tmp_path / "home")
     assert_only_text(log)
     assert missing(SAID + PRINTED, log) == []
@@ -148,10 +161,6 @@ async def test_what_a_server_says_in_an_error_is_text(tmp_path: Path, seed: int)
         await program.still(0.5)
         assert missing(given[:1], program.text) == []
     assert_only_text(chat_log(tmp_path / "home"))
-
-
-def lines(data: bytes) -> Iterator[str]:
-    yield from data.decode("utf-8").split("\n")
 
 
 async def test_plain_output_of_a_headless_run_is_text_and_all_of_it(tmp_path: Path) -> None:

@@ -37,10 +37,6 @@ def field(app: TuiAgentApp) -> PlanField:
     return app.screen_stack[0].query_one(PlanField)
 
 
-def hint(app: TuiAgentApp) -> str:
-    return app._activity._hint if hasattr(app._activity, "_hint") else screen_text(app)
-
-
 async def visit(pilot: Pilot[int], *keys: str) -> None:
     """Go to the plan; the cursor is at the goal."""
     app = pilot.app
@@ -286,7 +282,7 @@ async def test_an_edit_survives_a_resize_and_a_dialog() -> None:
     async with running(app) as pilot:
         await visit(pilot, "down", "e", *" abc")
         await pilot.resize_terminal(80, 24)
-        await until(pilot, lambda: app.size.width == 80 and panel(app).region.width == 80)
+        await until(pilot, lambda: app.size.width == 80 and panel(app).region.width > 60)
         await pilot.press(*"d")
         await pilot.resize_terminal(140, 40)
         await until(pilot, lambda: panel(app).region.width < 60)
@@ -325,6 +321,19 @@ async def test_a_paste_is_text() -> None:
         await pilot.press("enter")
         await edits(pilot, session)
         assert "accepts the flag one&#10;two u a\n" in session.plans[0]
+
+
+async def test_keys_that_come_faster_than_the_field_opens_are_typed_into_it() -> None:
+    app, session = app_for("plan")
+    async with running(app) as pilot:
+        await visit(pilot, "down")
+        for key in ("a", *"nine u", "enter", "space"):
+            name = {" ": "space"}.get(key, key)
+            app.post_message(events.Key(name, " " if name == "space" else key if len(key) == 1 else None))
+        await edits(pilot, session, 2)
+        assert "\n- [ ] nine u\n" in session.plans[0]
+        assert "\n- [x] nine u\n" in session.plans[1]
+        assert app._prompt.text == ""
 
 
 async def test_other_letters_go_to_the_composer() -> None:

@@ -139,7 +139,8 @@ async def stop_and_go_on() -> None:
 WAYS = {
     "SIGTERM at rest": lambda: by_signal(signal.SIGTERM, running=False),
     "SIGTERM in a run": lambda: by_signal(signal.SIGTERM, running=True),
-    "SIGHUP": lambda: by_signal(signal.SIGHUP, running=True),
+    "SIGHUP at rest": lambda: by_signal(signal.SIGHUP, running=False),
+    "SIGHUP in a run": lambda: by_signal(signal.SIGHUP, running=True),
     "SIGQUIT": lambda: by_signal(signal.SIGQUIT, running=True),
     "SIGINT at rest": lambda: by_signal(signal.SIGINT, running=False),
     "SIGINT twice in a run": by_interrupt_twice,

@@ -10,6 +10,7 @@ import msgspec
 
 from tui_agent.domain import ToolCall
 from tui_agent.engine.calls import Calls
+from tui_agent.engine.plan_reading import SHOW_DIFF
 from tui_agent.engine.prompts import prompt
 from tui_agent.engine.recovery import Diagnosis, diagnose, judged
 from tui_agent.engine.stream import EventStream
@@ -18,6 +19,7 @@ from tui_agent.engine.verification import RAN_COMMANDS, Verdict, brief, by_facts
 from tui_agent.events import (
     CompletionRefused,
     Event,
+    Notice,
     ProgramSaid,
     RunEnded,
     StepFinished,
@@ -25,13 +27,13 @@ from tui_agent.events import (
     StepStarted,
     StepVerified,
 )
-from tui_agent.workplan import Check, Classified, InstructionPlan, PlanStep
+from tui_agent.workplan import Check, Classified, InstructionPlan, PlanStep, as_text
 
 RECOVERIES = 2
 """How often a run plans anew after a failure."""
 STEPS_MAX = 30
 """Steps of one run, all plans together."""
-_FINAL = frozenset({"unreachable", "limit"})
+FINAL = frozenset({"unreachable"})
 """Ends of a step after which trying another way makes no sense."""
 
 
@@ -45,6 +47,8 @@ class Worker(Protocol):
 
 Replan = Callable[[PlanStep, Diagnosis], Awaitable[InstructionPlan | None]]
 """Makes and reviews a plan for what is left; None when there is none or the user rejected it."""
+Divide = Callable[[PlanStep], Awaitable[tuple[PlanStep, ...]]]
+"""Makes and reviews the plan of a subtask; nothing when the user rejected it."""
 
 
 class Carried(msgspec.Struct, kw_only=True):
@@ -77,7 +81,9 @@ class Execution:
         calls: Calls,
         loop: Callable[[str], Worker],
         replan: Replan,
+        divide: Divide,
         new_call: Callable[[str, dict[str, str]], ToolCall],
+        final: frozenset[str] = FINAL,
     ) -> None:
         self._run = run
         self._stage = stage
@@ -86,6 +92,8 @@ class Execution:
         self._calls = calls
         self._loop = loop
         self._replan = replan
+        self._divide = divide
+        self._final = final
         self._new_call = new_call
         self._recoveries = 0
         self._count = 0
@@ -100,10 +108,17 @@ class Execution:
         """All steps, then the check."""
         waiting = list(plan.steps)
         check = plan.check
+        self._emit(ProgramSaid(kind="plan", text=as_text(plan)), self._stage)
         while waiting:
             step = waiting.pop(0)
+            if step.subtask:
+                parts = await self._divide(step)
+                if not parts:
+                    return self._stopped(step, "refused", "its plan was rejected")
+                waiting = [*parts, *waiting]
+                continue
             verdict, mark = await self._step(step, self._count + len(waiting) + 1)
-            if self.carried.outcome in _FINAL:
+            if self.carried.outcome in self._final:
                 return self.carried
             if verdict.met is not False:
                 continue
@@ -111,9 +126,15 @@ class Execution:
             if again is not None:
                 waiting, check = list(again.steps), again.check if again.check.command else check
             elif step.critical or verdict.error_class == "refused":
-                self.carried.outcome = "refused" if verdict.error_class == "refused" else "failed"
-                return self.carried
+                outcome = "refused" if verdict.error_class == "refused" else "failed"
+                return self._stopped(step, outcome, verdict.actual)
         return self.carried if not check.command else await self._checked(check)
+
+    def _stopped(self, step: PlanStep, outcome: str, why: str) -> Carried:
+        self.carried.outcome = outcome
+        said = f"Stopped at step {self._count} ({step.description}): {why}"
+        self.carried.closing = f"{self.carried.closing}\n\n{said}".strip()
+        return self.carried
 
     # --- one step ---
 
@@ -123,7 +144,10 @@ class Execution:
         node, began = f"{self._run}.s{self._count}", time.monotonic()
         self._emit(StepStarted(step=msgspec.structs.replace(step, number=self._count), of=of), node)
         mark, iterations = len(self._calls.results), self.carried.iterations
-        verdict = await self._attempt(step, _told(step, self._count), node)
+        if step.tool == SHOW_DIFF:
+            verdict = self._show_diff(step, node)
+        else:
+            verdict = await self._attempt(step, _told(step, self._count), node)
         if verdict.met is False and step.fallback and self._may_retry(verdict):
             self.carried.recovered = True
             trying = StepRecovering(
@@ -140,7 +164,7 @@ class Execution:
             verdict = await self._attempt(step, told, node, any_tool=True)
         finished = StepFinished(
             outcome="done" if verdict.met is not False else "failed",
-            text=self.carried.closing,
+            text=self.carried.closing if verdict.met is not False else verdict.actual,
             iterations=self.carried.iterations - iterations,
             ms=round((time.monotonic() - began) * 1000),
         )
@@ -150,6 +174,14 @@ class Execution:
         line = f"{self._count}. {step.description}: {'done' if verdict.met is not False else 'failed'}"
         self.carried.outcomes.append(f"{line} ({verdict.actual[:300]})")
         return verdict, mark
+
+    def _show_diff(self, step: PlanStep, node: str) -> Verdict:
+        """The files that the run changed, with how much; the diffs stand where they were made."""
+        changes = [change for _, result in self._calls.results for change in result.changes]
+        lines = [f"{one.kind} {one.display} +{one.added} −{one.removed}" for one in changes]
+        self.carried.closing = text = "\n".join(lines) or "Nothing was changed."
+        self._emit(Notice(level="info", text=f"Changes of this run:\n{text}", code="run.diff"), node)
+        return Verdict(met=True, actual=text)
 
     async def _attempt(self, step: PlanStep, told: str, node: str, *, any_tool: bool = False) -> Verdict:
         self._emit(ProgramSaid(kind="step", text=told), node)
@@ -174,13 +206,16 @@ class Execution:
         return verdict
 
     def _may_retry(self, verdict: Verdict) -> bool:
-        return self.carried.outcome not in _FINAL and verdict.error_class not in ("refused", "interrupted")
+        return self.carried.outcome not in self._final and verdict.error_class not in (
+            "refused",
+            "interrupted",
+        )
 
     def _take(self, ended: RunEnded) -> None:
         self.carried.closing = ended.text
         self.carried.iterations += ended.iterations
         # A step that failed is judged by its verdict; only what ends the run as a whole is taken over here.
-        self.carried.outcome = ended.outcome if ended.outcome in _FINAL else "done"
+        self.carried.outcome = ended.outcome if ended.outcome in self._final else "done"
         if self._count == 0:
             self.carried.outcome = ended.outcome
 
@@ -290,4 +325,6 @@ def _told(step: PlanStep, number: int) -> str:
         lines.append(f"Tool thought of: {step.tool} {given}".rstrip())
     if step.expected:
         lines.append(f"Expected afterwards: {step.expected}")
+    if step.fallback:
+        lines.append(f"If that fails: {step.fallback}")
     return "\n".join(lines)

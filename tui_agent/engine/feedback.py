@@ -74,10 +74,10 @@ class Tries:
         """0.2 → 0.1 → 0 with every reply that could not be read, and back after a good one."""
         return self._base * (1.0, 0.5, 0.0)[min(self._cool, 2)]
 
-    def bad(self, kind: Kind) -> int:
+    def bad(self, kind: Kind, weight: int = 1) -> int:
         """Note a bad reply; returns how many there were in a row, of any kind."""
         self.in_a_row += 1
-        self._kinds[kind] = self._kinds.get(kind, 0) + 1
+        self._kinds[kind] = self._kinds.get(kind, 0) + weight
         self._cool += kind in COOLING
         return self.in_a_row
 

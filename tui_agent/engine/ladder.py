@@ -110,10 +110,8 @@ class Ladder:
         if self.protocol == "native":
             return neutral
         if self.protocol == "json":
-            section = json_reply.system_section(tools)
-            return json_reply.render([_with(message, section) for message in neutral])
-        section = xml_reply.system_section(tools)
-        return xml_reply.render([_with(message, section) for message in neutral])
+            return json_reply.render(_with(neutral, json_reply.system_section(tools)))
+        return xml_reply.render(_with(neutral, xml_reply.system_section(tools)))
 
     def dress(self, tools: tuple[ToolSpec, ...]) -> Dressed:
         """Tools and format of the request; never both (O-21)."""
@@ -123,10 +121,12 @@ class Ladder:
         return Dressed((), wanted)
 
 
-def _with(message: Message, section: str) -> Message:
-    if isinstance(message, SystemMessage):
-        return SystemMessage(text=f"{message.text}\n\n{section}")
-    return message
+def _with(messages: tuple[Message, ...], section: str) -> tuple[Message, ...]:
+    """The messages with a section behind the rules, which are the first system message; the plan may be another."""
+    first, *rest = messages
+    if not isinstance(first, SystemMessage):
+        return messages
+    return (SystemMessage(text=f"{first.text}\n\n{section}"), *rest)
 
 
 def _known(protocol: str) -> Protocol:

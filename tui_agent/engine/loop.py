@@ -193,13 +193,15 @@ class DirectLoop:
 
     async def _again(self, kind: Kind, received: Received, why: str = "") -> RunEnded | None:
         """Note a reply that could not be used and tell the model; a `RunEnded` when that was done often enough."""
-        attempt = self._tries.bad(kind)
+        fault = received.ended.fault
+        tired = fault is not None and fault.retryable and not received.raw and not received.ended.thought
+        attempt = self._tries.bad(kind, 2 if tired else 1)  # the client asked again and again already
         raw = received.raw or received.ended.thought or (why if kind == "server" else "")
         await self._reject(kind, why, attempt, raw)
         if self._tries.spent(kind):
             if kind in ("empty", "thinking_only") and self._calls.count:
                 return await self._closing()
-            return self._gave_up(kind, why, received.ended.fault)
+            return self._gave_up(kind, why, fault)
         if kind != "broken" or received.raw:
             self._feedback(kind, why, received.raw if kind == "unreadable" else "")
         return None

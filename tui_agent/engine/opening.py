@@ -257,39 +257,42 @@ class _Parts:
         )
         for path, sha256 in state.seen.items():
             workplace.saw(Path(path), sha256)
-        same_server = self._model.provider == state.provider
-        name = chosen.model or (state.model if same_server else "")
-        same_model = same_server and name == state.model
+        roles = self._roles(state)
         session = Session(
             folder=self._folder,
             stream=stream,
             approvals=approvals,
             workplace=workplace,
             registry=default_tools(off=chosen.tools_off),
-            roles=Roles(
-                self._model,
-                name=name,
-                context_window=state.context_window if same_model else None,
-                settings=chosen,
-                because=self._server.because,
-                tell=stream.emit,
-            ),
+            roles=roles,
             project=Project(self._workspace, trusted=self._trusted, tell=stream.emit),
-            memory=PlanMemory(
-                self._folder.path,
-                stream,
-                approvals,
-                attended=self._wishes.attended,
-                entries=chosen.log.entries,
-            ),
+            memory=self._memory(stream, approvals),
             absent=Absent(accept_plan=self._wishes.accept_plan, accept_summary=self._wishes.accept_summary),
         )
-        self._tell(stream, name, mode, approval_mode)
+        self._tell(stream, roles.name, mode, approval_mode)
         if not self._trusted and self._wishes.attended:
             session.ask_trust(Trusting(folder=str(self._workspace), found=self._found))
         if self._wishes.attended:
             session.look_for_model()
         return session
+
+    def _roles(self, state: EngineState) -> Roles:
+        chosen, same_server = self._loaded.settings, self._model.provider == state.provider
+        name = chosen.model or (state.model if same_server else "")
+        same_model = same_server and name == state.model
+        assert self._stream is not None
+        return Roles(
+            self._model,
+            name=name,
+            context_window=state.context_window if same_model else None,
+            settings=chosen,
+            because=self._server.because,
+            tell=self._stream.emit,
+        )
+
+    def _memory(self, stream: SessionStream, approvals: Approvals) -> PlanMemory:
+        attended, entries = self._wishes.attended, self._loaded.settings.log.entries
+        return PlanMemory(self._folder.path, stream, approvals, attended=attended, entries=entries)
 
     def _modes(self, state: EngineState) -> tuple[Mode, ApprovalMode]:
         """Flags and settings, but a resumed session goes on as it was; never more than reading without trust."""

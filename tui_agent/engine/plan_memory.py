@@ -18,7 +18,7 @@ from tui_agent.engine.summary_reading import applied
 from tui_agent.events import Event, Notice, PlanDocChanged, PlanDocConflict, PlanDocSettled
 from tui_agent.plan.brief import brief
 from tui_agent.plan.document import Plan
-from tui_agent.plan.markdown import parse
+from tui_agent.plan.markdown import Document, parse
 from tui_agent.plan.merge import Choice, Conflict
 from tui_agent.plan.store import Conflicted, PlanStore, Saved, Unreadable
 from tui_agent.plan.watching import changes
@@ -29,6 +29,9 @@ from tui_agent.workplan import PlanChange, Summary
 log = logging.getLogger(__name__)
 
 NAME = "plan_doc.md"
+OLDER_LEAST, OLDER_SHARE = 100, 20
+"""Lines for older entries get so many tokens and one in so many of what else the document takes, so that requests do
+not grow with the number of runs; `older_tokens` is their bound in any case (P5)."""
 By = Literal["template", "summary", "review", "user", "editor", "merge", "repair"]
 Change = Callable[[Plan], Plan]
 
@@ -55,6 +58,7 @@ class PlanMemory:
         self._older = older_tokens
         self._proposals: list[Change] = []
         """What the model proposes, not on disk (P6): changes, so that they hold for the plan as it is by then."""
+        self._told: tuple[Document | None, int, str] = (None, 0, "")
         self._unread = False
         """The file can't be read as a plan: it is never written until that is settled (P3)."""
         self._watching: asyncio.Task[None] | None = None
@@ -99,8 +103,12 @@ class PlanMemory:
 
     def text(self, entries: int | None = None) -> str:
         """What the model gets of the document (P5), proposals aside; empty while nothing is in it."""
-        said = brief(self._store.document, self._entries if entries is None else entries, self._older)
-        return f"# The plan document\n\n{said}" if said else ""
+        document, whole = self._store.document, self._entries if entries is None else entries
+        if self._told[0] is not document or self._told[1] != whole:
+            room = OLDER_LEAST + len(brief(document, whole, 0)) // 4 // OLDER_SHARE
+            said = brief(document, whole, min(self._older, room))
+            self._told = (document, whole, f"# The plan document\n\n{said}" if said else "")
+        return self._told[2]
 
     def proposals(self) -> str:
         """The plan with what is proposed in it, for the end of a request (H1); empty when nothing is."""

@@ -7,16 +7,14 @@ import contextlib
 import datetime as dt
 import logging
 import secrets
-import string
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import msgspec
 
-from tui_agent.domain import Answer, ApprovalMode, CommandOutcome, Message, Mode, ToolCall, Trusting
+from tui_agent.domain import Answer, ApprovalMode, CommandOutcome, Mode, Trusting
 from tui_agent.engine.approvals import Approvals
 from tui_agent.engine.calls import Calls
-from tui_agent.engine.context import assemble
 from tui_agent.engine.plan_memory import PlanMemory
 from tui_agent.engine.project import Project
 from tui_agent.engine.raw_replies import RawReplies
@@ -53,7 +51,6 @@ STOPPING = 2.0
 """Seconds after which a run that did not heed a stop is told again."""
 MESSAGE_MAX = 500_000
 """Characters of one message: all that the model may see has to fit into one record (`state.saved`)."""
-ID_LETTERS = string.ascii_lowercase + string.digits
 
 
 class Session:
@@ -101,9 +98,8 @@ class Session:
             project=project,
             memory=memory,
             absent=absent,
-            desk=self,
+            raw=RawReplies(folder.path, stream.mask),
         )
-        self.keep_raw = RawReplies(folder.path, stream.mask).keep
         """Keeps a reply that could not be used; gives the name of its file, empty if it is not kept."""
         self._trust: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -177,10 +173,10 @@ class Session:
         self._emit(MessageWithdrawn(id=message))
         return True
 
-    async def interrupt(self) -> None:
+    async def interrupt(self, *, at_once: bool = False) -> None:
         """Stop the run and the user's own commands: nothing more is started, the connection is closed, processes are
-        dead within 2 s (W12)."""
-        if not self._working.skip_planning():
+        dead within 2 s (W12). While a plan is waited for, that alone is given up (W4), unless `at_once`."""
+        if at_once or not self._working.skip_planning():
             await self._stop()
 
     async def _stop(self) -> None:
@@ -204,6 +200,14 @@ class Session:
         place.mode = Mode(mode or place.mode)
         place.approval_mode = ApprovalMode(approval_mode or place.approval_mode)
         self._emit(ModeChanged(mode=place.mode, approval_mode=place.approval_mode))
+
+    async def edit_plan(self, text: str) -> bool:
+        """The user's own edit of plan_doc.md, all of its text (P4, P6); False when it was not written."""
+        return await self.memory.edit(clean(text))
+
+    async def settle_plan(self, accept: bool) -> bool:
+        """Write or drop what the model proposes for plan_doc.md (P6); False when nothing was written or dropped."""
+        return await self.memory.settle(accept, "user")
 
     def compact(self) -> None:
         """Make room in the context (`/compact`): before the next request of a run, at once where none goes on (U5)."""
@@ -360,23 +364,3 @@ class Session:
     def _emit(self, event: Event, *, run: str = "") -> None:
         if not self._closed:
             self._stream.emit(event, run=run)
-
-    # --- what the loop needs (Desk) ---
-
-    def context(self) -> tuple[Message, ...]:
-        """System message and history as they are now."""
-        return assemble(
-            self._working.system, self._state.history.window(), self.memory.text(), self.memory.proposals()
-        )
-
-    def steer(self) -> bool:
-        """Give the waiting steering messages to the run that is going on; True if there were any."""
-        waiting = [queued for queued in self._state.queue if queued.steering]
-        for queued in waiting:
-            run = f"run-{self._state.runs}"
-            self._emit(UserSaid(id=queued.id, text=queued.text, steering=True), run=run)
-        return bool(waiting)
-
-    def new_call_id(self, call: ToolCall) -> ToolCall:
-        """The call under an id of our own: servers repeat theirs, leave them out, or want nine letters and digits."""
-        return msgspec.structs.replace(call, id="".join(secrets.choice(ID_LETTERS) for _ in range(9)))

@@ -15,7 +15,7 @@ from tui_agent.engine.condensing import SUMMARY, is_kind, tail_of
 from tui_agent.engine.context import RESERVE
 from tui_agent.engine.tokens import Counts, Gauge, count, of_message, of_request, of_tools, total
 from tui_agent.engine.truncation import Judged, Watch
-from tui_agent.engine.window_words import FULL, NOTHING, cut_words, larger, lowered, small, told
+from tui_agent.engine.window_words import FULL, NOTHING, cut_words, larger, lowered, small
 from tui_agent.events import ContextCompacted, ContextMeasured, Notice, ReplyEnded
 
 if TYPE_CHECKING:
@@ -174,9 +174,7 @@ class Window:
             event = alone if after(alone) < after(event) else event
         self._after = after(event)
         if self._after < before:
-            event = msgspec.structs.replace(event, after=self._after)
-            self._stream.emit(event, run=run)
-            self._stream.emit(told(event), run=run)
+            self._stream.emit(msgspec.structs.replace(event, after=self._after), run=run)
         elif self._wanted:
             self._stream.emit(NOTHING, run=run)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui_agent.events import ContextCompacted, Notice
+from tui_agent.events import Notice
 
 ROOMY = 32_768
 """The window that is advised."""
@@ -19,20 +19,6 @@ NOTHING = Notice(
 SOON = Notice(
     level="info", text="The context is compacted before the next request.", code="context.compacting"
 )
-
-
-def told(event: ContextCompacted) -> Notice:
-    """What a compaction did."""
-    parts = []
-    if event.summary:
-        parts.append(f"its older part is now a summary by the {event.by}")
-    if event.users:
-        parts.append(f"your last {event.users} messages are in it")
-    if event.cut:
-        parts.append("long results are cut")
-    what = f"; {', '.join(parts)}" if parts else ""
-    text = f"The context went from about {event.before:,} to {event.after:,} tokens{what}. The journal keeps all."
-    return Notice(level="info", text=text, code="context.compacted")
 
 
 def larger(provider: str, limit: int, *, configured: bool = True) -> str:

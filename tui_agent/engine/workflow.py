@@ -14,7 +14,7 @@ from tui_agent.domain import Answer, Fault, ToolCall
 from tui_agent.engine.approvals import Approvals
 from tui_agent.engine.calls import Calls
 from tui_agent.engine.dispatcher import GUESS, classify
-from tui_agent.engine.execution import Carried, Execution, Worker
+from tui_agent.engine.execution import FINAL, Carried, Execution, Worker
 from tui_agent.engine.offering import Offering
 from tui_agent.engine.plan_memory import PlanMemory
 from tui_agent.engine.planning import Background, Planned, Planner, actions_of, asks, one_step
@@ -211,9 +211,12 @@ class Workflow:
             calls=crew.calls,
             loop=lambda place: crew.loop(place, self._tools()),
             replan=self._replan,
+            divide=self._divide,
+            final=FINAL | {"limit"} if crew.attended else FINAL,
             new_call=lambda name, given: crew.new_call(ToolCall(id="", name=name, arguments=dict(given))),
         )
-        if self._plan is None or (self._planned is not None and self._planned.fallback):
+        planned = self._planned
+        if self._plan is None or (planned is not None and planned.fallback and self._plan == planned.plan):
             carried = await execution.alone()
         else:
             carried = await execution.steps(self._plan)
@@ -236,6 +239,20 @@ class Workflow:
             return await self._reviewed(planned, node, recovery=True)
         except Rejected:
             return None
+
+    async def _divide(self, step: PlanStep) -> tuple[PlanStep, ...]:
+        """The steps of a subtask, planned when it is reached and reviewed (W2); itself where there are none."""
+        node = f"{self._run}.planning"
+        request = f"{step.description}\n\nThis is a part of the request: {self._request}"
+        itself = (msgspec.structs.replace(step, subtask=False),)
+        made = await self._crew.planner.plan(request, self._sorted, self._background(), node=node, again=True)
+        if isinstance(made, Fault) or made.fallback:
+            return itself
+        try:
+            plan = await self._reviewed(made, node)
+        except Rejected:
+            return ()
+        return tuple(msgspec.structs.replace(one, subtask=False) for one in plan.steps)
 
     def _tools(self) -> Registry:
         """What the intent allows (W1): only reading, reading and writing files, or all."""

@@ -11,6 +11,7 @@ from tui_agent.domain import Mode
 from tui_agent.engine.approvals import Approvals
 from tui_agent.engine.asking import Brain, Desk, Place
 from tui_agent.engine.calls import Calls
+from tui_agent.engine.desk import SessionDesk
 from tui_agent.engine.ladder import Ladder
 from tui_agent.engine.loop import DirectLoop
 from tui_agent.engine.offering import Offering
@@ -18,12 +19,13 @@ from tui_agent.engine.plan_cache import PlanCache
 from tui_agent.engine.plan_memory import PlanMemory
 from tui_agent.engine.planning import Planner
 from tui_agent.engine.project import Project
+from tui_agent.engine.raw_replies import RawReplies
 from tui_agent.engine.roles import Roles
 from tui_agent.engine.state import SessionStream
 from tui_agent.engine.structured import Structured
 from tui_agent.engine.tokens import Gauge
 from tui_agent.engine.window import Window, settled
-from tui_agent.engine.window_words import NOTHING, SOON, told
+from tui_agent.engine.window_words import NOTHING, SOON
 from tui_agent.engine.workflow import Crew, Workflow
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import RunEnded
@@ -54,7 +56,7 @@ class Working:
         project: Project,
         memory: PlanMemory,
         absent: Absent,
-        desk: Desk,
+        raw: RawReplies,
     ) -> None:
         self._stream = stream
         self._approvals = approvals
@@ -65,7 +67,7 @@ class Working:
         self._memory = memory
         workplace.propose = memory.propose
         self._absent = absent
-        self._desk = desk
+        self._desk = SessionDesk(stream, memory, raw, lambda: self.system)
         self._window: Window | None = None
         self._ladder: Ladder | None = None
         self._workflow: Workflow | None = None
@@ -79,12 +81,7 @@ class Working:
             self._stream.emit(SOON)
             return
         gauge = Gauge() if self._window is None else self._window.gauge
-        event = settled(self._stream.state.history, gauge)
-        if event is None:
-            self._stream.emit(NOTHING)
-        else:
-            self._stream.emit(event)
-            self._stream.emit(told(event))
+        self._stream.emit(settled(self._stream.state.history, gauge) or NOTHING)
 
     def skip_planning(self) -> bool:
         """Take the cached plan or a single step instead of waiting for one (W4); False when none is waited for."""

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import threading
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -26,6 +26,12 @@ class Line(msgspec.Struct, forbid_unknown_fields=True):
     id: str = ""
     scope: Scope = Scope.ONCE
     text: str = ""
+    data: dict[str, Any] | None = None
+    """An edited plan or summary, or which side of a conflict is taken."""
+
+
+Refusal = Literal["reject", "withdrawn"]
+"""How a request is settled when nobody is left: a plan is rejected, a summary stays open for the next start."""
 
 
 class Answers:
@@ -37,7 +43,7 @@ class Answers:
     def __init__(self, session: Session, fd: int | None = None) -> None:
         self._session = session
         self._fd = sys.stdin.fileno() if fd is None else fd
-        self._open: list[str] = []
+        self._open: dict[str, Refusal] = {}
         self._early: list[Line] = []
         self._ended = False
         self._loop = asyncio.get_running_loop()
@@ -50,9 +56,9 @@ class Answers:
         """Take no more answers."""
         self._ended = True
 
-    def asked(self, request: str) -> None:
+    def asked(self, request: str, refuse: Refusal = "reject") -> None:
         """A request is open; answer it with what was given for it already, if anything."""
-        self._open.append(request)
+        self._open[request] = refuse
         for line in self._early:
             if line.id in ("", request):
                 self._early.remove(line)
@@ -83,7 +89,7 @@ class Answers:
         except msgspec.DecodeError as error:
             sys.stderr.write(f"tui-agent: an answer was not understood: {error}\n")
             return
-        request = line.id or (self._open[0] if self._open else "")
+        request = line.id or next(iter(self._open), "")
         if request in self._open:
             self._settle(request, line)
         elif len(self._early) < EARLY_MAX:
@@ -92,8 +98,8 @@ class Answers:
             sys.stderr.write("tui-agent: too many answers to what was not asked; one was dropped\n")
 
     def _settle(self, request: str, line: Line) -> None:
-        self._open.remove(request)
-        answer = Answer(verdict=line.verdict, scope=line.scope, text=line.text)
+        del self._open[request]
+        answer = Answer(verdict=line.verdict, scope=line.scope, text=line.text, data=line.data)
         self._session.answer(request, answer)
 
     def _end(self) -> None:
@@ -102,6 +108,6 @@ class Answers:
             self._refuse(request)
 
     def _refuse(self, request: str) -> None:
-        self._open.remove(request)
-        answer = Answer(verdict="reject", text="No user is present to decide.", by="--answers ended")
+        verdict = self._open.pop(request)
+        answer = Answer(verdict=verdict, text="No user is present to decide.", by="--answers ended")
         self._session.answer(request, answer)

@@ -20,9 +20,12 @@ from tui_agent.events import (
     VERSION,
     ApprovalAnswered,
     ApprovalAsked,
+    PlanDocConflict,
+    PlanProposed,
     QuestionAsked,
     Record,
     RunEnded,
+    SummaryOffered,
     UserSaid,
     to_data,
 )
@@ -116,7 +119,7 @@ class Exec:
         if self._signal is not None:
             os._exit(128 + number)
         self._signal = number
-        self._stopping = asyncio.ensure_future(self._session.interrupt())
+        self._stopping = asyncio.ensure_future(self._session.interrupt(at_once=True))
 
     async def _follow(self) -> None:
         """Print every record up to the end of the session, and decide what asks."""
@@ -129,6 +132,14 @@ class Exec:
                     run = record.run
                 case ApprovalAsked() | QuestionAsked():
                     self._decide(event)
+                case (
+                    PlanProposed(id=request, asks=True)
+                    | SummaryOffered(id=request)
+                    | PlanDocConflict(id=request)
+                ) if self._answers is not None:
+                    self._answers.asked(
+                        request, refuse="reject" if isinstance(event, PlanProposed) else "withdrawn"
+                    )
                 case ApprovalAnswered(answer=answer) if answer.verdict == "reject" and answer.by not in (
                     "user",
                     _NO_TRUST,

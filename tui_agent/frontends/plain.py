@@ -20,6 +20,7 @@ from tui_agent.events import (
     ToolFinished,
     ToolStarted,
 )
+from tui_agent.frontends.plan_lines import plan_line
 from tui_agent.text import Mask, Masker, clean, one_line
 
 
@@ -42,7 +43,7 @@ class PlainText:
             self._in_text = True
             return
         line = self._line(event)
-        if isinstance(event, ReplyEnded):
+        if isinstance(event, ReplyEnded) and not event.role:
             self._said = event.text
         if line is None and not isinstance(event, ReplyEnded):
             return
@@ -87,7 +88,7 @@ def _remark(event: object) -> str | None:
             return f"{level}: {clean(text)}"
         case RetryWaiting(attempt=attempt, of=of, seconds=seconds, why=why):
             return f"  … {clean(why)} Trying again in {seconds:.0f} s ({attempt} of {of})."
-    return None
+    return plan_line(event)
 
 
 def _asks(action: object) -> str:

@@ -19,7 +19,7 @@ from tui_agent.mock_server.answering import Refusal, plain, refuse, send_reply
 from tui_agent.mock_server.exchanges import Exchange, RequestLog
 from tui_agent.mock_server.faults import FaultPlan, Spoilt, parse_fault
 from tui_agent.mock_server.http import Connection, Disconnected, Request
-from tui_agent.mock_server.noise import NoisyModel, Spoken
+from tui_agent.mock_server.noise import Responder, Spoken
 from tui_agent.mock_server.replies import Reply, ServedModel, prompt_tokens
 from tui_agent.mock_server.strict import Api, strict_fault
 from tui_agent.models.choosing import Choice, choose, from_wire
@@ -34,7 +34,7 @@ class MockServer:
     """A model server on a port of its own: `async with MockServer(scenarios, strict=True) as server: server.url`.
 
     `scenarios` are a file's path, its content as a dict, or read already; none serves only the default response.
-    A `NoisyModel` answers from its own, and not always well.
+    A `Responder`, such as the `NoisyModel`, makes its replies itself.
     `faults` strike the first chat requests in order. `models` limits which names are served; by default any is.
     `token` demands that bearer token. `pace` is the time between fragments in seconds.
     `log` gets a JSON line for each request, first byte, end and disconnect. `keep` bounds how many requests are
@@ -43,7 +43,7 @@ class MockServer:
 
     def __init__(
         self,
-        scenarios: Scenarios | dict[str, Any] | Path | NoisyModel | None = None,
+        scenarios: Scenarios | dict[str, Any] | Path | Responder | None = None,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -55,8 +55,8 @@ class MockServer:
         log: Path | None = None,
         keep: int | None = None,
     ) -> None:
-        self._noisy = scenarios if isinstance(scenarios, NoisyModel) else None
-        self.scenarios = scenarios.scenarios if isinstance(scenarios, NoisyModel) else _scenarios(scenarios)
+        self._responder = scenarios if isinstance(scenarios, Responder) else None
+        self.scenarios = scenarios.scenarios if isinstance(scenarios, Responder) else _scenarios(scenarios)
         self.strict = strict
         self.pace = pace
         self.exchanges: list[Exchange] = []
@@ -289,10 +289,10 @@ class MockServer:
 
     def _speak(self, exchange: Exchange, api: Api) -> Spoken:
         """What the model says, and what noise does to it."""
-        if self._noisy is None:
+        if self._responder is None:
             spoken = Spoken(choice=choose(self.scenarios, from_wire(exchange.body)))
         else:
-            spoken = self._noisy.answer(exchange.body)
+            spoken = self._responder.answer(exchange.body)
         exchange.scenario, exchange.step = spoken.choice.scenario, spoken.choice.index
         exchange.noise = spoken.family
         fault = spoken.fault

@@ -10,7 +10,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping
 from random import Random
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -55,6 +55,17 @@ class Spoken(msgspec.Struct, frozen=True, kw_only=True):
     """The fault's family; "" for a right reply."""
     fault: Misbehaviour | None = None
     """What happens to the reply on its way."""
+
+
+@runtime_checkable
+class Responder(Protocol):
+    """A model that makes its replies itself, from the request alone."""
+
+    scenarios: Scenarios
+
+    def answer(self, payload: Mapping[str, Any]) -> Spoken:
+        """The reply to a request body in OpenAI's or Ollama's form."""
+        ...
 
 
 class NoisyModel:

@@ -68,7 +68,7 @@ def standing(
         words = own_words(text_of(messages[start].get("content"))).strip()
         scenario = fitting(scenarios, words, conversation) if words else None
         if scenario is not None:
-            return _advanced(words, scenario, list(_heard(messages[start:])), conversation)
+            return _advanced(words, scenario, list(heard(messages[start:])), conversation)
     return None
 
 
@@ -120,8 +120,8 @@ def _leaves(value: Any) -> Iterator[str]:
 # --- the wire -------------------------------------------------------------------------------
 
 
-def _heard(messages: list[Mapping[str, Any]]) -> Iterator[Heard]:
-    """Results and words after the user's message, which is the first of `messages`, oldest first."""
+def heard(messages: list[Mapping[str, Any]]) -> Iterator[Heard]:
+    """Results and words after the user's message, which is the first of `messages`, oldest first: what came back."""
     asked: list[tuple[str, str, Any]] = []
     for place, message in enumerate(messages):
         text = text_of(message.get("content"))

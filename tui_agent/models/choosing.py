@@ -186,7 +186,7 @@ def _step_of(conversation: Conversation) -> str | None:
     """The newest step that the program set since the user spoke; None when there is none."""
     for said in reversed(conversation.messages):
         if said.role == "program" and _STEP in said.text:
-            return said.text.rpartition(_STEP)[2]
+            return said.text.rpartition(_STEP)[2].partition(_STEP.replace("<", "</", 1))[0]
         if said.role == "user":
             return None
     return None

@@ -21,7 +21,7 @@ def brief(document: Document, entries: int = 10, older_tokens: int = 1_000) -> s
     drop: set[int] = set(range(document.front.end + 1)) if document.front else set()
     drop |= {at for at, line in enumerate(lines) if _placeholder(line) and at not in document.inside}
     logged = [item for one in document.sections if one.name == LOG for item in one.items]
-    old = logged[: len(logged) - entries] if entries else logged
+    old = logged[: max(0, len(logged) - entries)]
     for item in old:
         drop.update(range(item.start, item.end))
     for section in document.sections:

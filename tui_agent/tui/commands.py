@@ -99,6 +99,12 @@ def _compact(app: TuiAgentApp, _: str) -> None:
         app.session.compact()
 
 
+def _context(app: TuiAgentApp, _: str) -> None:
+    from widgets.context_meter import ContextPanel
+
+    app.push_screen(ContextPanel(app.view))
+
+
 COMMANDS = (
     Command("help", "all keys and commands", lambda app, _: app.action_help()),
     Command("approvals", "who is asked when:", _approvals, APPROVALS),
@@ -106,6 +112,7 @@ COMMANDS = (
     Command("plan", "to the plan and back; decide a proposal, set its status", _plan),
     Command("tree", "show or hide the progress", lambda app, _: app.query_one(Columns).toggle()),
     Command("compact", "make room in the model's context", _compact),
+    Command("context", "what the model's window holds", _context),
     Command("copy", "copy the last reply; again: its code", _copy),
     Command("search", "search the session", lambda app, _: app.query_one(SearchBar).open()),
     Command("details", "show or hide thinking and output", _details),

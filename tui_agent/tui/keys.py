@@ -52,6 +52,7 @@ KEYS = (
     Key(("ctrl+y",), "copy the last reply; again: its code blocks", LOOKING, action="do('copy')"),
     Key(("f3",), "plan: go there and back", LOOKING, "plan", "plan", "do('plan')"),
     Key(("f4",), "progress: go there and back", LOOKING, "progress", "", "do('progress')"),
+    Key(("f9",), "what the context window holds", LOOKING, action="do('context')"),
     Key(("f2",), "commands", LOOKING, action="commands"),
     Key(("f1", "?"), "this help; ? in an empty composer", LOOKING, "help", "", "help"),
     Key(("a", "s", "A"), "approve once, for the session, always", DECIDING),
@@ -72,6 +73,7 @@ NAMES = {
     "f2": "F2",
     "f3": "F3",
     "f4": "F4",
+    "f9": "F9",
 }
 
 

@@ -7,7 +7,6 @@ from tui_agent.view.fold import fold
 from tui_agent.view.items import (
     Dispute,
     EndItem,
-    Growing,
     Item,
     NoticeItem,
     Offer,
@@ -23,13 +22,13 @@ from tui_agent.view.items import (
     ShellItem,
     Status,
     StepItem,
-    Tail,
     ToolItem,
     UserItem,
     Verdict,
 )
 from tui_agent.view.nodes import Node, Tree
 from tui_agent.view.reply_steps import ROLES
+from tui_agent.view.texts import Growing, Tail
 
 __all__ = [
     "NOTHING",

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from tui_agent import events as e
-from tui_agent.view.change import NOTHING, STATUS, Change, Steps, add
+from tui_agent.view.change import NOTHING, STATUS, Change, Steps, add, touch
 from tui_agent.view.items import NoticeItem, Rejected, ReplyItem, SessionView
 
+USELESS = frozenset(
+    {"unreadable", "empty", "thinking_only", "truncated", "degenerate", "server", "broken", "announced"}
+)
+"""Kinds of rejection that are of a whole reply."""
 _FORMS = {"native": "the model's own tool calls", "json": "JSON", "xml": "marked up in plain text"}
 
 
@@ -43,9 +47,9 @@ def _rejected(view: SessionView, event: e.ReplyRejected, record: e.Record) -> Ch
     view.rejected = Rejected(event.kind, event.detail, event.attempt, event.raw)
     place = view.places.get(record.node)
     item = view.items[place] if place is not None else None
-    if not isinstance(item, ReplyItem):
-        return NOTHING
-    item.rejected.append(view.rejected)
+    if isinstance(item, ReplyItem) and item.ended and event.kind in USELESS:
+        item.rejected = event.kind
+        return touch(view, item.id)
     return NOTHING
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tui_agent import events as e
 from tui_agent.view.change import NOTHING, Change, Steps, add, join, seconds, settle, touch
-from tui_agent.view.items import Growing, ReplyItem, Retry, SessionView
+from tui_agent.view.items import ReplyItem, Retry, SessionView
+from tui_agent.view.texts import Growing
 
 ROLES = {
     "dispatcher": "sorting the request",

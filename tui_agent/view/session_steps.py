@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tui_agent import events as e
-from tui_agent.view.change import STATUS, Change, Part, Steps, abandon, add, join, settle, stop_step
+from tui_agent.view.change import NOTHING, STATUS, Change, Part, Steps, abandon, add, join, settle, stop_step
 from tui_agent.view.items import (
-    TAIL,
     EndItem,
     NoticeItem,
     Queued,
@@ -15,6 +14,7 @@ from tui_agent.view.items import (
     ShellItem,
     UserItem,
 )
+from tui_agent.view.texts import TAIL
 
 # --- session ------------------------------------------------------------------------------------
 
@@ -124,8 +124,8 @@ def _shell(view: SessionView, event: e.ShellRan, record: e.Record) -> Change:
 
 def _run_started(view: SessionView, event: e.RunStarted, record: e.Record) -> Change:
     view.run = record.run or event.message_id or "run"
-    view.truncated = 0
-    return settle(view, record.at)
+    told, view.truncated = view.truncated, 0
+    return join(STATUS if told else NOTHING, settle(view, record.at))
 
 
 def _run_ended(view: SessionView, event: e.RunEnded, record: e.Record) -> Change:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tui_agent import events as e
 from tui_agent.domain import ToolCall
 from tui_agent.view.change import NOTHING, Change, Part, Steps, add, join, seconds, settle, touch
-from tui_agent.view.items import TAIL, RequestItem, SessionView, ToolItem
+from tui_agent.view.items import RequestItem, SessionView, ToolItem
+from tui_agent.view.texts import TAIL
 
 # --- tools --------------------------------------------------------------------------------------
 

@@ -45,11 +45,11 @@ def grow(view: SessionView, record: e.Record) -> tuple[int, ...]:
         case e.SessionOpened() | e.SessionClosed() | e.SessionRecovered():
             return _abandon(tree, tuple(tree.running))
         case _:
-            return _grow_plan(view, record)
+            return _grow_more(view, record)
 
 
-def _grow_plan(view: SessionView, record: e.Record) -> tuple[int, ...]:
-    """Steps of a plan, and what is asked about it."""
+def _grow_more(view: SessionView, record: e.Record) -> tuple[int, ...]:
+    """Steps of a plan, what is asked about it, and replies that could not be used."""
     tree = view.tree
     match record.event:
         case e.StepStarted() as event:
@@ -62,6 +62,9 @@ def _grow_plan(view: SessionView, record: e.Record) -> tuple[int, ...]:
             return (place,) if place >= 0 else ()
         case e.PlanProposed() | e.PlanReviewed() | e.SummaryOffered() | e.SummarySettled():
             return _asked(view, record)
+        case e.ReplyRejected():
+            place = tree.places.get(record.node, -1)
+            return (place,) if place >= 0 else ()
         case _:
             return ()
 

@@ -9,7 +9,8 @@ from rich.style import Style
 from tui_agent.domain import Answer, Scope, Trusting
 from tui_agent.view import EndItem, NoticeItem, RequestItem
 from widgets.blocks.base import Block, duration
-from widgets.ink import Ink, Line, indent, wrap
+from widgets.ink import Ink, Line, Span, indent, wrap
+from widgets.markdown import render
 
 ENDINGS = {
     "failed": ("✗", "bad", "Failed"),
@@ -20,6 +21,10 @@ ENDINGS = {
 }
 
 
+COMPACTED = "context.compacted"
+"""Code of the notice behind which the summary stands."""
+BEHIND = 400
+"""Lines of what stands behind a notice."""
 TAKEN = {"ours": "the agent's text was taken", "theirs": "the file's text was kept", "both": "both were kept"}
 """What was decided about an edit of the plan that two made at once."""
 PLACES = {
@@ -55,11 +60,25 @@ class NoticeBlock(Block[NoticeItem]):
             "warning": ("!", ink.warn, ink.text),
             "error": ("✗", ink.bad, ink.text),
         }[self.item.level]
-        return marked(symbol, style, self.item.text, body, width)
+        more = self.item.more
+        text: list[Span] = [(self.item.text, body)]
+        if more and not self.open:
+            text.append((" · ctrl+o", ink.muted))
+        lines = indent(wrap(text, width - 2), [(symbol + " ", style)], [("  ", style)])
+        return [*lines, *self._behind(more, width, ink)] if more and self.open else lines
+
+    def _behind(self, more: str, width: int, ink: Ink) -> list[Line]:
+        """What stands behind the sentence, a summary as the markdown that it is."""
+        room = max(1, width - 4)
+        if self.item.code == COMPACTED:
+            lines = render(more, room, ink)
+        else:
+            lines = [one for row in more.split("\n") for one in wrap([(row, ink.muted)], room)]
+        return indent(lines[:BEHIND], [("  │ ", ink.faint)])
 
     def plain(self) -> str:
-        """The sentence."""
-        return self.item.text
+        """The sentence and, when it is unfolded, what stands behind it."""
+        return f"{self.item.text}\n{self.item.more}" if self.item.more and self.open else self.item.text
 
 
 class EndBlock(Block[EndItem]):

@@ -8,7 +8,7 @@ from rich.style import Style
 
 from tui_agent.text import one_line
 from tui_agent.view import Proposal, RequestItem, StepItem
-from tui_agent.workplan import InstructionPlan, PlanStep
+from tui_agent.workplan import InstructionPlan, PlanStep, as_text
 from widgets.blocks.base import Block, duration
 from widgets.ink import Ink, Line, Span, indent, wrap
 
@@ -34,7 +34,7 @@ def steps_of(plan: InstructionPlan) -> str:
 
 def labelled(label: str, text: str, width: int, ink: Ink, *, inset: int = 0) -> list[Line]:
     """A muted word with text hanging beside it."""
-    head: list[Span] = [(" " * inset + f"{label:<{LABEL}}", ink.faint)]
+    head: list[Span] = [(" " * inset + f"{label:<{LABEL}}", ink.muted)]
     room = max(8, width - inset - LABEL)
     return indent(wrap([(text, ink.muted)], room), head, [(" " * (inset + LABEL), ink.text)])
 
@@ -43,7 +43,7 @@ def step_head(step: PlanStep, width: int, ink: Ink) -> list[Line]:
     """Number, what to do, the tool, and the marks."""
     spans: list[Span] = [(one_line(step.description, 2_000), ink.text)]
     if step.tool and step.tool != "analyze":
-        spans.append((f"  {one_line(step.tool, 60)}", ink.faint))
+        spans.append((f"  {one_line(step.tool, 60)}", ink.muted))
     if step.critical:
         spans.append(("  critical", ink.muted))
     if step.confidence < UNSURE:
@@ -79,7 +79,7 @@ def check_lines(plan: InstructionPlan, width: int, ink: Ink) -> list[Line]:
         return []
     lines = [Line([])]
     if check.command:
-        head: list[Span] = [(f"{'check':<{LABEL}}", ink.faint), ("$ ", ink.accent)]
+        head: list[Span] = [(f"{'check':<{LABEL}}", ink.muted), ("$ ", ink.accent)]
         body = wrap([(one_line(check.command, 2_000), ink.text)], max(8, width - LABEL - 2))
         lines += indent(body, head, [(" " * (LABEL + 2), ink.text)])
     if check.criteria:
@@ -94,9 +94,9 @@ def other_lines(plan: InstructionPlan, width: int, ink: Ink) -> list[Line]:
         spans: list[Span] = [(one_line(other.approach, 1_000), ink.text)]
         if other.when:
             spans.append((f"  {one_line(other.when, 500)}", ink.muted))
-        spans.append((f"  {other.confidence:.0%}", ink.warn if other.confidence < UNSURE else ink.faint))
+        spans.append((f"  {other.confidence:.0%}", ink.warn if other.confidence < UNSURE else ink.muted))
         head: list[Span] = [
-            (f"{'or' if number == 1 else '':<{LABEL}}", ink.faint),
+            (f"{'or' if number == 1 else '':<{LABEL}}", ink.muted),
             (f"{number} ", ink.accent),
         ]
         lines += indent(wrap(spans, max(8, width - LABEL - 2)), head, [(" " * (LABEL + 2), ink.text)])
@@ -118,7 +118,7 @@ class PlanBlock(Block[RequestItem]):
         spans: list[Span] = [(words, ink.text if role in ("ok", "accent", "warn") else ink.muted)]
         spans += [(f" · {one}", ink.muted) for one in more]
         if self._folds:
-            spans.append((" ▾" if self.open else " ▸", ink.faint))
+            spans.append((" ▾" if self.open else " ▸", ink.muted))
         lines = indent(wrap(spans, max(8, width - 2)), [(symbol + " ", style)], [("  ", ink.text)])
         if self._folds and self.open:
             lines += indent(plan_lines(self._plan, max(8, width - 2), ink), [("  ", ink.text)])
@@ -157,22 +157,11 @@ class PlanBlock(Block[RequestItem]):
     def plain(self) -> str:
         """What became of it, and the plan."""
         _symbol, _role, words, more = self._state()
-        return "\n".join([" · ".join([words, *more]), plan_text(self._plan)])
+        return "\n".join([" · ".join([words, *more]), as_text(self._plan)])
 
     def guess(self, width: int) -> int:
         """One line while it is folded."""
         return super().guess(width) if self.open else 1
-
-
-def plan_text(plan: InstructionPlan) -> str:
-    """A plan as plain lines."""
-    lines = [plan.approach] if plan.approach else []
-    for step in plan.steps:
-        lines.append(f"{step.number}. {step.description}")
-        lines += [f"   expect: {step.expected}"] if step.expected else []
-        lines += [f"   if not: {step.fallback}"] if step.fallback else []
-    lines += [f"check: {plan.check.command or plan.check.criteria}"] if plan.check.command else []
-    return "\n".join(lines)
 
 
 class StepBlock(Block[StepItem]):
@@ -204,18 +193,22 @@ class StepBlock(Block[StepItem]):
             for one in item.recoveries:
                 if one.after == place + 1:
                     word = "instead" if one.by == "fallback" else "new plan"
-                    text = " · ".join(part for part in (one.error_class, one.strategy or one.cause) if part)
+                    text = " · ".join(
+                        part
+                        for part in (one.error_class.replace("_", " "), one.strategy or one.cause)
+                        if part
+                    )
                     lines += self._row(word, text, width, ink, ink.warn)
         if self.open and not item.verdicts and item.step.expected:
-            lines += self._row("expected", item.step.expected, width, ink, ink.faint)
+            lines += self._row("expected", item.step.expected, width, ink, ink.muted)
         return lines
 
     def _verdict(self, place: int, width: int, ink: Ink) -> list[Line]:
         verdict = self.item.verdicts[place]
         style = ink.muted if verdict.met else ink.text
-        lines = self._row("expected", verdict.expected, width, ink, ink.faint) if verdict.expected else []
+        lines = self._row("expected", verdict.expected, width, ink, ink.muted) if verdict.expected else []
         mark: Span = ("✓ ", ink.ok) if verdict.met else ("✗ ", ink.bad)
-        head: list[Span] = [("  ", ink.text), (f"{'actual':<{LABEL}}", ink.faint), mark]
+        head: list[Span] = [("  ", ink.text), (f"{'actual':<{LABEL}}", ink.muted), mark]
         text = one_line(verdict.actual, 1_000) or ("as expected" if verdict.met else "not as expected")
         body = wrap([(text, style)], max(8, width - LABEL - 4))
         return lines + indent(body, head, [(" " * (LABEL + 4), ink.text)])

@@ -66,7 +66,7 @@ class ToolCard(Block[ToolItem]):
 
     def _measure(self, ink: Ink) -> list[Span]:
         item = self.item
-        spans: list[Span] = []
+        spans: list[Span] = [("recovered  ", ink.muted)] if item.call.recovered else []
         if item.changes:
             added, removed = sum(c.added for c in item.changes), sum(c.removed for c in item.changes)
             spans += [(f"+{added} ", ink.ok), (f"−{removed}  ", ink.bad)]
@@ -77,7 +77,9 @@ class ToolCard(Block[ToolItem]):
             return [*spans, (f"{int(spent)} s", ink.muted)] if spent >= 1 else spans
         if item.status in ("refused", "interrupted"):
             return [*spans, (item.status, ink.muted)]
-        return [*spans, (duration(item.ms), ink.muted)] if item.ms >= SHORT else spans
+        if item.ms >= SHORT:
+            return [*spans, (duration(item.ms), ink.muted)]
+        return [*spans[:-1], (spans[-1][0].rstrip(), spans[-1][1])] if spans else spans
 
     def _body(self, width: int, ink: Ink) -> list[Line]:
         lines = self._decisions(width, ink)

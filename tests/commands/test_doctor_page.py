@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from io import BytesIO, TextIOWrapper
+
+import pytest
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.widgets import Static
+
+from tui_agent.commands.doctor import write
+from tui_agent.commands.findings import Finding, State
+from tui_agent.commands.page import Page
+
+MODEL = "qwen2.5-coder:7b"
+
+
+def found(group: str, *rows: tuple[State, str, str, str]) -> list[Finding]:
+    return [
+        Finding(group=group, name=name, state=state, text=text, advice=do) for state, name, text, do in rows
+    ]
+
+
+WELL = [
+    *found(
+        "Server",
+        ("ok", "address", "http://localhost:11434, because of no setting: it is where Ollama listens", ""),
+        ("ok", "version", "Ollama 0.32.0", ""),
+    ),
+    *found(
+        "Model",
+        ("ok", "name", f"{MODEL}, the only one there (the server has it)", ""),
+        ("ok", "abilities", "completion, tools, insert", ""),
+        ("ok", "native calls", "work (1.2 s)", ""),
+        ("ok", "calls as JSON", "work (1.9 s)", ""),
+        ("ok", "window", "32,768 tokens of the model's 32,768, in effect", ""),
+        ("ok", "memory", "4.7 GB loaded, all of it on the graphics card", ""),
+    ),
+    *found(
+        "Files",
+        ("ok", "settings", "all as built in; /home/ada/.config/tui-agent/config.yaml is not there", ""),
+        (
+            "note",
+            "trust",
+            "/home/ada/exporter is not trusted: no AGENTS.md, no settings, no git of it are read",
+            "The first session here asks; `exec` takes --trust.",
+        ),
+    ),
+    *found("This machine", ("ok", "ripgrep", "13.0.0, /usr/bin/rg", ""), ("ok", "git", "2.39.5", "")),
+]
+TROUBLE = [
+    *found("Server", ("ok", "address", "http://localhost:11434, because of `base_url` (settings)", "")),
+    *found(
+        "Model",
+        ("ok", "name", f"{MODEL}, because of `model` (settings)", ""),
+        (
+            "warn",
+            "native calls",
+            "printed as text: they are recovered, and after two of them calls are asked for as JSON",
+            "",
+        ),
+        (
+            "bad",
+            "prompt",
+            "2,050 tokens arrived of about 3,100 that were sent: the server cuts prompts without a word",
+            "Restart it with `OLLAMA_CONTEXT_LENGTH=32768 ollama serve`.",
+        ),
+    ),
+    *found(
+        "This machine",
+        ("warn", "ripgrep", "not there; searching is slower without it", "Install it: apt install ripgrep"),
+    ),
+]
+
+
+class PageApp(App[None]):
+    """What a terminal would show of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        yield Static(Text.from_ansi(self._text, no_wrap=True))
+
+
+@pytest.mark.parametrize("findings", [WELL, TROUBLE], ids=["well", "trouble"])
+def test_doctor(findings: list[Finding], snap_compare, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui_agent.commands.doctor.__version__", "0.0.0-test")
+    pipe = BytesIO()
+    out = TextIOWrapper(pipe, encoding="utf-8")
+    write(findings, Page(out, colour=True))
+    out.flush()
+    assert snap_compare(PageApp(pipe.getvalue().decode()), terminal_size=(100, 30))

@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doubles.job import environment, make_workspace
+from tests.doubles.mock import call, scenario, serve, step
+from tests.engine.kit import Watch, opened
+from tests.engine.staging import SUMMARY, do, in_step, planned, run, sent_as, side, sorted_as, summed_up
+from tui_agent.domain import Answer
+from tui_agent.events import (
+    PlanDocChanged,
+    SummaryOffered,
+    SummarySettled,
+    ToolFinished,
+)
+
+TASK = "write the report"
+WRITE = in_step("Write", step("", call("write_file", path="report.md", content="All is well.\n")), "Written.")
+PROPOSE = in_step(
+    "Propose",
+    step(
+        "", call("initialize_plan", goal="A good report", acceptance_criteria=["It is written", "It is read"])
+    ),
+    step("", call("update_plan", criteria_met=["It is written"], decisions_made=[{"title": "Markdown"}])),
+    "Proposed.",
+)
+DISCARD = Answer(verdict="reject")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return make_workspace(tmp_path / "work")
+
+
+def at_summary(answer: Answer | None) -> Any:
+    return lambda event: answer if isinstance(event, SummaryOffered) else Answer(verdict="approve")
+
+
+def writing(*more: dict[str, Any]) -> list[dict[str, Any]]:
+    return [sorted_as(), planned(do("Propose"), do("Write")), *more, PROPOSE, WRITE]
+
+
+async def test_a_discarded_summary_changes_nothing_and_drops_what_was_proposed(workspace: Path) -> None:
+    async with serve(*writing(summed_up()), strict=True) as server:
+        watch, ended, doc = await run(server, workspace, TASK, at_summary(DISCARD))
+    assert (workspace / "report.md").exists()
+    assert ended.outcome == "done"
+    assert "[Goal to be defined]" in doc and "[No actions taken yet]" in doc
+    pending = [one.pending for one in watch.of(PlanDocChanged)]
+    assert pending == [False, True, True, False]
+    assert "A good report" not in watch.of(PlanDocChanged)[-1].text
+    assert watch.of(SummarySettled)[0].outcome == "discarded"
+
+
+async def test_proposals_count_in_the_run_stand_last_and_are_written_with_the_summary(
+    workspace: Path,
+) -> None:
+    update = {"acceptance_criteria_updates": [{"description": "It is read", "completed": True}]}
+    async with serve(*writing(summed_up("Wrote the report", **update)), strict=True) as server:
+        watch, _, doc = await run(server, workspace, TASK)
+    assert "A good report" in doc and "- [x] It is written" in doc and "- [x] It is read" in doc
+    assert "Markdown" in doc and "Wrote the report" in doc and "status: completed" in doc
+    requests = [one.messages for one in sent_as(server, "execution")]
+    assert "Goal: A good report" in requests[1][-1]["content"]
+    assert all("A good report" not in str(messages[0]) for messages in requests)
+    heads = {str(messages[0]["content"]) for messages in requests}
+    assert len(heads) == 1  # the prefix of the run's requests stays byte-identical
+
+
+async def test_the_user_settles_a_proposal_by_itself(workspace: Path) -> None:
+    talk = scenario(
+        "look", step("", call("update_plan", goal="From plan mode", status="blocked")), "Proposed."
+    )
+    async with serve(talk, strict=True) as server:
+        async with opened(server, workspace, flags={"mode": "plan"}) as session:
+            watch = Watch(session)
+            doc = session.folder / "plan_doc.md"
+            for accept in (False, True):
+                await session.send("look")
+                await watch.ended()
+                before = doc.read_bytes()
+                assert b"From plan mode" not in before
+                assert await session.settle_plan(accept)
+                assert (doc.read_bytes() != before) is accept
+            assert not await session.settle_plan(True)
+            assert "From plan mode" in doc.read_text() and "status: blocked" in doc.read_text()
+
+
+async def test_a_proposal_holds_for_the_plan_as_the_user_has_edited_it_meanwhile(workspace: Path) -> None:
+    talk = scenario("look", step("", call("update_plan", criteria_added=["Ours"])), "Proposed.")
+    async with serve(talk, strict=True) as server:
+        async with opened(server, workspace, flags={"mode": "plan"}) as session:
+            watch = Watch(session)
+            await session.send("look")
+            await watch.ended()
+            await session.edit_plan("# Plan: Mine\n\n## Acceptance Criteria\n- [ ] Theirs\n")
+            assert await session.settle_plan(True)
+            doc = (session.folder / "plan_doc.md").read_text()
+    assert "Mine" in doc and doc.index("Theirs") < doc.index("Ours")
+
+
+async def test_a_criterion_that_is_not_there_cannot_be_met(workspace: Path) -> None:
+    talk = scenario("look", step("", call("update_plan", criteria_met=["Unheard of"])), "So it is.")
+    async with serve(talk, strict=True) as server:
+        async with opened(server, workspace, flags={"mode": "plan"}) as session:
+            watch = Watch(session)
+            await session.send("look")
+            await watch.ended()
+    (finished,) = watch.of(ToolFinished)
+    assert finished.result.code == "not_found" and "none yet" in finished.text
+
+
+async def test_without_a_user_the_summary_waits_for_the_next_interactive_start(workspace: Path) -> None:
+    flags = {"approval_mode": "auto", "plan_auto_approve": True}
+    async with serve(*writing(summed_up("Wrote it")), strict=True) as server:
+        async with opened(server, workspace, attended=False, flags={"mode": "agent", **flags}) as session:
+            watch = Watch(session)
+            await session.send(TASK)
+            await watch.ended()
+            folder = session.folder
+        assert watch.of(SummarySettled)[0].outcome == "pending"
+        assert "Wrote it" not in (folder / "plan_doc.md").read_text()
+        async with opened(server, None, resume=folder.name) as again:
+            watch = Watch(again)
+            settled = await watch.until_event(SummarySettled)
+            await again.wait()
+        assert settled.outcome == "accepted" and settled.summary.action == "Wrote it"
+        assert "Wrote it" in (folder / "plan_doc.md").read_text()
+        async with opened(server, None, resume=folder.name) as third:
+            watch = Watch(third)
+            await third.set_modes(mode="chat")
+            await watch.until(lambda record: record.event.type == "mode.changed")
+        assert not watch.of(SummaryOffered)
+
+
+async def test_the_flag_accepts_the_summary_without_a_user(workspace: Path) -> None:
+    async with serve(*writing(summed_up("Wrote it")), strict=True) as server:
+        flags = {"approval_mode": "auto"}
+        watch, _, doc = await run(
+            server, workspace, TASK, attended=False, accept_summary=True, accept_plan=True, flags=flags
+        )
+    assert watch.of(SummarySettled)[0].outcome == "accepted" and "Wrote it" in doc
+
+
+async def test_a_summary_model_that_fails_is_replaced_by_the_facts(workspace: Path) -> None:
+    async with serve(*writing(side(SUMMARY, "I had a lovely time.")), strict=True) as server:
+        watch, _, doc = await run(server, workspace, TASK)
+    (offered,) = watch.of(SummaryOffered)
+    assert offered.by == "program" and offered.summary.action == TASK
+    assert "report.md" in doc and "write_file" in doc
+
+
+CHILD = """
+import asyncio, sys
+from pathlib import Path
+from tests.engine.kit import Watch
+from tui_agent.domain import Answer
+from tui_agent.engine.opening import open_session
+from tui_agent.engine.wishes import Wishes
+from tui_agent.events import SummaryOffered
+
+async def main(url, workspace):
+    flags = {"provider": "openai", "base_url": url, "model": "mock-model", "mode": "agent"}
+    session = await open_session(Wishes(workspace=Path(workspace), flags=flags, trust=True))
+    watch = Watch(session, lambda event: None if isinstance(event, SummaryOffered) else Answer(verdict="approve"))
+    await session.send("write the report")
+    await watch.until_event(SummaryOffered)
+    print(session.folder, flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_a_crash_before_the_decision_leaves_the_document_as_it_was(
+    workspace: Path, tmp_path: Path
+) -> None:
+    async with serve(*writing(summed_up("Wrote it")), strict=True) as server:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            CHILD,
+            server.url + "/v1",
+            str(workspace),
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": environment(tmp_path)["PYTHONPATH"]},
+        )
+        assert child.stdout is not None
+        folder = Path((await child.stdout.readline()).decode().strip())
+        child.send_signal(signal.SIGKILL)
+        assert await child.wait() == -signal.SIGKILL
+        doc = (folder / "plan_doc.md").read_text()
+        assert "A good report" not in doc and "Wrote it" not in doc and "[Goal to be defined]" in doc
+        assert '"A good report' in (folder / "events.jsonl").read_text().replace("Goal: A", '"A')
+        async with opened(server, None, resume=folder.name) as again:
+            watch = Watch(again, lambda event: None)
+            offered = await watch.until_event(SummaryOffered)
+            shown = watch.of(PlanDocChanged)
+            assert "Wrote it" not in (folder / "plan_doc.md").read_text()
+    assert offered.summary.action == "Wrote it"
+    assert not [one for one in shown if "A good report" in one.text]
+
+
+def tokens(request: Any) -> int:
+    return len(json.dumps([request.messages, request.body["tools"]])) // 4
+
+
+async def test_sixty_requests_with_accepted_summaries_do_not_grow(workspace: Path) -> None:
+    for number in range(5):
+        (workspace / f"part{number}.txt").write_text(f"{number:04} of the text\n" * 250)
+    reads = [call("read_file", path=f"part{number}.txt") for number in range(5)]
+    work = in_step(
+        "Read", step("I read.", *reads), "All five parts were read; nothing in them needs a change."
+    )
+    async with serve(
+        sorted_as("mixed", "moderate", needs_write=False),
+        planned(do("Read all parts")),
+        side(SUMMARY, {"log_entry": ENTRY}),
+        work,
+    ) as server:
+        flags = {"mode": "agent", "plan_auto_approve": True, "plan_cache": False}
+        async with opened(server, workspace, flags=flags) as session:
+            watch = Watch(session)
+            for turn in range(60):
+                await session.send(f"please go through the parts, time {turn:02}")
+                await watch.ended()
+            await session.wait()
+            doc = (session.folder / "plan_doc.md").read_text()
+    assert doc.count("Read the five parts") == 60
+    assert len([one for one in watch.of(ToolFinished) if len(one.text) > 4_000]) == 300
+    first = [one for one in sent_as(server, "execution") if not _results(one)]
+    assert len(first) == 60
+    assert tokens(first[59]) <= 1.1 * tokens(first[9])
+    users = [str(m["content"]) for m in first[59].messages if m["role"] == "user"]
+    assert [f"time {turn}" for turn in range(55, 60)] == [
+        u[u.index("time") : u.index("time") + 7] for u in users
+    ]
+
+
+ENTRY = {
+    "action": "Read the five parts",
+    "details": "All five parts were read from beginning to end. None of them needs a change, since the numbering holds "
+    "throughout; the third one repeats a line that the second has as well, which is meant to be so.",
+    "result": "✓ Nothing was changed, nothing is left to do",
+}
+
+
+def _results(request: Any) -> bool:
+    """Whether the current run has tool results already."""
+    return any(message["role"] == "tool" for message in request.messages)

@@ -1,0 +1,329 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from textual import events
+from textual.pilot import Pilot
+
+from tests.scenes import load
+from tests.scenes.workflow import PLAN, UNSURE
+from tests.tui.kit import Clock, app_for, running, screen_text, settled, until
+from tui_agent import events as e
+from tui_agent.domain import Answer
+from tui_agent.paths import sessions_dir
+from tui_agent.tui.app import TuiAgentApp
+from tui_agent.tui.drafts import FILE
+from tui_agent.workplan import InstructionPlan
+from widgets.docked import KEEP_AFTER
+from widgets.modal import STILLNESS
+from widgets.plan_review import PlanReview
+
+
+def review(app: TuiAgentApp) -> PlanReview:
+    widget = app.dialogs.docking.widget
+    assert isinstance(widget, PlanReview)
+    return widget
+
+
+async def shown(pilot: Pilot[int], *, armed: bool = True) -> PlanReview:
+    app = pilot.app
+    assert isinstance(app, TuiAgentApp)
+    await until(
+        pilot, lambda: app.dialogs.docking.widget is not None and app.dialogs.docking.widget.is_mounted
+    )
+    await pilot.pause()
+    if armed:
+        await until(pilot, lambda: review(app).armed)
+    return review(app)
+
+
+def taken(data: dict[str, Any] | None) -> InstructionPlan:
+    assert data is not None
+    return msgspec.convert(data["plan"], InstructionPlan)
+
+
+async def test_a_approves_the_plan_as_it_is() -> None:
+    app, session = app_for("plan_waits")
+    async with running(app) as pilot:
+        await shown(pilot)
+        await pilot.press("a")
+        await until(pilot, lambda: app.dialogs.docking.widget is None)
+        assert session.answers == [("p1", Answer(verdict="approve"))]
+        await settled(pilot)
+        assert "Plan approved · 4 steps" in screen_text(app)
+        assert app._prompt.has_focus
+
+
+@pytest.mark.parametrize("key", ["space", "enter", "y", "ctrl+s", "ctrl+d", "A", "9", "d", "delete"])
+async def test_no_other_key_decides(key: str) -> None:
+    app, session = app_for("plan_waits")
+    async with running(app) as pilot:
+        await shown(pilot)
+        await pilot.press(key)
+        await pilot.pause()
+        assert session.answers == []
+        assert review(app).state == "look"
+
+
+async def test_all_of_the_plan_is_said() -> None:
+    app, _session = app_for("plan_unsure")
+    async with running(app, (120, 50)) as pilot:
+        await shown(pilot)
+        text = screen_text(app)
+        for part in (
+            UNSURE.approach,
+            "needs     the service answers",
+            "2 Call the service with Accept: application/json",
+            "run_terminal_command  critical  unsure 45%",
+            "expect    one JSON array",
+            "if not    convert the table to JSON here",
+            "1 Convert rows to JSON in export()  when no service is wanted  80%",
+            "confidence 45%",
+        ):
+            assert part in text
+
+
+async def test_a_number_picks_another_way() -> None:
+    app, session = app_for("plan_unsure")
+    async with running(app) as pilot:
+        await shown(pilot)
+        await pilot.press("3")
+        assert session.answers == []
+        await pilot.press("2")
+        await until(pilot, lambda: session.answers != [])
+        assert session.answers == [("p1", Answer(verdict="approve", data={"alternative": 1}))]
+        await settled(pilot)
+        assert "Another way picked · Pipe the table through jq" in screen_text(app)
+
+
+async def test_a_rejection_carries_its_reason() -> None:
+    app, session = app_for("plan_waits")
+    async with running(app) as pilot:
+        await shown(pilot)
+        await pilot.press("r", *"a bad idea", "enter")
+        await until(pilot, lambda: session.answers != [])
+        assert session.answers == [("p1", Answer(verdict="reject", text="a bad idea"))]
+        await settled(pilot)
+        assert "Plan rejected: a bad idea" in screen_text(app)
+
+
+async def test_escape_leaves_the_reason_and_then_stops_the_run() -> None:
+    app, session = app_for("plan_waits")
+    async with running(app) as pilot:
+        await shown(pilot)
+        await pilot.press("r", *"ae", "escape")
+        assert (session.answers, session.interrupts) == ([], 0)
+        await until(pilot, lambda: review(app).armed)
+        await pilot.press("escape")
+        await until(pilot, lambda: session.interrupts == 1)
+        assert session.answers == []
+
+
+async def test_a_step_is_reworded_in_place_and_letters_only_type() -> None:
+    app, session = app_for("plan_waits")
+    async with running(app) as pilot:
+        widget = await shown(pilot)
+        await pilot.press("e", "down", "down", "down", "enter", *" a r d 1", "enter")
+        assert session.answers == []
+        assert widget.edit.plan.steps[1].description == PLAN.steps[1].description + " a r d 1"
+        await pilot.press("escape")
+        await until(pilot, lambda: widget.armed)
+        assert "edited" in screen_text(app)
+        await pilot.press("a")
+        await until(pilot, lambda: session.answers != [])
+        plan = taken(session.answers[0][1].data)
+        assert plan.steps[1].description.endswith(" a r d 1")
+        assert plan.steps[0] == PLAN.steps[0]
+
+
+async def test_expected_fallback_and_check_are_edited_too() -> None:
+    app, _session = app_for("plan_waits")
+    async with running(app) as pilot:
+        widget = await shown(pilot)
+        await pilot.press(
+            "e", "down", "enter", *"!", "tab", *"ask", "enter", "end", "enter", *" -x", "escape"
+        )
+        plan = widget.edit.plan
+        assert plan.steps[0].expected == PLAN.steps[0].expected + "!"
+        assert plan.steps[0].fallback == "ask"
+        assert plan.check.command == PLAN.check.command + " -x"
+
+
+@pytest.mark.parametrize("key", ["J", "alt+down"])
+async def test_steps_change_their_order_and_their_numbers(key: str) -> None:
+    app, _session = app_for("plan_waits")
+    async with running(app) as pilot:
+        widget = await shown(pilot)
+        await pilot.press("e", key)
+        steps = widget.edit.plan.steps
+        assert [one.description for one in steps[:2]] == [
+            PLAN.steps[1].description,
+            PLAN.steps[0].description,
+        ]
+        assert [one.number for one in steps] == [1, 2, 3, 4]
+        await pilot.press("K", "K")
+        assert widget.edit.plan == PLAN
+
+
+@pytest.mark.parametrize("key", ["d", "delete"])
+async def test_a_step_is_dropped_but_not_the_last_one(key: str) -> None:
+    app, session = app_for("plan_waits")
+    async with running(app) as pilot:
+        widget = await shown(pilot)
+        await pilot.press("e", key)
+        assert [one.description for one in widget.edit.plan.steps] == [
+            one.description for one in PLAN.steps[1:]
+        ]
+        await pilot.press(key, key, key, key)
+        assert len(widget.edit.plan.steps) == 1
+        assert session.answers == []
+
+
+async def test_a_step_is_added_and_an_empty_one_is_none() -> None:
+    app, _session = app_for("plan_waits")
+    async with running(app) as pilot:
+        widget = await shown(pilot)
+        await pilot.press("e", "+", *"look twice", "enter")
+        assert [one.description for one in widget.edit.plan.steps][1] == "look twice"
+        await pilot.press("+", "escape")
+        assert len(widget.edit.plan.steps) == 5
+        assert widget.state == "list"
+
+
+async def test_what_is_typed_ahead_goes_into_the_draft_and_decides_nothing() -> None:
+    clock = Clock()
+    app, session = app_for("plan_waits", stillness=STILLNESS, clock=clock)
+    typed = "a rare 1\n" * 4
+    async with running(app) as pilot:
+        await shown(pilot, armed=False)
+        for character in typed:
+            clock.now += 0.1
+            await pilot.press({"\n": "enter", " ": "space"}.get(character, character))
+        assert session.answers == []
+        assert session.sent == []
+        assert app._prompt.text == typed
+        clock.now += STILLNESS + 0.01
+        await pilot.press("a")
+        await until(pilot, lambda: session.answers != [])
+
+
+async def test_after_editing_it_is_still_for_a_while() -> None:
+    clock = Clock()
+    app, session = app_for("plan_waits", stillness=STILLNESS, clock=clock)
+    async with running(app) as pilot:
+        await shown(pilot, armed=False)
+        clock.now += 1
+        await pilot.press("e", "enter", "x", "escape", "escape", "a")
+        assert session.answers == []
+        clock.now += 1
+        await pilot.press("a")
+        await until(pilot, lambda: session.answers != [])
+
+
+async def test_a_paste_never_decides() -> None:
+    app, session = app_for("plan_waits")
+    async with running(app) as pilot:
+        widget = await shown(pilot)
+        widget.post_message(events.Paste("a\n1\n"))
+        await until(pilot, lambda: bool(app._prompt.text))
+        assert session.answers == []
+
+
+async def test_the_composer_stays_in_reach() -> None:
+    app, session = app_for("plan_waits")
+    async with running(app) as pilot:
+        widget = await shown(pilot)
+        await pilot.press("tab", *"are")
+        assert app._prompt.text == "are"
+        assert session.answers == []
+        await until(pilot, lambda: "tab goes there" in screen_text(app))
+        await pilot.press("tab")
+        await until(pilot, lambda: widget.has_focus and widget.armed)
+        await pilot.press("a")
+        await until(pilot, lambda: session.answers != [])
+
+
+async def test_an_edit_survives_a_resize_and_a_dialog() -> None:
+    app, session = app_for("plan_waits")
+    async with running(app) as pilot:
+        widget = await shown(pilot)
+        await pilot.press("e", "enter", *" twice")
+        for size in ((80, 24), (60, 20), (200, 50)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+        assert "Read the exporter and who calls it twice" in screen_text(app)
+        session.push(e.QuestionAsked(id="q7", question="Array or lines?", options=("one", "two")))
+        await until(pilot, lambda: len(app.screen_stack) == 2 and "Array or lines?" in screen_text(app))
+        await pilot.press("1")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await pilot.press(*" more", "enter")
+        assert widget.edit.plan.steps[0].description.endswith("twice more")
+        assert [key for key, _answer in session.answers] == ["q7"]
+
+
+async def test_an_edit_survives_a_crash() -> None:
+    app, session = app_for("plan_waits")
+    folder = sessions_dir() / session.id
+    folder.mkdir(parents=True)
+    async with running(app) as pilot:
+        await shown(pilot)
+        await pilot.press("e", "enter", *" twice")
+        await until(pilot, (folder / FILE).exists)
+    assert KEEP_AFTER < 1
+
+    again, other = app_for("plan_waits")
+    async with running(again) as pilot:
+        widget = await shown(pilot)
+        assert widget.edit.plan.steps[0].description.endswith(" twice")
+        await pilot.press("a")
+        await until(pilot, lambda: other.answers != [])
+        assert taken(other.answers[0][1].data).steps[0].description.endswith(" twice")
+        await until(pilot, lambda: not (folder / FILE).exists())
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"id": "p1", "draft": {"plan": 3}}', '{"id": "p1"}'])
+async def test_a_draft_that_makes_no_sense_is_none(text: str) -> None:
+    app, session = app_for("plan_waits")
+    folder = sessions_dir() / session.id
+    folder.mkdir(parents=True)
+    (folder / FILE).write_text(text, encoding="utf-8")
+    async with running(app) as pilot:
+        assert (await shown(pilot)).edit.plan == PLAN
+
+
+async def test_the_draft_of_another_plan_is_not_taken() -> None:
+    app, session = app_for("plan_unsure")
+    folder = sessions_dir() / session.id
+    folder.mkdir(parents=True)
+    kept = {"id": "p0", "of": {}, "draft": {"plan": msgspec.to_builtins(PLAN)}}
+    (folder / FILE).write_text(json.dumps(kept), encoding="utf-8")
+    async with running(app) as pilot:
+        assert (await shown(pilot)).edit.plan == UNSURE
+
+
+async def test_it_closes_when_somebody_else_decides() -> None:
+    app, session = app_for("plan_waits")
+    async with running(app) as pilot:
+        await shown(pilot)
+        session.push(e.PlanReviewed(id="p1", answer=Answer(verdict="approve", by="web"), plan=PLAN))
+        await until(pilot, lambda: app.dialogs.docking.widget is None)
+        assert session.answers == []
+        assert app._prompt.has_focus
+
+
+async def test_two_plans_are_asked_one_after_the_other() -> None:
+    app, session = app_for(load("plan_waits"))
+    async with running(app) as pilot:
+        first = await shown(pilot)
+        session.push(e.PlanProposed(id="p2", plan=UNSURE, asks=True), run="run1", node="s-planning")
+        await settled(pilot)
+        assert review(app) is first
+        await pilot.press("a")
+        await until(pilot, lambda: app.dialogs.docking.widget not in (None, first))
+        widget = await shown(pilot)
+        assert widget.request.id == "p2"
+        await pilot.press("1")
+        await until(pilot, lambda: [key for key, _answer in session.answers] == ["p1", "p2"])

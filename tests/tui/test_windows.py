@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.scenes import build, load
+from tests.tui.kit import app_for, running, screen_text, settled, until
+from tui_agent import events as e
+from tui_agent.tui.app import TuiAgentApp
+from widgets.context_meter import ContextPanel
+
+SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+
+
+def measured(app: TuiAgentApp) -> bool:
+    return isinstance(app.screen, ContextPanel)
+
+
+@SIZES
+@pytest.mark.parametrize("scene", [*build.WINDOWS[:-1], "retrying"])
+def test_window(scene: str, size: tuple[int, int], snap_compare) -> None:
+    app, _session = app_for(scene)
+    assert snap_compare(app, terminal_size=size, run_before=settled)
+
+
+@SIZES
+@pytest.mark.parametrize("scene", ["context_compacted", "reply_rejected"])
+def test_window_open(scene: str, size: tuple[int, int], snap_compare) -> None:
+    app, _session = app_for(scene)
+
+    async def unfold(pilot: Pilot[int]) -> None:
+        await settled(pilot)
+        await pilot.press("ctrl+o")
+        await pilot.pause()
+
+    assert snap_compare(app, terminal_size=size, run_before=unfold)
+
+
+@SIZES
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_meter(size: tuple[int, int], theme: str, snap_compare) -> None:
+    app, _session = app_for("context_measured", theme=theme)
+
+    async def look(pilot: Pilot[int]) -> None:
+        await settled(pilot)
+        await pilot.press("f9")
+        await until(pilot, lambda: measured(app))
+        await pilot.pause()
+
+    assert snap_compare(app, terminal_size=size, run_before=look)
+
+
+def test_meter_of_a_truncated_prompt(snap_compare) -> None:
+    app, _session = app_for("prompt_truncated")
+
+    async def look(pilot: Pilot[int]) -> None:
+        await settled(pilot)
+        await pilot.press(*"/context", "enter")
+        await until(pilot, lambda: measured(app))
+        await pilot.pause()
+
+    assert snap_compare(app, terminal_size=(80, 24), run_before=look)
+
+
+async def test_the_meter_opens_by_key_and_by_name_and_closes() -> None:
+    app, _session = app_for("context_measured")
+    async with running(app) as pilot:
+        for opening, closing in ((("f9",), "f9"), ((*"/context", "enter"), "escape")):
+            await pilot.press(*opening)
+            await until(pilot, lambda: measured(app))
+            await pilot.pause()
+            text = screen_text(app)
+            assert "files read" in text and "14,618" in text and "45 %" in text
+            await pilot.press(closing)
+            await until(pilot, lambda: not measured(app))
+
+
+async def test_before_the_first_request_nothing_is_measured() -> None:
+    app, _session = app_for("empty")
+    async with running(app) as pilot:
+        await pilot.press("f9")
+        await until(pilot, lambda: measured(app))
+        await pilot.pause()
+        assert "Nothing was sent" in screen_text(app)
+
+
+async def test_the_warning_of_a_cut_prompt_stays_until_the_next_message() -> None:
+    app, session = app_for("prompt_truncated")
+    async with running(app) as pilot:
+        assert "truncated the prompt to 4,098" in screen_text(app)
+        session.push(e.ContextMeasured(used=9_000, limit=8_192), run="run1")
+        await settled(pilot)
+        assert "truncated the prompt to 4,098" in screen_text(app)
+        session.push(e.RunEnded(outcome="done", text="x"), run="run1")
+        await settled(pilot)
+        assert "truncated the prompt to 4,098" in screen_text(app)
+        session.push(e.UserSaid(id="m-2", text="and now?"))
+        session.push(e.RunStarted(message_id="m-2", mode="direct", model="m"), run="run2")
+        await settled(pilot)
+        assert "truncated the prompt to 4,098" not in screen_text(app)
+
+
+async def test_the_summary_of_a_compaction_can_be_read() -> None:
+    app, _session = app_for("context_compacted")
+    async with running(app, (100, 50)) as pilot:
+        assert "23,690 to 8,214" in screen_text(app)
+        assert "Failed approaches" not in screen_text(app)
+        await pilot.press("ctrl+o")
+        await pilot.pause()
+        assert "Failed approaches" in screen_text(app)
+
+
+async def test_a_retry_counts_down() -> None:
+    app, _session = app_for("retrying", later=0.0)
+    async with running(app) as pilot:
+        assert "in 8 s" in screen_text(app)
+        app._activity.now = app._transcript.look.now = lambda: app.view.reply.retry.until - 2  # type: ignore[union-attr]  # it waits
+        app._tick()
+        await pilot.pause()
+        text = screen_text(app)
+        assert "asking again in 2 s" in text
+        assert "waiting to ask again 2 of 5 · in 2 s" in text
+
+
+def test_only_whole_replies_are_marked_as_useless() -> None:
+    from tui_agent.view import ReplyItem, SessionView, fold
+
+    view = SessionView()
+    for record in load("reply_rejected"):
+        fold(view, record)
+    kinds = [item.rejected for item in view.items if isinstance(item, ReplyItem)]
+    assert kinds == ["unreadable", "thinking_only", ""]

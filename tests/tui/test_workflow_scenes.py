@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.scenes import build
+from tests.tui.kit import app_for, settled, until
+from tui_agent.tui.app import TuiAgentApp
+
+SIZES = [(80, 24), (120, 40), (200, 50)]
+NAMES = ["80x24", "120x40", "200x50"]
+
+
+async def shown(pilot: Pilot[int]) -> None:
+    await settled(pilot)
+    app = pilot.app
+    assert isinstance(app, TuiAgentApp)
+    docking = app.dialogs.docking
+    if any(one.proposal or one.offer for one in app.view.pending.values()):
+        await until(pilot, lambda: docking.widget is not None and docking.widget.is_mounted)
+        await pilot.pause()
+        await until(pilot, lambda: docking.widget is not None and docking.widget.armed)
+        await pilot.pause()
+
+
+@pytest.mark.parametrize("size", SIZES, ids=NAMES)
+@pytest.mark.parametrize("scene", build.WORKFLOW)
+def test_scene(scene: str, size: tuple[int, int], snap_compare) -> None:
+    app, _session = app_for(scene)
+    assert snap_compare(app, terminal_size=size, run_before=shown)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=NAMES)
+@pytest.mark.parametrize(
+    ("name", "scene", "keys"),
+    [
+        ("rows", "plan_waits", ("e", "down", "down", "down")),
+        ("field", "plan_waits", ("e", "down", "down", "down", "enter", *" too")),
+        ("edited", "plan_waits", ("e", "J", "escape")),
+        ("reason", "plan_unsure", ("r", *"not like that")),
+        ("typing", "summary_waits", ("tab", "tab", *" And the README.")),
+        ("ticks", "summary_waits", ("tab", "tab", "tab", "tab", "down", "space")),
+        ("sure", "summary_waits", ("ctrl+d",)),
+        ("details", "steps_recovered", ("ctrl+o",)),
+    ],
+)
+def test_after_keys(
+    name: str, scene: str, keys: tuple[str, ...], size: tuple[int, int], snap_compare
+) -> None:
+    app, _session = app_for(scene)
+
+    async def press(pilot: Pilot[int]) -> None:
+        await shown(pilot)
+        await pilot.press(*keys)
+        await pilot.pause()
+        await pilot.pause()
+
+    assert snap_compare(app, terminal_size=size, run_before=press)
+
+
+@pytest.mark.parametrize("scene", ["plan_unsure", "summary_waits"])
+def test_in_the_light(scene: str, snap_compare) -> None:
+    app, _session = app_for(scene, theme="light")
+    assert snap_compare(app, terminal_size=(120, 40), run_before=shown)
