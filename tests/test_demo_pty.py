@@ -16,6 +16,11 @@ LONG = 30.0
 
 F1, F4, ESC, UP, DOWN = "\x1bOP", "\x1bOS", "\x1b", "\x1b[A", "\x1b[B"
 
+ASKED = (("Edit wordcount/counting.py", "a"), ("python3 -m unittest", "a"))
+"""What the demonstration asks, one after the other, and the key that answers it."""
+
+DONE = "· Done · 3 tool calls"
+
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -36,6 +41,12 @@ async def started(
 async def dialog(program: Terminal, title: str) -> None:
     await program.sees(title, LONG)
     await program.sees(lambda: lit(program), LONG)
+
+
+async def decide(program: Terminal, *asked: tuple[str, str]) -> None:
+    for title, key in asked:
+        await dialog(program, title)
+        program.type(key)
 
 
 def lit(program: Terminal) -> bool:
@@ -75,12 +86,9 @@ async def test_the_demonstration_from_start_to_exit_by_keys_alone(
         await program.sees(lambda: "scroll up" not in program.text, LONG)
         assert "Find the bug" in program.text
         program.type("\r")
-        await dialog(program, "Edit wordcount/counting.py")
-        program.type("a")
-        await dialog(program, "python3 -m unittest")
+        await decide(program, *ASKED)
+        await program.sees(DONE, LONG)
         (workspace,) = tmp_path.glob("tui-agent-demo-*")
-        program.type("a")
-        await program.sees("· Done · 3 tool calls", LONG)
         counting = (workspace / "wordcount" / "counting.py").read_text(encoding="utf-8")
         assert ".casefold()" in counting or ".lower()" in counting
         program.type(F4)
@@ -95,7 +103,7 @@ async def test_the_demonstration_from_start_to_exit_by_keys_alone(
     async with started(tmp_path, "--resume", name, size=size) as program:  # as it was said
         await dialog(program, "Trust this folder?")
         program.type("r")
-        await program.sees("· Done · 3 tool calls", LONG)
+        await program.sees(DONE, LONG)
         program.type("\x04")
         assert await end(program) == name
 
@@ -132,11 +140,8 @@ async def test_without_a_server_d_leads_to_the_demonstration(tmp_path: Path) -> 
         await program.sees("Find the bug", LONG)
         await program.sees("tui-agent-demo-", LONG)
         program.type("\r")
-        await dialog(program, "Edit wordcount/counting.py")
-        program.type("a")
-        await dialog(program, "python3 -m unittest")
-        program.type("a")
-        await program.sees("· Done · 3 tool calls", LONG)
+        await decide(program, *ASKED)
+        await program.sees(DONE, LONG)
         program.type("\x04")
         name = await end(program)
         assert program.bytes.count(b"Resume with:") == 1

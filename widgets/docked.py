@@ -58,36 +58,24 @@ class FieldsView(VerticalScroll, can_focus=False):
         return min(room(viewport), super().get_content_height(container, viewport, width))
 
 
-class Docked(Vertical, can_focus=True):
-    """Asks about one request. Subclasses say what a key does and what is worth keeping."""
+class Still(Vertical, can_focus=True):
+    """Takes the focus from the composer, and no key until none came for a while."""
 
     BINDINGS: ClassVar[list[BindingType]] = []
 
-    def __init__(
-        self,
-        request: RequestItem,
-        *,
-        clock: Callable[[], float] = monotonic,
-        stillness: float = STILLNESS,
-        draft: dict[str, Any] | None = None,
-        keep: Keep = lambda draft: None,
-        id: str | None = None,
-    ) -> None:
-        """`draft` is what was kept of this request before; `keep` takes a new one after every change."""
+    def __init__(self, *, clock: Callable[[], float], stillness: float, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.request = request
         self.clock = clock
         self.stillness = stillness
-        self.draft = draft
-        self._keep = keep
         self._quiet_since = clock()
         self._listens = False
         self._lamp: Timer | None = None
-        self._keeping: Timer | None = None
-        self._answered = False
         self._inside = False
+        """One of our own fields gives the focus back."""
 
-    # --- stillness ---
+    def show_keys(self) -> None:
+        """Paint the keys of the moment."""
+        raise NotImplementedError
 
     @property
     def armed(self) -> bool:
@@ -127,8 +115,6 @@ class Docked(Vertical, can_focus=True):
             self._listens = False
         return late
 
-    # --- keys ---
-
     def on_focus(self) -> None:
         """What is typed on is not meant for it yet, unless one of its own fields had the focus."""
         if self._inside:
@@ -153,6 +139,28 @@ class Docked(Vertical, can_focus=True):
     def on_blur(self) -> None:
         """Other keys now."""
         self.call_after_refresh(self.show_keys)
+
+
+class Docked(Still):
+    """Asks about one request. Subclasses say what a key does and what is worth keeping."""
+
+    def __init__(
+        self,
+        request: RequestItem,
+        *,
+        clock: Callable[[], float] = monotonic,
+        stillness: float = STILLNESS,
+        draft: dict[str, Any] | None = None,
+        keep: Keep = lambda draft: None,
+        id: str | None = None,
+    ) -> None:
+        """`draft` is what was kept of this request before; `keep` takes a new one after every change."""
+        super().__init__(clock=clock, stillness=stillness, id=id)
+        self.request = request
+        self.draft = draft
+        self._keep = keep
+        self._keeping: Timer | None = None
+        self._answered = False
 
     def on_key(self, event: events.Key) -> None:
         """A key that no field took."""

@@ -1,7 +1,7 @@
-"""The task suite with planning and without: `python -m tests.benchmarks.planning [--tasks 120] [--told]`.
+"""The task suite with planning and without: `python -m tests.benchmarks.planning [--tasks 120] [--seed 4] [--told]`.
 
 The product's own engine works over HTTP on a scripted model (planning_model.py), which does not know whether anything
-plans, on the same tasks with the same faults (commands/tasks/fault_plan.json). Exits with 1 when planning misses a target
+plans, on the same tasks with the same faults (commands/tasks/fault_plan.json; the model's wit is planning_model.json). Exits with 1 when planning misses a target
 of seed 004, or does not beat no planning.
 """
 
@@ -15,33 +15,48 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
+from typing import Any
+
+import msgspec
 
 from tests.benchmarks.planning_model import PlanningModel, Traits, traits
 from tui_agent.commands.page import Page
 from tui_agent.commands.tasks.counting import better, missed, rows
 from tui_agent.commands.tasks.making import COUNT, Task, fault_plan, suite
-from tui_agent.commands.tasks.working import MODES, Outcome, carry_out
+from tui_agent.commands.tasks.working import Outcome, carry_out
 from tui_agent.mock_server.app import MockServer
 
+WAYS: dict[str, dict[str, Any]] = {
+    "planning": {"mode": "agent"},
+    "no cache": {"mode": "agent", "plan_cache": False},
+    "without": {"mode": "direct"},
+}
+"""How the tasks are worked on → settings. `no cache`: every plan is the model's own, so that its bad ones show."""
 SIDE_BY_SIDE = 4
 MODEL = "mock-model"
 LONGEST = 120.0
 
 
 async def measure(
-    tasks: Sequence[Task], mode: str, folder: Path, *, wit: Traits | None = None, provider: str = "openai"
+    tasks: Sequence[Task],
+    way: str,
+    folder: Path,
+    *,
+    wit: Traits | None = None,
+    provider: str = "openai",
+    seed: int = 0,
 ) -> list[Outcome]:
-    """All tasks in one mode, a few at a time, in folders of their own below `folder`."""
+    """All tasks in one way, a few at a time, in folders of their own below `folder`."""
     slots = asyncio.Semaphore(SIDE_BY_SIDE)
-    model = PlanningModel(tasks, wit or traits(), fault_plan().seed)
+    model = PlanningModel(tasks, wit or traits(), seed)
     async with MockServer(model, strict=True) as server:
         url = server.url + ("/v1" if provider == "openai" else "")
-        flags = {"provider": provider, "base_url": url, "model": MODEL}
+        flags = {"provider": provider, "base_url": url, "model": MODEL, **WAYS[way]}
 
         async def one(task: Task) -> Outcome:
             async with slots:
-                place = folder / mode / str(task.number)
-                return await carry_out(task, place, mode, flags, longest=LONGEST)
+                place = folder / way.replace(" ", "-") / str(task.number)
+                return await carry_out(task, place, flags["mode"], flags, longest=LONGEST)
 
         return list(await asyncio.gather(*map(one, tasks)))
 
@@ -62,23 +77,29 @@ def main() -> int:
     """Measure, print, judge."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.planning", description=__doc__)
     parser.add_argument("--tasks", type=int, default=COUNT)
+    parser.add_argument("--seed", type=int, help="of the faults; default that of the fault plan")
     parser.add_argument("--provider", choices=("openai", "ollama"), default="openai")
     parser.add_argument("--told", action="store_true", help="a line for each task that met something")
     options = parser.parse_args()
-    tasks, page, by_mode, began = suite(options.tasks), Page(), {}, perf_counter()
+    plan = fault_plan()
+    if options.seed is not None:
+        plan = msgspec.structs.replace(plan, seed=options.seed)
+    tasks, found, began = suite(options.tasks, plan), dict[str, list[Outcome]](), perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        for mode in MODES:
-            os.environ["TUI_AGENT_HOME"] = str(Path(folder) / f"home-{mode}")
-            by_mode[mode] = asyncio.run(
-                measure(tasks, mode, Path(folder) / "work", provider=options.provider)
-            )
+        for number, way in enumerate(WAYS):
+            os.environ["TUI_AGENT_HOME"] = str(Path(folder) / f"home{number}")
+            measuring = measure(tasks, way, Path(folder) / "work", provider=options.provider, seed=plan.seed)
+            found[way] = asyncio.run(measuring)
             if options.told:
-                print(f"\n{mode}\n{told(by_mode[mode])}")
+                print(f"\n{way}\n{told(found[way])}")
     struck = sum(bool(task.fault) for task in tasks)
-    print(f"\n{len(tasks)} tasks, a fault in the way of {struck}, {perf_counter() - began:.0f} s in all\n")
-    head = ("figure", "target", "planning", "", "without", "", "what is counted")
-    page.table(head, rows(by_mode), right=(1, 2, 4))
-    faults = missed(by_mode["agent"]) + better(by_mode["agent"], by_mode["direct"])
+    spent = perf_counter() - began
+    print(f"\n{len(tasks)} tasks, seed {plan.seed}, a fault in the way of {struck}, {spent:.0f} s in all\n")
+    head = ["figure", "target", *(part for way in found for part in (way, ""))]
+    Page().table(head, [row[:-1] for row in rows(found)], right=(1, 2, 4, 6))
+    faults = missed(found["planning"])
+    for way in ("planning", "no cache"):
+        faults += [f"{way}: {fault}" for fault in better(found[way], found["without"])]
     if faults:
         print("\nMISSED: " + "; ".join(faults))
     return 1 if faults else 0

@@ -179,7 +179,7 @@ class PlanningModel:
         self, task: Task, moves: list[Move], told: list[Heard], since: int, count_from: int, number: int
     ) -> Spoken:
         """The first of the moves that is not done, what it needs first, or the closing words."""
-        seen = bool(task.evidence) and any(task.evidence in one.text for one in told if one.good)
+        seen = bool(task.evidence) and any(task.evidence in one.text for one in told)
         for move in moves:
             given = move.after if seen and move.after else move.arguments
             tries = [place for place, one in enumerate(told) if _is(one, move.tool, given)]
@@ -196,7 +196,10 @@ class PlanningModel:
             if sum(place >= since for place in failed) < 2:
                 return _calls(move.tool, given, number)
             return _says(f"{GAVE_UP}: {told[failed[-1]].text[:200]}")
-        return _says(f"{moves[-1].says if moves else 'The step'} is done.")
+        found = (
+            f" What it showed: {task.evidence}" if seen else ""
+        )  # of a step's results no more is passed on
+        return _says(f"{moves[-1].says if moves else 'The step'}: that is done.{found}")
 
 
 def _of_step(task: Task, told: list[Heard]) -> tuple[list[Move], bool]:

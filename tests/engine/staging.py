@@ -19,7 +19,7 @@ VERIFY = "Say whether what was expected"
 DIAGNOSE = "A step of a plan failed"
 
 
-def side(system: str, *replies: Any, trigger: str = "", **more: Any) -> dict[str, Any]:
+def side(system: str, *replies: Any, trigger: str | list[str] = "", **more: Any) -> dict[str, Any]:
     """A scenario for a request apart from the conversation, told by its system text."""
     texts = [one if isinstance(one, str) else json.dumps(one) for one in replies]
     when = {"system": system, **more}

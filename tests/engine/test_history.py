@@ -20,10 +20,13 @@ from tui_agent.events import (
     ReplyEnded,
     RunEnded,
     RunStarted,
+    StepFinished,
+    StepStarted,
     ToolFinished,
     ToolStarted,
     UserSaid,
 )
+from tui_agent.workplan import PlanStep
 
 IDS = st.sampled_from(["a", "b", "c", "d"])
 CALLS = st.lists(IDS, max_size=3, unique=True).map(
@@ -201,3 +204,31 @@ def test_a_snapshot_and_the_rest_give_what_all_events_give(events: list[Event], 
         second.fold(event)
     assert second.export() == whole.export()
     assert second.history.window() == whole.history.window()
+
+
+def test_a_reply_to_a_side_request_is_no_part_of_the_conversation() -> None:
+    history = folded(said("hi"), ReplyEnded(text="{}", role="planning"), reply("hello"))
+    assert history.window() == (UserMessage(text="hi"), AssistantMessage(text="hello"))
+
+
+def test_a_finished_step_shrinks_to_its_calls_and_its_outcome() -> None:
+    def one(number: int, name: str) -> tuple[Event, ...]:
+        begun = StepStarted(step=PlanStep(number=number, description=name), of=2)
+        return (
+            begun,
+            ProgramSaid(kind="step", text=name),
+            reply("", f"{number}"),
+            result(f"{number}", "x" * 4_000),
+        )
+
+    steering = UserSaid(id="s", text="mind the tests", steering=True)
+    done = StepFinished(outcome="failed", text="it is not there")
+    history = folded(said("go"), *one(1, "First"), steering, done, *one(2, "Second"))
+    first, steered, outcome, *second = history.window()
+    assert (first, steered) == (UserMessage(text="go"), UserMessage(text="mind the tests"))
+    assert isinstance(outcome, ProgramMessage)
+    assert "Step 1: First: failed\nTools used: read_file\nit is not there" in outcome.text
+    assert [type(message) for message in second] == [ProgramMessage, AssistantMessage, ToolMessage]
+    again = History.restore(history.export())
+    again.fold(StepFinished(outcome="done", text="fine"))
+    assert all("x" * 4_000 not in message.text for message in again.window())

@@ -66,7 +66,7 @@ async def test_proposals_count_in_the_run_stand_last_and_are_written_with_the_su
 ) -> None:
     update = {"acceptance_criteria_updates": [{"description": "It is read", "completed": True}]}
     async with serve(*writing(summed_up("Wrote the report", **update)), strict=True) as server:
-        watch, _, doc = await run(server, workspace, TASK)
+        _, _, doc = await run(server, workspace, TASK)
     assert "A good report" in doc and "- [x] It is written" in doc and "- [x] It is read" in doc
     assert "Markdown" in doc and "Wrote the report" in doc and "status: completed" in doc
     requests = [one.messages for one in sent_as(server, "execution")]

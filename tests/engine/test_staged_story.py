@@ -61,7 +61,7 @@ async def test_a_login_that_is_missing_is_gone_around_within_three_rounds(worksp
     async with serve(
         sorted_as("mixed", "moderate"), the_plan(), summed_up(), fetching, strict=True
     ) as server:
-        watch, ended, doc = await run(server, workspace, TASK)
+        watch, ended, _ = await run(server, workspace, TASK)
     failed = watch.of(ToolFinished)[0]
     assert not failed.result.success and "authentication" in failed.text
     assert ended.outcome == "done" and ended.iterations <= 3, ended

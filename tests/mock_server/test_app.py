@@ -301,3 +301,10 @@ async def test_only_so_many_requests_are_remembered():
         for _ in range(5):
             await http.get("/models")
         assert [one.number for one in server.exchanges] == [4, 5]
+
+
+async def test_a_lone_surrogate_is_sent_as_an_escape() -> None:
+    async with serve(scenario("go", "a\ud800b")) as server, client(server) as http:
+        reply = await http.post(CHAT, json={"model": "m", "messages": [GO], "stream": False})
+        assert b"a\\ud800b" in reply.content
+        assert json.loads(reply.content)["choices"][0]["message"]["content"] == "a\ud800b"

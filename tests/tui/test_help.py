@@ -109,7 +109,10 @@ def test_the_readme_names_every_key_that_there_is_and_no_other() -> None:
     cells = [row.split("|")[1] for row in section.split("\n") if row.startswith("| ")][1:]
     named = [key.strip().lower() for cell in cells for key in cell.replace("`", "").split(",")]
     known = {
-        keys.NAMES.get(key, key).lower() for one in keys.KEYS if one.group != keys.DECIDING for key in one.keys
+        keys.NAMES.get(key, key).lower()
+        for one in keys.KEYS
+        if one.group != keys.DECIDING
+        for key in one.keys
     }
     assert sorted(named) == sorted(known)  # each in one row
     deciding = {key for one in keys.KEYS if one.group == keys.DECIDING for key in one.keys}
@@ -121,7 +124,7 @@ async def test_every_key_of_the_table_is_bound() -> None:
     async with running(app):
         composer = app.query_one(PromptInput)
         bound = {key for place in (app, composer) for key in place._bindings.key_to_bindings}
-        typed = {*NEWLINE_KEYS, "enter", "\\ enter", "/", "!", "?", "ctrl+d"}  # the composer takes these itself
+        typed = {*NEWLINE_KEYS, *"/!?", "enter", "\\ enter", "ctrl+d"}  # the composer takes these itself
         named = {key for one in keys.KEYS if one.group != keys.DECIDING for key in one.keys}
         assert named <= bound | typed
 

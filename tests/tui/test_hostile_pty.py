@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import sys
@@ -182,3 +183,8 @@ async def test_plain_output_of_a_headless_run_is_text_and_all_of_it(tmp_path: Pa
     assert missing(SAID, out.decode("utf-8")) == []
     assert_only_text(chat_log(home))
     assert missing(SAID + PRINTED, chat_log(home)) == []
+    (journal,) = home.rglob("events.jsonl")
+    ended = [json.loads(one) for one in journal.read_bytes().split(b"\n") if b'"reply.ended"' in one]
+    names = [one["name"] for record in ended for one in record["data"]["calls"]]
+    assert len(names) == 7
+    assert_only_text("".join(names))

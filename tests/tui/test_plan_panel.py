@@ -464,11 +464,19 @@ async def test_a_conflict_settled_elsewhere_closes() -> None:
 SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)], ids=["80x24", "120x40", "200x50"])
 
 
+async def still(pilot: Pilot[int]) -> None:
+    """The layout has come to rest."""
+    app = pilot.app
+    assert isinstance(app, TuiAgentApp)
+    seen: list[str] = []
+    await until(pilot, lambda: (seen.append(screen_text(app)), len(seen) > 3 and len(set(seen[-4:])) == 1)[1])
+
+
 def after(*keys: str) -> Callable[[Pilot[int]], object]:
     async def run(pilot: Pilot[int]) -> None:
         await settled(pilot)
         await visit(pilot, *keys)
-        await pilot.pause()
+        await still(pilot)
 
     return run
 

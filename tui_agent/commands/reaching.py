@@ -9,12 +9,14 @@ from pathlib import Path
 import msgspec
 
 from tui_agent import paths, settings
+from tui_agent.domain import Fault
 from tui_agent.models import catalog as catalog_file
 from tui_agent.models.base import Model
 from tui_agent.models.catalog import Catalog, CatalogRead
 from tui_agent.models.connect import BadAddress, connect, resolve_provider
 from tui_agent.models.endpoint import endpoint
 from tui_agent.models.scenarios import ScenarioError
+from tui_agent.models.selection import select_default
 from tui_agent.models.wire import Wire, default_limits
 from tui_agent.safety import trust
 
@@ -118,6 +120,17 @@ async def close(reached: Reached) -> None:
     await reached.model.aclose()
     if reached.wire is not None:
         await reached.wire.aclose()
+
+
+async def default_model(way: Reached, files: Configured) -> str:
+    """The model that a session would take. Raises NoServer."""
+    served = await way.model.list_models()
+    if isinstance(served, Fault):
+        raise NoServer(f"{served.message} {served.advice} Tried because of {way.because}.".replace("  ", " "))
+    found = select_default(files.catalog, served, named=files.loaded.settings.model or "")
+    if found is None:
+        raise NoServer(f"{way.model.endpoint} has no models.")
+    return found.name
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, model: bool = True) -> None:

@@ -20,7 +20,7 @@ from tui_agent.commands.probing import Attempt, Setup
 from tui_agent.commands.reaching import Configured, NoServer, Reached
 from tui_agent.domain import Fault, ModelInfo
 from tui_agent.engine.roles import window_for
-from tui_agent.models.selection import sampling, select_default
+from tui_agent.models.selection import sampling
 from tui_agent.protocols.parser import Protocol
 
 COUNT = 20
@@ -67,7 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of `tui-agent reliability`."""
     parser = argparse.ArgumentParser(
         prog="tui-agent reliability",
-        description="Ask a model for small tool calls and count how many can run. Nothing is run.",
+        description="Ask a model for small tool calls and count how many can run. Nothing is run, but with --tasks.",
         epilog=f"exit codes: 0 the best way of asking reaches {GOAL} %   1 it does not   2 wrong usage   "
         "4 model unreachable",
     )
@@ -80,7 +80,13 @@ def build_parser() -> argparse.ArgumentParser:
         type=_count,
         default=COUNT,
         metavar="N",
-        help=f"tasks for each protocol and temperature; default {COUNT}",
+        help=f"tasks for each protocol and temperature, or of the suite; default {COUNT}",
+    )
+    parser.add_argument(
+        "--tasks",
+        action="store_true",
+        help="let the agent work on small tasks with faults in the way, in folders of their own, with planning and "
+        "without; what the model calls is run, and nobody is asked",
     )
     parser.add_argument(
         "--temperatures", type=_temperatures, default=TEMPERATURES, metavar="T,…", help="default 0,0.3,0.7"
@@ -128,6 +134,10 @@ def _protocols(text: str) -> tuple[str, ...]:
 def run(argv: Sequence[str]) -> int:
     """Measure and tell; returns the exit code. Ctrl+C ends it with what was measured so far."""
     args = build_parser().parse_args(argv)
+    if args.tasks:
+        from tui_agent.commands import task_suite
+
+        return task_suite.run(args)
     page = Page(sys.stderr if args.json else sys.stdout)
     cells: list[Cell] = []
     stopped = False
@@ -169,17 +179,7 @@ async def _measure(args: argparse.Namespace, cells: list[Cell], page: Page) -> s
 
 async def _setup(args: argparse.Namespace, way: Reached, files: Configured) -> Setup:
     chosen = files.loaded.settings
-    name = args.model
-    if not name:
-        served = await way.model.list_models()
-        if isinstance(served, Fault):
-            raise NoServer(
-                f"{served.message} {served.advice} Tried because of {way.because}.".replace("  ", " ")
-            )
-        found = select_default(files.catalog, served, named=chosen.model or "")
-        if found is None:
-            raise NoServer(f"{way.model.endpoint} has no models.")
-        name = found.name
+    name = args.model or await reaching.default_model(way, files)
     info = await way.model.describe(name)
     if isinstance(info, Fault):
         if info.kind == "unreachable" or info.status == 404:

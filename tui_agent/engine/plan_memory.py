@@ -29,7 +29,7 @@ from tui_agent.workplan import PlanChange, Summary
 log = logging.getLogger(__name__)
 
 NAME = "plan_doc.md"
-OLDER_LEAST, OLDER_SHARE = 100, 20
+OLDER_LEAST, OLDER_SHARE = 50, 20
 """Lines for older entries get so many tokens and one in so many of what else the document takes, so that requests do
 not grow with the number of runs; `older_tokens` is their bound in any case (P5)."""
 By = Literal["template", "summary", "review", "user", "editor", "merge", "repair"]

@@ -144,7 +144,8 @@ class Reply:
                 self._enter("writing", _subject(name, arguments))
             case CallReady(call=call):
                 self._stop_thinking()
-                self._calls.append(self._new_call_id(call))
+                named = msgspec.structs.replace(call, name=clean(call.name))
+                self._calls.append(self._new_call_id(named))
             case Phase(phase=phase, detail=detail):
                 self._enter(phase, detail)
             case Waiting(attempt=attempt, of=of, seconds=seconds, why=why):

@@ -132,6 +132,8 @@ def brief(result: ToolResult) -> str:
     """A result in a line or two: how it ended, and the end of what it printed."""
     text = result.data if isinstance(result.data, str) else ""
     tail = text.strip()[-_TAIL:]
+    if result.code == "duplicate" and tail:
+        return tail.removeprefix("Error: ")
     if result.success:
         return tail.splitlines()[-1] if tail else "it worked"
     return f"{result.error or 'it failed'}" + (f"\n{tail}" if tail else "")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from tui_agent.mock_server import ollama_api, openai_api
 from tui_agent.mock_server.exchanges import Exchange
 from tui_agent.mock_server.faults import Spoiler, status_message, status_reply
 from tui_agent.mock_server.http import Connection, Headers
-from tui_agent.mock_server.replies import Reply, truncated
+from tui_agent.mock_server.replies import Reply, encoded, truncated
 from tui_agent.mock_server.strict import Api
 from tui_agent.models.scenarios import Misbehaviour
 
@@ -37,7 +36,7 @@ async def plain(
     if isinstance(value, str):
         kind, data = "text/plain; charset=utf-8", value.encode()
     else:
-        kind, data = "application/json", json.dumps(value, ensure_ascii=False).encode()
+        kind, data = "application/json", encoded(value)
     await _respond(connection, exchange, status, [("Content-Type", kind)], data)
 
 
@@ -95,7 +94,7 @@ async def _whole(
     await spoiler.before()
     exchange.status = 200
     await connection.start(200, [("Content-Type", "application/json")])
-    await spoiler.send(json.dumps(body, ensure_ascii=False).encode())
+    await spoiler.send(encoded(body))
     await connection.end()
 
 

@@ -91,8 +91,13 @@ def truncated(reply: Reply, window: int | None) -> tuple[Reply, bool]:
 
 
 def compact(value: object) -> bytes:
-    """JSON without spaces, as servers send it; lone surrogates, which are no UTF-8, as escapes."""
+    """JSON without spaces, as servers stream it."""
+    return encoded(value, (",", ":"))
+
+
+def encoded(value: object, separators: tuple[str, str] | None = None) -> bytes:
+    """JSON in UTF-8; lone surrogates, which UTF-8 does not have, as escapes."""
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(value, ensure_ascii=False, separators=separators).encode()
     except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode()
+        return json.dumps(value, separators=separators).encode()

@@ -79,7 +79,7 @@ class ScreenDriver(LinuxDriver):
 
     def start_application_mode(self) -> None:
         """With a way of our own to learn of another size."""
-        super().start_application_mode()
+        super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual gives it no annotation
         signal.signal(signal.SIGWINCH, self._sigwinch)
 
     def _sigwinch(self, *_: object) -> None:

@@ -73,14 +73,15 @@ def _model(view: SessionView, event: e.ModelChanged, record: e.Record) -> Change
 def _notice(view: SessionView, event: e.Notice, record: e.Record) -> Change:
     item = NoticeItem(event.level, event.text, event.code)
     if view.rejected is not None and event.code.startswith("reply."):
-        item.more, view.rejected = _behind(view.rejected), None
+        item.more, view.rejected = _behind(view.rejected, event.text), None
     return add(view, item)
 
 
-def _behind(rejected: Rejected) -> str:
-    """What a notice about a reply leaves out."""
+def _behind(rejected: Rejected, said: str) -> str:
+    """What a notice that says `said` about a reply leaves out."""
+    told = rejected.detail.strip().rstrip(".").casefold() in said.casefold()
     kept = f"The reply as it came: {rejected.raw} in the folder of the session." if rejected.raw else ""
-    return "\n".join(filter(None, [rejected.detail, kept]))
+    return "\n".join(filter(None, ["" if told else rejected.detail, kept]))
 
 
 def _unknown(view: SessionView, event: e.Unknown, record: e.Record) -> Change:

@@ -66,20 +66,20 @@ class ToolCard(Block[ToolItem]):
 
     def _measure(self, ink: Ink) -> list[Span]:
         item = self.item
-        spans: list[Span] = [("recovered  ", ink.muted)] if item.call.recovered else []
+        spans: list[Span] = [("recovered", ink.muted)] if item.call.recovered else []
+        gap = "  " if spans else ""
         if item.changes:
             added, removed = sum(c.added for c in item.changes), sum(c.removed for c in item.changes)
-            spans += [(f"+{added} ", ink.ok), (f"−{removed}  ", ink.bad)]
+            spans += [(f"{gap}+{added} ", ink.ok), (f"−{removed}  ", ink.bad)]
+            gap = ""
         if self._waiting:
-            return [*spans, ("waiting for you", ink.warn)]
+            return [*spans, (gap + "waiting for you", ink.warn)]
         if item.status == "running":
             spent = max(0.0, self.look.now() - item.began)
-            return [*spans, (f"{int(spent)} s", ink.muted)] if spent >= 1 else spans
+            return [*spans, (f"{gap}{int(spent)} s", ink.muted)] if spent >= 1 else spans
         if item.status in ("refused", "interrupted"):
-            return [*spans, (item.status, ink.muted)]
-        if item.ms >= SHORT:
-            return [*spans, (duration(item.ms), ink.muted)]
-        return [*spans[:-1], (spans[-1][0].rstrip(), spans[-1][1])] if spans else spans
+            return [*spans, (gap + item.status, ink.muted)]
+        return [*spans, (gap + duration(item.ms), ink.muted)] if item.ms >= SHORT else spans
 
     def _body(self, width: int, ink: Ink) -> list[Line]:
         lines = self._decisions(width, ink)

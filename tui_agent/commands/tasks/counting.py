@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tui_agent.commands.tasks.working import Outcome
@@ -15,7 +15,7 @@ class Row(NamedTuple):
     """One figure."""
 
     name: str
-    count: Callable[[Sequence[Outcome]], Figure]
+    figure: Callable[[Sequence[Outcome]], Figure]
     goal: float | None = None
     at_least: bool = True
     share: bool = True
@@ -124,7 +124,7 @@ ROWS = (
 
 def figures(outcomes: Sequence[Outcome]) -> dict[str, Figure]:
     """Name → figure."""
-    return {row.name: row.count(outcomes) for row in ROWS}
+    return {row.name: row.figure(outcomes) for row in ROWS}
 
 
 def shown(figure: Figure, row: Row) -> str:
@@ -142,13 +142,13 @@ def goal(row: Row) -> str:
     return ("≥ " if row.at_least else "≤ ") + number
 
 
-def rows(by_mode: dict[str, Sequence[Outcome]]) -> list[tuple[str, ...]]:
+def rows(by_mode: Mapping[str, Sequence[Outcome]]) -> list[tuple[str, ...]]:
     """The table's lines: name, target, a figure and a sign for each mode, what it means."""
     made = []
     for row in ROWS:
         cells = [row.name, goal(row)]
         for outcomes in by_mode.values():
-            figure = row.count(outcomes)
+            figure = row.figure(outcomes)
             met = row.met(figure)
             cells += [shown(figure, row), "" if met is None else "met" if met else "missed"]
         made.append((*cells, row.about))

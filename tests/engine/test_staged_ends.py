@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.job import COMMAND, environment, make_workspace
+from tests.doubles.mock import call, serve, step
+from tests.engine.kit import Watch, opened
+from tests.engine.staging import (
+    DIAGNOSE,
+    PLANNING,
+    do,
+    in_step,
+    plan,
+    planned,
+    roles_of,
+    run,
+    side,
+    sorted_as,
+    summed_up,
+)
+from tui_agent.domain import Answer
+from tui_agent.events import (
+    Event,
+    PlanProposed,
+    StepFinished,
+    StepRecovering,
+    StepVerified,
+    SummaryOffered,
+    SummarySettled,
+)
+
+TASK = "mend the adder"
+EDIT = call("edit_file", path="adder.py", old_string="a - b", new_string="a + b")
+MEND = in_step("Mend", step("", call("read_file", path="adder.py")), step("", EDIT), "Mended.")
+DIAGNOSIS = side(DIAGNOSE, {"cause": "it is broken", "prerequisite": "", "strategy": "another way"})
+
+NO_OTHER_WAY = side(
+    PLANNING, "I know no other way.", trigger=["What failed, and why", "That plan can't be carried out"]
+)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return make_workspace(tmp_path / "work")
+
+
+async def test_a_check_that_fails_is_mended_by_a_recovery_plan_and_run_again(workspace: Path) -> None:
+    async with serve(
+        sorted_as(),
+        side(PLANNING, plan(do("Mend it after all", "edit_file")), trigger="What failed, and why"),
+        planned(do("Look", "read_file"), check=COMMAND),
+        DIAGNOSIS,
+        summed_up(),
+        in_step("Look", step("", call("read_file", path="adder.py")), "It looks right."),
+        MEND,
+    ) as server:
+        watch, ended, _ = await run(server, workspace, TASK)
+    assert ended.outcome == "done"
+    assert [one.met for one in watch.of(StepVerified) if one.command] == [False, True]
+    assert watch.of(StepRecovering)[0].error_class == "test_failure"
+
+
+async def test_a_critical_step_that_nothing_mends_stops_the_run_and_is_told(workspace: Path) -> None:
+    async with serve(
+        sorted_as(),
+        NO_OTHER_WAY,
+        planned(do("Call it", "run_terminal_command", critical=True), do("Never reached")),
+        DIAGNOSIS,
+        summed_up("Tried"),
+        in_step("Call it", step("", call("run_terminal_command", command="false")), "It fails."),
+    ) as server:
+        watch, ended, doc = await run(server, workspace, TASK)
+    assert ended.outcome == "failed" and "Stopped at step 1 (Call it)" in ended.text
+    assert [one.outcome for one in watch.of(StepFinished)] == ["failed"]
+    assert "Tried" in doc
+
+
+async def test_a_step_that_is_not_critical_may_fail_and_the_rest_goes_on(workspace: Path) -> None:
+    async with serve(
+        sorted_as(),
+        NO_OTHER_WAY,
+        planned(do("Call it", "run_terminal_command", critical=False), do("Mend it", "edit_file")),
+        DIAGNOSIS,
+        summed_up(),
+        in_step("Call it", step("", call("run_terminal_command", command="false")), "It fails."),
+        MEND,
+    ) as server:
+        watch, ended, _ = await run(server, workspace, TASK)
+    assert ended.outcome == "done"
+    assert [one.outcome for one in watch.of(StepFinished)] == ["failed", "done"]
+
+
+async def test_a_refused_step_is_not_tried_by_another_way(workspace: Path) -> None:
+    def answer(event: Event) -> Answer:
+        asks = isinstance(event, PlanProposed | SummaryOffered)
+        return Answer(verdict="approve") if asks else Answer(verdict="reject", text="leave it")
+
+    async with serve(
+        sorted_as(), planned(do("Mend it", "edit_file", error_handling="write it anew")), summed_up(), MEND
+    ) as server:
+        watch, ended, _ = await run(server, workspace, TASK, answer)
+    assert ended.outcome == "refused" and not watch.of(StepRecovering)
+    assert "diagnose" not in roles_of(server)
+
+
+async def test_a_plan_that_worked_is_taken_from_the_cache_and_shown_as_such(workspace: Path) -> None:
+    async with serve(
+        sorted_as(needs_write=False), planned(do("Say it")), summed_up(), in_step("Say it", "said")
+    ) as server:
+        async with opened(server, workspace, flags={"mode": "agent"}) as session:
+            watch = Watch(session)
+            for _ in range(2):
+                await session.send(TASK)
+                await watch.ended()
+    assert [one.cached for one in watch.of(PlanProposed)] == [False, True]
+    assert roles_of(server).count("planning") == 1
+
+
+async def test_an_interrupt_at_the_summary_leaves_it_pending_and_writes_nothing(workspace: Path) -> None:
+    async with serve(
+        sorted_as(), planned(do("Mend it", "edit_file")), summed_up("Mended it"), MEND
+    ) as server:
+        async with opened(server, workspace, flags={"mode": "agent"}) as session:
+            watch = Watch(
+                session,
+                lambda event: None if isinstance(event, SummaryOffered) else Answer(verdict="approve"),
+            )
+            await session.send(TASK)
+            await watch.until_event(SummaryOffered)
+            await session.interrupt()
+            settled = await watch.until_event(SummarySettled)
+            ended = await watch.ended()
+            doc = (session.folder / "plan_doc.md").read_text()
+    assert settled.outcome == "pending" and ended.outcome == "interrupted" and "Mended it" not in doc
+
+
+async def test_the_demonstration_shows_the_whole_cycle(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tui_agent", "exec", "--demo", "--mode", "agent", "--approve", "all"),
+        "--accept-summary",
+        env=environment(home),
+        cwd=home,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await asyncio.wait_for(child.communicate(), 100)
+    assert child.returncode == 0, output.decode()
+    for words in (b"Mend the splitting where", b"+2", b"Done: all tests pass", b"Mended the word counter"):
+        assert words in output
+    (folder,) = (home / "tui-agent" / "sessions").iterdir()
+    assert "Mended the word counter" in (folder / "plan_doc.md").read_text()
