@@ -83,15 +83,8 @@ class PlanningModel:
             case "classify":
                 return _says(_sorted(task))
             case "plan_steps":
-                return _says(
-                    self._plan(
-                        task,
-                        system,
-                        rest,
-                        told=messages[-1]["role"] == "user"
-                        and any(one.get("role") == "assistant" for one in messages),
-                    )
-                )
+                again = any(one.get("role") == "assistant" for one in messages)
+                return _says(self._plan(task, system, rest, again=again))
             case "diagnose":
                 return _says(self._diagnosis(task, rest))
         return self._work(task, messages, system)
@@ -100,7 +93,8 @@ class PlanningModel:
         found = _NUMBER.search(text)
         if found is not None:
             return self._tasks.get(int(found[1]))
-        return next((one for one in self._tasks.values() if any(_key(m) in text for m in one.moves)), None)
+        keys = [(key, task) for task in self._tasks.values() for key in map(_key, task.moves) if key in text]
+        return max(keys, key=lambda pair: len(pair[0]), default=("", None))[1]
 
     def _has(self, task: Task, trait: str) -> bool:
         share: float = getattr(self._wit, trait)
@@ -113,14 +107,15 @@ class PlanningModel:
 
     # --- asked for one object ---
 
-    def _plan(self, task: Task, system: str, asked: str, *, told: bool) -> str:
+    def _plan(self, task: Task, system: str, asked: str, *, again: bool) -> str:
+        """`again`: its first plan came back with what was wrong with it."""
         if self._has(task, "no_plan"):
             return "I would look at the files first and then decide."
         failed = asked.partition("What failed")[2]
         knows = _shows(task, failed) if failed else self._foresees(task, system)
         moves = [task.need, *task.moves] if task.need is not None and knows else list(task.moves)
         rows = [self._row(task, move, number) for number, move in enumerate(moves, 1)]
-        if self._has(task, "bad_plan") and not told:
+        if self._has(task, "bad_plan") and not again:
             rows[0] = {**rows[0], "tool": "teleport"}
         plan = {
             "approach": "the short way",

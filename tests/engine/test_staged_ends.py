@@ -94,6 +94,18 @@ async def test_a_step_that_is_not_critical_may_fail_and_the_rest_goes_on(workspa
     assert [one.outcome for one in watch.of(StepFinished)] == ["failed", "done"]
 
 
+async def test_a_recovery_plan_that_begins_with_what_failed_is_none(workspace: Path) -> None:
+    async with serve(
+        sorted_as(),
+        planned(do("Call it", "run_terminal_command", critical=True)),
+        DIAGNOSIS,
+        in_step("Call it", step("", call("run_terminal_command", command="false")), "It fails."),
+    ) as server:
+        watch, ended, _ = await run(server, workspace, TASK)
+    assert ended.outcome == "failed" and roles_of(server).count("planning") == 2
+    assert len(watch.of(PlanProposed)) == 1 and len(watch.of(StepFinished)) == 1
+
+
 async def test_a_refused_step_is_not_tried_by_another_way(workspace: Path) -> None:
     def answer(event: Event) -> Answer:
         asks = isinstance(event, PlanProposed | SummaryOffered)

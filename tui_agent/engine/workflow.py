@@ -231,7 +231,7 @@ class Workflow:
         planned = await crew.planner.plan(
             self._request, self._sorted, self._background(), node=node, again=True
         )
-        if isinstance(planned, Fault) or planned.fallback:
+        if isinstance(planned, Fault) or planned.fallback or _begins_with(planned.plan, step):
             return None
         if self._planned is not None and self._plan is not None:
             await crew.planner.settle(self._planned, self._plan, False)
@@ -339,6 +339,16 @@ class Workflow:
             tool_calls=self._crew.calls.count,
             ms=round((time.monotonic() - self._began) * 1000),
         )
+
+
+def _begins_with(plan: InstructionPlan, failed: PlanStep) -> bool:
+    """Whether a recovery plan would only do again what has just failed, fallback and all."""
+    first = plan.steps[0]
+    return (first.description, first.tool, first.arguments) == (
+        failed.description,
+        failed.tool,
+        failed.arguments,
+    )
 
 
 def _how(found: object) -> str:

@@ -107,7 +107,7 @@ ROWS = (
     ),
     Row(
         "cache hits",
-        lambda a: _part([o for o in _plans(a) if o.cached], _plans(a)),
+        lambda a: _part([o for o in a if o.cached], [o for o in _plans(a) if o.may_cache]),
         0.6,
         about="of the plans",
     ),

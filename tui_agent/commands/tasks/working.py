@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tui_agent.commands.tasks.making import Task
 from tui_agent.domain import Answer, Noun
 from tui_agent.engine.opening import open_session
@@ -59,6 +61,8 @@ class Outcome(Noun, frozen=True, kw_only=True):
     """A plan was made or taken from the cache."""
     plan_fallback: bool = False
     """No usable plan came; the request was carried out as it stands."""
+    may_cache: bool = True
+    """Plans of earlier tasks could be used."""
     cached: bool = False
     plan_ms: int = 0
     sorted: bool = False
@@ -103,7 +107,8 @@ async def carry_out(
     finally:
         await session.close()
     right = await asyncio.to_thread(task.right, folder)
-    return judged(task, [record.event for record in records], right)
+    found = judged(task, [record.event for record in records], right)
+    return msgspec.structs.replace(found, may_cache=flags.get("plan_cache", True))
 
 
 async def _follow(session: Session, records: list[Record]) -> None:
