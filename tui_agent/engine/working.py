@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,21 +18,21 @@ from tui_agent.engine.desk import SessionDesk
 from tui_agent.engine.ladder import Ladder
 from tui_agent.engine.loop import DirectLoop
 from tui_agent.engine.offering import Offering
-from tui_agent.engine.plan_cache import PlanCache
 from tui_agent.engine.plan_memory import PlanMemory
-from tui_agent.engine.planning import Planner
 from tui_agent.engine.project import Project
 from tui_agent.engine.raw_replies import RawReplies
 from tui_agent.engine.roles import Roles
 from tui_agent.engine.state import SessionStream
-from tui_agent.engine.structured import Structured
 from tui_agent.engine.tokens import Gauge
 from tui_agent.engine.window import Window, settled
 from tui_agent.engine.window_words import NOTHING, SOON
-from tui_agent.engine.workflow import Crew, Workflow
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import RunEnded
 from tui_agent.tools.registry import Registry
+
+if TYPE_CHECKING:
+    from tui_agent.engine.structured import Structured
+    from tui_agent.engine.workflow import Crew, Workflow
 
 PLANS = "plans.json"
 """The plan cache, in the data folder."""
@@ -106,6 +109,12 @@ class Working:
         )
         if place.mode is not Mode.AGENT:
             return await loops.make(run, registry, place.mode).work()
+        await asyncio.to_thread(
+            importlib.import_module, "tui_agent.engine.workflow"
+        )  # not before it is needed
+        from tui_agent.engine.structured import Structured
+        from tui_agent.engine.workflow import Workflow
+
         structured = Structured(run=run, stream=self._stream, roles=self._roles, brain=brain)
         self._workflow = Workflow(run, request, self._crew(structured, calls, loops, registry))
         try:
@@ -114,6 +123,10 @@ class Working:
             self._workflow = None
 
     def _crew(self, structured: Structured, calls: Calls, loops: _Loops, registry: Registry) -> Crew:
+        from tui_agent.engine.plan_cache import PlanCache
+        from tui_agent.engine.planning import Planner
+        from tui_agent.engine.workflow import Crew
+
         place, settings = self._workplace, self._workplace.settings
         cache = None
         if settings.plan_cache:
