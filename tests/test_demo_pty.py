@@ -60,7 +60,8 @@ def lit(program: Terminal) -> bool:
 def session_id(program: Terminal) -> str:
     found = re.findall(rb"Resume with: tui-agent --resume (\S+)", program.bytes)
     assert found, program.text
-    return found[-1].decode()
+    last: bytes = found[-1]
+    return last.decode()
 
 
 async def end(program: Terminal) -> str:

@@ -282,7 +282,8 @@ def completion_refused() -> Story:
 
 def summary_waits() -> Story:
     story = steps_recovered()
-    story.leave("execution", 42_000).enter("summary", "Summary").apart("summary", seconds=2)
+    story.leave("execution", 42_000).enter("summary", "Summary")
+    story.apart("summary", seconds=2)
     story.emit(e.SummaryOffered(id="s1", summary=SUMMARY), node=story.stage_id)
     return story
 

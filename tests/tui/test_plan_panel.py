@@ -469,7 +469,12 @@ async def still(pilot: Pilot[int]) -> None:
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
     seen: list[str] = []
-    await until(pilot, lambda: (seen.append(screen_text(app)), len(seen) > 3 and len(set(seen[-4:])) == 1)[1])
+
+    def at_rest() -> bool:
+        seen.append(screen_text(app))
+        return len(seen) > 3 and len(set(seen[-4:])) == 1
+
+    await until(pilot, at_rest)
 
 
 def after(*keys: str) -> Callable[[Pilot[int]], object]:

@@ -16,6 +16,7 @@ from tui_agent.domain import (
     UserMessage,
     marked,
 )
+from tui_agent.engine.brain import Brain
 from tui_agent.engine.control import packet
 from tui_agent.engine.ladder import Ladder
 from tui_agent.engine.prompts import prompt
@@ -23,23 +24,10 @@ from tui_agent.engine.reply import Received, Reply
 from tui_agent.engine.stream import EventStream
 from tui_agent.engine.window import Window
 from tui_agent.events import Notice, ReplyRejected, ReplyStarted
-from tui_agent.models.base import Model, ModelRequest
+from tui_agent.models.base import ModelRequest
 
 CONTINUED = 3
 """How often a reply that reached its limit is continued (W14)."""
-
-
-class Brain(msgspec.Struct, frozen=True):
-    """Which model answers and with which options; constant within a session and model (R1.1)."""
-
-    model: Model
-    name: str
-    num_ctx: int | None
-    """Tokens of the window; None when unknown."""
-    temperature: float
-    max_tokens: int
-    think: bool | str | None = None
-    keep_alive: str | int | None = None
 
 
 class Desk(Protocol):

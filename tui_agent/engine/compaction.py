@@ -26,7 +26,7 @@ from tui_agent.protocols.thinking import ThinkSplitter
 from tui_agent.text import clean, one_line
 
 if TYPE_CHECKING:
-    from tui_agent.engine.asking import Brain
+    from tui_agent.engine.brain import Brain
 
 PARTS = (
     "State",

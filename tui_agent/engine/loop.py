@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 
 from tui_agent.domain import Fault, Message, ProgramMessage, ToolCall, ToolResult, ToolSpec, marked
-from tui_agent.engine.asking import Asking, Brain, Desk, Place
+from tui_agent.engine.asking import Asking, Desk, Place
+from tui_agent.engine.brain import Brain
 from tui_agent.engine.calls import MANY, Calls, Round
 from tui_agent.engine.feedback import Kind, Tries, announces, told, torn
 from tui_agent.engine.ladder import Ladder

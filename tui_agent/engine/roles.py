@@ -8,8 +8,8 @@ import msgspec
 
 from tui_agent import paths
 from tui_agent.domain import Fault, ModelInfo
+from tui_agent.engine.brain import Brain
 from tui_agent.engine.live_catalog import LiveCatalog
-from tui_agent.engine.loop import Brain
 from tui_agent.engine.window_words import narrow
 from tui_agent.events import ModelChanged, Notice, RunEnded
 from tui_agent.models.base import Model

@@ -14,7 +14,6 @@ import msgspec
 
 from tui_agent.domain import Answer, ApprovalMode, CommandOutcome, Mode, Trusting
 from tui_agent.engine.approvals import Approvals
-from tui_agent.engine.calls import Calls
 from tui_agent.engine.plan_memory import PlanMemory
 from tui_agent.engine.project import Project
 from tui_agent.engine.raw_replies import RawReplies
@@ -310,27 +309,26 @@ class Session:
 
     async def _work(self, run: str, request: str) -> None:
         ended = RunEnded(outcome="interrupted", text="Interrupted by the user.")
-        calls = Calls(self._workplace, self._registry, run)
         try:
-            ended = await self._run(run, request, calls)
+            ended = await self._run(run, request)
         except asyncio.CancelledError:
-            ended = msgspec.structs.replace(ended, tool_calls=calls.count)
+            ended = msgspec.structs.replace(ended, tool_calls=self._working.tool_calls)
         except JournalBroken as error:
             text = f"Stopped, since nothing can be saved: {error} Nothing was done that is not on disk."
-            ended = RunEnded(outcome="failed", text=text, tool_calls=calls.count)
+            ended = RunEnded(outcome="failed", text=text, tool_calls=self._working.tool_calls)
         except Exception:
             log.exception("run %s failed", run)
             text = "Something went wrong inside tui-agent; the details are in the debug log. The session goes on."
-            ended = RunEnded(outcome="failed", text=text, tool_calls=calls.count)
+            ended = RunEnded(outcome="failed", text=text, tool_calls=self._working.tool_calls)
         self._emit(ended, run=run)
         await self._after_run(ended)
 
-    async def _run(self, run: str, request: str, calls: Calls) -> RunEnded:
+    async def _run(self, run: str, request: str) -> RunEnded:
         if self._trust is not None:
             await asyncio.wait([self._trust])
         if self._looking is not None:
             await asyncio.wait([self._looking])
-        return await self._working.work(run, request, calls)
+        return await self._working.work(run, request)
 
     async def _after_run(self, ended: RunEnded) -> None:
         """Everything of the run is on disk before the next one starts."""

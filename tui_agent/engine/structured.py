@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tui_agent.domain import Fault, Message, Usage
-from tui_agent.engine.asking import Brain
+from tui_agent.engine.brain import Brain
 from tui_agent.engine.roles import Roles
 from tui_agent.engine.stream import EventStream
 from tui_agent.engine.tokens import Gauge, of_request

@@ -19,7 +19,7 @@ from tui_agent.engine.window_words import FULL, NOTHING, cut_words, larger, lowe
 from tui_agent.events import ContextCompacted, ContextMeasured, Notice, ReplyEnded
 
 if TYPE_CHECKING:
-    from tui_agent.engine.asking import Brain
+    from tui_agent.engine.brain import Brain
     from tui_agent.engine.history import History
     from tui_agent.engine.state import SessionStream
 

@@ -12,26 +12,25 @@ import msgspec
 from tui_agent import paths
 from tui_agent.domain import Mode
 from tui_agent.engine.approvals import Approvals
-from tui_agent.engine.asking import Brain, Desk, Place
-from tui_agent.engine.calls import Calls
 from tui_agent.engine.desk import SessionDesk
-from tui_agent.engine.ladder import Ladder
-from tui_agent.engine.loop import DirectLoop
 from tui_agent.engine.offering import Offering
 from tui_agent.engine.plan_memory import PlanMemory
 from tui_agent.engine.project import Project
 from tui_agent.engine.raw_replies import RawReplies
 from tui_agent.engine.roles import Roles
 from tui_agent.engine.state import SessionStream
-from tui_agent.engine.tokens import Gauge
-from tui_agent.engine.window import Window, settled
-from tui_agent.engine.window_words import NOTHING, SOON
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import RunEnded
 from tui_agent.tools.registry import Registry
 
 if TYPE_CHECKING:
+    from tui_agent.engine.asking import Desk
+    from tui_agent.engine.brain import Brain
+    from tui_agent.engine.calls import Calls
+    from tui_agent.engine.ladder import Ladder
+    from tui_agent.engine.loop import DirectLoop
     from tui_agent.engine.structured import Structured
+    from tui_agent.engine.window import Window
     from tui_agent.engine.workflow import Crew, Workflow
 
 PLANS = "plans.json"
@@ -74,11 +73,16 @@ class Working:
         self._window: Window | None = None
         self._ladder: Ladder | None = None
         self._workflow: Workflow | None = None
+        self._calls: Calls | None = None
         self.system = ""
         """The system message of the requests."""
 
     def compact(self, busy: bool) -> None:
         """Compact before the next request of the run that goes on, at once where none does, and say so (U5)."""
+        from tui_agent.engine.tokens import Gauge
+        from tui_agent.engine.window import settled
+        from tui_agent.engine.window_words import NOTHING, SOON
+
         if busy and self._window is not None:
             self._window.compact_soon()
             self._stream.emit(SOON)
@@ -96,11 +100,22 @@ class Working:
         if kept is not None:
             await Offering(self._stream, self._approvals, self._memory).again(kept)
 
-    async def work(self, run: str, request: str, calls: Calls) -> RunEnded:
+    @property
+    def tool_calls(self) -> int:
+        """How many calls the run that goes on, or the last one, carried out."""
+        return 0 if self._calls is None else self._calls.count
+
+    async def work(self, run: str, request: str) -> RunEnded:
         """Work on one message to the end. Only cancellation is raised."""
+        self._calls = None
         brain = await self._roles.brain()
         if isinstance(brain, RunEnded):
             return brain
+        await _load("loop")
+        from tui_agent.engine.calls import Calls
+        from tui_agent.engine.window import Window
+
+        self._calls = calls = Calls(self._workplace, self._registry, run)
         place, registry = self._workplace, self._registry.for_mode(self._workplace.mode)
         self.system = await self._project.system(place.mode, place.approval_mode, self._roles.prompt)
         self._window = window = Window.of(brain, self._stream, self._window)
@@ -109,9 +124,7 @@ class Working:
         )
         if place.mode is not Mode.AGENT:
             return await loops.make(run, registry, place.mode).work()
-        await asyncio.to_thread(
-            importlib.import_module, "tui_agent.engine.workflow"
-        )  # not before it is needed
+        await _load("workflow")
         from tui_agent.engine.structured import Structured
         from tui_agent.engine.workflow import Workflow
 
@@ -151,6 +164,8 @@ class Working:
 
     def _ladder_for(self, brain: Brain) -> Ladder:
         """The protocol of the session's model, as it was settled, also by an earlier process."""
+        from tui_agent.engine.ladder import Ladder
+
         if self._ladder is None or self._ladder.model != brain.name:
             self._ladder = Ladder(
                 brain.name,
@@ -163,6 +178,11 @@ class Working:
     def _rounds(self, mode: Mode, step: bool) -> int:
         rounds: dict[str, int] = self._workplace.settings.iterations.model_dump()
         return rounds["step"] if step else rounds.get(mode.replace("-", "_"), rounds["direct"])
+
+
+async def _load(name: str) -> None:
+    """Load a module of the engine in a thread, when it is needed first: an idle session stays small."""
+    await asyncio.to_thread(importlib.import_module, f"tui_agent.engine.{name}")
 
 
 class _Loops:
@@ -191,6 +211,9 @@ class _Loops:
 
     def make(self, node: str, registry: Registry, mode: Mode) -> DirectLoop:
         """A loop whose replies hang below `node`: the run, a stage or a step."""
+        from tui_agent.engine.asking import Place
+        from tui_agent.engine.loop import DirectLoop
+
         self._count += 1
         self._calls.use(registry)
         prefix = self._run if node == self._run else f"{self._run}.l{self._count}"

@@ -11,8 +11,6 @@ from textual.containers import Vertical
 from tui_agent.tui.drafts import Drafts
 from tui_agent.view import RequestItem
 from widgets.docked import Docked
-from widgets.plan_review import PlanReview
-from widgets.summary_editor import SummaryEditor
 
 if TYPE_CHECKING:
     from tui_agent.tui.app import TuiAgentApp
@@ -62,6 +60,9 @@ class Docking:
         draft = None if session is None else await self._drafts.find(session.id, request)
         if self._shown != request.id:
             return
+        from widgets.plan_review import PlanReview  # not before one of them is needed
+        from widgets.summary_editor import SummaryEditor
+
         kind = PlanReview if request.proposal is not None else SummaryEditor
         widget = kind(
             request,
