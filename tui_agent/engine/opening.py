@@ -61,8 +61,7 @@ async def open_session(wishes: Wishes) -> Session:
         await parts.gather()
         session = parts.session()
         await session.memory.open(parts.shown_plan)
-        if wishes.attended:
-            session.offer_summary()
+        parts.begin(session)
         return session
     except BaseException as error:
         await parts.close()
@@ -270,11 +269,16 @@ class _Parts:
             absent=Absent(accept_plan=self._wishes.accept_plan, accept_summary=self._wishes.accept_summary),
         )
         self._tell(stream, roles.name, mode, approval_mode)
-        if not self._trusted and self._wishes.attended:
-            session.ask_trust(Trusting(folder=str(self._workspace), found=self._found))
-        if self._wishes.attended:
-            session.look_for_model()
         return session
+
+    def begin(self, session: Session) -> None:
+        """What an attended session starts with: trust, the model's server, a summary that waits."""
+        if not self._wishes.attended:
+            return
+        if not self._trusted:
+            session.ask_trust(Trusting(folder=str(self._workspace), found=self._found))
+        session.look_for_model()
+        session.offer_summary()
 
     def _roles(self, state: EngineState) -> Roles:
         chosen, same_server = self._loaded.settings, self._model.provider == state.provider
