@@ -211,7 +211,7 @@ LOOSENING = {
     "token_env": "HOME",
     "token_file": "/etc/passwd",
     "model": "evil",
-    "mode": "agent",
+    "mode": "direct",
     "approval_mode": "auto",
     "auto_run": True,
     "auto_approve_sensitive_edits": True,

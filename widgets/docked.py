@@ -6,6 +6,7 @@ be left: Tab goes back and forth.
 
 from __future__ import annotations
 
+from asyncio import TimerHandle
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, ClassVar
@@ -14,12 +15,12 @@ from textual import events
 from textual.binding import BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.geometry import Size
-from textual.timer import Timer
 from textual.widget import Widget
 
 from tui_agent.domain import Answer
 from tui_agent.view import RequestItem
 from widgets.ink import Ink, Line, Span, line, width_of
+from widgets.later import after
 from widgets.line_view import LinesView
 from widgets.modal import STILLNESS, RequestModal, StillModal
 
@@ -69,7 +70,7 @@ class Still(Vertical, can_focus=True):
         self.stillness = stillness
         self._quiet_since = clock()
         self._listens = False
-        self._lamp: Timer | None = None
+        self._lamp: TimerHandle | None = None
         self._inside = False
         """One of our own fields gives the focus back."""
 
@@ -84,8 +85,15 @@ class Still(Vertical, can_focus=True):
             self._listens = True
         return self._listens
 
+    @property
+    def whole(self) -> bool:
+        """True while all of its parts are there: from its first moment until it is taken away."""
+        return self.is_attached and not self._pruning and bool(self.query("#dock-keys"))
+
     def on_mount(self) -> None:
         """Take the focus from the composer, but not from a field in which somebody types."""
+        if not self.whole:  # it was taken away before it stood
+            return
         focused = self.screen.focused
         if focused is None or focused.id == "prompt":
             self.screen.set_focus(self)
@@ -96,9 +104,9 @@ class Still(Vertical, can_focus=True):
         self._listens = False
         self._quiet_since = self.clock()
         if self._lamp is not None:
-            self._lamp.stop()
+            self._lamp.cancel()
         if self.stillness > 0:
-            self._lamp = self.set_timer(self.stillness, self._light)
+            self._lamp = after(self.stillness, self, self._light)
         else:
             self.call_after_refresh(self._light)
         self.show_keys()
@@ -159,7 +167,7 @@ class Docked(Still):
         self.request = request
         self.draft = draft
         self._keep = keep
-        self._keeping: Timer | None = None
+        self._keeping: TimerHandle | None = None
         self._answered = False
 
     def on_key(self, event: events.Key) -> None:
@@ -235,12 +243,12 @@ class Docked(Still):
     def changed(self) -> None:
         """Something was edited."""
         if self._keeping is not None:
-            self._keeping.stop()
-        self._keeping = self.set_timer(KEEP_AFTER, self.keep_now)
+            self._keeping.cancel()
+        self._keeping = after(KEEP_AFTER, self, self.keep_now)
 
     def keep_now(self) -> None:
         """Hand the draft on."""
-        if not self._answered:
+        if not self._answered and self.whole:
             self._keep(self.kept())
 
     def answer(self, answer: Answer) -> None:
@@ -257,7 +265,7 @@ class Docked(Still):
 
     def show_keys(self) -> None:
         """Paint the keys of the moment."""
-        if self.is_mounted:
+        if self.is_mounted and self.whole:
             for one in self.query("#dock-keys").results(LinesView):
                 one.relayout()
 

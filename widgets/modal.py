@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import TimerHandle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -12,12 +13,12 @@ from textual import events
 from textual.binding import BindingType
 from textual.message import Message
 from textual.screen import ModalScreen
-from textual.timer import Timer
-from textual.widgets import Input
+from textual.widgets import Input, TextArea
 
 from tui_agent.domain import Answer
 from tui_agent.view import RequestItem
 from widgets.ink import Ink, Line, Span, indent, wrap
+from widgets.later import after
 
 STILLNESS = 0.4
 """Seconds without a key before a dialog takes one (A9)."""
@@ -41,7 +42,7 @@ class StillModal(ModalScreen[None]):
         self.stillness = stillness
         self._quiet_since = clock()
         self._listens = False
-        self._lamp: Timer | None = None
+        self._lamp: TimerHandle | None = None
 
     @property
     def armed(self) -> bool:
@@ -56,14 +57,18 @@ class StillModal(ModalScreen[None]):
 
     def on_screen_resume(self) -> None:
         """What lay over it is gone: what is typed on is not meant for it either."""
+        self.hush()
+
+    def hush(self) -> None:
+        """Take no key until things are still again."""
         self._listens = False
         self._be_quiet()
 
     def _be_quiet(self) -> None:
         self._quiet_since = self.clock()
         if self._lamp is not None:
-            self._lamp.stop()
-        self._lamp = self.set_timer(self.stillness, self._light) if self.stillness > 0 else None
+            self._lamp.cancel()
+        self._lamp = after(self.stillness, self, self._light) if self.stillness > 0 else None
         if self._lamp is None:
             self.call_after_refresh(self._light)
 
@@ -77,7 +82,7 @@ class StillModal(ModalScreen[None]):
 
     def on_key(self, event: events.Key) -> None:
         """A key that no input took. Those that an input binds go on to it."""
-        typing = isinstance(self.focused, LineInput)
+        typing = isinstance(self.focused, LineInput | TextArea)
         if typing and event.key != "escape" and not self.takes(event.key):
             return
         event.stop()
@@ -87,7 +92,7 @@ class StillModal(ModalScreen[None]):
         elif self.armed and not self._is_late(event):
             self.pressed(event)
         else:
-            self._typed(event)
+            self.typed_ahead(event)
 
     def _is_late(self, event: events.Key) -> bool:
         """True for a key that was pressed before the dialog listened and had to wait while the program was busy."""
@@ -101,7 +106,8 @@ class StillModal(ModalScreen[None]):
         """True for a key that means the dialog also while its input has the focus."""
         return False
 
-    def _typed(self, event: events.Key) -> None:
+    def typed_ahead(self, event: events.Key) -> None:
+        """A key that was not meant for the dialog goes to the draft."""
         if event.key in ("enter", "ctrl+j"):
             self.post_message(self.TypedAhead("\n"))
         elif event.character and event.is_printable:
@@ -147,6 +153,9 @@ class RequestModal(StillModal):
     def escape(self) -> None:
         """Stop the run."""
         self.post_message(self.Interrupted())
+
+    def look_again(self) -> None:
+        """The request is another one by now: it may have become void."""
 
     def answer(self, answer: Answer) -> None:
         """Decide, once."""

@@ -13,7 +13,8 @@ TASK = "mend the adder"
 BROKEN = "def add(a, b):\n    return a - b\n"
 MENDED = "def add(a, b):\n    return a + b\n"
 TEST = "import unittest\nfrom adder import add\n\n\nclass T(unittest.TestCase):\n    def test_add(self):\n        self.assertEqual(add(2, 3), 5)\n"
-COMMAND = f"{sys.executable} -m unittest -q"
+COMMAND = f"{sys.executable} -B -m unittest -q"
+"""Without a cache of byte code: an edit of the same size within the same second would be run from the old one."""
 REPORT = "Mended: add() adds now, and its test passes."
 
 
@@ -35,7 +36,10 @@ def job() -> dict[str, Any]:
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """What a process of ours needs and nothing else: no server, no token, a home of its own."""
+    """What a process of ours needs and nothing else: no server, no token, a home of its own.
+
+    It works in direct mode, whose requests a script can foresee, unless `TUI_AGENT_MODE` is given.
+    """
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
     return {
         **kept,
@@ -44,5 +48,6 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         "TZ": "UTC",
         "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
         "TERM": "xterm-256color",
+        "TUI_AGENT_MODE": "direct",
         **more,
     }

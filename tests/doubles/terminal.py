@@ -20,7 +20,7 @@ from pathlib import Path
 import pyte
 
 ROOT = Path(__file__).resolve().parents[2]
-WAIT = 20.0
+WAIT = 60.0
 
 
 class Terminal:
@@ -102,7 +102,7 @@ class Terminal:
     def shows(self, text: str) -> None:
         self.until(lambda: text in self.text)
 
-    def wait(self, seconds: float = 15) -> int:
+    def wait(self, seconds: float = 60) -> int:
         self.until(lambda: self.process.poll() is not None, seconds)
         self.read()
         return self.process.returncode

@@ -34,7 +34,9 @@ class Served(Protocol):
 
 def wishes(server: Served, workspace: Path | None, *, provider: str = "openai", **more: Any) -> Wishes:
     url = server.url + ("/v1" if provider == "openai" else "")
-    flags = {"provider": provider, "base_url": url, "model": "mock-model", **more.pop("flags", {})}
+    flags = {
+        "provider": provider, "base_url": url, "model": "mock-model", "mode": "direct", **more.pop("flags", {})
+    }  # fmt: skip
     flags = {name: value for name, value in flags.items() if value is not None}
     return Wishes(workspace=workspace, flags=flags, trust=more.pop("trust", True), **more)
 

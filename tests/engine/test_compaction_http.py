@@ -25,7 +25,7 @@ from tui_agent.events import (
 
 __all__ = ["workspace"]
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(240)
 
 Protocol = Literal["native", "json", "xml"]
 PROTOCOLS: tuple[Protocol, ...] = ("native", "json", "xml")

@@ -163,7 +163,7 @@ async def test_waiting_for_what_is_done_or_for_nothing_returns_at_once(folder: S
         await stream.durable(999)
         stream.emit(said(1))
         await stream.durable()
-        await asyncio.wait_for(stream.durable(1), 5)
+        await asyncio.wait_for(stream.durable(1), 60)
 
 
 # --- followers ---------------------------------------------------------------------------------

@@ -70,10 +70,10 @@ async def test_it_recovers_by_itself_when_there_is_room_again(folder: SessionFol
     told_of = Told(stream)
     disk.room = 0
     stream.emit(said(1))
-    await asyncio.wait_for(told_of.changed.wait(), 10)
+    await asyncio.wait_for(told_of.changed.wait(), 60)
     told_of.changed.clear()
     disk.room = None
-    await asyncio.wait_for(told_of.changed.wait(), 10)
+    await asyncio.wait_for(told_of.changed.wait(), 60)
     assert told_of.said[1:] == [None]
     await stream.close()
     assert disk.fired
@@ -125,7 +125,7 @@ async def test_closing_on_a_full_disk_ends_and_says_so(folder: SessionFolder) ->
     disk.room = 0
     stream.emit(said(2))
     with pytest.raises(JournalBroken):
-        await asyncio.wait_for(stream.close(), 20)
+        await asyncio.wait_for(stream.close(), 60)
     assert disk.fired
     assert [record.seq for record in await follower] == [1], "what is not written is not shown"
 

@@ -213,7 +213,7 @@ async def test_a_signal_ends_it_in_order(run: Exec, number: signal.Signals, code
             if json.loads(line)["type"] == "approval.executed":
                 break
         process.send_signal(number)
-        rest, err = await asyncio.wait_for(process.communicate(), 10)
+        rest, err = await asyncio.wait_for(process.communicate(), 50)
     assert process.returncode == code, err.decode()
     types = [json.loads(line)["type"] for line in rest.splitlines()]
     assert "run.ended" in types

@@ -90,7 +90,7 @@ async def test_cancelling_kills(work: Path) -> None:
     running = asyncio.create_task(
         run_script(Script(steps=(Step(joined="", pipeline=(slow,)),)), cwd=work, timeout=60)
     )
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while len(new := set(supervisor.descendants(os.getpid())) - before) < 2:
         assert time.monotonic() < end
         await asyncio.sleep(0.01)

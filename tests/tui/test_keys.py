@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 
 import pytest
 from textual import events
@@ -228,6 +229,16 @@ async def test_a_click_unfolds_a_thought() -> None:
         await pilot.click("#transcript", offset=(6, row - 1))
         await pilot.pause()
         assert "Short answer." in screen_text(app)
+
+
+async def test_a_machine_that_holds_the_process_up_costs_no_paint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look at Textual's clock finds it a second later: no timer of its own is in time."""
+    app, session = app_for("answered")
+    async with running(app) as pilot:
+        monkeypatch.setattr("textual._time.get_time", map(float, count()).__next__)
+        for number in range(20):
+            session.push(e.UserSaid(id=f"m{number}", text=f"more {number}"))
+            await settled(pilot)
 
 
 async def test_idle_means_no_timer_runs() -> None:

@@ -165,7 +165,7 @@ def test_on_a_terminal_a_storm_of_signals_ends_in_the_same_picture() -> None:
     terminal = Terminal("-m", "tests.tui.pty_app", "answered", "flowing", size=size)
     calm = Terminal("-m", "tests.tui.pty_app", "answered", "flowed", size=size)
     try:
-        terminal.shows("flow 0")
+        terminal.until(lambda: "flow" in terminal.text, 60)
         for number, (columns, lines) in enumerate(sizes(5, 150)):
             terminal.resize(max(2, columns), max(2, lines))
             if number % 5 == 0:

@@ -37,7 +37,7 @@ async def classify(
     """How the request is to be worked on. A failed or malformed reply is `GUESS`; a missing server is a fault."""
     shown = request if len(request) <= REQUEST_MAX else request[:REQUEST_MAX] + " …"
     messages = (SystemMessage(text=prompt("classify")), UserMessage(text=shown))
-    said = await structured.ask("dispatcher", messages, parent=node, schema=SCHEMA, quiet=60.0)
+    said = await structured.ask("dispatcher", messages, parent=node, schema=SCHEMA, quiet=60.0, preamble=400)
     if isinstance(said, Fault):
         if said.kind == "unreachable":
             return said

@@ -191,6 +191,8 @@ class Execution:
         done = self._calls.results[mark:]
         seen = msgspec.structs.replace(step, tool="") if any_tool else step
         verdict = by_facts(seen, done, ended.outcome)
+        if any_tool and not done:
+            verdict = Verdict(met=False, actual="nothing was done about the failure", error_class="other")
         by: Literal["facts", "model"] = "facts"
         if verdict.met is None and step.expected:
             by = "model"
@@ -311,7 +313,9 @@ class Execution:
             "needed."
         )
         self._emit(ProgramSaid(kind="feedback", text=told), self._stage)
-        self._take(await self._loop(self._stage).work())
+        ended = await self._loop(self._stage).work()
+        self._take(ended)
+        carried.outcome = ended.outcome
 
     def _emit(self, event: Event, node: str) -> None:
         parent = self._stage if node != self._stage else self._run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -24,6 +25,9 @@ from tui_agent.text import clean
 
 LONGEST = 200_000
 """Characters of a reply that are read."""
+PREAMBLE = 2_000
+"""Characters of text in which an object must have begun: a model that only talks isn't waited for."""
+_BEGUN = re.compile(r"""[\[{]\s*["'“\]}{]""")
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,11 +53,16 @@ class Structured:
         messages: Sequence[Message],
         *,
         parent: str,
-        schema: dict[str, Any],
+        schema: dict[str, Any] | None,
         quiet: float = 120.0,
         task: str = "",
+        preamble: int = PREAMBLE,
     ) -> Said | Fault:
-        """The reply's text. A fault when the model says nothing for `quiet` seconds, loading not counted."""
+        """The reply's text, which is JSON where there is a `schema`. A fault when the model says nothing for `quiet`
+        seconds, loading not counted.
+
+        A reply without an object in its first `preamble` characters is read no further, where JSON is asked for.
+        """
         chosen = await self._roles.select(role, task)
         own = chosen.name == self._brain.name
         window = self._brain.num_ctx if own else await self._roles.window_of(chosen.name)
@@ -81,17 +90,23 @@ class Structured:
         )
         self._stream.emit(started, **place)
         await self._stream.durable()
-        return await _Quiet(self._stream, place, role, quiet).receive(self._brain, request)
+        return await _Quiet(self._stream, place, role, quiet, preamble if schema else LONGEST).receive(
+            self._brain, request
+        )
 
 
 class _Quiet:
     """Receives a reply without showing its text; phases and thoughts are shown."""
 
-    def __init__(self, stream: EventStream, place: dict[str, str], role: str, quiet: float) -> None:
+    def __init__(
+        self, stream: EventStream, place: dict[str, str], role: str, quiet: float, preamble: int
+    ) -> None:
         self._stream = stream
         self._place = place
         self._role = role
         self._quiet = quiet
+        self._preamble = preamble
+        self._begun = False
         self._splitter = ThinkSplitter()
         self._text: list[str] = []
         self._thought: list[str] = []
@@ -113,7 +128,7 @@ class _Quiet:
                     loading = isinstance(piece, Phase) and piece.phase == "loading"
                     now = asyncio.get_running_loop().time()
                     deadline.reschedule(None if loading else now + self._quiet)
-                    if self._size > LONGEST:
+                    if self._size > LONGEST or self._only_talks():
                         break
             interrupted = False
         except TimeoutError:
@@ -140,6 +155,13 @@ class _Quiet:
                 self._usage = usage
             case Failed(fault=fault):
                 self._fault = fault
+
+    def _only_talks(self) -> bool:
+        if self._begun or not self._text:
+            return False
+        text = "".join(self._text)  # no longer than the preamble
+        self._begun = _BEGUN.search(text) is not None
+        return not self._begun and len(text) > self._preamble
 
     def _split(self, parts: Sequence[tuple[str, str]]) -> None:
         for kind, text in parts:

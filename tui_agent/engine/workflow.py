@@ -102,7 +102,9 @@ class Workflow:
             closing = "The plan was rejected" + (f": {rejected}" if str(rejected) else ".")
             return self._ended(Carried(outcome="refused", closing=closing))
         if self._planned is not None and self._plan is not None and not self._failures:
-            await self._crew.planner.settle(self._planned, self._plan, carried.outcome == "done")
+            # A plan that needed its fallback would make the next one of its kind stumble again.
+            worked = carried.outcome == "done" and not carried.recovered
+            await self._crew.planner.settle(self._planned, self._plan, worked)
         if self._crew.calls.count and not self._only_looks():
             await self._stage("summary", lambda node: self._summarise(carried, node))
         return self._ended(carried)

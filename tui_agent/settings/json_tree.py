@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tui_agent.settings.yaml_tree import SettingsProblem, Tree, Where, printable, read_bounded
+from tui_agent.settings.yaml_tree import SettingsProblem, Tree, Where, printable, read_text
 
 _DEPTH = 16
 _BLANK = re.compile(r"[ \t\n\r]*")
@@ -20,21 +20,8 @@ def read_json_tree(path: Path) -> tuple[Tree | None, list[SettingsProblem]]:
     A file that holds no JSON object is of no use as a whole; a name that is there twice is told, and its first
     value counts.
     """
-    name = str(path)
-    try:
-        data = read_bounded(path)
-    except FileNotFoundError:
-        return None, []
-    except OSError as error:
-        return None, [SettingsProblem(file=name, message=f"can't be read: {error.strerror or error}")]
-    except ValueError as error:
-        return None, [SettingsProblem(file=name, message=str(error))]
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        return None, [SettingsProblem(file=name, line=line, message="is not UTF-8 text here")]
-    return parse_json_tree(name, text)
+    text, problems = read_text(path)
+    return (None, problems) if text is None else parse_json_tree(str(path), text)
 
 
 def parse_json_tree(name: str, text: str) -> tuple[Tree | None, list[SettingsProblem]]:

@@ -89,6 +89,15 @@ class Caps(Part):
     )
     search_matches: int = Field(200, ge=1, le=10_000, description="Matches that one search gives the model.")
     reply_tokens: int = Field(4_096, ge=64, le=1_000_000, description="Tokens of one reply of the model.")
+    undo_file_bytes: int = Field(
+        100 << 20, ge=0, le=1 << 40, description="Bytes of a file that is kept for undo; a larger one asks."
+    )
+    undo_bytes: int = Field(
+        1 << 30,
+        ge=0,
+        le=1 << 50,
+        description="Bytes that one session keeps for undo; when they are used up, it asks.",
+    )
 
 
 class Log(Part):
@@ -145,7 +154,7 @@ class Settings(Part):
 
     # --- what the agent may do
     mode: Literal["agent", "direct", "chat", "plan", "explore", "review", "deep-explore"] = Field(
-        "direct", description="How a message is worked on at the start of a session."
+        "agent", description="How a message is worked on at the start of a session."
     )
     approval_mode: Literal["ask", "auto-edit", "auto", "read-only"] = Field(
         "ask", description="Who is asked when, at the start of a session."

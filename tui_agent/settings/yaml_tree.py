@@ -64,6 +64,12 @@ def read_tree(path: Path, *, follow: bool = True) -> tuple[Tree | None, list[Set
 
     `follow`: whether the file may be a symbolic link.
     """
+    text, problems = read_text(path, follow=follow)
+    return (None, problems) if text is None else parse_tree(str(path), text)
+
+
+def read_text(path: Path, *, follow: bool = True) -> tuple[str | None, list[SettingsProblem]]:
+    """The text of a settings file: None without problems when there is no such file, else with what is wrong."""
     name = str(path)
     try:
         data = read_bounded(path, follow=follow)
@@ -74,11 +80,10 @@ def read_tree(path: Path, *, follow: bool = True) -> tuple[Tree | None, list[Set
     except ValueError as error:
         return None, [SettingsProblem(file=name, message=str(error))]
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig"), []
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return None, [SettingsProblem(file=name, line=line, message="is not UTF-8 text here")]
-    return parse_tree(name, text)
 
 
 def parse_tree(name: str, text: str) -> tuple[Tree | None, list[SettingsProblem]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import TimerHandle
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from time import monotonic, time
@@ -27,6 +28,7 @@ from widgets.columns import Columns
 from widgets.command_menu import CommandMenu
 from widgets.first_run import FirstRun
 from widgets.help_panel import HelpPanel
+from widgets.later import after
 from widgets.modal import STILLNESS, RequestModal, StillModal
 from widgets.plan_panel import PlanPanel
 from widgets.prompt_input import PromptInput
@@ -85,7 +87,7 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
         self._menu = CommandMenu(commands.entries(), id="menu")
         self._prompt = PromptInput(self._menu, id="prompt")
         self._key_line = KeyLine(self.view, keys.footer, id="keyline")
-        self._frame: Timer | None = None
+        self._frame: TimerHandle | None = None
         self._second: Timer | None = None
         self._unsent: list[tuple[str, bool]] = []
         self._shells = 0
@@ -118,6 +120,7 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
 
     async def _follow(self) -> None:
         self.session = session = await self._open_session()
+        self._router.hide(session.mask)
         session.tell_saving(self._tell_saving)
         self._activity.say(starting="", hint=self._first_hint)
         for text, steering in self._unsent:
@@ -144,7 +147,7 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
     def _paint_soon(self, at_least: float = 0.0) -> None:
         if self._frame is None:
             cost = getattr(self.screen, "cost", 0.0)  # dialogs don't count
-            self._frame = self.set_timer(max(self._router.due(cost), at_least, 0.001), self._paint)
+            self._frame = after(max(self._router.due(cost), at_least), self, self._paint)
 
     def _paint(self) -> None:
         self._frame = None
@@ -153,7 +156,7 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
             if Part.PENDING in parts:
                 self.dialogs.ask_next()
         if self._transcript.holding:
-            self.set_timer(0.3, self._tick)
+            after(0.3, self, self._tick)
         if self._prompt.has_focus:
             self.cursor_position = self._prompt.cursor_screen_offset  # for input methods (R20.3)
         if self._second is not None:

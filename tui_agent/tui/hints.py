@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from widgets.later import after
 from widgets.status_line import ActivityLine
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Hints:
         self._count += 1
         number = self._count
         self._line.say(hint=text)
-        self.app.set_timer(QUIT_ARMED, lambda: self._drop(number))
+        after(QUIT_ARMED, self.app, lambda: self._drop(number))
 
     def _drop(self, number: int) -> None:
         if number == self._count:
