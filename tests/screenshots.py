@@ -9,7 +9,7 @@ from tests.tui.kit import app_for, settled, until
 from widgets.modal import RequestModal
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "screenshots"
-SHOTS = {"edit": "edit_asked", "done": "tests_ok"}
+SHOTS = {"plan": "plan_waits", "edit": "edit_asked", "summary": "summary_waits"}
 """File → scene."""
 
 

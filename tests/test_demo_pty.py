@@ -11,12 +11,18 @@ import pytest
 from tests.doubles.job import environment
 from tests.doubles.terminal import Terminal
 
-LONG = 30.0
+LONG = 90.0
 """Seconds for what takes one or two: other work may have the machine."""
 
 F1, F4, ESC, UP, DOWN = "\x1bOP", "\x1bOS", "\x1b", "\x1b[A", "\x1b[B"
 
-ASKED = (("Edit wordcount/counting.py", "a"), ("python3 -m unittest", "a"))
+PLAN = ("Plan · 3 steps · plans are shown", "a")
+ASKED = (
+    PLAN,
+    ("Edit wordcount/counting.py", "a"),
+    ("Run a command", "a"),
+    ("becomes memory once you accept it", "\x13"),
+)
 """What the demonstration asks, one after the other, and the key that answers it."""
 
 DONE = "· Done · 3 tool calls"
@@ -30,7 +36,7 @@ async def started(
 ) -> AsyncIterator[Terminal]:
     home = folder / "home"
     home.mkdir(exist_ok=True)
-    env = environment(home, TMPDIR=str(folder), **more)
+    env = environment(home, TMPDIR=str(folder), TUI_AGENT_MODE="agent", **more)
     program = Terminal("-m", "tui_agent", *args, env=env, whole_env=True, cwd=home, size=size)
     try:
         yield program
@@ -50,10 +56,13 @@ async def decide(program: Terminal, *asked: tuple[str, str]) -> None:
 
 
 def lit(program: Terminal) -> bool:
+    """A key of a dialog stands out from what it does."""
     for row, text in enumerate(program.screen.display):
-        key = re.match(r"[│ ]*([ad])  \S", text)
-        if key and program.screen.buffer[row][key.start(1)].bold:
-            return True
+        key = re.match(r"[│ ]*([ad]|ctrl\+s)[ \xa0]{1,2}\S", text)
+        if key:
+            cells = program.screen.buffer[row]
+            if cells[key.start(1)].bold or cells[key.start(1)].fg != cells[key.end() - 1].fg:
+                return True
     return False
 
 
@@ -113,6 +122,7 @@ async def test_a_refused_edit_is_not_made_and_the_reason_goes_to_the_model(tmp_p
     async with started(tmp_path, "--demo") as program:
         await program.sees("Find the bug", LONG)
         program.type("\r")
+        await decide(program, PLAN)
         await dialog(program, "Edit wordcount/counting.py")
         (workspace,) = tmp_path.glob("tui-agent-demo-*")
         before = (workspace / "wordcount" / "counting.py").read_bytes()
@@ -156,6 +166,7 @@ async def test_keys_typed_before_the_session_is_open_are_not_lost(tmp_path: Path
         began = time.monotonic()
         program.type(" Be quick.\r")
         await program.sees("Be quick.", LONG)
+        await decide(program, PLAN)
         await dialog(program, "Edit wordcount/counting.py")
         assert time.monotonic() - began < LONG
         program.type(ESC)

@@ -15,11 +15,11 @@ STILLNESS = 0.6
 
 
 @asynccontextmanager
-async def started(folder: Path, *args: str) -> AsyncIterator[Terminal]:
+async def started(folder: Path, *args: str, **more: str) -> AsyncIterator[Terminal]:
     home = folder / "home"
     home.mkdir(exist_ok=True)
     program = Terminal(
-        "-m", "tui_agent", *args, env=environment(home), whole_env=True, cwd=home, size=(100, 32)
+        "-m", "tui_agent", *args, env=environment(home, **more), whole_env=True, cwd=home, size=(100, 32)
     )
     try:
         yield program
@@ -58,9 +58,12 @@ async def test_the_screen_does_the_job_by_keys_alone(tmp_path: Path, provider: s
 
 
 async def test_the_shipped_demonstration_runs(tmp_path: Path) -> None:
-    async with started(tmp_path, "--demo") as program:
+    async with started(tmp_path, "--demo", TUI_AGENT_MODE="agent") as program:
         await program.sees("Find the bug")
         program.type("\r")
+        await program.sees("Plan · 3 steps")
+        await program.still(STILLNESS)
+        program.type("a")
         await program.sees("Edit wordcount/counting.py")
         await program.still(STILLNESS)
         program.type("a")

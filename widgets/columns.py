@@ -104,10 +104,11 @@ class Columns(Horizontal):
         if self.progress.has_focus:
             self.post_message(ToolTree.Left())
             return
+        there = self.progress.display
         self.beside, self.over = True, "progress"
         self.fit_in()
         if self.progress.rows:
-            self.call_after_refresh(self.progress.take_focus)
+            self._go_to(self.progress, there)
 
     def visit_plan(self) -> bool:
         """Show the plan and go there; from there, back. False when there is none."""
@@ -116,10 +117,18 @@ class Columns(Horizontal):
             return True
         if not self._sight.by and self._sight.proposal is None:
             return False
+        there = self.plan.display
         self.beside, self.over, self._asked_for_plan = True, "plan", True
         self.fit_in()
-        self.call_after_refresh(self.plan.take_focus)
+        self._go_to(self.plan, there)
         return True
+
+    def _go_to(self, panel: ToolTree | PlanPanel, there: bool) -> None:
+        """At once where it was to be seen before: keys that follow are meant for it, and none for it comes later."""
+        if there:
+            panel.take_focus()
+        else:
+            self.call_after_refresh(panel.take_focus)
 
     def close_over(self) -> None:
         """What lies over the transcript makes room, and so does an empty plan."""

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.job import COMMAND, environment, make_workspace
-from tests.doubles.mock import call, serve, step
+from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tests.engine.staging import (
     DIAGNOSE,
+    DISPATCHER,
     PLANNING,
     do,
     in_step,
@@ -26,6 +27,7 @@ from tui_agent.domain import Answer
 from tui_agent.events import (
     Event,
     PlanProposed,
+    RequestClassified,
     StepFinished,
     StepRecovering,
     StepVerified,
@@ -167,3 +169,17 @@ async def test_the_demonstration_shows_the_whole_cycle(tmp_path: Path) -> None:
         assert words in output
     (folder,) = (home / "tui-agent" / "sessions").iterdir()
     assert "Mended the word counter" in (folder / "plan_doc.md").read_text()
+
+
+async def test_a_model_that_only_talks_where_an_object_is_asked_for_is_not_heard_out(workspace: Path) -> None:
+    """Heard out, each of the two would talk for minutes."""
+    endless = step("I think about it. " * 20_000, pace=0.003)
+    async with serve(
+        {**scenario("", endless, when={"system": DISPATCHER}), "name": "sorting"},
+        {**scenario("", endless, when={"system": PLANNING}), "name": "planning"},
+        scenario(TASK, "There is nothing to mend."),
+    ) as server:
+        watch, ended, _ = await run(server, workspace, TASK)
+    assert ended.outcome == "done" and ended.text == "There is nothing to mend."
+    assert roles_of(server) == ["dispatcher", "planning", "planning", "execution"]
+    assert watch.of(RequestClassified)[0].classified.guessed

@@ -46,14 +46,14 @@ def app_for(
 
 async def until(pilot: Pilot[int], condition: Callable[[], bool]) -> None:
     """Let the app work until the condition holds; a deadline far beyond what it takes."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "the condition never held"
-        await pilot.pause()
+        await pilot.pause(0.001)
 
 
-async def settled(pilot: Pilot[int]) -> None:
-    """All records of the session are on the screen."""
+async def taken(pilot: Pilot[int]) -> None:
+    """All records of the session were handed to the widgets."""
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
 
@@ -62,7 +62,51 @@ async def settled(pilot: Pilot[int]) -> None:
         return isinstance(session, FakeSession) and app.view.seq == len(session.records) and not app.unpainted
 
     await until(pilot, done)
-    await pilot.pause()
+
+
+async def settled(pilot: Pilot[int]) -> None:
+    """All records of the session are on the screen."""
+    await taken(pilot)
+    await still(pilot)
+
+
+async def still(pilot: Pilot[int]) -> None:
+    """What one layout asks of the next has been done, and so has what widgets do in threads. However slow or quick the
+    machine is: it is not the time that is asked, but whether anything is left to do."""
+    app = pilot.app
+    assert isinstance(app, TuiAgentApp)
+    rests = 0
+
+    def at_rest() -> bool:
+        nonlocal rests
+        rests = 0 if _has_work(app) else rests + 1
+        return rests >= RESTS
+
+    await until(pilot, at_rest)
+
+
+RESTS = 4
+"""Looks in a row at which nothing is left to do: a callback may ask for another one."""
+LEFT = ("_layout_required", "_scroll_required", "_repaint_required", "_recompose_required")
+"""What Textual notes of a widget that has something to do."""
+
+
+def _has_work(app: TuiAgentApp) -> bool:
+    if app.unpainted or any(one.is_running and one.node is not app for one in app.workers):
+        return True
+    if not (app.is_running and app._screen_stacks[app._current_mode]):
+        return False  # it has ended
+    screen = app.screen
+    if screen._dirty_widgets or screen._callbacks:
+        return True
+    for node in (app, screen, *screen.walk_children()):
+        if (
+            node.message_queue_size
+            or node._next_callbacks
+            or any(getattr(node, name, False) for name in LEFT)
+        ):
+            return True
+    return False
 
 
 @asynccontextmanager

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from tui_agent.domain import ApprovalMode, Mode
-from tui_agent.tui.themes import DARK, LIGHT
+from tui_agent.domain import ApprovalMode, Grant, Mode
+from tui_agent.tui.themes import THEMES
 from widgets.columns import Columns
 from widgets.search_bar import SearchBar
 from widgets.transcript import Transcript
@@ -25,7 +25,7 @@ class Command(NamedTuple):
     """Words that may follow the name."""
 
 
-MODES = tuple(mode.value for mode in (Mode.DIRECT, Mode.CHAT))
+MODES = tuple(mode.value for mode in Mode if mode is not Mode.DEEP_EXPLORE)  # that one needs sub-agents
 STATUSES = ("planning", "in_progress", "blocked", "completed", "failed")
 APPROVALS = tuple(mode.value for mode in ApprovalMode)
 
@@ -64,7 +64,8 @@ def _page(app: TuiAgentApp, direction: int) -> None:
 
 
 def _theme(app: TuiAgentApp, _: str) -> None:
-    app.theme = LIGHT.name if app.theme == DARK.name else DARK.name
+    names = tuple(theme.name for theme in THEMES)
+    app.theme = _following(app.theme, names) if app.theme in names else names[0]
 
 
 async def copy(app: TuiAgentApp, text: str) -> None:
@@ -105,6 +106,25 @@ def _context(app: TuiAgentApp, _: str) -> None:
     app.push_screen(ContextPanel(app.view))
 
 
+def _undoing(what: str, app: TuiAgentApp, word: str) -> None:
+    from tui_agent.tui import undoing
+
+    getattr(undoing, what)(app, word)
+
+
+def _grants(app: TuiAgentApp, _: str) -> None:
+    from widgets.grants_panel import GrantsPanel
+
+    if app.session is None:
+        return
+    grants = app.session.grants
+
+    def revoke(grant: Grant) -> None:
+        app.run_worker(grants.revoke(grant), exit_on_error=False)
+
+    app.push_screen(GrantsPanel(grants.listed(), revoke))
+
+
 COMMANDS = (
     Command("help", "all keys and commands", lambda app, _: app.action_help()),
     Command("approvals", "who is asked when:", _approvals, APPROVALS),
@@ -113,6 +133,17 @@ COMMANDS = (
     Command("tree", "show or hide the progress", lambda app, _: app.query_one(Columns).toggle()),
     Command("compact", "make room in the model's context", _compact),
     Command("context", "what the model's window holds", _context),
+    Command(
+        "undo", "take back what the last run did to files", lambda app, word: _undoing("undo", app, word)
+    ),
+    Command("redo", "make the last undo undone", lambda app, word: _undoing("redo", app, word)),
+    Command(
+        "rewind",
+        "files and conversation back to before a run",
+        lambda app, word: _undoing("rewind", app, word),
+    ),
+    Command("checkpoints", "what runs did to files", lambda app, word: _undoing("show", app, word)),
+    Command("grants", "what you allowed for longer than once; take it back", _grants),
     Command("copy", "copy the last reply; again: its code", _copy),
     Command("search", "search the session", lambda app, _: app.query_one(SearchBar).open()),
     Command("details", "show or hide thinking and output", _details),
@@ -125,7 +156,7 @@ COMMANDS = (
         "end", "to the end of the transcript, and follow", lambda app, _: app.query_one(Transcript).follow()
     ),
     Command("stop", "stop the run", lambda app, _: app.action_interrupt()),
-    Command("theme", "light or dark", _theme),
+    Command("theme", "dark, light, high contrast", _theme),
     Command("quit", "leave; the session can be resumed", lambda app, _: app.exit(0)),
 )
 KEYS_ONLY = (
