@@ -17,10 +17,31 @@ all of them to start from. A mistake is named with file, line and field, and the
 
 {table}"""
 
+KEYS = """# Keys
+
+What F1 shows. None of them is one that tmux, VS Code or a browser keeps for itself. In the fields of a plan or a
+summary every letter is typing.
+"""
+
+
+def keys() -> str:
+    """Every key, group by group, as the program looks it up itself."""
+    from tui_agent.tui.keys import groups
+
+    parts = [KEYS]
+    for name, rows in groups():
+        lines = [f"| {_cell(pressed)} | {_cell(does)} |" for pressed, does in rows]
+        parts.append("\n".join((f"## {name}\n", "| | |", "|---|---|", *lines, "")))
+    return "\n".join(parts)
+
+
+def _cell(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|")
+
 
 def pages() -> dict[str, str]:
     """File name → text of every generated page."""
-    return {"settings.md": SETTINGS.format(table=table())}
+    return {"settings.md": SETTINGS.format(table=table()), "keys.md": keys()}
 
 
 if __name__ == "__main__":

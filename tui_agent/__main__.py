@@ -132,6 +132,7 @@ COMMANDS = """commands:
   exec TASK   work on one task without a screen; see `tui-agent exec --help`
   doctor      look at server, model, files and terminal, and say what to do
   reliability MODEL   measure how often a model's tool calls can run
+  undo        take back what the agent did to files; see `tui-agent undo --help`
   settings    print a config.yaml that explains every setting
   rules       write ~/AGENTS.md, your rules for the agent, from a template
 """
@@ -249,6 +250,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from tui_agent.commands import doctor
 
         return doctor.run(arguments[1:])
+    if arguments[:1] == ["undo"]:
+        from tui_agent.commands import undo
+
+        return undo.run(arguments[1:])
     if arguments[:1] == ["reliability"]:
         from tui_agent.commands import reliability
 

@@ -172,6 +172,8 @@ class Editing(Noun, frozen=True, kw_only=True, tag_field="kind", tag="edit"):
     outside: bool = False
     protected: bool = False
     sensitive: bool = False
+    parts: bool = False
+    """Its hunks can be taken one by one, and their text changed before (A3)."""
 
 
 class Running(Noun, frozen=True, kw_only=True, tag_field="kind", tag="run"):
@@ -216,6 +218,8 @@ class Permit(Noun, frozen=True, kw_only=True):
     id: str
     action: Action
     digest: str
+    partly: bool = False
+    """The action is what the user made of the one that was asked for."""
 
 
 class Target(Noun, frozen=True, kw_only=True):
@@ -281,7 +285,8 @@ class Answer(Noun, frozen=True, kw_only=True):
     by: str = "user"
     """Who answered: `user`, or the flag, setting, rule or grant that did."""
     data: dict[str, Any] | None = None
-    """What was changed before approving: an edited plan, summary or piece of text, as plain data."""
+    """What was changed before approving, as plain data: an edited plan or summary; of an edit the places of the `hunks`
+    that are taken and, by place, the new text of those that were edited (`hunks.Choice`)."""
 
 
 # --- the conversation, protocol-neutral (H2) ------------------------------------------------

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.widget import Widget
 from textual.widgets import Input
 
-from tui_agent.domain import Answer, Editing, Grant, Reading, Running, Scope, Severity, Trusting
+from tui_agent.domain import Action, Answer, Editing, Grant, Reading, Running, Scope, Severity, Trusting
 from tui_agent.text import visible
 from tui_agent.view import RequestItem
 from widgets.diff_view import DiffView
-from widgets.ink import Ink, Line, Span, chop, indent, line, wrap
+from widgets.ink import Ink, Line, Span, chop, indent, line, width_of, wrap
 from widgets.line_view import LinesView
 from widgets.modal import STILLNESS, LineInput, RequestModal, options
 from widgets.status_line import apart
 
+VOID = "This file changed on disk while this was open. It can't be approved any more; nothing was written."
 VERBS = {"create": "Create", "modify": "Edit", "delete": "Delete"}
 
 
@@ -29,15 +31,19 @@ class ApprovalModal(RequestModal):
         self, request: RequestItem, *, clock: Callable[[], float] = monotonic, stillness: float = STILLNESS
     ) -> None:
         super().__init__(request, clock=clock, stillness=stillness)
-        action = request.action
-        self.body: LinesView | DiffView = LinesView(self._what, id="body")
-        if isinstance(action, Editing):
-            self.body = DiffView(action.diff, id="body")
+        self.unveiled = False
+        """The user wants to see the secrets (A7)."""
+        self.body: LinesView | DiffView = self._make_body()
         self.end_seen = False
         """True once the end of what will happen was on screen."""
         self._room = 0
+        self._told_void = False
         self.reasoning = False
         """True while the reason for a rejection is typed."""
+
+    def _make_body(self) -> LinesView | DiffView:
+        """What shows the thing itself."""
+        return LinesView(self._what, id="body")
 
     def compose(self) -> ComposeResult:
         """Head, the thing itself, keys."""
@@ -62,17 +68,25 @@ class ApprovalModal(RequestModal):
         """The body takes what head and keys leave: all of it is in reach on a small screen too (R4.1)."""
         dialog = self.query_one("#dialog")
         others = dialog.gutter.height
+        middle = self._middle()
         for part in dialog.displayed_children:
-            if part is not self.body:
+            if part is not middle:
                 others += part.outer_size.height + part.styles.margin.height
         room = max(3, self.size.height - others)
         height = min(room, max(6, self.size.height * 3 // 5))
         if height != self._room:
             self._room = height
-            self.body.styles.max_height = height
+            for one in {self.body, middle}:
+                one.styles.max_height = height
             self.call_after_refresh(self._read)
 
+    def _middle(self) -> Widget:
+        """What takes the room that the others leave."""
+        return self.body
+
     def _read(self) -> None:
+        if not self.query("#dialog"):  # answered meanwhile: nothing is left of it
+            return
         self._give_room()
         if self.body.size.height and self.body.end_seen and self.body.virtual_size.height:
             self.end_seen = True
@@ -82,18 +96,40 @@ class ApprovalModal(RequestModal):
         """Light the keys."""
         self._repaint_keys()
 
+    def look_again(self) -> None:
+        """Said at once when it became void; what is typed just then is not meant for that (A9)."""
+        if self.request.void and not self._told_void:
+            self._told_void = True
+            if not self._typing:
+                self.hush()
+            self._repaint_head()
+
+    @property
+    def _typing(self) -> bool:
+        """True while a text is typed."""
+        return self.reasoning
+
+    def _repaint_head(self) -> None:
+        if self.is_mounted:
+            self.query_one("#head", LinesView).relayout()
+            self._repaint_keys()
+            self.call_after_refresh(self._read)
+
     def _repaint_keys(self) -> None:
         if self.is_mounted:
-            self.query_one("#keys", LinesView).relayout()
+            keys = self.query_one("#keys", LinesView)
+            before = len(keys.lines)
+            keys.relayout()
+            if len(keys.lines) != before:
+                self.call_after_refresh(self._read)
 
     # --- what is shown ---
 
     def _head(self, width: int, ink: Ink) -> list[Line]:
         right: list[Span] = []
-        match self.request.action:
+        match self.shown:
             case Editing(display=name, diff=diff) as action:
-                title = f"{VERBS[diff.kind]} {visible(name)}"
-                right = [(f"+{diff.added}", ink.ok), (f" −{diff.removed}", ink.bad)]
+                title, right = f"{VERBS[diff.kind]} {visible(name)}", self._measure(ink)
                 flags = _flags(outside=action.outside, protected=action.protected, sensitive=action.sensitive)
             case Reading(display=name) as action:
                 title = f"Read {visible(name)}"
@@ -109,10 +145,22 @@ class ApprovalModal(RequestModal):
             lines += wrap([("This file is " + " and ".join(flags) + ".", ink.warn)], width)
         if self.request.why:
             lines += wrap([(visible(self.request.why), ink.muted)], width)
+        if self.request.void:
+            lines += wrap([(VOID, ink.warn)], width)
         return lines
 
+    def _measure(self, ink: Ink) -> list[Span]:
+        """How much changes."""
+        return []
+
+    @property
+    def shown(self) -> Action | None:
+        """The action as it is shown: without its secrets until the user wants to see them (A7)."""
+        request = self.request
+        return request.exact if self.unveiled and request.exact is not None else request.action
+
     def _what(self, width: int, ink: Ink) -> list[Line]:
-        match self.request.action:
+        match self.shown:
             case Running() as action:
                 return _command(action, width, ink)
             case Reading(path=path):
@@ -140,9 +188,22 @@ class ApprovalModal(RequestModal):
             more = f"{left} more line{'s' * (left > 1)} below" if left else "end reached"
             hint += [("   ↓ pgdn end", ink.accent), (f" {more}", ink.muted if self.end_seen else ink.warn)]
         listed = options(self._options(), width, ink, lit=self._works)
-        return [*listed, Line([]), *wrap(hint, width)]
+        return [*listed, *self._more_keys(width, ink), Line([]), *wrap(hint, width)]
+
+    def _more_keys(self, width: int, ink: Ink) -> list[Line]:
+        """Keys that decide nothing, the most wanted first."""
+        pairs = self._looking_keys()
+        return [Line([]), *flow(pairs, width, ink, lit=self.armed)] if pairs else []
+
+    def _looking_keys(self) -> list[tuple[str, str]]:
+        """Those keys, each with what it does."""
+        return (
+            [("u", "hide the secrets" if self.unveiled else "show the secrets")] if self.request.hides else []
+        )
 
     def _options(self) -> list[tuple[str, str, str]]:
+        if self.request.void:
+            return [("w", "go on: the change is worked out anew", ""), ("r", "reject, with a reason", "")]
         if isinstance(self.request.action, Trusting):
             return [("a", "trust it from now on", ""), ("r", "do not trust it: read only", "")]
         pairs = [("a", "approve once", "")]
@@ -157,7 +218,7 @@ class ApprovalModal(RequestModal):
     # --- what is pressed ---
 
     def _works(self, key: str) -> bool:
-        return self.armed and (key == "r" or self.end_seen)
+        return self.armed and (key in "rw" or self.end_seen)
 
     def pressed(self, event: events.Key) -> None:
         """One of the offered keys, or a key that scrolls; while a reason is typed, nothing but that."""
@@ -170,15 +231,34 @@ class ApprovalModal(RequestModal):
             self._decide(key)
         elif event.key in ("up", "down", "pageup", "pagedown", "home", "end"):
             self._scroll(event.key)
+        elif self.armed and key in {one for keys, _does in self._looking_keys() for one in keys.split()}:
+            self._look(key)
+
+    def _look(self, key: str) -> None:
+        """One of the keys that decide nothing."""
+        if key == "u":
+            self.unveiled = not self.unveiled
+            self._unveil()
+            self._repaint_keys()
+            self.call_after_refresh(self._read)
+
+    def _unveil(self) -> None:
+        """Show the thing itself with its secrets, or without."""
+        if isinstance(self.body, LinesView):
+            self.body.relayout()
 
     def _decide(self, key: str) -> None:
         if key == "r" and not isinstance(self.request.action, Trusting):
             self._ask_reason()
         elif key == "r":
             self.answer(Answer(verdict="reject"))
-        else:
-            scope = {"a": Scope.ONCE, "s": Scope.SESSION, "A": Scope.ALWAYS}[key]
-            self.answer(Answer(verdict="approve", scope=scope))
+        elif key == "w":
+            self.answer(Answer(verdict="withdrawn"))
+        elif not self.request.void:
+            self._approve({"a": Scope.ONCE, "s": Scope.SESSION, "A": Scope.ALWAYS}[key])
+
+    def _approve(self, scope: Scope) -> None:
+        self.answer(Answer(verdict="approve", scope=scope))
 
     def _scroll(self, key: str) -> None:
         body = self.body
@@ -237,7 +317,22 @@ class ApprovalModal(RequestModal):
         self.reasoning = False
         self.set_focus(None)
         self.query_one("#reason").display = False
+        self.hush()
         self._repaint_keys()
+
+
+def flow(pairs: Sequence[tuple[str, str]], width: int, ink: Ink, *, lit: bool) -> list[Line]:
+    """Keys with what they do, side by side, as many on a line as fit."""
+    lines: list[list[Span]] = [[]]
+    for key, does in pairs:
+        more: list[Span] = [
+            (key, ink.accent if lit else ink.faint),
+            (f" {does}", ink.muted if lit else ink.faint),
+        ]
+        if lines[-1] and width_of(lines[-1]) + 3 + width_of(more) > width:
+            lines.append([])
+        lines[-1] += ([("   ", ink.text)] if lines[-1] else []) + more
+    return [line(*spans) for spans in lines]
 
 
 def _flags(**flags: bool) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rich.style import Style
 
@@ -11,6 +12,7 @@ from tui_agent.domain import Diff
 from tui_agent.text import visible
 from widgets.highlight import highlight
 from widgets.ink import Ink, Line, Span, chop, indent, width_of
+from widgets.word_changes import Ranges, split_at
 
 LONGEST = 2_000_000
 """Characters of a side of a hunk that are coloured."""
@@ -27,20 +29,22 @@ class Row:
     text: str
     old: int | None = None
     new: int | None = None
+    hunk: int = -1
+    """The place of its hunk; -1 for a note."""
 
 
-def rows(diff: Diff) -> Iterator[Row]:
-    """All lines of the diff in order, the note first."""
+def rows(diff: Diff, *, heads: bool = False) -> Iterator[Row]:
+    """All lines of the diff in order, the note first. With `heads` every hunk has one, also the only one."""
     if diff.note:
         yield Row("!", diff.note)
     for number, hunk in enumerate(diff.hunks):
-        if number or hunk.old_start > 1 or hunk.new_start > 1:
+        if heads or number or hunk.old_start > 1 or hunk.new_start > 1:
             counts = f"@@ -{hunk.old_start},{hunk.old_count} +{hunk.new_start},{hunk.new_count} @@"
-            yield Row("@", counts)
+            yield Row("@", counts, hunk=number)
         old, new = hunk.old_start, hunk.new_start
         for raw in hunk.lines:
             sign, text = raw[:1] or " ", raw[1:].rstrip("\n")
-            yield Row(sign, text, old if sign in " -" else None, new if sign in " +" else None)
+            yield Row(sign, text, old if sign in " -" else None, new if sign in " +" else None, number)
             old += sign in " -"
             new += sign in " +"
     if not diff.hunks and not diff.note:
@@ -79,28 +83,68 @@ def coloured(some: Sequence[Row], language: str, ink: Ink) -> dict[int, list[Spa
     return found
 
 
-def paint_row(
-    row: Row, width: int, number: int, ink: Ink, colours: Sequence[Span] | None = None
-) -> list[Line]:
-    """The lines of one row; `number` is the width of the line numbers, `colours` its text as `coloured` gives it."""
+class Look(NamedTuple):
+    """How a line is painted beyond its sign."""
+
+    colours: Sequence[Span] | None = None
+    """Its text in the language's colours, as `coloured` gives it."""
+    words: Ranges = ()
+    """What of its text is marked as changed, as places in what `shown` gives."""
+    left_out: bool = False
+    """Its hunk is not taken."""
+
+
+PLAIN = Look()
+
+
+def paint_row(row: Row, width: int, number: int, ink: Ink, look: Look = PLAIN) -> list[Line]:
+    """The lines of one row; `number` is the width of the line numbers."""
     if row.sign in "@!":
         style = ink.muted if row.sign == "@" else ink.warn
         return chop([(shown(row.text), style)], width)
-    style, fill = _style(row.sign, ink)
     gutter = f"{row.old or '':>{number}} {row.new or '':>{number}} "
+    return paint_side(row, gutter, width, ink, look)
+
+
+def paint_side(row: Row, gutter: str, width: int, ink: Ink, look: Look) -> list[Line]:
+    """The lines of a row behind any gutter, its sign after that."""
+    style, fill = (ink.muted, None) if look.left_out else _style(row.sign, ink)
     heads = [(gutter, _over(ink.muted, fill)), (SIGNS.get(row.sign, " ") + " ", style)]
     rest = [(" " * (width_of(heads)), style)]
-    spans: list[Span] = [(shown(row.text), style)]
-    if colours and row.sign in " +-":
-        spans = [(text, _on(token, style, ink)) for text, token in colours]
-    lines = chop(spans, width - width_of(heads), fill)
+    lines = chop(_spans(row, style, ink, look), width - width_of(heads), fill)
     return indent(lines, heads, rest)
+
+
+def _spans(row: Row, style: Style, ink: Ink, look: Look) -> list[Span]:
+    text = shown(row.text)
+    if look.left_out or row.sign not in " +-":
+        return [(text, style)]
+    spans: list[Span] = [(text, style)]
+    if look.colours:
+        spans = [(part, _on(token, style, ink)) for part, token in look.colours]
+    if not look.words or sum(len(part) for part, _style in spans) != len(text):
+        return spans
+    word = ink.added_word if row.sign == "+" else ink.removed_word
+    ground = Style(bgcolor=word.bgcolor, bold=word.bold, underline=word.underline)
+    marked: list[Span] = []
+    at = 0
+    for part, token in spans:
+        stop = at + len(part)
+        inside = tuple((max(a, at) - at, min(b, stop) - at) for a, b in look.words if a < stop and b > at)
+        pieces = split_at(inside, len(part))
+        marked += [(part[a:b], token + ground if on else token) for a, b, on in pieces]
+        at = stop
+    return marked
 
 
 def height(row: Row, width: int, number: int) -> int:
     """How many lines `paint_row` gives, without painting where that is possible."""
-    room = width if row.sign in "@!" else width - 2 * number - 4
-    text = shown(row.text)
+    return lines_of(row.text, width if row.sign in "@!" else width - 2 * number - 4)
+
+
+def lines_of(text: str, room: int) -> int:
+    """How many lines a diff line's text takes."""
+    text = shown(text)
     if text.isascii():
         return max(1, -(-len(text) // max(1, room)))
     return len(chop([(text, Style.null())], room))

@@ -86,6 +86,11 @@ class Still(Vertical, can_focus=True):
         return self._listens
 
     @property
+    def leaving(self) -> bool:
+        """True once it is being taken away."""
+        return self._pruning
+
+    @property
     def whole(self) -> bool:
         """True while all of its parts are there: from its first moment until it is taken away."""
         return self.is_attached and not self._pruning and bool(self.query("#dock-keys"))
@@ -228,7 +233,7 @@ class Docked(Still):
         focused = self.screen.focused
         place = shown.index(focused) + direction if focused in shown else 0 if direction > 0 else -1
         if 0 <= place < len(shown):
-            shown[place].focus()
+            self.screen.set_focus(shown[place])
         elif place < 0 and shown:
             self.focus()
         else:

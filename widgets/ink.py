@@ -48,7 +48,8 @@ def typable(text: str) -> str:
     return text.replace("\t", "    ").translate(dict.fromkeys(HIDDEN))
 
 
-WORDS = re.compile(r"\s+|\S+")
+WORDS = re.compile(r"[^\S\xa0]+|[\S\xa0]+")
+"""Blanks and words; what a no-break space joins is one word."""
 
 
 class Ink(NamedTuple):
@@ -70,6 +71,8 @@ class Ink(NamedTuple):
     bad: Style
     added: Style
     removed: Style
+    added_word: Style
+    removed_word: Style
     keyword: Style
     string: Style
     number: Style

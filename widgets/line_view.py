@@ -160,6 +160,11 @@ class LinesView(LineView):
         self.virtual_size = Size(self._width, len(self._lines))
         self.refresh()
 
+    @property
+    def lines(self) -> Sequence[Line]:
+        """What was painted last."""
+        return self._lines
+
     def relayout(self) -> None:
         """Paint again; when that gives another number of lines, take another height."""
         before = len(self._lines)

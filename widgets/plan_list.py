@@ -12,7 +12,7 @@ from textual.geometry import Region, Size
 from widgets.ink import Line, line
 from widgets.line_view import LineView
 from widgets.plan_reading import Reading
-from widgets.plan_rows import Row, paint, rows, single
+from widgets.plan_rows import FOLDS, Kind, Row, paint, rows, single
 
 
 class PlanList(LineView):
@@ -22,12 +22,17 @@ class PlanList(LineView):
         """`pressed` takes every key that is not about moving, and the character that it is, if it is one."""
         super().__init__(id=id)
         self.pressed = pressed
+        self.moved: Callable[[], None] = lambda: None
+        """Told when the cursor has gone elsewhere."""
         self.rows: list[Row] = []
         self.selected = 0
         """Place in `rows`."""
         self.held = False
         """True while the chosen row is edited elsewhere: it stays marked."""
-        self.unfolded = False
+        self.unfolded: set[Kind] = set()
+        """Of the folds, those that are open."""
+        self._kept: set[str] = set()
+        """Criteria that the user had in sight when they were done: they are folded once he has left."""
         self._reading: Reading | None = None
         self._tops: list[int] = [0]
         self._painted: dict[Row, list[Line]] = {}
@@ -35,9 +40,15 @@ class PlanList(LineView):
 
     def show(self, reading: Reading) -> None:
         """Show another reading; the cursor stays at what it was at."""
+        if self.has_focus or self.held:
+            self._kept |= {row.name[2] for row in self.rows if row.kind == "criterion"}
+        self._show(reading)
+
+    def _show(self, reading: Reading) -> None:
         chosen = self.chosen
         self._reading = reading
-        self.rows = rows(reading, unfolded=self.unfolded)
+        kept = () if "done" in self.unfolded else self._kept
+        self.rows = rows(reading, unfolded=self.unfolded, kept=kept)
         self._find(chosen)
         self._lay_out()
 
@@ -158,6 +169,7 @@ class PlanList(LineView):
         self.selected = place
         self._into_view()
         self.refresh()
+        self.moved()
 
     def _into_view(self) -> None:
         if self.selected + 1 >= len(self._tops):
@@ -169,11 +181,20 @@ class PlanList(LineView):
         height = self._tops[self.selected + 1] - top
         self.scroll_to_region(Region(0, top, 1, height), animate=False, force=True)
 
-    def toggle_older(self) -> None:
-        """Fold or unfold the old log entries."""
-        self.unfolded = not self.unfolded
+    def toggle(self, kind: Kind) -> None:
+        """Open or close what is folded."""
+        self.unfolded ^= {kind}
+        if kind == "done":
+            self._kept.clear()
         if self._reading is not None:
-            self.show(self._reading)
+            self._show(self._reading)
+            self._into_view()
+
+    def fold(self) -> None:
+        """Nobody looks any more: what was done meanwhile goes to the others that are."""
+        if self._kept and self._reading is not None:
+            self._kept.clear()
+            self._show(self._reading)
 
     def on_click(self, event: events.Click) -> None:
         """Go there; the box of a criterion is ticked, what is folded opens."""
@@ -185,5 +206,5 @@ class PlanList(LineView):
             return
         self.take_focus()
         self._go(place)
-        if self.rows[place].kind == "older" or (self.rows[place].kind == "criterion" and event.x < 2):
+        if self.rows[place].kind in FOLDS or (self.rows[place].kind == "criterion" and event.x < 2):
             self.pressed("space", " ")

@@ -6,55 +6,33 @@ It shows what the view says and speaks upward of what the user wants; nothing he
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from asyncio import TimerHandle
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
+from textual.widgets import TextArea
 
 from tui_agent.view import PlanSight
+from widgets import plan_keys
+from widgets.docked import KEEP_AFTER
 from widgets.ink import Ink, Line, Span, line, wrap
+from widgets.later import after
 from widgets.line_view import LinesView
-from widgets.plan_edits import Edit, ListEdit, WordEdit, edited
+from widgets.plan_draft import Draft
+from widgets.plan_edits import Edit, ListEdit, edited
 from widgets.plan_field import WAYS, PlanField, Way
 from widgets.plan_list import PlanList
-from widgets.plan_reading import ListName, Reading, Value, read, seen
-from widgets.plan_rows import Row, caption, head
+from widgets.plan_reading import Reading, read, seen
+from widgets.plan_rows import FOLDS, Row, caption, head
 
 Wish: TypeAlias = Edit | Literal["accept", "discard", "undo"]
 
 SOON = 24_000
 """Characters that are read at once; longer documents are read in a thread."""
-FIELDS: dict[str, tuple[tuple[str, str], ...]] = {
-    "criterion": (("description", "criterion"), ("notes", "note")),
-    "decision": (("title", "decision"), ("rationale", "reason")),
-    "entry": (("action", "action"), ("details", "details"), ("result", "result")),
-    "old": (("action", "action"), ("details", "details"), ("result", "result")),
-    "goal": (("goal", "goal"),),
-}
-"""Kind of row → fields that can be edited, with their names for the user. The first one is never empty."""
-
-
-@dataclass(slots=True)
-class Draft:
-    """An edit in progress. It lives here alone, whatever happens on the screen."""
-
-    kind: str
-    section: ListName | None
-    at: int
-    old: Value | None
-    """None while something is added."""
-    texts: dict[str, str] = field(default_factory=dict)
-    before: dict[str, str] = field(default_factory=dict)
-    number: int = 0
-    """Which field is shown."""
-
-    @property
-    def fields(self) -> tuple[tuple[str, str], ...]:
-        """Those of its kind."""
-        return FIELDS[self.kind]
 
 
 class PlanPanel(Vertical):
@@ -66,6 +44,8 @@ class PlanPanel(Vertical):
 
         wish: Wish | None = None
         hint: str = ""
+        draft: dict[str, Any] | None = None
+        """An edit in progress, to be kept; an empty one is done with."""
 
     @dataclass
     class Left(Message):
@@ -80,6 +60,9 @@ class PlanPanel(Vertical):
         super().__init__(id=id)
         self.reading: Reading | None = None
         self.draft: Draft | None = None
+        self._taken_up: Draft | None = None
+        """An edit of before a crash, until its row is found."""
+        self._keeping: TimerHandle | None = None
         self._read_from: tuple[str, str | None, str] = ("", None, "")
         self._head = LinesView(self._paint_head, id="plan-head")
         self._list = PlanList(self._pressed, id="plan-list")
@@ -97,6 +80,7 @@ class PlanPanel(Vertical):
 
     def on_mount(self) -> None:
         """Nothing is edited yet."""
+        self._list.moved = self._keys_anew
         self._arrange()
 
     # --- what is shown ---
@@ -118,7 +102,9 @@ class PlanPanel(Vertical):
     def _take(self, reading: Reading) -> None:
         self.reading = reading
         self._list.show(reading)
+        self._find_taken_up()
         self._head.relayout()
+        self._keys_anew()
         self.post_message(self.Reshaped())
 
     def natural(self, width: int) -> int:
@@ -146,16 +132,13 @@ class PlanPanel(Vertical):
         if self.draft is not None:
             keys = [("enter", "keeps"), ("esc", "leaves")]
             if len(self.draft.fields) > 1:
-                keys.insert(1, ("tab", self.draft.fields[self._following][1]))
+                keys.insert(1, ("tab", self.draft.fields[self.draft.following][1]))
         else:
-            keys = [
-                ("space", "tick"),
-                ("e", "edit"),
-                ("a", "add"),
-                ("del", "remove"),
-                ("u", "undo"),
-                ("esc", "back"),
-            ]
+            named = {"tick": "space", "edit": "e", "add": "a", "remove": "del", "undo": "u", "leave": "esc"}
+            keys = [(key, plan_keys.short(plan_keys.PANEL, does)) for does, key in named.items()]
+            row = self._list.chosen
+            if row is not None and row.kind in FOLDS:
+                keys[0] = ("space", "close" if row.kind in self._list.unfolded else "open")
         spans: list[Span] = []
         for key, does in keys:
             spans += [
@@ -165,12 +148,18 @@ class PlanPanel(Vertical):
             ]
         return [line(), *wrap(spans, width)]
 
+    def _keys_anew(self) -> None:
+        if self._keys.display and self._keys.is_attached:
+            self._keys.relayout()
+
     def _arrange(self) -> None:
         """What is displayed of the parts, by what the user does."""
         editing = self.draft is not None
         self._label.display = self._field.display = editing
         self._keys.display = editing or self._list.has_focus
         self._list.held = editing
+        if not self._keys.display:
+            self._list.fold()
         if self._head.is_attached and self.reading is not None and self.reading.proposed:
             self._head.relayout()
         for part in (self._label, self._keys):
@@ -214,24 +203,25 @@ class PlanPanel(Vertical):
             self._late(key, character)
             return
         row = self._list.chosen
-        match key:
-            case "escape":
+        match plan_keys.action(plan_keys.PANEL, key) or plan_keys.action(plan_keys.PANEL, character):
+            case "leave":
                 self.post_message(self.Left())
-            case "space" | "enter" if row is not None and row.kind == "older":
-                self._list.toggle_older()
+            case "tick" | "edit" if row is not None and row.kind in FOLDS:
+                self._list.toggle(row.kind)
+                self._keys_anew()
                 self.post_message(self.Reshaped())
-            case "space":
+            case "tick":
                 self._tick(row)
-            case "enter" | "e":
+            case "edit":
                 self._edit(row)
-            case "a" | "plus":
+            case "add":
                 self._add(row)
-            case "delete":
+            case "remove":
                 self._remove(row)
-            case "u":
+            case "undo":
                 self._say("undo")
-            case "ctrl+s" | "ctrl+d":
-                self._decide(key == "ctrl+s")
+            case "accept" | "discard" as way:
+                self._decide(way == "accept")
             case _ if character:
                 self.post_message(self.Left(character))
 
@@ -311,27 +301,54 @@ class PlanPanel(Vertical):
         self._arrange()
         self.screen.set_focus(self._field)
 
-    @property
-    def _following(self) -> int:
-        return (self.draft.number + 1) % len(self.draft.fields) if self.draft is not None else 0
-
     def _show_field(self) -> None:
         if self.draft is not None:
             name, words = self.draft.fields[self.draft.number]
             self._field.take(self.draft.texts[name], f"the {words}")
 
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        """What is typed survives a crash."""
+        event.stop()
+        if self.draft is not None and self._field.text != self.draft.texts[self.draft.shown]:
+            if self._keeping is not None:
+                self._keeping.cancel()
+            self._keeping = after(KEEP_AFTER, self, self._keep_draft)
+
+    def _keep_draft(self) -> None:
+        if self.draft is not None:
+            self.draft.texts[self.draft.shown] = self._field.text
+            self.post_message(self.Said(draft=self.draft.data()))
+
+    def take_up(self, draft: Draft) -> bool:
+        """Go on with an edit of before, without the focus; False while another one is made."""
+        if self.draft is not None:
+            return False
+        self.draft = self._taken_up = draft
+        self._show_field()
+        self._find_taken_up()
+        self._arrange()
+        return True
+
+    def _find_taken_up(self) -> None:
+        """Mark the row that is edited, as soon as there are rows."""
+        draft = self._taken_up
+        if draft is not None and self.reading is not None:
+            self._taken_up = None
+            if draft.old is not None or draft.section is None:
+                self._list.select((draft.kind, draft.section or "", caption(draft.old) if draft.old else ""))
+
     def _field_done(self, way: Way) -> None:
         draft = self.draft
         if draft is None:
             return
-        draft.texts[draft.fields[draft.number][0]] = self._field.text.strip()
+        draft.texts[draft.shown] = self._field.text.strip()
         if way == "next":
-            draft.number = self._following
+            draft.number = draft.following
             self._show_field()
             self._arrange()
         elif way == "leave":
             self._close_field()
-            self._say(None, "nothing was changed")
+            self.post_message(self.Said(hint="nothing was changed", draft={}))
         elif not draft.texts[draft.fields[0][0]] and draft.kind != "goal":
             self._say(None, f"a {draft.fields[0][1]} needs words · esc leaves")
         else:
@@ -339,34 +356,19 @@ class PlanPanel(Vertical):
 
     def _keep(self, draft: Draft) -> None:
         self._close_field()
-        edit = self._edit_of(draft)
+        edit = draft.edit()
         if edit is None:
             self._say(None, "nothing was changed")
-            return
-        self._change(edit)
-        if isinstance(edit, ListEdit) and edit.new is not None:
-            self._list.select((draft.kind, edit.section, caption(edit.new)))
-
-    def _edit_of(self, draft: Draft) -> Edit | None:
-        changed = {name: text for name, text in draft.texts.items() if text != draft.before[name].strip()}
-        if not changed:
-            return None
-        if draft.section is None:
-            return WordEdit("goal", draft.before["goal"], changed["goal"])
-        if draft.old is not None:
-            new = msgspec.structs.replace(draft.old, **changed)
-            return ListEdit(draft.section, draft.at, draft.old, new)
-        from tui_agent.plan.document import Criterion
-
-        return ListEdit(
-            draft.section,
-            draft.at,
-            None,
-            Criterion(description=changed["description"], notes=changed.get("notes", "")),
-        )
+        else:
+            self._change(edit)
+            if isinstance(edit, ListEdit) and edit.new is not None:
+                self._list.select((draft.kind, edit.section, caption(edit.new)))
+        self.post_message(self.Said(draft={}))  # after the edit: until that is taken the text is kept
 
     def _close_field(self) -> None:
         self.draft = None
+        if self._keeping is not None:
+            self._keeping.cancel()
         self._field.open = self._list.held = False
         self._list.take_focus()
         self._arrange()

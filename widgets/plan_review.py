@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -16,15 +17,18 @@ from tui_agent.domain import Answer
 from tui_agent.text import one_line
 from tui_agent.view import Proposal
 from tui_agent.workplan import InstructionPlan
+from widgets import plan_keys
 from widgets.blocks.plan import LABEL, UNSURE, plan_lines, steps_of
 from widgets.docked import Body, Docked
 from widgets.ink import Ink, Line, Span, fit, line, typable, width_of, wrap
 from widgets.line_view import LinesView
 from widgets.modal import LineInput
 from widgets.plan_edit import PlanEdit, Row
+from widgets.plan_keys import REVIEW, STEPS
 from widgets.status_line import apart
 
 LABELS = {"expected": "expect", "fallback": "if not", "command": "check $"}
+MOVES = {"up": -1, "down": 1, "home": -(10**6), "end": 10**6}
 INDENT = 3
 """Cells in front of what belongs to a step."""
 
@@ -49,15 +53,14 @@ class PlanReview(Docked):
         yield LinesView(self._head, id="dock-head")
         with Container(id="plan-place"):
             yield Body(self._body, id="plan-body")
-            yield LineInput(id="plan-input")
-        yield LineInput(id="plan-reason", placeholder="why not? the model reads it")
+            yield self._hidden(LineInput(id="plan-input"))
+        yield self._hidden(LineInput(id="plan-reason", placeholder="why not? the model reads it"))
         yield LinesView(self.paint_keys, id="dock-keys")
 
-    def on_mount(self) -> None:
-        """Nothing is typed yet."""
-        self.query_one("#plan-input").display = False
-        self.query_one("#plan-reason").display = False
-        super().on_mount()
+    @staticmethod
+    def _hidden(field: LineInput) -> LineInput:
+        field.display = False
+        return field
 
     @property
     def edited(self) -> bool:
@@ -101,19 +104,23 @@ class PlanReview(Docked):
 
     def _again(self) -> None:
         """Paint all of it after a change."""
+        if not self.whole:
+            return
         for name in ("#dock-head", "#plan-body", "#dock-keys"):
             self.query_one(name, LinesView).relayout()
         if self.state in ("list", "field"):
             self.call_after_refresh(self._show_row)
 
     def _show_row(self) -> None:
+        if not self.whole:
+            return
         body = self.query_one("#plan-body", Body)
         body.scroll_to_region(Region(0, self.edit.row, 1, 1), animate=False, force=True)
         self._place_input()
 
     def _place_input(self) -> None:
         """The input lies over its row."""
-        if self._row is None:
+        if self._row is None or not self.whole:
             return
         body, field = self.query_one("#plan-body", Body), self.query_one("#plan-input", LineInput)
         left = INDENT if self._row.field == "description" else INDENT + LABEL
@@ -132,77 +139,88 @@ class PlanReview(Docked):
         if self.state == "field":
             return [("enter", "takes it"), ("tab", "next"), ("esc", "leaves the field")]
         if self.state == "list":
+            named = {"enter": "reword", "K J": "move", "d": "drop", "+": "add", "esc": "done"}
             return [
-                ("enter", "reword"),
-                ("K J", "move"),
-                ("d", "drop"),
-                ("+", "add"),
-                ("esc", "done"),
+                (key, "move" if do == "move" else plan_keys.short(STEPS, do)) for key, do in named.items()
             ]
         others = len(self.proposal.plan.alternatives[:5])
-        pairs = [("a", "approve as edited" if self.edited else "approve"), ("e", "edit")]
-        pairs += [("1" if others == 1 else f"1–{others}", "another way")] if others else []
-        pairs += [("r", "reject")]
+        word = partial(plan_keys.short, REVIEW)
+        pairs = [("a", word("approve") + " as edited" * self.edited), ("e", word("edit"))]
+        pairs += [("1" if others == 1 else f"1–{others}", word("other"))] if others else []
+        pairs += [("r", word("reject"))]
         body = self.query_one("#plan-body", Body)
         if left := int(body.max_scroll_y - body.scroll_offset.y):
             pairs.append(("↓", f"{left} more line{'s' * (left > 1)}"))
-        return [*pairs, ("esc", "stops the run")]
+        return [*pairs, ("esc", word("stop"))]
 
     # --- keys ---
 
     def pressed(self, event: events.Key) -> bool:
         """By the state; nothing but the offered letters decides."""
+        if self.state in ("field", "reason"):
+            return self._late(event)
         key = event.character if event.is_printable and event.character else event.key
         return self._look(key) if self.state == "look" else self.state == "list" and self._list(key)
 
+    def _late(self, event: events.Key) -> bool:
+        """A key that was on its way here when the field opened."""
+        field = self.query_one("#plan-input" if self.state == "field" else "#plan-reason", LineInput)
+        if event.key == "enter" and self.state == "field":
+            self._close_field()
+        elif event.is_printable and event.character:
+            field.insert_text_at_cursor(event.character)
+        return True
+
     def _look(self, key: str) -> bool:
-        alternatives = self.proposal.plan.alternatives[:5]
-        if key == "a":
-            data = {"plan": msgspec.to_builtins(self.edit.plan), "edited": True} if self.edited else None
-            self.answer(Answer(verdict="approve", data=data))
-        elif key == "e":
-            self._enter("list")
-        elif key == "r":
-            self._enter("reason")
-        elif key in "12345"[: len(alternatives)]:
-            self.answer(Answer(verdict="approve", data={"alternative": int(key) - 1}))
-        elif key in ("up", "down", "home", "end"):
-            body = self.query_one("#plan-body", Body)
-            steps = {"up": -1, "down": 1, "home": -(10**6), "end": 10**6}
-            body.scroll_to(y=body.scroll_offset.y + steps[key], animate=False)
-            self.call_after_refresh(self.show_keys)
-        else:
-            return False
+        match plan_keys.action(REVIEW, key):
+            case "approve":
+                data = {"plan": msgspec.to_builtins(self.edit.plan), "edited": True} if self.edited else None
+                self.answer(Answer(verdict="approve", data=data))
+            case "edit":
+                self._enter("list")
+            case "reject":
+                self._enter("reason")
+            case "other" if int(key) <= len(self.proposal.plan.alternatives):
+                self.answer(Answer(verdict="approve", data={"alternative": int(key) - 1}))
+            case "scroll":
+                body = self.query_one("#plan-body", Body)
+                body.scroll_to(y=body.scroll_offset.y + MOVES[key], animate=False)
+                self.call_after_refresh(self.show_keys)
+            case _:
+                return False
         return True
 
     def _list(self, key: str) -> bool:
         edit = self.edit
-        moves = {"up": -1, "down": 1, "home": -(10**6), "end": 10**6}
-        if key in moves:
-            edit.row = max(0, min(len(edit.rows) - 1, edit.row + moves[key]))
-        elif key in ("alt+up", "K", "alt+down", "J"):
-            edit.move(-1 if key in ("alt+up", "K") else 1)
-        elif key in ("d", "delete"):
-            edit.drop()
-        elif key == "+":
-            edit.add()
-            self._open_field()
-        elif key in ("enter", "e"):
-            self._open_field()
-        else:
-            return False
-        if key not in moves:
-            self.changed()
+        if key in MOVES:
+            edit.row = max(0, min(len(edit.rows) - 1, edit.row + MOVES[key]))
+            self._again()
+            return True
+        match plan_keys.action(STEPS, key):
+            case "up" | "down" as way:
+                edit.move(-1 if way == "up" else 1)
+            case "drop":
+                edit.drop()
+            case "add":
+                edit.add()
+                self._open_field()
+            case "reword":
+                self._open_field()
+            case _:
+                return False
+        self.changed()
         self._again()
         return True
 
     def escape(self) -> None:
         """Out of the list; from there, stop the run."""
-        if self.state == "list":
+        if self.state == "field":
+            self._close_field()
+        elif self.state == "look":
+            self.interrupt()
+        else:
             self._enter("look")
             self.hush()
-        else:
-            self.interrupt()
 
     def _enter(self, state: Literal["look", "list", "field", "reason"]) -> None:
         self.state = state
@@ -212,7 +230,7 @@ class PlanReview(Docked):
         body.less = 2 if state == "reason" else 0
         body.refresh(layout=True)
         if state == "reason":
-            reason.focus()
+            self.screen.set_focus(reason)
         self._again()
 
     # --- the fields ---
@@ -224,7 +242,7 @@ class PlanReview(Docked):
         field.value = self._typed = typable(self.edit.text(self._row))
         field.cursor_position = len(field.value)
         field.display = True
-        field.focus()
+        self.screen.set_focus(field)
         self._again()
 
     def _close_field(self) -> None:

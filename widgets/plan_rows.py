@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -14,9 +14,15 @@ from widgets.ink import Ink, Line, Span, fit, indent, line, width_of, wrap
 from widgets.plan_reading import ListName, Mark, Own, Reading, Sighted, Value
 
 Kind: TypeAlias = Literal[
-    "gap", "head", "text", "goal", "criterion", "decision", "entry", "old", "older", "own"
+    "gap", "head", "text", "goal", "done", "criterion", "decision", "entry", "old", "older", "own"
 ]
+FOLDS: tuple[Kind, ...] = ("done", "older")
+"""Rows that stand for others, and open."""
 
+FINISHED = 5
+"""Criteria that are done and stand among the others; more of them are folded (R19.4)."""
+NAMED = 8
+"""Of those that are folded, how many are named at most."""
 RECENT = 10
 """Log entries that are shown; older ones are folded (P5's number)."""
 TALLEST = 6
@@ -55,7 +61,7 @@ class Row:
     @property
     def selectable(self) -> bool:
         """True for what the cursor stops at."""
-        return self.kind in ("goal", "criterion", "decision", "entry", "old", "older")
+        return self.kind in ("goal", "criterion", "decision", "entry", "old", *FOLDS)
 
     @property
     def mark(self) -> Mark:
@@ -76,17 +82,17 @@ def caption(value: Value) -> str:
     return ""
 
 
-def rows(reading: Reading, *, unfolded: bool = False) -> list[Row]:
-    """All rows from the top; with `unfolded` the old log entries too."""
+def rows(reading: Reading, *, unfolded: Collection[Kind] = (), kept: Collection[str] = ()) -> list[Row]:
+    """All rows from the top; what is folded too if it is in `unfolded`. Criteria called as in `kept` are not folded."""
     result = list(_goal(reading))
     if criteria := reading.lists["acceptance_criteria"]:
-        result += [Row("gap"), *(Row("criterion", "", "acceptance_criteria", one) for one in criteria)]
+        result += [Row("gap"), *_criteria(criteria, "done" in unfolded, kept)]
     made, rejected = (reading.lists[name] for name in DECISIONS)
     if made or rejected:
         result += [Row("gap"), Row("head", "Decisions")]
         result += [Row("decision", "", "decisions_made", one) for one in made]
         result += [Row("decision", "", "decisions_rejected", one) for one in rejected]
-    result += _log(reading.lists["execution_log"], unfolded)
+    result += _log(reading.lists["execution_log"], "older" in unfolded)
     for own in reading.own:
         result += _own(own)
     return result
@@ -106,6 +112,18 @@ def _goal(reading: Reading) -> Iterator[Row]:
         yield Row("goal")
     else:
         yield Row("goal")
+
+
+def _criteria(criteria: Sequence[Sighted], unfolded: bool, kept: Collection[str]) -> Iterator[Row]:
+    done = [one for one in criteria if not one.mark and getattr(one.value, "completed", False)]
+    old = {id(one) for one in done if caption(one.value) not in kept} if len(done) > FINISHED else set()
+    if old:
+        names = [one_line(caption(one.value), 200) for one in done if id(one) in old][:NAMED]
+        said = "" if unfolded else " · " + " · ".join(names)
+        yield Row("done", ("▾" if unfolded else "▸") + f" {len(old)} done{said}")
+    for one in criteria:
+        if unfolded or id(one) not in old:
+            yield Row("criterion", "", "acceptance_criteria", one)
 
 
 def _log(entries: Sequence[Sighted], unfolded: bool) -> Iterator[Row]:
@@ -147,8 +165,8 @@ def paint(row: Row, width: int, ink: Ink) -> list[Line]:
             return wrap([(row.text[:LONG], ink.muted)], width)
         case "own":
             return _capped(wrap([(row.text[:LONG], ink.muted)], width), ink)
-        case "older":
-            return [line((row.text, ink.muted))]
+        case "done" | "older":
+            return [line((fit(row.text, width), ink.muted))]
         case "goal":
             return _goal_lines(row, width, ink)
         case "criterion":
@@ -171,7 +189,7 @@ def _goal_lines(row: Row, width: int, ink: Ink) -> list[Line]:
 
 def single(row: Row, width: int) -> bool:
     """True for a row that takes one line for sure, so that it need not be painted to know."""
-    if row.kind in ("gap", "head", "older", "old"):
+    if row.kind in ("gap", "head", "old", *FOLDS):
         return True
     if row.kind != "criterion" or row.seen is None or getattr(row.seen.value, "notes", None):
         return False

@@ -31,6 +31,14 @@ APPROVALS = {
     "auto": "files change and ordinary commands run without asking",
     "read-only": "nothing is changed and nothing is run",
 }
+SANDBOXES = {
+    "bwrap": "bubblewrap, for what runs unasked and in the auto modes",
+    "landlock": "Landlock, for what runs unasked and in the auto modes",
+    "landlock: files and tcp": "Landlock alone: no UDP, no protected files; bubblewrap would hold them",
+    "landlock: files only": "Landlock alone: no network, no protected files; bubblewrap would hold them",
+    "none": "there is none here; bubblewrap would be one",
+    "off": "switched off in the settings",
+}
 METER = 6
 """Cells of the context meter's bar."""
 QUEUED = 3
@@ -83,7 +91,17 @@ class TitleLine(LinesView):
             return []
         style = ink.muted if view.approval_mode in ("ask", "read-only") else ink.warn
         spans = [(view.mode, ink.muted), (" · ", ink.faint), (view.approval_mode, style)]
+        if view.sandbox:
+            spans += [(" · ", ink.faint), self._sandbox(ink)]
         return spans if view.trusted else [*spans, (" · ", ink.faint), ("untrusted", ink.warn)]
+
+    def _sandbox(self, ink: Ink) -> Span:
+        """Whether commands are confined (A10): said in every mode, loudly where they run unasked and are not."""
+        view = self.view
+        auto = view.approval_mode in ("auto", "auto-edit")
+        if view.sandbox in ("off", "none"):
+            return "no sandbox", ink.warn if auto else ink.muted
+        return ("sandboxed" if view.sandbox in ("bwrap", "landlock") else "half sandboxed"), ink.muted
 
     def _model(self, width: int, ink: Ink) -> list[Span]:
         return [(fit(one_line(self.view.model), max(8, width // 3)), ink.muted)] if self.view.model else []
@@ -222,6 +240,8 @@ def greeting(view: SessionView, width: int, ink: Ink) -> list[Line]:
         [("model      ", ink.muted), (one_line(f"{view.model} · {view.provider}"), ink.text)],
         [("approvals  ", ink.muted), (APPROVALS.get(view.approval_mode, view.approval_mode), ink.text)],
     ]
+    if view.sandbox:
+        rows.append([("sandbox    ", ink.muted), (SANDBOXES.get(view.sandbox, view.sandbox), ink.text)])
     return [line(*_fitted(row, width)) for row in rows]
 
 

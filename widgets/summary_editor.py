@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
@@ -22,11 +23,13 @@ from tui_agent.domain import Answer
 from tui_agent.text import one_line
 from tui_agent.view import Offer
 from tui_agent.workplan import CriterionChange, DecisionNote, Summary
+from widgets import plan_keys
 from widgets.blocks.summary import decision
 from widgets.docked import Docked, FieldsView
 from widgets.ink import Ink, Line, Span, fit, line, typable
 from widgets.line_view import LinesView
 from widgets.modal import LineInput
+from widgets.plan_keys import SUMMARY
 from widgets.status_line import apart
 
 MADE, REJECTED = "+", "-"
@@ -71,7 +74,7 @@ class Ticks(LinesView, can_focus=True):
         place = self.place + moves.get(event.key, 0)
         if event.key in moves and 0 <= place < len(self.criteria):
             self.place = place
-        elif event.key in ("space", "x"):
+        elif plan_keys.action(SUMMARY, event.key) == "tick":
             one = self.criteria[self.place]
             self.criteria[self.place] = msgspec.structs.replace(one, completed=not one.completed)
             self.post_message(Input.Changed(Input(), ""))
@@ -86,8 +89,9 @@ class SummaryEditor(Docked):
     """Action, details, result, criteria, decisions: real inputs, one Tab after the other."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "accept", "Accept", show=False, priority=True),
-        Binding("ctrl+d", "discard", "Discard", show=False, priority=True),
+        Binding(",".join(one.keys), one.action, one.says, show=False, priority=True)
+        for one in SUMMARY
+        if one.action in ("accept", "discard")
     ]
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -129,7 +133,11 @@ class SummaryEditor(Docked):
 
     def _head(self, width: int, ink: Ink) -> list[Line]:
         left: list[Span] = [("Summary", ink.heading), (" · becomes memory once you accept it", ink.muted)]
-        left += [(" · edited", ink.accent)] if self.is_mounted and self.summary() != self.offered else []
+        left += (
+            [(" · edited", ink.accent)]
+            if self.is_mounted and self.whole and self.summary() != self.offered
+            else []
+        )
         right: list[Span] = [("written by the program", ink.warn)] if self.by == "program" else []
         return [apart(left, right, width, ink)]
 
@@ -137,11 +145,12 @@ class SummaryEditor(Docked):
         """Those of the field with the focus."""
         if self._discarding:
             return [("ctrl+d", "again discards it"), ("any other key", "keeps it")]
-        pairs = [("ctrl+s", "accept"), ("tab", "edit" if self.has_focus else "next field")]
+        word = partial(plan_keys.short, SUMMARY)
+        pairs = [("ctrl+s", word("accept")), ("tab", "edit" if self.has_focus else word("next"))]
         if isinstance(self.screen.focused, Ticks):
-            pairs.append(("space", "ticks"))
-        pairs += [] if self.has_focus else [("esc", "leaves the field")]
-        return [*pairs, ("ctrl+d", "discard")]
+            pairs.append(("space", word("tick")))
+        pairs += [] if self.has_focus else [("esc", word("leave"))]
+        return [*pairs, ("ctrl+d", word("discard"))]
 
     def fields(self) -> Sequence[Widget]:
         """In the order in which they stand."""
@@ -216,9 +225,10 @@ class SummaryEditor(Docked):
 
     def in_field(self, event: events.Key) -> bool:
         """Tab and Esc; the arrows where a field has one line."""
-        if event.key == "escape":
+        does = plan_keys.action(SUMMARY, event.key)
+        if does == "leave":
             self.take_back()
-        elif event.key in ("tab", "shift+tab", "down", "up"):
+        elif does == "next" or event.key in ("down", "up"):
             self.next_field(1 if event.key in ("tab", "down") else -1)
         else:
             return False
@@ -240,6 +250,8 @@ class SummaryEditor(Docked):
         self._touched()
 
     def _touched(self) -> None:
+        if not self.whole:
+            return
         if self._discarding:
             self._keep_it()
         if self.summary() != self.start:

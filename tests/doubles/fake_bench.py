@@ -17,7 +17,7 @@ from tui_agent.domain import (
     digest,
 )
 from tui_agent.platform.files import FileChangedError, replace_file, sha256_of
-from tui_agent.tools.base import Refused, ToolError
+from tui_agent.tools.base import Agreed, Refused, ToolError
 from tui_agent.tools.diffs import diff_bytes
 from tui_agent.workplan import PlanChange
 
@@ -65,6 +65,9 @@ class FakeBench:
         if self.refuse:
             raise Refused("The user refused this.")
         return Permit(id=str(len(self.actions)), action=action, digest=digest(action))
+
+    async def permit_edit(self, action: Editing, before: bytes | None, after: bytes) -> Agreed:
+        return Agreed(permit=await self.permit(action), content=after)
 
     def output(self, text: str) -> None:
         self.outputs.append(text)

@@ -10,8 +10,9 @@ from typing import Literal
 import msgspec
 
 from tui_agent import events as e
-from tui_agent.domain import Answer
+from tui_agent.domain import Answer, Grant
 from tui_agent.events import Event, Record
+from tui_agent.text import Mask
 from tui_agent.workplan import InstructionPlan, Summary
 
 
@@ -34,6 +35,22 @@ def _settled(key: str, asked: Event | None, answer: Answer) -> Event:
     return e.ApprovalAnswered(id=key, answer=answer)
 
 
+class FakeGrants:
+    """Grants that are taken back as they are asked to be."""
+
+    def __init__(self) -> None:
+        self.grants: list[Grant] = []
+        self.revoked: list[Grant] = []
+
+    def listed(self) -> tuple[Grant, ...]:
+        return tuple(self.grants)
+
+    async def revoke(self, grant: Grant) -> bool:
+        self.revoked.append(grant)
+        self.grants.remove(grant)
+        return True
+
+
 class FakeSession:
     def __init__(self, records: list[Record] | None = None) -> None:
         self.records = list(records or [])
@@ -43,12 +60,16 @@ class FakeSession:
         self.commands: list[str] = []
         self.plans: list[str] = []
         """What plan_doc.md should say, edit by edit."""
+        self.bases: list[str] = []
+        """Digests of the texts that those edits were made in."""
         self.settlements: list[bool] = []
+        self.grants = FakeGrants()
         self.interrupts = 0
         self.compactions = 0
         self.looks = 0
         self.closed = ""
         self.begins = 0
+        self.mask = Mask({})
         self.tell: Callable[[str | None], None] = lambda text: None
         self._more = asyncio.Event()
         self._answered: set[str] = set()
@@ -107,12 +128,13 @@ class FakeSession:
         self.push(_settled(request_id, asked, answer))
         return True
 
-    async def edit_plan(self, text: str) -> bool:
+    async def edit_plan(self, text: str, base: str = "") -> bool:
         self.plans.append(text)
+        self.bases.append(base)
         self.push(e.PlanDocChanged(text=text, by="user"))
         return True
 
-    async def settle_plan(self, accept: bool) -> bool:
+    async def settle_plan(self, accept: bool, seen: str = "") -> bool:
         self.settlements.append(accept)
         told = [one.event for one in self.records if isinstance(one.event, e.PlanDocChanged)]
         text = next(one.text for one in reversed(told) if one.pending is accept)

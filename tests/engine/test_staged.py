@@ -269,7 +269,7 @@ async def test_an_invalid_plan_goes_back_once_with_its_faults_and_then_a_single_
     told = sent_as(server, "planning")[1].messages[-1]["content"]
     assert "fly_away" in told and "read_file" in told and "0.2" in told
     (proposed,) = watch.of(PlanProposed)
-    assert proposed.fallback and len(proposed.faults) == 4
+    assert proposed.fallback and len(proposed.faults) == 4 and proposed.prompt_version
     assert ended.outcome == "done" and (workspace / "adder.py").read_text() == MENDED
     assert not watch.of(StepStarted)
 

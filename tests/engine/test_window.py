@@ -201,3 +201,26 @@ async def test_what_does_not_fit_is_not_sent(workspace: Path) -> None:
     assert ended.outcome == "limit"
     assert "context is full" in ended.text
     assert "--context-window 32768" in ended.text
+
+
+async def test_fewer_entries_of_the_plans_log_come_before_any_compaction(workspace: Path) -> None:
+    entries = [
+        f"### 2025-01-01 10:{number:02} - Entry {number}\n**Actions:** {f'detail{number} ' * 300}\n"
+        for number in range(12)
+    ]
+    doc = "# Plan: Ship\n\n## Execution Log\n" + "\n".join(entries)
+    models = [ServedModel(name="mock-model", context_length=8_192)]
+    async with serve(scenario("hello", "Hello."), strict=True, models=models) as server:
+        async with opened(server, workspace, provider="ollama", flags={"mode": "direct"}) as session:
+            await session.edit_plan(doc)
+            watch = Watch(session)
+            for _ in range(2):
+                await session.send("hello")
+                await watch.ended()
+    assert len(server.requests) == 2  # no summary was asked for
+    for request in server.requests:
+        told = str(request.messages)
+        assert "detail7 detail7" in told and "detail6" not in told and "Entry 6" in told
+    events = watch.of(ContextCompacted)
+    assert [(one.entries, one.users, one.summary) for one in events] == [(5, 0, "")] * 2
+    assert all(one.after < one.before for one in events)

@@ -5,6 +5,7 @@ import json
 import re
 import signal
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +37,23 @@ class Exec:
         self.home.mkdir()
         self.workspace = make_workspace(folder / "work")
         self.env = environment(self.home)
+        self.started: list[asyncio.subprocess.Process] = []
+
+    async def close(self) -> None:
+        """End what a test that failed left behind, so that no later one stumbles over it."""
+        for process in self.started:
+            if process.returncode is None:
+                process.kill()
+                await process.communicate()
 
     async def start(self, *args: str, **env: str) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tui_agent", "exec", "-C", str(self.workspace), *args,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             env={**self.env, **env}, cwd=self.home, limit=2**24,
         )  # fmt: skip
+        self.started.append(process)
+        return process
 
     async def __call__(self, *args: str, stdin: bytes = b"", **env: str) -> Ran:
         process = await self.start(*args, **env)
@@ -56,8 +67,10 @@ class Exec:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Exec:
-    return Exec(tmp_path)
+async def run(tmp_path: Path) -> AsyncIterator[Exec]:
+    program = Exec(tmp_path)
+    yield program
+    await program.close()
 
 
 def server_flags(server: MockServer, provider: str) -> list[str]:

@@ -43,7 +43,7 @@ plans = st.builds(
 )
 LINES = [
     "", "---", "status: blocked", "version: 3", "createdAt: 5", "# Plan: T", "# Notes", "## Goal", "## Acceptance Criteria",
-    "## Decisions Made", "## Decisions Rejected", "## Execution Log", "## Mine", "**Status:** failed", "- [x] done", "- [ ] open *(n)*",
+    "## Decisions Made", "## Decisions Rejected", "## Execution Log", "## Mine", "**Status:** failed", "- [x] done", "- [ ] open *(n)*", "- [ ]  wide ", "* [X]\ttab",
     "- plain", "  - nested", "free words", "> a quote", "### A title", "### 2025-01-01 10:00 - Did it", "**Result:** ✓ fine",
     "**Result:** over\\", "**Tools:** a, b", "**Tools:**", "- item", "**Rationale:** why", "**Alternative:** c", "```", "~~~", "```py", "[No decisions yet]",
     "[User will provide goal]", "- [ ] [Criteria will be added once goal is defined]", "**Decided:** 2025-02-03 04:05", "{a: b}", "   ",

@@ -18,11 +18,12 @@ def edit(text: str, number: int) -> str:
 
 
 def main(path: Path, count: int, seed: int) -> None:
-    """Make `count` saves: some in place, some by renaming; some at once, some after thinking."""
+    """Make `count` saves, each when a line is given: some in place, some by renaming; some at once, some after
+    thinking. A line is given back for each."""
     chance = random.Random(seed)
     print("ready", flush=True)
-    sys.stdin.readline()
     for number in range(count):
+        sys.stdin.readline()
         while True:
             text = path.read_text(encoding="utf-8")
             if "## Decisions Made" in text:
@@ -39,7 +40,7 @@ def main(path: Path, count: int, seed: int) -> None:
             with open(path, "wb", buffering=0) as file:
                 file.write(data[:half])
                 file.write(data[half:])
-        time.sleep(0.002 + 0.03 * chance.random())
+        print(number, flush=True)
 
 
 if __name__ == "__main__":

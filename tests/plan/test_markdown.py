@@ -104,6 +104,7 @@ def test_a_text_that_is_all_notes_gets_its_sections_behind_them() -> None:
         "[no " * 50_000,
         "```a\n" * 50_000,
     ],
+    ids=["bracket", "box", "date", "bold", "placeholder", "fences"],
 )
 def test_hostile_lines_take_no_time(line: str) -> None:
     text = "".join(

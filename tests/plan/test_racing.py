@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,15 +11,18 @@ from tui_agent.plan.document import LogEntry, Plan
 from tui_agent.plan.store import Conflicted, PlanStore, Saved
 from tui_agent.plan.writing import render
 
-SAVES = 500
+SAVES = 100
+"""By each side, in each of five rounds: a thousand in all."""
+AHEAD = 3
+"""So many saves the editor may be behind, so that the two are at it at the same time however busy the machine is."""
 
 
-@pytest.mark.timeout(120)
-def test_a_thousand_racing_saves_lose_nothing_of_either_side(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", range(5))
+def test_racing_saves_lose_nothing_of_either_side(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "plan_doc.md"
     path.write_text(render(Plan(goal="race", created_at=1)) + "\n## Mine\n", encoding="utf-8")
     editor = subprocess.Popen(
-        [sys.executable, "-m", "tests.plan.racing", str(path), str(SAVES), "7"],
+        [sys.executable, "-m", "tests.plan.racing", str(path), str(SAVES), str(seed)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -29,8 +31,6 @@ def test_a_thousand_racing_saves_lose_nothing_of_either_side(tmp_path: Path) -> 
     store = PlanStore(path)
     store.load()
     editor.stdout.readline()
-    editor.stdin.write("go\n")
-    editor.stdin.flush()
     outcomes: list[Saved] = []
     pieces: list[str] = []
 
@@ -44,15 +44,14 @@ def test_a_thousand_racing_saves_lose_nothing_of_either_side(tmp_path: Path) -> 
         outcomes.append(outcome)
         pieces.extend(one.read_text(encoding="utf-8") for one in outcome.aside)
 
-    number = 0
-    while number < SAVES or editor.poll() is None:
-        if number < SAVES:
-            save(number)
-            number += 1
-        else:
-            time.sleep(0.01)
-            store.refresh()
-    assert editor.wait() == 0
+    for number in range(SAVES):
+        editor.stdin.write("go\n")
+        editor.stdin.flush()
+        save(number)
+        if number >= AHEAD:
+            assert editor.stdout.readline() == f"{number - AHEAD}\n"
+    editor.communicate()
+    assert editor.returncode == 0
     save(-1)
     pieces.extend(one.read_text(encoding="utf-8") for one in store.close())
     text = path.read_text(encoding="utf-8")
@@ -66,5 +65,7 @@ def test_a_thousand_racing_saves_lose_nothing_of_either_side(tmp_path: Path) -> 
     assert sorted(one.action for one in store.plan.execution_log) == sorted(
         f"agent entry {at}" for at in range(SAVES)
     )
-    assert sum(one.merged for one in outcomes) > SAVES // 10
+    # Of AHEAD + 1 saves of the editor's that may lie between two of ours, the last one is merged or kept aside.
+    met = sum(one.merged or bool(one.aside) for one in outcomes)
+    assert met >= SAVES // (AHEAD + 2)
     assert [one.name for one in tmp_path.iterdir() if one.name.endswith(".tua-tmp")] == []

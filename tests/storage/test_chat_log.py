@@ -75,6 +75,14 @@ def test_a_streamed_reply_grows_and_goes_on_under_a_new_header_after_another_ent
     assert bodies(text) == ["AGENT: one two ", "SYSTEM: Saved.", "AGENT: three", "SYSTEM: Saved."]
 
 
+def test_a_secret_split_over_the_pieces_of_a_reply_is_masked() -> None:
+    text = f"the token is {TOKEN} and no other\n"
+    for cut in range(len(text)):
+        pieces = [(e.ReplyText(text=piece), "r") for piece in (text[:cut], text[cut:])]
+        log = log_of(*pieces, (e.ReplyEnded(text=text), "r"), mask=Mask({"T": TOKEN}))
+        assert log.endswith("AGENT: the token is ⟨secret T, 16 characters⟩ and no other\n"), cut
+
+
 def test_replies_side_by_side_are_kept_apart() -> None:
     text = log_of(
         (e.ReplyText(text="a1"), "a"),

@@ -100,6 +100,8 @@ def _has_work(app: TuiAgentApp) -> bool:
     if screen._dirty_widgets or screen._callbacks:
         return True
     for node in (app, screen, *screen.walk_children()):
+        if not (node.is_running and node._mounted_event.is_set()):
+            return True  # its parts are not there yet
         if (
             node.message_queue_size
             or node._next_callbacks

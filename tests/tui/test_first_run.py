@@ -5,7 +5,7 @@ from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
 from tests.scenes import build
-from tests.tui.kit import Clock, app_for, running, screen_text, settled, until
+from tests.tui.kit import Clock, app_for, running, screen_text, settled, still, until
 from tui_agent.tui.app import RESTART_AS_DEMO, TuiAgentApp
 from widgets.first_run import FirstRun
 from widgets.modal import STILLNESS, RequestModal
@@ -19,7 +19,7 @@ async def test_it_says_what_was_tried_and_how_to_start_a_model() -> None:
     app, _session = app_for("no_server")
     async with running(app) as pilot:
         await until(pilot, lambda: open_one(app))
-        await pilot.pause()
+        await still(pilot)
         text = screen_text(app)
         for part in ("Tried http://localhost:11434", "ollama serve", "LLM_BASE_URL=", "demonstration"):
             assert part in text
@@ -80,7 +80,7 @@ async def test_after_a_message_it_is_a_notice_only() -> None:
     async with running(app) as pilot:
         session.push(build.no_server().records[-1].event)
         await settled(pilot)
-        await pilot.pause()
+        await still(pilot)
         assert not isinstance(app.screen, FirstRun)
 
 
@@ -92,7 +92,7 @@ def test_no_server(size: tuple[int, int], theme: str, snap_compare) -> None:
     async def shown(pilot: Pilot[int]) -> None:
         await settled(pilot)
         await until(pilot, lambda: open_one(app))
-        await pilot.pause()
+        await still(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=shown)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.scenes import build
-from tests.tui.kit import Clock, app_for, running, screen_text, settled
+from tests.tui.kit import Clock, app_for, running, screen_text, settled, still
 from tui_agent import events as e
 from tui_agent.domain import ToolCall, ToolResult
 from tui_agent.tui.app import TuiAgentApp
@@ -38,7 +38,7 @@ async def test_for_a_minute_of_streaming_the_top_line_never_changes() -> None:
     app, session = app_for(scene.records, clock=clock)
     async with running(app, (80, 24)) as pilot:
         await pilot.press("pageup")
-        await pilot.pause()
+        await still(pilot)
         top = top_line(app)
         assert app._transcript._anchor[0] > app.view.places["slow"]  # the card is above what shows
         assert top.strip()
@@ -55,7 +55,7 @@ async def test_for_a_minute_of_streaming_the_top_line_never_changes() -> None:
                 await pilot.resize_terminal(80, 30)
             if step == 18:
                 await pilot.press("f1")
-                await pilot.pause()
+                await still(pilot)
                 assert isinstance(app.screen, HelpPanel)
             if step == 24:
                 await pilot.press("escape")
@@ -113,13 +113,13 @@ async def test_the_top_line_keeps_its_place_over_many_widths() -> None:
     app, _session = app_for(scene.records)
     async with running(app, (80, 24)) as pilot:
         await pilot.press("pageup", "pageup", "pageup")
-        await pilot.pause()
+        await still(pilot)
         transcript = app._transcript
         place = transcript.spot(transcript.scroll_offset.y)[0]
         top = top_line(app)
         for width in (60, 43, 91, 30, 80):
             await pilot.resize_terminal(width, 24)
-            await pilot.pause()
+            await still(pilot)
             assert transcript.spot(transcript.scroll_offset.y)[0] == place
         assert top_line(app) == top
 
@@ -134,7 +134,7 @@ async def test_under_a_dialog_nothing_moves_and_afterwards_it_follows() -> None:
         await settled(pilot)
         assert top_line(app) == top
         await pilot.press("escape")
-        await pilot.pause()
+        await still(pilot)
         assert app._transcript.following
         assert "more 4" in screen_text(app)
 
@@ -151,11 +151,11 @@ async def test_page_by_page_upwards_nothing_is_skipped(size: tuple[int, int]) ->
     app, _session = app_for(scene.records)
     async with running(app, size) as pilot:
         await pilot.press("ctrl+o")
-        await pilot.pause()
+        await still(pilot)
         shown = screen_text(app)
         while app._transcript.scroll_offset.y:
             await pilot.press("pageup")
-            await pilot.pause()
+            await still(pilot)
             shown += screen_text(app)
         wanted = [f"line {turn}.{n}." for turn in range(9) for n in range(turn * 7)]
         assert [one for one in wanted if one not in shown] == []

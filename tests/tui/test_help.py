@@ -7,13 +7,15 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.scenes import build
-from tests.tui.kit import app_for, running, screen_text, settled, until
+from tests.tui.kit import app_for, running, screen_text, settled, still, until
 from tui_agent.tui import commands, keys
 from tui_agent.tui.app import TuiAgentApp
+from widgets import plan_keys
 from widgets.approval_modal import ApprovalModal
 from widgets.command_menu import rank
 from widgets.help_panel import HelpPanel
 from widgets.prompt_input import NEWLINE_KEYS, PromptInput
+from widgets.summary_editor import SummaryEditor
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
@@ -28,7 +30,7 @@ async def test_help_opens_and_closes(key: str) -> None:
     async with running(app) as pilot:
         await pilot.press(key)
         await until(pilot, lambda: helped(app))
-        await pilot.pause()
+        await still(pilot)
         assert "next approval mode" in screen_text(app)
         await pilot.press("escape")
         await until(pilot, lambda: not helped(app))
@@ -104,6 +106,24 @@ def test_every_command_says_what_it_does() -> None:
     assert all(one.does and one.name.isalpha() for one in commands.COMMANDS)
 
 
+async def test_help_lists_the_keys_of_plan_and_summary_as_they_are_bound() -> None:
+    app, _session = app_for("plan")
+    async with running(app, (120, 100)) as pilot:
+        await pilot.press("f1")
+        await until(pilot, lambda: helped(app))
+        await still(pilot)
+        text = screen_text(app)
+        for name, table in plan_keys.HELP:
+            assert name in text
+            for one in table:
+                assert all(plan_keys.action(table, key) == one.action for key in one.keys)
+                assert one.says in text
+    assert [one.action for one in plan_keys.SUMMARY[:2]] == ["accept", "discard"]
+    bound = SummaryEditor._merged_bindings
+    assert bound is not None
+    assert {"ctrl+s", "ctrl+d"} <= set(bound.key_to_bindings)
+
+
 def test_the_readme_names_every_key_that_there_is_and_no_other() -> None:
     section = README.read_text(encoding="utf-8").partition("### Keys")[2].partition("\n## ")[0]
     cells = [row.split("|")[1] for row in section.split("\n") if row.startswith("| ")][1:]
@@ -139,7 +159,7 @@ def test_shown(name: str, pressed: tuple[str, ...], size: tuple[int, int], theme
         await settled(pilot)
         await pilot.press(*pressed)
         await until(pilot, lambda: helped(app) if name == "help" else app._menu.display)
-        await pilot.pause()
-        await pilot.pause()
+        await still(pilot)
+        await still(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=press)

@@ -12,7 +12,7 @@ from textual.drivers.headless_driver import HeadlessDriver
 from textual.pilot import Pilot
 
 from tests.doubles import hostile
-from tests.tui.kit import app_for, settled
+from tests.tui.kit import app_for, settled, still
 from tui_agent.events import Notice, Record, UserSaid, from_data, to_data
 from tui_agent.text import clean, visible
 from tui_agent.tui.app import TuiAgentApp
@@ -99,7 +99,7 @@ async def test_no_text_of_others_reaches_the_terminal_as_control(batch: int) -> 
         await pilot.press("ctrl+o")
         shown = ""
         while True:
-            await pilot.pause()
+            await still(pilot)
             shown = screen(app) + shown
             if not raw or app._transcript.scroll_offset.y == 0:
                 assert_no_actions(app)
@@ -124,7 +124,7 @@ async def test_a_dialog_shows_what_was_given_and_nothing_acts(kind: str, seed: i
     async with painted(records, (120, 70)) as (pilot, driver):
         app = pilot.app
         assert isinstance(app, TuiAgentApp)
-        await pilot.pause()
+        await still(pilot)
         assert hostile.foreign(driver.written) == ""
         assert_no_actions(app)
         parts = {"command": given[1:2] + given[3:6], "edit": given[3:9], "question": given[1:6]}[kind]

@@ -7,7 +7,7 @@ import pytest
 from textual import events
 
 from tests.scenes import build
-from tests.tui.kit import Clock, app_for, running, screen_text, settled, until
+from tests.tui.kit import Clock, app_for, running, screen_text, settled, still, until
 from tui_agent import events as e
 from tui_agent.tui.app import TuiAgentApp
 
@@ -90,7 +90,7 @@ async def test_a_command_of_the_users_own_is_stopped_too(key: str) -> None:
         ended.set()
         await until(pilot, lambda: app._shells == 0)
         await pilot.press(key)
-        await pilot.pause()
+        await still(pilot)
         assert session.interrupts == 1
 
 
@@ -110,11 +110,11 @@ async def test_the_ladder_of_ctrl_c_has_one_effect_a_press() -> None:
         await pilot.press("up")
         assert app._prompt.text == "draft"
         await pilot.press("ctrl+c", "ctrl+c")
-        await pilot.pause()
+        await still(pilot)
         assert "again quits" in screen_text(app)
         clock.now += 2.5
         await pilot.press("ctrl+c")
-        await pilot.pause()
+        await still(pilot)
         assert app.is_running
         clock.now += 1
         await pilot.press("ctrl+c")
@@ -156,7 +156,7 @@ async def test_undo_of_a_big_paste_does_not_end_the_app() -> None:
         app.post_message(events.Paste("line\n" * 400))
         await until(pilot, lambda: len(app._prompt.text) == 2000)
         await pilot.press("ctrl+z", "ctrl+z")
-        await pilot.pause()
+        await still(pilot)
         assert app.is_running
 
 
@@ -178,7 +178,7 @@ async def test_the_view_follows_the_end_until_the_user_scrolls_up() -> None:
     async with running(app, (80, 24)) as pilot:
         assert "answer 29" in screen_text(app)
         await pilot.press("pageup", "pageup")
-        await pilot.pause()
+        await still(pilot)
         top = first_line(app)
         for number in range(20):
             session.push(e.UserSaid(id=f"n{number}", text=f"more {number}"))
@@ -186,10 +186,10 @@ async def test_the_view_follows_the_end_until_the_user_scrolls_up() -> None:
         assert first_line(app) == top
         assert "20 new" in screen_text(app)
         await pilot.resize_terminal(80, 30)
-        await pilot.pause()
+        await still(pilot)
         assert first_line(app) == top
         await pilot.press("ctrl+end")
-        await pilot.pause()
+        await still(pilot)
         assert "more 19" in screen_text(app)
         assert "new" not in screen_text(app).split("\n")[-5]
         session.push(e.UserSaid(id="last", text="the very last"))
@@ -201,7 +201,7 @@ async def test_scrolling_down_to_the_end_follows_again() -> None:
     app, session = app_for(long_talk(30).records)
     async with running(app, (80, 24)) as pilot:
         await pilot.press("pageup", "pagedown", "pagedown")
-        await pilot.pause()
+        await still(pilot)
         session.push(e.UserSaid(id="last", text="the very last"))
         await settled(pilot)
         assert "the very last" in screen_text(app)
@@ -215,7 +215,7 @@ async def test_scrolling_up_through_unpainted_messages_shows_every_line_once() -
             rows = [row.strip() for row in screen_text(app).split("\n")[2:18]]
             seen.extend(row for row in rows if row.startswith("answer"))
             await pilot.press("pageup")
-            await pilot.pause()
+            await still(pilot)
         seen.extend(row.strip() for row in screen_text(app).split("\n") if row.startswith("  answer"))
     numbers = {int(row.split()[1]) for row in seen}
     assert numbers == set(range(200))
@@ -227,7 +227,7 @@ async def test_a_click_unfolds_a_thought() -> None:
         assert "Short answer." not in screen_text(app)
         row = next(n for n, text in enumerate(screen_text(app).split("\n")) if "Thought for" in text)
         await pilot.click("#transcript", offset=(6, row - 1))
-        await pilot.pause()
+        await still(pilot)
         assert "Short answer." in screen_text(app)
 
 

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from tests.doubles.session import FakeSession
 from tests.scenes import build
 from tests.scenes.build import PLAN
-from tests.tui.kit import Clock, app_for, running, screen_text, settled, until
+from tests.tui.kit import Clock, app_for, running, screen_text, settled, still, until
 from tui_agent import events as e
 from tui_agent.domain import Answer
 from tui_agent.plan.document import Criterion, LogEntry, Plan
@@ -118,7 +118,7 @@ async def test_five_hundred_criteria_are_walked_through_and_only_visible_ones_ar
         await settled(pilot)
         await until(pilot, lambda: "0/500" in screen_text(app))
         await visit(pilot, "end")
-        await pilot.pause()
+        await still(pilot)
         assert "c499" in screen_text(app)
         await pilot.press("pageup", "up")
         assert len(listed(app)._painted) < 150
@@ -129,7 +129,7 @@ async def test_five_hundred_criteria_are_walked_through_and_only_visible_ones_ar
                 listed(app).line_at(listed(app).scroll_offset.y + y)
         assert (time.perf_counter() - began) / 20 < 0.1
         await pilot.press("home")
-        await pilot.pause()
+        await still(pilot)
         assert "all of it" in screen_text(app)
 
 
@@ -185,6 +185,17 @@ async def test_a_text_is_edited_in_place(key: str) -> None:
         assert session.plans == [PLAN.replace("mentions it", "mentions it, and ad?+/! u")]
         assert listed(app).has_focus
         assert app._prompt.text == ""
+
+
+async def test_the_session_is_told_in_which_text_an_edit_was_made() -> None:
+    app, session = app_for("plan")
+    async with running(app) as pilot:
+        session.push(e.PlanDocChanged(text=PLAN, by="editor", sha256="5e55"))
+        session.push(e.PlanDocChanged(text=PLAN, by="review", sha256="0ff3", pending=True))
+        await settled(pilot)
+        await visit(pilot, "down", "space")
+        await edits(pilot, session)
+        assert session.bases == ["5e55"]
 
 
 async def test_escape_leaves_it_unchanged_and_says_so() -> None:
@@ -422,7 +433,7 @@ async def test_commands_decide_too() -> None:
 async def listening(pilot: Pilot[int]) -> None:
     await settled(pilot)
     await until(pilot, lambda: isinstance(pilot.app.screen, ConflictModal) and pilot.app.screen.armed)
-    await pilot.pause()
+    await still(pilot)
 
 
 @pytest.mark.parametrize(("key", "take"), [("o", "ours"), ("t", "theirs"), ("b", "both")])
@@ -462,19 +473,6 @@ async def test_a_conflict_settled_elsewhere_closes() -> None:
 # --- pictures ---------------------------------------------------------------------------------------
 
 SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)], ids=["80x24", "120x40", "200x50"])
-
-
-async def still(pilot: Pilot[int]) -> None:
-    """The layout has come to rest."""
-    app = pilot.app
-    assert isinstance(app, TuiAgentApp)
-    seen: list[str] = []
-
-    def at_rest() -> bool:
-        seen.append(screen_text(app))
-        return len(seen) > 3 and len(set(seen[-4:])) == 1
-
-    await until(pilot, at_rest)
 
 
 def after(*keys: str) -> Callable[[Pilot[int]], object]:

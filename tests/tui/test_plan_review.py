@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from tests.scenes import load
 from tests.scenes.workflow import PLAN, UNSURE
-from tests.tui.kit import Clock, app_for, running, screen_text, settled, until
+from tests.tui.kit import Clock, app_for, running, screen_text, settled, still, until
 from tui_agent import events as e
 from tui_agent.domain import Answer
 from tui_agent.paths import sessions_dir
@@ -34,7 +34,7 @@ async def shown(pilot: Pilot[int], *, armed: bool = True) -> PlanReview:
     await until(
         pilot, lambda: app.dialogs.docking.widget is not None and app.dialogs.docking.widget.is_mounted
     )
-    await pilot.pause()
+    await still(pilot)
     if armed:
         await until(pilot, lambda: review(app).armed)
     return review(app)
@@ -63,7 +63,7 @@ async def test_no_other_key_decides(key: str) -> None:
     async with running(app) as pilot:
         await shown(pilot)
         await pilot.press(key)
-        await pilot.pause()
+        await still(pilot)
         assert session.answers == []
         assert review(app).state == "look"
 
@@ -193,6 +193,19 @@ async def test_a_step_is_added_and_an_empty_one_is_none() -> None:
         assert widget.state == "list"
 
 
+async def test_keys_that_come_faster_than_the_field_opens_are_typed_into_it() -> None:
+    app, session = app_for("plan_waits")
+    async with running(app) as pilot:
+        widget = await shown(pilot)
+        for key in ("e", "+", *"lookatit", "enter", "+", "escape"):
+            name = {"+": "plus"}.get(key, key)
+            app.post_message(events.Key(name, key if len(key) == 1 else None))
+        await until(pilot, lambda: len(widget.edit.plan.steps) == 5 and widget.state == "list")
+        assert widget.edit.plan.steps[1].description == "lookatit"
+        assert (session.answers, session.interrupts) == ([], 0)
+        assert app._prompt.text == ""
+
+
 async def test_what_is_typed_ahead_goes_into_the_draft_and_decides_nothing() -> None:
     clock = Clock()
     app, session = app_for("plan_waits", stillness=STILLNESS, clock=clock)
@@ -253,7 +266,7 @@ async def test_an_edit_survives_a_resize_and_a_dialog() -> None:
         await pilot.press("e", "enter", *" twice")
         for size in ((80, 24), (60, 20), (200, 50)):
             await pilot.resize_terminal(*size)
-            await pilot.pause()
+            await still(pilot)
         assert "Read the exporter and who calls it twice" in screen_text(app)
         session.push(e.QuestionAsked(id="q7", question="Array or lines?", options=("one", "two")))
         await until(pilot, lambda: len(app.screen_stack) == 2 and "Array or lines?" in screen_text(app))
@@ -271,7 +284,8 @@ async def test_an_edit_survives_a_crash() -> None:
     async with running(app) as pilot:
         await shown(pilot)
         await pilot.press("e", "enter", *" twice")
-        await until(pilot, (folder / FILE).exists)
+        kept = folder / FILE
+        await until(pilot, lambda: kept.exists() and " twice" in kept.read_text(encoding="utf-8"))
     assert KEEP_AFTER < 1
 
     again, other = app_for("plan_waits")

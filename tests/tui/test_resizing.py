@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from tests.doubles.terminal import Terminal
 from tests.scenes import build
-from tests.tui.kit import app_for, running, settled, until
+from tests.tui.kit import app_for, running, settled, still, until
 from tui_agent import events as e
 from tui_agent.events import Record
 from tui_agent.tui.app import TuiAgentApp
@@ -76,19 +76,19 @@ async def storm(
             text = f"word {number} of {seed} " + ("\n\n" if number % 7 == 0 else "")
             session.push(e.ReplyText(text=text), node=node, run=run)  # type: ignore[union-attr]
         if dice.random() < 0.4:
-            await pilot.pause()
+            await pilot.pause(0)
     began = time.monotonic()
     become(app, last)
     await settled(pilot)
     await until(pilot, lambda: app.screen.size == Size(*last))
-    await pilot.pause()
+    await still(pilot)
     return time.monotonic() - began
 
 
 async def fresh(records: list[Record], size: tuple[int, int]) -> list[list[tuple[str, str]]]:
     app, _session = app_for(records)
     async with running(app, size) as pilot:
-        await pilot.pause()
+        await still(pilot)
         return shown(app)
 
 
@@ -109,7 +109,7 @@ async def test_a_storm_leaves_every_kind_of_screen_as_it_was(scene: str) -> None
         await until(
             pilot, lambda: not app.view.pending or (isinstance(app.screen, RequestModal) and app.screen.armed)
         )
-        await pilot.pause()
+        await still(pilot)
         before = plain(app)
         await storm(app, pilot, 3, (80, 24))
         await until(pilot, lambda: plain(app) == before)
@@ -125,12 +125,12 @@ async def test_what_comes_and_goes_below_the_transcript_does_not_end_following(
     async with running(app, size) as pilot:
         for _again in range(3):
             await pilot.press(what)
-            await pilot.pause()
+            await still(pilot)
             await pilot.press("escape")
             await until(pilot, lambda: not app._menu.display and not isinstance(app.screen, HelpPanel))
-            await pilot.pause()
+            await still(pilot)
         assert app._transcript.following
-        session.push(e.ReplyText(text="the very end"), node=last.node, run=last.run)
+        session.push(e.ReplyText(text="the very end of it all"), node=last.node, run=last.run)
         await settled(pilot)
         assert "the very end" in plain(app)
 
@@ -146,7 +146,7 @@ async def test_over_a_storm_the_reader_finds_his_line_again(seed: int) -> None:
     app, _session = app_for(talk().records)
     async with running(app, (80, 24)) as pilot:
         await pilot.press(*["pageup"] * (2 + seed))
-        await pilot.pause()
+        await still(pilot)
         top = top_line(app)
         await storm(app, pilot, seed, (80, 24), grow=[], count=30)
         assert not app._transcript.following
@@ -155,7 +155,7 @@ async def test_over_a_storm_the_reader_finds_his_line_again(seed: int) -> None:
         await storm(app, pilot, seed + 10, (80, 24), grow=[], count=20)
         app.theme = "tui-agent-light"
         await pilot.press("escape")
-        await pilot.pause()
+        await still(pilot)
         assert top_line(app) == top
 
 
@@ -169,7 +169,7 @@ def test_on_a_terminal_a_storm_of_signals_ends_in_the_same_picture() -> None:
         for number, (columns, lines) in enumerate(sizes(5, 150)):
             terminal.resize(max(2, columns), max(2, lines))
             if number % 5 == 0:
-                terminal.read(0.005)
+                terminal.drain()  # what is painted meanwhile is looked at by nobody
         terminal.resize(*size)
         terminal.until(lambda: "the flow ends" in terminal.text, 60)
         calm.until(lambda: "the flow ends" in calm.text, 60)

@@ -7,7 +7,7 @@ from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
 from tests.scenes import FOLDER, build, load, names
-from tests.tui.kit import app_for, running, screen_text, settled, until
+from tests.tui.kit import app_for, running, screen_text, settled, still, taken, until
 from tui_agent.domain import ApprovalMode
 from tui_agent.tui.app import TuiAgentApp
 from widgets.modal import RequestModal
@@ -30,7 +30,7 @@ async def shown(pilot: Pilot[int]) -> None:
     assert isinstance(app, TuiAgentApp)
     if app.view.pending:
         await until(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
-        await pilot.pause()
+        await still(pilot)
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
@@ -81,7 +81,7 @@ def test_after_keys(name: str, scene: str, keys: tuple[str, ...], snap_compare) 
     async def press(pilot: Pilot[int]) -> None:
         await shown(pilot)
         await pilot.press(*keys)
-        await pilot.pause()
+        await still(pilot)
 
     assert snap_compare(app, terminal_size=(80, 24), run_before=press)
 
@@ -99,7 +99,8 @@ async def test_live_and_replayed_screens_are_equal(scene: str) -> None:
         for record in records:
             session.records.append(record)
             session.wake()
-            await settled(pilot)
+            await taken(pilot)
+        await settled(pilot)
         assert screen_text(live) == expected
         live.exit(0)
 
@@ -130,7 +131,7 @@ async def test_every_size_is_survived() -> None:
     async with running(app) as pilot:
         for size in ((1, 1), (2, 2), (10, 3), (500, 200), (40, 10), (80, 24)):
             await pilot.resize_terminal(*size)
-            await pilot.pause()
+            await still(pilot)
         assert "three tests pass" in screen_text(app)
 
 

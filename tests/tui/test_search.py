@@ -4,7 +4,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.scenes import build
-from tests.tui.kit import app_for, running, screen_text, settled, until
+from tests.tui.kit import app_for, running, screen_text, settled, still, until
 from tui_agent.domain import ToolResult
 from tui_agent.tui.app import TuiAgentApp
 from widgets.search_bar import SearchBar
@@ -25,7 +25,7 @@ async def searched(pilot: Pilot[int], app: TuiAgentApp, text: str) -> None:
     await pilot.press(*text)
     await until(pilot, lambda: app._transcript.finder is not None and app._transcript.finder.query == text)
     await until(pilot, lambda: app._transcript.finder is not None and app._transcript.finder.done)
-    await pilot.pause()
+    await still(pilot)
 
 
 async def test_matches_are_walked_through_over_the_whole_history() -> None:
@@ -37,7 +37,7 @@ async def test_matches_are_walked_through_over_the_whole_history() -> None:
             number = screen_text(app).split(" of 3")[0].split()[-1]
             seen.append(number)
             await pilot.press(key)
-            await pilot.pause()
+            await still(pilot)
         assert seen == ["3", "2", "1", "3"]
         assert "1 of 3" in screen_text(app)
         assert "answer 3, with a needle" in screen_text(app)
@@ -49,7 +49,7 @@ async def test_escape_closes_and_the_place_stays() -> None:
         await pilot.press(*"draft")
         await searched(pilot, app, "needle")
         await pilot.press("up", "up", "escape")
-        await pilot.pause()
+        await still(pilot)
         assert "answer 3, with a needle" in screen_text(app)
         assert not app.query_one(SearchBar).display
         assert app._transcript.finder is None
@@ -86,6 +86,6 @@ def test_bar(name: str, text: str, theme: str, snap_compare) -> None:
         await settled(pilot)
         await searched(pilot, app, text)
         await pilot.press("up")
-        await pilot.pause()
+        await still(pilot)
 
     assert snap_compare(app, terminal_size=(80, 24), run_before=search)

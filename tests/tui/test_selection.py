@@ -4,7 +4,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.scenes import build
-from tests.tui.kit import app_for, running, screen_text, settled, until
+from tests.tui.kit import app_for, running, screen_text, settled, still, until
 from tui_agent import events as e
 from tui_agent.tui.app import TuiAgentApp
 
@@ -41,7 +41,7 @@ async def drag(pilot: Pilot[int], first: tuple[int, int], last: tuple[int, int])
     await pilot.mouse_down("#transcript", offset=first)
     await pilot.hover("#transcript", offset=last)
     await pilot.mouse_up("#transcript", offset=last)
-    await pilot.pause()
+    await still(pilot)
 
 
 async def test_what_is_dragged_over_is_copied_as_it_was_written() -> None:

@@ -37,7 +37,7 @@ async def program(*, owned: bool = True) -> AsyncIterator[tuple[Terminal, Path]]
         env = {"TUI_AGENT_HOME": home, "HOME": home, "TMPDIR": home}
         terminal = Terminal("-m", "tests.tui.pty_app", "--demo", env=env, size=(100, 30), owned=owned)
         try:
-            await terminal.sees("tui-agent-demo-", 60)
+            await terminal.sees("tui-agent-demo-")
             yield terminal, Path(home)
         finally:
             terminal.close()
@@ -45,7 +45,7 @@ async def program(*, owned: bool = True) -> AsyncIterator[tuple[Terminal, Path]]
 
 async def busy(terminal: Terminal) -> None:
     terminal.type("fix the word counter\r")
-    await terminal.sees("Edit wordcount/counting.py", 60)
+    await terminal.sees("Edit wordcount/counting.py")
 
 
 def records(home: Path) -> list[dict[str, Any]]:
@@ -75,7 +75,7 @@ async def by_signal(number: signal.Signals, *, running: bool) -> None:
         if running:
             await busy(terminal)
         terminal.kill(number)
-        assert await terminal.end(10) == 128 + number
+        assert await terminal.end() == 128 + number
         assert_restored(terminal)
         assert_closed(home, f"signal {number.name}")
 
@@ -84,9 +84,9 @@ async def by_interrupt_twice() -> None:
     async with program() as (terminal, home):
         await busy(terminal)
         terminal.kill(signal.SIGINT)
-        await terminal.sees("■ Stopped", 30)
+        await terminal.sees("■ Stopped")
         terminal.kill(signal.SIGINT)
-        assert await terminal.end(10) == 130
+        assert await terminal.end() == 130
         assert_restored(terminal)
         assert_closed(home, "signal SIGINT")
 
@@ -96,7 +96,7 @@ async def by_key(*keys: str, code: int, said: bytes, reason: str) -> None:
         for key in keys:
             terminal.type(KEYS.get(key, key))
             await asyncio.sleep(0.3)  # so that each is read on its own
-        assert await terminal.end(10) == code
+        assert await terminal.end() == code
         assert_restored(terminal)
         assert said in terminal.bytes
         assert_closed(home, reason)
@@ -106,7 +106,7 @@ async def by_losing_the_terminal(*, owned: bool) -> None:
     async with program(owned=owned) as (terminal, home):
         await busy(terminal)
         terminal.lose()
-        assert await terminal.end(10) == 129
+        assert await terminal.end() == 129
         assert_closed(home, "signal SIGHUP")
 
 
@@ -130,9 +130,9 @@ async def stop_and_go_on() -> None:
             assert all(code in resumed for code in (b"?1049h", b"?1000h", b"?1006h", b"?2004h", b"?25l"))
             assert not terminal.is_sane()
         terminal.type("\x1b")
-        await terminal.sees("■ Stopped", 30)
+        await terminal.sees("■ Stopped")
         terminal.kill(signal.SIGTERM)
-        assert await terminal.end(10) == 143
+        assert await terminal.end() == 143
         assert_restored(terminal)
 
 

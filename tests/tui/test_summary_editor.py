@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from tests.scenes.workflow import SUMMARY
-from tests.tui.kit import Clock, app_for, running, screen_text, settled, until
+from tests.tui.kit import Clock, app_for, running, screen_text, settled, still, until
 from tui_agent import events as e
 from tui_agent.domain import Answer
 from tui_agent.paths import sessions_dir
@@ -32,7 +32,7 @@ async def shown(pilot: Pilot[int], *, armed: bool = True) -> SummaryEditor:
     await until(
         pilot, lambda: app.dialogs.docking.widget is not None and app.dialogs.docking.widget.is_mounted
     )
-    await pilot.pause()
+    await still(pilot)
     if armed:
         await until(pilot, lambda: editor(app).armed)
     return editor(app)
@@ -105,9 +105,9 @@ async def test_any_other_key_takes_the_question_back(key: str, first: tuple[str,
     async with running(app) as pilot:
         await shown(pilot)
         await pilot.press(*first, "ctrl+d", key)
-        await pilot.pause()
+        await still(pilot)
         await pilot.press("ctrl+d")
-        await pilot.pause()
+        await still(pilot)
         assert session.answers == []
 
 
@@ -132,7 +132,7 @@ async def test_letters_never_accept_or_discard(place: int) -> None:
     async with running(app) as pilot:
         await shown(pilot)
         await pilot.press(*(["tab"] * place), *"dads yYnrA 1", "escape", "escape")
-        await pilot.pause()
+        await still(pilot)
         assert session.answers == []
         assert session.sent == []
         assert app.dialogs.docking.widget is not None
@@ -203,7 +203,7 @@ async def test_decisions_are_lines(text: str, made: Any, rejected: Any) -> None:
     async with running(app) as pilot:
         widget = await shown(pilot)
         widget.query_one("#decisions", TextArea).text = text
-        await pilot.pause()
+        await still(pilot)
         assert (widget.summary().decisions_made, widget.summary().decisions_rejected) == (made, rejected)
 
 
@@ -214,7 +214,7 @@ async def test_an_edit_survives_a_resize_and_a_dialog() -> None:
         await pilot.press("tab", "end", *" twice")
         for size in ((80, 24), (50, 16), (200, 50)):
             await pilot.resize_terminal(*size)
-            await pilot.pause()
+            await still(pilot)
         session.push(e.QuestionAsked(id="q7", question="Array or lines?", options=("one", "two")))
         await until(pilot, lambda: len(app.screen_stack) == 2 and "Array or lines?" in screen_text(app))
         await pilot.press("1")

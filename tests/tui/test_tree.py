@@ -6,7 +6,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.scenes import build
-from tests.tui.kit import app_for, running, screen_text, settled, until
+from tests.tui.kit import app_for, running, screen_text, settled, still, until
 from tui_agent import events as e
 from tui_agent.domain import ToolResult
 from tui_agent.tui.app import TuiAgentApp
@@ -89,7 +89,7 @@ async def test_enter_shows_the_thing_in_the_transcript() -> None:
         await until(pilot, lambda: tree(app).has_focus)
         await pilot.press("home", "down", "down", "space", "down", "enter")
         await until(pilot, lambda: app._prompt.has_focus)
-        await pilot.pause()
+        await still(pilot)
         assert "return TABLE[fmt](rows)" in screen_text(app)
 
 
@@ -181,6 +181,6 @@ def test_progress(size: tuple[int, int], theme: str, snap_compare) -> None:
         await pilot.press("f4")
         await until(pilot, lambda: tree(app).has_focus)
         await pilot.press("right")
-        await pilot.pause()
+        await still(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=visit)

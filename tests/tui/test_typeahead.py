@@ -8,7 +8,7 @@ from textual import events
 from textual.pilot import Pilot
 
 from tests.scenes import build
-from tests.tui.kit import Clock, app_for, running, settled, until
+from tests.tui.kit import Clock, app_for, running, settled, still, until
 from tui_agent import events as e
 from tui_agent.tui.app import TuiAgentApp
 from widgets.approval_modal import ApprovalModal
@@ -25,7 +25,7 @@ def press(app: TuiAgentApp, character: str) -> None:
 
 async def quiet(pilot: Pilot[int]) -> None:
     for _round in range(5):
-        await pilot.pause()
+        await still(pilot)
 
 
 def typed(seed: int) -> str:
@@ -59,7 +59,7 @@ async def test_a_hundred_keys_into_an_opening_dialog_decide_nothing_and_keep_the
             press(app, character)
             if dice.random() < 0.3:
                 clock.now += 0.03  # faster than a dialog trusts
-                await pilot.pause()
+                await still(pilot)
         await settled(pilot)
         await until(pilot, lambda: isinstance(app.screen, RequestModal))
         await quiet(pilot)
@@ -98,7 +98,7 @@ async def test_a_key_that_is_held_down_never_answers() -> None:
         for _repeat in range(100):
             press(app, "a")
             clock.now += 0.033
-            await pilot.pause()
+            await still(pilot)
         assert session.answers == []
         assert app._prompt.text == "a" * 100
 

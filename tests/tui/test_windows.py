@@ -4,7 +4,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.scenes import build, load
-from tests.tui.kit import app_for, running, screen_text, settled, until
+from tests.tui.kit import app_for, running, screen_text, settled, still, until
 from tui_agent import events as e
 from tui_agent.tui.app import TuiAgentApp
 from widgets.context_meter import ContextPanel
@@ -31,7 +31,7 @@ def test_window_open(scene: str, size: tuple[int, int], snap_compare) -> None:
     async def unfold(pilot: Pilot[int]) -> None:
         await settled(pilot)
         await pilot.press("ctrl+o")
-        await pilot.pause()
+        await still(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=unfold)
 
@@ -45,7 +45,7 @@ def test_meter(size: tuple[int, int], theme: str, snap_compare) -> None:
         await settled(pilot)
         await pilot.press("f9")
         await until(pilot, lambda: measured(app))
-        await pilot.pause()
+        await still(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=look)
 
@@ -57,7 +57,7 @@ def test_meter_of_a_truncated_prompt(snap_compare) -> None:
         await settled(pilot)
         await pilot.press(*"/context", "enter")
         await until(pilot, lambda: measured(app))
-        await pilot.pause()
+        await still(pilot)
 
     assert snap_compare(app, terminal_size=(80, 24), run_before=look)
 
@@ -68,7 +68,7 @@ async def test_the_meter_opens_by_key_and_by_name_and_closes() -> None:
         for opening, closing in ((("f9",), "f9"), ((*"/context", "enter"), "escape")):
             await pilot.press(*opening)
             await until(pilot, lambda: measured(app))
-            await pilot.pause()
+            await still(pilot)
             text = screen_text(app)
             assert "files read" in text and "14,618" in text and "45 %" in text
             await pilot.press(closing)
@@ -80,7 +80,7 @@ async def test_before_the_first_request_nothing_is_measured() -> None:
     async with running(app) as pilot:
         await pilot.press("f9")
         await until(pilot, lambda: measured(app))
-        await pilot.pause()
+        await still(pilot)
         assert "Nothing was sent" in screen_text(app)
 
 
@@ -106,7 +106,7 @@ async def test_the_summary_of_a_compaction_can_be_read() -> None:
         assert "23,690 to 8,214" in screen_text(app)
         assert "Failed approaches" not in screen_text(app)
         await pilot.press("ctrl+o")
-        await pilot.pause()
+        await still(pilot)
         assert "Failed approaches" in screen_text(app)
 
 
@@ -116,7 +116,7 @@ async def test_a_retry_counts_down() -> None:
         assert "in 8 s" in screen_text(app)
         app._activity.now = app._transcript.look.now = lambda: app.view.reply.retry.until - 2  # type: ignore[union-attr]  # it waits
         app._tick()
-        await pilot.pause()
+        await still(pilot)
         text = screen_text(app)
         assert "asking again in 2 s" in text
         assert "waiting to ask again 2 of 5 · in 2 s" in text

@@ -4,7 +4,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.scenes import build
-from tests.tui.kit import app_for, settled, until
+from tests.tui.kit import app_for, settled, still, until
 from tui_agent.tui.app import TuiAgentApp
 
 SIZES = [(80, 24), (120, 40), (200, 50)]
@@ -18,9 +18,9 @@ async def shown(pilot: Pilot[int]) -> None:
     docking = app.dialogs.docking
     if any(one.proposal or one.offer for one in app.view.pending.values()):
         await until(pilot, lambda: docking.widget is not None and docking.widget.is_mounted)
-        await pilot.pause()
+        await still(pilot)
         await until(pilot, lambda: docking.widget is not None and docking.widget.armed)
-        await pilot.pause()
+        await still(pilot)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=NAMES)
@@ -52,8 +52,8 @@ def test_after_keys(
     async def press(pilot: Pilot[int]) -> None:
         await shown(pilot)
         await pilot.press(*keys)
-        await pilot.pause()
-        await pilot.pause()
+        await still(pilot)
+        await still(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=press)
 

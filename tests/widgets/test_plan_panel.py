@@ -16,12 +16,14 @@ from tui_agent.view import PlanSight, SessionView
 from widgets.ink import width_of
 from widgets.plan_edits import Edit, ListEdit, WordEdit, edited, inverse
 from widgets.plan_reading import read
-from widgets.plan_rows import RECENT, TALLEST, Row, head, paint, rows, single
+from widgets.plan_rows import FINISHED, RECENT, TALLEST, Kind, Row, head, paint, rows, single
 
 START = datetime(2026, 1, 5, 9, 0)
 
 
-def shown(text: str, width: int = 60, *, proposal: str | None = None, unfolded: bool = False) -> list[str]:
+def shown(
+    text: str, width: int = 60, *, proposal: str | None = None, unfolded: tuple[Kind, ...] = ()
+) -> list[str]:
     found = rows(read(text, proposal, text), unfolded=unfolded)
     return [line.text.rstrip() for row in found for line in paint(row, width, INK)]
 
@@ -120,9 +122,24 @@ def test_old_work_is_folded() -> None:
     lines = shown(logged(RECENT + 5))
     assert lines[-1] == "▸ 5 earlier"
     assert sum("step" in line for line in lines) == RECENT
-    lines = shown(logged(RECENT + 5), unfolded=True)
+    lines = shown(logged(RECENT + 5), unfolded=("older",))
     assert "▾ 5 earlier" in lines
     assert lines[-1].startswith("✓ step 0")
+
+
+def finished(done: int, open_: int = 1) -> str:
+    criteria = [Criterion(description=f"c{n}", completed=n < done) for n in range(done + open_)]
+    return render(Plan(goal="g", acceptance_criteria=tuple(criteria)))
+
+
+def test_what_is_finished_is_folded_once_there_is_much_of_it() -> None:
+    assert shown(finished(FINISHED))[2:] == [*(f"✓ c{n}" for n in range(FINISHED)), f"○ c{FINISHED}"]
+    much = FINISHED + 1
+    names = " · ".join(f"c{n}" for n in range(much))
+    assert shown(finished(much))[2:] == [f"▸ {much} done · {names}", f"○ c{much}"]
+    lines = shown(finished(much), unfolded=("done",))
+    assert lines[2:] == [f"▾ {much} done", *(f"✓ c{n}" for n in range(much)), f"○ c{much}"]
+    assert all(len(one) <= 30 for one in shown(finished(400), 30))
 
 
 @pytest.mark.parametrize("width", [1, 2, 5, 31, 80])

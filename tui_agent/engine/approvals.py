@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterable
 
 from tui_agent.domain import Action, Answer, Grant, digest
 from tui_agent.engine.stream import EventStream
-from tui_agent.events import ApprovalAnswered, ApprovalAsked, Event, QuestionAnswered, QuestionAsked
+from tui_agent.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    ApprovalVoided,
+    Event,
+    QuestionAnswered,
+    QuestionAsked,
+)
 
 WITHDRAWN = Answer(verdict="withdrawn", by="interrupt")
 """How a request is settled whose asker was stopped."""
@@ -24,6 +31,8 @@ class Approvals:
     def __init__(self, stream: EventStream) -> None:
         self._stream = stream
         self._open: dict[str, asyncio.Future[Answer]] = {}
+        self._void: dict[str, str] = {}
+        """Open requests that can't be approved any more, each with the reason."""
 
     @property
     def open_ids(self) -> tuple[str, ...]:
@@ -38,17 +47,18 @@ class Approvals:
         *,
         run: str,
         node: str,
+        opened: Callable[[str], None] = lambda request: None,
     ) -> tuple[str, Answer]:
         """Ask for leave and wait. Returns the request's id and the answer, which is journaled and durable.
 
-        Cancelling the waiting task withdraws the request.
+        `opened` is told the id once the question is on the stream. Cancelling the waiting task withdraws the request.
         """
         request = f"a-{secrets.token_hex(6)}"
         bound = digest(action)
         await self._stream.durable()
         asked = ApprovalAsked(id=request, action=action, digest=bound, why=why, grants=grants)
         withdrawn = ApprovalAnswered(id=request, answer=WITHDRAWN, digest=bound)
-        answer = await self._wait(request, asked, withdrawn, run, node)
+        answer = await self._wait(request, asked, withdrawn, run, node, opened)
         grant = _chosen(grants, answer)
         answered = ApprovalAnswered(id=request, answer=answer, digest=bound, grant=grant)
         self._stream.emit(answered, run=run, node=node)
@@ -93,22 +103,46 @@ class Approvals:
         return answer
 
     def answer(self, request: str, answer: Answer) -> bool:
-        """Settle a request. False when it is not open: unknown, answered before, or withdrawn."""
+        """Settle a request. False when it is not open: unknown, answered before, or withdrawn.
+
+        One that became void can't be approved: whatever else than a rejection comes withdraws it.
+        """
         waiting = self._open.get(request)
         if waiting is None or waiting.done():
             return False
+        void = self._void.get(request)
+        if void is not None and answer.verdict != "reject":
+            waiting.set_result(Answer(verdict="withdrawn", by=void))
+            return answer.verdict == "withdrawn"
         waiting.set_result(answer)
         return True
+
+    def void(self, request: str, reason: str, *, run: str, node: str) -> None:
+        """Tell that an open request can't be approved any more, and see to it."""
+        waiting = self._open.get(request)
+        if waiting is None or waiting.done() or request in self._void:
+            return
+        self._void[request] = reason
+        self._stream.emit(ApprovalVoided(id=request, reason=reason), run=run, node=node)
 
     def withdraw(self, requests: Iterable[str] | None = None, by: str = "interrupt") -> None:
         """Settle open requests without anybody's consent: nothing is executed."""
         for request in tuple(self._open) if requests is None else tuple(requests):
             self.answer(request, Answer(verdict="withdrawn", by=by))
 
-    async def _wait(self, request: str, asked: Event, withdrawn: Event, run: str, node: str) -> Answer:
+    async def _wait(
+        self,
+        request: str,
+        asked: Event,
+        withdrawn: Event,
+        run: str,
+        node: str,
+        opened: Callable[[str], None] = lambda request: None,
+    ) -> Answer:
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._open[request] = waiting
         self._stream.emit(asked, run=run, node=node)
+        opened(request)
         try:
             return await waiting
         except asyncio.CancelledError:
@@ -116,9 +150,10 @@ class Approvals:
             raise
         finally:
             self._open.pop(request, None)
+            self._void.pop(request, None)
 
 
 def _chosen(grants: tuple[Grant, ...], answer: Answer) -> Grant | None:
-    if answer.verdict != "approve":
+    if answer.verdict != "approve" or answer.data:  # leave for a part is leave for nothing else
         return None
     return next((grant for grant in grants if grant.scope == answer.scope), None)

@@ -9,25 +9,24 @@ from pathlib import Path
 
 from tui_agent.domain import (
     Action,
-    Answer,
     CommandOutcome,
     Diff,
     Editing,
     FileChange,
-    Grant,
     Mode,
     Permit,
     Running,
     Target,
-    digest,
 )
+from tui_agent.engine.keeping import CannotKeep
+from tui_agent.engine.leave import Leave, refusal
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import ApprovalExecuted, FileChanged, ToolOutput
 from tui_agent.platform.files import FileChangedError, FileFault, replace_file, sha256_of
-from tui_agent.safety.policy import judge
 from tui_agent.safety.roots import PathError
 from tui_agent.text import Cleaner
-from tui_agent.tools.base import Refused, ToolError
+from tui_agent.tools.base import Agreed, Refused, ToolError
+from tui_agent.tools.choosing import can_choose
 from tui_agent.tools.diffs import diff_bytes
 from tui_agent.tools.search_workspace import find_ripgrep
 from tui_agent.workplan import PlanChange
@@ -57,9 +56,7 @@ class CallBench:
         self._node = node
         self._pause = pause
         self._live = _LiveOutput(self._emit_output)
-        self._permits: dict[str, Permit] = {}
-        self.waited_ms = 0
-        """Time spent waiting for the user."""
+        self._leave = Leave(workplace, run=run, node=node, pause=pause)
         self.acted = False
         """True once something with an effect was carried out."""
         self.scratch = workplace.scratch
@@ -103,60 +100,35 @@ class CallBench:
 
     async def permit(self, action: Action) -> Permit:
         """See Bench."""
-        place = self._workplace
-        verdict = judge(
-            action,
-            mode=place.mode,
-            approval_mode=place.approval_mode,
-            settings=place.settings,
-            grants=tuple(place.grants),
-        )
-        if verdict.decision == "run":
-            answer = Answer(verdict="approve", by=verdict.rule)
-            request = place.approvals.settle(action, answer, run=self._run, node=self._node)
-        elif verdict.decision == "refuse":
-            answer = Answer(verdict="reject", by=verdict.rule)
-            place.approvals.settle(action, answer, run=self._run, node=self._node)
-            raise Refused(f"Not allowed: {verdict.rule}")
-        else:
-            request, answer = await self._ask(action, verdict.rule, verdict.grants)
-        permit = Permit(id=request, action=action, digest=digest(action))
-        self._permits[request] = permit
-        return permit
+        return await self._leave.permit(action)
 
-    async def _ask(self, action: Action, why: str, grants: tuple[Grant, ...]) -> tuple[str, Answer]:
-        place = self._workplace
-        began = time.monotonic()
-        self._pause(True)
-        try:
-            request, answer = await place.approvals.ask(action, why, grants, run=self._run, node=self._node)
-        finally:
-            self.waited_ms += round((time.monotonic() - began) * 1000)
-            self._pause(False)
-        if answer.verdict != "approve":
-            raise Refused(_refusal(answer))
-        for grant in grants:
-            if grant.scope == answer.scope:
-                await place.add_grant(grant)
-        return request, answer
+    async def permit_edit(self, action: Editing, before: bytes | None, after: bytes) -> Agreed:
+        """See Bench."""
+        return await self._leave.permit_edit(action, before, after)
 
-    def _use(self, permit: Permit) -> None:
-        """A permit is good once, and only for the very action it was given for (A9)."""
-        if self._permits.pop(permit.id, None) is not permit or digest(permit.action) != permit.digest:
-            raise Refused("This approval was used before or was given for something else.")
+    @property
+    def waited_ms(self) -> int:
+        """Time spent waiting for the user."""
+        return self._leave.waited_ms
 
     # --- effects ---
 
     async def write(self, permit: Permit, content: bytes) -> FileChange:
         """See Bench."""
         action = permit.action
-        self._use(permit)
+        self._leave.use(permit)
         if not isinstance(action, Editing) or sha256_of(content) != action.after:
             raise Refused("The approval was given for other bytes.")
         place = self._workplace
+        try:
+            await self._keep(action, self._leave.unkept.pop(permit.id, ""))
+        except FileChangedError as error:
+            raise ToolError(
+                f"{action.display} changed on disk meanwhile; nothing was written.", "changed"
+            ) from error
         await place.stream.durable()
         self.acted = True
-        work = asyncio.create_task(asyncio.to_thread(replace_file, Path(action.path), content, action.before))
+        work = asyncio.create_task(asyncio.to_thread(self._replace, action, content))
         try:
             await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -172,6 +144,22 @@ class CallBench:
         except FileFault as error:
             raise ToolError(str(error), error.code) from error
         return self._changed(permit, action)
+
+    async def _keep(self, action: Editing, unkept: str) -> None:
+        """Keep what the edit replaces; where that can't be, somebody must want the edit all the same (K1)."""
+        keeping = self._workplace.keeping
+        if keeping is None:
+            return
+        try:
+            await keeping.keep_before(action, run=self._run, call=self._node, unkept=unkept)
+        except CannotKeep as error:
+            await self._leave.without_undo(action, str(error))
+            await keeping.keep_before(action, run=self._run, call=self._node, unkept=str(error))
+
+    def _replace(self, action: Editing, content: bytes) -> None:
+        replace_file(Path(action.path), content, action.before)
+        if self._workplace.keeping is not None:
+            self._workplace.keeping.keep_after(content)
 
     def _changed(self, permit: Permit, action: Editing) -> FileChange:
         change = FileChange(
@@ -192,16 +180,21 @@ class CallBench:
     async def run(self, permit: Permit, timeout: int) -> CommandOutcome:
         """See Bench."""
         action = permit.action
-        self._use(permit)
+        self._leave.use(permit)
         if not isinstance(action, Running):
             raise Refused("The approval was given for something else.")
         await self._workplace.stream.durable()
         self.acted = self.acted or not action.unasked
         self._executed(permit)
-        return await self._workplace.run_command(action, timeout, self.output)
+        place, keeping = self._workplace, self._workplace.keeping
+        if action.unasked or keeping is None:
+            return await place.run_command(action, timeout, self.output)
+        async with keeping.watching(action.command, place.roots, run=self._run, call=self._node):
+            return await place.run_command(action, timeout, self.output)
 
     def _executed(self, permit: Permit) -> None:
-        event = ApprovalExecuted(id=permit.id, digest=permit.digest)
+        action = permit.action if permit.partly else None
+        event = ApprovalExecuted(id=permit.id, digest=permit.digest, action=action)
         self._workplace.stream.emit(event, run=self._run, node=self._node)
 
     async def ask(self, question: str, options: tuple[str, ...]) -> str:
@@ -214,10 +207,10 @@ class CallBench:
         try:
             answer = await place.approvals.question(question, options, run=self._run, node=self._node)
         finally:
-            self.waited_ms += round((time.monotonic() - began) * 1000)
+            self._leave.waited_ms += round((time.monotonic() - began) * 1000)
             self._pause(False)
         if answer.verdict not in ("reply", "approve"):
-            raise Refused(_refusal(answer))
+            raise Refused(refusal(answer))
         return answer.text
 
     async def judge(self, command: str, cwd: str) -> Running:
@@ -249,15 +242,8 @@ class CallBench:
             outside=target.outside,
             protected=target.protected,
             sensitive=target.sensitive,
+            parts=await asyncio.to_thread(can_choose, before, after),
         )
-
-
-def _refusal(answer: Answer) -> str:
-    if answer.verdict == "withdrawn":
-        return "Interrupted by the user before they decided."
-    reason = f" Their reason: {answer.text}" if answer.text else ""
-    who = "The user" if answer.by == "user" else f"The rule «{answer.by}»"
-    return f"{who} refused this.{reason} Do not try it by another way."
 
 
 class _LiveOutput:

@@ -15,12 +15,13 @@ from tui_agent.domain import ToolCall, ToolResult
 from tui_agent.engine.bench import CallBench
 from tui_agent.engine.duplicates import Earlier, Repeats, Signatures, World
 from tui_agent.engine.feedback import taught
+from tui_agent.engine.footing import Footing
 from tui_agent.engine.stream import JournalBroken
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import ToolFinished, ToolStarted
 from tui_agent.protocols.parser import Protocol
 from tui_agent.safety.roots import PathError
-from tui_agent.text import clean, one_line
+from tui_agent.text import clean, marked_hidden, one_line
 from tui_agent.tools.base import Tool, ToolError
 from tui_agent.tools.registry import Registry
 
@@ -72,7 +73,12 @@ class Calls:
         self.count = 0
         """How many calls were carried out."""
         self.results: list[tuple[ToolCall, ToolResult]] = []
-        """Every call of the run with what came out, in the order in which they ended."""
+        """Every call of the run with what came out, in the order in which they ended; one that was answered with an
+        earlier result has that one, without its changes."""
+        self._earlier: dict[str, ToolResult] = {}
+        self._footing = Footing(
+            workplace.roots.folders, lambda notice: workplace.stream.emit(notice, run=run)
+        )
         self.changed: list[str] = []
         """Files that were changed, as the user knows them, the latest last."""
 
@@ -166,7 +172,7 @@ class Calls:
             if isinstance(parsed, ToolResult):
                 result = self._reject(call, parsed)
             else:
-                result = await self._settle(*parsed, bench, clock)
+                result = await self._settle(call.id, *parsed, bench, clock)
         except JournalBroken as error:
             result = ToolResult(
                 success=False, error=f"Stopped, since nothing can be saved: {error}", code="unsaved"
@@ -178,6 +184,8 @@ class Calls:
             self._finish(call, result, max(0, spent), parent)
         if bench.acted:
             await stream.durable()
+        if bench.acted or not result.success:
+            await self._footing.look()
 
     def _reject(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """The error of a call that can't be run, in words that teach how to write it (W16)."""
@@ -189,13 +197,16 @@ class Calls:
         self._round.rejected.append((call, result))
         return result
 
-    async def _settle(self, tool: Tool[Any], args: Any, bench: CallBench, clock: _CallClock) -> ToolResult:
+    async def _settle(
+        self, call: str, tool: Tool[Any], args: Any, bench: CallBench, clock: _CallClock
+    ) -> ToolResult:
         """Run the call, or answer it with the result that it had in the same world (W13)."""
         key = (tool.name, args.model_dump_json(exclude_none=True))
         writes = not tool.reads_only and hasattr(args, "path")
         known = self._signatures.earlier(key, await self._world(args), reads=tool.reads_only, writes=writes)
         if known is not None:
             self._round.duplicates += 1
+            self._earlier[call] = msgspec.structs.replace(known.result, changes=())
             return _again(known)
         self.count += 1
         self._round.ran += 1
@@ -225,7 +236,7 @@ class Calls:
         self._workplace.stream.emit(event, run=self._run, node=call.id, parent=parent)
 
     def _finish(self, call: ToolCall, result: ToolResult, ms: int, parent: str) -> None:
-        self.results.append((call, result))
+        self.results.append((call, self._earlier.pop(call.id, result)))
         event = ToolFinished(
             call_id=call.id,
             name=call.name,
@@ -326,7 +337,7 @@ async def _run(tool: Tool[Any], args: Any, bench: CallBench, clock: _CallClock) 
 
 
 def result_text(result: ToolResult) -> str:
-    """What the model gets of a result."""
+    """What the model gets of a result: clean, and what no user would see in it marked (R-31)."""
     if result.data is None:
         body = ""
     elif isinstance(result.data, str):
@@ -334,5 +345,7 @@ def result_text(result: ToolResult) -> str:
     else:
         body = msgspec.json.encode(result.data).decode()
     if result.success:
-        return clean(body) or "Done."
-    return clean("\n".join(part for part in (f"Error: {result.error or 'it did not work.'}", body) if part))
+        return marked_hidden(clean(body)) or "Done."
+    return marked_hidden(
+        clean("\n".join(part for part in (f"Error: {result.error or 'it did not work.'}", body) if part))
+    )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tui_agent.domain import Message, Mode, ProgramMessage, SystemMessage, marked
 from tui_agent.engine.prompts import prompt
+from tui_agent.text import marked_hidden
 
 AGENTS_FILE = "AGENTS.md"
 AGENTS_CAP = 16_000
@@ -34,7 +35,14 @@ def agent_rules(home_file: Path, workspace: Path, cwd: Path, trusted: bool) -> t
         try:
             if not place.is_file():
                 continue
-            text = place.read_bytes()[: 4 * AGENTS_CAP].decode("utf-8").strip()
+            if place != home_file and not place.resolve().is_relative_to(workspace.resolve()):
+                warnings.append(f"{place} was not used: it leads out of the folder.")
+                continue
+            with place.open("rb") as file:
+                data = file.read(4 * AGENTS_CAP)
+            text = marked_hidden(
+                data.decode("utf-8", "strict" if len(data) < 4 * AGENTS_CAP else "ignore")
+            ).strip()
         except (OSError, UnicodeDecodeError) as error:
             warnings.append(f"{place} was not used: {error}.")
             continue

@@ -31,8 +31,9 @@ class SessionDesk:
 
     def context(self) -> tuple[Message, ...]:
         """System message, plan document and history as they are now (H1)."""
-        history = self._stream.state.history.window()
-        return assemble(self._system(), history, self._memory.text(), self._memory.proposals())
+        state = self._stream.state
+        plan = self._memory.text(state.log_entries or None)
+        return assemble(self._system(), state.history.window(), plan, self._memory.proposals())
 
     def steer(self) -> bool:
         """Give the waiting steering messages to the run that is going on; True if there were any."""

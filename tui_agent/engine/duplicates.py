@@ -9,11 +9,14 @@ from collections.abc import Hashable
 import msgspec
 
 from tui_agent.domain import ToolResult
+from tui_agent.engine.verification import error_class
 
 ANSWERED_FOR = 2
 """Iterations for which a call is answered with its earlier result."""
 PASSING = frozenset({"timeout", "interrupted", "unsaved", "defect", "changed", "other"})
 """Kinds of failure that another try may not meet again."""
+PASSING_CLASSES = frozenset({"timeout", "network", "busy"})
+"""As above, told by what a program wrote: see `verification.error_class`."""
 SAME_NOTE, SAME_STOP = 3, 5
 """Identical results in a row until the model is told, and until the user is asked."""
 TURNS_NOTE, TURNS_STOP = 4, 6
@@ -62,7 +65,7 @@ class Signatures:
 
     def remember(self, key: Key, world: World, result: ToolResult, text: str) -> None:
         """Note a call that was just carried out, with the world as it left it."""
-        if result.code not in PASSING:
+        if result.success or not (result.code in PASSING or error_class(result) in PASSING_CLASSES):
             self._known[key] = Earlier(self._iteration, world, result, text)
 
     def earlier(self, key: Key, world: World, *, reads: bool, writes: bool) -> Earlier | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Literal, Protocol
 
 import msgspec
@@ -22,12 +23,14 @@ from tui_agent.events import (
     Notice,
     ProgramSaid,
     RunEnded,
+    StageEntered,
+    StageLeft,
     StepFinished,
     StepRecovering,
     StepStarted,
     StepVerified,
 )
-from tui_agent.workplan import Check, Classified, InstructionPlan, PlanStep, as_text
+from tui_agent.workplan import Check, InstructionPlan, PlanStep, as_text
 
 RECOVERIES = 2
 """How often a run plans anew after a failure."""
@@ -45,10 +48,10 @@ class Worker(Protocol):
         ...
 
 
-Replan = Callable[[PlanStep, Diagnosis], Awaitable[InstructionPlan | None]]
-"""Makes and reviews a plan for what is left; None when there is none or the user rejected it."""
-Divide = Callable[[PlanStep], Awaitable[tuple[PlanStep, ...]]]
-"""Makes and reviews the plan of a subtask; nothing when the user rejected it."""
+Replan = Callable[[PlanStep, Diagnosis, str], Awaitable[InstructionPlan | None]]
+"""Makes and reviews a plan for what is left, below that node; None when there is none or the user rejected it."""
+Divide = Callable[[PlanStep, str], Awaitable[tuple[PlanStep, ...]]]
+"""Makes and reviews the plan of a subtask, below that node; nothing when the user rejected it."""
 
 
 class Carried(msgspec.Struct, kw_only=True):
@@ -66,6 +69,13 @@ class Carried(msgspec.Struct, kw_only=True):
     check_met: bool | None = None
     recovered: bool = False
     """A fallback or a recovery plan was needed."""
+
+
+class _Inside(msgspec.Struct):
+    """A stage within the execution."""
+
+    node: str
+    outcome: str = "interrupted"
 
 
 class Execution:
@@ -97,6 +107,7 @@ class Execution:
         self._new_call = new_call
         self._recoveries = 0
         self._count = 0
+        self._checks = self._inner = 0
         self.carried = Carried()
 
     async def alone(self) -> Carried:
@@ -112,9 +123,11 @@ class Execution:
         while waiting:
             step = waiting.pop(0)
             if step.subtask:
-                parts = await self._divide(step)
+                async with self._inside("subtask", f"Planning: {step.description}", self._stage) as place:
+                    parts = await self._divide(step, place.node)
+                    place.outcome = "done" if parts else "rejected"
                 if not parts:
-                    return self._stopped(step, "refused", "its plan was rejected")
+                    return self._stopped(step, "refused", "its plan was rejected", len(waiting) + 1)
                 waiting = [*parts, *waiting]
                 continue
             verdict, mark = await self._step(step, self._count + len(waiting) + 1)
@@ -122,17 +135,20 @@ class Execution:
                 return self.carried
             if verdict.met is not False:
                 continue
-            again = await self._recover(step, verdict, mark)
+            again = await self._recover(step, verdict, mark, f"{self._run}.s{self._count}")
             if again is not None:
                 waiting, check = list(again.steps), again.check if again.check.command else check
             elif step.critical or verdict.error_class == "refused":
                 outcome = "refused" if verdict.error_class == "refused" else "failed"
-                return self._stopped(step, outcome, verdict.actual)
+                return self._stopped(step, outcome, verdict.actual, len(waiting))
         return self.carried if not check.command else await self._checked(check)
 
-    def _stopped(self, step: PlanStep, outcome: str, why: str) -> Carried:
+    def _stopped(self, step: PlanStep, outcome: str, why: str, left: int) -> Carried:
+        """`left` steps were not begun."""
         self.carried.outcome = outcome
         said = f"Stopped at step {self._count} ({step.description}): {why}"
+        if left:
+            said += f"\n{left} more {'step was' if left == 1 else 'steps were'} not begun."
         self.carried.closing = f"{self.carried.closing}\n\n{said}".strip()
         return self.carried
 
@@ -223,18 +239,41 @@ class Execution:
 
     # --- after a failure ---
 
-    async def _recover(self, step: PlanStep, verdict: Verdict, mark: int) -> InstructionPlan | None:
-        """Find out why, and plan what is left anew; None where that is of no use or was tried often enough."""
+    async def _recover(
+        self, step: PlanStep, verdict: Verdict, mark: int, above: str
+    ) -> InstructionPlan | None:
+        """Find out why, and plan what is left anew, all below the node `above` that failed; None where that is of no
+        use or was tried often enough."""
         if self._recoveries >= RECOVERIES or self._count >= STEPS_MAX or not self._may_retry(verdict):
             return None
         self._recoveries += 1
         self.carried.recovered = True
-        found = await diagnose(step, verdict, self._calls.results[mark:], self._structured, node=self._stage)
-        event = StepRecovering(
-            by="recovery", error_class=found.error_class, cause=found.cause, strategy=found.strategy
+        async with self._inside("recovery", "Recovery planning", above) as place:
+            found = await diagnose(
+                step, verdict, self._calls.results[mark:], self._structured, node=place.node
+            )
+            event = StepRecovering(
+                by="recovery", error_class=found.error_class, cause=found.cause, strategy=found.strategy
+            )
+            self._emit(event, above)
+            plan = await self._replan(step, found, place.node)
+            place.outcome = "failed" if plan is None else "done"
+        return plan
+
+    @asynccontextmanager
+    async def _inside(self, stage: str, title: str, above: str) -> AsyncIterator[_Inside]:
+        """A stage of its own below a node of the execution, for what is asked and planned there."""
+        self._inner += 1
+        place, began = _Inside(f"{self._run}.{stage}{self._inner}"), time.monotonic()
+        self._stream.emit(
+            StageEntered(stage=stage, title=title), run=self._run, node=place.node, parent=above
         )
-        self._emit(event, self._stage)
-        return await self._replan(step, found)
+        try:
+            yield place
+        finally:
+            ms = round((time.monotonic() - began) * 1000)
+            left = StageLeft(stage=stage, outcome=place.outcome, ms=ms)
+            self._stream.emit(left, run=self._run, node=place.node, parent=above)
 
     # --- the check ---
 
@@ -245,7 +284,7 @@ class Execution:
             step = PlanStep(
                 number=self._count, description=f"the check `{check.command}`", expected=check.criteria
             )
-            again = await self._recover(step, verdict, mark)
+            again = await self._recover(step, verdict, mark, f"{self._run}.check{self._checks}")
             if again is None:
                 self.carried.outcome = "failed"
                 self.carried.closing = f"{self.carried.closing}\n\nThe check failed: {verdict.actual}".strip()
@@ -259,7 +298,8 @@ class Execution:
     async def _check(self, check: Check) -> tuple[Verdict | None, int]:
         """The verdict; None when the command was not allowed, which says nothing of the work."""
         mark, began = len(self._calls.results), time.monotonic()
-        node = f"{self._run}.check{self._count}"
+        self._checks += 1
+        node = f"{self._run}.check{self._checks}"
         call = self._new_call(RAN_COMMANDS, {"command": check.command})
         self._stream.emit(
             StepStarted(
@@ -297,14 +337,13 @@ class Execution:
 
     # --- the completion gate ---
 
-    async def gate(self, sorted_as: Classified, changed: bool) -> None:
-        """A claim of completion without any change, where one was asked for, goes back once (W8)."""
+    async def gate(self, needs_write: bool, acted: Callable[[], bool], unmet: Sequence[str]) -> None:
+        """A claim of completion without any change, where one was asked for, goes back once (W8).
+
+        Said a second time without a change it is not taken for done while criteria of the plan are open: `unmet`.
+        """
         carried = self.carried
-        refused = any(result.code == "refused" for _, result in self._calls.results)
-        question = carried.closing.rstrip().endswith("?")
-        if carried.outcome != "done" or changed or refused or question or not sorted_as.needs_write:
-            return
-        if sorted_as.guessed:
+        if not needs_write or not self._claims(acted()):
             return
         why = "the request needs a change, and nothing was written or run that changes anything"
         self._emit(CompletionRefused(why=why), self._stage)
@@ -316,6 +355,18 @@ class Execution:
         ended = await self._loop(self._stage).work()
         self._take(ended)
         carried.outcome = ended.outcome
+        if unmet and self._claims(acted()):
+            rows = "\n".join(f"- {one}" for one in unmet[:20])
+            self._emit(CompletionRefused(why="nothing was changed, and criteria are open"), self._stage)
+            carried.outcome = "failed"
+            said = f"Unfinished: nothing was changed. Open in the plan ({len(unmet)}):\n{rows}"
+            carried.closing = f"{carried.closing}\n\n{said}".strip()
+
+    def _claims(self, acted: bool) -> bool:
+        """Whether the work is said to be done though nothing was; not where the user refused it or is asked."""
+        refused = any(result.code == "refused" for _, result in self._calls.results)
+        question = self.carried.closing.rstrip().endswith("?")
+        return self.carried.outcome == "done" and not acted and not refused and not question
 
     def _emit(self, event: Event, node: str) -> None:
         parent = self._stage if node != self._stage else self._run

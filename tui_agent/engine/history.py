@@ -18,6 +18,7 @@ from tui_agent.domain import (
 from tui_agent.engine.condensing import cut_message, summarised
 from tui_agent.events import (
     ContextCompacted,
+    ConversationRewound,
     Event,
     ProgramSaid,
     ReplyEnded,
@@ -105,6 +106,8 @@ class History:
                 self.turns[-1].settle(outcome, text)
             case ContextCompacted():
                 self._fold_compaction(event)
+            case ConversationRewound(history=turns):
+                self.turns = msgspec.convert(list(turns), list[Turn])
             case _ if self.turns:
                 self._fold_reply(self.turns[-1], event)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from tui_agent.domain import Answer
 from tui_agent.engine.approvals import Approvals
+from tui_agent.engine.finishing import finished
 from tui_agent.engine.plan_memory import PlanMemory
 from tui_agent.engine.stream import EventStream
 from tui_agent.events import Event, SummaryOffered, SummarySettled
@@ -15,6 +17,8 @@ from tui_agent.workplan import Summary
 
 Outcome: TypeAlias = Literal["accepted", "edited", "discarded", "pending"]
 Author: TypeAlias = Literal["model", "program"]
+LAST = 1.0
+"""Seconds that writing an accepted summary gets when the work is stopped; a question it asks is withdrawn then."""
 
 
 class Offering(msgspec.Struct, frozen=True):
@@ -25,18 +29,26 @@ class Offering(msgspec.Struct, frozen=True):
     memory: PlanMemory
 
     async def ask(self, summary: Summary, by: Author, *, run: str, node: str) -> Outcome:
-        """Offer it and wait; nothing is written before the user accepts. Cancelling leaves it pending."""
+        """Offer it and wait; nothing is written before the user accepts. Cancelling leaves it pending, but what was
+        accepted by then is written first."""
+        decided: list[Answer] = []
 
         def offered(request: str) -> Event:
             return SummaryOffered(id=request, summary=summary, by=by)
 
         def settled(request: str, answer: Answer) -> Event:
             taken, outcome = _taken(summary, answer)
+            decided[:] = [answer]
             return SummarySettled(id=request, outcome=outcome, summary=taken, by=answer.by)
 
-        answer = await self.approvals.decide(offered, settled, run=run, node=node)
+        try:
+            answer = await self.approvals.decide(offered, settled, run=run, node=node)
+        except asyncio.CancelledError:
+            if decided:
+                await finished(self._carry_out(*_taken(summary, decided[-1])), LAST)
+            raise
         taken, outcome = _taken(summary, answer)
-        await self._carry_out(taken, outcome)
+        await finished(self._carry_out(taken, outcome), LAST)
         return outcome
 
     async def without_user(
@@ -53,18 +65,26 @@ class Offering(msgspec.Struct, frozen=True):
         return outcome
 
     async def again(self, kept: dict[str, Any]) -> Outcome:
-        """Offer a summary of an earlier process that nobody decided about; what can't be read is discarded."""
+        """Offer a summary of an earlier process that nobody decided about, or that was accepted and not written; what
+        can't be read is discarded."""
         try:
             summary = msgspec.convert(kept, Summary)
         except msgspec.ValidationError:
             return "discarded"
+        log = self.memory.plan.execution_log
+        if any((one.action, one.details, one.result) == _entry(summary) for one in log[-20:]):
+            return "accepted"
         return await self.ask(summary, "model", run="", node="")
 
     async def _carry_out(self, summary: Summary, outcome: Outcome) -> None:
         if outcome in ("accepted", "edited"):
             await self.memory.accept(summary)
         elif outcome == "discarded":
-            await self.memory.settle(False, "summary")
+            await self.memory.settle(False)
+
+
+def _entry(summary: Summary) -> tuple[str, str, str]:
+    return summary.action, summary.details, summary.result
 
 
 def _taken(summary: Summary, answer: Answer) -> tuple[Summary, Outcome]:

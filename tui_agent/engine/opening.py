@@ -11,14 +11,19 @@ from typing import Any
 import msgspec
 
 from tui_agent import __version__, paths, settings
+from tui_agent.checkpoints.store import BlobStore
 from tui_agent.domain import ApprovalMode, Grant, Mode, Trusting
 from tui_agent.engine.approvals import Approvals
+from tui_agent.engine.confining import Confining
+from tui_agent.engine.keeping import Keeping
 from tui_agent.engine.plan_memory import PlanMemory
 from tui_agent.engine.project import Project, offer_rules
 from tui_agent.engine.roles import Roles
 from tui_agent.engine.session import Session
 from tui_agent.engine.state import EngineState, SessionStream, open_stream
 from tui_agent.engine.stream import JournalBroken
+from tui_agent.engine.undo_asking import Asking, AskUser
+from tui_agent.engine.undoing import Checkpoints
 from tui_agent.engine.wishes import CannotOpen, Wishes
 from tui_agent.engine.working import Absent
 from tui_agent.engine.workplace import Workplace
@@ -31,8 +36,8 @@ from tui_agent.models.wire import Limits, default_limits
 from tui_agent.platform.debug_log import keep_debug_log
 from tui_agent.platform.locks import InUse
 from tui_agent.safety import grants as grant_store
+from tui_agent.safety import sandbox, trust
 from tui_agent.safety import secrets as secret_values
-from tui_agent.safety import trust
 from tui_agent.safety.roots import Roots
 from tui_agent.storage.folder import SessionError, SessionFolder, find, latest_for, list_sessions
 from tui_agent.storage.recovery import Recovered
@@ -208,6 +213,7 @@ class _Parts:
         self._grants: tuple[Grant, ...] = ()
         self._found: tuple[str, ...] = ()
         self._offer: Notice | None = None
+        self._sandbox = sandbox.NONE
 
     async def gather(self) -> None:
         """Open the stream, replay what it holds, read grants and what an untrusted folder holds."""
@@ -218,6 +224,8 @@ class _Parts:
         known = [Path(root) for root in self._stream.state.roots[1:]]
         known = await asyncio.to_thread(lambda: [root for root in known if root.is_dir()])
         self._more_roots = tuple(dict.fromkeys((*known, *self._more_roots)))
+        if self._loaded.settings.sandbox != "off":
+            self._sandbox = await asyncio.to_thread(sandbox.find, self._workspace)
         if self._wishes.attended:
             self._offer = await asyncio.to_thread(offer_rules)
         if not self._trusted:
@@ -254,6 +262,11 @@ class _Parts:
             grants=(*self._grants, *state.grants),
             keep_grant=lambda grant: grant_store.save(self._workspace, grant),
         )
+        store = BlobStore(
+            self._folder.path, file_cap=chosen.caps.undo_file_bytes, total_cap=chosen.caps.undo_bytes
+        )
+        workplace.keeping = Keeping(stream, store)
+        workplace.confining = Confining(chosen, workplace.roots, self._sandbox)
         for path, sha256 in state.seen.items():
             workplace.saw(Path(path), sha256)
         roles = self._roles(state)
@@ -266,9 +279,12 @@ class _Parts:
             roles=roles,
             project=Project(self._workspace, trusted=self._trusted, tell=stream.emit),
             memory=self._memory(stream, approvals),
+            checkpoints=self._checkpoints(stream, store, approvals),
             absent=Absent(accept_plan=self._wishes.accept_plan, accept_summary=self._wishes.accept_summary),
         )
         self._tell(stream, roles.name, mode, approval_mode)
+        session.checkpoints.busy = lambda: session.busy and state.ledger.going
+        session.checkpoints.tell_cut_off()
         return session
 
     def begin(self, session: Session) -> None:
@@ -294,9 +310,20 @@ class _Parts:
             tell=self._stream.emit,
         )
 
+    def _checkpoints(self, stream: SessionStream, store: BlobStore, approvals: Approvals) -> Checkpoints:
+        asking = AskUser(approvals) if self._wishes.attended else Asking()
+        return Checkpoints(stream, store, asking=asking)
+
     def _memory(self, stream: SessionStream, approvals: Approvals) -> PlanMemory:
         attended, entries = self._wishes.attended, self._loaded.settings.log.entries
-        return PlanMemory(self._folder.path, stream, approvals, attended=attended, entries=entries)
+        return PlanMemory(
+            self._folder.path,
+            stream,
+            approvals,
+            attended=attended,
+            accept=self._wishes.accept_plan,
+            entries=entries,
+        )
 
     def _modes(self, state: EngineState) -> tuple[Mode, ApprovalMode]:
         """Flags and settings, but a resumed session goes on as it was; never more than reading without trust."""
@@ -334,6 +361,7 @@ class _Parts:
             trusted=self._trusted,
             resumed=resumed,
             question="" if resumed else QUESTION,
+            sandbox="off" if self._loaded.settings.sandbox == "off" else self._sandbox.shown,
         )
         stream.emit(opened)
         notices = [str(problem) for problem in self._loaded.problems]

@@ -12,6 +12,9 @@ from typing import Literal
 
 from tui_agent.domain import Answer
 from tui_agent.engine.approvals import Approvals
+from tui_agent.engine.finishing import finished
+from tui_agent.engine.plan_aside import Asides
+from tui_agent.engine.plan_repair import Repair, Rewrite
 from tui_agent.engine.proposals import check, in_words, proposed
 from tui_agent.engine.stream import EventStream
 from tui_agent.engine.summary_reading import applied
@@ -21,7 +24,7 @@ from tui_agent.plan.document import Plan
 from tui_agent.plan.markdown import Document, parse
 from tui_agent.plan.merge import Choice, Conflict
 from tui_agent.plan.store import Conflicted, PlanStore, Saved, Unreadable
-from tui_agent.plan.watching import changes
+from tui_agent.plan.watching import Mark, changes, mark
 from tui_agent.plan.writing import PlanTextError, write
 from tui_agent.platform.files import FileFault, sha256_of
 from tui_agent.workplan import PlanChange, Summary
@@ -32,6 +35,10 @@ NAME = "plan_doc.md"
 OLDER_LEAST, OLDER_SHARE = 50, 20
 """Lines for older entries get so many tokens and one in so many of what else the document takes, so that requests do
 not grow with the number of runs; `older_tokens` is their bound in any case (P5)."""
+TEXTS = 200
+"""Texts that were told and are remembered, so that an edit of one is merged with what came after it."""
+PROPOSAL = "proposal"
+"""Id under which it is told that the user decided about what the model proposes."""
 By = Literal["template", "summary", "review", "user", "editor", "merge", "repair"]
 Change = Callable[[Plan], Plan]
 
@@ -46,6 +53,7 @@ class PlanMemory:
         approvals: Approvals,
         *,
         attended: bool,
+        accept: bool = False,
         entries: int = 10,
         older_tokens: int = 1_000,
     ) -> None:
@@ -59,8 +67,15 @@ class PlanMemory:
         self._proposals: list[Change] = []
         """What the model proposes, not on disk (P6): changes, so that they hold for the plan as it is by then."""
         self._told: tuple[Document | None, int, str] = (None, 0, "")
-        self._unread = False
-        """The file can't be read as a plan: it is never written until that is settled (P3)."""
+        self._unread: Unreadable | None = None
+        """Why the file can't be read as a plan: it is never written until that is settled (P3)."""
+        self._texts: dict[str, Plan] = {}
+        """Hash of a text that was told → its plan."""
+        self._proposed = ""
+        """Hash of the proposal as it was told last."""
+        self._repair = Repair(self._store, stream, approvals, attended, accept)
+        self._asides = Asides(self._store, approvals, self._merge)
+        self._closing = False
         self._watching: asyncio.Task[None] | None = None
         self._alone = asyncio.Lock()
 
@@ -69,17 +84,27 @@ class PlanMemory:
 
         `shown` is the hash of the text that was shown last: only another one is told again.
         """
+        seen = mark(self.path)
         try:
             if await asyncio.to_thread(self._load):
-                await self._save(self._store.plan, self._store.plan, "template", {})
-            elif not self._unread and sha256_of(self._store.document.text.encode()) != shown:
-                self._tell("editor" if shown else "template")
+                await self._save(self._store.plan, self._store.plan, "template")
+            elif self._unread is None:
+                sha256 = sha256_of(self._store.document.text.encode())
+                self._remember(sha256)
+                if sha256 != shown:
+                    self._tell("editor" if shown else "template")
         except FileFault as fault:
             self._fail(fault)
-        self._watching = asyncio.create_task(self._watch())
+        self._watching = asyncio.create_task(self._watch(seen))
+
+    def repair_by(self, rewrite: Rewrite) -> None:
+        """Ask the model through this when the document can't be read (P3)."""
+        self._repair.rewrite = rewrite
 
     async def close(self) -> None:
         """Stop watching; what others wrote at the last moment is kept aside."""
+        self._closing = True
+        await self._asides.close()
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
@@ -103,7 +128,8 @@ class PlanMemory:
 
     def text(self, entries: int | None = None) -> str:
         """What the model gets of the document (P5), proposals aside; empty while nothing is in it."""
-        document, whole = self._store.document, self._entries if entries is None else entries
+        document = self._store.document
+        whole = self._entries if entries is None else min(entries, self._entries)
         if self._told[0] is not document or self._told[1] != whole:
             room = OLDER_LEAST + len(brief(document, whole, 0)) // 4 // OLDER_SHARE
             said = brief(document, whole, min(self._older, room))
@@ -116,28 +142,64 @@ class PlanMemory:
 
     # --- what changes it ---
 
+    async def mend(self) -> bool:
+        """Have a document that can't be read repaired: the model is asked once for each broken text, and the user
+        decides (P3). True when it can be read."""
+        found = self._unread
+        if found is None:
+            return True
+        try:
+            if await self._repair.mend(found):
+                self._unread = None
+                self._tell("repair")
+        except FileFault as fault:
+            self._fail(fault)
+        return self._unread is None
+
     async def accept(self, summary: Summary) -> bool:
-        """Write an accepted summary, and the proposals with it (W9). False when the user chose to leave it."""
+        """Write an accepted summary, and the proposals with it (W9). False when it was not written."""
         return await self._change(lambda plan: applied(plan, summary, dt.datetime.now()), "summary")
 
-    async def settle(self, accept: bool, by: By = "review") -> bool:
-        """Write what the model proposed, or drop it (P6). False when there was nothing, or it was not written."""
+    async def settle(self, accept: bool, by: By = "review", seen: str = "") -> bool:
+        """Write what the model proposed, or drop it (P6). False when there was nothing, or it was not written.
+
+        `seen` is the hash of the proposal that the user decided about: another one is not taken (R19.2).
+        """
         if not self.pending:
+            return False
+        if seen and seen != self._proposed:
+            self._notice("The proposal is another one by now. Look at it again.", "plan_doc.refused")
+            return False
+        if accept and not await self._change(lambda plan: plan, by):
             return False
         if not accept:
             self._proposals.clear()
+        if by == "user":
+            answer = Answer(verdict="approve" if accept else "reject")
+            self._stream.emit(PlanDocSettled(id=PROPOSAL, answer=answer))
+        if not accept or self.pending:
             self._tell(by)
-            return True
-        return await self._change(lambda plan: plan, by)
+        return True
 
-    async def edit(self, text: str) -> bool:
-        """The user's own edit from the panel: the whole text as it shall be. False when it was not written."""
+    async def edit(self, text: str, base: str = "") -> bool:
+        """The user's own edit from the panel: the whole text as it shall be. False when it was not written.
+
+        `base` is the sha256 of the text that the edit was made in, as it was told: what others changed since is
+        merged, and what both changed is asked. Without it the text is taken for what the document shall say now.
+        """
         wanted = parse(text)
         if wanted.problem:
             self._notice(f"The plan was not changed: {wanted.problem}.", "plan_doc.refused")
             return False
         async with self._alone:
-            return await self._save(wanted.plan, self._store.plan, "user", {})
+            now = self._store.document
+            since = self._texts.get(base) if base else self._store.plan
+            if since is None:
+                said = "The plan was not changed: the edit was made in a text of long ago. Make it again."
+                self._notice(said, "plan_doc.refused")
+                return False
+            newest = not base or base == sha256_of(now.text.encode())
+            return await self._save(wanted.plan, since, "user", over=wanted if newest else None)
 
     def propose(self, change: PlanChange) -> str:
         """The model's proposal: shown as pending at once, written when the user accepts it (P6).
@@ -147,41 +209,59 @@ class PlanMemory:
         check(self.plan, change)
         now = dt.datetime.now()
         self._proposals.append(lambda plan: proposed(plan, change, now))
-        self._tell("review", pending=True)
+        self._tell_proposal()
         return in_words(self.plan)
 
     async def _change(self, change: Change, by: By) -> bool:
         async with self._alone:
             since = self._store.plan
-            taken = len(self._proposals)
-            if await self._save(change(self.plan), since, by, {}):
-                del self._proposals[:taken]
-                return True
-            return False
+            return await self._save(change(self.plan), since, by, taken=len(self._proposals))
 
-    async def _save(self, plan: Plan, since: Plan, by: By, choices: dict[str, Choice]) -> bool:
-        if self._unread:
+    async def _merge(self, plan: Plan, since: Plan, source: str) -> bool:
+        async with self._alone:
+            return await self._save(plan, since, "merge", source=source)
+
+    async def _save(
+        self,
+        plan: Plan,
+        since: Plan,
+        by: By,
+        *,
+        over: Document | None = None,
+        taken: int = 0,
+        source: str = "",
+    ) -> bool:
+        """Write it, ask where that is needed; `taken` proposals are in it. What was begun is finished though we are
+        stopped, so that nothing is written that is not told."""
+        if self._unread is not None and not await self.mend():
             self._notice(
                 "plan_doc.md can't be read, so it is not written. Mend it or move it away.", "plan_doc.unread"
             )
             return False
+        choices: dict[str, Choice] = {}
+
+        async def write_it() -> Saved | Conflicted | Unreadable:
+            outcome = await asyncio.to_thread(self._store.save, plan, since, choices, over)
+            if isinstance(outcome, Saved):
+                del self._proposals[:taken]
+                self._saved(outcome, by)
+            return outcome
+
         try:
-            while True:
-                outcome = await asyncio.to_thread(self._store.save, plan, since, choices)
-                if not isinstance(outcome, Conflicted):
-                    break
+            while not isinstance(outcome := await finished(write_it()), Saved):
+                if isinstance(outcome, Unreadable):
+                    self._cannot_read(outcome)
+                    if not await self.mend():
+                        return False
+                    continue
                 for conflict in outcome.conflicts:
-                    choice = await self._ask(conflict)
+                    choice = await self._ask(conflict, source)
                     if choice is None:
                         return False
                     choices[conflict.id] = choice
         except FileFault as fault:
             self._fail(fault)
             return False
-        if isinstance(outcome, Unreadable):
-            self._cannot_read(outcome)
-            return False
-        self._saved(outcome, by)
         return True
 
     def _saved(self, saved: Saved, by: By) -> None:
@@ -190,13 +270,13 @@ class PlanMemory:
         if saved.written or saved.merged:
             self._tell(by)
 
-    async def _ask(self, conflict: Conflict) -> Choice | None:
+    async def _ask(self, conflict: Conflict, source: str = "") -> Choice | None:
         """Which of two edits holds; without a user both are kept (X3)."""
         if not self._attended:
             return "both"
 
         def asked(request: str) -> Event:
-            where = " · ".join(filter(None, (conflict.where, conflict.item, conflict.field)))
+            where = " · ".join(filter(None, (source, conflict.where, conflict.item, conflict.field)))
             return PlanDocConflict(
                 id=request,
                 where=where,
@@ -216,8 +296,8 @@ class PlanMemory:
 
     # --- what happens to the file by other hands ---
 
-    async def _watch(self) -> None:
-        async with contextlib.aclosing(changes(self.path)) as seen:
+    async def _watch(self, since: Mark | None) -> None:
+        async with contextlib.aclosing(changes(self.path, since)) as seen:
             async for _ in seen:
                 try:
                     await self.look()
@@ -233,11 +313,11 @@ class PlanMemory:
             if isinstance(seen, Unreadable):
                 self._cannot_read(seen)
                 return
-            self._unread = False
+            self._unread = None
             for place in seen.aside:
                 self._told_aside(place)
             if seen.changed and not seen.conflicts:
-                self._tell("editor", pending=self.pending)
+                self._tell("editor")
 
     def _load(self) -> bool:
         """Read the file for the first time; True when there was none."""
@@ -248,33 +328,50 @@ class PlanMemory:
         return new
 
     def _cannot_read(self, found: Unreadable) -> None:
-        if not self._unread:
-            self._unread = True
+        told, self._unread = self._unread, found
+        if told is None or told.sha256 != found.sha256:
             self._notice(
-                f"plan_doc.md can't be taken for a plan: {found.reason}. It is left as it is; mend or move it.",
+                f"plan_doc.md can't be taken for a plan: {found.reason}. It is left as it is. Mend it or move it away; "
+                "else the model is asked for a repair with your next message, and you decide.",
                 "plan_doc.unread",
             )
 
     # --- words ---
 
-    def _tell(self, by: By, *, pending: bool = False) -> None:
+    def _tell(self, by: By) -> None:
+        """The document as it is saved, and after it what is proposed, if anything is."""
         text = self._store.document.text
-        if pending and self.pending:
-            try:
-                text = write(self.plan, self._store.document)
-            except PlanTextError:
-                log.warning("a proposal can't be shown in the document as it is")
-        event = PlanDocChanged(text=text, by=by, sha256=sha256_of(text.encode()), pending=pending)
-        self._stream.emit(event)
+        sha256 = sha256_of(text.encode())
+        self._remember(sha256)
+        self._stream.emit(PlanDocChanged(text=text, by=by, sha256=sha256))
+        if self.pending:
+            self._tell_proposal()
+
+    def _tell_proposal(self) -> None:
+        text = self._store.document.text
+        try:
+            text = write(self.plan, self._store.document)
+        except PlanTextError:
+            log.warning("a proposal can't be shown in the document as it is")
+        self._proposed = sha256_of(text.encode())
+        self._stream.emit(PlanDocChanged(text=text, by="review", sha256=self._proposed, pending=True))
+
+    def _remember(self, sha256: str) -> None:
+        self._texts.pop(sha256, None)
+        self._texts[sha256] = self._store.document.plan
+        if len(self._texts) > TEXTS:
+            del self._texts[next(iter(self._texts))]
 
     def _notice(self, text: str, code: str) -> None:
         self._stream.emit(Notice(level="warning", text=text, code=code))
 
     def _told_aside(self, place: Path) -> None:
         self._notice(
-            f"Somebody wrote plan_doc.md at the same moment; that text is kept in {place.name}.",
+            f"Somebody wrote plan_doc.md at the same moment; that text is kept in {place}.",
             "plan_doc.aside",
         )
+        if self._attended and not self._closing:
+            self._asides.offer(place)
 
     def _fail(self, fault: FileFault) -> None:
         log.warning("plan_doc.md: %s", fault)

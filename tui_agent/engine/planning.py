@@ -120,8 +120,24 @@ class Planner:
             hit = await asyncio.to_thread(self._cache.find, kind)
             if hit is not None:
                 return Planned(plan=hit.plan, depth=depth, cached=True, kind=kind, ms=_since(began))
-        messages = self._messages(request, background, depth)
-        faults: list[str] = []
+        messages, faults = self._messages(request, background, depth), list[str]()
+        plan = await self._asked(messages, faults, sorted_as.task_type, node)
+        if isinstance(plan, Fault):
+            return plan
+        return Planned(
+            plan=plan or one_step(request),
+            depth=depth,
+            kind=kind if plan else None,
+            fallback=plan is None,
+            ms=_since(began),
+            faults=tuple(faults),
+            prompt_version=version("plan_steps"),
+        )
+
+    async def _asked(
+        self, messages: tuple[Message, ...], faults: list[str], task: str, node: str
+    ) -> InstructionPlan | Fault | None:
+        """The model's plan; its faults go back to it, and into `faults`. None when no plan came of it."""
         for _ in range(TRIES):
             said = await self._structured.ask(
                 "planning",
@@ -129,7 +145,7 @@ class Planner:
                 parent=node,
                 schema=SCHEMA,
                 quiet=self._settings.timeouts.planning,
-                task=sorted_as.task_type,
+                task=task,
             )
             if isinstance(said, Fault):
                 if said.kind == "unreachable":
@@ -147,17 +163,8 @@ class Planner:
                 continue
             if self._cache is not None:
                 plan = await asyncio.to_thread(self._cache.adjusted, plan)
-            return Planned(
-                plan=plan,
-                depth=depth,
-                kind=kind,
-                ms=_since(began),
-                faults=tuple(faults),
-                prompt_version=version("plan_steps"),
-            )
-        return Planned(
-            plan=one_step(request), depth=depth, fallback=True, ms=_since(began), faults=tuple(faults)
-        )
+            return plan
+        return None
 
     async def settle(
         self, planned: Planned, carried_out: InstructionPlan, success: bool, choice: str = ""

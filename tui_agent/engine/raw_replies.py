@@ -31,7 +31,7 @@ class RawReplies:
             return ""
         self._kept += 1
         path = self._folder / f"rejected-{name}.txt"
-        data = self._mask.mask(text[:SIZE]).encode("utf-8", "backslashreplace")
+        data = self._mask.mask(text)[:SIZE].encode("utf-8", "backslashreplace")
         try:
             await asyncio.to_thread(atomic_write, path, data)
         except (OSError, FileFault) as error:

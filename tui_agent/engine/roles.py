@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,8 +15,10 @@ from tui_agent.engine.window_words import narrow
 from tui_agent.events import ModelChanged, Notice, RunEnded
 from tui_agent.models.base import Model
 from tui_agent.models.selection import Role, Sampling, Selected, sampling, select, select_default
-from tui_agent.protocols.parser import Protocol
 from tui_agent.settings import Settings
+
+if TYPE_CHECKING:
+    from tui_agent.protocols.parser import Protocol
 
 NO_SERVER = "server.missing"
 """Code of the notice that no model can be had."""

@@ -18,8 +18,10 @@ from tui_agent.engine.plan_memory import PlanMemory
 from tui_agent.engine.project import Project
 from tui_agent.engine.raw_replies import RawReplies
 from tui_agent.engine.roles import Roles
+from tui_agent.engine.standing_leave import StandingLeave
 from tui_agent.engine.state import Queued, SessionStream
 from tui_agent.engine.stream import JournalBroken
+from tui_agent.engine.undoing import Checkpoints
 from tui_agent.engine.working import Absent, Working
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import (
@@ -66,6 +68,7 @@ class Session:
         roles: Roles,
         project: Project,
         memory: PlanMemory,
+        checkpoints: Checkpoints,
         absent: Absent,
     ) -> None:
         self.id = folder.id
@@ -86,8 +89,10 @@ class Session:
         """Number of the last record before this process took the session: `follow(begins)` shows what is new."""
         self._ending: asyncio.Task[None] | None = None
         self._closed = False
-        self.memory = memory
-        """The plan document (P1 to P6)."""
+        self.checkpoints = checkpoints  # what runs did to files, and the way back (K1)
+        self.grants = StandingLeave(workplace)
+        """What the user allowed for longer than once (R4.3)."""
+        self.memory = memory  # the plan document (P1 to P6)
         self._working = Working(
             stream=stream,
             approvals=approvals,
@@ -99,7 +104,6 @@ class Session:
             absent=absent,
             raw=RawReplies(folder.path, stream.mask),
         )
-        """Keeps a reply that could not be used; gives the name of its file, empty if it is not kept."""
         self._trust: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._offering: asyncio.Task[None] | None = None
@@ -200,13 +204,19 @@ class Session:
         place.approval_mode = ApprovalMode(approval_mode or place.approval_mode)
         self._emit(ModeChanged(mode=place.mode, approval_mode=place.approval_mode))
 
-    async def edit_plan(self, text: str) -> bool:
-        """The user's own edit of plan_doc.md, all of its text (P4, P6); False when it was not written."""
-        return await self.memory.edit(clean(text))
+    async def edit_plan(self, text: str, base: str = "") -> bool:
+        """The user's own edit of plan_doc.md, all of its text (P4, P6); False when it was not written.
 
-    async def settle_plan(self, accept: bool) -> bool:
-        """Write or drop what the model proposes for plan_doc.md (P6); False when nothing was written or dropped."""
-        return await self.memory.settle(accept, "user")
+        `base` is the sha256 of the text that it was made in, as `plan_doc.changed` told it: see PlanMemory.edit.
+        """
+        return await self.memory.edit(text.encode("utf-8", "replace").decode(), base)
+
+    async def settle_plan(self, accept: bool, seen: str = "") -> bool:
+        """Write or drop what the model proposes for plan_doc.md (P6); False when nothing was written or dropped.
+
+        `seen` is the sha256 of the proposal as it was shown: what came after it is not taken unseen (R19.2).
+        """
+        return await self.memory.settle(accept, "user", seen)
 
     def compact(self) -> None:
         """Make room in the context (`/compact`): before the next request of a run, at once where none goes on (U5)."""
@@ -254,7 +264,7 @@ class Session:
                 await asyncio.wait([task])
         await self._stop()
         self._approvals.withdraw(by="closing")
-        for step in (self.memory.close, self._workplace.close, self._roles.aclose):
+        for step in (self.checkpoints.close, self.memory.close, self._workplace.close, self._roles.aclose):
             try:
                 await step()
             except Exception:

@@ -7,13 +7,17 @@ from typing import Any
 
 import msgspec
 
+from tui_agent.checkpoints.ledger import Ledger
 from tui_agent.domain import Answer, FileChange, Grant, Scope
 from tui_agent.engine.history import History
 from tui_agent.engine.stream import EventStream
 from tui_agent.events import (
     ApprovalAnswered,
+    ContextCompacted,
+    ConversationRewound,
     Event,
     FileChanged,
+    GrantRevoked,
     MessageChanged,
     MessageQueued,
     MessageWithdrawn,
@@ -44,7 +48,7 @@ class SessionStream(EventStream):
     def emit(self, event: Event, *, run: str = "", node: str = "", parent: str = "") -> int:
         """See EventStream."""
         seq = super().emit(event, run=run, node=node, parent=parent)
-        self.state.fold(event)
+        self.state.fold(event, run)
         return seq
 
 
@@ -66,7 +70,7 @@ def _replayed(stream: EventStream) -> EngineState:
         except (msgspec.ValidationError, KeyError):
             state, after = EngineState(), 0
     for record in stream.records(after):
-        state.fold(record.event)
+        state.fold(record.event, record.run)
     return state
 
 
@@ -83,6 +87,10 @@ class EngineState:
 
     def __init__(self) -> None:
         self.history = History()
+        self.ledger = Ledger()
+        """Edits that can be undone (K1)."""
+        self.rewound: list[Any] | None = None
+        """The conversation as it was before it was rewound, until something is said (`/redo`)."""
         self.queue: list[Queued] = []
         self.grants: list[Grant] = []
         self.seen: dict[str, str] = {}
@@ -99,14 +107,24 @@ class EngineState:
         self.context_window: int | None = None
         self.plan_sha256 = ""
         """Hash of plan_doc.md as it was shown last, proposals aside."""
-        self.summary: dict[str, Any] | None = None
-        """A summary that nobody decided about; offered again at the next interactive start (X3)."""
+        self.summaries: dict[str, dict[str, Any]] = {}
+        """Id → summary that nobody decided about, or that was accepted and is not in the plan yet: offered again at the
+        next interactive start (X3)."""
+        self.accepted: tuple[str, ...] = ()
+        """Ids of those that were accepted."""
+        self.log_entries = 0
+        """How many entries of the plan's log the model gets whole in this run; 0 for as many as the settings say."""
         self.protocol = ""
         """In which form the model is asked for calls; empty for the one that it begins with."""
 
-    def fold(self, event: Event) -> None:
-        """Take in one event, live or replayed."""
+    def fold(self, event: Event, run: str = "") -> None:
+        """Take in one event with the run of its record, live or replayed."""
+        if isinstance(event, ConversationRewound):
+            self.rewound = self.history.export() if event.run else None
+        elif isinstance(event, UserSaid):
+            self.rewound = None
         self.history.fold(event)
+        self.ledger.fold(event, run)
         match event:
             case MessageQueued(id=message, text=text, steering=steering):
                 self.queue.append(Queued(message, text, steering))
@@ -122,10 +140,15 @@ class EngineState:
                 answer=Answer(verdict="approve", scope=Scope.SESSION), grant=Grant() as grant
             ):
                 self.grants.append(grant)
+            case GrantRevoked(grant=grant):
+                self.grants = [one for one in self.grants if one != grant]
             case FileChanged(change=change):
                 self._fold_change(change)
             case RunStarted():
                 self.runs += 1
+                self.log_entries = 0
+            case ContextCompacted(entries=entries) if entries:
+                self.log_entries = entries
             case _:
                 self._fold_setting(event)
 
@@ -152,10 +175,25 @@ class EngineState:
                 self.mode, self.roots = mode, roots
             case PlanDocChanged(sha256=sha256, pending=False):
                 self.plan_sha256 = sha256
-            case SummaryOffered(summary=summary):
-                self.summary = msgspec.to_builtins(summary)
-            case SummarySettled(outcome=outcome) if outcome != "pending":
-                self.summary = None
+                self._fold_summary(event)
+            case _:
+                self._fold_summary(event)
+
+    def _fold_summary(self, event: Event) -> None:
+        match event:
+            case SummaryOffered(id=key, summary=summary):
+                data = msgspec.to_builtins(summary)
+                self.summaries = {old: one for old, one in self.summaries.items() if one != data}
+                self.summaries[key] = data
+            case SummarySettled(id=key, outcome="discarded"):
+                self.summaries.pop(key, None)
+            case SummarySettled(id=key, outcome=outcome, summary=summary) if outcome != "pending":
+                self.summaries[key] = msgspec.to_builtins(summary)
+                self.accepted = (*self.accepted, key)
+            case PlanDocChanged(by="summary", pending=False):
+                for key in self.accepted:
+                    self.summaries.pop(key, None)
+                self.accepted = ()
 
     def export(self) -> dict[str, Any]:
         """Plain data for `state.saved`."""
@@ -173,8 +211,12 @@ class EngineState:
             "provider": self.provider,
             "context_window": self.context_window,
             "plan_sha256": self.plan_sha256,
-            "summary": self.summary,
+            "summaries": dict(self.summaries),
+            "accepted": list(self.accepted),
             "protocol": self.protocol,
+            "log_entries": self.log_entries,
+            "ledger": self.ledger.export(),
+            "rewound": self.rewound,
         }
 
     @classmethod
@@ -190,10 +232,15 @@ class EngineState:
         for name in ("title", "mode", "approval_mode", "model", "provider"):
             setattr(state, name, msgspec.convert(data[name], str))
         state.protocol = msgspec.convert(data.get("protocol", ""), str)
+        state.log_entries = msgspec.convert(data.get("log_entries", 0), int)
         state.context_window = msgspec.convert(data["context_window"], int | None)
         state.plan_sha256 = str(data.get("plan_sha256", ""))
-        summary = data.get("summary")
-        state.summary = summary if isinstance(summary, dict) else None
+        state.summaries = msgspec.convert(data.get("summaries", {}), dict[str, dict[str, Any]])
+        state.accepted = msgspec.convert(data.get("accepted", ()), tuple[str, ...])
+        if "ledger" in data:
+            state.ledger = Ledger.restore(data["ledger"])
+        rewound = data.get("rewound")
+        state.rewound = rewound if isinstance(rewound, list) else None
         return state
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from tui_agent.engine.plan_reading import find_object
 from tui_agent.plan.document import (
     DONE,
     NOT_DONE,
@@ -47,6 +46,8 @@ def read_summary(text: str, facts: RunFacts) -> Summary:
 
     Tools are taken from the facts, since a model may name ones that never ran.
     """
+    from tui_agent.engine.plan_reading import find_object  # with the first reply, not with the program
+
     given = find_object(text, ("log_entry", "acceptance_criteria_updates", "action"))
     entry = given.get("log_entry", given)
     action = _text(entry.get("action")) if isinstance(entry, Mapping) else ""

@@ -24,6 +24,7 @@ ErrorClass = Literal[
     "not_found",
     "permission",
     "network",
+    "busy",
     "timeout",
     "refused",
     "interrupted",
@@ -55,7 +56,14 @@ _WRITTEN: tuple[tuple[ErrorClass, str], ...] = (
     ("missing_module", r"modulenotfounderror|no module named|cannot find module|importerror"),
     (
         "network",
-        r"could not resolve|name or service not known|connection (refused|reset|timed out)|network is unreach",
+        r"could not resolve|name or service not known|connection (refused|reset|timed out)|network is unreach"
+        r"|temporary failure in name resolution|no route to host|broken pipe|unexpected eof|tls handshake",
+    ),
+    (
+        "busy",
+        r"\b(http|status|error|code)\W{0,3}(429|503)\b|too many requests|rate.?limit|try again later"
+        r"|temporarily unavailable|could not (get|acquire) .{0,60}lock|unable to (lock|acquire)"
+        r"|\.lock['\"]?: file exists|database is locked|resource busy|text file busy|address already in use",
     ),
     ("already_exists", r"already exists|file exists"),
     ("permission", r"permission denied|operation not permitted|eacces|read-only file system"),
@@ -132,8 +140,6 @@ def brief(result: ToolResult) -> str:
     """A result in a line or two: how it ended, and the end of what it printed."""
     text = result.data if isinstance(result.data, str) else ""
     tail = text.strip()[-_TAIL:]
-    if result.code == "duplicate" and tail:
-        return tail.removeprefix("Error: ")
     if result.success:
         return tail.splitlines()[-1] if tail else "it worked"
     return f"{result.error or 'it failed'}" + (f"\n{tail}" if tail else "")

@@ -31,6 +31,8 @@ CROWDED = 0.85
 """Of the window: what is still above this after a summary is cut."""
 AGAIN = 0.1
 """Of the window: what must have come in since the last compaction before the next one."""
+FEWER_ENTRIES = 5
+"""Entries of the plan's log that stay whole when room gets scarce, before anything else goes (H5, P5)."""
 FEWER_USERS = 3
 """User messages kept in sight when room gets scarce, before anything is summed up (H5)."""
 CUTS = (6_000, 3_000, 1_500, 700, 300)
@@ -106,7 +108,9 @@ class Window:
         """The messages to send: `context()` and `extra`, compacted where they have to be (the history then has it,
         too). A text says why nothing can be sent: the server is never left to cut anything (R1.2)."""
         if self._crowded(context, tools, extra):
-            await self._compact(context, tools, extra, run)
+            self._shorten_log(context, tools, extra, run)
+            if self._crowded(context, tools, extra):
+                await self._compact(context, tools, extra, run)
         self._must = self._wanted = False
         self._asked = asked = _Asked(context(), extra, tools)
         messages = asked.messages + extra
@@ -147,6 +151,23 @@ class Window:
             self._stream.emit(Notice(level="warning", text=text, code=code), run=run)
 
     # --- compaction ---
+
+    def _shorten_log(
+        self, context: Context, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...], run: str
+    ) -> None:
+        """Give the model fewer entries of the plan's log, for the rest of the run, if that makes room (H5)."""
+        state = self._stream.state
+        if state.log_entries:
+            return
+        before = self._size(context() + extra, tools)
+        state.log_entries = FEWER_ENTRIES
+        after = self._size(context() + extra, tools)
+        state.log_entries = 0
+        if after < before:
+            event = ContextCompacted(
+                summary="", kept=0, before=before, after=after, by="program", entries=FEWER_ENTRIES
+            )
+            self._stream.emit(event, run=run)
 
     async def _compact(
         self, context: Context, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...], run: str

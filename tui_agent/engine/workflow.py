@@ -223,12 +223,14 @@ class Workflow:
         else:
             carried = await execution.steps(self._plan)
         if not self._only_looks():
-            await execution.gate(self._sorted, self._acted())
+            rows = crew.memory.plan.acceptance_criteria
+            unmet = [one.description for one in rows if not one.completed]
+            await execution.gate(self._sorted.needs_write and not self._sorted.guessed, self._acted, unmet)
         return carried
 
-    async def _replan(self, step: PlanStep, found: Diagnosis) -> InstructionPlan | None:
+    async def _replan(self, step: PlanStep, found: Diagnosis, node: str) -> InstructionPlan | None:
         """A plan for what is left after a failure, reviewed like the first one."""
-        crew, node = self._crew, f"{self._run}.planning"
+        crew = self._crew
         self._failures.append(found.sentence(step))
         planned = await crew.planner.plan(
             self._request, self._sorted, self._background(), node=node, again=True
@@ -242,9 +244,8 @@ class Workflow:
         except Rejected:
             return None
 
-    async def _divide(self, step: PlanStep) -> tuple[PlanStep, ...]:
+    async def _divide(self, step: PlanStep, node: str) -> tuple[PlanStep, ...]:
         """The steps of a subtask, planned when it is reached and reviewed (W2); itself where there are none."""
-        node = f"{self._run}.planning"
         request = f"{step.description}\n\nThis is a part of the request: {self._request}"
         itself = (msgspec.structs.replace(step, subtask=False),)
         made = await self._crew.planner.plan(request, self._sorted, self._background(), node=node, again=True)

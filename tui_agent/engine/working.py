@@ -21,6 +21,7 @@ from tui_agent.engine.roles import Roles
 from tui_agent.engine.state import SessionStream
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import RunEnded
+from tui_agent.plan.store import Unreadable
 from tui_agent.tools.registry import Registry
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Working:
         self._project = project
         self._memory = memory
         workplace.propose = memory.propose
+        memory.repair_by(self._rewrite_plan)
         self._absent = absent
         self._desk = SessionDesk(stream, memory, raw, lambda: self.system)
         self._window: Window | None = None
@@ -76,6 +78,7 @@ class Working:
         self._calls: Calls | None = None
         self.system = ""
         """The system message of the requests."""
+        self._run = ""
 
     def compact(self, busy: bool) -> None:
         """Compact before the next request of the run that goes on, at once where none does, and say so (U5)."""
@@ -95,9 +98,8 @@ class Working:
         return self._workflow is not None and self._workflow.skip_planning()
 
     async def offer_again(self) -> None:
-        """Offer the summary that nobody decided about (X3), if there is one."""
-        kept = self._stream.state.summary
-        if kept is not None:
+        """Offer the summaries that nobody decided about (X3), one after the other."""
+        for kept in tuple(self._stream.state.summaries.values()):
             await Offering(self._stream, self._approvals, self._memory).again(kept)
 
     @property
@@ -107,10 +109,12 @@ class Working:
 
     async def work(self, run: str, request: str) -> RunEnded:
         """Work on one message to the end. Only cancellation is raised."""
-        self._calls = None
+        self._calls, self._run = None, run
         brain = await self._roles.brain()
         if isinstance(brain, RunEnded):
             return brain
+        if self._workplace.mode is Mode.PLAN or not self._workplace.mode.reads_only:
+            await self._memory.mend()
         await _load("loop")
         from tui_agent.engine.calls import Calls
         from tui_agent.engine.window import Window
@@ -134,6 +138,17 @@ class Working:
             return await self._workflow.work()
         finally:
             self._workflow = None
+
+    async def _rewrite_plan(self, found: Unreadable, good: str) -> str:
+        """The plan document as the planning model repairs it (P3); empty where none is there."""
+        from tui_agent.engine.plan_repair import rewritten
+        from tui_agent.engine.structured import Structured
+
+        brain = await self._roles.brain()
+        if isinstance(brain, RunEnded):
+            return ""
+        structured = Structured(run=self._run, stream=self._stream, roles=self._roles, brain=brain)
+        return await rewritten(found, good, structured, node=self._run)
 
     def _crew(self, structured: Structured, calls: Calls, loops: _Loops, registry: Registry) -> Crew:
         from tui_agent.engine.plan_cache import PlanCache

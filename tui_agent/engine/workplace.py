@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_agent.domain import ApprovalMode, CommandOutcome, Grant, Mode, Running, Scope
+from tui_agent.domain import Answer, ApprovalMode, CommandOutcome, Grant, Mode, Running, Scope
 from tui_agent.engine.approvals import Approvals
+from tui_agent.engine.confining import Confining
 from tui_agent.engine.stream import EventStream
 from tui_agent.events import Notice
 from tui_agent.safety.kept import CannotKeep
@@ -19,6 +20,8 @@ from tui_agent.tools.base import ToolError
 from tui_agent.workplan import PlanChange
 
 if TYPE_CHECKING:
+    from tui_agent.engine.keeping import Keeping
+    from tui_agent.platform.cage import Confinement
     from tui_agent.shell.terminal import Terminal
 
 
@@ -41,6 +44,8 @@ class Workplace:
     ) -> None:
         self.stream = stream
         self.approvals = approvals
+        self.confining = Confining(settings, roots)
+        """The sandbox for commands (A10)."""
         self.roots = roots
         self.scratch = scratch
         self.settings = settings
@@ -50,8 +55,12 @@ class Workplace:
         """True when somebody can answer a question."""
         self.grants = list(grants)
         self._keep_grant = keep_grant
+        self.asking: dict[str, asyncio.Future[Answer | None]] = {}
+        """Digest of what may be read → the answer that is waited for, so that it is asked for once (R4.7)."""
         self.propose: Callable[[PlanChange], str] | None = None
         """Takes proposals for the plan document; None where there is none."""
+        self.keeping: Keeping | None = None
+        """Keeps what edits replace, for undo; None where there is no undo."""
         self.acts = 0
         """How often anything was written or run, or the user said something: what calls see may be another since."""
         self.writes = 0
@@ -92,7 +101,7 @@ class Workplace:
         from tui_agent.shell import unasked
 
         running = await asyncio.to_thread(
-            unasked.judge, command, cwd, self._ground, self.roots.holds_credentials
+            unasked.judge, command, cwd, self._ground, self.roots.holds_credentials, self.roots.guards
         )
         if self._terminal is not None and (changed := self._terminal.env_changes()):
             import msgspec
@@ -104,8 +113,13 @@ class Workplace:
         self, action: Running, timeout: float, show: Callable[[str], None]
     ) -> CommandOutcome:
         """Run exactly `action`: as argv when it may run unasked, else in the session's shell (T2, R-12)."""
-        if self.settings.sandbox == "required":
-            raise ToolError("The settings demand a sandbox for commands, and there is none here.", "refused")
+        confined = await self.confining.confinement(action, self.approval_mode)
+        outcome = await self._run_in(action, timeout, show, confined)
+        return await self.confining.told(outcome, confined)
+
+    async def _run_in(
+        self, action: Running, timeout: float, show: Callable[[str], None], confined: Confinement | None
+    ) -> CommandOutcome:
         cwd = Path(action.cwd)
         if await asyncio.to_thread(os.path.realpath, cwd) != action.cwd:
             raise ToolError(f"The way to {cwd} leads elsewhere by now; call it again.", "changed")
@@ -118,8 +132,15 @@ class Workplace:
             )
             if steps is None:
                 raise ToolError("What this command names changed meanwhile; call it again.", "changed")
-            return await run_script(steps, cwd=cwd, timeout=timeout, on_output=show, scratch=self.scratch)
-        return await self._in_terminal(action.command, cwd, timeout, show)
+            return await run_script(
+                steps,
+                cwd=cwd,
+                timeout=timeout,
+                on_output=show,
+                scratch=self.scratch,
+                confinement=confined,
+            )
+        return await self._in_terminal(action.command, cwd, timeout, show, confined)
 
     async def run_own(self, command: str) -> CommandOutcome:
         """Run a command that the user typed with `!`: theirs, so nothing is asked (U5). Raises ToolError."""
@@ -127,14 +148,21 @@ class Workplace:
         return await self._in_terminal(command, self.shell_cwd(), self.settings.timeouts.command_max, None)
 
     async def _in_terminal(
-        self, command: str, cwd: Path, timeout: float, show: Callable[[str], None] | None
+        self,
+        command: str,
+        cwd: Path,
+        timeout: float,
+        show: Callable[[str], None] | None,
+        confined: Confinement | None = None,
     ) -> CommandOutcome:
         from tui_agent.shell.terminal import CommandError, Terminal
 
         if self._terminal is None:
             self._terminal = Terminal(folder=self.workspace, roots=self.roots.folders, scratch=self.scratch)
         try:
-            return await self._terminal.run(command, timeout=timeout, on_output=show, cwd=cwd)
+            return await self._terminal.run(
+                command, timeout=timeout, on_output=show, cwd=cwd, confinement=confined
+            )
         except CommandError as error:
             raise ToolError(str(error), error.code) from error
 

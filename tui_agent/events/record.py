@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from tui_agent.events import plan, run, session
+from tui_agent.events import files, plan, run, session
 from tui_agent.events.base import VERSION, Event
 
-KINDS = (session, run, plan)
+KINDS = (session, run, plan, files)
 """The modules whose classes the table holds."""
 
 

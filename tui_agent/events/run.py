@@ -159,6 +159,24 @@ class ApprovalExecuted(Event, frozen=True, kw_only=True):
     type: ClassVar[str] = "approval.executed"
     id: str
     digest: str
+    """Of what was carried out."""
+    action: Action | None = None
+    """What was carried out, where the user took only parts of what was asked for, or changed it (R4.6)."""
+
+
+class ApprovalVoided(Event, frozen=True, kw_only=True):
+    """What was asked for can't be approved any more: the file became another one meanwhile (A9, E10)."""
+
+    type: ClassVar[str] = "approval.voided"
+    id: str
+    reason: str
+
+
+class GrantRevoked(Event, frozen=True, kw_only=True):
+    """The user took a standing leave back (R4.3)."""
+
+    type: ClassVar[str] = "grant.revoked"
+    grant: Grant
 
 
 class QuestionAsked(Event, frozen=True, kw_only=True):
@@ -213,6 +231,8 @@ class ContextCompacted(Event, frozen=True, kw_only=True):
     """How many of the user's messages stay in sight, counted from the newest; 0 leaves them as they are."""
     cut: int = 0
     """Characters to which longer results, replies and arguments among what stays were cut; 0 leaves them whole."""
+    entries: int = 0
+    """How many entries of the plan's log stay whole for the rest of the run (P5); 0 leaves them."""
 
 
 class ReplyRejected(Event, frozen=True, kw_only=True):

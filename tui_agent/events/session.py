@@ -23,6 +23,9 @@ class SessionOpened(Event, frozen=True, kw_only=True):
     resumed: bool = False
     question: str = ""
     """The opening question, the first line of chat_history.log."""
+    sandbox: str = ""
+    """What confines commands that nobody may have looked at: `bwrap`, `landlock`, `landlock: files only`, …; `none`
+    where there is nothing, `off` by the settings; empty in records of earlier versions."""
 
 
 class SessionClosed(Event, frozen=True, kw_only=True):

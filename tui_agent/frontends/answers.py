@@ -27,7 +27,7 @@ class Line(msgspec.Struct, forbid_unknown_fields=True):
     scope: Scope = Scope.ONCE
     text: str = ""
     data: dict[str, Any] | None = None
-    """An edited plan or summary, or which side of a conflict is taken."""
+    """An edited plan or summary, which side of a conflict is taken, or which hunks of an edit (`Answer.data`)."""
 
 
 Refusal = Literal["reject", "withdrawn"]

@@ -37,6 +37,8 @@ CAP = 16 << 20
 
 _SETTLED = 0.01
 """Seconds without a write after which a text counts as whole: editors write in pieces."""
+_QUIET = 0.12
+"""As many, where the text lacks its known end or can't be read: it may be half of one that is still being written."""
 _PATIENCE = 0.5
 _TRIES = 200
 _VERSIONS = 200
@@ -148,11 +150,23 @@ class PlanStore:
 
     # --- saving ---
 
-    def save(self, plan: Plan, since: Plan, choices: Mapping[str, Choice] | None = None) -> Outcome:
+    def known(self, version: int) -> Plan | None:
+        """The plan as it was saved or seen under that version; None when that is too long ago."""
+        with self._lock:
+            return self._versions.get(version)
+
+    def save(
+        self,
+        plan: Plan,
+        since: Plan,
+        choices: Mapping[str, Choice] | None = None,
+        over: Document | None = None,
+    ) -> Outcome:
         """Write `plan`, which somebody made from `since` (a `plan` of this store), with the version counted up.
 
         Changes that others made meanwhile are kept; where both changed the same value, nothing is written and the
-        conflicts are returned. Raises FileFault when the file can't be written.
+        conflicts are returned. `over` is the text to write into, notes and all, for somebody who edited the whole of
+        it; it is taken only where nobody else changed the file. Raises FileFault when the file can't be written.
         """
         with self._lock:
             self._look_back()
@@ -160,15 +174,16 @@ class PlanStore:
                 found = self._find()
                 if isinstance(found, Unreadable):
                     return found
-                outcome = self._attempt(plan, since, found, choices or {})
+                outcome = self._attempt(plan, since, found, choices or {}, over)
                 if outcome is not None:
                     return outcome
             raise FileFault(self.path, "is being written again and again by another program", "busy")
 
     def _attempt(
-        self, plan: Plan, since: Plan, found: _Found, choices: Mapping[str, Choice]
+        self, plan: Plan, since: Plan, found: _Found, choices: Mapping[str, Choice], over: Document | None
     ) -> Outcome | None:
         """One try: None when somebody wrote in between."""
+        ground = found.document if over is None or found.theirs else over
         ours = merge(since, plan, self._plan, choices)
         conflicts, whole = ours.conflicts, ours.plan
         theirs = found.document.plan
@@ -178,14 +193,15 @@ class PlanStore:
             conflicts, whole = (*conflicts, *both.conflicts), both.plan
         if conflicts:
             return Conflicted(conflicts, found.document)
-        if found.sha256 is not None and _content(whole) == _content(theirs):
+        same = _content(whole) == _content(theirs) and ground.text == found.document.text
+        if found.sha256 is not None and same:
             self._note(found.document, found.sha256, whole)
             return Saved(found.document, written=False, merged=found.theirs, aside=self._taken())
         version = max(theirs.version, self._plan.version, *self._versions, 0) + 1
         now = round(self._clock() * 1000)
         whole = structs.replace(whole, version=version, updated_at=now, created_at=whole.created_at or now)
         try:
-            document = rewrite(whole, found.document)
+            document = rewrite(whole, ground)
         except PlanTextError as error:
             return Unreadable(reason=str(error), text=found.document.text, sha256=found.sha256)
         data = document.text.encode("utf-8")
@@ -201,6 +217,12 @@ class PlanStore:
         self._note(document, done.sha256, document.plan)
         self._look_back()
         return Saved(document, merged=found.theirs, aside=self._taken())
+
+    def keep(self, sha256: str) -> Path | None:
+        """Keep a copy of the file, which has that hash, beside it; None when it has other bytes. Raises FileFault."""
+        with self._lock:
+            found = read_file(self.path, CAP, follow=True, beneath=self.path.parent)
+            return self._copy(found.data) if found.sha256 == sha256 else None
 
     def put(self, text: str, expected_sha256: str | None) -> Saved | Unreadable:
         """Put a whole text in the place of one that can't be read, which is kept aside first.
@@ -249,24 +271,34 @@ class PlanStore:
                     return _Found(self._document, None, False)
             elif found.sha256 == self._sha256:
                 return _Found(self._document, found.sha256, False)
-            elif late or self._whole(found):
+            elif late or self._whole(found, _SETTLED):
                 document = _document(found.data)
+                if not late and self._torn(document) and not self._whole(found, _QUIET):
+                    time.sleep(_SETTLED / 2)
+                    continue
                 if document is None:
-                    return Unreadable(reason="it holds bytes that are no UTF-8 text", sha256=found.sha256)
+                    reason = "it holds bytes that are no UTF-8 text"
+                    return Unreadable(reason=reason, text=_legible(found.data), sha256=found.sha256)
                 if document.problem:
                     return Unreadable(reason=document.problem, text=document.text, sha256=found.sha256)
                 return _Found(document, found.sha256, True)
             time.sleep(_SETTLED / 2)  # this runs in a thread, and a writer has no bell to ring
 
-    def _whole(self, found: FileBytes) -> bool:
+    def _torn(self, document: Document | None) -> bool:
+        """Whether the text might be the first part of one: our last line is not in it."""
+        if document is None or document.problem:
+            return True
+        last = next((line for line in reversed(self._document.lines) if line.strip()), "")
+        return last not in document.lines
+
+    def _whole(self, found: FileBytes, quiet: float) -> bool:
+        """Whether nobody has written it for `quiet` seconds."""
         try:
             status = os.stat(found.path)
         except OSError:
             return False
         return (
-            bool(found.data)
-            and status.st_size == len(found.data)
-            and time.time() - status.st_mtime > _SETTLED
+            bool(found.data) and status.st_size == len(found.data) and time.time() - status.st_mtime > quiet
         )
 
     def _note(self, document: Document, sha256: str | None, plan: Plan) -> None:
@@ -315,8 +347,12 @@ class PlanStore:
 
     def _copy(self, data: bytes) -> Path:
         """Keep bytes in a file beside the plan."""
+        mark = hashlib.sha256(data).hexdigest()[:8]
+        for there in self.path.parent.glob(f"{self.path.stem}.aside-*-{mark}{self.path.suffix}"):
+            if there.is_file() and there.read_bytes() == data:
+                return there
         stamp = datetime.fromtimestamp(self._clock()).strftime("%Y%m%d-%H%M%S")
-        name = f"{self.path.stem}.aside-{stamp}-{hashlib.sha256(data).hexdigest()[:8]}{self.path.suffix}"
+        name = f"{self.path.stem}.aside-{stamp}-{mark}{self.path.suffix}"
         place = self.path.with_name(name)
         with contextlib.suppress(FileChangedError):  # the same bytes are there already
             replace_file(place, data, None, follow=True, beneath=self.path.parent, mode=0o600)
@@ -332,6 +368,14 @@ def _document(data: bytes) -> Document | None:
         return parse(data.decode("utf-8"))
     except UnicodeDecodeError:
         return None
+
+
+def _legible(data: bytes) -> str | None:
+    """The text among bytes that are not all text; None when there is hardly any."""
+    text = "".join(
+        one if one.isprintable() or one in "\n\t" else "\ufffd" for one in data.decode("utf-8", "replace")
+    )
+    return text if text.strip("\ufffd \n\t") and 5 * text.count("\ufffd") < len(text) else None
 
 
 def _content(plan: Plan) -> Plan:

@@ -7,19 +7,28 @@ import contextlib
 import os
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
+from typing import TypeAlias
 
 _LOOK_MS = 100
 """How often the name is looked at besides: a watch follows the file, so a replaced file needs a new one."""
 
 
-async def changes(path: Path) -> AsyncGenerator[None, None]:
+Mark: TypeAlias = tuple[int, int, int]
+"""Inode, size and time of a file."""
+
+
+async def changes(path: Path, *since: Mark | None) -> AsyncGenerator[None, None]:
     """Yields whenever the file under the name `path` is another or has other bytes than at the last time.
 
-    Also when it appears or goes. Ends only by being closed or cancelled.
+    Also when it appears or goes. `since` is its mark at the last look, for what happened before this began. Ends only
+    by being closed or cancelled.
     """
+    known = since[0] if since else mark(path)
     awatch = await asyncio.to_thread(_awatch)
-    known = _mark(path)
     while True:
+        if (now := mark(path)) != known:
+            known = now
+            yield
         async with contextlib.AsyncExitStack() as stack:
             if known is None:
                 await asyncio.sleep(_LOOK_MS / 1000)
@@ -39,11 +48,8 @@ async def changes(path: Path) -> AsyncGenerator[None, None]:
                 await stack.enter_async_context(contextlib.aclosing(watch))
                 with contextlib.suppress(OSError):
                     async for _ in watch:
-                        if _mark(path) != known:
+                        if mark(path) != known:
                             break
-        if (now := _mark(path)) != known:
-            known = now
-            yield
 
 
 def _awatch() -> Callable[..., AsyncGenerator[object, None]]:
@@ -52,7 +58,8 @@ def _awatch() -> Callable[..., AsyncGenerator[object, None]]:
     return awatch
 
 
-def _mark(path: Path) -> tuple[int, int, int] | None:
+def mark(path: Path) -> Mark | None:
+    """What tells whether the file was written since; None where there is none."""
     try:
         status = os.stat(path)
     except OSError:

@@ -203,9 +203,8 @@ class _Writer:
                 self._remove(item)
             elif old[at] != new[pairs[at]] or loose:
                 self._change(name, item, new[pairs[at]])
-        for section in sections:
-            if new and (section is sections[0] or section.items):
-                self.edits += [_Edit(at, at + 1, []) for at in section.placeholders]
+        if new and not old:
+            self.edits += [_Edit(at, at + 1, []) for at in sections[0].placeholders]
         previous = -1
         for b, value in enumerate(new):
             if b in partner:
@@ -275,12 +274,13 @@ class _Writer:
         if match is None:
             return self._replace(item.start, criterion_line(new))
         said = match.group(4)
+        gap = match.group(3)
         if isinstance(old, Criterion) and (old.description, old.notes) != (new.description, new.notes):
-            said = criterion_words(new)
+            said, gap = criterion_words(new), f"{gap.rstrip(BLANK)} "
         box = match.group(2)
         if isinstance(old, Criterion) and old.completed != new.completed:
             box = "x" if new.completed else " "
-        return self._replace(item.start, f"{match.group(1)}{box}{match.group(3).rstrip(BLANK)} {said}")
+        return self._replace(item.start, f"{match.group(1)}{box}{gap}{said}")
 
     # --- putting it together ---
 
@@ -314,18 +314,25 @@ class _Writer:
             at = max(at, edit.end)
             if (edit.block and out and out[-1].strip()) or (open_block and edit.lines):
                 put(newline)
+            same = raw[edit.start] if edit.end - edit.start == 1 == len(edit.lines) else ""
             for line in edit.lines:
-                put(line + newline)
+                put(line + (_end_of(same) if same else newline))
             if edit.lines:
-                # A heading must not follow on the heels of what we put in.
+                # A heading must not follow on the heels of what we put in; what we only replace stays where it was.
                 next_line = raw[edit.end] if edit.end < len(raw) else ""
-                open_block = edit.block or next_line.lstrip(" ").startswith("#")
+                put_in = edit.start == edit.end
+                open_block = edit.block or (put_in and next_line.lstrip(" ").startswith("#"))
         for line in raw[at:]:
             if open_block and line.strip():
                 put(newline)
             open_block = False
             put(line)
         return ("\ufeff" if bom else "") + "".join(out)
+
+
+def _end_of(line: str) -> str:
+    """The line end of a line that another one takes the place of; the last line may have none."""
+    return line[len(line.rstrip("\r\n")) :] if line.endswith("\n") else ""
 
 
 def _says(over: Document, section: Section) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from tui_agent.text import Mask, clean
@@ -22,9 +21,7 @@ def keep_debug_log(path: Path, mask: Mask, *, verbose: bool = False) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.touch(mode=0o600)
-        handler: logging.Handler = RotatingFileHandler(
-            path, maxBytes=SIZE, backupCount=1, encoding="utf-8", errors="replace", delay=True
-        )
+        handler: logging.Handler = _Bounded(path)
     except OSError:
         handler = logging.NullHandler()
     handler.setFormatter(_Masked(mask))
@@ -32,10 +29,40 @@ def keep_debug_log(path: Path, mask: Mask, *, verbose: bool = False) -> None:
     logging.raiseExceptions = False
 
 
+def mask_in_use() -> Mask:
+    """What the debug log hides at the moment, for crash texts that are written past it."""
+    formatters = (handler.formatter for handler in logging.getLogger("tui_agent").handlers)
+    return next((one.mask for one in formatters if isinstance(one, _Masked)), Mask({}))
+
+
+class _Bounded(logging.Handler):
+    """Opens the file with the first thing to say: what bounds it takes half a megabyte of memory."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._file: logging.Handler | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._file is None:
+            from logging.handlers import RotatingFileHandler
+
+            self._file = RotatingFileHandler(
+                self._path, maxBytes=SIZE, backupCount=1, encoding="utf-8", errors="replace", delay=True
+            )
+        self._file.setFormatter(self.formatter)
+        self._file.emit(record)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        super().close()
+
+
 class _Masked(logging.Formatter):
     def __init__(self, mask: Mask) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
-        self._mask = mask
+        self.mask = mask
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._mask.mask(clean(super().format(record)))
+        return self.mask.mask(clean(super().format(record)))

@@ -146,6 +146,33 @@ def replace_file(
         raise fault_of(error, path) from error
 
 
+def remove_file(path: Path, expected_sha256: str, *, calls: OsCalls = OS) -> None:
+    """Take away the file at `path`, if its bytes still have the hash that the caller knows of.
+
+    The path must be resolved already: a link in it is a fault. On FileChangedError what somebody else wrote meanwhile
+    lies there. Raises FileFault.
+    """
+    try:
+        with open_folder(path.parent, calls=calls) as folder:
+            work = Replacement(folder, path, b"", "", calls)
+            status = _current(work, expected_sha256)
+            if status.st_nlink > 1:
+                raise LinkedFileError(path, status.st_nlink)
+            work.remove(expected_sha256)
+    except (OSError, ValueError) as error:
+        raise fault_of(error, path) from error
+
+
+def remove_empty(path: Path) -> bool:
+    """Take away the folder at `path`, resolved, if nothing is in it. Whether it went; never raises."""
+    try:
+        with open_folder(path.parent) as folder:
+            os.rmdir(path.name, dir_fd=folder)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def _current(work: Replacement, expected: str) -> os.stat_result:
     """The old file's status, once it is sure that it is a regular one, ours to write, and unchanged."""
     try:
@@ -236,6 +263,8 @@ __all__ = [
     "atomic_write",
     "open_regular",
     "read_file",
+    "remove_empty",
+    "remove_file",
     "remove_leftovers",
     "replace_file",
     "sha256_of",

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tui_agent.domain import Noun
 from tui_agent.platform import supervisor
+from tui_agent.platform.cage import Cage
 from tui_agent.platform.capture import Capture, OnOutput
 from tui_agent.platform.output import Presented
 
@@ -100,10 +101,12 @@ class Child:
         environment: Mapping[str, str],
         capture: Capture,
         keep: bool = False,
+        cage: Cage | None = None,
     ) -> Child:
         """Start a pipeline: own session, stdin from /dev/null, no tty, only descriptors 0, 1 and 2.
 
         `keep`: what the command leaves running may stay until `stop`; else it is killed when the command ends.
+        `cage` confines it; when that can't be done, it is not started.
         Raises ProcessError.
         """
         child = cls(capture)
@@ -116,6 +119,7 @@ class Child:
                 os.fsencode(cwd),
                 {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
                 keep,
+                *(cage or Cage()).said(),
             )
         )
         try:
@@ -378,6 +382,8 @@ def signal_name(code: int | None) -> str:
 def _start_error(number: int, what: str) -> ProcessError:
     if what == "folder":
         return ProcessError(f"The folder can't be entered: {os.strerror(number)}.", "folder")
+    if what == "sandbox":
+        return ProcessError(f"The sandbox could not be set up: {os.strerror(number)}.", "sandbox")
     codes = {2: "not_found", 13: "denied"}
     return ProcessError(f"The program can't be started: {os.strerror(number)}.", codes.get(number, "failed"))
 

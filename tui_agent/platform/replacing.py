@@ -58,7 +58,7 @@ class Replacement:
         """Make a file that must not exist yet."""
         name = self.where.name
         with self._cleanup():
-            self._write_temp(0o666 if mode is None else mode, None)
+            self._write_temp(0o666 if mode is None else mode, None, exact=mode is not None)
             try:
                 self.calls.link(self._temp, name, dir_fd=self.folder)
             except FileExistsError as error:
@@ -92,6 +92,25 @@ class Replacement:
             self._write_temp(mode, None, exact=True)
             self.calls.rename(self._temp, self.where.name, dir_fd=self.folder)
         return self._done(None)
+
+    def remove(self, expected: str) -> None:
+        """Take the name away, and put it back if the file turns out to be another one than expected by now."""
+        self.calls.rename(self.where.name, self._temp, dir_fd=self.folder)
+        if self._hash_or_none(self._temp) != expected:
+            self._rescue = True
+            try:
+                self.calls.link(self._temp, self.where.name, dir_fd=self.folder)
+            except FileExistsError:
+                pass  # they saved once more: the newest has the name
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                self._rename_if_absent()
+                raise FileChangedError(self.where) from error
+            self.calls.unlink(self._temp, dir_fd=self.folder)
+            raise FileChangedError(self.where, "changed on disk meanwhile; it was not removed")
+        self.calls.unlink(self._temp, dir_fd=self.folder)
+        self._done(expected)
 
     # --- steps ---
 

@@ -27,8 +27,11 @@ PATIENCE = 3.0
 
 Stage = tuple[bytes, list[bytes], bool, bool]
 """Program, argv, stdout to /dev/null, stderr to /dev/null. Several stages are a pipeline."""
-Request = tuple[list[Stage], bytes, dict[bytes, bytes], bool]
-"""Stages, folder, environment, and whether what the command leaves running may stay until a stop."""
+Cage = tuple[list[bytes], list[bytes], list[bytes], bool, bool, int]
+"""As in confine.py."""
+Request = tuple[list[Stage], bytes, dict[bytes, bytes], bool, "Cage | None", list[bytes]]
+"""Stages, folder, environment, whether what the command leaves running may stay until a stop, what confines it, and
+folders that are made for as long as it runs, where there are none."""
 
 _RESET = (
     "HUP",
@@ -174,13 +177,13 @@ class Supervisor:
 
     def start(self, request: Request) -> bool:
         """Start the stages, joined by pipes. False when one of them can't be started; then all are stopped."""
-        stages, folder, environment, _ = request
+        stages, folder, environment, _, cage, _ = request
         null = os.open(os.devnull, os.O_RDWR)
         source = null
         for position, stage in enumerate(stages):
             onward, sink = (-1, self.output) if position == len(stages) - 1 else os.pipe()
             fds = (source, null if stage[2] else sink, null if stage[3] else self.output)
-            problem = self._fork(stage, fds, folder, environment)
+            problem = self._fork(stage, fds, folder, environment, cage)
             for fd in (source, sink):
                 if fd not in (null, self.output):
                     os.close(fd)
@@ -194,14 +197,19 @@ class Supervisor:
         return True
 
     def _fork(
-        self, stage: Stage, fds: tuple[int, int, int], folder: bytes, environment: dict[bytes, bytes]
+        self,
+        stage: Stage,
+        fds: tuple[int, int, int],
+        folder: bytes,
+        environment: dict[bytes, bytes],
+        cage: Cage | None,
     ) -> str:
         """Empty when the program runs, else `ERRNO WHAT`."""
         heard, said = os.pipe()
         supervisor = os.getpid()
         pid = os.fork()
         if pid == 0:
-            _become(stage, fds, folder, environment, said, supervisor)
+            _become(stage, fds, folder, environment, cage, said, supervisor)
         os.close(said)
         self.stages.append(pid)
         self.running.add(pid)
@@ -285,6 +293,7 @@ def _become(
     fds: tuple[int, int, int],
     folder: bytes,
     environment: dict[bytes, bytes],
+    cage: Cage | None,
     said: int,
     supervisor: int,
 ) -> None:
@@ -300,6 +309,10 @@ def _become(
             signal.signal(getattr(signal, "SIG" + name), signal.SIG_DFL)
         for number, fd in enumerate([os.dup(fd) for fd in fds]):
             os.dup2(fd, number)
+        if cage is not None:
+            what = "sandbox"
+            _confine(cage)
+            _prctl(_DEATHSIG, signal.SIGKILL)  # a new user namespace forgets it
         what = "folder"
         os.chdir(folder)
         what = "program"
@@ -308,6 +321,39 @@ def _become(
         os.write(said, f"{error.errno} {what}".encode())
     finally:
         os._exit(127)
+
+
+def _confine(cage: Cage) -> None:
+    """By the file beside this one; `-I` keeps its folder from the path, where its neighbours would hide modules."""
+    import importlib.util
+
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "confine.py")
+    spec = importlib.util.spec_from_file_location("confine", path)
+    if spec is None or spec.loader is None:
+        raise OSError(2, "confine.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.enter(cage)
+
+
+def _make(folders: list[bytes]) -> list[bytes]:
+    """Those that had to be made."""
+    made = []
+    for folder in folders:
+        try:
+            os.mkdir(folder, 0o755)
+        except OSError:
+            continue
+        made.append(folder)
+    return made
+
+
+def _unmake(folders: list[bytes]) -> None:
+    for folder in folders:
+        try:
+            os.rmdir(folder)
+        except OSError:
+            continue
 
 
 def main() -> None:
@@ -321,9 +367,12 @@ def main() -> None:
     request = supervisor.request()
     if request is None:
         return
+    made = _make(request[5])
     if supervisor.start(request):
         supervisor.watch(keep=request[3])
-    supervisor.tell(f"gone {supervisor.sweep()}")
+    left = supervisor.sweep()
+    _unmake(made)
+    supervisor.tell(f"gone {left}")
 
 
 if __name__ == "__main__":

@@ -86,6 +86,19 @@ class Roots:
         except PathError:
             return True
 
+    def protects(self, path: str) -> bool:
+        """True for what is protected by the names in an absolute, resolved `path` (R-16)."""
+        holder = self._holder(path)
+        inner = path if holder is None else os.path.relpath(path, holder)
+        return _protected().ask(path) or self._protected.ask(inner) or self._is_own(path, holder)
+
+    def guards(self, path: str | Path) -> bool:
+        """True when a change of `path`, wherever it leads, is always asked for, also for what is no path (R-16)."""
+        try:
+            return self.resolve(str(path)).protected
+        except PathError:
+            return True
+
     def contains(self, path: Path) -> bool:
         """True when `path`, resolved, is one of the roots or the scratch folder, or beneath one."""
         return self._holder(follow(str(path))[0]) is not None

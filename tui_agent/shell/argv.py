@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tui_agent.domain import CommandOutcome
+from tui_agent.platform.cage import Cage, Confinement
 from tui_agent.platform.capture import Capture, OnOutput
 from tui_agent.platform.environment import bare_environment
 from tui_agent.platform.proc import Child, ProcessError, Stage, exit_code, finished, signal_name
@@ -20,8 +22,9 @@ async def run_script(
     timeout: float,
     on_output: OnOutput | None = None,
     scratch: Path | None = None,
+    confinement: Confinement | None = None,
 ) -> CommandOutcome:
-    """Run the steps one after the other, as their joints say, for `timeout` seconds in all.
+    """Run the steps one after the other, as their joints say, for `timeout` seconds in all, confined if so wished.
 
     Nothing of the session's shell reaches it. Cancelling kills what was started. A program that can't be started
     counts as a shell counts it: 127 or 126.
@@ -35,7 +38,7 @@ async def run_script(
         if (step.joined == "&&" and status != 0) or (step.joined == "||" and status == 0):
             continue
         try:
-            status = await _run_step(step, cwd, end - time.monotonic(), capture)
+            status = await _run_step(step, cwd, end - time.monotonic(), capture, confinement)
         except TimeoutError:
             timed_out = True
             break
@@ -61,12 +64,17 @@ async def run_script(
     )
 
 
-async def _run_step(step: Step, cwd: Path, timeout: float, capture: Capture) -> int | None:
-    stages = [
+async def _run_step(
+    step: Step, cwd: Path, timeout: float, capture: Capture, confinement: Confinement | None
+) -> int | None:
+    stages: Sequence[Stage] = [
         Stage(program=one.program, argv=one.argv, quiet_out=one.quiet_out, quiet_err=one.quiet_err)
         for one in step.pipeline
     ]
-    child = await Child.start(stages, cwd=cwd, environment=bare_environment(), capture=capture)
+    cage: Cage | None = None
+    if confinement is not None:
+        stages, cage = confinement.confine(stages, cwd)
+    child = await Child.start(stages, cwd=cwd, environment=bare_environment(), capture=capture, cage=cage)
     try:
         status = await child.wait(max(timeout, 0.01))
     except TimeoutError:

@@ -64,7 +64,8 @@ def _lists(word: str, rest: list[str], say: Say) -> None:
         and operands
         and not re.search(r"list|contains|merged|points", " ".join(rest))
     ) or (word == "config" and len(operands) > 1 and operands[0] not in ("get", "list")):
-        say(MEDIUM, f"git {word} changes the repository.")
+        # settings of git are programs: what changes them is asked for as a change of .git/config would be
+        say(MEDIUM, f"git {word} changes the repository.", always=word == "config")
     elif word == "stash" and operands[:1] not in (["list"], ["show"]):
         say(MEDIUM, "git stash changes the work tree.")
     elif word == "reset":

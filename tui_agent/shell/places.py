@@ -72,6 +72,8 @@ class Ground:
         self._known = bool(cwd)
         self._roots = [str(root) for root in roots]
         self._start = self.folder
+        self.touched: list[str] = []
+        """Absolute paths that a command would change, as far as they can be told."""
 
     def move(self, word: Word | None) -> None:
         """`cd WORD`."""
@@ -82,6 +84,8 @@ class Ground:
         text = _shown(word)
         if _BARE_VARIABLE.match(text):
             return Spot.UNKNOWN
+        if self._known and (whole := self._absolute(text)).startswith("/"):
+            self.touched.append(whole)
         path = _without_globs(self._absolute(text))
         if _DISK.match(path):
             return Spot.DISK

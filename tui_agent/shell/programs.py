@@ -11,6 +11,8 @@ from tui_agent.shell import git
 from tui_agent.shell.places import WIPES, Ground, Say, Spot, names, table
 from tui_agent.shell.syntax import Command, Pipeline, Word
 
+_SPLIT = re.compile(r"(?:-[0-9a-zA-Z]*S|--split-string=)(.+)", re.DOTALL)
+_SORT_INTO = re.compile(r"(?:-[bcCdfghiMmnrRsuVz]*o|--o(?:utput|utpu|utp|ut|u|)(?:=|$))(.*)", re.DOTALL)
 NONE, MEDIUM, HIGH, CRITICAL = Severity.NONE, Severity.MEDIUM, Severity.HIGH, Severity.CRITICAL
 
 
@@ -69,6 +71,8 @@ def unwrap(
             if word in ("-S", "--split-string", "-c") and len(rest) > 1:
                 text = rest[1].text or "$UNKNOWN"
                 takes = True
+            elif entry.get("assignments") and (glued := _SPLIT.match(word)):
+                text = glued[1]
             if takes and len(rest) > 1:
                 rest.pop(0)
         else:
@@ -219,6 +223,8 @@ def _tar(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say) 
 def _sed(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say) -> None:
     if any(re.match(r"-[a-zA-Z]*i|--in-place", text) for text in texts):
         say(MEDIUM, "Changes files in place.")
+        for target in _operands(arguments, texts)[0]:
+            ground.spot(target)
     if any(
         re.search(r"(^|[;{}\d$/])\s*[ew]\s*(\S|$)|/[gpiI0-9]*e[gpiI0-9]*$|[/|#]w\s", t)
         for t in texts
@@ -261,8 +267,25 @@ def _crontab(arguments: Sequence[Word], texts: list[str], ground: Ground, say: S
 
 def _evaluating(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say) -> None:
     """Builtins that look up variables by text evaluate what is in its brackets."""
+    evaluated(texts, say)
+
+
+def evaluated(texts: Sequence[str], say: Say) -> None:
+    """Text that names a variable, or may come to do so: the index in it is evaluated (G05)."""
     if any("$(" in text or "`" in text for text in texts if "[" in text):
         say(HIGH, "A variable's index runs a command.")
+
+
+def read_in(before: Sequence[Command]) -> list[Word]:
+    """What `xargs` adds to its command: the words that a lone `echo` prints, else one that nobody knows."""
+    if before and (literal := printed(before)) is not None:
+        return [Word(source=text, text=text) for text in literal.split()]
+    return [Word(source="what it reads", text="its-input")]
+
+
+def _man(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say) -> None:
+    if any(re.match(r"-[a-zA-Z]*[PH]|--(pager|html)", text) for text in texts):
+        say(HIGH, "man runs another program.")
 
 
 def _printf(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say) -> None:
@@ -274,10 +297,17 @@ def _ordered(arguments: Sequence[Word], texts: list[str], ground: Ground, say: S
     for place, text in enumerate(texts):
         if re.match(r"--compress-program", text):
             say(HIGH, "sort runs another program.")
-        elif text in ("-o", "--output") and place + 1 < len(arguments):
-            writes(arguments[place + 1], ground, say)
-        elif re.match(r"-o.|--output=", text):
-            say(MEDIUM, f"Writes a file: {text}")
+        elif (given := _SORT_INTO.fullmatch(text)) is not None:
+            if given[1]:
+                writes(Word(source=given[1], text=given[1]), ground, say)
+            elif place + 1 < len(arguments):
+                writes(arguments[place + 1], ground, say)
+
+
+def _uniq(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say) -> None:
+    for target in _operands(arguments, texts)[0][1:]:
+        if not (target.text or "").isdigit():  # else the value of an option
+            writes(target, ground, say)
 
 
 def _interpreter(program: str, arguments: Sequence[Word], say: Say, fed: bool) -> None:
@@ -351,5 +381,6 @@ _SPECIAL: dict[str, Rule] = {
     "curl": _curl, "wget": _curl, "rsync": _rsync, "tar": _tar, "sed": _sed, "awk": _awk, "gawk": _awk, "mawk": _awk,
     "psql": _sql, "mysql": _sql, "sqlite3": _sql, "mongosh": _sql, "redis-cli": _sql, "aws": _cloud, "gh": _cloud,
     "gsutil": _cloud, "crontab": _crontab, "printf": _printf, "test": _evaluating, "[": _evaluating, "sort": _ordered,
-    "[[": _evaluating, "read": _evaluating, "unset": _evaluating, "let": _evaluating, "declare": _evaluating,
+    "man": _man, "uniq": _uniq, "[[": _evaluating, "read": _evaluating, "unset": _evaluating, "let": _evaluating,
+    "declare": _evaluating,
 }  # fmt: skip

@@ -26,6 +26,8 @@ class Rating(Noun, frozen=True, kw_only=True):
     severity: Severity
     reasons: tuple[str, ...] = ()
     always_ask: bool = False
+    touched: tuple[str, ...] = ()
+    """Absolute paths that it would change, as far as they can be told."""
 
 
 def classify(command: str, *, cwd: Path | None = None, roots: Sequence[Path] = ()) -> Rating:
@@ -36,6 +38,7 @@ def classify(command: str, *, cwd: Path | None = None, roots: Sequence[Path] = (
         severity=rater.worst,
         reasons=tuple(dict.fromkeys(rater.reasons[rater.worst])),
         always_ask=rater.always,
+        touched=tuple(dict.fromkeys(rater.ground.touched)),
     )
 
 
@@ -65,6 +68,8 @@ class _Rater:
         parsed = parse(command)
         if parsed.problem:
             self.say(Severity.HIGH, parsed.problem)
+        if re.search(r"\$\{[^}]*@P\}", command):
+            self.say(Severity.HIGH, "A variable's text is expanded as a prompt, which can run commands.")
         self._functions |= set(parsed.functions)
         self._bomb(parsed)
         for pipeline in parsed.pipelines:
@@ -139,6 +144,10 @@ class _Rater:
             self._assignment(name, value, True)
         if text is not None:
             self.text(text, depth + 1)
+        if program in ("watch", "parallel") and all(word.text is not None for word in rest):
+            self.text(" ".join(word.text or "" for word in rest), depth + 1)  # both hand it to a shell
+        if rest and program in ("xargs", "parallel") and not any("{}" in (word.text or "") for word in rest):
+            rest = [*rest, *programs.read_in(before)]
         if rest:
             self.command(rest, depth + 1, before=before, redirects=redirects)
 
@@ -216,6 +225,7 @@ class _Rater:
     def _assignment(self, name: str, value: Word, prefix: bool) -> None:
         if f"{name}={value.text}" in names("harmless_git_env"):
             return
+        programs.evaluated((value.text or "",), self.say)
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in names("loaders")):
             severity = Severity.HIGH if prefix else Severity.MEDIUM
             self.say(severity, f"{name} changes how programs are found or loaded.")

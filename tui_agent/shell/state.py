@@ -98,7 +98,7 @@ class Errand:
     def __init__(self, shell: str) -> None:
         """Blocking (a little): call it in a thread. Raises OSError."""
         self._shell = shell
-        self._folder = Path(tempfile.mkdtemp(prefix="tui-agent-sh-"))
+        self.folder = self._folder = Path(tempfile.mkdtemp(prefix="tui-agent-sh-"))
         self._end = secrets.token_hex(16)
         self._prelude = self._folder / "prelude"
         self._state = self._folder / "state"

@@ -184,6 +184,8 @@ class _Reader:
                 self.plain &= joined == ";"
             elif child.is_named or child.type == "!":
                 self.plain = False
+                if child.type == "test_command":
+                    self._test(child)
                 if child.type == _DEFINES and (name := child.child_by_field_name("name")):
                     self.functions.append(self.source(name))
                 self.block(child, depth + (child.type in _NESTING))
@@ -320,8 +322,16 @@ class _Reader:
         words += targets[1:]
         redirects.append(Redirect(operator=operator, target=targets[0] if targets else None, body=body))
 
+    def _in_expansions(self, node: Node, depth: int) -> None:
+        """Backticks within `${…}`, which the grammar takes for ordinary text."""
+        if node.type == "expansion":
+            self._in_backticks("", self.source(node), depth)
+            return
+        for child in node.children:
+            self._in_expansions(child, depth)
+
     def _in_backticks(self, delimiter: str, body: str, depth: int) -> None:
-        """What the grammar does not see in a here-document."""
+        """What the grammar does not see in a here-document or an expansion."""
         if not delimiter.isascii() or "%" in delimiter:  # the grammar can't tell it from others, see `_tree`
             self.problem = "The end of a here-document can't be told."
         if re.search(r"[\\'\"]", delimiter):
@@ -342,6 +352,17 @@ class _Reader:
             return self.members(first, depth)
         return self.members(node, depth)
 
+    def _test(self, node: Node) -> None:
+        """`[ … ]` and `[[ … ]]` as a command of the literal words in it: some are evaluated (G05)."""
+        waiting, words = list(node.children), [Word(source="[", text="[")]
+        while waiting:
+            child = waiting.pop(0)
+            if child.child_count and child.type not in ("string", "concatenation"):
+                waiting[:0] = child.children
+            elif child.is_named and (text := literal(child, self.source)[0]) is not None:
+                words.append(Word(source=self.source(child), text=text))
+        self.pipelines.append(Pipeline(commands=(Command(words=tuple(words)),)))
+
     def _word(self, node: Node, depth: int) -> Word:
         if node.type == "command_name" and node.child_count:
             node = node.children[0]
@@ -351,6 +372,7 @@ class _Reader:
         if text is None:
             self.plain = False
             self.block(node, depth + 1)
+            self._in_expansions(node, depth)
         return Word(source=self.source(node), text=text, pattern=is_pattern(node, self.source))
 
     def source(self, node: Node | None) -> str:

@@ -11,11 +11,13 @@ file that the command's EXIT trap writes (`prelude.bash`), and what a job writes
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tui_agent.domain import CommandOutcome
+from tui_agent.platform.cage import Cage, Confinement
 from tui_agent.platform.capture import Capture, OnOutput
 from tui_agent.platform.environment import child_environment
 from tui_agent.platform.proc import Child, Finished, ProcessError, Stage, exit_code, finished, signal_name
@@ -25,6 +27,8 @@ from tui_agent.shell.state import SHELLS, Errand, State, changes, find_shell
 COMMAND_CAP = 100_000
 """Bytes; the kernel takes no argument over 128 KiB."""
 DEFAULT_TIMEOUT = 30.0
+WRAPPED = 0.3
+"""Seconds that what wraps a confined command has to end after it."""
 
 
 class CommandError(Exception):
@@ -83,8 +87,9 @@ class Terminal:
         timeout: float = DEFAULT_TIMEOUT,
         on_output: OnOutput | None = None,
         cwd: Path | None = None,
+        confinement: Confinement | None = None,
     ) -> CommandOutcome:
-        """Run `command`, for `timeout` seconds at most, in `cwd` or where the last one ended.
+        """Run `command`, for `timeout` seconds at most, in `cwd` or where the last one ended, confined if so wished.
 
         Raises CommandError when it can't be run at all. Cancelling kills what was started.
         """
@@ -101,7 +106,8 @@ class Terminal:
             self._interrupted = False
             errand = await asyncio.to_thread(Errand, shell)
             try:
-                return await self._run(command, errand, shell, start, timeout, on_output, notes)
+                stage = Stage(program=shell, argv=errand.argv(command))
+                return await self._run(command, errand, stage, start, timeout, on_output, notes, confinement)
             finally:
                 self._current = self._capture = None
                 self._idle.set()
@@ -121,20 +127,23 @@ class Terminal:
         self,
         command: str,
         errand: Errand,
-        shell: str,
+        stage: Stage,
         cwd: Path,
         timeout: float,
         on_output: OnOutput | None,
         notes: list[str],
+        confinement: Confinement | None,
     ) -> CommandOutcome:
         self._capture = capture = Capture(on_output, self._spill())
+        environment = errand.environment(self._environment)
+        stages: Sequence[Stage] = [stage]
+        cage: Cage | None = None
+        if confinement is not None:
+            environment |= confinement.environment
+            stages, cage = confinement.confine(stages, cwd, [errand.folder])
         try:
             child = await Child.start(
-                [Stage(program=shell, argv=errand.argv(command))],
-                cwd=cwd,
-                environment=errand.environment(self._environment),
-                capture=capture,
-                keep=True,
+                stages, cwd=cwd, environment=environment, capture=capture, keep=True, cage=cage
             )
         except ProcessError as error:
             raise CommandError(str(error), "folder" if error.code == "folder" else "failed") from error
@@ -143,12 +152,14 @@ class Terminal:
         if self._interrupted:
             capture.mute()
             child.stop()
-        result = await self._wait(child, capture, timeout, command)
+        result = await self._wait(child, capture, timeout, command, confined=confinement is not None)
         state = await asyncio.to_thread(errand.collect)
         self._settle(cwd, state, result, notes)
         return self._outcome(result, timeout, notes)
 
-    async def _wait(self, child: Child, capture: Capture, timeout: float, command: str) -> Finished:
+    async def _wait(
+        self, child: Child, capture: Capture, timeout: float, command: str, *, confined: bool
+    ) -> Finished:
         status: int | None = None
         timed_out = False
         try:
@@ -156,7 +167,11 @@ class Terminal:
         except TimeoutError:
             timed_out = True
             child.stop()
-        if status is not None and child.left_over and not self._interrupted:
+        if status is not None and child.left_over and confined:
+            with contextlib.suppress(TimeoutError):  # a wrapper's own processes end a little later
+                async with asyncio.timeout(WRAPPED):
+                    await child.gone()
+        if status is not None and child.left_over and child.alive and not self._interrupted:
             self._count += 1
             self._background[self._count] = Background(self._count, command, child)
         else:

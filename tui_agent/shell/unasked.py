@@ -24,6 +24,9 @@ PATTERN_CAP = 500
 IsCredentials = Callable[[Path], bool]
 """Whether a resolved path is a file that holds secrets (A2)."""
 
+IsProtected = Callable[[Path], bool]
+"""Whether a change of an absolute path is always asked for (R-16)."""
+
 
 class Invocation(Noun, frozen=True, kw_only=True):
     """A program with its arguments, ready to be executed without a shell."""
@@ -53,9 +56,16 @@ def _no_file(_path: Path) -> bool:
 
 
 def judge(
-    command: str, cwd: Path, roots: Sequence[Path], is_credentials: IsCredentials = _no_file
+    command: str,
+    cwd: Path,
+    roots: Sequence[Path],
+    is_credentials: IsCredentials = _no_file,
+    is_protected: IsProtected = _no_file,
 ) -> Running:
-    """The command as an action: its severity, and whether it may run unasked. Reads the disk: call it in a thread."""
+    """The command as an action: its severity, and whether it may run unasked. Reads the disk: call it in a thread.
+
+    What changes a protected path is always asked for (R-16).
+    """
     rating = severity.classify(command, cwd=cwd, roots=roots)
     unasked = (
         rating.severity is Severity.NONE
@@ -63,13 +73,18 @@ def judge(
         and script(command, cwd, roots, is_credentials) is not None
     )
     outside = not _Ground(cwd, roots, is_credentials).stands_inside
+    guarded = [path for path in rating.touched if is_protected(Path(path))]
     return Running(
         command=command,
         cwd=str(cwd),
         severity=rating.severity,
         unasked=unasked,
-        reasons=(*rating.reasons, *(("It starts in a folder outside the workspace.",) if outside else ())),
-        always_ask=rating.always_ask or outside,
+        reasons=(
+            *rating.reasons,
+            *(f"Changes a protected path: {path}" for path in guarded),
+            *(("It starts in a folder outside the workspace.",) if outside else ()),
+        ),
+        always_ask=rating.always_ask or outside or bool(guarded),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from tui_agent import events as e
 from tui_agent.domain import Action, Answer, Diff, Editing, Fault, Reading, Running, Scope, Trusting
+from tui_agent.storage import file_entries as files
 from tui_agent.storage import plan_entries as plan
 
 OPENING = "What would you like to build?"
@@ -66,13 +67,21 @@ def answer_text(answer: Answer) -> str:
     by = "" if answer.by == "user" else f" by {answer.by}"
     match answer.verdict:
         case "approve":
-            return f"Approved{reach}{by}."
+            return f"Approved{reach}{by}{parts_text(answer)}."
         case "reject":
             return f"Rejected{by}: {answer.text}" if answer.text else f"Rejected{by}."
         case "withdrawn":
             return f"Withdrawn: {answer.text}" if answer.text else "Withdrawn."
         case "reply":
             return f"Answered{by}: {answer.text}"
+
+
+def parts_text(answer: Answer) -> str:
+    """What was made of an edit before it was approved (R4.6)."""
+    data = answer.data or {}
+    taken, edits = data.get("hunks"), data.get("edits")
+    said = f", {count(len(taken), 'hunk')} of it" if isinstance(taken, list) else ""
+    return said + (f", {len(edits)} changed by hand" if isinstance(edits, dict) and edits else "")
 
 
 def fault_text(fault: Fault) -> str:
@@ -147,6 +156,8 @@ WORDS: dict[type[e.Event], Words] = {
     e.StageEntered: lambda event: system(f"Stage: {event.title or event.stage}"),
     e.RetryWaiting: _retry,
     e.ApprovalAnswered: _answered,
+    e.ApprovalVoided: lambda event: system(f"The approval that is asked for is void: {event.reason}."),
+    e.GrantRevoked: lambda event: system(f"Taken back: {event.grant.kind} {event.grant.pattern}"),
     e.QuestionAsked: _question,
     e.QuestionAnswered: lambda event: system(answer_text(event.answer)),
     e.RequestClassified: lambda event: system(plan.classified(event)),
@@ -164,6 +175,11 @@ WORDS: dict[type[e.Event], Words] = {
     e.PlanDocSettled: lambda event: system(answer_text(event.answer)),
     e.SummaryOffered: lambda event: system(plan.offered(event)),
     e.SummarySettled: lambda event: system(plan.settled(event)),
+    e.FileSnapshotted: lambda event: system(text) if (text := files.snapshotted(event)) else [],
+    e.UndoDone: lambda event: system(files.done(event)),
+    e.CheckpointsKept: lambda event: system(files.kept(event)),
+    e.CommandChanged: lambda event: system(files.command(event)),
+    e.ConversationRewound: lambda event: system(files.rewound(event)),
     e.Unknown: lambda event: system(f"An event that this version does not know: {event.name}"),
 }
 """Events that are missing here, and are not told of by `ChatLog` itself, leave no line."""

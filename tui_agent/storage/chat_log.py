@@ -201,13 +201,22 @@ class ChatLog:
         reply = self._reply(record)
         out = self._told_thought(record, reply)
         reply.said = reply.said or bool(event.text)
-        return out + self._grow(record, "AGENT", f"reply:{record.node}", self._plain(event.text))
+        return out + self._said(record, self._masker(record).feed(_tidy(event.text)))
+
+    def _said(self, record: e.Record, text: str) -> str:
+        return self._grow(record, "AGENT", f"reply:{record.node}", text)
+
+    def _masker(self, record: e.Record) -> Masker:
+        """For a text that comes in pieces: a secret may be split between them."""
+        return self._maskers.setdefault(record.node, Masker(self._mask))
 
     def _reply_ended(self, record: e.Record, event: e.ReplyEnded) -> str:
         reply = self._state.replies.pop(record.node, None) or _Reply()
+        masker = self._maskers.pop(record.node, None)
+        held = self._said(record, masker.flush()) if masker else ""
         if event.thought and not reply.thought:
             reply.thinking = record.at
-        out = self._told_thought(record, reply, event.thought_ms)
+        out = held + self._told_thought(record, reply, event.thought_ms)
         if event.text.strip() and not reply.said:
             out += self._entry(record, "AGENT", event.text)
         if event.text.strip():
@@ -239,10 +248,7 @@ class ChatLog:
         return f"{call.name}({msgspec.json.encode(masked).decode()})"
 
     def _tool_output(self, record: e.Record, event: e.ToolOutput) -> str:
-        masker = self._maskers.get(record.node)
-        if masker is None:
-            masker = self._maskers[record.node] = Masker(self._mask)
-        return self._live(record, masker.feed(_tidy(event.text)))
+        return self._live(record, self._masker(record).feed(_tidy(event.text)))
 
     def _live(self, record: e.Record, text: str) -> str:
         if text:

@@ -31,6 +31,12 @@ from tui_agent.text.shapes import (
 SHORTEST = 4
 """Values shorter than this are not masked: they would be found everywhere."""
 
+CUT = "…"
+"""What stands where a text was cut."""
+TELLING = 8
+"""Characters of a cut secret from which on it is worth hiding."""
+HIDDEN = "⟨secret⟩"
+
 _LINE = 16
 """Lines of a many-line value that are at least this long are masked on their own too."""
 
@@ -46,12 +52,40 @@ class Mask:
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self.passes: tuple[Pass, ...] = (_Values(values), _shapes())
+        self._beginnings = tuple({start for one in self.passes for start in one.beginnings})
 
-    def mask(self, text: str) -> str:
-        """`text` with each secret as `⟨secret NAME, 40 characters⟩`."""
+    def mask(self, text: str, *, keep_lines: bool = False) -> str:
+        """`text` with each secret as `⟨secret NAME, 40 characters⟩`; with `keep_lines` no line of it goes away.
+
+        What an ellipsis cut off is masked as well, as far as it can be told.
+        """
+        if not self._may_hold(text):
+            return text
         for one in self.passes:
-            text = _replaced(text, one.find(text, 0))
-        return text
+            text = _replaced(text, one.find(text, 0), keep_lines)
+        return self._mask_cut(text) if CUT in text else text
+
+    def _may_hold(self, text: str) -> bool:
+        """A quick look at what nearly all texts hold nothing of."""
+        for start in self._beginnings:  # not any(): a generator costs more than the searches
+            if start in text:
+                return True
+        lower = text.lower()
+        return CUT in text or any(start in lower for _, start, _ in HEADERS)
+
+    def _mask_cut(self, text: str) -> str:
+        """The beginnings of secrets that stand right before an ellipsis."""
+        head, *rest = text.split(CUT)
+        parts = []
+        for part in rest:
+            before = head.removesuffix(" [")  # as in "[… 500 more characters]"
+            begin = min(one.opened(before, 0) for one in self.passes)
+            cut = before[begin:]
+            if len(cut) >= TELLING and not cut.isalpha():
+                head = before[:begin] + HIDDEN + head[len(before) :]
+            parts.append(head)
+            head = part
+        return CUT.join([*parts, head])
 
 
 class Masker:
@@ -77,6 +111,9 @@ class Masker:
 class Pass(Protocol):
     """One way to find secrets."""
 
+    beginnings: tuple[str, ...]
+    """Texts of which one stands at the beginning of each secret, headers apart."""
+
     def find(self, text: str, start: int) -> Iterator[Secret]:
         """The secrets from `start` on, in order, none within another."""
         ...
@@ -86,12 +123,14 @@ class Pass(Protocol):
         ...
 
 
-def _replaced(text: str, secrets: Iterator[Secret]) -> str:
+def _replaced(text: str, secrets: Iterator[Secret], keep_lines: bool) -> str:
     out: list[str] = []
     at = 0
     for begin, end, shown in secrets:
         out += text[at:begin], shown
         at = end
+        if keep_lines:
+            out += [f"\n{line[:1]}{HIDDEN}" for line in text[begin:end].split("\n")[1:]]
     return "".join((*out, text[at:])) if out else text
 
 
@@ -178,6 +217,7 @@ class _Values:
                 shown.setdefault(form, f"⟨secret {clean(name)}, {len(value)} characters⟩")
         self._forms = sorted(shown.items(), key=lambda item: len(item[0]), reverse=True)
         self._finders = [_literal(form) for form, _ in self._forms]
+        self.beginnings = tuple(form[:SHORTEST] for form, _ in self._forms)
 
     def find(self, text: str, start: int) -> Iterator[Secret]:
         beginnings = _Beginnings(text, start, self._finders)
@@ -221,7 +261,7 @@ class _Shapes:
         self._kinds += [
             (label, re.compile(pattern, re.IGNORECASE | re.ASCII)) for label, _, pattern in HEADERS
         ]
-        literals = ("-----BEGIN", *(start for _, start, _ in SHAPES))
+        self.beginnings = literals = ("-----BEGIN", *(start for _, start, _ in SHAPES))
         headers = tuple(start for _, start, _ in HEADERS)
         self._exact = [_literal(one) for one in literals]
         self._finders = [*self._exact, *map(_any_case, headers)]

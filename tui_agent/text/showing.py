@@ -28,6 +28,8 @@ _HIDDEN = re.compile(f"[{_BLANK}{_FORMAT}{_SPACE}\ud800-\udfff]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _GAP = re.compile(rf"(?<=[^ \n]) {{{LONG_GAP},}}|(?:(?<=\n)|\A) {{{LONG_INDENT},}}")
 
+_UNSEEN = re.compile("[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e00ff]")
+
 # Words in which ASCII letters stand beside letters of a script that looks like them (UTS 39, "mixed script").
 _WORD = re.compile(r"\S*[^\x00-\x7f]\S*")
 _LABEL = re.compile(r"\w+")
@@ -70,6 +72,14 @@ def reveal(text: str) -> str:
     if text.isascii():
         return text
     return _HIDDEN.sub(_hidden, text)
+
+
+def marked_hidden(text: str) -> str:
+    """`text` for a model: bidi controls, zero-width characters and tags, which no user sees, as `<U+202E>` (R-31).
+
+    Joiners and odd blanks stay, since text in many scripts needs them.
+    """
+    return text if text.isascii() else _UNSEEN.sub(lambda found: code_point(found[0]), text)
 
 
 def one_line(text: str, limit: int = 80) -> str:

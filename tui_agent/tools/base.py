@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar, Generic, Protocol, TypeVar
 
+import msgspec
 from pydantic import BaseModel, ConfigDict
 
 from tui_agent.domain import (
@@ -40,6 +41,15 @@ class Refused(ToolError):
         super().__init__(message, "refused")
 
 
+class Agreed(msgspec.Struct, frozen=True, kw_only=True):
+    """Leave to write a file: the bytes that may be written, which the user may have made others than was asked for."""
+
+    permit: Permit
+    content: bytes
+    note: str = ""
+    """What the model must know of the difference."""
+
+
 class Bench(Protocol):
     """All that a tool may touch. Filled in by the engine, once a call."""
 
@@ -59,6 +69,12 @@ class Bench(Protocol):
 
     async def permit(self, action: Action) -> Permit:
         """Wait for leave (A4). Raises Refused. The time spent here never counts against the call."""
+        ...
+
+    async def permit_edit(self, action: Editing, before: bytes | None, after: bytes) -> Agreed:
+        """Wait for leave to make an edit, or a part of it; `before` and `after` are the bytes that it is about.
+
+        Raises Refused, and ToolError `changed` when the file became another one while somebody decided."""
         ...
 
     def output(self, text: str) -> None:
@@ -141,6 +157,7 @@ class Tool(ABC, Generic[A]):
 
 
 __all__ = [
+    "Agreed",
     "Args",
     "Bench",
     "Refused",

@@ -83,13 +83,13 @@ class EditFile(Tool[EditFileArgs]):
                 edit_bytes, file.data, args.old_string, args.new_string, args.replace_all
             )
             try:
-                change = await write_with_leave(bench, target, file.data, edited.content)
+                written = await write_with_leave(bench, target, file.data, edited.content)
             except ToolError as fault:
                 if fault.code != "changed" or attempt == ATTEMPTS:
                     raise
                 bench.output("The file changed meanwhile; working the edit out again.\n")
                 continue
-            return told(change, _summary(change, edited))
+            return told(written, _summary(written.change, edited))
         raise AssertionError("unreachable")
 
 

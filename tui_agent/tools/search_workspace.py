@@ -89,6 +89,8 @@ class SearchWorkspace(Tool[SearchWorkspaceArgs]):
             if not asked.path.exists():
                 raise ToolError(missing_text(shown_name(asked.display), asked.path), "not_found")
             places = [asked.path]
+        elif not any(place.is_dir() for place in places):
+            raise ToolError(f"The workspace {places[0]} can't be reached any more.", "not_found")
         found = Findings(functools.partial(_name, bench, asked))
         context = max(0, min(args.context or 0, CONTEXT_MAX))
         end = None

@@ -62,16 +62,16 @@ class WriteFile(Tool[WriteFileArgs]):
         target = bench.resolve(args.path)
         if not await asyncio.to_thread(os.path.lexists, target.path):
             after = _encoded(args.content)
-            change = await write_with_leave(bench, target, None, after)
-            return told(change, f"Created {change.display}")
+            written = await write_with_leave(bench, target, None, after)
+            return told(written, f"Created {written.change.display}")
         file = await bytes_of(target)
         after, note = await asyncio.to_thread(_in_the_style_of, file.data, args.content)
         if after == file.data and _may_know(bench, target):
             bench.saw(target.path, file.sha256)
             return ToolResult(success=True, data=f"{name_of(target)} already has exactly this content.")
         _check_seen(bench, target, file)
-        change = await write_with_leave(bench, target, file.data, after)
-        return told(change, f"Overwrote {change.display}{note}")
+        written = await write_with_leave(bench, target, file.data, after)
+        return told(written, f"Overwrote {written.change.display}{note}")
 
 
 def _check_seen(bench: Bench, target: Target, file: FileBytes) -> None:

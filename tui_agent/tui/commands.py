@@ -142,7 +142,10 @@ COMMANDS = (
         "files and conversation back to before a run",
         lambda app, word: _undoing("rewind", app, word),
     ),
-    Command("checkpoints", "what runs did to files", lambda app, word: _undoing("show", app, word)),
+    Command("diff", "what the last run did to files", lambda app, word: _undoing("diff", app, word)),
+    Command(
+        "checkpoints", "all runs and what they did to files", lambda app, word: _undoing("show", app, word)
+    ),
     Command("grants", "what you allowed for longer than once; take it back", _grants),
     Command("copy", "copy the last reply; again: its code", _copy),
     Command("search", "search the session", lambda app, _: app.query_one(SearchBar).open()),

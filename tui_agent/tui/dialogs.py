@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tui_agent.domain import Editing
 from tui_agent.events import Notice, Record
 from tui_agent.tui.docking import Docking, docks
 from tui_agent.view import RequestItem
-from widgets.approval_modal import ApprovalModal
 from widgets.first_run import FirstRun
 from widgets.modal import RequestModal
 from widgets.panel import Panel
-from widgets.plan_conflict import ConflictModal
-from widgets.question import QuestionModal
 
 if TYPE_CHECKING:
     from tui_agent.tui.app import TuiAgentApp
@@ -23,9 +21,22 @@ NO_SERVER = "server.missing"
 
 
 def _kind(request: RequestItem) -> type[RequestModal]:
+    """Loaded when one of them is asked first."""
     if request.dispute is not None:
+        from widgets.plan_conflict import ConflictModal
+
         return ConflictModal
-    return QuestionModal if request.action is None else ApprovalModal
+    if isinstance(request.action, Editing):
+        from widgets.edit_modal import EditModal
+
+        return EditModal
+    if request.action is None:
+        from widgets.question import QuestionModal
+
+        return QuestionModal
+    from widgets.approval_modal import ApprovalModal
+
+    return ApprovalModal
 
 
 class Dialogs:
@@ -46,7 +57,7 @@ class Dialogs:
         if not isinstance(event, Notice) or event.code != NO_SERVER or self.app.session is None:
             return
         if record.seq > self.app.session.begins and not self.app.view.tree.roots:
-            self._missing = event.text
+            self._missing = self.app.session.mask.mask(event.text)
             self.app.call_later(self.ask_next)
 
     def ask_next(self) -> None:
@@ -61,6 +72,7 @@ class Dialogs:
             return
         if isinstance(app.screen, RequestModal):
             if app.screen.request.id in app.view.pending:
+                app.screen.look_again()
                 return
             app.screen.dismiss()
         waiting = [one for one in self._waiting if not docks(one)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.containers import Vertical
 
-from tui_agent.tui.drafts import Drafts
+from tui_agent.tui.drafts import Drafts, offered
 from tui_agent.view import RequestItem
 from widgets.docked import Docked
 
@@ -37,7 +37,8 @@ class Docking:
     @property
     def widget(self) -> Docked | None:
         """What stands there."""
-        return next((one for one in self.place.children if isinstance(one, Docked)), None)
+        docked = (one for one in self.place.children if isinstance(one, Docked))
+        return next((one for one in docked if not one.leaving), None)
 
     @property
     def typing(self) -> bool:
@@ -57,7 +58,7 @@ class Docking:
 
     async def _open(self, request: RequestItem) -> None:
         session = self.app.session
-        draft = None if session is None else await self._drafts.find(session.id, request)
+        draft = None if session is None else await self._drafts.find(session.id, request.id, offered(request))
         if self._shown != request.id:
             return
         from widgets.plan_review import PlanReview  # not before one of them is needed
@@ -76,7 +77,8 @@ class Docking:
 
     def _keep(self, request: RequestItem, draft: dict[str, Any]) -> None:
         if self.app.session is not None:
-            self.app.run_worker(self._drafts.keep(self.app.session.id, request, draft), exit_on_error=False)
+            kept = self._drafts.keep(self.app.session.id, draft, request.id, offered(request))
+            self.app.run_worker(kept, exit_on_error=False)
 
     def close(self) -> None:
         """Make room; the focus goes back to the composer if it was here."""

@@ -5,8 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
-from tui_agent.domain import Answer
+from tui_agent.domain import Answer, Grant
 from tui_agent.events import Record
+from tui_agent.text import Mask
+
+
+class GrantsDoor(Protocol):
+    """What the user allowed for longer than once (R4.3)."""
+
+    def listed(self) -> tuple[Grant, ...]:
+        """Every grant that holds."""
+        ...
+
+    async def revoke(self, grant: Grant) -> bool:
+        """Take one back; False when it is gone already, or stays on disk (a notice says why)."""
+        ...
 
 
 class SessionDoor(Protocol):
@@ -18,8 +31,18 @@ class SessionDoor(Protocol):
         ...
 
     @property
+    def mask(self) -> Mask:
+        """What is hidden of all that is shown (A7)."""
+        ...
+
+    @property
     def begins(self) -> int:
         """Number of the last record from before this process."""
+        ...
+
+    @property
+    def grants(self) -> GrantsDoor:
+        """What the user allowed for longer than once."""
         ...
 
     def tell_saving(self, tell: Callable[[str | None], None]) -> None:

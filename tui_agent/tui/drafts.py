@@ -14,46 +14,50 @@ from tui_agent.paths import sessions_dir
 from tui_agent.view import RequestItem
 
 FILE = "draft.json"
+PLAN_FILE = "plan_edit.json"
+"""Of an edit in the plan panel."""
 LARGEST = 4_000_000
 """Bytes of a draft that are read."""
 
 
 class Drafts:
-    """One draft at a time. It belongs to a request of the same id, or to one that offers the same again."""
+    """One draft at a time. It belongs to something of a key, or to what offers the same again."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: str = FILE) -> None:
+        """Kept in `file` of the session folder."""
+        self._file = file
         self._alone = asyncio.Lock()
         self._newest = 0
 
-    async def find(self, session: str, request: RequestItem) -> dict[str, Any] | None:
-        """What was edited of this request; None when nothing was or it can't be read."""
-        kept = await asyncio.to_thread(_read, _path(session))
+    async def find(self, session: str, key: str, of: Any = None) -> dict[str, Any] | None:
+        """What was edited of this; None when nothing was or it can't be read."""
+        kept = await asyncio.to_thread(_read, self._path(session))
         if kept is None or not isinstance(kept.get("draft"), dict):
             return None
-        same = kept.get("id") == request.id or kept.get("of") == _offered(request)
+        same = kept.get("id") == key or (of is not None and kept.get("of") == of)
         return kept["draft"] if same else None
 
-    async def keep(self, session: str, request: RequestItem, draft: dict[str, Any]) -> None:
+    async def keep(self, session: str, draft: dict[str, Any], key: str, of: Any = None) -> None:
         """Write a draft; of several that wait only the newest."""
         self._newest += 1
         number = self._newest
-        text = json.dumps({"id": request.id, "of": _offered(request), "draft": draft}, ensure_ascii=False)
+        text = json.dumps({"id": key, "of": of, "draft": draft}, ensure_ascii=False)
         async with self._alone:
             if number == self._newest:
-                await asyncio.to_thread(_write, _path(session), text)
+                await asyncio.to_thread(_write, self._path(session), text)
 
     async def drop(self, session: str) -> None:
         """It was decided."""
         self._newest += 1
         async with self._alone:
-            await asyncio.to_thread(_remove, _path(session))
+            await asyncio.to_thread(_remove, self._path(session))
+
+    def _path(self, session: str) -> Path:
+        return sessions_dir() / Path(session).name / self._file
 
 
-def _path(session: str) -> Path:
-    return sessions_dir() / Path(session).name / FILE
-
-
-def _offered(request: RequestItem) -> Any:
+def offered(request: RequestItem) -> Any:
+    """What a request offers, as plain data: what was edited of it fits the same offer of another request."""
     what = request.proposal.plan if request.proposal else request.offer.summary if request.offer else None
     return json.loads(msgspec.json.encode(what))
 

@@ -69,6 +69,7 @@ NAMES = {
     "escape": "esc",
     "pageup": "pgup",
     "pagedown": "pgdn",
+    "delete": "del",
     "f1": "F1",
     "f2": "F2",
     "f3": "F3",
@@ -104,4 +105,17 @@ def groups() -> list[tuple[str, list[tuple[str, str]]]]:
     for one in KEYS:
         named = "  ".join(shown(key) for key in one.keys)
         found.setdefault(one.group, []).append((named, one.does))
-    return list(found.items())
+    return [*found.items(), *_of_a_change(), *_of_the_plan()]
+
+
+def _of_a_change() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    from widgets.edit_modal import HELP
+
+    yield "When a change is asked about", [(keys, says) for keys, says in HELP]
+
+
+def _of_the_plan() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    from widgets.plan_keys import HELP
+
+    for name, table in HELP:
+        yield name, [(one.named or "  ".join(shown(key) for key in one.keys), one.says) for one in table]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from tui_agent.events import PlanDocChanged, PlanDocSettled, Record
+from tui_agent.tui.drafts import PLAN_FILE, Drafts
 from widgets.columns import Columns
 from widgets.plan_edits import Edit, ListEdit, WordEdit, edited, inverse
 from widgets.plan_panel import PlanPanel, Wish
@@ -20,6 +21,10 @@ HEARD = 2.0
 """Seconds that an edit waits for the one before it to come back on the stream."""
 REMEMBERED = 100
 """Edits that can be undone."""
+
+
+EDIT = "plan"
+"""What the kept text of an edit belongs to: there is one plan in a session."""
 
 
 class CannotEdit(Exception):
@@ -52,11 +57,27 @@ class Plans:
         self._heard = asyncio.Event()
         self._done: list[Edit] = []
         """What can be undone, the last one last."""
+        self._drafts = Drafts(PLAN_FILE)
+        self._told = ""
+        """Digest of the text that the view shows: what others changed since is merged by the session."""
+        self._proposed = ""
+        """Digest of the proposal that the view shows: one that came after it is not taken unseen (R19.2)."""
+        self._edits = 0
+        """How often a text was kept."""
+        self._looked = False
 
     def look_at(self, record: Record) -> None:
         """A record arrived."""
         if isinstance(record.event, PlanDocChanged | PlanDocSettled):
             self._heard.set()
+            if isinstance(record.event, PlanDocChanged):
+                if record.event.pending:
+                    self._proposed = record.event.sha256
+                else:
+                    self._told = record.event.sha256
+            if not self._looked:
+                self._looked = True
+                self._guarded(self._take_up())
 
     def take(self, message: PlanPanel.Said) -> None:
         """The panel said what the user wants."""
@@ -64,18 +85,50 @@ class Plans:
             self.app.hints.say(message.hint)
         if message.wish is not None:
             self.do(message.wish)
+        if message.draft is not None:
+            self._guarded(self._keep(message.draft))
 
     def do(self, wish: Wish) -> None:
         """Do it behind the screen; a failure ends the screen in order."""
 
+        async def alone() -> None:
+            async with self._alone:
+                await self._do(wish)
+
+        self._guarded(alone())
+
+    def _guarded(self, job: Coroutine[Any, Any, None]) -> None:
         async def guarded() -> None:
             try:
-                async with self._alone:
-                    await self._do(wish)
+                await job
             except Exception as error:  # the last net, as in the app
                 self.app.fail(error)
 
         self.app.run_worker(guarded(), exit_on_error=False)
+
+    async def _keep(self, draft: dict[str, Any]) -> None:
+        """An edit in progress survives a crash; one that is done is dropped once the session has it."""
+        session = self.app.session
+        if session is None:
+            return
+        if draft:
+            self._edits += 1
+            await self._drafts.keep(session.id, draft, EDIT)
+            return
+        before = self._edits
+        async with self._alone:
+            if before == self._edits:  # no other edit was begun meanwhile
+                await self._drafts.drop(session.id)
+
+    async def _take_up(self) -> None:
+        """Offer what was typed before a crash."""
+        from widgets.plan_draft import restored
+
+        session = self.app.session
+        kept = None if session is None else await self._drafts.find(session.id, EDIT)
+        draft = restored(kept) if kept is not None else None
+        if draft is not None and self.app.query_one(Columns).plan.take_up(draft):
+            self.app.hints.say("an edit of the plan is not finished · F3 goes on with it")
 
     def set_status(self, status: str) -> None:
         """How the work as a whole stands, as the user sees it."""
@@ -97,28 +150,29 @@ class Plans:
         elif self.app.view.plan.proposal is None:
             self.app.hints.say("nothing is proposed")
         else:
-            await self._ask("settle_plan", wish == "accept")
+            await self._ask("settle_plan", wish == "accept", self._proposed)
 
     async def _edit(self, edit: Edit) -> bool:
         """True when the session took it."""
         try:
-            text = await asyncio.to_thread(written, self.app.view.plan.text, edit)
+            plan, base = self.app.view.plan, self._told
+            text = await asyncio.to_thread(written, plan.exact or plan.text, edit)
         except CannotEdit as fault:
             self.app.hints.say(str(fault))
         else:
-            if await self._ask("edit_plan", text):
+            if await self._ask("edit_plan", text, base):
                 return True
         self.app.query_one(Columns).plan.show(self.app.view.plan, anew=True)
         return False
 
-    async def _ask(self, name: str, argument: Any) -> bool:
+    async def _ask(self, name: str, *arguments: Any) -> bool:
         """Call a method of the session that not every session has, and wait until its effect is in the view."""
-        method: Callable[[Any], Any] | None = getattr(self.app.session, name, None)
+        method: Callable[..., Any] | None = getattr(self.app.session, name, None)
         if method is None:
             self.app.hints.say("the plan of this session can't be changed here")
             return False
         self._heard.clear()
-        result = method(argument)
+        result = method(*arguments)
         if isawaitable(result):
             result = await result
         if result is False:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from time import monotonic
 
 from tui_agent.events import Record
-from tui_agent.view import Part, SessionView, fold
+from tui_agent.text import Mask
+from tui_agent.view import Part, SessionView, Veil, fold
 from widgets.columns import Columns
 from widgets.status_line import ActivityLine, KeyLine, TitleLine
 
@@ -28,15 +29,21 @@ class Router:
         self._items: set[int] = set()
         self._nodes: set[int] = set()
         self._last = float("-inf")
+        self.veil = Veil()
+        """Takes secrets out of what is shown (A7)."""
         self._handed = 0.0
         """Seconds that the last flush took."""
 
     def take(self, record: Record) -> None:
         """Fold one record."""
-        change = fold(self.view, record)
+        change = fold(self.view, record, self.veil)
         self._parts |= change.parts
         self._items.update(change.items)
         self._nodes.update(change.nodes)
+
+    def hide(self, mask: Mask) -> None:
+        """From now on `mask` decides what is a secret."""
+        self.veil = Veil(mask)
 
     @property
     def dirty(self) -> bool:

@@ -1,4 +1,5 @@
-"""Our two themes: quiet, one accent, every pair of text and ground at least 4.5 : 1 (R26.1)."""
+"""Our themes: quiet, one accent, every pair of text and ground at least 4.5 : 1 (R26.1), 7 : 1 in the one of high
+contrast (U6)."""
 
 from __future__ import annotations
 
@@ -25,6 +26,8 @@ DARK = Theme(
         "added-ground": "#17261d",
         "removed": "#efb0b0",
         "removed-ground": "#2b1a1c",
+        "added-word": "#24452f",
+        "removed-word": "#56282b",
         "keyword": "#b9a5e6",
         "string": "#a3cfa9",
         "number": "#dcb98a",
@@ -56,6 +59,8 @@ LIGHT = Theme(
         "added-ground": "#e3f2e6",
         "removed": "#8f2623",
         "removed-ground": "#f9e6e5",
+        "added-word": "#bfe3c8",
+        "removed-word": "#f5c4c1",
         "keyword": "#6b46b8",
         "string": "#2b7040",
         "number": "#8a5200",
@@ -66,7 +71,40 @@ LIGHT = Theme(
     },
 )
 
-THEMES = (DARK, LIGHT)
+HIGH_CONTRAST = Theme(
+    name="tui-agent-high-contrast",
+    dark=True,
+    primary="#6fd3ff",
+    secondary="#e0e0e0",
+    accent="#6fd3ff",
+    foreground="#ffffff",
+    background="#000000",
+    surface="#0a0a0a",
+    panel="#1a1a1a",
+    success="#7dff9a",
+    warning="#ffd84a",
+    error="#ff9d9d",
+    variables={
+        "muted": "#d0d0d0",
+        "faint": "#a8a8a8",
+        "code": "#ffffff",
+        "added": "#b4ffc4",
+        "added-ground": "#002a0d",
+        "removed": "#ffc4c4",
+        "removed-ground": "#3a0000",
+        "added-word": "#00591f",
+        "removed-word": "#7d0000",
+        "keyword": "#d9c2ff",
+        "string": "#9dffb0",
+        "number": "#ffd9a0",
+        "name": "#6fd3ff",
+        "input-selection-background": "#6fd3ff 40%",
+        "block-cursor-background": "#ffd84a",
+        "block-cursor-foreground": "#000000",
+    },
+)
+
+THEMES = (DARK, LIGHT, HIGH_CONTRAST)
 
 
 def fallbacks(dark: bool) -> dict[str, str]:

@@ -29,6 +29,7 @@ from tui_agent.view.items import (
 from tui_agent.view.nodes import Node, Tree
 from tui_agent.view.reply_steps import ROLES
 from tui_agent.view.texts import Growing, Tail
+from tui_agent.view.veil import Veil
 
 __all__ = [
     "NOTHING",
@@ -58,6 +59,7 @@ __all__ = [
     "ToolItem",
     "Tree",
     "UserItem",
+    "Veil",
     "Verdict",
     "fold",
     "seconds",

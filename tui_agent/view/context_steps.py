@@ -30,6 +30,8 @@ def _words(event: e.ContextCompacted) -> str:
     if event.summary:
         by = "the model" if event.by == "model" else "the program"
         what.append(f"older steps are a summary by {by} now")
+    if event.entries:
+        what.append(f"of the plan's log the last {event.entries} entries stay whole")
     if event.users:
         what.append(
             "of your messages only the newest stays"

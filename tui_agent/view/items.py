@@ -127,7 +127,7 @@ class RequestItem:
     id: str
     node: str = ""
     action: Action | None = None
-    """None for a question."""
+    """None for a question. As it may be seen: with `⟨secret NAME, 40 characters⟩` for each secret (A7)."""
     digest: str = ""
     why: str = ""
     grants: tuple[Grant, ...] = ()
@@ -139,6 +139,15 @@ class RequestItem:
     answer: Answer | None = None
     grant: Grant | None = None
     executed: bool = False
+    exact: Action | None = None
+    """What will really be done, and what the answer is bound to; to be shown only when the user asks for it."""
+    void: str = ""
+    """Why it can't be approved any more, while it waits; empty as long as it can."""
+
+    @property
+    def hides(self) -> bool:
+        """Whether `action` shows less than what will be done: then a key reveals `exact`."""
+        return self.exact is not None and self.exact != self.action
 
 
 ToolStatus: TypeAlias = Literal["running", "ok", "failed", "refused", "interrupted"]
@@ -259,6 +268,8 @@ class PlanSight:
     """The plan document as text; whoever shows it reads it."""
 
     text: str = ""
+    exact: str = ""
+    """With its secrets: what an edit starts from; empty when the view is unveiled."""
     by: str = ""
     """Who wrote it last, as in `plan_doc.changed`; empty when there is none."""
     proposal: str | None = None
@@ -292,6 +303,8 @@ class SessionView:
     mode: str = ""
     approval_mode: str = ""
     trusted: bool = False
+    sandbox: str = ""
+    """As in `session.opened`."""
     closed: str = ""
     """Why the session was closed; empty while it is open."""
     context_used: int | None = None

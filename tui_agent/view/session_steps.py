@@ -24,6 +24,7 @@ def _opened(view: SessionView, event: e.SessionOpened, record: e.Record) -> Chan
     view.id, view.version, view.workspace = event.id, event.version, event.workspace
     view.provider, view.model, view.trusted = event.provider, event.model, event.trusted
     view.mode, view.approval_mode = event.mode, event.approval_mode
+    view.sandbox = event.sandbox
     view.question = event.question or view.question
     view.closed = ""
     if event.resumed:
@@ -147,7 +148,11 @@ def _stage(view: SessionView, event: e.StageEntered, record: e.Record) -> Change
 
 
 def _stage_left(view: SessionView, event: e.StageLeft, record: e.Record) -> Change:
-    view.stage = ""
+    """One within another one, such as a recovery, gives the place back to it."""
+    nodes, place = view.tree.nodes, view.tree.places.get(record.parent, -1)
+    while place >= 0 and nodes[place].kind != "stage":
+        place = nodes[place].parent
+    view.stage = nodes[place].title if place >= 0 else ""
     return STATUS
 
 

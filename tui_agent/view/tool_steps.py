@@ -110,6 +110,14 @@ def _executed(view: SessionView, event: e.ApprovalExecuted, record: e.Record) ->
     return _touch_request(view, request)
 
 
+def _voided(view: SessionView, event: e.ApprovalVoided, record: e.Record) -> Change:
+    request = view.pending.get(event.id)
+    if request is None or request.void:
+        return NOTHING
+    request.void = event.reason
+    return join(_touch_request(view, request), Change(Part.PENDING))
+
+
 STEPS: Steps = {
     e.ToolStarted: _tool_started,
     e.ToolOutput: _tool_output,
@@ -118,6 +126,7 @@ STEPS: Steps = {
     e.ApprovalAsked: _approval_asked,
     e.ApprovalAnswered: _answered,
     e.ApprovalExecuted: _executed,
+    e.ApprovalVoided: _voided,
     e.QuestionAsked: _question_asked,
     e.QuestionAnswered: _answered,
 }

@@ -122,12 +122,22 @@ def verdict(answer: Answer) -> tuple[str, str]:
             Scope.SESSION: "approved for this session",
             Scope.ALWAYS: "always approved",
         }
-        return scope[answer.scope] + by, "muted"
+        return scope[answer.scope] + parts(answer) + by, "muted"
     if answer.verdict == "reject":
         return "rejected" + by + (f": {answer.text}" if answer.text else ""), "warn"
     if answer.verdict == "reply":
         return f"answer: {answer.text}", "text"
     return "withdrawn", "muted"
+
+
+def parts(answer: Answer) -> str:
+    """What was made of an edit before it was approved (R4.6)."""
+    data = answer.data or {}
+    taken, edits = data.get("hunks"), data.get("edits")
+    if not isinstance(taken, list):
+        return ""
+    count = f" in part: {len(taken)} hunk{'s' if len(taken) != 1 else ''}"
+    return count + (", edited by you" if isinstance(edits, dict) and edits else "")
 
 
 class RequestBlock(Block[RequestItem]):

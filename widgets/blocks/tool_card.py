@@ -103,7 +103,7 @@ class ToolCard(Block[ToolItem]):
                 continue
             text, role = verdict(request.answer)
             once = request.answer.scope is Scope.ONCE or request.answer.by != "user"
-            quiet = request.answer.verdict == "approve" and once
+            quiet = request.answer.verdict == "approve" and once and not request.answer.data
             if (quiet and not self.open) or (
                 request.answer.verdict == "reject" and self.item.status == "refused"
             ):

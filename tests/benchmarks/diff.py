@@ -1,0 +1,89 @@
+"""What a diff of 5,000 lines costs in its dialog (R4.1): `python -m tests.benchmarks.diff`; exits with 1 over the bar."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from time import perf_counter
+
+from textual import events
+from textual.pilot import Pilot
+
+from tests.tui.edits import dialog, edit_app, editing, lines
+from tests.tui.kit import settled, still
+from tui_agent.tui.app import TuiAgentApp
+
+LINES = 5_000
+BAR = 50.0
+"""Milliseconds from a key to the frame that shows it, for 95 of 100 keys."""
+OPENED = 200.0
+"""Milliseconds until the dialog of such a diff is laid out and painted."""
+KEYS = ("pagedown",) * 40 + ("down",) * 20 + ("end", "home") * 6 + ("n",) * 20 + ("p",) * 5 + ("x",) * 10
+
+
+async def timed(pilot: Pilot[int], key: str) -> float:
+    """Milliseconds from a key to the screen that shows it; no waiting for the frame clock."""
+    app = pilot.app
+    began = perf_counter()
+    app.screen.on_key(events.Key(key, key if len(key) == 1 else None))  # type: ignore[attr-defined]  # a dialog
+    while app.screen._callbacks or app.screen._layout_required:
+        await asyncio.sleep(0)
+        app.screen._on_timer_update()
+    app.screen._on_timer_update()
+    spent = (perf_counter() - began) * 1000
+    assert isinstance(app, TuiAgentApp)
+    view = dialog(app).view
+    assert view._stack.find(view.scroll_offset.y)[0] in view._painted  # the frame was painted
+    return spent
+
+
+def p95(figures: list[float]) -> float:
+    """Of a hundred figures, the fifth largest."""
+    return sorted(figures)[max(0, round(len(figures) * 0.95) - 1)]
+
+
+async def measure(split: bool, size: tuple[int, int]) -> dict[str, float]:
+    """The figures of one view."""
+    old, new = lines(LINES)
+    app, _session = edit_app(editing(old, new, context=0))
+    async with app.run_test(size=size) as pilot:
+        await settled(pilot)
+        assert isinstance(app, TuiAgentApp)
+        modal = dialog(app)
+        if split:
+            began = perf_counter()
+            modal.view.split = True
+            app.screen._on_timer_update()
+            turned = (perf_counter() - began) * 1000
+            await still(pilot)
+            assert modal.view.beside
+        began = perf_counter()
+        modal.view.show(modal.diff)
+        app.screen._on_timer_update()
+        laid = (perf_counter() - began) * 1000
+        await still(pilot)
+        figures = [await timed(pilot, key) for key in KEYS]
+        by_key = {
+            key: p95([one for one, k in zip(figures, KEYS, strict=True) if k == key]) for key in set(KEYS)
+        }
+        app.exit(0)
+    found = {"key to frame, p95": p95(figures), "slowest key": max(figures), "laid out": laid}
+    return found | ({"turned": turned} if split else {}) | {f"  {key}": by_key[key] for key in sorted(by_key)}
+
+
+def main() -> int:
+    """Measure and judge."""
+    late = False
+    for split in (False, True):
+        figures = asyncio.run(measure(split, (160, 50)))
+        name = "side by side" if split else "unified"
+        for what, value in figures.items():
+            bar = BAR if what.startswith("key") else OPENED if what in ("laid out", "turned") else None
+            late = late or (bar is not None and value > bar)
+            told = "" if bar is None else f"   bar {bar:.0f} ms   {'TOO MUCH' if value > bar else 'ok'}"
+            print(f"{name:13} {what:20} {value:8.2f} ms{told}")
+    return 1 if late else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

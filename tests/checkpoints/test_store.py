@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.doubles.fault_os import FakeOs
+from tui_agent.checkpoints.merging import merge
+from tui_agent.checkpoints.store import BlobStore, StoreError
+from tui_agent.platform.files import sha256_of
+
+
+def blobs(folder: Path) -> list[Path]:
+    return [path for path in (folder / "blobs").rglob("*") if path.is_file()]
+
+
+def test_a_content_comes_back_and_is_for_its_owner_only(tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        store = BlobStore(tmp_path)
+        name = store.put(b"\x00\r\nbytes")
+    finally:
+        os.umask(old)
+    assert store.get(name) == b"\x00\r\nbytes"
+    assert stat.S_IMODE(store.place(name).stat().st_mode) == 0o600
+    assert stat.S_IMODE(store.place(name).parent.stat().st_mode) == 0o700
+    assert store.place(name).relative_to(tmp_path).parts == ("blobs", name[:2], name)
+
+
+def test_the_same_content_is_kept_once(tmp_path: Path) -> None:  # B17
+    store = BlobStore(tmp_path)
+    for _ in range(1000):
+        store.put(b"always the same")
+    assert len(blobs(tmp_path)) == 1
+    assert store.size == len(b"always the same")
+
+
+@pytest.mark.parametrize("data", [b"garbage", b"", b"conten"])
+def test_a_damaged_content_is_named_and_never_given_back(tmp_path: Path, data: bytes) -> None:  # B09
+    store = BlobStore(tmp_path)
+    name = store.put(b"content")
+    store.place(name).write_bytes(data)
+    with pytest.raises(StoreError, match=name[:12]) as fault:
+        store.get(name)
+    assert fault.value.code == "damaged"
+    assert store.put(b"content") == name  # the right bytes are at hand again
+    assert store.get(name) == b"content"
+
+
+def test_a_missing_content_and_one_that_is_a_link_are_no_content(tmp_path: Path) -> None:  # B09
+    store = BlobStore(tmp_path)
+    name = store.put(b"content")
+    store.place(name).unlink()
+    with pytest.raises(StoreError) as fault:
+        store.get(name)
+    assert fault.value.code == "missing"
+    (tmp_path / "other").write_bytes(b"content")
+    store.place(name).symlink_to(tmp_path / "other")
+    with pytest.raises(StoreError):
+        store.get(name)
+
+
+def test_caps_refuse_with_a_reason(tmp_path: Path) -> None:  # B15, B19
+    store = BlobStore(tmp_path, file_cap=10, total_cap=15)
+    with pytest.raises(StoreError) as fault:
+        store.put(b"x" * 11)
+    assert fault.value.code == "too_large"
+    first = store.put(b"y" * 10)
+    with pytest.raises(StoreError) as fault:
+        store.put(b"z" * 10)
+    assert fault.value.code == "full"
+    assert "15 bytes" in str(fault.value)
+    assert store.prune(()) == 10
+    assert not store.has(first)
+    store.put(b"z" * 10)
+    assert BlobStore(tmp_path).size == 10
+
+
+@pytest.mark.parametrize("call", ["open", "write", "fsync", "link"])
+def test_a_disk_that_fails_keeps_nothing_half(tmp_path: Path, call: str) -> None:
+    disk = FakeOs(fail_named={call: errno.ENOSPC})
+    store = BlobStore(tmp_path, calls=disk)
+    with pytest.raises(StoreError) as fault:
+        store.put(b"content")
+    assert fault.value.code == "failed"
+    assert disk.fired
+    assert blobs(tmp_path) == []
+    assert not store.has(sha256_of(b"content"))
+
+
+LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"d"]), max_size=8).map(b"".join)
+
+
+@given(base=LINES, ours=LINES, theirs=LINES)
+@settings(max_examples=200, deadline=None)
+def test_a_merge_holds_both_changes_or_is_none(base: bytes, ours: bytes, theirs: bytes) -> None:
+    assert merge(base, ours, base) == ours
+    merged = merge(base, base, theirs)
+    assert merged == theirs
+    found = merge(base, ours, theirs)
+    assert found == merge(base, theirs, ours) or base in (ours, theirs)
+
+
+def test_changes_apart_are_merged_and_those_that_meet_are_not() -> None:
+    base = b"1\n2\n3\n4\n5\n"
+    assert merge(base, b"one\n2\n3\n4\n5\n", b"1\n2\n3\n4\nfive\n") == b"one\n2\n3\n4\nfive\n"
+    assert merge(base, b"one\n2\n3\n4\n5\n", b"eins\n2\n3\n4\n5\n") is None
+    assert merge(base, b"1\nx\n3\n4\n5\n", b"1\n2\ny\n4\n5\n") is None
+    assert merge(b"\0", b"a", b"b") is None

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.job import make_workspace
+from tests.doubles.mock import call, scenario, serve, step
+from tests.engine.kit import Watch, opened
+from tui_agent.__main__ import main
+
+EDIT = {"flags": {"approval_mode": "auto-edit", "mode": "direct"}}
+WORK = scenario(
+    "work",
+    step("", call("read_file", path="a.txt")),
+    step("", call("edit_file", path="a.txt", old_string="two", new_string="TWO")),
+    step("", call("write_file", path="new/c.txt", content="made\n")),
+    "done",
+)
+MORE = scenario("more", step("", call("edit_file", path="a.txt", old_string="one", new_string="1")), "done")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = make_workspace(tmp_path / "work")
+    (folder / "a.txt").write_text("one\ntwo\n")
+
+    async def job() -> None:
+        async with serve(WORK, MORE, strict=True) as server, opened(server, folder, **EDIT) as session:
+            watch = Watch(session)
+            for text in ("work", "more"):
+                await session.send(text)
+                await watch.ended()
+
+    asyncio.run(job())
+    return folder
+
+
+def test_runs_are_listed_and_compared(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["undo", "--list", "-C", str(workspace)]) == 0
+    listed = capsys.readouterr().out
+    assert "run-1  work" in listed
+    assert "A new/c.txt  +1 -0" in listed
+    assert main(["undo", "--diff", "--run", "1", "-C", str(workspace), "a.txt"]) == 0
+    shown = capsys.readouterr().out
+    assert "-two" in shown
+    assert "+TWO" in shown
+    assert "-one" not in shown
+
+
+def test_the_last_run_goes_first_and_comes_back(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["-C", str(workspace)]
+    assert main(["undo", *where]) == 0
+    assert (workspace / "a.txt").read_text() == "one\nTWO\n"
+    assert main(["undo", "--redo", *where]) == 0
+    assert (workspace / "a.txt").read_text() == "1\nTWO\n"
+    assert main(["undo", "--rewind", "--run", "1", *where]) == 0
+    assert (workspace / "a.txt").read_text() == "one\ntwo\n"
+    assert not (workspace / "new").exists()
+    assert main(["undo", *where]) == 1
+    assert "nothing to undo" in capsys.readouterr().err
+
+
+def test_newer_work_is_left_unless_asked_otherwise(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (workspace / "a.txt").write_text("1\nTWO\nmine\n")
+    assert main(["undo", "-C", str(workspace)]) == 1
+    assert "left as it is: it was changed since" in capsys.readouterr().out
+    assert (workspace / "a.txt").read_text() == "1\nTWO\nmine\n"
+
+
+def test_what_was_kept_is_passed_over(workspace: Path) -> None:
+    where = ["-C", str(workspace)]
+    assert main(["undo", "--keep", "--run", "2", *where]) == 0
+    assert main(["undo", *where, "new/c.txt"]) == 0
+    assert not (workspace / "new").exists()
+    assert (workspace / "a.txt").read_text() == "1\nTWO\n"
+
+
+def test_without_a_session_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["undo", "-C", str(tmp_path)]) == 1
+    assert "no session" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main(["undo", "--rewind"])
+    assert ended.value.code == 2
+
+
+async def test_a_session_in_use_can_be_listed_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_workspace(tmp_path / "work")
+    async with serve(WORK, strict=True) as server, opened(server, folder, **EDIT):
+        assert await asyncio.to_thread(main, ["undo", "--list", "-C", str(folder)]) == 0
+        assert await asyncio.to_thread(main, ["undo", "-C", str(folder)]) == 1
+    assert "in use" in capsys.readouterr().err

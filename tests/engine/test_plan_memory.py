@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.job import make_workspace
+from tests.doubles.mock import call, scenario, serve, step
+from tests.engine.kit import Watch, opened
+from tui_agent.domain import Answer
+from tui_agent.engine.state import EngineState
+from tui_agent.events import (
+    Event,
+    Notice,
+    PlanDocChanged,
+    PlanDocConflict,
+    PlanDocSettled,
+    QuestionAnswered,
+    QuestionAsked,
+    SummaryOffered,
+    SummarySettled,
+)
+from tui_agent.platform.files import sha256_of
+from tui_agent.workplan import Summary
+
+PLAN = "# Plan: Ship\n\n## Goal\nShip\n\n## Acceptance Criteria\n- [ ] one\n- [ ] two\n\n## Mine\nmy note\n"
+PROPOSE = scenario("look", step("", call("update_plan", criteria_added=["Proposed"])), "Proposed it.")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return make_workspace(tmp_path / "work")
+
+
+def hash_of(text: str) -> str:
+    return sha256_of(text.encode())
+
+
+def edited(path: Path, old: str, new: str) -> str:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    return path.read_text()
+
+
+# --- edits ---
+
+
+async def test_an_edit_of_an_older_text_is_merged_with_what_came_after_it(workspace: Path) -> None:
+    async with serve(strict=True) as server, opened(server, workspace) as session:
+        watch = Watch(session)
+        doc = session.folder / "plan_doc.md"
+        assert await session.edit_plan(PLAN)
+        base = (await watch.until_event(PlanDocChanged, by="user")).text
+        edited(doc, "- [ ] two", "- [x] two\n- [ ] three")
+        await watch.until_event(PlanDocChanged, by="editor")
+        assert await session.edit_plan(base.replace("- [ ] one", "- [x] one"), hash_of(base))
+        text = doc.read_text()
+        assert "- [x] one\n- [x] two\n- [ ] three\n" in text and "my note" in text
+        assert not await session.edit_plan(base, hash_of("never told"))
+        refused = await watch.until_event(Notice, code="plan_doc.refused")
+        assert "long ago" in refused.text and doc.read_text() == text
+
+
+async def test_what_an_edit_and_another_both_changed_is_asked(workspace: Path) -> None:
+    async with serve(strict=True) as server, opened(server, workspace) as session:
+        watch = Watch(session, lambda event: Answer(verdict="approve", data={"take": "both"}))
+        doc = session.folder / "plan_doc.md"
+        assert await session.edit_plan(PLAN)
+        base = (await watch.until_event(PlanDocChanged, by="user")).text
+        edited(doc, "## Goal\nShip", "## Goal\nTheirs")
+        await watch.until_event(PlanDocChanged, by="editor")
+        wanted = base.replace("## Goal\nShip", "## Goal\nOurs")
+        editing = asyncio.create_task(session.edit_plan(wanted, hash_of(base)))
+        conflict = await watch.until_event(PlanDocConflict)
+        assert (conflict.ours, conflict.theirs) == ("Ours", "Theirs")
+        assert await editing
+        assert "Theirs\nOurs" in doc.read_text()
+
+
+async def test_notes_in_an_edit_of_the_newest_text_are_written_as_they_stand(workspace: Path) -> None:
+    async with serve(strict=True) as server, opened(server, workspace) as session:
+        watch = Watch(session)
+        assert await session.edit_plan(PLAN)
+        base = (await watch.until_event(PlanDocChanged, by="user")).text
+        mine = base.replace("my note", "my\tother note ✎  ")
+        assert await session.edit_plan(mine, hash_of(base))
+        text = (session.folder / "plan_doc.md").read_text()
+    assert text.partition("# Plan")[2] == mine.partition("# Plan")[2]
+
+
+# --- proposals ---
+
+
+async def test_a_change_by_others_is_told_though_a_proposal_is_pending(workspace: Path) -> None:
+    async with serve(PROPOSE, strict=True) as server:
+        async with opened(server, workspace, flags={"mode": "plan"}) as session:
+            watch = Watch(session)
+            await session.edit_plan(PLAN)
+            await session.send("look")
+            await watch.ended()
+            edited(session.folder / "plan_doc.md", "- [ ] one", "- [x] one")
+            saved = await watch.until_event(PlanDocChanged, by="editor")
+            proposal = await watch.until_event(PlanDocChanged)
+    assert not saved.pending and "- [x] one" in saved.text and "Proposed" not in saved.text
+    assert proposal.pending and "- [x] one" in proposal.text and "Proposed" in proposal.text
+
+
+async def test_a_proposal_that_was_not_seen_is_not_taken(workspace: Path) -> None:
+    async with serve(PROPOSE, strict=True) as server:
+        async with opened(server, workspace, flags={"mode": "plan"}) as session:
+            watch = Watch(session)
+            await session.send("look")
+            await watch.ended()
+            shown = watch.of(PlanDocChanged)[-1]
+            assert shown.pending
+            assert not await session.settle_plan(True, "another")
+            assert await session.settle_plan(True, hash_of(shown.text))
+            settled = await watch.until_event(PlanDocSettled)
+            text = (session.folder / "plan_doc.md").read_text()
+    assert settled.answer.verdict == "approve" and "Proposed" in text
+
+
+# --- texts that were kept aside ---
+
+
+@pytest.mark.parametrize("reply", ["Merge it", "Leave it"])
+async def test_a_text_kept_aside_is_named_and_offered_for_merging(workspace: Path, reply: str) -> None:
+    async with serve(strict=True) as server, opened(server, workspace) as session:
+        doc = session.folder / "plan_doc.md"
+
+        def answer(event: Event) -> Answer | None:
+            return Answer(verdict="reply", text=reply) if isinstance(event, QuestionAsked) else None
+
+        watch = Watch(session, answer)
+        assert await session.edit_plan(PLAN)
+        with doc.open("r+b") as editor:
+            old = editor.read().decode()
+            assert await session.edit_plan(doc.read_text().replace("- [ ] two", "- [x] two"))
+            editor.seek(0)
+            editor.write(old.replace("- [ ] one\n", "- [ ] one\n- [ ] late\n").encode())
+        assert await session.edit_plan(doc.read_text().replace("## Goal\nShip", "## Goal\nShip it"))
+        notice = await watch.until_event(Notice, code="plan_doc.aside")
+        await watch.until_event(QuestionAnswered)
+        (place,) = session.folder.glob("plan_doc.aside-*.md")
+        assert str(place) in notice.text and "late" in place.read_text()
+        if reply == "Merge it":
+            await watch.until_event(PlanDocChanged, by="merge")
+        text = doc.read_text()
+    assert ("- [ ] late" in text) is (reply == "Merge it")
+    assert "- [x] two" in text and "Ship it" in text
+
+
+async def test_a_text_kept_aside_that_contradicts_is_merged_by_question(workspace: Path) -> None:
+    async with serve(strict=True) as server, opened(server, workspace) as session:
+        doc = session.folder / "plan_doc.md"
+
+        def answer(event: Event) -> Answer:
+            if isinstance(event, QuestionAsked):
+                return Answer(verdict="reply", text="Merge it")
+            return Answer(verdict="approve", data={"take": "ours"})
+
+        watch = Watch(session, answer)
+        assert await session.edit_plan(PLAN)
+        with doc.open("r+b") as editor:
+            old = editor.read().decode()
+            assert await session.edit_plan(doc.read_text().replace("## Goal\nShip", "## Goal\nShip now"))
+            editor.seek(0)
+            editor.write(old.replace("## Goal\nShip", "## Goal\nShip later").encode())
+        assert await session.edit_plan(doc.read_text().replace("- [ ] two", "- [x] two"))
+        conflict = await watch.until_event(PlanDocConflict)
+        await watch.until_event(PlanDocChanged, by="merge")
+        text = doc.read_text()
+    assert conflict.where.startswith("plan_doc.aside-") and conflict.ours == "Ship later"
+    assert "## Goal\nShip later" in text and "- [x] two" in text
+
+
+# --- summaries that wait ---
+
+
+def test_an_accepted_summary_is_kept_until_it_is_in_the_plan_and_no_other_takes_its_place() -> None:
+    state = EngineState()
+    one, two = Summary(action="one"), Summary(action="two")
+    for key, summary in (("a", one), ("b", two)):
+        state.fold(SummaryOffered(id=key, summary=summary))
+        state.fold(SummarySettled(id=key, outcome="pending", summary=summary))
+    state.fold(SummaryOffered(id="c", summary=one))
+    assert [row["action"] for row in state.summaries.values()] == ["two", "one"]
+    state.fold(SummarySettled(id="c", outcome="edited", summary=Summary(action="mine")))
+    state = EngineState.restore(state.export())
+    assert [row["action"] for row in state.summaries.values()] == ["two", "mine"]
+    state.fold(PlanDocChanged(text="", by="summary"))
+    state.fold(SummarySettled(id="b", outcome="discarded", summary=two))
+    assert not state.summaries

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doubles.job import make_workspace
+from tests.doubles.mock import MockServer, call, scenario, serve, step
+from tests.engine.kit import Watch, opened
+from tui_agent.events import ApprovalAsked, SessionOpened, ToolFinished
+from tui_agent.safety.sandbox import find
+
+pytestmark = pytest.mark.skipif(find().kind == "none", reason="neither bubblewrap nor Landlock is here")
+
+POISON = (
+    "ls() { touch poisoned; }; alias ls='touch poisoned'; export -f ls; trap 'touch poisoned' DEBUG; "
+    "hash -p /bin/false ls; enable -n echo; shopt -s expand_aliases; mkdir -p evil; "
+    "printf '#!/bin/sh\\ntouch poisoned\\n' > evil/ls; chmod +x evil/ls; printf 'touch poisoned\\n' > evil/env; "
+    "export PATH=$PWD/evil:$PATH BASH_ENV=$PWD/evil/env ENV=$PWD/evil/env LD_PRELOAD=$PWD/evil/x.so "
+    "PROMPT_COMMAND='touch poisoned' LS_COLORS=x"
+)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return make_workspace(tmp_path / "work")
+
+
+def commands(*texts: str) -> dict[str, Any]:
+    return scenario("go", *(step("", call("run_terminal_command", command=text)) for text in texts), "done")
+
+
+async def run(server: MockServer, workspace: Path, **flags: Any) -> Watch:
+    async with opened(server, workspace, flags=flags) as session:
+        watch = Watch(session)
+        await session.send("go")
+        await watch.ended()
+        opening = [record.event async for record in _past(session)]
+    watch.records = [*watch.records]
+    watch.opened = opening[0]  # type: ignore[attr-defined]  # for the test that looks at it
+    return watch
+
+
+async def _past(session: Any) -> Any:
+    async for record in session.follow():
+        if isinstance(record.event, SessionOpened):
+            yield record
+            return
+
+
+def texts(watch: Watch) -> list[str]:
+    return [event.text for event in watch.of(ToolFinished)]
+
+
+async def test_in_auto_mode_nothing_outside_is_written_and_the_model_is_told_why(workspace: Path) -> None:
+    async with serve(commands(f"touch inside && touch {workspace.parent}/outside"), strict=True) as server:
+        watch = await run(server, workspace, approval_mode="auto")
+    assert (workspace / "inside").exists() and not (workspace.parent / "outside").exists()
+    if find(workspace).kind == "landlock":  # bubblewrap has a /tmp of its own, and here all is below /tmp
+        assert any("It ran in a sandbox" in text for text in texts(watch))
+    assert watch.opened.sandbox == find(workspace).shown  # type: ignore[attr-defined]  # set above
+
+
+async def test_in_ask_mode_what_was_allowed_runs_as_it_is(workspace: Path) -> None:
+    async with serve(commands(f"touch {workspace.parent}/outside"), strict=True) as server:
+        watch = await run(server, workspace, approval_mode="ask")
+    assert watch.of(ApprovalAsked)
+    assert (workspace.parent / "outside").exists()
+
+
+async def test_required_confines_in_every_mode(workspace: Path) -> None:
+    async with serve(commands(f"touch inside; touch {workspace.parent}/outside"), strict=True) as server:
+        await run(server, workspace, approval_mode="ask", sandbox="required")
+    assert (workspace / "inside").exists() and not (workspace.parent / "outside").exists()
+
+
+async def test_switched_off_it_is_off_and_says_so(workspace: Path) -> None:
+    async with serve(commands(f"touch {workspace.parent}/outside"), strict=True) as server:
+        watch = await run(server, workspace, approval_mode="auto", sandbox="off")
+    assert watch.opened.sandbox == "off"  # type: ignore[attr-defined]  # set above
+    assert watch.of(ApprovalAsked) or (workspace.parent / "outside").exists()
+
+
+@pytest.mark.parametrize("mode", ["ask", "auto"])
+async def test_a_poisoned_shell_does_not_change_a_command_that_runs_unasked(
+    workspace: Path, mode: str
+) -> None:
+    async with serve(
+        commands(POISON, "rm -f poisoned", "ls", "ls -1 | sort", "cat adder.py && ls")
+    ) as server:
+        watch = await run(server, workspace, approval_mode=mode)
+    _, _, *rest = texts(watch)
+    assert "evil" in rest[0] and "adder.py" in rest[0], "the poison was laid"
+    assert "poisoned" not in "".join(rest)
+    assert not (workspace / "poisoned").exists()
+    assert len(watch.of(ApprovalAsked)) == (2 if mode == "ask" else 1), "the others ran unasked"
+
+
+@pytest.mark.parametrize("mode", ["ask", "auto"])
+async def test_a_child_gets_three_descriptors_and_none_of_our_secrets(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    token = "canary-0f1e2d3c4b5a"
+    names = (
+        "LLM_AUTH_TOKEN",
+        "OPENAI_API_KEY",
+        "AWS_SECRET_ACCESS_KEY",
+        "DB_PASSWORD",
+        "TUI_AGENT_X",
+        "LLM_BASE",
+    )
+    for name in names:
+        monkeypatch.setenv(name, token)
+    command = "ls -l /proc/self/fd | grep -c socket; echo /proc/$$/fd/*; env; cat /proc/$PPID/environ | tr '\\0' '\\n'"
+    async with serve(commands(command), strict=True, token=token) as server:
+        watch = await run(server, workspace, approval_mode=mode)
+    (text,) = texts(watch)
+    found = next(line for line in text.splitlines() if line.startswith("/proc/"))
+    assert {Path(path).name for path in found.split()} <= {"0", "1", "2", "3", "255"}, found
+    assert text.splitlines()[1].strip() == "0" or "\n0\n" in text
+    assert token not in text and not any(f"{name}=" in text for name in names)

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.job import make_workspace
+from tests.doubles.mock import call, scenario, serve, step
+from tests.engine.kit import Watch, opened
+from tests.engine.staging import (
+    DIAGNOSE,
+    PLANNING,
+    do,
+    in_step,
+    plan,
+    planned,
+    run,
+    sent_as,
+    side,
+    sorted_as,
+    summed_up,
+)
+from tui_agent.events import (
+    CompletionRefused,
+    PlanProposed,
+    ReplyStarted,
+    StageEntered,
+    StageLeft,
+    StepVerified,
+)
+from tui_agent.view import SessionView, fold
+
+TASK = "mend the adder"
+EDIT = call("edit_file", path="adder.py", old_string="a - b", new_string="a + b")
+DIAGNOSIS = side(DIAGNOSE, {"cause": "it is broken", "prerequisite": "", "strategy": "another way"})
+FAILING = call("run_terminal_command", command="echo tried >> tries; false")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return make_workspace(tmp_path / "work")
+
+
+async def test_a_recovery_has_a_node_of_its_own_below_the_step_that_failed(workspace: Path) -> None:
+    async with serve(
+        sorted_as(),
+        side(PLANNING, plan(do("Mend it", "edit_file")), trigger="What failed, and why"),
+        planned(do("Call it", "run_terminal_command", critical=True)),
+        DIAGNOSIS,
+        summed_up(),
+        in_step("Call it", step("", FAILING), "It fails."),
+        in_step("Mend it", step("", call("read_file", path="adder.py")), step("", EDIT), "Mended."),
+    ) as server:
+        watch, ended, _ = await run(server, workspace, TASK)
+    assert ended.outcome == "done"
+    records = watch.records
+    (entered,) = [r for r in records if isinstance(r.event, StageEntered) and r.event.stage == "recovery"]
+    assert entered.parent == "run-1.s1"
+    inside = [r.event.role for r in records if isinstance(r.event, ReplyStarted) and r.parent == entered.node]
+    assert inside == ["planning", "planning"]  # the diagnosis and the plan
+    assert [r.node for r in records if isinstance(r.event, PlanProposed)][1] == entered.node
+    (left,) = [r.event for r in records if isinstance(r.event, StageLeft) and r.node == entered.node]
+    assert left.outcome == "done"
+    view = SessionView()
+    stages = {}
+    for record in records:
+        fold(view, record)
+        stages[record.seq] = view.stage
+        if record.node == "run-1.planning" and isinstance(record.event, StageLeft):
+            closed = record.seq
+    tree = view.tree
+    place = tree.places[entered.node]
+    assert tree.nodes[tree.nodes[place].parent].id == "run-1.s1"
+    assert len(tree.nodes[place].children) == 2
+    assert not [r for r in records if r.parent == "run-1.planning" and r.seq > closed]
+    after = next(r.seq for r in records if r.event is left)
+    assert (stages[entered.seq], stages[after]) == ("Recovery planning", "Execution")
+
+
+@pytest.mark.parametrize(("words", "tries"), [("Connection timed out", 2), ("syntax is wrong", 1)])
+async def test_a_command_that_failed_for_a_passing_reason_is_run_again(
+    workspace: Path, words: str, tries: int
+) -> None:
+    command = call("run_terminal_command", command=f"echo tried >> tries; echo '{words}'; exit 3")
+    async with serve(scenario("go", step("", command), step("", command), "done"), strict=True) as server:
+        async with opened(server, workspace) as session:
+            watch = Watch(session)
+            await session.send("go")
+            ended = await watch.ended()
+    assert ended.tool_calls == tries
+    assert (workspace / "tries").read_text() == "tried\n" * tries
+
+
+async def test_a_verdict_quotes_the_earlier_result_and_not_that_it_is_one(workspace: Path) -> None:
+    async with serve(
+        sorted_as(),
+        planned(do("Call it", "run_terminal_command", critical=True)),
+        side(PLANNING, "I know no other way.", trigger="What failed, and why"),
+        DIAGNOSIS,
+        summed_up(),
+        in_step("Call it", step("", FAILING), step("", FAILING), "It fails."),
+    ) as server:
+        watch, _, _ = await run(server, workspace, TASK)
+    assert (workspace / "tries").read_text() == "tried\n"
+    (verified,) = watch.of(StepVerified)
+    assert verified.actual.startswith("exit code 1") and "before" not in verified.actual
+    told = [
+        str(one.messages) for role in ("diagnose", "planning", "summary") for one in sent_as(server, role)
+    ]
+    assert len(told) == 4 and not [one for one in told if "very call before" in one]
+
+
+@pytest.mark.parametrize("unmet", [True, False])
+async def test_a_second_claim_without_a_change_is_not_done_while_criteria_are_open(
+    workspace: Path, unmet: bool
+) -> None:
+    async with serve(
+        sorted_as(),
+        planned(do("Mend it")),
+        in_step("Mend it", "Done, it is mended."),
+        scenario("", "No change is needed."),
+    ) as server:
+        async with opened(server, workspace, flags={"mode": "agent"}) as session:
+            box = " " if unmet else "x"
+            doc = f"# Plan: Sums\n\n## Acceptance Criteria\n- [x] It subtracts\n- [{box}] It adds\n"
+            await session.edit_plan(doc)
+            watch = Watch(session)
+            await session.send(TASK)
+            ended = await watch.ended()
+    assert ended.outcome == ("failed" if unmet else "done")
+    assert len(watch.of(CompletionRefused)) == (2 if unmet else 1)
+    assert ("- It adds" in ended.text) is unmet and "It subtracts" not in ended.text
+
+
+async def test_a_run_that_stops_says_how_many_steps_were_not_begun(workspace: Path) -> None:
+    async with serve(
+        sorted_as(),
+        planned(do("Call it", "run_terminal_command", critical=True), do("Two"), do("Three")),
+        side(PLANNING, "I know no other way.", trigger="What failed, and why"),
+        DIAGNOSIS,
+        summed_up(),
+        in_step("Call it", step("", FAILING), "It fails."),
+    ) as server:
+        _, ended, _ = await run(server, workspace, TASK)
+    assert ended.outcome == "failed" and "2 more steps were not begun" in ended.text

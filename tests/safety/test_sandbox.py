@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tui_agent.domain import ApprovalMode, Running, Severity
+from tui_agent.engine.confining import Confining
+from tui_agent.platform import confine
+from tui_agent.platform.capture import Capture
+from tui_agent.platform.environment import child_environment
+from tui_agent.platform.proc import Child, ProcessError, Stage, finished
+from tui_agent.safety.roots import Roots
+from tui_agent.safety.sandbox import NONE, Confined, Sandbox, find
+from tui_agent.settings import Settings
+from tui_agent.tools.base import ToolError
+
+FOUND = find()
+LANDLOCK = Sandbox(kind="landlock", landlock=confine.abi())
+"""Alone, as where namespaces are forbidden."""
+
+
+def sandbox(kind: str) -> Sandbox:
+    """The one of that name, or the test is skipped with the reason."""
+    if kind == "bwrap":
+        if FOUND.kind != "bwrap":
+            pytest.skip("bubblewrap is not there, or does not work here")
+        return FOUND
+    if not LANDLOCK.landlock:
+        pytest.skip(f"Linux {os.uname().release} has no Landlock")
+    if kind == "landlock":
+        return LANDLOCK
+    whole = Sandbox(kind="landlock", landlock=LANDLOCK.landlock, namespaces=True)
+    if FOUND.kind == "landlock" and not FOUND.namespaces:
+        pytest.skip("namespaces are forbidden here")
+    return whole
+
+
+WHOLE = [pytest.param("bwrap", marks=pytest.mark.needs("bwrap")), "namespaces"]
+EACH = [*WHOLE, "landlock"]
+
+
+class Place:
+    def __init__(self, folder: Path) -> None:
+        self.outside = folder / "outside"
+        self.root = folder / "work"
+        self.scratch = folder / "scratch"
+        for one in (self.outside, self.root / ".git" / "hooks", self.scratch):
+            one.mkdir(parents=True)
+        (self.root / ".git" / "config").write_text("[core]\n")
+        (self.root / "AGENTS.md").write_text("rules\n")
+        (self.root / "deep" / ".vscode").mkdir(parents=True)
+        self.roots = Roots((self.root,), scratch=self.scratch)
+
+    async def run(self, kind: str, command: str, **more: Any) -> tuple[int | None, str]:
+        return await self.start(Confined(sandbox(kind), self.roots, **more), command)
+
+    async def start(
+        self, confined: Confined, command: str, program: Sequence[str] = ("/bin/bash", "-c")
+    ) -> tuple[int | None, str]:
+        stage = Stage(program=program[0], argv=(Path(program[0]).name, *program[1:], command))
+        stages, cage = confined.confine([stage], self.root)
+        capture = Capture(None, None)
+        environment = {**child_environment(), **confined.environment}
+        child = await Child.start(stages, cwd=self.root, environment=environment, capture=capture, cage=cage)
+        status = await child.wait(40)
+        await child.gone()
+        return status, (await finished(capture, status)).presented.text
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.mark.parametrize("kind", EACH)
+async def test_roots_and_scratch_can_be_written_and_nothing_else(place: Place, kind: str) -> None:
+    command = (
+        f"echo a > made; mkdir d && mv made d/moved; echo b > {place.scratch}/s; echo c > $TMPDIR/t; echo d > /dev/null;"
+        f"for w in {place.outside}/x ~/x /etc/x {place.root.parent}/x; do echo e > $w && echo LEAK $w; done;"
+        f"rm -rf {place.outside}; mv {place.outside} {place.root}/stolen; ln {place.root}/d/moved {place.outside}/l; true"
+    )
+    status, text = await place.run(kind, command)
+    assert status == 0
+    if kind != "bwrap":  # it has a /tmp of its own, where all of this lies
+        assert "LEAK" not in text and text.count("Permission denied") >= 4
+    assert (place.root / "d" / "moved").read_text() == "a\n"
+    assert (place.scratch / "s").read_text() == "b\n" and (place.scratch / "tmp" / "t").read_text() == "c\n"
+    assert list(place.outside.iterdir()) == [] and not (Path.home() / "x").exists()
+    assert not (place.root.parent / "x").exists() and not Path("/etc/x").exists()
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+async def test_protected_paths_are_held_also_when_absent(place: Place, kind: str) -> None:
+    shutil.rmtree(place.root / "deep" / ".vscode")
+    (place.root / "lib" / ".git").mkdir(parents=True)
+    command = (
+        "for w in .git/config .git/hooks/pre-commit .git/new AGENTS.md lib/.git/config .vscode/tasks.json .idea/x;"
+        "do mkdir -p $(dirname $w); echo evil > $w && echo LEAK $w; done;"
+        "mv .git g2 && echo LEAK moved; rm -rf .git AGENTS.md .vscode; ln -s /tmp .claude && ls .claude/. && echo LEAK;"
+        "rmdir .vscode && echo LEAK rmdir; true"
+    )
+    status, text = await place.run(kind, command)
+    assert status == 0 and "LEAK" not in text, text
+    assert "Read-only file system" in text, "the fault did not fire"
+    assert (place.root / ".git" / "config").read_text() == "[core]\n"
+    assert sorted(one.name for one in place.root.iterdir()) == [".git", "AGENTS.md", "deep", "lib"]
+
+
+@pytest.mark.parametrize("kind", EACH)
+async def test_protected_files_that_appear_are_named(place: Place, kind: str) -> None:
+    confined = Confined(sandbox(kind), place.roots)
+    await place.start(confined, "echo x > CLAUDE.md; echo x > plain.txt")
+    assert confined.appeared() == (str(place.root / "CLAUDE.md"),)
+
+
+NETWORK = {
+    "tcp": "exec 3<>/dev/tcp/127.0.0.1/{port} && echo LEAK",
+    "python": "python3 -c \"import socket; socket.create_connection(('127.0.0.1', {port}), 3); print('LEAK')\"",
+}
+UDP = {
+    "udp": "python3 -c \"import socket as s; s.socket(s.AF_INET, s.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', {port}));\"",
+    "dns": "python3 -c \"import socket; socket.getaddrinfo('example.org', 80); print('LEAK')\"",
+}
+
+
+@pytest.mark.parametrize("kind", EACH)
+async def test_no_tcp_leaves(place: Place, kind: str) -> None:
+    if "tcp" not in sandbox(kind).denies:
+        pytest.skip("Landlock before ABI 4 has no say in TCP")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        server.setblocking(False)
+        for command in NETWORK.values():
+            _, text = await place.run(kind, command.format(port=port))
+            assert "LEAK" not in text
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+async def test_no_datagram_and_no_name_leaves(place: Place, kind: str) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.setblocking(False)
+        for command in UDP.values():
+            _, text = await place.run(kind, command.format(port=server.getsockname()[1]))
+            assert "LEAK" not in text
+        with pytest.raises(BlockingIOError):
+            server.recv(10)
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+async def test_servers_of_its_own_work_and_the_network_does_if_allowed(place: Place, kind: str) -> None:
+    own = (
+        "import socket as s, threading as t; l = s.create_server(('127.0.0.1', 0));"
+        "t.Thread(target=lambda: l.accept()[0].send(b'own')).start();"
+        "print(s.create_connection(l.getsockname()).recv(9))"
+    )
+    assert "own" in (await place.run(kind, f'python3 -c "{own}"'))[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        _, text = await place.run(kind, f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo through", network=True)
+    assert text == "through"
+
+
+@pytest.mark.parametrize("kind", EACH)
+async def test_no_way_out_by_mounts_tracing_or_identity(place: Place, kind: str) -> None:
+    trace = (
+        "import ctypes, sys; l = ctypes.CDLL(None, use_errno=True);"
+        f"print('LEAK' if l.ptrace(16, {os.getpid()}, 0, 0) == 0 else 'traced not')"
+    )
+    mount = (
+        "import ctypes; l = ctypes.CDLL(None, use_errno=True);"
+        "l.unshare(0x10000000 | 0x20000); r = l.mount(b'none', b'/mnt', b'tmpfs', 0, None);"
+        "print('LEAK' if r == 0 and not open('/mnt/x', 'w').write('') else 'mounted not')"
+    )
+    _, text = await place.run(
+        kind, f'python3 -c "{trace}"; python3 -c "{mount}"; grep NoNewPrivs /proc/self/status'
+    )
+    assert "LEAK" not in text and "traced not" in text
+    assert text.split()[-1] == "1", "set-user-id programs give nothing"
+    assert not (place.outside / "x").exists()
+
+
+@pytest.mark.parametrize("kind", EACH)
+async def test_what_only_reads_can_write_nothing(place: Place, kind: str) -> None:
+    command = f"cat AGENTS.md; echo x > made; echo x > {place.scratch}/x; echo ok"
+    _, text = await place.run(kind, command, writes=False)
+    assert text.startswith("rules") and text.endswith("ok")
+    assert not (place.root / "made").exists() and not (place.scratch / "x").exists()
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+async def test_folders_of_keys_look_empty(place: Place, kind: str) -> None:
+    keys = Path.home() / ".ssh"
+    keys.mkdir()
+    (keys / "id_rsa").write_text("the key")
+    _, text = await place.run(kind, "cat ~/.ssh/id_rsa; ls ~/.ssh; echo end")
+    assert "the key" not in text and "id_rsa" not in text.splitlines()[1:] and text.endswith("end")
+
+
+async def test_a_cage_that_cannot_be_built_starts_nothing(place: Place) -> None:
+    broken = Sandbox(kind="landlock", landlock=99, namespaces=False)
+    if not LANDLOCK.landlock:
+        stages, cage = Confined(broken, place.roots).confine(
+            [Stage(program="/bin/true", argv=("true",))], place.root
+        )
+        with pytest.raises(ProcessError) as failed:
+            await Child.start(stages, cwd=place.root, environment={}, capture=Capture(None, None), cage=cage)
+        assert failed.value.code == "sandbox"
+        return
+    gone = Sandbox(kind="landlock", landlock=LANDLOCK.landlock, namespaces=True)
+    confined = Confined(gone, place.roots)
+    stages, cage = confined.confine([Stage(program="/bin/touch", argv=("touch", "made"))], place.root)
+    bad = type(cage)(
+        writable=cage.writable, hidden=("/nowhere/at/all",), namespaces=True, landlock=cage.landlock
+    )
+    with pytest.raises(ProcessError) as failed:
+        await Child.start(stages, cwd=place.root, environment={}, capture=Capture(None, None), cage=bad)
+    assert failed.value.code == "sandbox"
+    assert not (place.root / "made").exists()
+
+
+# --- when ---------------------------------------------------------------------------------------
+
+
+def command(*, unasked: bool = False) -> Running:
+    return Running(command="make", cwd="/w", severity=Severity.MEDIUM, unasked=unasked)
+
+
+async def test_required_fails_closed_and_off_is_off(place: Place) -> None:
+    required, off = Settings(sandbox="required"), Settings(sandbox="off")
+    with pytest.raises(ToolError, match="demand a sandbox") as refused:
+        await Confining(required, place.roots, NONE).confinement(command(), ApprovalMode.ASK)
+    assert refused.value.code == "refused"
+    there = Sandbox(kind="landlock", landlock=1)
+    assert await Confining(required, place.roots, there).confinement(command(), ApprovalMode.ASK) is not None
+    assert await Confining(off, place.roots, there).confinement(command(), ApprovalMode.AUTO) is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "unasked", "confined"),
+    [("ask", False, False), ("ask", True, True), ("auto-edit", False, True), ("auto", False, True)],
+)
+def test_which_commands_are_confined(place: Place, mode: str, unasked: bool, confined: bool) -> None:
+    there = Confining(Settings(), place.roots, Sandbox(kind="landlock", landlock=7, namespaces=True))
+    assert there.wants(command(unasked=unasked), ApprovalMode(mode)) is confined
+    assert there.holds(command(unasked=unasked), ApprovalMode(mode)) is confined
+    half = Confining(Settings(), place.roots, Sandbox(kind="landlock", landlock=7))
+    assert not half.holds(command(unasked=unasked), ApprovalMode(mode))
+
+
+def test_what_is_denied_is_said() -> None:
+    assert Sandbox(kind="bwrap").whole and Sandbox(kind="landlock", landlock=1, namespaces=True).whole
+    assert Sandbox(kind="landlock", landlock=3).shown == "landlock: files only"
+    assert Sandbox(kind="landlock", landlock=4).shown == "landlock: files and tcp"
+    assert NONE.denies == frozenset() and NONE.shown == "none"
+
+
+def test_a_bwrap_in_the_workspace_is_not_taken(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = place.root / "bin" / "bwrap"
+    fake.parent.mkdir()
+    fake.write_text(f"#!/bin/sh\ntouch {place.outside}/fired\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:.:{place.outside}")
+    monkeypatch.chdir(place.root / "bin")
+    assert find(place.root).kind != "bwrap"
+    assert not (place.outside / "fired").exists()

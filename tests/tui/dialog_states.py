@@ -1,0 +1,110 @@
+"""Every dialog that asks for consent, in every state, for pictures of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from textual.pilot import Pilot
+
+from tests.doubles.session import FakeSession
+from tests.scenes import build
+from tests.tui.edits import NEW, OLD, TOKEN, asked, edit_app, editing, lines
+from tests.tui.kit import Clock, app_for, settled, still, until
+from tui_agent import events as e
+from tui_agent.domain import Grant, Reading, Running, Severity
+from tui_agent.text import Mask
+from tui_agent.tui.app import TuiAgentApp
+from widgets.modal import STILLNESS, RequestModal
+
+MASK = Mask({"GITHUB_TOKEN": TOKEN})
+SECRET = editing(OLD, NEW.replace('"json":', f'"{TOKEN}":'))
+READING = Reading(
+    path="/home/ada/.aws/credentials", display="~/.aws/credentials", outside=True, credentials=True
+)
+WITH_SECRET = Running(
+    command=f"curl -H 'Authorization: Bearer {TOKEN}' https://api.example.org/repos",
+    cwd="/home/ada/exporter",
+    severity=Severity.HIGH,
+    reasons=("reaches another machine",),
+    always_ask=True,
+)
+Made = tuple[TuiAgentApp, FakeSession]
+
+
+class State(NamedTuple):
+    """How to come to it."""
+
+    make: Callable[[str], Made]
+    """Theme → app."""
+    keys: tuple[str, ...] = ()
+    void: bool = False
+    armed: bool = True
+
+
+def _edit(*arguments: object, **more: object) -> Callable[[str], Made]:
+    return lambda theme: edit_app(*arguments, theme=theme, **more)  # type: ignore[arg-type]  # its own
+
+
+def _scene(name: str) -> Callable[[str], Made]:
+    return lambda theme: app_for(name, theme=theme)
+
+
+def _masked(theme: str) -> Made:
+    app, session = app_for(asked(WITH_SECRET), theme=theme)
+    session.mask = MASK
+    return app, session
+
+
+def _granted(theme: str) -> Made:
+    app, session = app_for("answered", theme=theme)
+    session.grants.grants = [*build.TEST_GRANTS, Grant(kind="edit", pattern="src/*.py")]
+    return app, session
+
+
+STATES: dict[str, State] = {
+    "hunks": State(_edit()),
+    "waits": State(lambda theme: edit_app(theme=theme, stillness=STILLNESS, clock=Clock()), armed=False),
+    "second-hunk": State(_edit(), ("n",)),
+    "left-out": State(_edit(), ("x",)),
+    "all-left-out": State(_edit(), ("x", "n", "x")),
+    "beside": State(_edit(), ("v",)),
+    "beside-left-out": State(_edit(), ("v", "n", "x")),
+    "typing": State(_edit(), ("n", "e", *"# new", "enter")),
+    "edited": State(_edit(), ("n", "e", *"# new", "enter", "ctrl+s")),
+    "void": State(_edit(), void=True),
+    "reason": State(_edit(), ("r", *"too clever")),
+    "new-file": State(_edit(editing(None, NEW))),
+    "long": State(_edit(editing(*lines(400)))),
+    "secret": State(_edit(SECRET, mask=MASK)),
+    "secret-shown": State(_edit(SECRET, mask=MASK), ("u",)),
+    "command": State(_scene("command_asked")),
+    "hostile": State(_scene("command_hostile")),
+    "command-secret": State(_masked),
+    "reading": State(lambda theme: app_for(asked(READING), theme=theme)),
+    "trust": State(_scene("trust")),
+    "question": State(_scene("question")),
+    "conflict": State(_scene("plan_conflict")),
+    "grants": State(_granted, (*"/grants", "enter", "down")),
+}
+
+
+def comer(state: State, session: FakeSession) -> Callable[[Pilot[int]], object]:
+    """What brings the app into its state."""
+
+    async def come(pilot: Pilot[int]) -> None:
+        await settled(pilot)
+        app = pilot.app
+        assert isinstance(app, TuiAgentApp)
+        if app.view.pending and state.armed:
+            await until(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
+        if state.void:
+            session.push(e.ApprovalVoided(id="q1", reason="changed on disk"))
+            await settled(pilot)
+        for key in state.keys:
+            await pilot.press(key)
+            if key == "e":
+                await still(pilot)
+        await still(pilot)
+
+    return come

@@ -1,0 +1,389 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from textual import events
+from textual.pilot import Pilot
+
+from tests.tui.edits import NEW, OLD, TOKEN, dialog, edit_app, editing, lines
+from tests.tui.kit import Clock, running, screen_text, settled, until
+from tui_agent import events as e
+from tui_agent.domain import Answer, Scope
+from tui_agent.hunks import new_text
+from tui_agent.text import Mask
+from tui_agent.tui.app import TuiAgentApp
+from widgets.modal import STILLNESS, RequestModal
+
+EDIT = editing()
+SECOND = new_text(EDIT.diff.hunks[1])
+
+
+async def closed(pilot: Pilot[int], app: TuiAgentApp) -> None:
+    await until(pilot, lambda: not isinstance(app.screen, RequestModal))
+
+
+@pytest.mark.parametrize(("key", "scope"), [("a", Scope.ONCE), ("s", Scope.SESSION), ("A", Scope.ALWAYS)])
+async def test_a_key_approves_with_its_scope_and_shows_the_exact_rule(key: str, scope: Scope) -> None:
+    app, session = edit_app()
+    async with running(app) as pilot:
+        text = screen_text(app)
+        assert "edit src/export.py" in text and "edit src/*.py" in text
+        await pilot.press(key)
+        await closed(pilot, app)
+        assert session.answers == [("q1", Answer(verdict="approve", scope=scope))]
+
+
+async def test_a_hunk_that_is_left_out_is_not_in_the_answer() -> None:
+    app, session = edit_app()
+    async with running(app) as pilot:
+        await pilot.press("n", "x")
+        await pilot.pause()
+        text = screen_text(app)
+        assert "left out" in text and "[ ] hunk 2 of 2" in text and "[x] hunk 1 of 2" in text
+        assert "approve 1 of 2 hunks" in text and "for this session" not in text
+        await pilot.press("s", "A")
+        assert session.answers == []
+        await pilot.press("a")
+        await closed(pilot, app)
+        (answer,) = [answer for _id, answer in session.answers]
+        assert answer.data == {"hunks": [0], "edits": {}} and answer.scope is Scope.ONCE
+
+
+async def test_a_hunk_taken_again_makes_the_whole_edit() -> None:
+    app, session = edit_app()
+    async with running(app) as pilot:
+        await pilot.press("n", "x", "x", "a")
+        await closed(pilot, app)
+        assert session.answers == [("q1", Answer(verdict="approve"))]
+
+
+async def test_with_every_hunk_left_out_nothing_can_be_approved() -> None:
+    app, session = edit_app()
+    async with running(app) as pilot:
+        await pilot.press("x", "n", "x", "a", "s", "A", "enter", "space")
+        assert session.answers == []
+        assert "approve" not in screen_text(app).replace("approvals", "")
+        await pilot.press("r", "enter")
+        await closed(pilot, app)
+        assert session.answers[0][1].verdict == "reject"
+
+
+async def test_n_and_p_go_from_hunk_to_hunk_and_stop_at_the_ends() -> None:
+    app, _session = edit_app()
+    async with running(app, (80, 24)) as pilot:
+        places = [dialog(app).current]
+        for key in ("n", "n", "p", "p"):
+            await pilot.press(key)
+            await pilot.pause()
+            places.append(dialog(app).current)
+            assert f"▸ [x] hunk {places[-1] + 1} of 2" in screen_text(app)
+        assert places == [0, 1, 1, 0, 0]
+
+
+async def test_the_keys_are_for_a_hunk_in_view() -> None:
+    app, _session = edit_app(editing(*lines(60), context=0))
+    async with running(app, (80, 24)) as pilot:
+        await pilot.press("end")
+        await pilot.pause()
+        view = dialog(app).view
+        assert dialog(app).current in view.hunks_seen()
+        assert "▸" in screen_text(app)
+        await pilot.press("home")
+        await pilot.pause()
+        assert dialog(app).current in view.hunks_seen()
+
+
+async def test_v_puts_the_sides_beside_each_other_and_back() -> None:
+    app, session = edit_app()
+    async with running(app) as pilot:
+        await pilot.press("v")
+        await pilot.pause()
+        row = next(row for row in screen_text(app).split("\n") if "print(export(rows))" in row)
+        assert "print(export(rows, options.fmt))" in row
+        assert dialog(app).view.beside
+        await pilot.press("v")
+        await pilot.pause()
+        row = next(row for row in screen_text(app).split("\n") if "print(export(rows))" in row)
+        assert "options.fmt" not in row
+        assert session.answers == []
+
+
+async def test_below_a_hundred_columns_there_is_one_column() -> None:
+    app, _session = edit_app()
+    async with running(app) as pilot:
+        await pilot.press("v")
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        assert not dialog(app).view.beside
+        assert "side by side" not in screen_text(app) and "one column" not in screen_text(app)
+        await pilot.resize_terminal(120, 40)
+        await pilot.pause()
+        assert dialog(app).view.beside
+
+
+@pytest.mark.parametrize("size", [(60, 20), (120, 40)])
+@pytest.mark.parametrize("split", [False, True])
+async def test_every_line_of_a_long_diff_is_reached_in_both_views(size: tuple[int, int], split: bool) -> None:
+    old, new = lines(80)
+    app, session = edit_app(editing(old, new))
+    seen: set[int] = set()
+
+    def look() -> None:
+        text = screen_text(app)
+        seen.update(n for n in range(80) if f"function_{n}(" in text)
+
+    async with running(app, size) as pilot:
+        if split:
+            await pilot.press("v")
+            await pilot.pause()
+        assert dialog(app).view.beside is (split and size[0] >= 100)
+        await pilot.press("a")
+        assert session.answers == []
+        look()
+        while not dialog(app).end_seen:
+            await pilot.press("pagedown")
+            await pilot.pause()
+            look()
+        assert seen == set(range(80))
+        await pilot.press("a")
+        await closed(pilot, app)
+
+
+# --- editing before it is applied ---
+
+
+async def edited(pilot: Pilot[int], *keys: str) -> None:
+    """Press `e`, then keys once the field listens."""
+    app = pilot.app
+    assert isinstance(app, TuiAgentApp)
+    await pilot.press("e")
+    await until(pilot, lambda: app.screen.focused is dialog(app).field)
+    await pilot.press(*keys)
+    await pilot.pause()
+
+
+async def test_what_was_typed_is_shown_again_and_then_approved() -> None:
+    app, session = edit_app()
+    async with running(app) as pilot:
+        await pilot.press("n")
+        await edited(pilot, "ctrl+end", "enter", *"# end", "ctrl+s")
+        text = screen_text(app)
+        assert "+ # end" in text and "edited by you" in text and "with your text" in text
+        assert session.answers == []
+        await pilot.press("end")
+        await until(pilot, lambda: dialog(app).end_seen)
+        await pilot.press("a")
+        await closed(pilot, app)
+        (answer,) = [answer for _id, answer in session.answers]
+        assert answer.data is not None and answer.data["hunks"] == [0, 1]
+        (text,) = answer.data["edits"].values()
+        assert text.startswith(SECOND) and text.endswith("# end")
+
+
+@pytest.mark.parametrize(
+    "keys", [("a",), ("A", "s", "a"), ("enter",), ("space",), (*"aAsrw yes", "enter", "a"), ("tab", "a")]
+)
+async def test_no_key_in_the_field_approves(keys: tuple[str, ...]) -> None:
+    app, session = edit_app()
+    async with running(app) as pilot:
+        await edited(pilot, *keys)
+        assert session.answers == [] and dialog(app).editing
+        await pilot.press("escape")
+        await pilot.pause()
+        assert not dialog(app).editing and dialog(app).choice.whole(EDIT.diff)
+        assert session.answers == [] and session.interrupts == 0
+
+
+async def test_keys_typed_on_after_the_field_go_to_the_draft_and_approve_nothing() -> None:
+    clock = Clock()
+    app, session = edit_app(stillness=STILLNESS, clock=clock)
+    async with running(app) as pilot:
+        clock.now += 1
+        await edited(pilot, "x", "ctrl+s", *"aAs", "enter", "a")
+        assert session.answers == []
+        assert app._prompt.text == "aAs\na"
+        clock.now += STILLNESS + 0.01
+        await pilot.press("a")
+        await closed(pilot, app)
+        assert session.answers[0][1].data is not None
+
+
+async def test_keys_typed_on_after_a_dropped_text_or_reason_approve_nothing() -> None:
+    clock = Clock()
+    app, session = edit_app(stillness=STILLNESS, clock=clock)
+    async with running(app) as pilot:
+        clock.now += 1
+        await edited(pilot, "x", "escape", "a")
+        assert session.answers == [] and app._prompt.text == "a"
+        clock.now += 1
+        await pilot.press("r", "n", "escape", "a")
+        await pilot.pause()
+        assert session.answers == [] and app._prompt.text == "aa"
+
+
+async def test_keys_typed_ahead_decide_nothing_and_change_nothing() -> None:
+    clock = Clock()
+    app, session = edit_app(stillness=STILLNESS, clock=clock)
+    typed = "yes x e aAsnpvuwr " * 6
+    async with running(app) as pilot:
+        for character in typed:
+            clock.now += 0.1
+            await pilot.press({" ": "space"}.get(character, character))
+        assert session.answers == [] and app._prompt.text == typed
+        modal = dialog(app)
+        assert modal.choice.whole(EDIT.diff) and not modal.editing and not modal.reasoning
+        assert modal.current == 0 and not modal.view.split
+
+
+@pytest.mark.parametrize("key", ["space", "enter", "y", "tab", "ctrl+s", "f1"])
+async def test_no_other_key_consents(key: str) -> None:
+    app, session = edit_app()
+    async with running(app) as pilot:
+        await pilot.press("x", key)
+        await pilot.pause()
+        assert session.answers == []
+
+
+async def test_a_paste_in_the_field_is_typed_and_nothing_hides_in_it() -> None:
+    app, session = edit_app()
+    async with running(app) as pilot:
+        await edited(pilot, "ctrl+home")
+        app.post_message(events.Paste("a\r\nA\x1b[2J\u202e"))
+        await until(pilot, lambda: dialog(app).field.text.startswith("a\nA[2J"))
+        assert app._prompt.text == "" and session.answers == []
+
+
+async def test_the_same_text_is_no_edit() -> None:
+    app, session = edit_app()
+    async with running(app) as pilot:
+        await edited(pilot, "x", "backspace", "ctrl+s")
+        await pilot.press("a")
+        await closed(pilot, app)
+        assert session.answers == [("q1", Answer(verdict="approve"))]
+
+
+async def test_a_long_edited_hunk_must_be_seen_to_its_end_again() -> None:
+    old, new = lines(60)
+    app, session = edit_app(editing(old, new))
+    async with running(app, (80, 24)) as pilot:
+        await pilot.press("end")
+        await until(pilot, lambda: dialog(app).end_seen)
+        await edited(pilot, "x", "ctrl+s")
+        await pilot.press("home")
+        await until(pilot, lambda: not dialog(app).end_seen or "more line" in screen_text(app))
+        assert not dialog(app).end_seen
+        await pilot.press("a")
+        assert session.answers == []
+        await pilot.press("end")
+        await until(pilot, lambda: dialog(app).end_seen)
+        await pilot.press("a")
+        await closed(pilot, app)
+
+
+async def test_a_new_file_is_edited_as_a_whole() -> None:
+    app, session = edit_app(editing(None, "one\ntwo\n"))
+    async with running(app) as pilot:
+        assert "hunk" not in screen_text(app)
+        await edited(pilot, "X", "ctrl+s", "a")
+        await closed(pilot, app)
+        assert session.answers[0][1].data == {"hunks": [0], "edits": {"0": "Xone\ntwo"}}
+
+
+@pytest.mark.parametrize(
+    "action", [editing(parts=False), editing(OLD, NEW.replace("import json", "import json\x1b[2J\u202e"))]
+)
+async def test_what_can_not_be_edited_is_not_offered(action: Any) -> None:
+    app, session = edit_app(action)
+    async with running(app) as pilot:
+        assert "edit it" not in screen_text(app)
+        await pilot.press("e")
+        await pilot.pause()
+        assert not dialog(app).editing and session.answers == []
+
+
+# --- the file changed on disk ---
+
+
+async def void(pilot: Pilot[int], session: Any) -> None:
+    session.push(e.ApprovalVoided(id="q1", reason="changed on disk"))
+    await settled(pilot)
+
+
+async def test_a_void_approval_says_so_and_takes_no_approval() -> None:
+    app, session = edit_app()
+    async with running(app) as pilot:
+        await void(pilot, session)
+        text = screen_text(app)
+        assert "changed on disk while this was open" in text and "approve once" not in text
+        await pilot.press("a", "s", "A", "x", "e", "enter", "space")
+        assert session.answers == []
+        await pilot.press("w")
+        await closed(pilot, app)
+        assert session.answers == [("q1", Answer(verdict="withdrawn"))]
+
+
+async def test_a_void_approval_can_be_rejected() -> None:
+    app, session = edit_app()
+    async with running(app) as pilot:
+        await void(pilot, session)
+        await pilot.press("r", *"no", "enter")
+        await closed(pilot, app)
+        assert session.answers == [("q1", Answer(verdict="reject", text="no"))]
+
+
+async def test_a_key_on_its_way_when_it_becomes_void_goes_to_the_draft() -> None:
+    clock = Clock()
+    app, session = edit_app(stillness=STILLNESS, clock=clock)
+    async with running(app) as pilot:
+        clock.now += 1
+        await void(pilot, session)
+        await pilot.press("w")
+        await pilot.pause()
+        assert session.answers == [] and app._prompt.text == "w"
+
+
+async def test_a_text_that_was_being_typed_when_it_became_void_approves_nothing() -> None:
+    app, session = edit_app()
+    async with running(app) as pilot:
+        await edited(pilot, "x")
+        await void(pilot, session)
+        assert "changed on disk" in screen_text(app) and dialog(app).editing
+        await pilot.press("ctrl+s", "a")
+        await pilot.pause()
+        assert session.answers == []
+
+
+# --- secrets ---
+
+
+async def test_secrets_are_hidden_until_they_are_asked_for() -> None:
+    action = editing(OLD, NEW.replace('"json":', f'"{TOKEN}":'))
+    app, session = edit_app(action, mask=Mask({"GITHUB_TOKEN": TOKEN}))
+    async with running(app) as pilot:
+        assert TOKEN not in screen_text(app) and "⟨secret" in screen_text(app)
+        await pilot.press("e")
+        await pilot.pause()
+        assert not dialog(app).editing
+        await pilot.press("u")
+        await pilot.pause()
+        assert TOKEN in screen_text(app)
+        await pilot.press("u")
+        await pilot.pause()
+        assert TOKEN not in screen_text(app)
+        await pilot.press("n", "x", "a")
+        await closed(pilot, app)
+        assert session.answers[0][1].data == {"hunks": [0], "edits": {}}
+
+
+async def test_a_hunk_without_the_secret_is_edited_while_the_secret_stays_hidden() -> None:
+    action = editing(OLD, NEW.replace('"json":', f'"{TOKEN}":'))
+    app, session = edit_app(action, mask=Mask({"GITHUB_TOKEN": TOKEN}))
+    async with running(app) as pilot:
+        await pilot.press("n")
+        await edited(pilot, "X", "ctrl+s")
+        assert TOKEN not in screen_text(app) and "⟨secret" in screen_text(app)
+        await pilot.press("a")
+        await closed(pilot, app)
+        data = session.answers[0][1].data
+        assert data is not None and data["edits"] == {"1": "X" + SECOND}

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.doubles.session import FakeSession
+from tests.tui.kit import app_for, running, screen_text, settled, until
+from tui_agent.checkpoints.ledger import Checkpoint, CheckpointFile
+from tui_agent.domain import Diff, Hunk
+from tui_agent.engine.undoing import CannotUndo, Report
+from tui_agent.events import CommandChanged
+from tui_agent.tui import commands
+from tui_agent.tui.app import TuiAgentApp
+from widgets.checkpoint_diffs import CheckpointDiffs
+from widgets.checkpoints import CheckpointsPanel
+
+
+def file(name: str, **more: Any) -> CheckpointFile:
+    fields = {"kind": "modify", "added": 3, "removed": 1, "edits": 1, "undone": False, **more}
+    return CheckpointFile(path=f"/w/{name}", display=name, **fields)
+
+
+LISTED = (
+    Checkpoint(run="run-1", title="make a start", files=(file("README.md", kind="create"),), kept=True),
+    Checkpoint(
+        run="run-2",
+        title="export the table as CSV and add a test for the empty one",
+        files=(
+            file("src/exporter/table.py", added=24, removed=7),
+            file("tests/test_table.py", kind="create", undone=True),
+            file("data/large.bin", unkept="it has 200,000,000 bytes"),
+        ),
+        commands=(CommandChanged(command="make clean all", changed=("build/out.o",)),),
+    ),
+    Checkpoint(run="run-3", title="tidy up", files=tuple(file(f"src/module_{at}.py") for at in range(9))),
+)
+
+
+class FakeCheckpoints:
+    """Lists, and remembers what was asked of it."""
+
+    def __init__(self, listed: tuple[Checkpoint, ...] = LISTED, fault: str = "") -> None:
+        self._listed = listed
+        self._fault = fault
+        self.calls: list[tuple[Any, ...]] = []
+
+    def listed(self) -> tuple[Checkpoint, ...]:
+        return self._listed
+
+    async def _done(self, *call: Any) -> Report:
+        self.calls.append(call)
+        if self._fault:
+            raise CannotUndo(self._fault)
+        return Report(kind="undo", text="tidy up" if call[0] == "rewind" else "")
+
+    async def undo(self, *, run: str = "", files: tuple[str, ...] = ()) -> Report:
+        return await self._done("undo", run, tuple(files))
+
+    async def redo(self) -> Report:
+        return await self._done("redo")
+
+    async def rewind(self, run: str, what: str = "both") -> Report:
+        return await self._done("rewind", run, what)
+
+    async def finish(self) -> Report:
+        return await self._done("finish")
+
+    async def roll_back(self) -> Report:
+        return await self._done("back")
+
+    async def diff(self, run: str, path: str) -> Diff:
+        if path.endswith(".bin"):
+            raise CannotUndo("data/large.bin can't be compared: its content was not kept.")
+        name = path.removeprefix("/w/")
+        lines = (" import csv", "-def table():", "+def table(rows: list[Row]) -> str:", "     pass")
+        hunk = Hunk(old_start=1, old_count=3, new_start=1, new_count=3, lines=lines)
+        return Diff(path=name, kind="modify", hunks=(hunk,), added=1, removed=1)
+
+    def keep(self, run: str = "") -> tuple[str, ...]:
+        self.calls.append(("keep", run))
+        return (run,)
+
+
+def prepared(fault: str = "", **more: Any) -> tuple[TuiAgentApp, FakeCheckpoints, FakeSession]:
+    app, session = app_for("answered", **more)
+    checkpoints = FakeCheckpoints(fault=fault)
+    session.checkpoints = checkpoints  # type: ignore[attr-defined]  # the recorded session has none
+    return app, checkpoints, session
+
+
+@pytest.mark.parametrize(
+    ("typed", "call"),
+    [
+        ("undo", ("undo", "", ())),
+        ("undo 2", ("undo", "run-2", ())),
+        ("undo src/a b.py", ("undo", "", ("src/a b.py",))),
+        ("undo finish", ("finish",)),
+        ("undo back", ("back",)),
+        ("redo", ("redo",)),
+        ("rewind 2", ("rewind", "run-2", "both")),
+        ("rewind run-2 code", ("rewind", "run-2", "code")),
+        ("rewind conversation 2", ("rewind", "run-2", "conversation")),
+    ],
+)
+async def test_a_command_does_what_it_says(typed: str, call: tuple[Any, ...]) -> None:
+    app, checkpoints, _ = prepared()
+    async with running(app) as pilot:
+        name, _, rest = typed.partition(" ")
+        commands.run(app, name, rest)
+        await until(pilot, lambda: checkpoints.calls == [call])
+        await settled(pilot)
+        if call[0] == "rewind":
+            await until(pilot, lambda: app._prompt.text == "tidy up")
+
+
+async def test_what_cannot_be_undone_is_a_hint() -> None:
+    app, checkpoints, _ = prepared("There is nothing to undo: no edit of the agent stands.")
+    async with running(app) as pilot:
+        commands.run(app, "undo", "")
+        await until(pilot, lambda: "nothing to undo" in screen_text(app))
+        assert checkpoints.calls
+
+
+async def test_a_run_is_chosen_from_the_list_and_taken_back() -> None:
+    app, checkpoints, _ = prepared()
+    async with running(app) as pilot:
+        commands.run(app, "rewind", "")
+        await until(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
+        await pilot.press("down", "u")
+        await until(pilot, lambda: checkpoints.calls == [("undo", "run-2", ())])
+        commands.run(app, "checkpoints", "")
+        await until(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
+        await pilot.press("down", "down", "down", "up", "c")
+        await until(pilot, lambda: checkpoints.calls[-1] == ("rewind", "run-2", "code"))
+        commands.run(app, "checkpoints", "")
+        await until(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, CheckpointsPanel))
+        assert len(checkpoints.calls) == 2
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_list(size: tuple[int, int], theme: str, snap_compare: Any) -> None:
+    app, _, _ = prepared(theme=theme)
+
+    async def show(pilot: Pilot[int]) -> None:
+        await settled(pilot)
+        commands.run(app, "checkpoints", "")
+        await until(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
+        await pilot.press("down")
+        await settled(pilot)
+
+    assert snap_compare(app, terminal_size=size, run_before=show)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+def test_diffs(size: tuple[int, int], snap_compare: Any) -> None:
+    app, _, _ = prepared()
+
+    async def show(pilot: Pilot[int]) -> None:
+        await settled(pilot)
+        commands.run(app, "checkpoints", "")
+        await until(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
+        await pilot.press("down", "d")
+        await until(pilot, lambda: isinstance(app.screen, CheckpointDiffs))
+        await settled(pilot)
+
+    assert snap_compare(app, terminal_size=size, run_before=show)

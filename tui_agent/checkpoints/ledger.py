@@ -1,0 +1,293 @@
+"""What the session's events tell of its files: every edit by run, what was undone, what can be done again (K1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from tui_agent.events import (
+    CheckpointsKept,
+    CommandChanged,
+    Event,
+    FileChanged,
+    FileSnapshotted,
+    FileState,
+    Restoring,
+    RunEnded,
+    RunStarted,
+    SessionOpened,
+    ToolFinished,
+    UndoBegun,
+    UndoDone,
+    UserSaid,
+)
+
+STEPS = 5_000
+"""Edits that are remembered; older ones can't be undone any more."""
+RUNS = 1_000
+REDOS = 50
+COMMANDS = 50
+"""Commands of a run that are remembered with what they changed."""
+TITLE = 120
+"""Characters of a message that its checkpoint is called by."""
+
+
+class Step(msgspec.Struct):
+    """One edit of one file."""
+
+    number: int
+    run: str
+    path: str
+    display: str
+    before: FileState
+    after: str
+    """sha256 of the bytes that it wrote."""
+    folders: tuple[str, ...] = ()
+    unkept: str = ""
+    call: str = ""
+    sure: bool = False
+    """It is told that it happened; after a crash the bytes on disk tell."""
+    added: int = 0
+    removed: int = 0
+    undone: bool = False
+
+
+class Run(msgspec.Struct):
+    """One piece of work, named by the user's message."""
+
+    id: str
+    title: str = ""
+    kept: bool = False
+    commands: list[CommandChanged] = []
+    """Commands that changed files, which can't be undone."""
+
+
+class CheckpointFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a checkpoint."""
+
+    path: str
+    display: str
+    kind: str
+    """`create` or `modify`."""
+    added: int
+    removed: int
+    edits: int
+    undone: bool
+    unkept: str = ""
+    """Why it can't be undone; empty when it can."""
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """What one run did to files."""
+
+    run: str
+    title: str
+    files: tuple[CheckpointFile, ...]
+    commands: tuple[CommandChanged, ...] = ()
+    kept: bool = False
+
+    @property
+    def undone(self) -> bool:
+        """Every file of it is back where it was."""
+        return bool(self.files) and all(file.undone for file in self.files)
+
+
+class Ledger:
+    """Folds every event in order; nothing here looks at the disk."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.runs: list[Run] = []
+        self.redos: list[UndoDone] = []
+        """What can be done again, the last undone last; an edit ends that."""
+        self.open: UndoBegun | None = None
+        """An undo that has no end: it goes on at this moment, or a crash cut it off."""
+        self.going = False
+        """A run has begun and has no end."""
+        self.count = 0
+        """Steps that there ever were."""
+
+    # --- reading ---
+
+    def active(self, path: str | None = None) -> list[Step]:
+        """The edits that stand, in order; of one file, or of all."""
+        return [step for step in self.steps if not step.undone and path in (None, step.path)]
+
+    def after(self, run: str) -> list[str]:
+        """The runs from `run` on; empty for one that is not known."""
+        ids = [one.id for one in self.runs]
+        return ids[ids.index(run) :] if run in ids else []
+
+    def latest(self) -> str:
+        """The last run with edits that stand and were not kept; empty when there is none."""
+        kept = {run.id for run in self.runs if run.kept}
+        return next((step.run for step in reversed(self.active()) if step.run not in kept), "")
+
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """Every run that touched files, the oldest first."""
+        made = (self._checkpoint(run) for run in self.runs)
+        return tuple(one for one in made if one.files or one.commands)
+
+    def _checkpoint(self, run: Run) -> Checkpoint:
+        steps: dict[str, list[Step]] = {}
+        for step in self.steps:
+            if step.run == run.id:
+                steps.setdefault(step.path, []).append(step)
+        files = tuple(_file(path, mine) for path, mine in steps.items())
+        return Checkpoint(
+            run=run.id, title=run.title, files=files, commands=tuple(run.commands), kept=run.kept
+        )
+
+    def needed(self) -> set[str]:
+        """Contents that undo or redo may want: those of runs that were not kept."""
+        kept = {run.id for run in self.runs if run.kept}
+        mine = [step for step in self.steps if step.run not in kept]
+        states = [step.before.sha256 for step in mine] + [step.after for step in mine]
+        items = [item for one in self.redos for item in one.items]
+        items += self.open.items if self.open is not None else ()
+        states += [state.sha256 for item in items for state in (item.before, item.after)]
+        return set(filter(None, states))
+
+    # --- folding ---
+
+    def fold(self, event: Event, run: str = "") -> None:
+        """Take in one event with the run of its record."""
+        match event:
+            case UserSaid(text=text, steering=False) if run:
+                self._run(run).title = _title(text)
+            case RunStarted() if run:
+                self._run(run)
+                self.going = True
+            case RunEnded() | SessionOpened():
+                self.going = False
+            case FileSnapshotted():
+                self._snapshotted(event, run)
+            case FileChanged(change=change) if change.after is not None:
+                self._changed(change.path, change.after, change.added, change.removed)
+            case ToolFinished(call_id=call):
+                self._ended(call)
+            case CommandChanged():
+                commands = self._run(run).commands
+                commands.append(event)
+                del commands[:-COMMANDS]
+            case CheckpointsKept(runs=runs):
+                for one in self.runs:
+                    one.kept = one.kept or one.id in runs
+            case UndoBegun():
+                self.open = event
+            case UndoDone():
+                self._done(event)
+
+    def _run(self, run: str) -> Run:
+        for one in reversed(self.runs):
+            if one.id == run:
+                return one
+        made = Run(run, commands=[])
+        self.runs.append(made)
+        del self.runs[:-RUNS]
+        return made
+
+    def _snapshotted(self, event: FileSnapshotted, run: str) -> None:
+        self._run(run)
+        self.count += 1
+        self.redos.clear()
+        step = Step(
+            self.count,
+            run,
+            event.path,
+            event.display,
+            event.before,
+            event.after,
+            event.folders,
+            event.unkept,
+            event.call,
+        )
+        self.steps.append(step)
+        del self.steps[:-STEPS]
+
+    def _changed(self, path: str, after: str, added: int, removed: int) -> None:
+        for step in reversed(self.steps):
+            if step.path == path:
+                if step.after == after:
+                    step.sure, step.added, step.removed = True, added, removed
+                return
+
+    def _ended(self, call: str) -> None:
+        """What the call announced and did not do was not done."""
+        if any(step.call == call and not step.sure for step in self.steps[-50:]):
+            self.steps = [step for step in self.steps if step.call != call or step.sure]
+
+    def _done(self, event: UndoDone) -> None:
+        self.open = None
+        if event.outcome == "rolled_back":
+            return
+        done = [item for item in event.items if item.outcome in ("restored", "already")]
+        numbers = {number for item in done for number in item.steps}
+        for step in self.steps:
+            if step.number in numbers:
+                step.undone = event.kind != "redo"
+        if event.kind == "redo":
+            self._redone(done)
+        elif any(item.outcome == "restored" for item in done):
+            self.redos.append(msgspec.structs.replace(event, items=tuple(done)))
+            del self.redos[:-REDOS]
+
+    def _redone(self, done: list[Restoring]) -> None:
+        if not self.redos:
+            return
+        paths = {item.path for item in done}
+        last = self.redos.pop()
+        left = tuple(item for item in last.items if item.path not in paths)
+        if left:
+            self.redos.append(msgspec.structs.replace(last, items=left))
+
+    # --- saving ---
+
+    def export(self) -> dict[str, Any]:
+        """Plain data for `state.saved`."""
+        return {
+            "steps": msgspec.to_builtins(self.steps),
+            "runs": msgspec.to_builtins(self.runs),
+            "redos": msgspec.to_builtins(self.redos),
+            "open": msgspec.to_builtins(self.open),
+            "count": self.count,
+        }
+
+    @classmethod
+    def restore(cls, data: dict[str, Any]) -> Ledger:
+        """What `export` wrote. Raises msgspec.ValidationError or KeyError on another shape."""
+        ledger = cls()
+        ledger.steps = msgspec.convert(data["steps"], list[Step])
+        ledger.runs = msgspec.convert(data["runs"], list[Run])
+        ledger.redos = msgspec.convert(data["redos"], list[UndoDone])
+        ledger.open = msgspec.convert(data["open"], UndoBegun | None)
+        ledger.count = msgspec.convert(data["count"], int)
+        return ledger
+
+
+def by_path(steps: Iterable[Step]) -> Iterator[list[Step]]:
+    """The steps of each file, in order; files in the order in which they were touched first."""
+    found: dict[str, list[Step]] = {}
+    for step in steps:
+        found.setdefault(step.path, []).append(step)
+    yield from found.values()
+
+
+def _file(path: str, steps: list[Step]) -> CheckpointFile:
+    return CheckpointFile(
+        path=path,
+        display=steps[0].display,
+        kind="create" if steps[0].before.kind == "absent" else "modify",
+        added=sum(step.added for step in steps),
+        removed=sum(step.removed for step in steps),
+        edits=len(steps),
+        undone=all(step.undone for step in steps),
+        unkept=steps[0].unkept,
+    )
+
+
+def _title(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= TITLE else words[: TITLE - 1] + "…"

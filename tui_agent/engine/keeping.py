@@ -1,0 +1,132 @@
+"""Keeping what an edit is about to replace, before it happens and durably (K1, FAULTS 5.4)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui_agent.domain import Editing
+from tui_agent.engine.state import SessionStream
+from tui_agent.events import CommandChanged, FileSnapshotted, FileState
+from tui_agent.text import visible
+
+if TYPE_CHECKING:
+    from tui_agent.checkpoints.store import BlobStore
+    from tui_agent.safety.roots import Roots
+
+
+STOPPED = 0.2
+"""Seconds for a look after a command that was stopped."""
+
+
+class CannotKeep(Exception):
+    """What an edit would replace can't be kept; `str()` is why, as a part of a sentence."""
+
+
+class Keeping:
+    """Keeps pre-images in a session's store and journals them."""
+
+    def __init__(self, stream: SessionStream, store: BlobStore) -> None:
+        self._stream = stream
+        self._store = store
+        self._told_unwatched = False
+
+    @contextlib.asynccontextmanager
+    async def watching(self, command: str, roots: Roots, *, run: str, call: str) -> AsyncIterator[None]:
+        """Journal which files below the roots are others after the block: what a command did can't be undone."""
+        from tui_agent.checkpoints import survey
+
+        before = await asyncio.to_thread(survey.take, roots.folders)
+        seconds = survey.SECONDS
+        try:
+            yield
+        except asyncio.CancelledError:
+            seconds = STOPPED
+            raise
+        finally:
+            look = asyncio.to_thread(survey.take, roots.folders, seconds=seconds)
+            changes = survey.compare(before, await asyncio.shield(asyncio.ensure_future(look)))
+            blind = not before.whole and not self._told_unwatched
+            if changes.any or blind:
+                self._told_unwatched = self._told_unwatched or blind
+
+                def named(paths: tuple[str, ...]) -> tuple[str, ...]:
+                    return tuple(roots.display(Path(path)) for path in paths)
+
+                event = CommandChanged(
+                    command=command,
+                    created=named(changes.created),
+                    changed=named(changes.changed),
+                    deleted=named(changes.deleted),
+                    more=changes.more,
+                    unwatched=tuple(visible(text) for text in changes.unwatched),
+                )
+                self._stream.emit(event, run=run, node=call)
+
+    async def trouble(self, action: Editing) -> str:
+        """Why what lies there could not be kept, as a part of a sentence; empty when it can."""
+        return await asyncio.to_thread(self._trouble, action)
+
+    async def keep_before(self, action: Editing, *, run: str, call: str, unkept: str = "") -> None:
+        """Keep what the edit replaces, durably, and journal it. Raises CannotKeep; with `unkept`, which says why it
+        is not kept, only the latter. Raises FileChangedError when the bytes are no longer those of the edit."""
+        state, folders = await asyncio.to_thread(self._keep, action, unkept)
+        event = FileSnapshotted(
+            path=action.path,
+            display=action.display,
+            before=state,
+            after=action.after,
+            folders=folders,
+            unkept=unkept,
+            call=call,
+        )
+        self._stream.emit(event, run=run, node=call)
+
+    def keep_after(self, content: bytes) -> None:
+        """Keep what an edit wrote, if there is room: for comparing and merging. Blocks."""
+        from tui_agent.checkpoints.store import StoreError
+
+        with contextlib.suppress(StoreError):
+            self._store.put(content)
+
+    def _trouble(self, action: Editing) -> str:
+        if action.before is None or self._store.has(action.before):
+            return ""
+        with contextlib.suppress(OSError):
+            size = os.stat(action.path).st_size
+            if (why := self._store.refusal(size)) and size <= self._store.file_cap:
+                self._store.prune(self._stream.state.ledger.needed())
+                why = self._store.refusal(size)
+            return why
+        return ""
+
+    def _keep(self, action: Editing, unkept: str) -> tuple[FileState, tuple[str, ...]]:
+        from tui_agent.checkpoints import disk
+        from tui_agent.checkpoints.store import StoreError
+        from tui_agent.platform.files import FileChangedError, FileFault, read_file
+
+        path = Path(action.path)
+        if action.before is None:
+            return disk.ABSENT, disk.missing_folders(path)
+        if unkept:
+            return FileState(kind="file", sha256=action.before), ()
+        try:
+            found = read_file(path, self._store.file_cap, follow=False)
+        except FileFault as fault:
+            raise CannotKeep(str(fault)) from fault
+        if found.sha256 != action.before:
+            raise FileChangedError(path)
+        try:
+            self._store.put(found.data)
+        except StoreError as error:
+            if error.code != "full" or not self._store.prune(self._stream.state.ledger.needed()):
+                raise CannotKeep(str(error)) from error
+            try:
+                self._store.put(found.data)
+            except StoreError as again:
+                raise CannotKeep(str(again)) from again
+        return FileState(kind="file", sha256=found.sha256, size=len(found.data), mode=found.mode), ()

@@ -1,0 +1,96 @@
+"""The bytes of an edit of which the user took only parts, or which they changed before (A3, R4.6)."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+
+from tui_agent.domain import Diff, Hunk
+from tui_agent.hunks import Choice, text_lines
+from tui_agent.platform.encoding import Codec, Decoded, NotText, decode
+from tui_agent.tools.base import ToolError
+from tui_agent.tools.views import LINE_END
+
+
+def can_choose(before: bytes | None, after: bytes) -> bool:
+    """Whether hunks can be taken one by one: both sides are text, written in the same way, without broken bytes."""
+    try:
+        new = decode(after)
+        old = decode(before) if before is not None else None
+    except NotText:
+        return False
+    if new.codec.errors != "strict":
+        return False
+    return old is None or not old.text or _written(old.codec) == _written(new.codec)
+
+
+def chosen_bytes(before: bytes | None, after: bytes, diff: Diff, choice: Choice) -> bytes:
+    """What the file will hold: the old bytes but for the hunks that are taken, these with their edits.
+
+    `diff` must be the one from `before` to `after`, and `can_choose()` them. Raises ToolError `encoding` when an edit
+    holds what the file's encoding can't write.
+    """
+    new = decode(after)
+    old = decode(before) if before is not None else Decoded("", new.codec)
+    old_lines, new_lines = split_lines(old.text), split_lines(new.text)
+    out: list[str] = []
+    at = 0
+    for place, hunk in enumerate(diff.hunks):
+        begins = hunk.old_start - (1 if hunk.old_count else 0)
+        stop = begins + hunk.old_count
+        out += old_lines[at:begins]
+        if place not in choice.taken:
+            out += old_lines[begins:stop]
+        elif place in choice.edits:
+            out += _edited(_new_of(hunk, new_lines), choice.edits[place], new_lines or old_lines)
+        else:
+            out += _new_of(hunk, new_lines)
+        at = stop
+    out += old_lines[at:]
+    codec = old.codec if old.text else new.codec
+    try:
+        return codec.bom + codec.encode_new("".join(out))
+    except UnicodeEncodeError as error:
+        wrong = error.object[error.start : error.end].encode("utf-8", "backslashreplace").decode()
+        raise ToolError(f"The file's encoding has no {wrong!r}; nothing was written.", "encoding") from error
+
+
+def split_lines(text: str) -> list[str]:
+    """Lines with their ends, as a diff counts them."""
+    lines: list[str] = []
+    at = 0
+    for found in LINE_END.finditer(text):
+        lines.append(text[at : found.end()])
+        at = found.end()
+    return [*lines, text[at:]] if at < len(text) else lines
+
+
+def _new_of(hunk: Hunk, lines: list[str]) -> list[str]:
+    begins = hunk.new_start - (1 if hunk.new_count else 0)
+    return lines[begins : begins + hunk.new_count]
+
+
+def _written(codec: Codec) -> tuple[str, bytes, str]:
+    return codec.name, codec.bom, codec.errors
+
+
+def _edited(proposed: list[str], text: str, around: list[str]) -> list[str]:
+    """The lines of the edited `text`: those that were proposed keep their ends, new ones get the usual one."""
+    bare = [line.rstrip("\r\n") if _end(line) else line for line in proposed]
+    after = text_lines(text)
+    usual = Counter(filter(None, map(_end, proposed or around))).most_common(1)
+    end = usual[0][0] if usual else "\n"
+    lines = [line + end for line in after]
+    for tag, one, _, other, stop in difflib.SequenceMatcher(None, bare, after, autojunk=False).get_opcodes():
+        if tag == "equal":
+            lines[other:stop] = [
+                line if _end(line) else line + end for line in proposed[one : one + stop - other]
+            ]
+    if lines and proposed and not _end(proposed[-1]):
+        lines[-1] = lines[-1].rstrip("\r\n")
+    return lines
+
+
+def _end(line: str) -> str:
+    """The line end that a line has."""
+    return "\r\n" if line.endswith("\r\n") else line[-1:] if line[-1:] in ("\r", "\n") else ""
