@@ -109,7 +109,7 @@ async def watched(
     variables["RIPGREP_CONFIG_PATH"] = str(repo / ".ripgreprc")
     process = await asyncio.create_subprocess_exec(
         shutil.which("strace") or "strace", "-f", "-qq", "-s", "256", "-e", "trace=execve,execveat,connect", "-o", str(trace),
-        sys.executable, "-P", "-m", "tui_agent", "exec", "look", "--json", "--provider", "openai",
+        sys.executable, "-P", "-m", "tui_agent", "exec", "look", "--json", "--mode", "direct", "--provider", "openai",
         "--base-url", server.url + "/v1", "--model", "mock-model", *flags,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         cwd=repo, env=variables, limit=2**24,

@@ -101,7 +101,7 @@ async def test_d03_e11_a_disk_of_64_mib_that_runs_full(workspace: Path, tmp_path
     async with serve(talk, strict=True) as server:
         process = await asyncio.create_subprocess_exec(
             "unshare", "-Urm", "sh", "-c", NARROW, "sh", str(workspace),
-            sys.executable, "-m", "tui_agent", "exec", "go", "--json", "--approve", "all", "--trust", "--provider", "openai",
+            sys.executable, "-m", "tui_agent", "exec", "go", "--json", "--mode", "direct", "--approve", "all", "--trust", "--provider", "openai",
             "--base-url", server.url + "/v1", "--model", "mock-model",
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             env=environment(home), limit=2**24,

@@ -48,7 +48,9 @@ async def run(tmp_path: Path) -> AsyncIterator[Exec]:
 async def test_exec_prints_and_keeps_no_secret(run: Exec) -> None:
     async with serve(talk(), token=TOKEN) as server:
         flags = server_flags(server, "openai")
-        ran = await run("go", "--trust", "--approve", "all", *flags, **NAMED, TUI_AGENT_DEBUG="true")
+        ran = await run(
+            "go", "--trust", "--approve", "all", *flags, stdin=b"", **NAMED, TUI_AGENT_DEBUG="true"
+        )
         asked = json.dumps([request.messages for request in server.requests])
     assert ran.code == 0, ran.err
     assert "the last of it" in ran.out and "⟨secret GitHub token, 40 characters⟩" in ran.out
@@ -64,7 +66,7 @@ async def test_exec_prints_and_keeps_no_secret(run: Exec) -> None:
 
 async def test_exec_with_json_is_exact(run: Exec) -> None:
     async with serve(scenario("go", TEXT), token=TOKEN) as server:
-        ran = await run("go", "--json", *server_flags(server, "openai"), **NAMED)
+        ran = await run("go", "--json", *server_flags(server, "openai"), stdin=b"", **NAMED)
     assert ran.code == 0, ran.err
     (ended,) = [one for one in ran.of("reply.ended") if not one.get("role")]
     assert ended["text"] == TEXT
@@ -109,7 +111,7 @@ async def test_the_screen_never_shows_one_live_or_resumed(tmp_path: Path) -> Non
                 await screen.sees(title, 90)
                 await screen.sees(lambda: screen.listens, 90)
                 screen.type("a")
-                await screen.sees(lambda title=title: not screen.listens, 90)
+                await screen.sees(lambda: not screen.listens, 90)
             await screen.sees("the last of it", 90)
             screen.type("\x04")
             assert await screen.end(90) == 0

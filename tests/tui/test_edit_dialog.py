@@ -167,7 +167,7 @@ async def test_what_was_typed_is_shown_again_and_then_approved() -> None:
     app, session = edit_app()
     async with running(app) as pilot:
         await pilot.press("n")
-        await edited(pilot, "ctrl+end", "enter", *"# end", "ctrl+s")
+        await edited(pilot, *["down"] * 4, "end", "enter", *"# end", "ctrl+s")
         text = screen_text(app)
         assert "+ # end" in text and "edited by you" in text and "with your text" in text
         assert session.answers == []

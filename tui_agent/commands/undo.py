@@ -179,7 +179,6 @@ async def _opened(session: Path) -> AsyncIterator[Checkpoints]:
     from tui_agent import settings
     from tui_agent.checkpoints.store import BlobStore
     from tui_agent.engine.state import open_stream
-    from tui_agent.engine.undo_asking import Asking
     from tui_agent.engine.undoing import Checkpoints
     from tui_agent.safety.secrets import values_to_mask
     from tui_agent.storage.folder import SessionFolder
@@ -195,7 +194,7 @@ async def _opened(session: Path) -> AsyncIterator[Checkpoints]:
             if (event := recovered.event()) is not None:
                 stream.emit(event)
             store = BlobStore(folder.path, file_cap=caps.undo_file_bytes, total_cap=caps.undo_bytes)
-            yield Checkpoints(stream, store, asking=Asking())
+            yield Checkpoints(stream, store)
         finally:
             await stream.close()
     finally:

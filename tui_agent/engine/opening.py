@@ -22,7 +22,6 @@ from tui_agent.engine.roles import Roles
 from tui_agent.engine.session import Session
 from tui_agent.engine.state import EngineState, SessionStream, open_stream
 from tui_agent.engine.stream import JournalBroken
-from tui_agent.engine.undo_asking import Asking, AskUser
 from tui_agent.engine.undoing import Checkpoints
 from tui_agent.engine.wishes import CannotOpen, Wishes
 from tui_agent.engine.working import Absent
@@ -42,7 +41,6 @@ from tui_agent.safety.roots import Roots
 from tui_agent.storage.folder import SessionError, SessionFolder, find, latest_for, list_sessions
 from tui_agent.storage.recovery import Recovered
 from tui_agent.text import Mask
-from tui_agent.tools.registry import default_tools
 
 QUESTION = "What would you like to work on?"
 """The opening question: the first line of chat_history.log (S2)."""
@@ -275,7 +273,6 @@ class _Parts:
             stream=stream,
             approvals=approvals,
             workplace=workplace,
-            registry=default_tools(off=chosen.tools_off),
             roles=roles,
             project=Project(self._workspace, trusted=self._trusted, tell=stream.emit),
             memory=self._memory(stream, approvals),
@@ -311,8 +308,7 @@ class _Parts:
         )
 
     def _checkpoints(self, stream: SessionStream, store: BlobStore, approvals: Approvals) -> Checkpoints:
-        asking = AskUser(approvals) if self._wishes.attended else Asking()
-        return Checkpoints(stream, store, asking=asking)
+        return Checkpoints(stream, store, approvals=approvals if self._wishes.attended else None)
 
     def _memory(self, stream: SessionStream, approvals: Approvals) -> PlanMemory:
         attended, entries = self._wishes.attended, self._loaded.settings.log.entries

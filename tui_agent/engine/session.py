@@ -42,7 +42,6 @@ from tui_agent.events import (
 from tui_agent.storage.folder import SessionFolder
 from tui_agent.storage.lines import RecordTooBig
 from tui_agent.text import clean
-from tui_agent.tools.registry import Registry
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +63,6 @@ class Session:
         stream: SessionStream,
         approvals: Approvals,
         workplace: Workplace,
-        registry: Registry,
         roles: Roles,
         project: Project,
         memory: PlanMemory,
@@ -78,7 +76,6 @@ class Session:
         self._state = stream.state
         self._approvals = approvals
         self._workplace = workplace
-        self._registry = registry
         self._roles = roles
         self._project = project
         self._task: asyncio.Task[None] | None = None
@@ -97,7 +94,6 @@ class Session:
             stream=stream,
             approvals=approvals,
             workplace=workplace,
-            registry=registry,
             roles=roles,
             project=project,
             memory=memory,

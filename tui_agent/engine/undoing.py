@@ -30,7 +30,7 @@ from tui_agent.events import (
 if TYPE_CHECKING:
     from tui_agent.checkpoints.store import BlobStore
     from tui_agent.checkpoints.undo import Choice, Task, Undo
-    from tui_agent.engine.undo_asking import Asking
+    from tui_agent.engine.approvals import Approvals
 
 Kind: TypeAlias = Literal["undo", "redo", "rewind"]
 Ended: TypeAlias = Literal["done", "stopped", "rolled_back"]
@@ -68,12 +68,12 @@ class Checkpoints:
         stream: SessionStream,
         store: BlobStore,
         *,
-        asking: Asking,
+        approvals: Approvals | None = None,
         busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._stream = stream
         self._store = store
-        self._asking = asking
+        self._approvals = approvals  # who is asked; None where nobody is
         self.busy = busy
         """Tells whether a run goes on."""
         self._working = False
@@ -255,9 +255,11 @@ class Checkpoints:
         *,
         rolled_back: bool = False,
     ) -> Report:
-        from tui_agent.engine.undo_asking import Always
+        from tui_agent.engine.undo_asking import Always, Asking, AskUser
 
-        asking = Always(choice) if choice is not None else self._asking
+        asking = Asking() if self._approvals is None else AskUser(self._approvals)
+        if choice is not None:
+            asking = Always(choice)
         items = list(decided)
         for task in tasks:
             chosen = await asking.choose(task, undo) if task.conflict else "leave"

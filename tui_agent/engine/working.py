@@ -22,7 +22,6 @@ from tui_agent.engine.state import SessionStream
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import RunEnded
 from tui_agent.plan.store import Unreadable
-from tui_agent.tools.registry import Registry
 
 if TYPE_CHECKING:
     from tui_agent.engine.asking import Desk
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from tui_agent.engine.structured import Structured
     from tui_agent.engine.window import Window
     from tui_agent.engine.workflow import Crew, Workflow
+    from tui_agent.tools.registry import Registry
 
 PLANS = "plans.json"
 """The plan cache, in the data folder."""
@@ -54,7 +54,6 @@ class Working:
         stream: SessionStream,
         approvals: Approvals,
         workplace: Workplace,
-        registry: Registry,
         roles: Roles,
         project: Project,
         memory: PlanMemory,
@@ -64,7 +63,7 @@ class Working:
         self._stream = stream
         self._approvals = approvals
         self._workplace = workplace
-        self._registry = registry
+        self._registry: Registry | None = None
         self._roles = roles
         self._project = project
         self._memory = memory
@@ -115,12 +114,13 @@ class Working:
             return brain
         if self._workplace.mode is Mode.PLAN or not self._workplace.mode.reads_only:
             await self._memory.mend()
-        await _load("loop")
+        await _load("engine.loop")
         from tui_agent.engine.calls import Calls
         from tui_agent.engine.window import Window
 
-        self._calls = calls = Calls(self._workplace, self._registry, run)
-        place, registry = self._workplace, self._registry.for_mode(self._workplace.mode)
+        place, tools = self._workplace, await self._tools()
+        self._calls = calls = Calls(place, tools, run)
+        registry = tools.for_mode(place.mode)
         self.system = await self._project.system(place.mode, place.approval_mode, self._roles.prompt)
         self._window = window = Window.of(brain, self._stream, self._window)
         loops = _Loops(
@@ -128,7 +128,7 @@ class Working:
         )
         if place.mode is not Mode.AGENT:
             return await loops.make(run, registry, place.mode).work()
-        await _load("workflow")
+        await _load("engine.workflow")
         from tui_agent.engine.structured import Structured
         from tui_agent.engine.workflow import Workflow
 
@@ -190,14 +190,22 @@ class Working:
             )
         return self._ladder
 
+    async def _tools(self) -> Registry:
+        if self._registry is None:
+            await _load("tools.registry")
+            from tui_agent.tools.registry import default_tools
+
+            self._registry = default_tools(off=self._workplace.settings.tools_off)
+        return self._registry
+
     def _rounds(self, mode: Mode, step: bool) -> int:
         rounds: dict[str, int] = self._workplace.settings.iterations.model_dump()
         return rounds["step"] if step else rounds.get(mode.replace("-", "_"), rounds["direct"])
 
 
 async def _load(name: str) -> None:
-    """Load a module of the engine in a thread, when it is needed first: an idle session stays small."""
-    await asyncio.to_thread(importlib.import_module, f"tui_agent.engine.{name}")
+    """Load a module in a thread, when it is needed first: an idle session stays small."""
+    await asyncio.to_thread(importlib.import_module, f"tui_agent.{name}")
 
 
 class _Loops:

@@ -55,6 +55,7 @@ class Headless(msgspec.Struct, frozen=True, kw_only=True):
     approve: str = "safe"
     """`none`, `safe`, `edits` or `all`."""
     json: bool = False
+    """Print the records as they are journaled: exact, secrets included (A7). Plain output is masked."""
     read_answers: bool = False
     """Answers come as JSON lines on standard input (`--answers`)."""
 
