@@ -23,12 +23,15 @@ TMPDIR leads into the scratch folder; under bubblewrap /tmp is that folder too, 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import stat
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -68,6 +71,8 @@ DEEP = ("node_modules", ".venv", "venv", "__pycache__", "target", ".tox")
 """Folders that are not searched."""
 PROBE = 10.0
 """Seconds that a trial may take."""
+SHARED = 200
+"""Folders in /tmp that a command under bubblewrap may read, at most."""
 
 
 class Sandbox(Noun, frozen=True, kw_only=True):
@@ -162,6 +167,28 @@ _FRAME = (
 """No `--die-with-parent`: what a command leaves running may stay, below our own supervisor."""
 
 
+def _in_tmp() -> list[str]:
+    """What can be read of the /tmp outside: no sockets and no folders that hold some, which lead out of the sandbox."""
+    found: list[str] = []
+    with contextlib.suppress(OSError), os.scandir("/tmp") as entries:
+        for entry in entries:
+            if len(found) >= SHARED or entry.name.startswith("."):
+                continue
+            if entry.is_dir(follow_symlinks=False) and not _meets(entry.path):
+                found.append(entry.path)
+    return sorted(found)
+
+
+def _meets(folder: str) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return any(
+                stat.S_ISSOCK(one.stat(follow_symlinks=False).st_mode) for one in islice(entries, 1_000)
+            )
+    except OSError:
+        return True
+
+
 class Confined:
     """Implements `platform.cage.Confinement` for one command. Making one looks through the roots: do it in a thread."""
 
@@ -222,6 +249,8 @@ class Confined:
         argv = ["bwrap", *_FRAME]
         argv += ["--bind", self._temporary, "/tmp"] if self._temporary else ["--tmpfs", "/tmp"]
         argv += [] if self._network else ["--unshare-net"]
+        for path in _in_tmp():
+            argv += ["--ro-bind-try", path, path]  # each may be gone meanwhile
         for path in cage.hidden:
             argv += ["--tmpfs", path]
         for path in self._ground:
