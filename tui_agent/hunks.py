@@ -92,7 +92,7 @@ def edited(hunk: Hunk, text: str) -> Hunk:
     old, proposed = side(hunk, " -"), side(hunk, " +")
     new = _typed(text, proposed.ended)
     after = new.lines
-    if new == proposed:
+    if new == proposed or text == "\n".join(proposed.lines):  # one empty line is said like none
         return hunk
     lines: list[str] = []
 

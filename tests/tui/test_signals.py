@@ -45,7 +45,7 @@ async def program(*, owned: bool = True) -> AsyncIterator[tuple[Terminal, Path]]
 
 async def busy(terminal: Terminal) -> None:
     terminal.type("fix the word counter\r")
-    await terminal.sees("Edit wordcount/counting.py")
+    await terminal.sees("Plan · 3 steps · plans are shown")
 
 
 def records(home: Path) -> list[dict[str, Any]]:
@@ -124,7 +124,7 @@ async def stop_and_go_on() -> None:
             before = len(terminal.bytes)
             terminal.screen.reset()
             terminal.kill(signal.SIGCONT)
-            await terminal.sees("Edit wordcount/counting.py")
+            await terminal.sees("Plan · 3 steps · plans are shown")
             await terminal.sees("approve once")
             resumed = terminal.bytes[before:]
             assert all(code in resumed for code in (b"?1049h", b"?1000h", b"?1006h", b"?2004h", b"?25l"))

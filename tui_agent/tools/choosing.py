@@ -77,6 +77,8 @@ def _written(codec: Codec) -> tuple[str, bytes, str]:
 def _edited(proposed: list[str], text: str, around: list[str]) -> list[str]:
     """The lines of the edited `text`: those that were proposed keep their ends, new ones get the usual one."""
     bare = [line.rstrip("\r\n") if _end(line) else line for line in proposed]
+    if text == "\n".join(bare):
+        return proposed
     after = text_lines(text)
     usual = Counter(filter(None, map(_end, proposed or around))).most_common(1)
     end = usual[0][0] if usual else "\n"

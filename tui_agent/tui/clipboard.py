@@ -105,7 +105,7 @@ async def _run(argv: Sequence[str], text: str, environment: Mapping[str, str]) -
     except (TimeoutError, OSError):
         with suppress(ProcessLookupError):
             child.kill()
-        if child.stdin is not None:
+        if child.stdin is not None and not child.stdin.is_closing():
             child.stdin.transport.abort()  # a child of the child may hold the other end open
         await child.wait()
         return False
