@@ -92,7 +92,7 @@ LEFT = ("_layout_required", "_scroll_required", "_repaint_required", "_recompose
 
 
 def _has_work(app: TuiAgentApp) -> bool:
-    if app.unpainted or any(one.is_running and one.node is not app for one in app.workers):
+    if app.unpainted or any(one.is_running and one.group != "stream" for one in app.workers):
         return True
     if not (app.is_running and app._screen_stacks[app._current_mode]):
         return False  # it has ended

@@ -114,7 +114,7 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
         self._prompt.focus()
         self._prompt.take_typed(self._draft)
         self._second = self.set_interval(1.0, self._tick, pause=True)
-        self.call_after_refresh(lambda: self._work(self._follow()))
+        self.call_after_refresh(lambda: self._work(self._follow(), group="stream"))
 
     # --- the stream ---
 
@@ -167,7 +167,7 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
         self._columns.progress.tick()
         self._activity.say()
 
-    def _work(self, job: Coroutine[Any, Any, Any]) -> None:
+    def _work(self, job: Coroutine[Any, Any, Any], *, group: str = "default") -> None:
         """Do something with the session; a failure ends the screen in order."""
 
         async def guarded() -> None:
@@ -176,7 +176,7 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
             except Exception as error:  # the last net: whatever it is, the user gets a sentence
                 self.fail(error)
 
-        self.run_worker(guarded(), exit_on_error=False)
+        self.run_worker(guarded(), group=group, exit_on_error=False)
 
     def on_request_modal_answered(self, message: RequestModal.Answered) -> None:
         """The first answer wins; the record of it comes back on the stream."""
