@@ -106,6 +106,8 @@ class PlanList(LineView):
         """Other places to break."""
         if self.columns != self._width:
             self._lay_out(self.columns)
+        if self.held:  # the same place whenever the room for it is known
+            self.scroll_to(y=0, animate=False, immediate=True)
         if self.has_focus or self.held:
             self._into_view()
 
@@ -179,7 +181,7 @@ class PlanList(LineView):
         if self.selected <= first:
             top = 0
         height = self._tops[self.selected + 1] - top
-        self.scroll_to_region(Region(0, top, 1, height), animate=False, force=True)
+        self.scroll_to_region(Region(0, top, 1, height), animate=False, force=True, immediate=True)
 
     def toggle(self, kind: Kind) -> None:
         """Open or close what is folded."""
