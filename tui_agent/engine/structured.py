@@ -27,7 +27,13 @@ LONGEST = 200_000
 """Characters of a reply that are read."""
 PREAMBLE = 2_000
 """Characters of text in which an object must have begun: a model that only talks isn't waited for."""
-_BEGUN = re.compile(r"""[\[{]\s*["'“\]}{]""")
+_BEGUN = re.compile(r"""^(?:[^\n]{0,200}[:>`.!?)])?[ \t]*[\[{]\s*["'“\]}{]""", re.MULTILINE)
+"""At the beginning of a line, or after the words that lead to it: an object in the middle of code is none."""
+
+
+def begun(text: str) -> bool:
+    """Whether an object seems to begin in a reply."""
+    return _BEGUN.search(text) is not None
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,7 +166,7 @@ class _Quiet:
         if self._begun or not self._text:
             return False
         text = "".join(self._text)  # no longer than the preamble
-        self._begun = _BEGUN.search(text) is not None
+        self._begun = begun(text)
         return not self._begun and len(text) > self._preamble
 
     def _split(self, parts: Sequence[tuple[str, str]]) -> None:
