@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import pytest_textual_snapshot as plugin
+from textual.css.stylesheet import Stylesheet
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -51,6 +53,25 @@ def _still_world(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempP
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     monkeypatch.setattr("tui_agent.__version__", "0.0.0-test")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _parsed_once() -> Iterator[None]:
+    """Hundreds of apps are made of the same style sheets, and reading those is a fifth of making one: what Textual
+    parsed for one app serves the next. Rules are only read once they are parsed; errors are never kept."""
+    parse = Stylesheet._parse_rules
+    known: dict[object, object] = {}
+
+    def parsed(self, css, read_from, is_default_rules=False, tie_breaker=0, scope=""):
+        variables = tuple(sorted(self._variables.items()))
+        key = (css, read_from, is_default_rules, tie_breaker, scope, variables)
+        if key not in known:
+            known[key] = parse(self, css, read_from, is_default_rules, tie_breaker, scope)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stylesheet, "_parse_rules", parsed)
+        yield
 
 
 @pytest.fixture(autouse=True)

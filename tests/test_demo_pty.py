@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -59,13 +60,17 @@ async def decide(program: Terminal, *asked: tuple[str, str]) -> None:
         while title in program.text:
             assert time.monotonic() < until, program.text
             try:
-                await program.sees(lambda gone=title: gone not in program.text, 5)
+                await program.sees(partial(gone, program, title), 5)
             except AssertionError:
                 await program.sees(lambda: lit(program), LONG)
                 program.type(key)
                 early = True
     if early:
         program.type("\x15")  # a letter that came too early went to the draft
+
+
+def gone(program: Terminal, title: str) -> bool:
+    return title not in program.text
 
 
 def lit(program: Terminal) -> bool:
