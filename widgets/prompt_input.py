@@ -48,6 +48,9 @@ class PromptInput(TextArea):
         name: str
         rest: str
 
+    class Begun(Message):
+        """The first key of all into the composer."""
+
     class Leave(Message):
         """Ctrl+D with nothing typed."""
 
@@ -66,6 +69,7 @@ class PromptInput(TextArea):
         )
         self.cursor_blink = False
         self.menu = menu
+        self._begun = False
         self._parked = ""
         """The draft while a command is typed."""
         self.sent: list[str] = []
@@ -78,6 +82,9 @@ class PromptInput(TextArea):
         return super().render_line(y) if self.content_size.width > 0 else Strip.blank(0)
 
     async def _on_key(self, event: events.Key) -> None:
+        if not self._begun and event.is_printable:
+            self._begun = True
+            self.post_message(self.Begun())
         if event.key in MENU_KEYS and self.menu is not None and self.menu.filter(self.text):
             event.stop()
             event.prevent_default()

@@ -117,6 +117,8 @@ class Keeping:
         try:
             found = read_file(path, self._store.file_cap, follow=False)
         except FileFault as fault:
+            if fault.code in ("not_found", "not_regular"):  # the edit began from an ordinary file
+                raise FileChangedError(path) from fault
             raise CannotKeep(str(fault)) from fault
         if found.sha256 != action.before:
             raise FileChangedError(path)

@@ -108,6 +108,7 @@ def field_value(lines: Sequence[str]) -> str:
     return plain("\n".join([*(line[:-1] for line in broken), last]).strip(BLANK))
 
 
+_LIST_SIGN = re.compile(r"[()\[\],]")
 _NOTHING = ("", "-", "–", "—", "none", "(none)", "n/a")
 
 
@@ -120,16 +121,17 @@ def split_list(text: str) -> tuple[str, ...]:
     if "(" not in text and "[" not in text:
         return tuple(plain(part) for piece in text.split(",") if (part := piece.strip(BLANK)))
     parts, depth, begin = [], 0, 0
-    for at, char in enumerate(text):
+    for sign in _LIST_SIGN.finditer(text):
+        char = sign.group()
         if char in "([":
             depth += 1
         elif char in ")]":
             depth -= 1
             if depth < 0:
                 break
-        elif char == "," and depth == 0:
-            parts.append(text[begin:at])
-            begin = at + 1
+        elif depth == 0:
+            parts.append(text[begin : sign.start()])
+            begin = sign.end()
     # Brackets that do not pair say nothing about commas.
     parts = [*parts, text[begin:]] if depth == 0 else text.split(",")
     return tuple(plain(part) for piece in parts if (part := piece.strip(BLANK)))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from asyncio import TimerHandle
-from collections.abc import Awaitable, Callable, Coroutine
+from asyncio import TimerHandle, to_thread
+from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic, time
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -167,17 +167,6 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
         self._columns.progress.tick()
         self._activity.say()
 
-    def _work(self, job: Coroutine[Any, Any, Any], *, group: str = "default") -> None:
-        """Do something with the session; a failure ends the screen in order."""
-
-        async def guarded() -> None:
-            try:
-                await job
-            except Exception as error:  # the last net: whatever it is, the user gets a sentence
-                self.fail(error)
-
-        self.run_worker(guarded(), group=group, exit_on_error=False)
-
     def on_request_modal_answered(self, message: RequestModal.Answered) -> None:
         """The first answer wins; the record of it comes back on the stream."""
         self.dialogs.answered(message)
@@ -207,6 +196,12 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
             self.push_screen(HelpPanel([*keys.groups(), ("Commands", listed)]))
 
     on_prompt_input_help_wanted = action_help
+
+    def on_prompt_input_begun(self) -> None:
+        """Who types will send: read now what the first run needs, so that its request does not wait for it."""
+        from tui_agent.tui.ahead import load_ahead
+
+        self._work(to_thread(load_ahead), group="stream")
 
     # --- keys ---
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from textual import events
 from textual.app import App
 from textual.screen import Screen
@@ -36,6 +39,17 @@ class CalmApp(App[int], inherit_bindings=False):
         """Terminals move text about when their size changes, also when it is the old one again: paint all of it."""
         if event.size == self._size:
             self.screen.refresh(layout=True)
+
+    def _work(self, job: Coroutine[Any, Any, Any], *, group: str = "default") -> None:
+        """Do something with the session; a failure ends the screen in order."""
+
+        async def guarded() -> None:
+            try:
+                await job
+            except Exception as error:  # the last net: whatever it is, the user gets a sentence
+                self.fail(error)
+
+        self.run_worker(guarded(), group=group, exit_on_error=False)
 
     def fail(self, error: Exception) -> None:
         """End in order: a sentence for the user; the traceback of what nobody foresaw in the debug log."""

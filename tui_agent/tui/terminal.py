@@ -16,6 +16,7 @@ from textual import content as textual_content
 
 from tui_agent import paths
 from tui_agent.platform.debug_log import mask_in_use
+from tui_agent.text import clean
 
 RESET = b"".join(
     b"\x1b[" + code
@@ -46,13 +47,13 @@ def log_failure(error: BaseException) -> str:
     lines = traceback.format_exception(error)
     mask = mask_in_use()
     text = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} screen\n{''.join(lines)}\n"
-    told = mask.mask(f"tui-agent had to stop: {type(error).__name__}: {error}")
+    told = mask.mask(clean(f"tui-agent had to stop: {type(error).__name__}: {error}"))
     with contextlib.suppress(OSError, paths.NoHome):
         path = paths.debug_log_file()
         paths.ensure_private_dir(path.parent)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "a", encoding="utf-8", errors="backslashreplace") as log:
-            log.write(mask.mask(text))
+            log.write(mask.mask(clean(text)))
         return f"{told}\nDetails are in {path}"
     return told
 
