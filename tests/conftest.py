@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 import pytest_textual_snapshot as plugin
+from hypothesis import settings
 from textual.css.stylesheet import Stylesheet
+
+settings.register_profile("ours", deadline=None)
+settings.load_profile("ours")  # how long an example takes says how busy the machine is
 
 ROOT = Path(__file__).resolve().parents[1]
 

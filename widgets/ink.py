@@ -9,11 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from textual.app import App
+from textual.css.model import RuleSet
+from textual.dom import DOMNode
 from textual.strip import Strip
+from textual.widget import Widget
 
 Span: TypeAlias = tuple[str, Style]
 
@@ -53,7 +58,7 @@ WORDS = re.compile(r"[^\S\xa0]+|[\S\xa0]+")
 
 
 class Ink(NamedTuple):
-    """The text roles of a widget. Each is the component class `ink--<role>` of `styles/tokens.tcss`."""
+    """The text roles of a widget. Each is the class `ink--<role>` of `styles/tokens.tcss`."""
 
     text: Style
     muted: Style
@@ -80,7 +85,32 @@ class Ink(NamedTuple):
     name: Style
 
 
-INK_CLASSES: Final = frozenset(f"ink--{role}" for role in Ink._fields)
+_INKS: WeakKeyDictionary[App[object], tuple[list[RuleSet], dict[object, Ink]]] = WeakKeyDictionary()
+
+
+def ink_of(widget: Widget) -> Ink:
+    """The theme's text roles on the ground of `widget`.
+
+    Worked out when something is painted, and once for all widgets on the same ground. As component classes of every
+    widget, Textual would work them out for each of them, twice before the first paint.
+    """
+    app = widget.app
+    rules = app.stylesheet.rules
+    kept = _INKS.get(app)
+    if kept is None or kept[0] is not rules:  # parsed anew for another theme
+        kept = _INKS[app] = rules, {}
+    known = kept[1]
+    ground = frozenset(app.pseudo_classes), widget.rich_style, widget.background_colors
+    if (ink := known.get(ground)) is None:
+        ink = known[ground] = Ink(*(_style(widget, f"ink--{role}") for role in Ink._fields))
+    return ink
+
+
+def _style(widget: Widget, name: str) -> Style:
+    node = DOMNode(classes=name)
+    node._attach(widget)
+    widget.app.stylesheet.apply(node, animate=False)
+    return node.rich_style
 
 
 class Source:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -12,7 +11,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from widgets.ink import INK_CLASSES, Ink, Line
+from widgets.ink import Ink, Line, ink_of
 
 FINISHED = 256
 """Finished lines that a view keeps."""
@@ -21,7 +20,6 @@ FINISHED = 256
 class LineView(ScrollView, can_focus=False):
     """A scrolled view that asks `line_at` for one line at a time. What is not visible costs nothing."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = set(INK_CLASSES)
     ALLOW_SELECT = False
 
     _ink: Ink | None = None
@@ -40,7 +38,7 @@ class LineView(ScrollView, can_focus=False):
     def ink(self) -> Ink:
         """The theme's styles, on this widget's own background."""
         if self._ink is None:
-            self._ink = Ink(*(self.get_component_rich_style(f"ink--{role}") for role in Ink._fields))
+            self._ink = ink_of(self)
         return self._ink
 
     def notify_style_update(self) -> None:

@@ -21,7 +21,7 @@ from widgets.blocks.tool_card import ToolCard
 from widgets.blocks.user import ShellBlock
 from widgets.copying import Joined
 from widgets.finding import Finder
-from widgets.ink import INK_CLASSES, Ink, Line
+from widgets.ink import Ink, Line
 from widgets.selecting import Mark, Selection
 
 NEAR = 50
@@ -36,7 +36,7 @@ MARKS = ("transcript--selected", "transcript--found", "transcript--current")
 class Transcript(BlockView):
     """All blocks of a session. Selecting and searching end following (R8.1, R8.3)."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {*INK_CLASSES, *MARKS}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {*MARKS}
 
     @dataclass
     class Selected(Message):

@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -42,6 +43,8 @@ _QUIET = 0.12
 _PATIENCE = 0.5
 _TRIES = 200
 _VERSIONS = 200
+_OLDS = 16
+"""Replaced files that are looked at for late writes."""
 
 
 class Unreadable(Noun, frozen=True, kw_only=True):
@@ -96,6 +99,14 @@ class _Found(NamedTuple):
     """Whether the document is news to us."""
 
 
+@dataclass
+class _Old:
+    """A file that we replaced, still open, and the hash of what it held when we last looked."""
+
+    fd: int
+    sha256: str
+
+
 class PlanStore:
     """The plan document of one session. `load` comes first."""
 
@@ -107,7 +118,7 @@ class PlanStore:
         self._sha256: str | None = None
         self._plan = self._document.plan
         self._versions: dict[int, Plan] = {}
-        self._old: tuple[int, str] | None = None
+        self._olds: list[_Old] = []
         self._aside: list[Path] = []
 
     @property
@@ -247,8 +258,9 @@ class PlanStore:
     def close(self) -> tuple[Path, ...]:
         """Look a last time for a text that was written into a file that we had replaced; where it is kept."""
         with self._lock:
-            self._look_back()
-            self._forget_old()
+            self._look_back(last=True)
+            while self._olds:
+                os.close(self._olds.pop().fd)
             return self._taken()
 
     # --- what lies on disk ---
@@ -316,34 +328,32 @@ class PlanStore:
             fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return None
-        stack.callback(lambda: None if self._old and self._old[0] == fd else os.close(fd))
+        stack.callback(lambda: None if any(old.fd == fd for old in self._olds) else os.close(fd))
         return fd
 
     def _keep_old(self, fd: int | None, sha256: str | None) -> None:
-        self._forget_old()
+        """An editor that opened the file before we replaced it may write long after, over several saves of ours."""
         if fd is not None and sha256 is not None:
-            self._old = (fd, sha256)
+            self._olds.append(_Old(fd, sha256))
+        while len(self._olds) > _OLDS:
+            self._look_at(self._olds[0], last=True)
+            os.close(self._olds.pop(0).fd)
 
-    def _forget_old(self) -> None:
-        if self._old is not None:
-            os.close(self._old[0])
-            self._old = None
+    def _look_back(self, *, last: bool = False) -> None:
+        """Keep what was written into replaced files after we had compared them; with `last` also what looks torn."""
+        for old in self._olds:
+            self._look_at(old, last=last)
 
-    def _late(self) -> bytes | None:
-        """What was written into the replaced file after we had compared it; None for nothing."""
-        if self._old is None:
-            return None
-        fd, sha256 = self._old
+    def _look_at(self, old: _Old, *, last: bool) -> None:
         data = bytearray()
-        while piece := os.pread(fd, 1 << 20, len(data)):
+        while piece := os.pread(old.fd, 1 << 20, len(data)):
             data += piece
-        return bytes(data) if data and sha256_of(bytes(data)) != sha256 else None
-
-    def _look_back(self) -> None:
-        late = self._late()
-        if late is not None:
-            self._forget_old()
-            self._aside.append(self._copy(late))
+        sha256 = sha256_of(bytes(data))
+        if not data or sha256 == old.sha256:
+            return
+        if last or time.time() - os.fstat(old.fd).st_mtime > _QUIET:
+            old.sha256 = sha256
+            self._aside.append(self._copy(bytes(data)))
 
     def _copy(self, data: bytes) -> Path:
         """Keep bytes in a file beside the plan."""
