@@ -64,6 +64,10 @@ class ApprovalModal(RequestModal):
         """Another size may show the end."""
         self.call_after_refresh(self._read)
 
+    def on_line_view_resized(self) -> None:
+        """A part has its place, which may come later than our own size."""
+        self.call_after_refresh(self._read)
+
     def _give_room(self) -> None:
         """The body takes what head and keys leave: all of it is in reach on a small screen too (R4.1)."""
         dialog = self.query_one("#dialog")
@@ -85,7 +89,7 @@ class ApprovalModal(RequestModal):
         return self.body
 
     def _read(self) -> None:
-        if not self.query("#dialog"):  # answered meanwhile: nothing is left of it
+        if not (self.query("#dialog") and self.query("#keys")):  # answered meanwhile: it is being taken down
             return
         self._give_room()
         if self.body.size.height and self.body.end_seen and self.body.virtual_size.height:
@@ -110,14 +114,13 @@ class ApprovalModal(RequestModal):
         return self.reasoning
 
     def _repaint_head(self) -> None:
-        if self.is_mounted:
-            self.query_one("#head", LinesView).relayout()
+        for head in self.query("#head").results(LinesView):
+            head.relayout()
             self._repaint_keys()
             self.call_after_refresh(self._read)
 
     def _repaint_keys(self) -> None:
-        if self.is_mounted:
-            keys = self.query_one("#keys", LinesView)
+        for keys in self.query("#keys").results(LinesView):
             before = len(keys.lines)
             keys.relayout()
             if len(keys.lines) != before:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Region, Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
@@ -22,6 +23,9 @@ class LineView(ScrollView, can_focus=False):
 
     ALLOW_SELECT = False
 
+    class Resized(Message):
+        """The view has another size than before."""
+
     _ink: Ink | None = None
     _base: Style | None = None
     _stale = False
@@ -33,6 +37,10 @@ class LineView(ScrollView, can_focus=False):
         self._finished: dict[int, tuple[Strip, Strip]] = {}
         """id of a line's strip → that strip, and what it is on the screen. The same line is the same object in every
         paint, wherever it has scrolled to, so that all that Textual keeps with a strip is kept."""
+
+    def on_resize(self) -> None:
+        """Who counts on how much is visible looks again."""
+        self.post_message(self.Resized())
 
     @property
     def ink(self) -> Ink:

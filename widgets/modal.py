@@ -12,11 +12,11 @@ from rich.style import Style
 from textual import events
 from textual.binding import BindingType
 from textual.message import Message
-from textual.screen import ModalScreen
 from textual.widgets import Input, TextArea
 
 from tui_agent.domain import Answer
 from tui_agent.view import RequestItem
+from widgets.dimmed import OverScreen
 from widgets.ink import Ink, Line, Span, indent, wrap
 from widgets.later import after
 
@@ -24,7 +24,7 @@ STILLNESS = 0.4
 """Seconds without a key before a dialog takes one (A9)."""
 
 
-class StillModal(ModalScreen[None]):
+class StillModal(OverScreen):
     """Takes no key until none came for a while. What is typed before that goes back to the draft."""
 
     AUTO_FOCUS = ""

@@ -8,13 +8,13 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 
+from widgets.dimmed import OverScreen
 from widgets.ink import Ink, Line, line
 from widgets.line_view import LinesView
 
 
-class Panel(ModalScreen[None]):
+class Panel(OverScreen):
     """Head, body, a line of keys."""
 
     AUTO_FOCUS = ""

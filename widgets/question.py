@@ -33,11 +33,12 @@ class QuestionModal(RequestModal):
 
     def listening(self) -> None:
         """Take keys from now on."""
-        reply = self.query_one("#reply")
-        if not reply.can_focus:
-            reply.can_focus = True
-            reply.focus()
-            self.query_one("#options", LinesView).relayout()
+        for reply in self.query("#reply"):  # gone when it was answered meanwhile
+            if not reply.can_focus:
+                reply.can_focus = True
+                reply.focus()
+                for found in self.query("#options").results(LinesView):
+                    found.relayout()
 
     def _question(self, width: int, ink: Ink) -> list[Line]:
         text = visible(self.request.question, lookalikes=False)

@@ -1,0 +1,66 @@
+"""Screens that lie over another one, which is seen dimmed behind them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import islice
+
+from rich.segment import Segment
+from rich.style import Style as RichStyle
+from textual.color import Color
+from textual.css.styles import RulesMap
+from textual.renderables.background_screen import BackgroundScreen
+from textual.screen import ModalScreen, Screen
+from textual.strip import Strip
+from textual.style import Style
+from textual.visual import RenderOptions, Visual, VisualType
+
+_NONE = RichStyle()
+
+
+class OverScreen(ModalScreen[None]):
+    """A screen over another one. Looks as Textual's does, at a fraction of its time: what is below is painted anew
+    with every change of either, so a letter that is typed waits for it."""
+
+    def render(self) -> VisualType:  # type: ignore[override]  # Textual's Screen says less than its Widget takes
+        """The screen below."""
+        found = super().render()
+        return _Dimmed(found.screen, found.color) if isinstance(found, BackgroundScreen) else found
+
+
+class _Dimmed(Visual):
+    """The lines of a screen as they are; of its styles, which are some dozen, each is worked out once."""
+
+    def __init__(self, screen: Screen[object], color: Color) -> None:
+        self._screen = screen
+        self._color = color
+
+    def render_strips(
+        self, width: int, height: int | None, style: Style, options: RenderOptions
+    ) -> list[Strip]:
+        """See Visual."""
+        color, base = self._color, style.rich_style
+        return [
+            Strip(
+                [
+                    one if one.control else Segment(one.text, _dimmed(one.style or _NONE, color, base))
+                    for one in line
+                ],
+                line.cell_length,
+            ).crop(0, width)
+            for line in islice(self._screen._compositor.render_strips(), height)
+        ]
+
+    def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
+        """All there is."""
+        return container_width
+
+    def get_height(self, rules: RulesMap, width: int) -> int:
+        """As high as the screen."""
+        return self._screen.size.height
+
+
+@lru_cache(maxsize=1024)
+def _dimmed(style: RichStyle, color: Color, base: RichStyle) -> RichStyle:
+    (one,) = BackgroundScreen.process_segments((Segment(" ", style),), color)
+    return base if one.style is None else base + one.style
