@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from textual import events
 from textual.containers import Horizontal, Vertical
 
 from tui_agent.view import PlanSight
@@ -129,6 +130,13 @@ class Columns(Horizontal):
             panel.take_focus()
         else:
             self.call_after_refresh(panel.take_focus)
+
+    def is_left_by(self, event: events.Key) -> bool:
+        """True for a letter while the tree has the keys; what lies over the transcript makes room."""
+        left = self.progress.has_focus and self.progress.leaves(event)
+        if left:
+            self.close_over()
+        return left
 
     def close_over(self) -> None:
         """What lies over the transcript makes room, and so does an empty plan."""

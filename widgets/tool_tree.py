@@ -252,6 +252,11 @@ class ToolTree(LineView):
         self.can_focus = False
         self.refresh()
 
+    @staticmethod
+    def leaves(event: events.Key) -> bool:
+        """True for a letter: it is not meant for the tree."""
+        return event.is_printable and event.key != "space"
+
     def on_key(self, event: events.Key) -> None:
         """Move, fold, show; letters go on to the composer."""
         moves = {"up": -1, "down": 1, "home": -len(self.rows), "end": len(self.rows)}

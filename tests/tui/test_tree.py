@@ -3,6 +3,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from tests.scenes import build
@@ -184,3 +185,17 @@ def test_progress(size: tuple[int, int], theme: str, snap_compare) -> None:
         await still(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=visit)
+
+
+async def test_letters_that_are_typed_at_once_go_to_the_composer_in_their_order() -> None:
+    app, _session = app_for("tests_ok")
+    async with running(app) as pilot:
+        await pilot.press("f4")
+        await until(pilot, lambda: isinstance(app.focused, ToolTree))
+        for character in "and then a longer text":
+            app.post_message(events.Key("space" if character == " " else character, character))
+        await until(
+            pilot,
+            lambda: app.focused is app._prompt and len(app._prompt.text) == len("and then a longer text"),
+        )
+        assert app._prompt.text == "and then a longer text"

@@ -8,7 +8,7 @@ from functools import partial
 from time import monotonic, time
 from typing import ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import ModalScreen
@@ -282,10 +282,15 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
     @on(PlanPanel.Left)
     @on(ToolTree.Left)
     def _left(self, message: PlanPanel.Left | ToolTree.Left) -> None:
-        """Back to the composer."""
         self._columns.close_over()
         self._prompt.focus()
         self._prompt.take_typed(message.text)
+
+    async def on_event(self, event: events.Event) -> None:
+        """A letter typed in the tree is the composer's: the focus moves before it, so that none overtakes another."""
+        if isinstance(event, events.Key) and self._columns.is_left_by(event):
+            self.screen.set_focus(self._prompt)
+        await super().on_event(event)
 
     @on(ToolTree.Chosen)
     def _chosen_in_tree(self, message: ToolTree.Chosen) -> None:
