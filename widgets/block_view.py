@@ -91,7 +91,7 @@ class BlockView(LineView):
         at = self._stack.top(place) + self._gaps[place] + line
         top = self.scroll_offset.y
         if not top <= at < top + height - 1:
-            top = max(0, at - height // 3)
+            top = self._above_by((place, self._gaps[place] + line), height // 3)
         self._hold(self._stack.find(top))
         self._settle()
         self.refresh()

@@ -54,6 +54,8 @@ class Transcript(BlockView):
         super().__init__(now=now, greeting=greeting, id=id)
         self.selection: Selection | None = None
         self.finder: Finder | None = None
+        self._began = (0, 0), 0, True
+        """Where the view stood when the search began, its last block, and whether it followed."""
         self._pressed: Mark | None = None
         self._dragged = False
         self._pointer = (0, 0)
@@ -241,14 +243,26 @@ class Transcript(BlockView):
     # --- searching ---
 
     async def find(self, query: str) -> None:
-        """Search for a text and go to the match nearest to the end of the view. An empty query ends the search."""
+        """Search for a text and go to the match nearest to the end of the view. An empty query ends the search.
+
+        With every letter that is typed on, from where the first one began: what shorter texts led to counts no more.
+        """
+        if self.finder is None:
+            top = self.scroll_offset.y
+            bottom = self._stack.find(top + self.scrollable_content_region.height - 1)[0]
+            self._began = self._stack.find(top), bottom, self.following
         self.finder = finder = Finder(query) if query else None
         self.refresh()
         if finder is None:
             return
         await finder.scan(self.blocks)
-        if self.finder is finder and finder.total:
-            bottom = self._stack.find(self.scroll_offset.y + self.scrollable_content_region.height - 1)[0]
+        if self.finder is not finder:
+            return
+        view, bottom, following = self._began
+        self._set_following(following and not finder.total)
+        self._hold(view)
+        self._settle()
+        if finder.total:
             self._go(finder, min(bottom + 1, len(self.blocks)), -1)
 
     def find_next(self, direction: int) -> None:

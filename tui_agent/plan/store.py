@@ -11,7 +11,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -22,6 +21,7 @@ from tui_agent.domain import Noun
 from tui_agent.plan.document import Plan
 from tui_agent.plan.markdown import Document, parse
 from tui_agent.plan.merge import Choice, Conflict, merge
+from tui_agent.plan.replaced import KEPT, QUIET, Replaced
 from tui_agent.plan.writing import SKELETON, PlanTextError, rewrite
 from tui_agent.platform.files import (
     FileBytes,
@@ -30,7 +30,6 @@ from tui_agent.platform.files import (
     FileTooLargeError,
     read_file,
     replace_file,
-    sha256_of,
 )
 
 CAP = 16 << 20
@@ -38,13 +37,9 @@ CAP = 16 << 20
 
 _SETTLED = 0.01
 """Seconds without a write after which a text counts as whole: editors write in pieces."""
-_QUIET = 0.12
-"""As many, where the text lacks its known end or can't be read: it may be half of one that is still being written."""
 _PATIENCE = 0.5
 _TRIES = 200
 _VERSIONS = 200
-_OLDS = 16
-"""Replaced files that are looked at for late writes."""
 
 
 class Unreadable(Noun, frozen=True, kw_only=True):
@@ -99,14 +94,6 @@ class _Found(NamedTuple):
     """Whether the document is news to us."""
 
 
-@dataclass
-class _Old:
-    """A file that we replaced, still open, and the hash of what it held when we last looked."""
-
-    fd: int
-    sha256: str
-
-
 class PlanStore:
     """The plan document of one session. `load` comes first."""
 
@@ -118,7 +105,9 @@ class PlanStore:
         self._sha256: str | None = None
         self._plan = self._document.plan
         self._versions: dict[int, Plan] = {}
-        self._olds: list[_Old] = []
+        self._replaced = Replaced()
+        self._glimpsed: dict[int, bytes] = {}
+        """Version of a text of ours that had to be taken back → the text of theirs that it was taken back for."""
         self._aside: list[Path] = []
 
     @property
@@ -149,6 +138,7 @@ class PlanStore:
             found = self._find()
             if isinstance(found, Unreadable):
                 return found
+            self._mind_glimpsed(found)
             if not found.theirs:
                 return Seen(self._plan, changed=False, aside=self._taken())
             theirs = found.document.plan
@@ -185,6 +175,7 @@ class PlanStore:
                 found = self._find()
                 if isinstance(found, Unreadable):
                     return found
+                self._mind_glimpsed(found)
                 outcome = self._attempt(plan, since, found, choices or {}, over)
                 if outcome is not None:
                     return outcome
@@ -216,15 +207,17 @@ class PlanStore:
         except PlanTextError as error:
             return Unreadable(reason=str(error), text=found.document.text, sha256=found.sha256)
         data = document.text.encode("utf-8")
-        with contextlib.ExitStack() as stack:
-            old = self._open_old(stack) if found.sha256 else None
-            try:
+        try:
+            with self._replaced.replacing(self.path, found.sha256):
                 done = replace_file(
                     self.path, data, found.sha256, follow=True, beneath=self.path.parent, mode=0o600
                 )
-            except FileChangedError:
-                return None
-            self._keep_old(old, found.sha256)
+        except FileChangedError as error:
+            # For a moment it may have lain under the name: whoever read it then builds on it, and not on their own
+            # save that it was swapped with.
+            self._versions[version] = document.plan
+            self._glimpsed[version] = error.displaced
+            return None
         self._note(document, done.sha256, document.plan)
         self._look_back()
         return Saved(document, merged=found.theirs, aside=self._taken())
@@ -259,8 +252,7 @@ class PlanStore:
         """Look a last time for a text that was written into a file that we had replaced; where it is kept."""
         with self._lock:
             self._look_back(last=True)
-            while self._olds:
-                os.close(self._olds.pop().fd)
+            self._replaced.close()
             return self._taken()
 
     # --- what lies on disk ---
@@ -285,7 +277,7 @@ class PlanStore:
                 return _Found(self._document, found.sha256, False)
             elif late or self._whole(found, _SETTLED):
                 document = _document(found.data)
-                if not late and self._torn(document) and not self._whole(found, _QUIET):
+                if not late and self._torn(document) and not self._whole(found, QUIET):
                     time.sleep(_SETTLED / 2)
                     continue
                 if document is None:
@@ -323,37 +315,17 @@ class PlanStore:
 
     # --- a save of somebody else's that hits the file which we have just replaced ---
 
-    def _open_old(self, stack: contextlib.ExitStack) -> int | None:
-        try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return None
-        stack.callback(lambda: None if any(old.fd == fd for old in self._olds) else os.close(fd))
-        return fd
-
-    def _keep_old(self, fd: int | None, sha256: str | None) -> None:
-        """An editor that opened the file before we replaced it may write long after, over several saves of ours."""
-        if fd is not None and sha256 is not None:
-            self._olds.append(_Old(fd, sha256))
-        while len(self._olds) > _OLDS:
-            self._look_at(self._olds[0], last=True)
-            os.close(self._olds.pop(0).fd)
+    def _mind_glimpsed(self, found: _Found) -> None:
+        """Keep aside what they had saved, when they went on from a text of ours that hid it from them for a moment."""
+        if not found.theirs:
+            return
+        if hidden := self._glimpsed.pop(found.document.plan.version, b""):
+            self._aside.append(self._copy(hidden))
+        while len(self._glimpsed) > KEPT:
+            del self._glimpsed[next(iter(self._glimpsed))]
 
     def _look_back(self, *, last: bool = False) -> None:
-        """Keep what was written into replaced files after we had compared them; with `last` also what looks torn."""
-        for old in self._olds:
-            self._look_at(old, last=last)
-
-    def _look_at(self, old: _Old, *, last: bool) -> None:
-        data = bytearray()
-        while piece := os.pread(old.fd, 1 << 20, len(data)):
-            data += piece
-        sha256 = sha256_of(bytes(data))
-        if not data or sha256 == old.sha256:
-            return
-        if last or time.time() - os.fstat(old.fd).st_mtime > _QUIET:
-            old.sha256 = sha256
-            self._aside.append(self._copy(bytes(data)))
+        self._aside += [self._copy(data) for data in self._replaced.written_late(last=last)]
 
     def _copy(self, data: bytes) -> Path:
         """Keep bytes in a file beside the plan."""

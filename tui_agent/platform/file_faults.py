@@ -23,8 +23,15 @@ class FileFault(Exception):
 class FileChangedError(FileFault):
     """The bytes on disk are not those that the caller started from; nothing was written."""
 
-    def __init__(self, path: Path, message: str = "changed on disk meanwhile; nothing was written") -> None:
+    def __init__(
+        self,
+        path: Path,
+        message: str = "changed on disk meanwhile; nothing was written",
+        displaced: bytes = b"",
+    ) -> None:
         super().__init__(path, message, "changed")
+        self.displaced = displaced
+        """What another program had saved and did not see for a moment, because our bytes lay in its place."""
 
 
 class NotRegularError(FileFault):

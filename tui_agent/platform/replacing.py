@@ -26,6 +26,7 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EI
 _NOT_COPIED = ("security.capability", "security.ima", "security.evm")
 """Attributes that vouch for the very bytes of the old file; the system drops them on a write, too."""
 _TURNS = 64
+_DISPLACED = 16 << 20
 
 
 class Replaced(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,8 +83,9 @@ class Replacement:
             else:
                 found = self._hash_or_none(self._temp)
                 if found != expected:
+                    displaced = self._displaced()
                     self._give_back(found)
-                    raise FileChangedError(self.where)
+                    raise FileChangedError(self.where, displaced=displaced)
         return self._done(expected)
 
     def overwrite(self, mode: int) -> Replaced:
@@ -126,6 +128,17 @@ class Replacement:
             return found.hexdigest()
         finally:
             self.calls.close(fd)
+
+    def _displaced(self) -> bytes:
+        """Their bytes that the swap took; none of a file that is no plan's size or can't be read."""
+        with contextlib.suppress(OSError):
+            fd = self.calls.open(self._temp, _READING, dir_fd=self.folder)
+            try:
+                if os.fstat(fd).st_size <= _DISPLACED:
+                    return b"".join(iter(lambda: self.calls.read(fd, 1 << 20), b""))
+            finally:
+                self.calls.close(fd)
+        return b""
 
     def _hash_or_none(self, name: str) -> str | None:
         """None stands for something that can't be read: certainly not the file that was expected."""
