@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.tui.kit import app_for, settled, until
+from tests.tui.kit import app_for, settled, still, until
 from widgets.modal import RequestModal
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "screenshots"
@@ -17,9 +17,14 @@ async def shoot(name: str, scene: str) -> None:
     app, _session = app_for(scene)
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        if app.view.pending:
+        if any(one.proposal or one.offer for one in app.view.pending.values()):
+            docking = app.dialogs.docking
+            await until(pilot, lambda: docking.widget is not None and docking.widget.is_mounted)
+            await still(pilot)
+            await until(pilot, lambda: docking.widget is not None and docking.widget.armed)
+        elif app.view.pending:
             await until(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
-            await pilot.pause()
+        await still(pilot)
         text = app.export_screenshot(title="tui-agent")
         FOLDER.mkdir(parents=True, exist_ok=True)
         (FOLDER / f"{name}.svg").write_text(text, encoding="utf-8")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -138,3 +139,12 @@ def test_a_newer_version_is_not_guessed_at() -> None:
 
 def test_a_known_event_with_a_field_of_the_future_is_read() -> None:
     assert from_data("session.closed", {"reason": "x", "mood": "good"}) == events.SessionClosed(reason="x")
+
+
+def test_what_the_readme_shows_is_there() -> None:
+    shown = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert shown
+    assert [name for name in shown if not (ROOT / name).is_file()] == []
+    assert {path.name for path in (ROOT / "docs" / "screenshots").iterdir()} == {
+        Path(name).name for name in shown
+    }
