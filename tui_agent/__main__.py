@@ -16,12 +16,16 @@ from tui_agent import __version__
 if TYPE_CHECKING:
     from tui_agent.engine.session import Session
     from tui_agent.engine.wishes import Wishes
+    from tui_agent.tui.leaving import GoOn
 
 COLLECT = (5_000, 20, 50)
 """When the screen's garbage is collected; see `gc.set_threshold`. Painting makes much and few cycles."""
 
 USAGE = 2
 """Exit code of a wrong command line."""
+
+PICK = ""
+"""`--resume` without an id."""
 
 EPILOG = """exit codes of exec:
   0 done   1 failed   2 wrong usage   3 refused or needs a person
@@ -63,8 +67,13 @@ def _shared() -> argparse.ArgumentParser:
         "--continue", dest="resume_last", action="store_true", help="go on with the last session here"
     )
     earlier.add_argument(
-        "--resume", metavar="ID", help="go on with a session, named by its id or the beginning of it"
+        "--resume",
+        nargs="?",
+        const=PICK,
+        metavar="ID",
+        help="go on with a session, named by its id or the beginning of it; without one, pick it from a list",
     )
+    earlier.add_argument("--fork", metavar="ID", help="go on in a copy of a session, which stays as it is")
     session.add_argument("--mode", choices=MODES, help="how messages are worked on")
     session.add_argument(
         "--max-iterations", type=int, metavar="N", help="rounds of the model for one message"
@@ -133,6 +142,7 @@ COMMANDS = """commands:
   doctor      look at server, model, files and terminal, and say what to do
   reliability MODEL   measure how often a model's tool calls can run
   undo        take back what the agent did to files; see `tui-agent undo --help`
+  sessions    list, search, rename, fork, export, delete; see `tui-agent sessions --help`
   settings    print a config.yaml that explains every setting
   rules       write ~/AGENTS.md, your rules for the agent, from a template
 """
@@ -175,7 +185,8 @@ def wishes(args: argparse.Namespace, approval_mode: str | None, *, attended: boo
         attended=attended,
         accept_plan=getattr(args, "accept_plan", False),
         accept_summary=getattr(args, "accept_summary", False),
-        resume="latest" if args.resume_last else args.resume,
+        resume="latest" if args.resume_last else args.resume if args.fork is None else args.fork,
+        fork=args.fork is not None,
     )
 
 
@@ -193,6 +204,8 @@ def _exec(argv: Sequence[str]) -> int:
         from tui_agent.frontends.scratch import DEMO_TASK
 
         task = DEMO_TASK
+    if args.resume == PICK:
+        parser.error("--resume needs the id of a session here; `tui-agent sessions` lists them")
     if not task or not task.strip():
         parser.error('a task is needed, such as: tui-agent exec "fix the failing test"')
     from tui_agent.frontends import headless
@@ -254,6 +267,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from tui_agent.commands import undo
 
         return undo.run(arguments[1:])
+    if arguments[:1] == ["sessions"]:
+        from tui_agent.commands import sessions
+
+        return sessions.run(arguments[1:])
     if arguments[:1] == ["reliability"]:
         from tui_agent.commands import reliability
 
@@ -264,30 +281,67 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return reset()
     if not sys.stdout.isatty() or not sys.stdin.isatty():
-        sys.stderr.write("tui-agent needs a terminal. Without one, use `tui-agent exec`.\n")
+        instead = (
+            "name the session; `tui-agent sessions` lists them"
+            if args.resume == PICK
+            else "use `tui-agent exec`"
+        )
+        sys.stderr.write(f"tui-agent needs a terminal. Without one, {instead}.\n")
         return USAGE
     return _screen(args)
 
 
 def _screen(args: argparse.Namespace) -> int:
-    """Show a session; from the first-run screen the demonstration can follow."""
-    gc.disable()  # until the session is open; nothing of what is made for that is garbage
-    from tui_agent.tui.app import RESTART_AS_DEMO
-    from tui_agent.tui.run import run_tui
+    """Show a session, then what the user goes on in from there: another session, or the demonstration."""
+    from tui_agent.tui.leaving import RESTART_AS_DEMO
 
+    while True:
+        ended = _show_one(args)
+        if isinstance(ended, tuple):
+            args = _following(args, ended)
+            gc.unfreeze()  # the session before is garbage now
+            gc.collect()
+        elif ended == RESTART_AS_DEMO:
+            again = ["--approval-mode", args.approval_mode] if args.approval_mode else []
+            args = build_parser().parse_args(["--demo", *again])
+        else:
+            return ended
+
+
+def _show_one(args: argparse.Namespace) -> int | GoOn:
+    gc.disable()  # until the session is open; nothing of what is made for that is garbage
+    from tui_agent.tui import run
+
+    if args.resume == PICK:
+        gc.enable()  # that may take its time
+        here = str(args.workspace or os.curdir)
+        return run.run_picker(
+            lambda id: _open_behind(wishes(_resuming(args, id), args.approval_mode, attended=True)), here
+        )
     draft = hint = ""
     if args.demo:
         from tui_agent.frontends.scratch import DEMO_TASK
 
         draft, hint = DEMO_TASK, "Enter starts the demonstration"
     wished = wishes(args, args.approval_mode, attended=True)
-    code = run_tui(lambda: _open_behind(wished), draft=draft, hint=hint)
-    if code != RESTART_AS_DEMO:
-        return code
-    again = ["--demo"]
-    if args.approval_mode:
-        again += ["--approval-mode", args.approval_mode]
-    return _screen(build_parser().parse_args(again))
+    return run.run_tui(lambda: _open_behind(wished), draft=draft, hint=hint)
+
+
+def _resuming(args: argparse.Namespace, id: str) -> argparse.Namespace:
+    """The same command line for one session, which works in a folder of its own."""
+    changes = {"resume": id, "resume_last": False, "fork": None, "workspace": None, "demo": False}
+    return argparse.Namespace(**(vars(args) | changes))
+
+
+def _following(args: argparse.Namespace, following: GoOn) -> argparse.Namespace:
+    """How to go on in another session: with the same model, but its own modes, and trusted only where it is the same
+    folder."""
+    changes: dict[str, object] = {"add_root": [], "mode": None, "approval_mode": None, "trust": False}
+    if following.same_folder:
+        changes["trust"] = args.trust or args.demo
+    if args.demo:
+        changes["provider"] = "scripted" if following.same_folder else None
+    return argparse.Namespace(**(vars(_resuming(args, following.id)) | changes))
 
 
 if __name__ == "__main__":

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.document._document import EditResult, Selection
+from textual.document._edit import Edit
 from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import TextArea
 
 from widgets.command_menu import CommandMenu
+from widgets.drafting import OPEN_CHARACTERS, Chips, History, Written, can_open, is_big
+from widgets.ties import Ties
 
 NEWLINE_KEYS = ("ctrl+j", "alt+enter", "shift+enter")
 """`\\` before Enter is the one that works in every terminal."""
@@ -20,17 +26,37 @@ NEWLINE_KEYS = ("ctrl+j", "alt+enter", "shift+enter")
 MENU_KEYS = ("up", "down", "tab", "enter", "escape")
 """Belong to the list of commands while it is open."""
 
+HELP = (
+    ("ctrl+l", "put a paste in the place of its chip"),
+    ("ctrl+t", "the draft in your own editor"),
+    ("up", "in an empty composer: take the last message back from the queue"),
+    ("ctrl+z", "undo"),
+)
+"""Keys of the composer that the table of keys does not list, and what they do."""
+
 PLACEHOLDER = "Ask for a change, or ask a question"
+
+LONGEST_MESSAGE = 500_000
+"""Characters of one message, as the engine takes them; what is longer stays in the composer."""
+
+CHIP = "prompt-input--chip"
 
 
 class PromptInput(TextArea):
-    """Several lines, a history of what was sent or set aside, the unsent draft kept while looking through it."""
+    """Several lines, a history of what was sent or set aside, the unsent draft kept while looking through it.
 
+    A big paste is one chip: the cursor jumps over it, and it is deleted as a whole.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {CHIP}
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+l", "lay_open", "Lay a paste open", show=False),
         Binding("ctrl+g", "submit(True)", "Guide the run", show=False),
         Binding("up", "older", "Older message", show=False),
         Binding("down", "newer", "Newer message", show=False),
+        Binding("ctrl+t", "open_editor", "Edit elsewhere", show=False),
         Binding("ctrl+z", "undo", "Undo", show=False),
+        Binding("ctrl+v", "paste", "Paste", show=False),
     ]
 
     @dataclass
@@ -40,6 +66,8 @@ class PromptInput(TextArea):
         text: str
         steering: bool = False
         """Meant for the run that goes on, not for the next one."""
+        message: str = ""
+        """The id that it gets."""
 
     @dataclass
     class Commanded(Message):
@@ -58,6 +86,7 @@ class PromptInput(TextArea):
         """A question mark with nothing typed."""
 
     def __init__(self, menu: CommandMenu | None = None, *, id: str | None = None) -> None:
+        self.chips = Chips()
         super().__init__(
             id=id,
             soft_wrap=True,
@@ -69,22 +98,51 @@ class PromptInput(TextArea):
         )
         self.cursor_blink = False
         self.menu = menu
+        self.ties = Ties()
         self._begun = False
         self._parked = ""
         """The draft while a command is typed."""
-        self.sent: list[str] = []
-        self._place: int | None = None
-        """Where in the history we are; None at the draft."""
-        self._draft = ""
+        self.past = History()
+        self._past_loaded = False
+
+    # --- what stands in it ---
+
+    @property
+    def written(self) -> Written:
+        """The text with its chips."""
+        return self.chips.within(self.text)
+
+    @property
+    def selected_text(self) -> str:
+        """What is selected, with pastes in the place of their chips."""
+        return self.chips.within(super().selected_text).whole
+
+    def kept(self) -> tuple[Written, list[Written]]:
+        """What must survive: the draft, and further texts that are not in the history yet."""
+        shown, aside = self.written, self.past.elsewhere()
+        if self._parked and shown.text.startswith("/"):
+            shown = self.chips.within(self._parked)
+        place = self.past.place
+        if place is not None and shown == self.past.entries[place]:
+            shown = self.past.draft_left()
+            aside = [one for one in aside if one is not shown]
+        return shown, aside
+
+    def put(self, written: Written) -> None:
+        """Show this instead of what is there; undo brings that back."""
+        text = self.chips.adopt(written)
+        if not can_open(text):
+            text = self.chips.add(written.whole)
+        self.replace(text, (0, 0), self.document.end, maintain_selection_offset=False)
+        self.move_cursor(self.document.end)
 
     def render_line(self, y: int) -> Strip:
         """A line; nothing where no column is left, which Textual's placeholder can't be wrapped to."""
         return super().render_line(y) if self.content_size.width > 0 else Strip.blank(0)
 
     async def _on_key(self, event: events.Key) -> None:
-        if not self._begun and event.is_printable:
-            self._begun = True
-            self.post_message(self.Begun())
+        if event.is_printable:
+            self._begin()
         if event.key in MENU_KEYS and self.menu is not None and self.menu.filter(self.text):
             event.stop()
             event.prevent_default()
@@ -106,6 +164,11 @@ class PromptInput(TextArea):
             event.prevent_default()
             self._enter()
 
+    def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self.post_message(self.Begun())
+
     def _in_menu(self, menu: CommandMenu, key: str) -> None:
         if key in ("up", "down"):
             menu.move(-1 if key == "up" else 1)
@@ -113,7 +176,7 @@ class PromptInput(TextArea):
             self.text = f"/{menu.name_chosen} "
             self.move_cursor(self.document.end)
         elif key == "enter":
-            name, rest = menu.name_chosen, self.text.partition(" ")[2]
+            name, rest = menu.name_chosen, self.chips.within(self.text.partition(" ")[2]).whole
             self._unpark()
             self.post_message(self.Commanded(name, rest))
         else:
@@ -135,9 +198,96 @@ class PromptInput(TextArea):
             self.move_cursor(self.document.end)
 
     def on_text_area_changed(self) -> None:
-        """The draft filters the list."""
+        """The draft filters the list, and is kept."""
         if self.menu is not None:
             self.menu.filter(self.text)
+        self.ties.changed(False)
+
+    def on_blur(self) -> None:
+        """The user turns to something else."""
+        self.ties.changed(True)
+
+    # --- chips ---
+
+    def get_line(self, line_index: int) -> Text:
+        """A line, its chips in their own colours."""
+        line = super().get_line(line_index)
+        for start, end in self.chips.spans(line.plain):
+            line.stylize(self.get_component_rich_style(CHIP), start, end)
+        return line
+
+    def _validate_selection(self, selection: Selection) -> Selection:
+        """The cursor is never within a chip: it jumps to the side that it was going to."""
+        selection = super()._validate_selection(selection)
+        if not self.chips.texts:
+            return selection
+        (row, column), came_from = selection.end, self.selection.end
+        line = self.document.get_line(row)
+        jumped = (row, self.chips.widened(line, column, end=selection.end > came_from))
+        if jumped == selection.end:
+            return selection
+        return Selection(jumped if selection.is_empty else selection.start, jumped)
+
+    def edit(self, edit: Edit) -> EditResult:
+        """An edit takes whole chips or none; one into a chip goes behind it."""
+        if self.chips.texts:
+            top, bottom = sorted((edit.from_location, edit.to_location))
+            behind = (bottom[0], self._edge(bottom, end=True))
+            before = behind if top == bottom else (top[0], self._edge(top, end=False))
+            edit.from_location, edit.to_location = before, behind
+        return super().edit(edit)
+
+    def _edge(self, place: tuple[int, int], *, end: bool) -> int:
+        row, column = place
+        if row >= self.document.line_count:
+            return column
+        return self.chips.widened(self.document.get_line(row), column, end=end)
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()  # what TextArea would do
+        self.take_paste(event.text)
+
+    def take_paste(self, text: str) -> None:
+        """A paste into the place of the selection, in one step for undo; a big one as a chip (R12.1)."""
+        self._begin()
+        if is_big(text):
+            text = self.chips.add(text)
+            self.chips.forget([self.written, *self.past.entries])
+        self.history.checkpoint()
+        if (done := self._replace_via_keyboard(text, *self.selection)) is not None:
+            self.move_cursor(done.end_location)
+        self.history.checkpoint()
+
+    def action_paste(self) -> None:
+        """What was cut here."""
+        self.take_paste(self.app.clipboard)
+
+    def action_lay_open(self) -> None:
+        """Put a paste in the place of its chip: the one at the cursor, else the last before it, else the first."""
+        spans = [
+            ((row, start), (row, end))
+            for row in range(self.document.line_count)
+            for start, end in self.chips.spans(self.document.get_line(row))
+        ]
+        if not spans:
+            self.ties.say("there is no paste to lay open")
+            return
+        before = [span for span in spans if span[0] <= self.cursor_location]
+        start, end = before[-1] if before else spans[0]
+        text = self.chips.texts[self.document.get_text_range(start, end)]
+        if not can_open(text) or len(self.text) + len(text) > 2 * OPEN_CHARACTERS:
+            self.ties.say("too long to lay open here · /editor opens it in yours")
+            return
+        self.history.checkpoint()
+        self.replace(text, start, end, maintain_selection_offset=False)
+        self.history.checkpoint()
+
+    def action_open_editor(self) -> None:
+        """The draft in the user's own editor."""
+        self.ties.edit_elsewhere()
+
+    # --- sending and setting aside ---
 
     def _enter(self) -> None:
         row, column = self.cursor_location
@@ -148,57 +298,87 @@ class PromptInput(TextArea):
             self.action_submit(False)
 
     def action_submit(self, steering: bool) -> None:
-        """Hand the text up and clear the composer."""
-        text = self.text
-        if not text.strip():
+        """Hand the text up and clear the composer; an unsent draft behind the history comes back."""
+        written = self.written
+        if written.blank:
             return
-        self._remember(text)
+        text = written.whole
+        if len(text) > LONGEST_MESSAGE:
+            self.ties.say(
+                f"{len(text):,} characters are too many to send · put them into a file and name that"
+            )
+            return
+        draft, message = self.past.draft_left(), self.ties.send(text)
+        self._remember(written)
         self.clear()
-        self.post_message(self.Submitted(text, steering))
+        if not draft.blank:
+            self.put(draft)
+        self.post_message(self.Submitted(text, steering, message))
 
     def set_aside(self) -> bool:
         """Put the draft into the history and clear the composer (R11.1). False when there was none."""
-        if not self.text.strip():
+        written, draft = self.written, self.past.draft_left()
+        if written.blank:
             self.clear()
             return False
-        self._remember(self.text)
+        self._remember(written)
+        if not draft.blank:
+            self._remember(draft)
         self.clear()
         return True
 
     def take_typed(self, text: str) -> None:
         """Text that was typed into a dialog before it would listen goes on where the draft ends."""
-        self.insert(text, self.document.end)
+        self.insert(self.chips.add(text) if is_big(text) else text, self.document.end)
         self.move_cursor(self.document.end)
 
-    def _remember(self, text: str) -> None:
-        self._place, self._draft = None, ""
-        if not self.sent or self.sent[-1] != text:
-            self.sent.append(text)
+    def remember(self, written: Written) -> None:
+        """Put a text into the history as the newest one."""
+        self._remember(self.chips.within(self.chips.adopt(written)))
 
-    def action_older(self) -> None:
-        """In the first line: the message before. Elsewhere: a line up."""
-        if self.cursor_at_first_line and self.sent and self._place != 0:
-            if self._place is None:
-                self._draft = self.text
-            self._recall((len(self.sent) if self._place is None else self._place) - 1)
-        else:
+    def _remember(self, written: Written) -> None:
+        self.ties.remembered(self.past.remember(written))
+
+    # --- looking back ---
+
+    async def action_older(self) -> None:
+        """In the first line: the message before; in an empty composer the last one of the queue. Else a line up."""
+        if not self.cursor_at_first_line:
             self.action_cursor_up()
+        elif not self.text and self.past.place is None and (back := await self.ties.take_back()) is not None:
+            self.put(back)
+        else:
+            if not self._past_loaded:
+                self._past_loaded = True
+                self.past.load([self.chips.within(self.chips.adopt(one)) for one in await self.ties.past()])
+            if not self._look(-1):
+                self.action_cursor_up()
 
     def action_newer(self) -> None:
         """In the last line: the message after, at last the draft. Elsewhere: a line down."""
-        if self.cursor_at_last_line and self._place is not None:
-            self._recall(self._place + 1 if self._place + 1 < len(self.sent) else None)
-        else:
+        if not self.cursor_at_last_line or self.past.place is None or not self._look(1):
             self.action_cursor_down()
 
-    def _recall(self, place: int | None) -> None:
-        self._place = place
-        self.text = self._draft if place is None else self.sent[place]
+    def _look(self, by: int) -> bool:
+        found = self.past.step(by, self.written)
+        if found is None:
+            return False
+        self.text = found.text
         self.move_cursor(self.document.end)
+        return True
 
-    def action_undo(self) -> None:
-        """Undo; an edit that can't be undone at this size is left as it is (Textual #6686)."""
+    # --- undo ---
+
+    def _undo_batch(self, edits: Sequence[Edit]) -> None:
+        """An edit that can't be undone at this size is left as it is (Textual #6686)."""
         try:
-            super().action_undo()
+            super()._undo_batch(edits)
+        except ValueError:
+            self.refresh(layout=True)
+
+    def _redo_batch(self, edits: Sequence[Edit]) -> None:
+        """The same the other way."""
+        try:
+            super()._redo_batch(edits)
         except ValueError:
             self.refresh(layout=True)

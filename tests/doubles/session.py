@@ -108,11 +108,19 @@ class FakeSession:
             self._more.clear()
             await self._more.wait()
 
-    async def send(self, text: str, *, steering: bool = False) -> str:
+    async def send(self, text: str, *, steering: bool = False, message: str = "") -> str:
         self.sent.append((text, steering))
-        key = f"m{100 + len(self.sent)}"
+        key = message or f"m{100 + len(self.sent)}"
         self.push(e.UserSaid(id=key, text=text, steering=steering))
         return key
+
+    def withdraw_message(self, message: str) -> bool:
+        told = [one.event for one in self.records]
+        queued = any(isinstance(one, e.MessageQueued) and one.id == message for one in told)
+        gone = any(isinstance(one, e.UserSaid | e.MessageWithdrawn) and one.id == message for one in told)
+        if queued and not gone:
+            self.push(e.MessageWithdrawn(id=message))
+        return queued and not gone
 
     async def interrupt(self) -> None:
         self.interrupts += 1

@@ -147,13 +147,14 @@ async def test_what_is_said_to_a_closing_session_is_kept_for_the_next_start(
         await session.wait()
         closing = asyncio.create_task(session.close())
         await asyncio.sleep(0)
-        await session.send("second")
+        assert await session.send("second", message="m-given") == "m-given"
         await closing
         await session.send("too late")
         events = [record.event for record in records(session.folder / "events.jsonl")]
         assert isinstance(events[-1], SessionClosed)
         assert [event.text for event in events if isinstance(event, UserSaid)] == ["first"]
-        assert [event.text for event in events if isinstance(event, MessageQueued)] == ["second"]
+        queued = [event for event in events if isinstance(event, MessageQueued)]
+        assert [(event.id, event.text) for event in queued] == [("m-given", "second")]
         async with opened(server, workspace, resume=session.id) as again:
             watch = Watch(again)
             await again.send("first")

@@ -255,3 +255,25 @@ async def test_a_log_that_is_a_link_is_not_followed(folder: SessionFolder, tmp_p
     with pytest.raises(AppendError, match=r"Opening chat_history\.log failed"):
         await EventStream.open(folder)
     assert not (tmp_path / "victim").exists()
+
+
+async def test_damage_in_the_past_is_told_to_who_reads_it_and_only_once(folder: SessionFolder) -> None:
+    stream, _ = await EventStream.open(folder)
+    for number in range(1, 6):
+        stream.emit(said(number))
+    stream.emit(e.StateSaved(state={}))
+    await stream.close()
+    lines = folder.journal.read_bytes().splitlines(keepends=True)
+    folder.journal.write_bytes(b"".join((lines[0], b"x" + lines[1][1:], *lines[2:4], *lines[5:])))
+    for times in (1, 1, 1):
+        stream, found = await EventStream.open(folder)
+        assert found.damaged == 0, "it lies before the saved state"
+        stream.emit(said(7))
+        for _ in range(2):
+            async for record in stream.follow():
+                if record.seq > found.last:
+                    break
+        await stream.close()
+        told_of = [r.event for r in records(folder.journal) if isinstance(r.event, e.Notice)]
+        assert len(told_of) == times
+    assert f"2 places in events.jsonl can't be read, the first at byte {len(lines[0])}." in told_of[0].text

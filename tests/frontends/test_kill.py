@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import signal
 import sys
@@ -16,7 +17,7 @@ from tests.engine.kit import Watch, opened
 from tui_agent.events import SessionRecovered, UserSaid
 from tui_agent.storage.folder import list_sessions
 
-KILLS = 100
+KILLS = int(os.environ.get("TUI_AGENT_KILLS", "100"))
 GROUPS = 10
 TALK = scenario("how are you", "well, thank you")
 

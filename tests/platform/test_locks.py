@@ -121,11 +121,27 @@ def test_the_file_stays_and_can_be_taken_again(path: Path) -> None:
         assert again.held
 
 
-def test_a_symlink_is_not_followed(path: Path) -> None:
-    path.symlink_to(path.with_name("victim"))
-    with pytest.raises(OSError):
+@pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
+def test_what_is_no_lock_file_is_not_followed_and_there_is_a_lock_all_the_same(path: Path, kind: str) -> None:
+    if kind == "link":
+        path.symlink_to(path.with_name("victim"))
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        os.mkfifo(path)
+    with FileLock(path), pytest.raises(InUse):
         FileLock(path)
+    with FileLock(path) as again:
+        assert again.held
     assert not path.with_name("victim").exists()
+
+
+def test_what_a_holder_wrote_of_itself_is_no_terminal_control(path: Path) -> None:
+    with FileLock(path):
+        path.write_text(json.dumps({"pid": 1, "host": "\x1b]0;owned\x07", "since": "\x1b[2J"}))
+        with pytest.raises(InUse) as refused:
+            FileLock(path)
+    assert "\x1b" not in str(refused.value)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"pid":"x"}', b"[1]"])

@@ -24,7 +24,7 @@ from tui_agent.tui.run import run_tui
 
 
 class Broken(FakeSession):
-    async def send(self, text: str, *, steering: bool = False) -> str:
+    async def send(self, text: str, *, steering: bool = False, message: str = "") -> str:
         secret = "local-variable-0815"
         raise RuntimeError(f"it broke after {len(secret)} characters")
 
@@ -35,7 +35,7 @@ class Slow(FakeSession):
 
 
 class Threaded(FakeSession):
-    async def send(self, text: str, *, steering: bool = False) -> str:
+    async def send(self, text: str, *, steering: bool = False, message: str = "") -> str:
         threading.Thread(target=fail, args=("a thread",)).start()
         return await super().send(text)
 
@@ -48,8 +48,16 @@ class Refusing(FakeSession):
 class Told(FakeSession):
     """Shows what the composer sent, with what a screen would not show."""
 
-    async def send(self, text: str, *, steering: bool = False) -> str:
+    async def send(self, text: str, *, steering: bool = False, message: str = "") -> str:
         return await super().send(f"sent {text!a}")
+
+
+class Resumed(Told):
+    """One that an earlier process left."""
+
+    def __init__(self, records: list[Record] | None = None) -> None:
+        super().__init__(records)
+        self.begins = len(self.records)
 
 
 class Flowing(FakeSession):
@@ -89,6 +97,7 @@ KINDS = {
     "slow": Slow,
     "threaded": Threaded,
     "told": Told,
+    "resumed": Resumed,
 }
 
 
@@ -165,4 +174,5 @@ if __name__ == "__main__":
 
         vars(run)["TuiAgentApp"] = FailingApp  # the same app with six more keys
         sys.exit(main(["--demo"]))
-    sys.exit(run_tui(open_session))
+    code = run_tui(open_session)
+    sys.exit(code if isinstance(code, int) else 0)

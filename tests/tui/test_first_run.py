@@ -6,7 +6,8 @@ from textual.pilot import Pilot
 from tests.doubles.session import FakeSession
 from tests.scenes import build
 from tests.tui.kit import Clock, app_for, running, screen_text, settled, still, until
-from tui_agent.tui.app import RESTART_AS_DEMO, TuiAgentApp
+from tui_agent.tui.app import TuiAgentApp
+from tui_agent.tui.leaving import RESTART_AS_DEMO
 from widgets.first_run import FirstRun
 from widgets.modal import STILLNESS, RequestModal
 

@@ -58,6 +58,8 @@ class BlobStore:
         self.total_cap = total_cap
         self._calls = calls
         self._size: int | None = None
+        self._durable: set[Path] = set()
+        """Folders whose names were made durable."""
         self._alone = threading.RLock()
 
     @property
@@ -104,7 +106,8 @@ class BlobStore:
         try:
             place = self._folders(sha256)
             with contextlib.suppress(FileChangedError):  # another one put the same there
-                replace_file(place, data, None, mode=0o600, calls=self._calls)
+                if not replace_file(place, data, None, mode=0o600, calls=self._calls).durable:
+                    sync_folder(place.parent)
         except (OSError, FileFault) as error:
             raise StoreError(f"its content could not be kept: {error}", "failed") from error
         self._size = size + len(data)
@@ -148,11 +151,11 @@ class BlobStore:
         """The place for a content, its folders made and durable."""
         place = Path(os.path.realpath(self.folder)) / sha256[:2] / sha256
         for folder in (place.parent.parent, place.parent):
-            try:
+            with contextlib.suppress(FileExistsError):
                 os.mkdir(folder, 0o700)
-            except FileExistsError:
-                continue
-            sync_folder(folder.parent)
+            if folder not in self._durable:  # also when another process made it and died before it could
+                sync_folder(folder.parent)
+                self._durable.add(folder)
         return place
 
     def _sizes(self) -> dict[str, int]:

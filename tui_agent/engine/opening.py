@@ -38,7 +38,15 @@ from tui_agent.safety import grants as grant_store
 from tui_agent.safety import sandbox, trust
 from tui_agent.safety import secrets as secret_values
 from tui_agent.safety.roots import Roots
-from tui_agent.storage.folder import SessionError, SessionFolder, find, latest_for, list_sessions
+from tui_agent.storage.folder import (
+    LOG,
+    SessionError,
+    SessionFolder,
+    find,
+    latest_for,
+    list_sessions,
+    rebuild,
+)
 from tui_agent.storage.recovery import Recovered
 from tui_agent.text import Mask
 
@@ -52,6 +60,13 @@ LATEST = "latest"
 
 async def open_session(wishes: Wishes) -> Session:
     """Put a session together and take it into this process's hands. Raises CannotOpen."""
+    try:
+        return await _open(wishes)
+    except paths.NoHome as error:
+        raise CannotOpen(str(error)) from error
+
+
+async def _open(wishes: Wishes) -> Session:
     place = await asyncio.to_thread(_place, wishes)
     trusted = wishes.trust or await asyncio.to_thread(trust.is_trusted, place.workspace)
     loaded = await asyncio.to_thread(_settings, place.workspace if trusted else None, wishes.flags)
@@ -84,7 +99,7 @@ class _Place(msgspec.Struct):
 
 def _place(wishes: Wishes) -> _Place:
     more = tuple(_real_folder(folder, "--add-root") for folder in wishes.more_roots)
-    if wishes.resume is None or wishes.resume == LATEST:
+    if wishes.resume is None or (wishes.resume == LATEST and not wishes.fork):
         workspace = _real_folder(wishes.workspace or Path(), "--workspace")
         last = latest_for(paths.sessions_dir(), workspace) if wishes.resume else None
         if wishes.resume and last is None:
@@ -94,15 +109,22 @@ def _place(wishes: Wishes) -> _Place:
         return _Place(workspace, more, last)
     try:
         session = find(paths.sessions_dir(), wishes.resume)
+        workspace = _workspace_of(session, wishes.workspace)
+        if wishes.fork:
+            from tui_agent.engine.forks import forked
+
+            session = forked(session)
+        return _Place(workspace, more, session)
     except SessionError as error:
         raise CannotOpen(str(error)) from error
-    return _Place(_workspace_of(session, wishes.workspace), more, session)
 
 
 def _workspace_of(session: Path, named: Path | None) -> Path:
     """The folder that a session works in. Another one may be named only when that is gone: it was moved."""
     known = (info.workspace for info in list_sessions(session.parent) if info.id == session.name)
     own = Path(next(known, "") or named or Path())
+    if not own.is_dir():  # session.json may be damaged
+        own = Path(rebuild(session).workspace or own)
     if own.is_dir():
         if named is None or _real_folder(named, "--workspace") == own.resolve():
             return own.resolve()
@@ -179,7 +201,10 @@ def _folder(place: _Place, chosen: settings.Settings) -> SessionFolder:
         return SessionFolder.create(
             sessions, workspace=place.workspace, model=chosen.model or "", mode=chosen.mode
         )
-    except (InUse, SessionError) as error:
+    except InUse as error:
+        copy = f"or go on in a copy: `tui-agent sessions fork {place.resumed.name}`" if place.resumed else ""
+        raise CannotOpen(f"{error} Read along with `tail -f {place.resumed}/{LOG}`, {copy}.") from error
+    except SessionError as error:
         raise CannotOpen(str(error)) from error
     except OSError as error:
         where = "Set TUI_AGENT_HOME to a folder that can be written."

@@ -14,6 +14,7 @@ import msgspec
 
 from tui_agent.domain import Answer, ApprovalMode, CommandOutcome, Mode, Trusting
 from tui_agent.engine.approvals import Approvals
+from tui_agent.engine.naming import Naming
 from tui_agent.engine.plan_memory import PlanMemory
 from tui_agent.engine.project import Project
 from tui_agent.engine.raw_replies import RawReplies
@@ -90,6 +91,7 @@ class Session:
         self.grants = StandingLeave(workplace)
         """What the user allowed for longer than once (R4.3)."""
         self.memory = memory  # the plan document (P1 to P6)
+        self.naming = Naming(stream, folder)  # what the session is called (S3)
         self._working = Working(
             stream=stream,
             approvals=approvals,
@@ -134,13 +136,13 @@ class Session:
 
     # --- what a front end does ---
 
-    async def send(self, text: str, *, steering: bool = False) -> str:
-        """Say something to the agent; queued while it works. Returns the message's id.
+    async def send(self, text: str, *, steering: bool = False, message: str = "") -> str:
+        """Say something to the agent; queued while it works. Returns the message's id, `message` unless it is empty.
 
         With `steering` a message that arrives during a run is given to the model at its next round (W12). What is
         said to a closing session waits for the next start.
         """
-        message = f"m-{secrets.token_hex(6)}"
+        message = message or f"m-{secrets.token_hex(6)}"
         text = clean(text)
         if not self._fits(text):
             return message

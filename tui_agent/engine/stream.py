@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple, Self
 
-from tui_agent.events import Event, Notice, Record, StateSaved
-from tui_agent.platform.append import OS, Appender, OsFunctions
+from tui_agent.events import Event, Notice, Record, SessionRecovered, StateSaved
+from tui_agent.platform.append import OS, Appender, AppendError, OsFunctions
 from tui_agent.storage.chat_log import ChatLog
 from tui_agent.storage.folder import SessionFolder
 from tui_agent.storage.journal import JournalReader
@@ -25,6 +26,10 @@ FOLLOW_BATCH = 256
 """Records that a follower is given before the event loop gets its turn."""
 STATE_RECORDS = 1000
 STATE_BYTES = 8 << 20
+DAMAGED = "journal.damaged"
+"""Code of the notice that tells of damage in a session's past."""
+PLACES = 10_000
+"""Damaged places that are remembered."""
 """After so much a saved state is due (FAULTS 5.2.7)."""
 
 
@@ -66,6 +71,8 @@ class EventStream:
         self._closed = False
         self._ended = False
         self._state: tuple[int, dict[str, Any]] | None = None
+        self._told_from: int | None = None
+        """Byte from which on damage is told by `session.recovered`."""
         self._since_state = 0
         self._bytes_since_state = 0
         self.mask = Mask({})
@@ -82,7 +89,8 @@ class EventStream:
     ) -> tuple[Self, Recovered]:
         """Open the folder's journal: heal a torn end, complete the log, find what was left open.
 
-        `mask` hides secrets in the log (the journal is exact), `clock` gives aware times. Raises AppendError.
+        `mask` hides secrets in the log (the journal is exact), `clock` gives aware times. A disk without room is no
+        error yet: what can't be written waits. Raises AppendError, or OSError when the files can't be read.
         """
         stream = cls(folder, clock or (lambda: datetime.now().astimezone()))
         stream.mask = mask or stream.mask
@@ -96,12 +104,15 @@ class EventStream:
             recovery = Recovery(self._folder.journal, log, chat_log)
             recovered = recovery.run()
             journal = Appender(self._folder.journal, functions=functions)
-            if journal.heal():
-                recovered = recovered.as_healed()
         except BaseException:
             log.close()
             raise
+        if journal.tail_dirty:
+            recovered = recovered.as_healed()
+            with contextlib.suppress(AppendError):  # no room now: the next record closes the line
+                journal.heal()
         self._state = recovery.state
+        self._told_from = recovered.offset
         self._since_state = recovery.since_state
         self._writer = SessionWriter(
             journal,
@@ -276,30 +287,43 @@ class EventStream:
         Ends when the stream is closed. A follower may be as slow as it likes.
         """
         position = after
-        past: Iterator[Line | Damage] | None = None
+        past: _Past | None = None
         changed = asyncio.Event()
         self._followers.add(changed)
         try:
             while True:
                 changed.clear()
+                if past is not None and position + 1 >= self._oldest():
+                    if after == 0:
+                        self._tell_damage(past)
+                    past = None
                 if position >= self._written:
                     if self._ended:
                         return
                     await changed.wait()
                     continue
                 if position + 1 >= self._oldest():
-                    past = None
                     batch = self._recent(position)
                     reached = batch[-1].seq
                 else:
-                    past = past or self._lines(position)
-                    batch, reached = await asyncio.to_thread(_take, past, position, self._oldest() - 1)
+                    past = past or _Past(self._lines(position))
+                    batch, reached = await asyncio.to_thread(past.take, position, self._oldest() - 1)
                 for record in batch:
                     yield record
                 position = reached
                 await asyncio.sleep(0)
         finally:
             self._followers.discard(changed)
+
+    def _tell_damage(self, past: _Past) -> None:
+        """Say once what a reader of the whole past had to skip (R2.1); damage at the end was told on opening."""
+        places, self._told_from = past.untold(self._told_from), 0
+        if places and not self._closed:
+            text = (
+                f"{len(places)} {'place' if len(places) == 1 else 'places'} in {self._folder.journal.name} can't be "
+                f"read, the first at byte {places[0]}. The bytes are kept; the rest is shown."
+            )
+            self.emit(Notice(level="warning", text=text, code=DAMAGED))
 
     def _recent(self, position: int) -> list[Record]:
         """The next records from memory, where there are no gaps."""
@@ -327,18 +351,40 @@ class EventStream:
                 follower.set()
 
 
-def _take(lines: Iterator[Line | Damage], after: int, end: int) -> tuple[list[Record], int]:
-    """The next records with numbers above `after` and up to `end`, and how far that reaches: `end` when there are no
-    more of them."""
-    batch: list[Record] = []
-    while after < end and len(batch) < FOLLOW_BATCH:
-        line = next(lines, None)
-        if line is None:
-            return batch, end
-        if not isinstance(line, Line) or line.seq <= after:
-            continue
-        if line.seq > end:
-            return batch, end
-        batch.append(line.record())
-        after = line.seq
-    return batch, after
+class _Past:
+    """The file as a follower reads it, and the damage in it that nobody was told of yet."""
+
+    def __init__(self, lines: Iterator[Line | Damage]) -> None:
+        self._lines = lines
+        self._skipped: list[int] = []
+
+    def take(self, after: int, end: int) -> tuple[list[Record], int]:
+        """The next records with numbers above `after` and up to `end`, and how far that reaches: `end` when there
+        are no more of them."""
+        batch: list[Record] = []
+        while after < end and len(batch) < FOLLOW_BATCH:
+            line = next(self._lines, None)
+            if line is None:
+                return batch, end
+            if isinstance(line, Damage):
+                if line.why != "retried" and len(self._skipped) < PLACES:
+                    self._skipped.append(line.offset)
+                continue
+            if line.seq <= after:
+                continue
+            if line.seq > end:
+                return batch, end
+            batch.append(line.record())
+            self._note(batch[-1].event)
+            after = line.seq
+        return batch, after
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, SessionRecovered):
+            self._skipped = self.untold(event.offset)
+        elif isinstance(event, Notice) and event.code == DAMAGED:
+            self._skipped = []
+
+    def untold(self, told_from: int | None) -> list[int]:
+        """Bytes at which damage begins, but for what was told from byte `told_from` on."""
+        return [at for at in self._skipped if told_from is None or at < told_from]

@@ -34,3 +34,5 @@ class Wishes(msgspec.Struct, kw_only=True):
     """Nobody is there: take summaries as they are (X3)."""
     resume: str | None = None
     """A session's id, the beginning of one, or `latest`."""
+    fork: bool = False
+    """Go on in a copy of that session, which is named by its id."""

@@ -48,6 +48,16 @@ class SessionRecovered(Event, frozen=True, kw_only=True):
     """Ids of approvals that were open: void."""
 
 
+class SessionForked(Event, frozen=True, kw_only=True):
+    """Up to here the session is a copy of another one, which goes its own way (S3)."""
+
+    type: ClassVar[str] = "session.forked"
+    parent: str
+    """Id of the other session."""
+    before: str = ""
+    """The message of the user's, as it was said, before which the copy ends; empty for all there was."""
+
+
 class SessionTitled(Event, frozen=True, kw_only=True):
     type: ClassVar[str] = "session.titled"
     title: str

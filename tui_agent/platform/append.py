@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import threading
@@ -58,6 +59,12 @@ def sync_folder(folder: Path, functions: OsFunctions = OS) -> None:
     try:
         functions.fsync(fd)
     finally:
+        _closed(fd, functions)
+
+
+def _closed(fd: int, functions: OsFunctions) -> None:
+    """The descriptor is gone whatever `close` reports; what counts was told by the sync before."""
+    with contextlib.suppress(OSError):
         functions.close(fd)
 
 
@@ -78,8 +85,8 @@ class Appender:
         self._queue: deque[bytes] = deque()
         self._unsynced: list[bytes] = []
         self._suspect = False
-        self._fd = self._open()
-        self.tail_dirty = lines and not self._ends_clean()
+        self._fd, clean = self._open()
+        self.tail_dirty = lines and not clean
         """The file ends within a line, which must be closed before the next record."""
 
     # --- writing ---------------------------------------------------------------------------
@@ -176,12 +183,12 @@ class Appender:
 
     def _rescue(self) -> None:
         try:
-            fd = self._open()
+            fd, clean = self._open()
             self._close_fd()
             self._fd = fd
             if self._lines:
                 again, self._unsynced = self._unsynced, []
-                self.tail_dirty = not self._ends_clean()
+                self.tail_dirty = not clean
                 # what follows goes through the queue, so that a failure in the middle keeps the rest
                 self._queue.extendleft(reversed(again))
                 self._drain()
@@ -209,11 +216,11 @@ class Appender:
     def reopen(self) -> None:
         """Go on in the file that the name leads to now, made anew if need be. Raises AppendError."""
         with self._lock:
-            fd = self._open()
+            fd, clean = self._open()
             self._close_fd()
             self._fd = fd
             self._unsynced.clear()
-            self.tail_dirty = self._lines and not self._ends_clean()
+            self.tail_dirty = self._lines and not clean
 
     def heal(self) -> bool:
         """Close a line that a crash left open, durably. True when there was one. Raises AppendError."""
@@ -230,31 +237,34 @@ class Appender:
 
     def ends_clean(self) -> bool:
         """True when the file is empty or ends with a newline."""
-        return self._ends_clean()
+        return _ends_clean(self._fd)
 
     def close(self) -> None:
         """Close the descriptor; nothing is written or synced."""
         with self._lock:
             self._close_fd()
 
-    def _open(self) -> int:
+    def _open(self) -> tuple[int, bool]:
+        """The file, its name durable, and whether it ends with a whole line."""
         try:
             fd = self._os.open(self.path, FLAGS)
             try:
                 self._os.fsync(fd)
                 sync_folder(self.path.parent, self._os)
+                clean = _ends_clean(fd)
             except OSError:
-                self._os.close(fd)
+                _closed(fd, self._os)
                 raise
         except OSError as error:
             raise AppendError(self.path, "Opening", error) from error
-        return fd
-
-    def _ends_clean(self) -> bool:
-        size = os.fstat(self._fd).st_size
-        return size == 0 or os.pread(self._fd, 1, size - 1) == b"\n"
+        return fd, clean
 
     def _close_fd(self) -> None:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
-            self._os.close(fd)
+            _closed(fd, self._os)
+
+
+def _ends_clean(fd: int) -> bool:
+    size = os.fstat(fd).st_size
+    return size == 0 or os.pread(fd, 1, size - 1) == b"\n"

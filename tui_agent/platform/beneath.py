@@ -48,7 +48,7 @@ def open_folder(
         try:
             yield fd
         finally:
-            os.close(fd)
+            _close(fd)
     except BaseException:
         for parent, name in reversed(made):
             with contextlib.suppress(OSError):
@@ -56,8 +56,14 @@ def open_folder(
         raise
     finally:
         for parent, _ in made:
-            os.close(parent)
-        os.close(root_fd)
+            _close(parent)
+        _close(root_fd)
+
+
+def _close(fd: int) -> None:
+    """A folder's descriptor is gone whatever `close` reports, and nothing was written through it."""
+    with contextlib.suppress(OSError):
+        os.close(fd)
 
 
 def _descend(root_fd: int, parts: tuple[str, ...], made: list[tuple[int, str]] | None, calls: OsCalls) -> int:
@@ -92,7 +98,7 @@ def _step_by_step(
         try:
             below = _enter(fd, part, made, calls)
         finally:
-            os.close(fd)
+            _close(fd)
         fd = below
     return fd
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import os
 import socket
@@ -10,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 
 import msgspec
+
+from tui_agent.text import one_line
 
 FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 SHARED_FILE_SYSTEMS = ("nfs", "cifs", "smb", "afs", "fuse", "9p", "ceph", "glusterfs", "lustre", "ncpfs")
@@ -32,9 +36,9 @@ class InUse(Exception):
     """Another process holds the lock. `holder` is None when it left no readable name."""
 
     def __init__(self, path: Path, holder: Holder | None) -> None:
-        who = f"process {holder.pid} on {holder.host}" if holder else "another process"
-        since = f" since {holder.since}" if holder else ""
-        super().__init__(f"{path.parent.name} is in use by {who}{since}.")
+        who = f"process {holder.pid} on {one_line(holder.host, 80)}" if holder else "another process"
+        since = f" since {one_line(holder.since, 40)}" if holder else ""
+        super().__init__(f"{one_line(path.parent.name)} is in use by {who}{since}.")
         self.holder = holder
 
 
@@ -48,14 +52,14 @@ class FileLock:
     def __init__(self, path: Path) -> None:
         """Take the lock at once. Raises InUse, or OSError when the file can't be opened."""
         self.path = path
-        fd = os.open(path, FLAGS, 0o600)
+        fd = _open(path)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            os.close(fd)
+            _close(fd)
             raise InUse(path, read_holder(path)) from None
         except OSError:
-            os.close(fd)
+            _close(fd)
             raise
         self._fd = fd
         self._sign()
@@ -78,7 +82,7 @@ class FileLock:
         """Give the lock back. Calling it again does nothing."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
-            os.close(fd)
+            _close(fd)
 
     def __enter__(self) -> FileLock:
         return self
@@ -92,10 +96,29 @@ class FileLock:
         self.release()
 
 
+def _open(path: Path) -> int:
+    """The lock file, made if need be. Where something else has its name, the folder around it serves as the lock."""
+    try:
+        return os.open(path, FLAGS, 0o600)
+    except OSError as error:
+        if error.errno not in (errno.EISDIR, errno.ELOOP):
+            raise
+        return os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _close(fd: int) -> None:
+    with contextlib.suppress(OSError):  # the descriptor is gone, and the lock with it, whatever it reports
+        os.close(fd)
+
+
 def read_holder(path: Path) -> Holder | None:
     """Who wrote their name into the lock file last; None when it can't be read."""
     try:
-        return msgspec.json.decode(path.read_bytes()[:4096], type=Holder)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            return msgspec.json.decode(os.read(fd, 4096), type=Holder)
+        finally:
+            _close(fd)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

@@ -144,6 +144,7 @@ WORDS: dict[type[e.Event], Words] = {
     e.SessionOpened: _opened,
     e.SessionClosed: lambda event: system(f"Session closed ({event.reason})."),
     e.SessionRecovered: _recovered,
+    e.SessionForked: lambda event: system(f"This session is a fork of {event.parent}."),
     e.SessionTitled: lambda event: system(f"Title: {event.title}"),
     e.ModeChanged: _mode,
     e.ModelChanged: lambda event: system(f"Model {event.model} ({event.provider})."),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -17,9 +19,13 @@ from tui_agent import events as e
 from tui_agent.paths import ensure_private_dir
 from tui_agent.platform.append import sync_folder
 from tui_agent.platform.file_faults import FileFault
-from tui_agent.platform.files import atomic_write, remove_leftovers
+from tui_agent.platform.files import atomic_write, read_file, remove_leftovers
 from tui_agent.platform.locks import FileLock, seems_held, shared_file_system
 from tui_agent.storage.journal import records
+from tui_agent.storage.session_files import keep_aside
+from tui_agent.storage.session_files import make_folder as make_folder  # catalog and forks use these, too
+from tui_agent.storage.session_files import regular as regular
+from tui_agent.storage.session_files import write_new as write_new
 from tui_agent.text import Mask, one_line
 
 JOURNAL = "events.jsonl"
@@ -29,6 +35,8 @@ INFO = "session.json"
 LOCK = "lock"
 
 INFO_VERSION = 1
+INFO_SIZE = 1 << 20
+"""Bytes of `session.json` that are read."""
 TITLE_LENGTH = 60
 
 PLAN_TEMPLATE = """\
@@ -63,6 +71,9 @@ version: 1
 Status: TypeAlias = Literal["active", "ended", "crashed"]
 
 
+_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}.*", re.DOTALL)
+
+
 class SessionError(Exception):
     """A session can't be found or opened; the message says why and what to do."""
 
@@ -79,6 +90,8 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     model: str = ""
     mode: str = ""
     status: Status = "active"
+    parent: str = ""
+    """Id of the session that it is a fork of."""
     version: int = INFO_VERSION
 
 
@@ -103,8 +116,16 @@ class SessionFolder:
     ) -> SessionFolder:
         """A new session, named by its start. Two of one millisecond get two folders. Raises OSError."""
         now = now or datetime.now().astimezone()
-        path = _make_folder(ensure_private_dir(sessions), folder_name(now))
-        lock = FileLock(path / LOCK)
+        new = [folder for folder in (sessions, *sessions.parents) if not folder.exists()]
+        path = make_folder(ensure_private_dir(sessions), folder_name(now))
+        try:
+            for made in new:  # a session that can be lost with the folder around it is not durable
+                with contextlib.suppress(PermissionError):
+                    sync_folder(made.parent)
+            lock = FileLock(path / LOCK)
+        except BaseException:
+            shutil.rmtree(path, ignore_errors=True)
+            raise
         at = now.isoformat(timespec="milliseconds")
         info = SessionInfo(
             id=path.name,
@@ -114,30 +135,39 @@ class SessionFolder:
             model=model,
             mode=mode,
         )
-        _write_new(path / PLAN, PLAN_TEMPLATE.format(milliseconds=round(now.timestamp() * 1000)).encode())
-        for name in (JOURNAL, LOG):
-            _write_new(path / name, b"")
-        folder = cls(path, lock, info)
-        folder.save()
-        sync_folder(path.parent)
+        plan = PLAN_TEMPLATE.format(milliseconds=round(now.timestamp() * 1000)).encode()
+        try:
+            for name, data in ((PLAN, plan), (LOG, b""), (JOURNAL, b"")):
+                write_new(path / name, data)
+            folder = cls(path, lock, info)
+            folder.save()
+            sync_folder(path.parent)
+        except BaseException:
+            lock.release()
+            shutil.rmtree(path, ignore_errors=True)  # nothing was said in it
+            raise
         return folder
 
     @classmethod
     def open(cls, path: Path) -> SessionFolder:
         """An existing session. Raises InUse, SessionError (not a session, or of a newer program) or OSError."""
-        if not path.is_dir() or not (path / JOURNAL).exists():
+        if not path.is_dir() or not os.path.lexists(path / JOURNAL):
             raise SessionError(f"There is no session in {path}.")
+        if not regular(path / JOURNAL):
+            raise SessionError(f"{JOURNAL} in {path} is no regular file: there is nothing to go on with.")
         lock = FileLock(path / LOCK)
         remove_leftovers(path, time.time())
         try:
-            if _version(path) > INFO_VERSION:
+            if version_of(path) > INFO_VERSION:
                 raise SessionError(
                     f"Session {path.name} was last used by a newer tui-agent. Update to open it; nothing was changed."
                 )
-            known = _load(path)
+            known = load_info(path)
             if known is None:
-                _keep_aside(path / INFO)
-            info = msgspec.structs.replace(known or rebuild(path), status="active")
+                keep_aside(path / INFO)
+            if os.path.lexists(path / LOG) and not regular(path / LOG):
+                keep_aside(path / LOG)  # it is told again from the journal
+            info = msgspec.structs.replace(known or rebuild(path), id=path.name, status="active")
             folder = cls(path, lock, info)
             folder.save()
         except BaseException:
@@ -148,11 +178,7 @@ class SessionFolder:
     def save(self, **changes: str) -> SessionInfo:
         """Set fields of `info` and write `session.json`. A failed write is no loss and is not reported."""
         self.info = msgspec.structs.replace(self.info, **changes)
-        data = msgspec.json.format(msgspec.json.encode(self.info)) + b"\n"
-        try:
-            atomic_write(self.path / INFO, data)
-        except (OSError, FileFault):
-            return self.info  # the journal holds it all
+        write_info(self.path, self.info)
         return self.info
 
     def scratch(self) -> Path:
@@ -215,7 +241,7 @@ def find(sessions: Path, prefix: str) -> Path:
 
 def rebuild(path: Path) -> SessionInfo:
     """What the journal in `path` tells of the session; constant memory, one pass."""
-    info = SessionInfo(id=path.name, started_at=_start_in(path.name), status="crashed")
+    info = SessionInfo(id=path.name, started_at=start_in(path.name), status="crashed")
     said = ""
     for record in records(path / JOURNAL):
         event = record.event
@@ -230,6 +256,8 @@ def rebuild(path: Path) -> SessionInfo:
                 changes |= {"status": "crashed", "started_at": info.started_at or record.at}
             case e.SessionClosed():
                 changes["status"] = "ended"
+            case e.SessionForked():
+                changes |= {"parent": event.parent, "started_at": info.started_at or record.at}
             case e.SessionTitled():
                 changes["title"] = event.title
             case e.ModelChanged():
@@ -249,18 +277,15 @@ def folder_name(now: datetime) -> str:
     return stamp + ("Z" if zone == "+0000" else zone)
 
 
+def is_session(path: Path) -> bool:
+    """Whether `path` is a session's folder, damaged or not: a real folder with a journal or an info of ours, or one
+    that is named as only sessions are."""
+    if path.is_symlink() or not path.is_dir():
+        return False
+    return regular(path / JOURNAL) or regular(path / INFO) or bool(_STAMP.fullmatch(path.name))
+
+
 # --- parts ----------------------------------------------------------------------------------
-
-
-def _make_folder(sessions: Path, name: str) -> Path:
-    for number in range(1, 10_000):
-        path = sessions / (name if number == 1 else f"{name}-{number}")
-        try:
-            os.mkdir(path, 0o700)
-        except FileExistsError:
-            continue
-        return path
-    raise FileExistsError(f"{sessions / name} exists")
 
 
 def _folders(sessions: Path) -> Iterator[Path]:
@@ -269,30 +294,43 @@ def _folders(sessions: Path) -> Iterator[Path]:
     except OSError:
         return
     for entry in entries:
-        if entry.is_dir(follow_symlinks=False) and (sessions / entry.name / JOURNAL).exists():
+        if entry.is_dir(follow_symlinks=False) and regular(sessions / entry.name / JOURNAL):
             yield sessions / entry.name
 
 
 def _summary(path: Path) -> SessionInfo:
-    info = _load(path) or rebuild(path)
+    info = load_info(path) or rebuild(path)
     status = info.status
     if status != "ended":
         status = "active" if seems_held(path / LOCK) else "crashed"
     return msgspec.structs.replace(info, id=path.name, status=status)
 
 
-def _load(path: Path) -> SessionInfo | None:
+def load_info(path: Path) -> SessionInfo | None:
+    """What `session.json` in `path` holds; None when it can't be read or is of a newer version."""
     try:
-        info = msgspec.json.decode((path / INFO).read_bytes(), type=SessionInfo)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        data = read_file(path / INFO, INFO_SIZE).data
+        info = msgspec.json.decode(data, type=SessionInfo)
+    except (FileFault, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return info if info.version <= INFO_VERSION and info.id else None
 
 
-def _version(path: Path) -> int:
+def write_info(path: Path, info: SessionInfo) -> None:
+    """Write `session.json` into `path`. What fails is no loss: the journal holds it all."""
+    fields = msgspec.to_builtins(info)
+    if not info.parent:
+        del fields["parent"]
+    data = msgspec.json.format(msgspec.json.encode(fields)) + b"\n"
+    with contextlib.suppress(OSError, FileFault):
+        atomic_write(path / INFO, data)
+
+
+def version_of(path: Path) -> int:
+    """The version that `session.json` in `path` names; 0 when it can't be read."""
     try:
-        data = msgspec.json.decode((path / INFO).read_bytes())
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        data = msgspec.json.decode(read_file(path / INFO, INFO_SIZE).data)
+    except (FileFault, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return 0
     version = data.get("version", 0) if isinstance(data, dict) else 0
     return version if isinstance(version, int) else 0
@@ -315,7 +353,7 @@ def _has_message(path: Path) -> bool:
     return len(head) == 1 << 18 or b'"type":"user.said"' in head
 
 
-def _start_in(name: str) -> str:
+def start_in(name: str) -> str:
     """The start that a folder's name tells, as ISO 8601; empty when it is no such name."""
     stamp, zone = name[:23], name[23:].partition("-" if name[23:24] != "-" else "\0")[0]
     text = stamp + ("+00:00" if zone in ("Z", "") else zone)
@@ -323,26 +361,6 @@ def _start_in(name: str) -> str:
         return datetime.fromisoformat(text).isoformat(timespec="milliseconds")
     except ValueError:
         return ""
-
-
-def _keep_aside(path: Path) -> None:
-    """An unreadable `session.json` keeps its bytes under another name."""
-    for number in range(1, 100):
-        aside = path.with_name(f"{path.name}.unreadable-{number}")
-        if not aside.exists():
-            try:
-                os.rename(path, aside)
-            except OSError:
-                return
-            return
-
-
-def _write_new(path: Path, data: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    with open(fd, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _file_system_warning(path: Path) -> str | None:

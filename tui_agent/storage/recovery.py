@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from typing import Any
 import msgspec
 
 from tui_agent import events as e
-from tui_agent.platform.append import Appender
+from tui_agent.platform.append import Appender, AppendError
 from tui_agent.storage.chat_log import ChatLog
 from tui_agent.storage.journal import JournalReader, find_last
 from tui_agent.storage.lines import Damage, Line
@@ -109,7 +110,7 @@ class Recovery:
         """Damaged whole lines behind the last good one: their numbers may be known elsewhere, so none is reused."""
 
     def run(self) -> Recovered:
-        """Read, and append what is missing from the log. Raises AppendError when that fails."""
+        """Read, and append what is missing from the log. Raises OSError when a file can't be read."""
         saved = find_last(self._journal, e.StateSaved.type)
         catch_up = self._scan(saved if self._resume_at(saved) else None)
         if catch_up.misses_beginning and self.start[1]:
@@ -233,7 +234,7 @@ class CatchUp:
             self._missing_size += len(self._text) - done
 
     def finish(self, chat_log: ChatLog) -> int:
-        """Append what is missing; the number of bytes. Raises AppendError."""
+        """Append what is missing, now or as soon as there is room; the number of bytes."""
         known_end = self._begin + len(self._text)
         overflow = self._missing_size >= CATCH_UP_MAX
         self.changed = overflow or (self._size > 0 and not self._ends_as_expected()) or self._size > known_end
@@ -242,7 +243,8 @@ class CatchUp:
             return 0
         if self._missing:
             head = [b"\n"] if self._zeros else []
-            self._log.append([*head, *self._missing])
+            with contextlib.suppress(AppendError):  # it waits, and is written before what comes
+                self._log.append([*head, *self._missing])
         elif self._zeros:
             chat_log.cut_off(fresh=False)
         return self._missing_size

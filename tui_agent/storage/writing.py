@@ -66,7 +66,7 @@ class SessionWriter:
         self._queue: deque[tuple[Record, bytes]] = deque()
         self._handed = last
         self._texts: list[bytes] = []
-        self._log_end = log.size
+        self._log_end = log.size + log.waiting
         self._log_fault = False
         self._faults: dict[str, AppendError] = {}
         self._kicked: set[str] = set()

@@ -18,9 +18,11 @@ from textual.types import CSSPathType
 from tui_agent import ROOT
 from tui_agent.tui import commands, keys
 from tui_agent.tui.calm_app import CalmApp
+from tui_agent.tui.composer import Composer
 from tui_agent.tui.dialogs import Dialogs
 from tui_agent.tui.door import SessionDoor
 from tui_agent.tui.hints import Hints
+from tui_agent.tui.leaving import RESTART_AS_DEMO
 from tui_agent.tui.plans import Plans
 from tui_agent.tui.routing import Router
 from tui_agent.view import Part, SessionView
@@ -39,9 +41,6 @@ from widgets.transcript import Transcript
 
 BREATH = 0.012
 """Seconds of records after which the event loop gets a turn."""
-
-RESTART_AS_DEMO = 1000
-"""What the app returns when the user wants the demonstration; no exit code of a process."""
 
 CHROME = ("status_line", "modal", "panels")
 DOCK = ("docked", "plan_review", "summary_editor")
@@ -86,10 +85,10 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
         self.plans = Plans(self)
         self._menu = CommandMenu(commands.entries(), id="menu")
         self._prompt = PromptInput(self._menu, id="prompt")
+        self.composer: Composer = Composer(self, self._prompt)
         self._key_line = KeyLine(self.view, keys.footer, id="keyline")
         self._frame: TimerHandle | None = None
         self._second: Timer | None = None
-        self._unsent: list[tuple[str, bool]] = []
         self._shells = 0
         """Commands of the user's own that go on."""
 
@@ -123,9 +122,7 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
         self._router.hide(session.mask)
         session.tell_saving(self._tell_saving)
         self._activity.say(starting="", hint=self._first_hint)
-        for text, steering in self._unsent:
-            self._work(session.send(text, steering=steering))
-        self._unsent.clear()
+        self.composer.open(session)
         from asyncio import sleep
 
         breath = self._clock()
@@ -133,6 +130,7 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
             self._router.take(record)
             self.dialogs.look_at(record)
             self.plans.look_at(record)
+            self.composer.look_at(record)
             self._paint_soon()
             if self._clock() - breath > BREATH:
                 await sleep(0)
@@ -207,19 +205,19 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """While a dialog is open only stopping and help are ours; in the fields of the dock Shift+Tab goes back."""
-        if self.dialogs.docking.typing and parameters == ("approvals",):
+        docked = self.dialogs.docking.typing and parameters == ("approvals",)
+        if docked or action in getattr(self.screen, "OWN_ACTIONS", ()):
             return False
         return action in ("cancel", "interrupt", "help") or not isinstance(self.screen, ModalScreen)
 
     def on_prompt_input_submitted(self, message: PromptInput.Submitted) -> None:
         """Send or run."""
         text = message.text
-        if self.session is None:
-            self._unsent.append((text, message.steering))
-        elif text.startswith("!") and text[1:].strip():
+        if self.session is not None and text.startswith("!") and text[1:].strip():
+            self.composer.outbox.done(message.message)
             self._work(self._run_shell(self.session, text[1:].strip()))
         else:
-            self._work(self.session.send(text, steering=message.steering and self.view.busy))
+            self.composer.submit(message)
         self._activity.say(hint="")
         self._transcript.follow()
 

@@ -9,6 +9,7 @@ from textual import events
 from textual.app import App
 from textual.screen import Screen
 
+from tui_agent.tui.leaving import GoOn
 from tui_agent.tui.terminal import log_failure
 from tui_agent.tui.themes import DARK, THEMES, fallbacks
 from widgets.calm_screen import CalmScreen
@@ -23,6 +24,8 @@ class CalmApp(App[int], inherit_bindings=False):
         super().__init__()
         self.failure = ""
         """A sentence for the user when the screen ended by a failure."""
+        self.following: GoOn | None = None
+        """What the screen ended for, when it returns GO_ON."""
         for theme in THEMES:
             self.register_theme(theme)
         self.theme = DARK.name

@@ -112,6 +112,12 @@ def _undoing(what: str, app: TuiAgentApp, word: str) -> None:
     getattr(undoing, what)(app, word)
 
 
+def _sessions(what: str, app: TuiAgentApp, word: str) -> None:
+    from tui_agent.tui import sessions
+
+    getattr(sessions, what)(app, word)
+
+
 def _grants(app: TuiAgentApp, _: str) -> None:
     from widgets.grants_panel import GrantsPanel
 
@@ -146,7 +152,12 @@ COMMANDS = (
     Command(
         "checkpoints", "all runs and what they did to files", lambda app, word: _undoing("show", app, word)
     ),
+    Command("sessions", "find, reopen, rename, delete", lambda app, word: _sessions("show", app, word)),
+    Command("resume", "find a session and go on with it", lambda app, word: _sessions("show", app, word)),
+    Command("rename", "give this session a title", lambda app, word: _sessions("rename", app, word)),
+    Command("fork", "go on in a copy of this session", lambda app, word: _sessions("fork", app, word)),
     Command("grants", "what you allowed for longer than once; take it back", _grants),
+    Command("editor", "the draft in your own editor", lambda app, _: app.composer.open_editor()),
     Command("copy", "copy the last reply; again: its code", _copy),
     Command("search", "search the session", lambda app, _: app.query_one(SearchBar).open()),
     Command("details", "show or hide thinking and output", _details),
@@ -161,6 +172,7 @@ COMMANDS = (
     Command("stop", "stop the run", lambda app, _: app.action_interrupt()),
     Command("theme", "dark, light, high contrast", _theme),
     Command("quit", "leave; the session can be resumed", lambda app, _: app.exit(0)),
+    Command("queue", "messages that wait: edit or withdraw them", lambda app, _: app.composer.show_queue()),
 )
 KEYS_ONLY = (
     Command("page-up", "", lambda app, _: _page(app, -1)),
@@ -168,7 +180,8 @@ KEYS_ONLY = (
     Command("progress", "", lambda app, _: app.query_one(Columns).visit()),
 )
 """What a key does and no name is listed for."""
-BY_NAME = {one.name: one for one in (*COMMANDS, *KEYS_ONLY)} | {"exit": COMMANDS[-1]}
+BY_NAME = {one.name: one for one in (*COMMANDS, *KEYS_ONLY)}
+BY_NAME["exit"] = BY_NAME["quit"]
 
 
 def entries() -> list[tuple[str, str]]:

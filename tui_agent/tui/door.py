@@ -53,8 +53,12 @@ class SessionDoor(Protocol):
         """All records behind number `after`, the past first; ends when the session is closed."""
         ...
 
-    async def send(self, text: str, *, steering: bool = False) -> str:
-        """Say something; waits in the queue while a run goes on. Returns the message's id."""
+    async def send(self, text: str, *, steering: bool = False, message: str = "") -> str:
+        """Say something; waits in the queue while a run goes on. Returns the message's id: `message` if given."""
+        ...
+
+    def withdraw_message(self, message: str) -> bool:
+        """Take a message back from the queue; False when it is not there any more."""
         ...
 
     async def interrupt(self) -> None:

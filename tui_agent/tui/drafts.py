@@ -73,9 +73,9 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _write(path: Path, text: str) -> None:
-    from tui_agent.platform.files import atomic_write
+    from tui_agent.platform.files import FileFault, atomic_write
 
-    with contextlib.suppress(OSError):  # the folder may be gone, or full: the draft is a comfort
+    with contextlib.suppress(OSError, FileFault):  # the folder may be gone, or full: the draft is a comfort
         if path.parent.is_dir():
             atomic_write(path, text.encode())
 

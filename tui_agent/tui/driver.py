@@ -8,6 +8,7 @@ import selectors
 import signal
 import sys
 from codecs import getincrementaldecoder
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, Any, cast
 
@@ -39,14 +40,16 @@ class ScreenDriver(LinuxDriver):
     # --- what is written ---
 
     def write(self, data: str) -> None:
-        """Write to the terminal, unless we are stopped and it is somebody else's."""
-        if not self._stopped:
+        """Write to the terminal, unless it is somebody else's: we are stopped, or have lent it."""
+        if not self._stopped and self._writer_thread is not None:
             super().write(data if data.isascii() else NEVER_WRITTEN.sub("", data))
 
     def stop_application_mode(self) -> None:
         """Also out of the modes that Textual switches on and forgets."""
         if self._mouse_pixels:
             self.write("\x1b[?1016l")
+        if _tells_other_keys(os.environ):
+            self.write("\x1b[>4m")
         super().stop_application_mode()
 
     # --- what is read ---
@@ -81,6 +84,8 @@ class ScreenDriver(LinuxDriver):
         """With a way of our own to learn of another size."""
         super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual gives it no annotation
         signal.signal(signal.SIGWINCH, self._sigwinch)
+        if _tells_other_keys(os.environ):
+            self.write("\x1b[>4;1m")
 
     def _sigwinch(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._tell_size)
@@ -150,6 +155,12 @@ class _Output:
     def _lose(self) -> None:
         self._lost = True
         _hang_up()
+
+
+def _tells_other_keys(environment: Mapping[str, str]) -> bool:
+    """True where Shift+Enter is told from Enter only when asked for by xterm's modifyOtherKeys (R20.1). Elsewhere
+    kitty's protocol does that, and some terminals would take this one for a colour."""
+    return bool(environment.get("TMUX") or environment.get("XTERM_VERSION"))
 
 
 def _read(handle: int) -> bytes:

@@ -105,7 +105,13 @@ def groups() -> list[tuple[str, list[tuple[str, str]]]]:
     for one in KEYS:
         named = "  ".join(shown(key) for key in one.keys)
         found.setdefault(one.group, []).append((named, one.does))
-    return [*found.items(), *_of_a_change(), *_of_the_plan()]
+    return [*found.items(), *_of_the_composer(), *_of_a_change(), *_of_the_plan(), *_of_the_sessions()]
+
+
+def _of_the_composer() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    from widgets.prompt_input import HELP
+
+    yield "In the composer", list(HELP)
 
 
 def _of_a_change() -> Iterator[tuple[str, list[tuple[str, str]]]]:
@@ -119,3 +125,9 @@ def _of_the_plan() -> Iterator[tuple[str, list[tuple[str, str]]]]:
 
     for name, table in HELP:
         yield name, [(one.named or "  ".join(shown(key) for key in one.keys), one.says) for one in table]
+
+
+def _of_the_sessions() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    from widgets.session_door import HELP
+
+    yield "In the list of sessions", [(keys, says) for keys, says in HELP]

@@ -6,12 +6,14 @@ ever. So the inside never reaches it: it sees the two markers next to each other
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Final
 
 from textual import events
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
+from textual.keys import Keys
 from textual.message import Message
 
 from tui_agent.text import clean
@@ -36,6 +38,20 @@ REST: Final = 8192
 
 STOP_KEYS: Final = ("\x03", "\x1b[99;5u")
 """Ctrl+C, plain and as kitty's protocol writes it: after a pause it is a key in a paste too."""
+
+ALT_ENTER: Final = ("\x1b\r", "\x1b\n")
+"""What terminals send for it that know no protocol of keys, and VS Code for Shift+Enter when it is told to (R20.1)."""
+
+OTHER_KEY: Final = re.compile(r"\x1b\[27;(\d+);(\d+)~")
+"""A key as xterm's modifyOtherKeys and tmux's extended-keys write it: modifiers, then the code."""
+
+WHOLE_KEY: Final = re.compile(r"\x1b\[(\d*)[\d:]*;(\d*)(?::(\d*))?((?:;[\d:]*)?[u~ABCDEFHPQRS])")
+"""A key as kitty's protocol writes it where it also tells other layouts' keys, and presses from releases."""
+
+RELEASED: Final = "3"
+
+BACKSLASH_ENTER: Final = "\\\r\n"
+"""What VS Code sends for Shift+Enter when it was told to by programs of old: one new line, not two."""
 
 
 class PasteGuard(XTermParser):
@@ -88,7 +104,25 @@ class PasteGuard(XTermParser):
             return now - self._grown >= TORN
         return now - self._last >= GRACE or now - self._ended >= LONGEST_GRACE
 
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        """More ways to write keys than Textual knows; one that is no key at all is ignored."""
+        if sequence in ALT_ENTER:
+            yield events.Key("alt+enter", None)
+            return
+        if found := OTHER_KEY.fullmatch(sequence):
+            sequence = f"\x1b[{found[2]};{found[1]}u"
+        elif ":" in sequence and (found := WHOLE_KEY.fullmatch(sequence)):
+            if found[3] == RELEASED:
+                yield events.Key(Keys.Ignore, sequence)
+                return
+            sequence = f"\x1b[{found[1]};{found[2] or 1}{found[4]}"
+        try:
+            yield from super()._sequence_to_key_events(sequence, alt)
+        except (ValueError, OverflowError):
+            yield events.Key(Keys.Ignore, sequence)
+
     def _outside(self, data: str) -> Iterable[Message]:
+        data = data.replace(BACKSLASH_ENTER, BACKSLASH_ENTER[:-1])
         known = len(self._beginning)
         text = self._beginning + data
         at = text.find(BRACKETED_PASTE_START)

@@ -12,10 +12,11 @@ from functools import partial
 from time import monotonic
 
 from tui_agent.text import clean, one_line
-from tui_agent.tui.app import RESTART_AS_DEMO, TuiAgentApp
+from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.door import SessionDoor
 from tui_agent.tui.driver import ScreenDriver
 from tui_agent.tui.hints import QUIT_ARMED
+from tui_agent.tui.leaving import GO_ON, RESTART_AS_DEMO, GoOn
 from tui_agent.tui.terminal import DEADLINE, Saved, die_by, log_failure, widen_control_tables
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -23,14 +24,31 @@ CLOSING = 1.5
 """Seconds that the session has to close after a signal."""
 
 
-def run_tui(open_session: Callable[[], Awaitable[SessionDoor]], *, draft: str = "", hint: str = "") -> int:
+def run_tui(
+    open_session: Callable[[], Awaitable[SessionDoor]], *, draft: str = "", hint: str = ""
+) -> int | GoOn:
     """Open a session and show it until the user leaves. Returns the exit code: 0, 1 after a failure, 128 + n after
-    signal n, RESTART_AS_DEMO when the user wants the demonstration instead. The terminal is as before whatever
-    happens, and the last line says how to resume. `draft` stands in the composer, `hint` above it."""
+    signal n, RESTART_AS_DEMO when the user wants the demonstration instead; or the session that the user goes on in.
+    The terminal is as before whatever happens, and the last line says how to resume. `draft` stands in the composer,
+    `hint` above it."""
+    return _shown(TuiAgentApp(open_session, draft=draft, hint=hint))
+
+
+def run_picker(open_chosen: Callable[[str], Awaitable[SessionDoor]], here: str) -> int | GoOn:
+    """The same, but the user first picks a session from the list of all, to be opened by its id. `here` is the folder
+    that the user is in."""
+    from tui_agent.tui.sessions import pick
+
+    app: TuiAgentApp = TuiAgentApp(lambda: pick(app, open_chosen, here))
+    return _shown(app)
+
+
+def _shown(app: TuiAgentApp) -> int | GoOn:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         print("tui-agent needs a terminal; for scripts there is: tui-agent exec", file=sys.stderr)
         return 2
-    return show(TuiAgentApp(open_session, draft=draft, hint=hint))
+    code = show(app)
+    return app.following if code == GO_ON and app.following is not None else code
 
 
 def show(app: TuiAgentApp) -> int:
@@ -62,6 +80,7 @@ async def _run(app: TuiAgentApp, saved: Saved) -> int:
     try:
         code = await app.run_async()
     finally:
+        app.composer.save_now()
         if app.session is not None:
             reason = (
                 f"signal {signal.Signals(caught[0]).name}" if caught else "error" if app.failure else "user"
@@ -117,5 +136,5 @@ def _say_goodbye(app: TuiAgentApp) -> None:
     with contextlib.suppress(OSError):  # the terminal may be gone
         if app.failure:
             print(clean(app.failure), file=sys.stderr)
-        if app.session is not None and app.return_value != RESTART_AS_DEMO:
+        if app.session is not None and app.return_value not in (RESTART_AS_DEMO, GO_ON):
             print(f"Resume with: tui-agent --resume {one_line(app.session.id, 200)}", file=sys.stderr)

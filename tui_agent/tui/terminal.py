@@ -20,7 +20,7 @@ from tui_agent.text import clean
 
 RESET = b"".join(
     b"\x1b[" + code
-    for code in b"?2026l ?1000l ?1002l ?1003l ?1015l ?1006l ?2004l ?1004l <u ?7h 0m ?1049l ?25h".split()
+    for code in b"?2026l ?1000l ?1002l ?1003l ?1015l ?1006l ?2004l ?1004l <u >4m ?7h 0m ?1049l ?25h".split()
 )
 """Leaves the alternate screen and switches off all that Textual switches on."""
 

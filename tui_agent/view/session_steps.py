@@ -53,6 +53,15 @@ def _recovered(view: SessionView, event: e.SessionRecovered, record: e.Record) -
     return join(change, add(view, NoticeItem("warning", text, "session.recovered")))
 
 
+def _forked(view: SessionView, event: e.SessionForked, record: e.Record) -> Change:
+    change = abandon(view)
+    said = " ".join(event.before.split())
+    said = said if len(said) <= 80 else said[:79] + "…"
+    where = f", which went on here with: «{said}»" if said else ""
+    text = f"This session is a fork of {event.parent}{where}."
+    return join(change, add(view, NoticeItem("info", text, "session.forked")))
+
+
 def _titled(view: SessionView, event: e.SessionTitled, record: e.Record) -> Change:
     view.title = event.title
     return STATUS
@@ -160,6 +169,7 @@ STEPS: Steps = {
     e.SessionOpened: _opened,
     e.SessionClosed: _closed,
     e.SessionRecovered: _recovered,
+    e.SessionForked: _forked,
     e.SessionTitled: _titled,
     e.ModeChanged: _modes,
     e.ModelChanged: _model,

@@ -42,7 +42,7 @@ def grow(view: SessionView, record: e.Record) -> tuple[int, ...]:
             return _run_ended(tree, record, event)
         case e.ApprovalAsked() | e.QuestionAsked() | e.ApprovalAnswered() | e.QuestionAnswered():
             return _asked(view, record)
-        case e.SessionOpened() | e.SessionClosed() | e.SessionRecovered():
+        case e.SessionOpened() | e.SessionClosed() | e.SessionRecovered() | e.SessionForked():
             return _abandon(tree, tuple(tree.running))
         case _:
             return _grow_more(view, record)

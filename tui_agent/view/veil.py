@@ -37,6 +37,9 @@ NAMES = frozenset(
 WHOLE = (e.StateSaved, e.Unknown)
 """Events of which nothing is shown."""
 
+OVER = (e.SessionOpened, e.SessionClosed, e.SessionRecovered, e.SessionForked, e.RunEnded)
+"""Events at which all that grows has ended."""
+
 Piece = e.ReplyText | e.ReplyThought | e.ToolOutput
 
 
@@ -67,7 +70,7 @@ class Veil:
         event = record.event
         if isinstance(event, e.ReplyEnded | e.ToolFinished):
             keys = [key for key in self._growing if key[0] == record.node]
-        elif isinstance(event, e.SessionOpened | e.SessionClosed | e.SessionRecovered | e.RunEnded):
+        elif isinstance(event, OVER):
             keys = list(self._growing)
         else:
             return []

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.job import make_workspace
+from tests.doubles.mock import call, scenario, serve, step
+from tests.engine.kit import Watch, opened, wishes
+from tests.storage.test_catalog import TALK, make
+from tui_agent import events as e
+from tui_agent import paths
+from tui_agent.__main__ import build_parser, main
+from tui_agent.commands.sessions_page import ago
+from tui_agent.engine.opening import open_session
+from tui_agent.engine.wishes import CannotOpen
+from tui_agent.storage import catalog
+
+SECRET = "ghp_" + "a1B2" * 9
+EDIT = {"flags": {"approval_mode": "auto-edit", "mode": "direct"}}
+WORK = scenario(
+    "work",
+    step("Reading.", call("read_file", path="a.txt")),
+    step("", call("edit_file", path="a.txt", old_string="two", new_string="TWO")),
+    "All of it is done.",
+)
+MORE = scenario(
+    "more", step("", call("edit_file", path="a.txt", old_string="one", new_string="1")), "more done"
+)
+
+
+@pytest.fixture
+def home() -> Path:
+    return paths.data_dir()
+
+
+def test_sessions_are_listed_for_this_folder_or_all(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert main(["sessions"]) == 0
+    assert "no session in this folder" in capsys.readouterr().err
+    one = make(home, *TALK, workspace=tmp_path / "here")
+    two = make(home, e.UserSaid(id="m1", text=f"\x1b]0;x\x07 {SECRET}"), workspace=tmp_path / "gone")
+    (two.path / "events.jsonl").rename(tmp_path / "kept")
+    assert main(["sessions"]) == 0
+    out = capsys.readouterr().out
+    assert one.id in out and "Make the importer faster" in out and two.id not in out
+    assert main(["sessions", "list", "--all"]) == 0
+    out = capsys.readouterr().out
+    assert one.id in out and two.id in out and "missing" in out
+    assert main(["sessions", "--all", "--json"]) == 0
+    listed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["id"] for row in listed} == {one.id, two.id}
+    row = next(row for row in listed if row["id"] == one.id)
+    assert (row["title"], row["workspace"], row["running"]) == (
+        "Make the importer faster",
+        str(tmp_path / "here"),
+        False,
+    )
+    assert main(["sessions", "-C", str(tmp_path / "gone")]) == 0
+    assert two.id in capsys.readouterr().out
+
+
+def test_a_search_shows_what_it_found(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = make(home, *TALK, e.ReplyEnded(text=f"the exporter has {SECRET}"), workspace=Path.cwd())
+    assert main(["sessions", "search", "EXPORTER"]) == 0
+    out = capsys.readouterr().out
+    assert one.id in out and "now the exporter" in out and "Exporter done too." in out
+    assert "⟨secret GitHub token, 40 characters⟩" in out and SECRET not in out
+    assert main(["sessions", "search", "--json", "now", "exporter"]) == 0
+    (hit,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (hit["id"], hit["hit"]) == (one.id, "now the exporter")
+    assert main(["sessions", "search", "nowhere"]) == 1
+    assert "Nothing was found" in capsys.readouterr().err
+
+
+def test_ids_are_told_by_their_beginning(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, two = make(home, *TALK), make(home, *TALK)
+    assert main(["sessions", "rename", one.id, "New", "name"]) == 0
+    assert "«New name»" in capsys.readouterr().out
+    assert catalog.look(one.path).title == "New name"
+    assert main(["sessions", "rename", one.id[:4], "x"]) == 2
+    assert "2 sessions begin with" in capsys.readouterr().err
+    assert main(["sessions", "fork", "nothing"]) == 2
+    assert "tui-agent sessions list --all" in capsys.readouterr().err
+    assert main(["sessions", "delete", two.id, "--yes"]) == 0
+    assert main(["sessions", "rename", one.id[:4], "alone"]) == 0
+    assert main(["sessions", "rename", one.id, "\x1b[2J"]) == 1
+    assert catalog.look(one.path).title == "alone"
+
+
+def test_a_fork_is_made_before_a_message(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = make(home, *TALK)
+    assert main(["sessions", "fork", one.id, "--at", "2"]) == 0
+    out = capsys.readouterr().out
+    new = out.split()[0]
+    assert f"tui-agent --resume {new}" in out
+    assert [one.id for one in catalog.messages(catalog.look(home / "sessions" / new))] == ["m1"]
+    assert main(["sessions", "fork", one.id, "--at", "m1"]) == 0
+    capsys.readouterr()
+    for number in ("0", "3", "-1", "²", "x"):
+        assert main(["sessions", "fork", one.id, f"--at={number}"]) == 2
+        assert "messages 1 to 2" in capsys.readouterr().err
+
+
+def test_deleting_asks_a_person(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = make(home, *TALK)
+
+    class FakeTerminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    assert main(["sessions", "delete", one.id]) == 3
+    assert "--yes" in capsys.readouterr().err
+    for said in ("", "n\n", "yesterday\n"):
+        monkeypatch.setattr(sys, "stdin", FakeTerminal(said))
+        assert main(["sessions", "delete", one.id]) == 1
+    assert "Make the importer faster" in capsys.readouterr().out
+    assert one.path.exists()
+    monkeypatch.setattr(sys, "stdin", FakeTerminal("y\n"))
+    assert main(["sessions", "delete", one.id]) == 0
+    assert not one.path.exists()
+
+
+def test_an_export_replaces_nothing_unasked(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = make(home, *TALK)
+    monkeypatch.chdir(tmp_path)
+    assert main(["sessions", "export", one.id]) == 0
+    (written,) = tmp_path.glob("session-*.md")
+    assert written.read_text().startswith("# Make the importer faster\n") and ":" not in written.name
+    assert written.stat().st_mode & 0o777 == 0o600
+    target = tmp_path / "it.html"
+    target.write_text("mine")
+    assert main(["sessions", "export", one.id, "-o", "it.html"]) == 1
+    assert "--force" in capsys.readouterr().err and target.read_text() == "mine"
+    assert main(["sessions", "export", one.id, "-o", "it.html", "--force"]) == 0
+    assert target.read_text().startswith("<!DOCTYPE html>")
+    assert main(["sessions", "export", one.id, "-o", "none/it.html"]) == 1
+    assert "no folder none" in capsys.readouterr().err
+    (tmp_path / "out").mkdir()
+    assert main(["sessions", "export", one.id, "-o", "out", "--format", "html"]) == 0
+    assert [path.suffix for path in (tmp_path / "out").iterdir()] == [".html"]
+    (tmp_path / "link.md").symlink_to(target)
+    assert main(["sessions", "export", one.id, "-o", "link.md"]) == 1
+    capsys.readouterr()
+    (one.path / "events.jsonl").unlink()
+    assert main(["sessions", "export", one.id, "-o", "gone.md"]) == 1
+    assert "tui-agent: " in capsys.readouterr().err and not (tmp_path / "gone.md").exists()
+
+
+def test_secrets_of_the_environment_are_masked(
+    home: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = make(home, e.UserSaid(id="m1", text="the password is hunter2-hunter2, é"))
+    monkeypatch.setenv("DEPLOY_PASSWORD", "hunter2-hunter2")
+    for form in ("markdown", "html"):
+        with open(os.dup(1), "w", encoding="ascii") as out:
+            monkeypatch.setattr(sys, "stdout", out)
+            assert main(["sessions", "export", one.id, "-o", "-", "--format", form]) == 0
+        text = capfdbinary.readouterr().out.decode()
+        assert "⟨secret DEPLOY_PASSWORD, 15 characters⟩, é" in text and "hunter2" not in text
+
+
+def test_wrong_usage_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (
+        ["foo"],
+        ["rename", "x"],
+        ["search"],
+        ["list", "--all", "-C", "x"],
+        ["export", "x", "--format", "pdf"],
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["sessions", *words])
+        assert ended.value.code == 2
+    with pytest.raises(SystemExit) as ended:
+        main(["sessions", "--help"])
+    assert ended.value.code == 0
+    assert "export" in capsys.readouterr().out
+    assert [ago(seconds) for seconds in (-5, 59, 60, 3_600, 90_000, 200_000)] == [
+        "just now",
+        "just now",
+        "1 min ago",
+        "1 h ago",
+        "25 h ago",
+        "2 days ago",
+    ]
+
+
+async def test_a_running_session_is_forked_and_both_go_on(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_workspace(tmp_path / "work")
+    (folder / "a.txt").write_text("one\ntwo\n")
+    async with serve(WORK, MORE, strict=True) as server:
+        async with opened(server, folder, **EDIT) as session:
+            await session.send("work")
+            await Watch(session).ended()
+            assert await asyncio.to_thread(main, ["sessions", "delete", session.folder.name, "--yes"]) == 1
+            assert await asyncio.to_thread(main, ["sessions", "rename", session.folder.name, "x"]) == 1
+            assert "renamed once it has ended" in capsys.readouterr().err
+            forked = await open_session(
+                wishes(server, None, flags=EDIT["flags"], resume=session.folder.name, fork=True)
+            )
+            try:
+                assert forked.title == "work (fork)" and forked.folder != session.folder
+                await forked.send("more")
+                await Watch(forked).ended()
+                assert (folder / "a.txt").read_text() == "1\nTWO\n"
+                for run in ("run-2", "run-1"):  # what was kept before the fork is there as well
+                    assert not (await forked.checkpoints.undo(run=run)).left
+                assert (folder / "a.txt").read_text() == "one\ntwo\n"
+            finally:
+                await forked.close()
+            original = session.folder
+        assert [said.text for said in catalog.messages(catalog.look(original))] == ["work"]
+        assert await asyncio.to_thread(main, ["sessions", "rename", original.name, "Renamed"]) == 0
+        async with opened(server, None, **EDIT, resume=original.name) as again:
+            assert again.title == "Renamed"
+        with pytest.raises(CannotOpen, match="No session"):
+            await open_session(wishes(server, None, resume="none", fork=True))
+
+
+def test_a_fork_can_be_asked_for_at_the_start() -> None:
+    args = build_parser().parse_args(["--fork", "2026"])
+    assert args.fork == "2026" and args.resume is None
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["--fork", "2026", "--continue"])

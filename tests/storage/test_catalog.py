@@ -1,0 +1,421 @@
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.storage.samples import OPENED, STORY
+from tui_agent import events as e
+from tui_agent.domain import ToolCall
+from tui_agent.platform.locks import FileLock
+from tui_agent.storage import catalog
+from tui_agent.storage.changing import add_records
+from tui_agent.storage.folder import SessionError, SessionFolder, find, list_sessions, load_info, rebuild
+from tui_agent.storage.journal import records
+from tui_agent.text import Mask
+
+SECRET = "ghp_" + "a1B2" * 9
+BLOB = "ab" * 32
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def make(home: Path, *events: e.Event, workspace: Path = Path("/w"), end: bool = True) -> SessionFolder:
+    folder = SessionFolder.create(home / "sessions", workspace=workspace, model="qwen", mode="agent")
+    add_records(folder.path, [OPENED, *events], Mask({}))
+    if end:
+        add_records(folder.path, [e.SessionClosed(reason="user")], Mask({}))
+        folder.close()
+    return folder
+
+
+def said(number: int, text: str) -> e.UserSaid:
+    return e.UserSaid(id=f"m{number}", text=text)
+
+
+def answer(text: str, role: str = "") -> e.ReplyEnded:
+    return e.ReplyEnded(text=text, role=role)
+
+
+def plan(text: str, *, pending: bool = False) -> e.PlanDocChanged:
+    return e.PlanDocChanged(text=text, by="summary", pending=pending)
+
+
+TALK = (
+    said(1, "Make the  importer\nfaster"),
+    answer("Die Straße ist frei: done."),
+    plan("# Plan: faster\n"),
+    said(2, "now the exporter"),
+    answer("classified", role="dispatcher"),
+    answer("Exporter done too."),
+    plan("# Plan: both\n"),
+)
+
+
+def seen(folder: Path) -> list[e.Event]:
+    return [record.event for record in records(folder / "events.jsonl")]
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# --- listing ------------------------------------------------------------------------------------
+
+
+def test_sessions_are_listed_newest_first_with_what_is_known(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "here")
+    old = make(home, *TALK, workspace=tmp_path / "here")
+    new = make(
+        home, said(1, f"my key is {SECRET}\x1b[2J \u202e!"), workspace=tmp_path / "elsewhere", end=False
+    )
+    os.utime(old.journal, (1_000, 1_000))
+    first, second = catalog.sessions(home)
+    assert (first.id, second.id) == (new.id, old.id)
+    assert (first.running, second.running) == (True, False)
+    assert second.title == second.said == "Make the importer faster"
+    assert second.changed == 1_000 and second.model == "qwen" and not second.problem
+    assert second.bytes == sum(map(len, tree(old.path).values()))
+    assert "ghp_" not in first.title and "<U+202E>" in first.title and "\x1b" not in first.title
+    assert [one.id for one in catalog.sessions(home, tmp_path / "link")] == [old.id]
+    assert catalog.sessions(tmp_path / "nowhere") == []
+    new.close()
+
+
+def test_a_session_without_an_info_is_told_by_its_journal(home: Path) -> None:
+    folder = make(home, *TALK, e.SessionTitled(title="Fast ways"))
+    (folder.path / "session.json").write_bytes(b"\xff{")
+    (entry,) = catalog.sessions(home)
+    assert (entry.title, entry.said, entry.model) == ("Fast ways", "Make the importer faster", "qwen")
+    assert entry.workspace == "/w" and entry.started and not entry.problem
+
+
+def hurt_nothing(path: Path) -> None: ...
+
+
+def fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def folder_instead(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path)
+
+
+def huge(path: Path) -> None:
+    with open(path, "ab") as file:
+        file.truncate(1 << 40)
+
+
+def newer(path: Path) -> None:
+    path.write_text('{"id": "x", "version": 99}')
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "session.json", "lock", "chat_history.log"])
+@pytest.mark.parametrize("hurt", [Path.unlink, fifo, folder_instead, loop, huge, newer, hurt_nothing])
+def test_a_damaged_session_is_listed_and_harms_no_other(
+    home: Path, name: str, hurt: Callable[[Path], None]
+) -> None:
+    well = make(home, *TALK)
+    bad = make(home, *TALK)
+    hurt(bad.path / name)
+    found = {one.id: one for one in catalog.sessions(home)}
+    assert found[well.id].title and not found[well.id].problem
+    entry = found[bad.id]
+    assert entry.path == bad.path
+    if name == "events.jsonl" and hurt not in (newer, huge, hurt_nothing):
+        assert "missing" in entry.problem
+    if (name, hurt) == ("session.json", newer):
+        assert "newer" in entry.problem
+    catalog.preview(entry, 5)
+    if hurt is not huge:
+        assert [one.id for one, _ in catalog.search([entry, found[well.id]], "exporter")][-1] == well.id
+
+
+def test_random_damage_never_raises(home: Path) -> None:
+    chance = random.Random(7)
+    for _ in range(25):
+        folder = make(home, *TALK)
+        for name in ("events.jsonl", "session.json", "lock"):
+            data = bytearray((folder.path / name).read_bytes())
+            for _ in range(chance.randrange(6)):
+                at = chance.randrange(len(data) + 1)
+                data[at : at + chance.randrange(9)] = chance.randbytes(chance.randrange(9))
+            (folder.path / name).write_bytes(data)
+    found = catalog.sessions(home)
+    assert len(found) == 25
+    for entry in found:
+        catalog.preview(entry, 3)
+    list(catalog.search(found, "a"))
+
+
+def test_other_things_among_the_sessions_are_none(home: Path, tmp_path: Path) -> None:
+    folder = make(home, *TALK)
+    (home / "sessions" / "notes").mkdir()
+    (home / "sessions" / "notes" / "mine.txt").write_text("mine")
+    (home / "sessions" / "file").write_text("x")
+    (home / "sessions" / "2026-01-07T10:23:21.045Z").symlink_to(folder.path)
+    (entry,) = catalog.sessions(home)
+    assert entry.id == folder.id
+    for name in ("notes", "file", "2026-01-07T10:23:21.045Z"):
+        other = catalog.look(home / "sessions" / name)
+        with pytest.raises(SessionError, match="no session"):
+            catalog.delete(other)
+        with pytest.raises(SessionError):
+            catalog.rename(other, "mine")
+    assert (home / "sessions" / "notes" / "mine.txt").exists() and folder.journal.exists()
+
+
+# --- looking ------------------------------------------------------------------------------------
+
+
+def test_search_finds_titles_messages_and_replies_whatever_their_case(home: Path) -> None:
+    one = make(home, *TALK)
+    make(home, said(1, "something else"))
+    entries = catalog.sessions(home)
+
+    def hits(text: str, each: int = 1) -> list[tuple[str, str]]:
+        return [(entry.id, context) for entry, context in catalog.search(entries, text, each=each)]
+
+    assert hits("IMPORTER") == [(one.id, "Make the importer faster")]
+    assert hits("faster make") == [(one.id, "Make the importer faster")]
+    assert hits("STRASSE") == [(one.id, "Die Straße ist frei: done.")]
+    assert hits("importer exporter") == hits("classified") == hits(" ") == []
+    assert hits("exporter", each=9) == [(one.id, "now the exporter"), (one.id, "Exporter done too.")]
+    long = "x" * 500 + " needle " + "y" * 500
+    make(home, answer(long))
+    ((_, context),) = catalog.search(catalog.sessions(home), "needle")
+    assert "needle" in context and len(context) < 200
+
+
+def test_what_is_hidden_is_not_found(home: Path) -> None:
+    make(home, said(1, f"use {SECRET} and hunter2hunter2, please"))
+    entries, mask = catalog.sessions(home), Mask({"PW": "hunter2hunter2"})
+    assert not list(catalog.search(entries, SECRET, mask)) and not list(
+        catalog.search(entries, "hunter2", mask)
+    )
+    ((_, context),) = [*catalog.search(entries, "please and", mask, each=1)][:1]
+    assert "hunter2" not in context and "ghp_" not in context
+    assert "hunter2" not in catalog.preview(entries[0], 9, mask)
+
+
+def test_a_preview_is_the_end_of_the_talk(home: Path) -> None:
+    call = ToolCall(id="c1", name="read_file", arguments={})
+    make(home, *TALK, e.ToolStarted(call=call, title="a\x1b[31m.py", reads_only=True), said(3, "and?\n\nnow"))
+    (entry,) = catalog.sessions(home)
+    assert catalog.preview(entry, 4).split("\n") == [
+        "Exporter done too.",
+        "· read_file a.py",
+        "› and?",
+        "› now",
+    ]
+    assert len(catalog.preview(entry, 99).split("\n")) == 8
+    assert catalog.preview(entry, 0) == ""
+
+
+# --- renaming and deleting ----------------------------------------------------------------------
+
+
+def test_a_new_title_is_kept_whatever_becomes_of_the_info(home: Path) -> None:
+    folder = make(home, *TALK)
+    (entry,) = catalog.sessions(home)
+    assert catalog.rename(entry, "  Faster \u202e\n imports ") == "Faster <U+202E> imports"
+    (entry,) = catalog.sessions(home)
+    assert entry.title == list_sessions(home / "sessions")[0].title == "Faster <U+202E> imports"
+    assert folder.log.read_text().endswith("SYSTEM: Title: Faster <U+202E> imports\n")
+    (folder.path / "session.json").unlink()
+    assert catalog.look(folder.path).title == rebuild(folder.path).title == "Faster <U+202E> imports"
+    with pytest.raises(SessionError, match="letter"):
+        catalog.rename(entry, " \x1b[2J ")
+
+
+def test_renaming_goes_on_behind_a_torn_end(home: Path) -> None:
+    folder = make(home, *TALK)
+    with open(folder.journal, "ab") as file:
+        file.write(b'{"v":1,"seq":99')
+    whole = folder.log.read_bytes()
+    os.truncate(folder.log, len(whole) - 10)
+    catalog.rename(catalog.look(folder.path), "healed")
+    assert folder.log.read_bytes().startswith(whole)
+    assert seen(folder.path)[-1] == e.SessionTitled(title="healed")
+    assert [record.seq for record in records(folder.journal)] == list(range(1, len(TALK) + 4))
+
+
+def test_a_running_session_is_neither_renamed_nor_deleted(home: Path) -> None:
+    folder = make(home, *TALK, end=False)
+    (entry,) = catalog.sessions(home)
+    before = tree(folder.path)
+    for change in (lambda: catalog.rename(entry, "x"), lambda: catalog.delete(entry)):
+        with pytest.raises(SessionError, match="in use by process"):
+            change()
+    assert tree(folder.path) == before
+    folder.close()
+    catalog.delete(entry)
+    assert catalog.sessions(home) == [] and not folder.path.exists()
+
+
+def test_deleting_stays_inside_the_folder(home: Path, tmp_path: Path) -> None:
+    folder = make(home, *TALK)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("mine")
+    (folder.path / "scratch").symlink_to(tmp_path / "mine")
+    catalog.delete(catalog.look(folder.path))
+    assert not folder.path.exists() and (tmp_path / "mine" / "file").read_text() == "mine"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
+def test_what_cannot_be_deleted_is_said(home: Path) -> None:
+    folder = make(home, *TALK)
+    folder.path.chmod(0o500)
+    try:
+        with pytest.raises(SessionError, match="ermission denied"):
+            catalog.delete(catalog.look(folder.path))
+        assert folder.journal.exists()
+    finally:
+        folder.path.chmod(0o700)
+
+
+# --- forking ------------------------------------------------------------------------------------
+
+
+def test_a_fork_has_all_there_is_and_the_original_is_untouched(home: Path) -> None:
+    folder = make(home, *TALK, e.MessageQueued(id="m3", text="later"))
+    (folder.path / "blobs" / "ab").mkdir(parents=True)
+    (folder.path / "blobs" / "ab" / BLOB).write_bytes(b"old content")
+    (folder.path / "rejected-r1.txt").write_text("raw")
+    (folder.path / "plan_doc.aside-1.md").write_text("aside")
+    (folder.path / "draft.json").write_text("{}")
+    folder.plan.write_text("# Plan: by hand\n")
+    before = tree(folder.path)
+    new = find(home / "sessions", catalog.fork(catalog.look(folder.path)))
+    assert tree(folder.path) == before
+    copied = tree(new)
+    assert copied["plan_doc.md"] == b"# Plan: by hand\n" and copied["rejected-r1.txt"] == b"raw"
+    assert copied[f"blobs/ab/{BLOB}"] == b"old content" and copied["plan_doc.aside-1.md"] == b"aside"
+    assert "draft.json" not in copied and "events.jsonl.part" not in copied
+    assert copied["events.jsonl"].startswith(before["events.jsonl"])
+    assert seen(new)[-3:] == [
+        e.SessionForked(parent=folder.id),
+        e.MessageWithdrawn(id="m3"),
+        e.SessionTitled(title="Make the importer faster (fork)"),
+    ]
+    entry = catalog.look(new)
+    assert (
+        entry.parent == folder.id and entry.title == "Make the importer faster (fork)" and not entry.running
+    )
+    assert rebuild(new).parent == folder.id
+    info = load_info(new)
+    assert info is not None and (info.id, info.status, info.workspace) == (new.name, "ended", "/w")
+    assert copied["chat_history.log"].startswith(before["chat_history.log"])
+    again = SessionFolder.open(new)
+    again.close()
+    assert (
+        catalog.look(find(home / "sessions", catalog.fork(entry))).title == "Make the importer faster (fork)"
+    )
+    catalog.delete(catalog.look(folder.path))
+    assert (new / "blobs" / "ab" / BLOB).read_bytes() == b"old content"
+
+
+def test_a_fork_before_a_message_knows_nothing_of_it(home: Path) -> None:
+    folder = make(home, *TALK[:3], e.MessageQueued(id="m2", text="now the exporter"), *TALK[3:])
+    entry = catalog.look(folder.path)
+    assert [one.text for one in catalog.messages(entry)] == ["Make the  importer\nfaster", "now the exporter"]
+    new = find(home / "sessions", catalog.fork(entry, "m2"))
+    assert [event.text for event in seen(new) if isinstance(event, e.UserSaid)] == [
+        "Make the  importer\nfaster"
+    ]
+    assert e.SessionForked(parent=folder.id, before="now the exporter") in seen(new)
+    assert e.MessageWithdrawn(id="m2") in seen(new)
+    assert (new / "plan_doc.md").read_text() == "# Plan: faster\n"
+    assert "exporter" not in (new / "chat_history.log").read_text().replace("Queued: now the exporter", "")
+    first = find(home / "sessions", catalog.fork(entry, "m1"))
+    assert "[Goal to be defined]" in (first / "plan_doc.md").read_text()
+    with pytest.raises(SessionError, match="no message 'm9'"):
+        catalog.fork(entry, "m9")
+    assert len(catalog.sessions(home)) == 3
+
+
+def test_a_running_session_is_forked_up_to_its_last_intact_record(home: Path) -> None:
+    folder = make(home, *STORY[1][0:1], end=False)
+    add_records(folder.path, [event for event, _ in STORY[2:10]], Mask({}))
+    with open(folder.journal, "ab") as file:
+        file.write(b'{"v":1,"seq":99,"half')
+    before = tree(folder.path)
+    new = find(home / "sessions", catalog.fork(catalog.look(folder.path)))
+    assert tree(folder.path) == before
+    assert [record.seq for record in records(new / "events.jsonl")] == list(range(1, 13))
+    assert not (new / "events.jsonl").read_bytes().count(b"half")
+    folder.close()
+
+
+def test_a_damaged_session_is_forked_without_what_is_lost(home: Path) -> None:
+    folder = make(home, *TALK)
+    lines = folder.journal.read_bytes().splitlines(keepends=True)
+    lines[2] = lines[2].replace(b"Stra", b"xtra")
+    folder.journal.write_bytes(b"".join(lines))
+    new = find(home / "sessions", catalog.fork(catalog.look(folder.path)))
+    kept = seen(folder.path)
+    assert seen(new)[: len(kept)] == kept
+    (folder.path / "events.jsonl").unlink()
+    with pytest.raises(SessionError, match="nothing to go on with"):
+        catalog.fork(catalog.look(folder.path))
+
+
+def test_a_fork_that_fails_leaves_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make(home, *TALK)
+    (folder.path / "rejected-r1.txt").symlink_to("/dev/zero")  # is no file of ours: passed over
+    folder.log.unlink()
+    folder.log.symlink_to("/etc/hostname")
+    with pytest.raises(SessionError, match="could not be copied"):
+        catalog.fork(catalog.look(folder.path))
+    assert [one.id for one in catalog.sessions(home)] == [folder.id]
+
+
+def test_a_fork_that_is_killed_is_no_session_and_can_be_deleted(home: Path) -> None:
+    folder = make(home, *TALK)
+    code = (
+        "import os, sys\nfrom pathlib import Path\nfrom tui_agent.storage import catalog, forking\n"
+        "forking.add_records = lambda *given: os._exit(9)\n"
+        f"catalog.fork(catalog.look(Path({str(folder.path)!r})))\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
+    assert [info.id for info in list_sessions(home / "sessions")] == [folder.id]
+    (rest,) = [one for one in catalog.sessions(home) if one.id != folder.id]
+    assert "missing" in rest.problem and not rest.running
+    catalog.delete(rest)
+    assert [one.id for one in catalog.sessions(home)] == [folder.id]
+
+
+def test_a_long_session_is_listed_without_reading_it(home: Path) -> None:
+    folder = make(home, *TALK)
+    with open(folder.journal, "ab") as file:
+        file.truncate(1 << 42)  # reading that would take hours
+    began = time.monotonic()
+    (entry,) = catalog.sessions(home)
+    assert entry.title == "Make the importer faster"
+    assert time.monotonic() - began < 30
+
+
+def test_the_lock_of_a_fork_is_its_own(home: Path) -> None:
+    folder = make(home, *TALK, end=False)
+    new = find(home / "sessions", catalog.fork(catalog.look(folder.path)))
+    with FileLock(new / "lock"):
+        assert catalog.look(new).running and catalog.look(folder.path).running
+    assert not catalog.look(new).running
+    folder.close()

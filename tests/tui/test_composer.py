@@ -1,0 +1,396 @@
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from textual import events
+from textual.pilot import Pilot
+
+from tests.doubles.session import FakeSession
+from tests.doubles.terminal import Terminal
+from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tui_agent import events as e
+from tui_agent import paths
+from tui_agent.engine.session import MESSAGE_MAX
+from tui_agent.tui import composer_files
+from tui_agent.tui.app import TuiAgentApp
+from tui_agent.tui.composer_files import PAST_BYTES, append_past, past_file, read_kept, read_past
+from tui_agent.tui.lending import Ended, _settle, editor, folded
+from tui_agent.tui.outbox import Kept, Sent
+from widgets.drafting import Chips, Written
+from widgets.prompt_input import LONGEST_MESSAGE
+from widgets.queue_panel import QueuePanel
+
+ID = FakeSession().id
+LOG = "\n".join(f"line {number}" for number in range(120))
+
+
+def folder() -> Path:
+    path = paths.sessions_dir() / ID
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def resumed(scene: str = "answered") -> tuple[TuiAgentApp, FakeSession]:
+    app, session = app_for(scene)
+    session.begins = len(session.records)
+    return app, session
+
+
+async def pasted(pilot: Pilot[int], app: TuiAgentApp, text: str) -> None:
+    before = app._prompt.text
+    app.post_message(events.Paste(text))
+    await until(pilot, lambda: app._prompt.text != before)
+    await still(pilot)
+
+
+async def saved(pilot: Pilot[int], text: str) -> None:
+    await until(pilot, lambda: read_kept(ID).draft.whole == text)
+
+
+# --- chips ---
+
+
+async def test_a_big_paste_is_one_thing_until_it_is_sent() -> None:
+    app, session = app_for("empty")
+    async with running(app) as pilot:
+        prompt = app._prompt
+        await pilot.press(*"see ")
+        await pasted(pilot, app, LOG)
+        assert prompt.text == "see ⟦paste 1 · 120 lines, 969 B⟧"
+        assert "⟦paste 1 · 120 lines" in screen_text(app)
+        await pilot.press("left", *"ab", "right", *"cd")
+        assert prompt.text == "see ab⟦paste 1 · 120 lines, 969 B⟧cd"
+        await pilot.press("backspace", "backspace", "backspace")
+        assert prompt.text == "see ab"
+        await pilot.press("ctrl+z")
+        assert "⟦paste 1" in prompt.text
+        prompt.move_cursor((0, 10))  # a click into it
+        await pilot.press("x")
+        assert prompt.text.startswith("see abx⟦paste 1")
+        await pilot.press("enter")
+        await until(pilot, lambda: session.sent == [(f"see abx{LOG}cd", False)])
+        await settled(pilot)
+        await pilot.press("up")
+        assert prompt.text == "see abx⟦paste 1 · 120 lines, 969 B⟧cd"
+        prompt.select_all()
+        assert prompt.selected_text == f"see abx{LOG}cd"
+
+
+async def test_a_chip_is_laid_open_by_a_key_and_closed_by_undo() -> None:
+    app, _session = app_for("empty")
+    async with running(app, (40, 12)) as pilot:
+        prompt = app._prompt
+        await pilot.press("ctrl+l")
+        await pasted(pilot, app, LOG)
+        await pasted(pilot, app, "y" * 2_500)
+        await pilot.press("ctrl+l")
+        assert prompt.text == "⟦paste 1 · 120 lines, 969 B⟧" + "y" * 2_500
+        await pilot.press("ctrl+home", "home", "ctrl+l")
+        for _undo in range(5):
+            await pilot.press("ctrl+z")
+            await still(pilot)
+        assert app.is_running
+
+
+@pytest.mark.parametrize("text", ["x" * 1_000_000, "some words\n" * 100_000], ids=["one line", "many lines"])
+async def test_a_megabyte_makes_a_small_screen_and_is_not_sent_away(text: str) -> None:
+    app, session = app_for("empty")
+    async with running(app) as pilot:
+        told: list[str] = []
+        app._prompt.ties = app._prompt.ties._replace(say=told.append)
+        await pasted(pilot, app, text)
+        assert len(app._prompt.text) < 60
+        await pilot.press("ctrl+l", *"abc", "enter")
+        await still(pilot)
+        assert app._prompt.text.endswith("⟧abc")
+        assert ["too long to lay open" in told[0], "too many to send" in told[1]] == [True, True]
+        assert session.sent == []
+    assert LONGEST_MESSAGE == MESSAGE_MAX
+
+
+async def test_a_paste_into_a_dialog_is_a_chip_of_the_draft() -> None:
+    app, session = app_for("command_asked")
+    async with running(app) as pilot:
+        await pasted(pilot, app, LOG)
+        assert app._prompt.written.whole == LOG
+        assert "⟦" in app._prompt.text
+        assert session.answers == []
+
+
+# --- on disk ---
+
+
+async def test_a_draft_survives_the_program_and_goes_when_it_is_sent() -> None:
+    file = folder() / composer_files.FILE
+    app, _session = app_for("answered")
+    async with running(app) as pilot:
+        assert not file.exists()
+        await pilot.press(*"half a ")
+        await pasted(pilot, app, LOG)
+        await saved(pilot, f"half a {LOG}")
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    app, session = resumed()
+    async with running(app) as pilot:
+        await until(pilot, lambda: app._prompt.written.whole == f"half a {LOG}")
+        await pilot.press("!")
+        app.composer.save_now()
+        assert read_kept(ID).draft.whole == f"half a {LOG}!"
+        await pilot.press("enter")
+        await until(pilot, lambda: len(session.sent) == 1)
+        await until(pilot, lambda: not file.exists())
+    app, _session = resumed()
+    async with running(app) as pilot:
+        await still(pilot)
+        assert app._prompt.text == ""
+
+
+async def test_what_was_sent_is_not_offered_again_whatever_the_file_says() -> None:
+    kept = Kept(id="d1", draft=Written(text="sent"), waiting=(Sent(id="w1", text="lost"),))
+    (folder() / composer_files.FILE).write_bytes(msgspec.json.encode(kept))
+    app, session = app_for("answered")
+    session.push(e.UserSaid(id="d1", text="sent"))
+    session.begins = len(session.records)
+    async with running(app) as pilot:
+        await until(pilot, lambda: app._prompt.text == "lost")
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"[1]", b'{"draft": 3}'])
+async def test_a_damaged_draft_is_none(data: bytes) -> None:
+    (folder() / composer_files.FILE).write_bytes(data)
+    app, _session = resumed()
+    async with running(app) as pilot:
+        await pilot.press("x")
+        await saved(pilot, "x")
+
+
+async def test_what_is_typed_before_the_draft_was_read_stays_and_the_draft_is_in_the_history() -> None:
+    kept = Kept(id="d1", draft=Written(text="of before"))
+    (folder() / composer_files.FILE).write_bytes(msgspec.json.encode(kept))
+    app, _session = resumed()
+    app._draft = "new"
+    async with running(app) as pilot:
+        await until(pilot, lambda: app.composer._ready)
+        await pilot.press("up")
+        assert app._prompt.text == "of before"
+        await pilot.press("down")
+        assert app._prompt.text == "new"
+
+
+async def test_the_history_of_a_folder_outlives_its_sessions() -> None:
+    app, session = app_for("answered")
+    workspace = "/home/ada/exporter"
+    async with running(app) as pilot:
+        assert app.view.workspace == workspace
+        await pilot.press(*"first", "enter")
+        await pasted(pilot, app, LOG)
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: len(read_past(workspace)) == 2)
+        assert stat.S_IMODE(past_file(workspace).stat().st_mode) == 0o600
+        assert stat.S_IMODE(past_file(workspace).parent.stat().st_mode) == 0o700
+        assert [text for text, _steering in session.sent] == ["first"]
+    app, _session = app_for("answered")
+    async with running(app) as pilot:
+        await pasted(pilot, app, "x" * 5_000)
+        await pilot.press("up")
+        await until(pilot, lambda: app._prompt.written.whole == LOG)
+        await pilot.press("up")
+        await until(pilot, lambda: app._prompt.text == "first")
+        await pilot.press("down", "down")
+        await until(pilot, lambda: app._prompt.written.whole == "x" * 5_000)
+
+
+async def test_a_recalled_message_is_sent_and_the_draft_comes_back() -> None:
+    app, session = app_for("empty")
+    async with running(app) as pilot:
+        await pilot.press(*"one", "enter", *"draft", "up", "enter")
+        await until(pilot, lambda: len(session.sent) == 2)
+        assert app._prompt.text == "draft"
+
+
+def test_the_history_is_bounded_and_damaged_lines_are_left_out() -> None:
+    append_past("/w", [Written(text="x" * 500_000 + str(number)) for number in range(30)])
+    with past_file("/w").open("ab") as file:
+        file.write(b"{damaged\n")
+    append_past("/w", [Written(text="newest")])
+    found = read_past("/w")
+    assert found[-1].text == "newest"
+    assert sum(len(one.text) for one in found) <= PAST_BYTES
+    assert past_file("/w").stat().st_size <= PAST_BYTES + 1000
+    assert read_past("/w") == found
+
+
+def test_without_a_place_to_write_nothing_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path / "file"))
+    append_past("/w", [Written(text="x")])
+    assert read_past("/w") == []
+    composer_files.write_kept(ID, Kept(draft=Written(text="x")))
+    assert read_kept(ID).empty
+
+
+# --- the queue ---
+
+
+async def test_up_takes_the_last_queued_message_back_with_its_exact_text() -> None:
+    folder()
+    app, session = app_for("streaming")
+    secret = "use sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD now"
+    async with running(app) as pilot:
+        session.push(e.MessageQueued(id="q1", text="first of two"))
+        session.push(e.MessageQueued(id="q2", text=secret))
+        await settled(pilot)
+        assert "first of two" in screen_text(app)
+        await pilot.press("up")
+        await until(pilot, lambda: app._prompt.text == secret)
+        await settled(pilot)
+        assert [one.id for one in app.view.queue] == ["q1"]
+        await saved(pilot, secret)
+        await pilot.press("up")  # not empty: the history, not the queue
+        await still(pilot)
+        assert [one.id for one in app.view.queue] == ["q1"]
+
+
+async def test_a_message_that_is_on_its_way_stays_on_it() -> None:
+    folder()
+    app, session = app_for("streaming")
+    async with running(app) as pilot:
+        session.push(e.MessageQueued(id="q1", text="steer"))
+        await settled(pilot)
+        session.withdraw_message = lambda message: False  # type: ignore[method-assign]  # the run took it just now
+        await pilot.press("up")
+        await still(pilot)
+        assert app._prompt.text == ""
+        session.push(e.UserSaid(id="q1", text="steer", steering=True))
+        await settled(pilot)
+        assert read_kept(ID).empty
+
+
+async def test_every_message_of_the_queue_can_be_edited_or_withdrawn() -> None:
+    folder()
+    app, session = app_for("streaming")
+    async with running(app) as pilot:
+        for number in range(3):
+            session.push(e.MessageQueued(id=f"q{number}", text=f"message {number}", steering=number == 1))
+        await settled(pilot)
+        await pilot.press(*"draft")
+        app.composer.show_queue()
+        await until(pilot, lambda: isinstance(app.screen, QueuePanel))
+        await still(pilot)
+        assert "guide   message 1" in screen_text(app)
+        await pilot.press("down", "x")
+        await settled(pilot)
+        assert [one.id for one in app.view.queue] == ["q0", "q2"]
+        assert "message 1" not in screen_text(app)
+        await pilot.press("up", "enter")
+        await until(pilot, lambda: app._prompt.text == "message 0")
+        await settled(pilot)
+        assert [one.id for one in app.view.queue] == ["q2"]
+        await pilot.press("up")
+        assert app._prompt.text == "draft"
+        await pilot.press("up")
+        assert app._prompt.text == "message 1"
+
+
+# --- the user's own editor ---
+
+
+def test_the_editor_is_the_users_own() -> None:
+    def which(name: str) -> str | None:
+        return f"/usr/bin/{name}" if name == "vi" else None
+
+    assert editor({"VISUAL": "code --wait", "EDITOR": "ed"}, which) == ["code", "--wait"]
+    assert editor({"VISUAL": "", "EDITOR": "'/my tools/ed' -x"}, which) == ["/my tools/ed", "-x"]
+    assert editor({"EDITOR": "'open"}, which) == ["/usr/bin/vi"]
+    assert editor({}, lambda name: None) == []
+
+
+def test_pastes_are_chips_again_when_they_come_back_as_they_were() -> None:
+    chips = Chips()
+    before = chips.within("see " + chips.add(LOG) + chips.add("z" * 3_000))
+    after = folded(f"please look at {LOG} and zzz", before)
+    assert after.text == f"please look at {next(iter(before.chips))} and zzz"
+    assert after.whole == f"please look at {LOG} and zzz"
+
+
+EDITORS = {
+    "appends": ("echo more >> $1", "draftmore", "this is what your editor saved"),
+    "is killed": ("printf '\\033[?1049h'; stty raw -echo; kill -9 $$", "draft", "the editor ended with -9"),
+    "is not there": ("", "draft", "could not be started"),
+}
+
+
+@asynccontextmanager
+async def edited(tmp_path: Path, body: str) -> AsyncIterator[Terminal]:
+    script = tmp_path / "editor"
+    if body:
+        script.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+        script.chmod(0o700)
+    env = {"VISUAL": str(script), "TUI_AGENT_HOME": str(tmp_path / "home")}
+    terminal = Terminal("-m", "tests.tui.pty_app", "empty", "told", size=(100, 30), env=env)
+    try:
+        await terminal.sees("Ask for a change")
+        yield terminal
+    finally:
+        terminal.close()
+
+
+@pytest.mark.parametrize("how", EDITORS)
+async def test_the_terminal_is_ours_again_however_the_editor_ends(how: str, tmp_path: Path) -> None:
+    body, text, says = EDITORS[how]
+    async with edited(tmp_path, body) as terminal:
+        terminal.type("draft")
+        await terminal.sees("draft")
+        terminal.type("\x14")
+        await terminal.sees(lambda: says in terminal.text or says.encode() in terminal.bytes)
+        await terminal.sees("draft")
+        terminal.type("!\r")
+        await terminal.sees("sent")
+        assert f"sent'{text}!'" in "".join(terminal.text.split())
+        terminal.type("\x04")
+        assert await terminal.end() == 0
+        assert terminal.is_sane()
+
+
+@pytest.mark.parametrize(("code", "kept"), [(0, True), (1, False)])
+def test_a_failed_editors_text_goes_to_the_history(code: int, kept: bool) -> None:
+    class Prompt:
+        shown: str | None = None
+        remembered: str | None = None
+
+        def put(self, written: Written) -> None:
+            self.shown = written.whole
+
+        def remember(self, written: Written) -> None:
+            self.remembered = written.whole
+
+    prompt = Prompt()
+    before = Written(text="a")
+    assert _settle(prompt, before, "a", "a\n", Ended(0)) == "nothing was changed"  # type: ignore[arg-type]  # as below
+    said = _settle(prompt, before, "a", "b\n", Ended(code))  # type: ignore[arg-type]  # what it uses of a composer
+    assert (prompt.shown, prompt.remembered) == (("b", None) if kept else (None, "b"))
+    assert ("history" in said) is not kept
+
+
+# --- a kill ---
+
+
+async def test_a_draft_survives_kill_9(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "sessions" / ID).mkdir(parents=True)
+    for typed, seen in (("a draft of", "a draft of"), (" two lives", "a draft of two lives")):
+        terminal = Terminal("-m", "tests.tui.pty_app", "empty", "resumed", env={"TUI_AGENT_HOME": str(home)})
+        try:
+            await terminal.sees("Ask for a change" if typed[0] == "a" else "a draft of")
+            terminal.type(typed)
+            await terminal.sees(seen)
+            file = home / "sessions" / ID / composer_files.FILE
+            await terminal.sees(lambda file=file, seen=seen: file.exists() and seen in file.read_text())  # type: ignore[misc]  # mypy and defaults
+        finally:
+            os.kill(terminal.process.pid, 9)
+            terminal.close()

@@ -1,0 +1,421 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from tui_agent import events as e
+from tui_agent.events import Event, Record
+from tui_agent.tui import composer_files
+from tui_agent.tui.composer import Composer
+from tui_agent.tui.outbox import Outbox
+from widgets.drafting import Chips, History, Written
+from widgets.prompt_input import PromptInput
+from widgets.ties import Ties
+
+ID = "2026-01-05T09:00:00.000+0000"
+
+
+class FakeEngine:
+    """A session's queue and journal: what is emitted is durable later."""
+
+    def __init__(self, journal: list[Event]) -> None:
+        self.journal = journal
+        self.begins = len(journal)
+        self.pending: list[Event] = []
+        self.queue: dict[str, str] = {}
+        self.busy = False
+        self.id = ID
+        for event in journal:
+            self._fold(event)
+
+    def _fold(self, event: Event) -> None:
+        match event:
+            case e.MessageQueued(id=key, text=text):
+                self.queue[key] = text
+            case e.MessageWithdrawn(id=key) | e.UserSaid(id=key):
+                self.queue.pop(key, None)
+            case _:
+                pass
+
+    def emit(self, event: Event) -> None:
+        self.pending.append(event)
+        self._fold(event)
+
+    async def send(self, text: str, *, steering: bool = False, message: str = "") -> str:
+        if self.busy or self.queue:
+            self.emit(e.MessageQueued(id=message, text=text, steering=steering))
+            self.start_next()
+        else:
+            self.say(message, text)
+        return message
+
+    def say(self, key: str, text: str) -> None:
+        self.busy = True
+        self.emit(e.UserSaid(id=key, text=text))
+
+    def start_next(self) -> None:
+        if not self.busy and self.queue:
+            self.say(*next(iter(self.queue.items())))
+
+    def withdraw_message(self, message: str) -> bool:
+        there = message in self.queue
+        if there:
+            self.emit(e.MessageWithdrawn(id=message))
+        return there
+
+
+class FakePrompt:
+    """The composer without a screen: its values, and what its keys do with them."""
+
+    def __init__(self) -> None:
+        self.chips, self.past, self.ties = Chips(), History(), Ties()
+        self.text = ""
+        self.loaded = False
+
+    @property
+    def written(self) -> Written:
+        return self.chips.within(self.text)
+
+    def kept(self) -> tuple[Written, list[Written]]:
+        return PromptInput.kept(cast(Any, self))
+
+    _parked = ""
+
+    def change(self, text: str) -> None:
+        self.text = text
+        self.ties.changed(False)
+
+    def put(self, written: Written) -> None:
+        self.change(self.chips.adopt(written))
+
+    def remember(self, written: Written) -> None:
+        self._remember(self.chips.within(self.chips.adopt(written)))
+
+    def _remember(self, written: Written) -> None:
+        PromptInput._remember(cast(Any, self), written)
+
+    set_aside = PromptInput.set_aside
+
+    def clear(self) -> None:
+        self.change("")
+
+    def post_message(self, message: PromptInput.Submitted) -> None:
+        self.posted = message
+
+    Submitted = PromptInput.Submitted
+    action_submit = PromptInput.action_submit
+
+    def look(self, by: int) -> None:
+        found = self.past.step(by, self.written)
+        if found is not None:
+            self.change(found.text)
+
+
+class World:
+    """One life of the program over a journal and a disk."""
+
+    def __init__(self, journal: list[Event]) -> None:
+        self.jobs: list[asyncio.Task[Any]] = []
+        self.engine = FakeEngine(journal)
+        self.prompt = FakePrompt()
+        self.app = SimpleNamespace(
+            hints=SimpleNamespace(say=lambda text: None),
+            view=SimpleNamespace(busy=False),
+            run_worker=self._start,
+            _work=self._start,
+            call_later=lambda do: do(),
+        )
+        self.composer = Composer(cast(Any, self.app), cast(Any, self.prompt))
+        self.seq = 0
+
+    def _start(self, job: Coroutine[Any, Any, Any], **how: object) -> None:
+        self.jobs.append(asyncio.get_running_loop().create_task(job))
+
+    async def open(self) -> None:
+        self.composer.open(cast(Any, self.engine))
+        for event in self.engine.journal:
+            self._look_at(event)
+        await self.rest()
+
+    def _look_at(self, event: Event) -> None:
+        self.seq += 1
+        self.composer.look_at(Record(seq=self.seq, at="", event=event))
+
+    async def rest(self) -> None:
+        while self.jobs:
+            jobs, self.jobs = self.jobs, []
+            await asyncio.gather(*jobs)
+
+    def flush(self) -> None:
+        pending, self.engine.pending = self.engine.pending, []
+        for event in pending:
+            self.engine.journal.append(event)
+            self._look_at(event)
+
+
+class ComposerAndQueue(RuleBasedStateMachine):
+    """Every word is typed once, so that it can be told where it is."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setenv("TUI_AGENT_HOME", self.folder.name)
+        (Path(self.folder.name) / "sessions" / ID).mkdir(parents=True)
+        self.loop = asyncio.new_event_loop()
+        self.count = 0
+        self.free: set[str] = set()
+        """Words that the user took out of the history again, or that a crash could take: they may be twice, or gone."""
+        journal: list[Event] = [OPENED]
+        self.world = World(journal)
+        self.run(self.world.open)
+
+    def run(self, job: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        async def done() -> None:
+            await job()
+
+        self.loop.run_until_complete(done())
+
+    def act(self, do: Callable[[], object]) -> None:
+        async def done() -> None:
+            do()
+            await asyncio.sleep(0)
+
+        self.loop.run_until_complete(done())
+
+    # --- what the user does ---
+
+    @rule(more=st.integers(1, 3))
+    def types(self, more: int) -> None:
+        for _word in range(more):
+            self.count += 1
+            text = f"{self.world.prompt.text} w{self.count}."
+            self.act(lambda text=text: self.world.prompt.change(text))  # type: ignore[misc]  # mypy and defaults
+
+    @rule()
+    def pastes(self) -> None:
+        self.count += 1
+        label = self.world.prompt.chips.add(f"w{self.count}." + "\nx" * 30 + "\n")
+        self.act(lambda: self.world.prompt.change(self.world.prompt.text + label))
+
+    @rule(steering=st.booleans())
+    def enters(self, steering: bool) -> None:
+        prompt = self.world.prompt
+        if prompt.text.strip():
+
+            async def enter() -> None:
+                cast(Any, prompt).action_submit(steering)
+                self.world.composer.submit(prompt.posted)
+                await asyncio.sleep(0)
+
+            self.run(enter)
+            self.run(self.world.rest)
+
+    @rule()
+    def queues(self) -> None:
+        self.types(1)
+        self.world.engine.busy = True
+        self.enters(False)
+        self.the_journal_is_written()
+
+    @rule()
+    def presses_ctrl_c(self) -> None:
+        engine = self.world.engine
+        if engine.busy:
+            engine.busy = False  # a run that was stopped does not start the next one
+        else:
+            self.act(cast(Any, self.world.prompt).set_aside)
+
+    @rule(dies=st.booleans())
+    def takes_back(self, dies: bool) -> None:
+        if dies:
+            self.presses_ctrl_c()
+
+        async def up() -> None:
+            if not self.world.prompt.text and (back := await self.world.prompt.ties.take_back()) is not None:
+                self.world.prompt.put(back)
+
+        self.run(up)
+        if dies:
+            self.it_dies(0)
+
+    @rule(by=st.sampled_from([-1, 1]))
+    def looks_back(self, by: int) -> None:
+        async def look() -> None:
+            prompt = self.world.prompt
+            if not prompt.loaded:
+                prompt.loaded = True
+                found = await prompt.ties.past()
+                prompt.past.load([prompt.chips.within(prompt.chips.adopt(one)) for one in found])
+            prompt.look(by)
+
+        self.run(look)
+        if self.world.prompt.past.place is not None:
+            self.free |= self.words(self.world.prompt.written.whole)
+
+    # --- what happens ---
+
+    @rule()
+    def a_run_ends(self) -> None:
+        self.world.engine.busy = False
+        self.world.engine.start_next()
+
+    @rule()
+    def the_journal_is_written(self) -> None:
+        self.act(self.world.flush)
+
+    @rule()
+    def time_passes(self) -> None:
+        self.act(self.world.composer._save)
+        self.run(self.world.rest)
+
+    @rule(written=st.integers(0, 3))
+    def it_dies(self, written: int) -> None:
+        self.run(self.world.rest)
+        engine = self.world.engine
+        journal = engine.journal + engine.pending[:written]
+        safe = self.words(self.disk(journal))
+        self.free |= {f"w{number}." for number in range(1, self.count + 1)} - safe
+        self.world = World(journal)
+        self.run(self.world.open)
+
+    # --- where the words are ---
+
+    @staticmethod
+    def words(text: str) -> set[str]:
+        return {word + "." for word in text.replace("\n", " ").replace(".", " ").split() if word[0] == "w"}
+
+    def disk(self, journal: list[Event]) -> str:
+        kept = composer_files.read_kept(ID)
+        past = composer_files.read_past("/w")
+        said = [one.text for one in journal if isinstance(one, e.UserSaid | e.MessageQueued)]
+        waiting = [one.text for one in kept.waiting]
+        aside = [one.whole for one in (*kept.aside, *past)]
+        return " ".join([kept.draft.whole, *waiting, *aside, *said])
+
+    @invariant()
+    def nothing_is_lost_and_nothing_is_twice(self) -> None:
+        engine, prompt = self.world.engine, self.world.prompt
+        said: dict[str, str] = {}
+        for event in engine.journal + engine.pending:
+            if isinstance(event, e.UserSaid):
+                assert event.id not in said, "a message was delivered twice"
+                said[event.id] = event.text
+        shown = prompt.written.whole
+        aside = [
+            one.whole for one in (*prompt.past.entries, *prompt.kept()[1], *composer_files.read_past("/w"))
+        ]
+        sent = [*said.values(), *engine.queue.values()]
+        for number in range(1, self.count + 1):
+            word = f"w{number}."
+            if word in self.free:
+                continue
+            times = sum(word in self.words(text) for text in (*sent, shown, prompt.past.draft_left().whole))
+            assert times <= 1, f"{word} is in several places"
+            assert times or any(word in self.words(text) for text in aside), f"{word} is lost"
+
+    def teardown(self) -> None:
+        self.run(self.world.rest)
+        self.loop.close()
+        self.patch.undo()
+        self.folder.cleanup()
+
+
+OPENED = e.SessionOpened(
+    id=ID,
+    version="0",
+    workspace="/w",
+    roots=(),
+    provider="p",
+    model="m",
+    mode="direct",
+    approval_mode="ask",
+    trusted=True,
+)
+
+TestComposerAndQueue = ComposerAndQueue.TestCase
+TestComposerAndQueue.settings = settings(
+    max_examples=int(os.environ.get("TUI_AGENT_COMPOSER", "60")), stateful_step_count=30, deadline=None
+)
+
+
+WALKS: tuple[tuple[tuple[Any, ...], ...], ...] = (
+    (("types", 2), ("enters", False), ("time_passes",), ("it_dies", 0)),
+    (("types", 2), ("presses_ctrl_c",), ("it_dies", 0)),
+    (("queues",), ("queues",), ("takes_back", False), ("it_dies", 0)),
+    (("queues",), ("queues",), ("takes_back", False), ("it_dies", 1)),
+    (("queues",), ("takes_back", False), ("types", 1), ("time_passes",), ("it_dies", 0), ("enters", True)),
+    (("queues",), ("takes_back", False), ("enters", False), ("it_dies", 0)),
+    (("queues",), ("takes_back", False), ("enters", False), ("it_dies", 1), ("time_passes",), ("it_dies", 0)),
+    (("queues",), ("a_run_ends",), ("takes_back", False), ("it_dies", 1)),
+    (("queues",), ("pastes",), ("time_passes",), ("presses_ctrl_c",), ("it_dies", 0), ("a_run_ends",)),
+)
+
+
+@pytest.mark.parametrize("walk", WALKS)
+def test_the_ways_that_chance_seldom_goes(walk: tuple[tuple[Any, ...], ...]) -> None:
+    machine = ComposerAndQueue()
+    machine.begin()
+    try:
+        for name, *how in walk:
+            getattr(machine, name)(*how)
+            machine.nothing_is_lost_and_nothing_is_twice()
+    finally:
+        machine.teardown()
+
+
+def said(text: str, key: str) -> e.UserSaid:
+    return e.UserSaid(id=key, text=text)
+
+
+def test_a_crash_between_sending_and_saving_does_not_offer_the_message_again() -> None:
+    outbox = Outbox()
+    on_disk = outbox.kept(Written(text="hello wor"))
+    key = outbox.send("hello world")
+    later = Outbox()
+    later.take(said("hello world", key))
+    assert later.recover(on_disk).texts == []
+
+
+def test_a_message_that_never_reached_the_journal_is_offered_before_the_draft() -> None:
+    outbox = Outbox()
+    outbox.send("first")
+    on_disk = outbox.kept(Written(text="second"))
+    assert [one.text for one in Outbox().recover(on_disk).texts] == ["first", "second"]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_message_taken_back_is_a_draft_and_not_in_the_queue(durable: bool) -> None:
+    outbox = Outbox()
+    queued = e.MessageQueued(id="q", text="later")
+    outbox.take(queued)
+    assert outbox.newest_queued() == ("q", "later")
+    on_disk = outbox.taking("q")
+    later = Outbox()
+    later.take(queued)
+    if durable:
+        later.take(e.MessageWithdrawn(id="q"))
+    recovered = later.recover(on_disk)
+    assert [one.text for one in recovered.texts] == ["later"]
+    assert recovered.withdraw == ([] if durable else ["q"])
+
+
+def test_a_message_that_was_on_its_way_when_it_was_taken_back_is_no_draft() -> None:
+    outbox = Outbox()
+    queued = e.MessageQueued(id="q", text="later")
+    outbox.take(queued)
+    on_disk = outbox.taking("q")
+    later = Outbox()
+    for event in (queued, said("later", "q")):
+        later.take(event)
+    assert later.recover(on_disk).texts == []

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual import events
+
+from tests.doubles.terminal import Terminal
+from tui_agent.tui.driver import _tells_other_keys
+from tui_agent.tui.paste import PasteGuard
+from widgets.prompt_input import NEWLINE_KEYS
+
+NEWLINES = {
+    "any: ctrl+j": "\n",
+    "xterm: alt+enter": "\x1b\r",
+    "xterm, modifyOtherKeys: shift+enter": "\x1b[27;2;13~",
+    "xterm, modifyOtherKeys: alt+enter": "\x1b[27;3;13~",
+    "xterm, modifyOtherKeys: ctrl+j": "\x1b[27;5;106~",
+    "xterm, formatOtherKeys 1: shift+enter": "\x1b[13;2u",
+    "kitty: shift+enter": "\x1b[13;2u",
+    "kitty: shift+enter with num lock": "\x1b[13;130u",
+    "kitty, with kinds of events: shift+enter": "\x1b[13;2:1u",
+    "kitty: alt+enter": "\x1b[13;3u",
+    "kitty: ctrl+j": "\x1b[106;5u",
+    "kitty, with other layouts: ctrl+j": "\x1b[106::106;5u",
+    "tmux, extended-keys xterm: shift+enter": "\x1b[27;2;13~",
+    "tmux, extended-keys csi-u: shift+enter": "\x1b[13;2u",
+    "tmux: alt+enter": "\x1b\r",
+    "VS Code: alt+enter": "\x1b\r",
+    "VS Code, told to: shift+enter": "\x1b\r",
+    "VS Code, told to as of old: shift+enter": "\\\r\n",
+    "VS Code, kitty's protocol: shift+enter": "\x1b[13;2u",
+    "Windows Terminal: ctrl+enter": "\n",
+    "Windows Terminal, told to: shift+enter": "\x1b[13;2u",
+    "any: backslash, enter": "\\\r",
+}
+SENDING = {"any": "\r", "keypad": "\x1bOM", "kitty": "\x1b[13u", "kitty, with kinds": "\x1b[13;1:1u"}
+
+
+def keys(*chunks: str) -> list[str]:
+    parser = PasteGuard()
+    told = [message for chunk in chunks for message in parser.feed(chunk)]
+    return [message.key for message in told if isinstance(message, events.Key)]
+
+
+@pytest.mark.parametrize("how", NEWLINES)
+def test_every_terminals_new_line_is_one(how: str) -> None:
+    told = keys(NEWLINES[how])
+    assert told == ["backslash", "enter"] or (len(told) == 1 and told[0] in NEWLINE_KEYS)
+
+
+@pytest.mark.parametrize("how", NEWLINES)
+def test_it_is_the_same_byte_by_byte(how: str) -> None:
+    if NEWLINES[how] != "\\\r\n":
+        assert keys(*NEWLINES[how]) == keys(NEWLINES[how])
+
+
+@pytest.mark.parametrize("how", SENDING)
+def test_enter_alone_is_enter(how: str) -> None:
+    assert keys(SENDING[how]) == ["enter"]
+
+
+def test_a_key_that_is_let_go_is_no_key() -> None:
+    assert keys("\x1b[13;2:3u", "\x1b[13;1:3u", "\x1b[1;1:3A") == []
+
+
+@given(st.lists(st.text("\x1b[]0129;:~uAOM\r\n?<13", max_size=12)))
+def test_no_bytes_end_the_reading_of_keys(chunks: list[str]) -> None:
+    parser = PasteGuard()
+    for chunk in [*chunks, "\x1b[99999999999;2u", "\x1b[:;:u", "\x1b[13;2:1:1u"]:
+        list(parser.feed(chunk or "x"))
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [({}, False), ({"TMUX": "/tmp/tmux,1,0"}, True), ({"XTERM_VERSION": "XTerm(390)"}, True)],
+)
+def test_only_who_understands_it_is_asked_to_tell_more_keys(environment: dict[str, str], told: bool) -> None:
+    assert _tells_other_keys(environment) is told
+
+
+async def test_new_lines_in_a_real_terminal() -> None:
+    terminal = Terminal("-m", "tests.tui.pty_app", "empty", "told", size=(100, 30), env={"TMUX": "x,1,0"})
+    try:
+        await terminal.sees("Ask for a change")
+        assert b"\x1b[>4;1m" in terminal.bytes
+        for number, how in enumerate(("\x1b\r", "\x1b[27;2;13~", "\x1b[13;2u", "\n", "\\\r", "\\\r\n")):
+            terminal.type(f"line{number}")
+            await terminal.sees(f"line{number}")
+            terminal.type(how)
+        terminal.type("last\r")
+        await terminal.sees("sent")
+        assert r"sent'line0\nline1\nline2\nline3\nline4\nline5\nlast'" in "".join(terminal.text.split())
+        terminal.type("\x04")
+        await terminal.end()
+        assert b"\x1b[>4m" in terminal.bytes
+    finally:
+        terminal.close()

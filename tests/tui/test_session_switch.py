@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.job import environment
+from tests.doubles.terminal import Terminal
+from tests.tui.shelf import DAY, HOUR, here, kept
+from tui_agent import paths
+from tui_agent.storage import catalog
+
+LONG = 90.0
+
+
+async def typed(program: Terminal, command: str) -> None:
+    program.type(command)
+    await program.sees(command, LONG)
+    program.type("\r")
+
+
+@pytest.mark.timeout(240)
+async def test_from_the_list_into_one_session_and_on_into_others() -> None:
+    now = time.time()
+    kept("Export the table", ("export it", "The first answer."), ago=HOUR, now=now)
+    other = kept("Mend the import", ("mend it", "The second answer."), ago=DAY, now=now)
+    env = environment(paths.home_dir(), TUI_AGENT_HOME=str(paths.data_dir()))
+    program = Terminal(
+        "-m",
+        "tui_agent",
+        "--provider",
+        "scripted",
+        "--trust",
+        "--resume",
+        env=env,
+        whole_env=True,
+        cwd=here(),
+        size=(100, 30),
+    )
+    try:
+        await program.sees("› export it", LONG)
+        program.type("\r")
+        await program.sees("Session resumed", LONG)
+        await program.sees("The first answer.", LONG)
+        await typed(program, "/sessions import")
+        await program.sees("› mend it", LONG)
+        program.type("\r")
+        await program.sees("The second answer.", LONG)
+        await program.sees("Session resumed", LONG)
+        await typed(program, "/rename Another name")
+        await program.sees("tui-agent · Another name", LONG)
+        await typed(program, "/fork")
+        await program.sees(lambda: len(catalog.sessions(paths.data_dir())) == 3, LONG)
+        await program.sees("This session is a fork of", LONG)
+        program.type("\x04")
+        assert await program.end(LONG) == 0
+    finally:
+        program.close()
+    left = re.findall(r"--resume (\S+)", program.bytes.decode())
+    fork = next(one for one in catalog.sessions(paths.data_dir()) if one.parent)
+    assert left == [fork.id]
+    assert fork.parent == other.path.name
+    assert catalog.look(other.path).title == "Another name"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--resume"], "name the session; `tui-agent sessions` lists them"),
+        (["exec", "--resume"], "--resume needs the id of a session here"),
+        (["--resume", "--continue"], "not allowed with"),
+    ],
+)
+def test_a_list_needs_a_terminal(arguments: list[str], says: str, tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    command = [sys.executable, "-m", "tui_agent", *arguments]
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert says in done.stderr

@@ -1,0 +1,248 @@
+"""The composer's ties to the disk, the session and the queue: nothing typed is lost, nothing is sent twice (U8)."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import TimerHandle, to_thread
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from tui_agent.events import Record, SessionOpened
+from tui_agent.tui.outbox import Kept, Outbox
+from widgets.drafting import Written
+from widgets.later import after
+from widgets.prompt_input import PromptInput
+from widgets.ties import Ties
+
+if TYPE_CHECKING:
+    from tui_agent.tui.app import TuiAgentApp
+    from tui_agent.tui.door import SessionDoor
+
+PAUSE = 0.5
+"""Seconds from a change until it is written (R11.2: at most 1)."""
+SHARE = 4
+"""A write is followed by at least so many times its own duration without one."""
+AHEAD = 0.5
+"""Seconds that taking a message back waits for the disk."""
+
+
+class Composer:
+    """Keeps what stands in the composer on disk, beside the session; takes messages back from the queue."""
+
+    def __init__(self, app: TuiAgentApp, prompt: PromptInput) -> None:
+        self.app = app
+        self.prompt = prompt
+        self.outbox = Outbox()
+        self._session: SessionDoor | None = None
+        self._early: list[PromptInput.Submitted] = []
+        """Sent before there was a session."""
+        self._workspace = ""
+        self._unwritten: list[Written] = []
+        """New in the history while no workspace is known."""
+        self._ready = False
+        """What an earlier process left was read, so that it may be written over."""
+        self._recovering = False
+        self._on_disk = False
+        """There may be a file."""
+        self._dirty = False
+        self._taking = False
+        """A message is about to become the draft: what is on disk says so, and stays until it is."""
+        self._timer: TimerHandle | None = None
+        self._pause = PAUSE
+        self._writing = asyncio.Lock()
+        prompt.ties = Ties(
+            say=app.hints.say,
+            changed=self.changed,
+            send=self._send,
+            remembered=self._remembered,
+            past=self._past,
+            take_back=self._take_newest,
+            edit_elsewhere=self.open_editor,
+        )
+
+    # --- the session ---
+
+    def open(self, session: SessionDoor) -> None:
+        """The session is there: what was sent before goes to it."""
+        self._session = session
+        self._ready = session.begins == 0  # a new one has nothing of an earlier process
+        for message in self._early:
+            self.submit(message)
+        self._early.clear()
+        if self._dirty:
+            self.changed(False)
+
+    def _send(self, text: str) -> str:
+        message = self.outbox.send(text)
+        self.changed(True)
+        return message
+
+    def submit(self, message: PromptInput.Submitted) -> None:
+        """Send a message; without a session as soon as there is one."""
+        if self._session is None:
+            self._early.append(message)
+            return
+        steering = message.steering and self.app.view.busy
+        self.app._work(self._session.send(message.text, steering=steering, message=message.message))
+
+    def look_at(self, record: Record) -> None:
+        """A record arrived: a message that it holds needs no keeping any more."""
+        event = record.event
+        if isinstance(event, SessionOpened):
+            self._workspace = event.workspace
+            self._remembered(())
+        if self.outbox.take(event):
+            self.changed(False)
+        session = self._session
+        if session is not None and not self._ready and not self._recovering and record.seq >= session.begins:
+            self._recovering = True
+            self.app.run_worker(self._recover(session), exit_on_error=False)
+
+    async def _recover(self, session: SessionDoor) -> None:
+        """Offer again what an earlier process left in the composer."""
+        from tui_agent.tui import composer_files as files
+
+        kept = await to_thread(files.read_kept, session.id)
+        self._on_disk = not kept.empty
+        texts, aside, withdraw = self.outbox.recover(kept)
+        for message in withdraw:
+            session.withdraw_message(message)
+        for one in aside:
+            self.prompt.remember(one)
+        if texts:
+            self._offer(texts)
+        self._ready = True
+        self.changed(False)
+
+    def _offer(self, texts: list[Written]) -> None:
+        if self.prompt.text:
+            for one in texts:
+                self.prompt.remember(one)
+            self.app.hints.say("what was not sent is in the history · up")
+        else:
+            whole = "\n\n".join(self.prompt.chips.adopt(one) for one in texts)
+            self.prompt.put(self.prompt.chips.within(whole))
+            self.app.hints.say("this was not sent")
+
+    # --- on disk ---
+
+    def changed(self, at_once: bool) -> None:
+        """What must survive is another now; it is written soon, `at_once` without waiting."""
+        self._dirty = True
+        if not self._ready:
+            return
+        if at_once and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None:
+            self._timer = after(0.0 if at_once else self._pause, self.app, self._save)
+
+    def save_now(self) -> None:
+        """Write it, here and now: the program is about to end."""
+        kept = self._kept()
+        if self._ready and self._session is not None and (self._on_disk or not kept.empty):
+            from tui_agent.tui import composer_files as files
+
+            files.write_kept(self._session.id, kept)
+
+    def _kept(self) -> Kept:
+        return self.outbox.kept(*self.prompt.kept())
+
+    def _save(self) -> None:
+        self._timer = None
+        if self._dirty:
+            self.app.run_worker(self._write(), exit_on_error=False)
+
+    async def _write(self, kept: Kept | None = None) -> None:
+        async with self._writing:
+            if self._session is None or (kept is None and (self._taking or not self._dirty)):
+                return
+            if kept is None:
+                self._dirty, kept = False, self._kept()
+            if kept.empty and not self._on_disk:
+                return
+            from tui_agent.tui import composer_files as files
+
+            self._on_disk = not kept.empty
+            begun = monotonic()
+            await to_thread(files.write_kept, self._session.id, kept)
+            self._pause = max(PAUSE, SHARE * (monotonic() - begun))
+
+    def _remembered(self, new: Iterable[Written]) -> None:
+        self._unwritten += new
+        if self._workspace and self._unwritten:
+            new, self._unwritten = self._unwritten, []
+            self.app.run_worker(self._append(new), exit_on_error=False)
+
+    async def _append(self, new: list[Written]) -> None:
+        from tui_agent.tui import composer_files as files
+
+        async with self._writing:
+            await to_thread(files.append_past, self._workspace, new)
+
+    async def _past(self) -> list[Written]:
+        from tui_agent.tui import composer_files as files
+
+        async with self._writing:
+            return await to_thread(files.read_past, self._workspace) if self._workspace else []
+
+    # --- the queue ---
+
+    async def _take_newest(self) -> Written | None:
+        newest = self.outbox.newest_queued()
+        return None if newest is None else await self._take_back(newest[0])
+
+    async def _take_back(self, message: str) -> Written | None:
+        """A message of the queue: on disk as a draft first, then out of the queue. None when it is not there."""
+        session, text = self._session, self.outbox.queue.get(message)
+        if session is None or text is None:
+            return None
+        if self._ready:
+            now = self.prompt.written
+            ahead = self._write(self.outbox.taking(message, () if now.blank else (now,)))
+            self._taking = True
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(ahead)), AHEAD)
+            self._taking = False
+        if not session.withdraw_message(message):
+            self.changed(True)
+            return None
+        self.outbox.took(message, text)
+        self.app.hints.say("taken back from the queue")
+        return Written(text=text)
+
+    def show_queue(self) -> None:
+        """Every message that waits, to be taken back or withdrawn."""
+        from widgets.queue_panel import QueuePanel
+
+        self.app.push_screen(QueuePanel(self.app.view, self._edit_queued, self._withdraw))
+
+    def _edit_queued(self, message: str) -> None:
+        async def edit() -> None:
+            if (draft := await self._take_back(message)) is not None:
+                self.prompt.set_aside()
+                self.prompt.put(draft)
+
+        self.app.run_worker(edit(), exit_on_error=False)
+
+    def _withdraw(self, message: str) -> None:
+        text = self.outbox.queue.get(message)
+        if text is not None and self._session is not None and self._session.withdraw_message(message):
+            self.prompt.remember(Written(text=text))
+            self.app.hints.say("withdrawn · it is in the history · up")
+
+    # --- the user's own editor ---
+
+    def open_editor(self) -> None:
+        """Edit the draft in `$VISUAL` or `$EDITOR`; the terminal is the editor's until it ends."""
+        from tui_agent.tui.lending import edit_draft
+
+        self.app.run_worker(edit_draft(self.app, self.prompt, self._folder()), exit_on_error=False)
+
+    def _folder(self) -> Path | None:
+        from tui_agent.tui.composer_files import session_folder
+
+        return session_folder(self._session.id) if self._session is not None else None

@@ -1,0 +1,142 @@
+"""Which text is where: in the composer, on its way, in the queue, or said. No text is in two places, none in no place.
+
+Pure: it is told what the user does and what the journal says, and tells what has to be on disk (U8, R11.3). A draft
+has the id that its message will get, so after a crash the journal says whether it was sent.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from tui_agent.events import Event, MessageChanged, MessageQueued, MessageWithdrawn, UserSaid
+from widgets.drafting import NOTHING, Written
+
+
+def new_id() -> str:
+    """For a message that is not sent yet."""
+    return f"m-{secrets.token_hex(6)}"
+
+
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that left the composer and that the journal does not have yet."""
+
+    id: str
+    text: str
+    of: str = ""
+    """Id of the message in the queue that it was taken from."""
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What is on disk of a composer."""
+
+    id: str = ""
+    """The id that the draft's message will get."""
+    draft: Written = NOTHING
+    of: str = ""
+    """Id of the message in the queue that the draft was taken from."""
+    of_text: str = ""
+    aside: tuple[Written, ...] = ()
+    """What was changed while looking through the history, and drafts behind it."""
+    waiting: tuple[Sent, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """True when there is nothing to keep."""
+        return self.draft.blank and not self.aside and not self.waiting
+
+
+class Recovered(NamedTuple):
+    """What a crash left to the composer."""
+
+    texts: list[Written]
+    """Unsent: messages that never got into the journal, then the draft."""
+    aside: list[Written]
+    """For the history."""
+    withdraw: list[str]
+    """Ids of messages that are in the queue still, although they were taken back."""
+
+
+class Outbox:
+    """The composer's own bookkeeping over one session."""
+
+    def __init__(self, ids: Callable[[], str] = new_id) -> None:
+        self._ids = ids
+        self.id = ids()
+        """Of the draft."""
+        self.of = self._of_text = ""
+        self.waiting: dict[str, Sent] = {}
+        self.queue: dict[str, str] = {}
+        """Messages in the queue, exactly as they were sent, in their order."""
+        self._said: set[str] = set()
+        self._known: set[str] = set()
+
+    def take(self, event: Event) -> bool:
+        """What the journal has; True when there is less to keep than before."""
+        match event:
+            case MessageQueued(id=key, text=text):
+                self.queue[key] = text
+            case MessageChanged(id=key, text=text) if key in self.queue:
+                self.queue[key] = text
+            case MessageWithdrawn(id=key):
+                self.queue.pop(key, None)
+            case UserSaid(id=key):
+                self.queue.pop(key, None)
+                self._said.add(key)
+            case _:
+                return False
+        self._known.add(key)
+        return self.waiting.pop(key, None) is not None
+
+    def send(self, text: str) -> str:
+        """The draft goes on its way; another one begins. Returns the message's id."""
+        key, self.id = self.id, self._ids()
+        self.waiting[key] = Sent(id=key, text=text, of=self.of)
+        self.of = self._of_text = ""
+        return key
+
+    def done(self, message: str) -> None:
+        """That was no message for the journal, such as a command of the user's own."""
+        self.waiting.pop(message, None)
+
+    def newest_queued(self) -> tuple[str, str] | None:
+        """Id and text of the message that was queued last."""
+        return next(reversed(self.queue.items()), None)
+
+    def taking(self, message: str, aside: Sequence[Written] = ()) -> Kept:
+        """What must be on disk before this message of the queue is withdrawn to become the draft."""
+        text = self.queue[message]
+        return msgspec.structs.replace(self.kept(Written(text=text), aside), of=message, of_text=text)
+
+    def took(self, message: str, text: str) -> None:
+        """It was withdrawn, and is the draft now."""
+        self.of, self._of_text = message, text
+
+    def kept(self, draft: Written, aside: Sequence[Written] = ()) -> Kept:
+        """What must be on disk while this stands in the composer."""
+        return Kept(
+            id=self.id,
+            draft=draft,
+            of=self.of,
+            of_text=self._of_text,
+            aside=tuple(aside),
+            waiting=tuple(self.waiting.values()),
+        )
+
+    def recover(self, kept: Kept) -> Recovered:
+        """What of this, found on disk, is nowhere else. All that the journal has was taken before."""
+        lost = [one for one in kept.waiting if one.id not in self._known]
+        texts = [Written(text=one.text) for one in lost]
+        delivered = kept.of in self._said and kept.draft.whole == kept.of_text
+        mine = not kept.draft.blank and kept.id not in self._known and not delivered
+        taken = [*(one.of for one in lost), *([kept.of] if mine else [])]
+        withdraw = [one for one in taken if one in self.queue]
+        if mine:
+            texts.append(kept.draft)
+            self.of, self._of_text = kept.of, kept.of_text
+            if len(texts) == 1:
+                self.id = kept.id or self.id
+        return Recovered(texts, [one for one in kept.aside if not one.blank], withdraw)

@@ -1,0 +1,392 @@
+"""Finding a session and reopening it: a list that is searched while one types, and what is in the chosen one (S3, U4).
+
+It knows nothing of files: rows come in, and what the user wants goes to a `PickerDoor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Container, Horizontal, Vertical
+
+from tui_agent.text import one_line, visible
+from widgets.ink import Ink, Line, Span, fit, indent, line, typable, width_of, wrap
+from widgets.line_view import LinesView
+from widgets.modal import LineInput
+from widgets.panel import Panel
+from widgets.session_door import PickerDoor
+from widgets.session_list import LONGEST, UNSAID, Row, SessionList
+
+WIDE = 100
+"""Columns from which on the preview stands beside the list."""
+TALL = 18
+"""Lines from which on it stands below the list, where there are fewer columns."""
+PREVIEW = 400
+"""Lines of a preview that are painted."""
+
+
+class SessionPicker(Panel):
+    """The whole screen: head, search, list and preview, keys."""
+
+    AUTO_FOCUS = "#sessions-search"
+    OWN_ACTIONS: ClassVar[tuple[str, ...]] = ("cancel",)
+    """Actions of the app whose keys are the picker's while it is open."""
+
+    def __init__(self, door: PickerDoor, *, text: str = "") -> None:
+        """`text` is what is searched for at first."""
+        super().__init__()
+        self.door = door
+        self.rows: Sequence[Row] | None = None
+        """None until they are known."""
+        self.everywhere = False
+        self._searched: dict[str, str] = {}
+        """Id → title and folder as they are searched."""
+        self._found: dict[str, str] = {}
+        """Id → a line in which the text was found."""
+        self._text = text
+        self._told = ""
+        self._armed: tuple[str, str] | None = None
+        """What the next press of the same key does without asking, and to which session."""
+        self._renamed = ""
+        """Id of the session whose title is typed at present."""
+        self._preview: tuple[str, str] = ("", "")
+        """Id of a session and what is in it."""
+        self._list = SessionList("Looking for sessions …", id="sessions-list")
+        self._field = LineInput(id="sessions-search", placeholder="search titles and all that was said")
+        self._field.value = text
+        painters = {
+            "head": self.head,
+            "sign": self._sign,
+            "facts": self._about,
+            "body": self.body,
+            "keys": self.keys,
+        }
+        self._views = {name: LinesView(paint, id=name) for name, paint in painters.items()}
+
+    # --- what is shown ---
+
+    def compose(self) -> ComposeResult:
+        """Head, search, list and preview, keys."""
+        views = self._views
+        with Vertical(id="sessions"):
+            yield views["head"]
+            with Horizontal(id="sessions-bar"):
+                yield views["sign"]
+                yield self._field
+            with Container(id="sessions-panes"):
+                yield self._list
+                with Vertical(id="sessions-about"):
+                    yield views["facts"]
+                    yield views["body"]
+            yield views["keys"]
+
+    def on_resize(self) -> None:
+        """The preview stands beside the list, below it, or nowhere."""
+        wide, tall = self.size.width >= WIDE, self.size.height >= TALL
+        self.set_class(wide, "-wide")
+        self.set_class(not tall, "-low")
+        self.set_class(not wide and not tall, "-bare")
+        self.call_after_refresh(self._look_into)
+
+    def on_unmount(self) -> None:
+        """Whoever closed it."""
+        self.door.closed()
+
+    def head(self, width: int, ink: Ink) -> list[Line]:
+        """Where one looks, and how many there are."""
+        scope = "of all folders" if self.everywhere else "of this folder"
+        shown, known = len(self._list.rows), sum(row.here or self.everywhere for row in self.rows or ())
+        count = "" if self.rows is None else str(known) if shown == known else f"{shown} of {known}"
+        left: list[Span] = [("Sessions ", ink.heading), (scope, ink.muted)]
+        gap = max(1, width - width_of(left) - len(count))
+        return [line(*left, (" " * gap, ink.text), (count, ink.muted))]
+
+    def _sign(self, width: int, ink: Ink) -> list[Line]:
+        return [line(("✎ " if self._renamed else "⌕ ", ink.accent))]
+
+    def _about(self, width: int, ink: Ink) -> list[Line]:
+        """Which session is the chosen one."""
+        row = self.chosen
+        if row is None:
+            return []
+        lines: list[Line] = []
+        facts = (row.where, row.facts)
+        if self.has_class("-wide"):
+            lines += wrap([(one_line(row.title, LONGEST) or UNSAID, ink.strong)], width)[:2]
+        else:  # the title stands above, and lines are few
+            facts = (fit(" · ".join(one for one in facts if one), width), "")
+        for text, style in (
+            (facts[0], ink.muted),
+            (facts[1], ink.muted),
+            ("open on this screen" if row.mine else "open in another process" if row.running else "", ink.ok),
+            (row.problem, ink.warn),
+        ):
+            lines += wrap([(visible(one_line(text, LONGEST)), style)], width) if text else []
+        return lines
+
+    def body(self, width: int, ink: Ink) -> list[Line]:
+        """The end of what was said in the chosen session."""
+        lines: list[Line] = []
+        if self.chosen is None or self._preview[0] != self.chosen.id:
+            return lines
+        for text in self._preview[1].split("\n")[-PREVIEW:]:
+            mark, said = text[:2], visible(text, lookalikes=False)
+            if mark == "› ":
+                lines += [Line([])] if lines and self.has_class("-wide") else []
+                lines += indent(
+                    wrap([(said[2:], ink.strong)], width - 2), [("› ", ink.accent)], [("  ", ink.text)]
+                )
+            else:
+                lines += wrap([(said, ink.muted if mark == "· " else ink.text)], width)
+        return lines
+
+    def _nothing(self) -> str:
+        if self._text.strip():
+            return "Nothing found." if self.everywhere else "Nothing found in this folder. Tab looks in all."
+        return (
+            "There is no session yet."
+            if self.everywhere
+            else "No session was held in this folder. Tab shows all."
+        )
+
+    def keys(self, width: int, ink: Ink) -> list[Line]:
+        """What can be done with the chosen session, or what was said last."""
+        if self._told:
+            return wrap([(visible(self._told, lookalikes=False), ink.warn)], width)[:2]
+        offered = [("enter", "open"), ("F2", "rename"), ("F4", "fork"), ("F8", "delete")]
+        if self._renamed:
+            offered = [("enter", "save the title"), ("esc", "leave it as it was")]
+        else:
+            offered = offered if self.chosen else []
+            offered += [("tab", "this folder" if self.everywhere else "all folders"), ("esc", "back")]
+        rows: list[list[Span]] = [[]]
+        for key, does in offered:
+            spans: list[Span] = [(key, ink.accent), (f" {does}", ink.muted)]
+            if rows[-1] and width_of([*rows[-1], *spans]) + 2 > width:
+                rows.append([])
+            rows[-1] += [("  ", ink.text), *spans] if rows[-1] else spans
+        return [line(*spans) for spans in rows]
+
+    # --- what others show ---
+
+    @property
+    def chosen(self) -> Row | None:
+        """The row that is chosen; None when there is none."""
+        rows = self._list.rows
+        return rows[self._list.chosen] if self._list.chosen < len(rows) else None
+
+    def show_rows(self, rows: Sequence[Row], choose: str = "") -> None:
+        """All sessions, the newest first; `choose` is the id of one that is to be chosen."""
+        if not self.is_attached:
+            return
+        first = self.rows is None
+        self.rows = rows
+        self._searched = {row.id: f"{row.title}\n{row.where}".casefold() for row in rows}
+        if first and not any(row.here and not row.mine for row in rows):
+            self.everywhere = True
+        self._filter(choose or (self.chosen.id if self.chosen else ""))
+        self._ask_search()
+
+    def show_found(self, text: str, found: Mapping[str, str]) -> None:
+        """Lines in which `text` was found, by the ids of their sessions; they join those that are shown already."""
+        if self.is_attached and found and text == self._text.strip():
+            self._found.update(found)
+            self._filter(self.chosen.id if self.chosen else "")
+
+    def show_preview(self, id: str, text: str) -> None:
+        """What is in a session."""
+        self._preview = (id, text)
+        if self.chosen is not None and self.chosen.id == id:
+            self._repaint("body")
+            view = self._views["body"]
+            view.call_after_refresh(view.scroll_end, animate=False)
+
+    def say(self, text: str, *, again: tuple[str, str] | None = None) -> None:
+        """A sentence in the place of the keys, until the next key. With `again`, what (`open`, `delete`) the same key
+        then does to which session."""
+        self._told, self._armed = text, again
+        self._repaint("keys")
+
+    # --- what is chosen ---
+
+    def _filter(self, choose: str) -> None:
+        """Titles that hold all words first, then sessions in which the text was found."""
+        words = self._text.casefold().split()
+        mine = [row for row in self.rows or () if self.everywhere or row.here]
+        titled = [row for row in mine if all(word in self._searched[row.id] for word in words)]
+        named = {row.id for row in titled}
+        other = [row for row in mine if row.id in self._found and row.id not in named]
+        rows = [*titled, *other]
+        found = {row.id: self._found[row.id] for row in other}
+        near = min(self._list.chosen, len(rows) - 1) if choose else 0
+        place = next((place for place, row in enumerate(rows) if row.id == choose), max(0, near))
+        self._list.show(rows, found, self._text, place, folders=self.everywhere, nothing=self._nothing())
+        self._repaint("head", "keys")
+        self._look_into()
+
+    def _ask_search(self) -> None:
+        text = self._text.strip()
+        shown = {row.id for row in self._list.rows}
+        among = [row for row in self.rows or () if text and row.id not in shown]
+        self.door.search(text, [row.id for row in sorted(among, key=lambda row: not row.here)])
+
+    def _look_into(self) -> None:
+        self._repaint("facts", "body")
+        about = self._views["facts"].parent
+        seen = isinstance(about, Vertical) and about.display
+        if self.chosen is not None and seen and self._preview[0] != self.chosen.id:
+            self.door.look_into(self.chosen.id)
+
+    def _repaint(self, *names: str) -> None:
+        for name in names:
+            if self._views[name].is_attached:
+                self._views[name].relayout()
+
+    # --- keys ---
+
+    def on_key(self, event: events.Key) -> None:
+        """A key that the field left, in the order in which they were pressed; what is none of ours is the field's."""
+        event.prevent_default()
+        self._take_text()
+        pressed = KEYS.get(event.key)
+        if pressed is not None:
+            event.stop()
+            pressed(self)
+        else:
+            self._hush()
+            self._field.focus()
+
+    def on_input_changed(self, message: LineInput.Changed) -> None:
+        """Titles at once; what was said in the sessions is looked for meanwhile."""
+        message.stop()
+        self._take_text()
+
+    def _take_text(self) -> None:
+        """Search for what stands in the field by now."""
+        if self._renamed or self._field.value == self._text:
+            return
+        self._hush()
+        self._text = self._field.value
+        self._found.clear()
+        self._filter("")
+        self._ask_search()
+
+    def _hush(self) -> tuple[str, str] | None:
+        """What was said is read by now; returns what it was about."""
+        armed, told = self._armed, self._told
+        self._told, self._armed = "", None
+        if told:
+            self._repaint("keys")
+        return armed
+
+    def on_session_list_clicked(self, message: SessionList.Clicked) -> None:
+        """Chosen with the mouse; twice opens."""
+        self._field.focus()
+        if not self._renamed:
+            self._hush()
+            self._choose(message.place)
+            if message.twice:
+                self._press_enter()
+
+    def _move(self, by: int) -> None:
+        """Choose another one."""
+        self._hush()
+        if self._list.rows and not self._renamed:
+            self._choose(max(0, min(len(self._list.rows) - 1, self._list.chosen + by)))
+
+    def _page(self, direction: int) -> None:
+        """Go on by as many rows as are seen."""
+        self._move(direction * max(1, self._list.size.height - 1))
+
+    def _choose(self, place: int) -> None:
+        self._list.choose(place)
+        self._look_into()
+
+    def _scroll_preview(self, by: int) -> None:
+        """Move within what is in the session."""
+        view = self._views["body"]
+        view.scroll_to(y=view.scroll_offset.y + by, animate=False)
+
+    def _widen(self) -> None:
+        """This folder, or all."""
+        self._hush()
+        if not self._renamed and self.rows is not None:
+            self.everywhere = not self.everywhere
+            self._filter(self.chosen.id if self.chosen else "")
+
+    def _press_enter(self) -> None:
+        """Open the chosen session, or save the title that was typed."""
+        armed, row = self._hush(), self.chosen
+        if self._renamed:
+            id, title = self._renamed, " ".join(typable(self._field.value).split())
+            self._end_renaming()
+            if title:
+                self.door.rename(id, title)
+        elif row is not None:
+            self.door.open(row.id, sure=armed == ("open", row.id))
+
+    def _rename(self) -> None:
+        """Type a title in the place of the search."""
+        self._hush()
+        if self.chosen is not None and not self._renamed:
+            self._renamed = self.chosen.id
+            self._field.value = one_line(self.chosen.title, LONGEST)
+            self._field.cursor_position = len(self._field.value)
+            self._repaint("keys", "sign")
+
+    def _end_renaming(self) -> None:
+        with self.prevent(LineInput.Changed):
+            self._field.value = self._text
+        self._renamed = ""
+        self._field.cursor_position = len(self._text)
+        self._repaint("keys", "sign")
+
+    def _fork(self) -> None:
+        """A copy of the chosen session."""
+        self._hush()
+        if self.chosen is not None and not self._renamed:
+            self.door.fork(self.chosen.id)
+
+    def _delete(self) -> None:
+        """Ask; the second press deletes."""
+        armed, row = self._hush(), self.chosen
+        if row is None or self._renamed:
+            return
+        if row.mine or row.running:
+            self.say("A session that is open can't be deleted.")
+        elif armed == ("delete", row.id):
+            self.door.delete(row.id)
+        else:
+            name = fit(one_line(row.title, LONGEST) or row.id, max(8, self.size.width - 40))
+            self.say(f"F8 again deletes “{name}” for good.", again=("delete", row.id))
+
+    def _back(self) -> None:
+        """Leave the title as it was, else close."""
+        self._hush()
+        if self._renamed:
+            self._end_renaming()
+        else:
+            self.dismiss()
+
+
+KEYS: dict[str, Callable[[SessionPicker], None]] = {
+    "enter": SessionPicker._press_enter,
+    "up": lambda picker: picker._move(-1),
+    "down": lambda picker: picker._move(1),
+    "pageup": lambda picker: picker._page(-1),
+    "pagedown": lambda picker: picker._page(1),
+    "home": lambda picker: picker._move(-(10**9)),
+    "end": lambda picker: picker._move(10**9),
+    "shift+up": lambda picker: picker._scroll_preview(-1),
+    "shift+down": lambda picker: picker._scroll_preview(1),
+    "tab": SessionPicker._widen,
+    "f2": SessionPicker._rename,
+    "f4": SessionPicker._fork,
+    "f8": SessionPicker._delete,
+    "escape": SessionPicker._back,
+    "ctrl+c": SessionPicker._back,
+}
+"""What a key does; the others are the field's."""
