@@ -10,7 +10,7 @@ from tests.scenes import build
 from tests.tui.kit import app_for, running, screen_text, settled, still, until
 from tui_agent.tui import commands, keys
 from tui_agent.tui.app import TuiAgentApp
-from widgets import plan_keys
+from widgets import edit_modal, plan_keys
 from widgets.approval_modal import ApprovalModal
 from widgets.command_menu import rank
 from widgets.help_panel import HelpPanel
@@ -136,6 +136,7 @@ def test_the_readme_names_every_key_that_there_is_and_no_other() -> None:
     }
     assert sorted(named) == sorted(known)  # each in one row
     deciding = {key for one in keys.KEYS if one.group == keys.DECIDING for key in one.keys}
+    deciding |= {key for pressed, _ in edit_modal.HELP for key in pressed.split()}
     assert deciding == set(re.findall(r"`(\w)`", section.partition("In an approval: ")[2]))
 
 
