@@ -4,10 +4,14 @@ from datetime import datetime
 from time import perf_counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tui_agent.plan.document import Criterion, Plan, PlanStatus
+from tui_agent.plan.layout import front_matter
 from tui_agent.plan.markdown import parse
 from tui_agent.plan.writing import rewrite
+from tui_agent.settings.yaml_tree import parse_tree
 
 
 def criteria(*lines: str) -> tuple[Criterion, ...]:
@@ -118,3 +122,28 @@ def test_hostile_lines_take_no_time(line: str) -> None:
 def test_numbers_of_the_front_matter_in_any_dress() -> None:
     plan = parse('---\ncreatedAt: "5"\nupdated_at: 1970-01-01T00:00:01Z\nversion: many\n---\n# Plan: x').plan
     assert (plan.created_at, plan.updated_at, plan.version) == (5, 1000, 1)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["status", "createdAt", "a-b", "_x", "yes", "1"]),
+            st.sampled_from(["planning", "in_progress", "0", "007", "1795337162015", "1_0", "yes", "on", "y"])
+            | st.sampled_from(["null", "true", "none", "12e3", "0x1f", "1:30", "~", "Word", "a b", ""]),
+        ),
+        max_size=4,
+    )
+)
+def test_front_matter_read_line_by_line_says_what_yaml_says(pairs: list[tuple[str, str]]) -> None:
+    body = [f"{key}: {value}" for key, value in pairs]
+    front = front_matter(["---", *body, "---"])
+    tree, problems = parse_tree("plan_doc.md", "\n".join(body))
+    assert front is not None
+    if tree is not None:
+        assert (front.values, list(front.values)) == (tree.values, list(tree.values))
+        assert [type(value) for value in front.values.values()] == [
+            type(value) for value in tree.values.values()
+        ]
+        assert front.places == {where[0]: line for where, line in tree.lines.items()}
+    else:
+        assert front.problem.endswith(problems[0].message)

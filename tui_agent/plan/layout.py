@@ -11,6 +11,10 @@ from tui_agent.settings.yaml_tree import parse_tree
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)$")
 _HEADING = re.compile(r" {0,3}(#{1,6})(?!#)([ \t]*)(.*)$")
 _KEY = re.compile(r"""[ \t]*(["']?)(\w[\w-]*)\1[ \t]*:(?:[ \t]+(.*))?$""")
+_PLAIN = re.compile(
+    r"(\w[\w-]*): ([1-9]\d{0,17}|0|(?!(?:y|n|yes|no|on|off|true|false|null)$)[a-z][a-z_]*)$", re.ASCII
+)
+"""A line of YAML that says a number or a word, whatever stands around it."""
 _FRONT_LINES = 200
 
 
@@ -101,6 +105,8 @@ def front_matter(lines: Sequence[str]) -> Front | None:
     first = next((line for line in body if line.strip()), None)
     if first is not None and not _KEY.match(first):
         return None
+    if (plain := _plain(body)) is not None:
+        return Front(start, end, plain, {key: start + 1 + at for at, key in enumerate(plain)}, "")
     tree, problems = parse_tree("plan_doc.md", "\n".join(body))
     if tree is not None:
         places = {where[0]: start + line for where, line in tree.lines.items() if len(where) == 1}
@@ -115,3 +121,14 @@ def front_matter(lines: Sequence[str]) -> Front | None:
         {match.group(2): number for number, match in reversed(found)},
         f"its front matter{place}: {problem.message}",
     )
+
+
+def _plain(body: Sequence[str]) -> dict[str, Any] | None:
+    """The values of a block as we write it; None when it takes a YAML parser, which is slow to load, to read it."""
+    found: dict[str, Any] = {}
+    for line in body:
+        match = _PLAIN.match(line)
+        if match is None or match[1] in found or match[1].isdigit():
+            return None
+        found[match[1]] = int(match[2]) if match[2][0].isdigit() else match[2]
+    return found
