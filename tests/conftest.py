@@ -14,7 +14,7 @@ import pytest_textual_snapshot as plugin
 from hypothesis import settings
 from textual.css.stylesheet import Stylesheet
 
-settings.register_profile("ours", deadline=None)
+settings.register_profile("ours", deadline=None, max_examples=50)
 settings.load_profile("ours")  # how long an example takes says how busy the machine is
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -60,6 +60,8 @@ def _still_world(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempP
         "TUI_AGENT_HOME": home / "tui-agent",
     }.items():
         monkeypatch.setenv(name, str(folder))
+    # Where one is installed it would be started for every Python file; tests that want one say so with a flag.
+    monkeypatch.setenv("TUI_AGENT_LANGUAGE_SERVERS_ON", "false")
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.setenv("TZ", "UTC")

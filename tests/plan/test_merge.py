@@ -102,7 +102,7 @@ def test_decisions_with_both_alternatives() -> None:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(plans, plans)
 def test_one_sided_changes_are_taken_as_they_are(base: Plan, changed: Plan) -> None:
     assert merge(base, base, changed).plan == changed
@@ -112,7 +112,7 @@ def test_one_sided_changes_are_taken_as_they_are(base: Plan, changed: Plan) -> N
     assert structs.replace(ours.plan, **numbers) == structs.replace(changed, **numbers)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(plans, plans, plans)
 def test_every_conflict_can_be_answered(base: Plan, ours: Plan, theirs: Plan) -> None:
     merged = merge(base, ours, theirs)

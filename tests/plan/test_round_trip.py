@@ -12,7 +12,7 @@ from tui_agent.plan.markdown import Document, parse
 from tui_agent.plan.writing import PlanTextError, render, rewrite, write
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(plans)
 @example(
     Plan(goal="x", acceptance_criteria=(Criterion(description="[tbd]"), Criterion(description="a *(b)*")))
@@ -26,7 +26,7 @@ def test_every_plan_comes_back_from_its_own_text(plan: Plan) -> None:
     assert not document.problem
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(plans, plans)
 def test_every_plan_can_be_written_over_every_other(before: Plan, after: Plan) -> None:
     assert rewrite(after, parse(render(before))).plan == after
@@ -53,7 +53,7 @@ def lost(before: Document, after: Document) -> list[str]:
     return [line for line in of_the_user(before) if line.rstrip("\r\n") not in rest]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(documents, plans)
 def test_what_the_user_wrote_survives_any_change_of_the_plan(text: str, plan: Plan) -> None:
     before = parse(text)
@@ -67,7 +67,7 @@ def test_what_the_user_wrote_survives_any_change_of_the_plan(text: str, plan: Pl
     assert lost(before, after) == []
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(documents, st.data())
 def test_ticking_one_criterion_changes_one_line(text: str, data: st.DataObject) -> None:
     before = parse(text)

@@ -34,7 +34,7 @@ def pieces(text: str, cuts: list[int]) -> list[str]:
     st.one_of(TEXTS, st.sampled_from([reply.text for reply in REPLIES.values()])),
     st.lists(st.integers(0, 400), max_size=30),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_cut_gives_the_same(text: str, cuts: list[int]) -> None:
     whole = parse(text, OFFERED)
     stream = TextStream(OFFERED)
@@ -46,7 +46,7 @@ def test_any_cut_gives_the_same(text: str, cuts: list[int]) -> None:
 
 
 @given(TEXTS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_bare_json_calls_only_what_is_offered(text: str) -> None:
     tools = [ToolSpec(name="other", description="", parameters={})]
     markup = ("<tool", "[TOOL_CALLS]", "tool_calls", "<function=", "<|channel|>")
@@ -55,7 +55,7 @@ def test_bare_json_calls_only_what_is_offered(text: str) -> None:
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_content_arrives_as_it_was_written(path: str, content: str) -> None:
     arguments = {"path": path, "content": content + XML + CALL}
     body = json.dumps({"name": "write_file", "arguments": arguments})

@@ -38,6 +38,13 @@ class CalmApp(App[int], inherit_bindings=False):
         """Our own colour names, for themes that lack them."""
         return fallbacks(self.current_theme.dark)
 
+    def refresh_css(self, animate: bool = True) -> None:
+        """Work the styles out again; as long as nothing is shown, only the colours: the rest is read then anyway."""
+        if self.screen_stack:
+            super().refresh_css(animate)
+        else:
+            self.stylesheet.set_variables(self.get_css_variables())
+
     def on_resize(self, event: events.Resize) -> None:
         """Terminals move text about when their size changes, also when it is the old one again: paint all of it."""
         if event.size == self._size:
