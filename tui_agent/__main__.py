@@ -147,7 +147,7 @@ COMMANDS = """commands:
   rules       write ~/AGENTS.md, your rules for the agent, from a template
 """
 
-MODES = ("agent", "direct", "chat", "plan", "explore", "review")
+MODES = ("agent", "direct", "chat", "plan", "explore", "review", "deep-explore")
 """Values of `--mode` (W11)."""
 
 APPROVE_MODES = {"none": "ask", "safe": "ask", "edits": "auto-edit", "all": "auto"}
@@ -295,10 +295,12 @@ def _screen(args: argparse.Namespace) -> int:
     """Show a session, then what the user goes on in from there: another session, or the demonstration."""
     from tui_agent.tui.leaving import RESTART_AS_DEMO
 
+    typed = ""
     while True:
-        ended = _show_one(args)
+        ended = _show_one(args, typed)
+        typed = ""
         if isinstance(ended, tuple):
-            args = _following(args, ended)
+            args, typed = _following(args, ended), ended.typed
             gc.unfreeze()  # the session before is garbage now
             gc.collect()
         elif ended == RESTART_AS_DEMO:
@@ -308,7 +310,7 @@ def _screen(args: argparse.Namespace) -> int:
             return ended
 
 
-def _show_one(args: argparse.Namespace) -> int | GoOn:
+def _show_one(args: argparse.Namespace, typed: str = "") -> int | GoOn:
     gc.disable()  # until the session is open; nothing of what is made for that is garbage
     from tui_agent.tui import run
 
@@ -318,13 +320,14 @@ def _show_one(args: argparse.Namespace) -> int | GoOn:
         return run.run_picker(
             lambda id: _open_behind(wishes(_resuming(args, id), args.approval_mode, attended=True)), here
         )
-    draft = hint = ""
+    draft, hint = typed, ""
     if args.demo:
         from tui_agent.frontends.scratch import DEMO_TASK
 
         draft, hint = DEMO_TASK, "Enter starts the demonstration"
     wished = wishes(args, args.approval_mode, attended=True)
-    return run.run_tui(lambda: _open_behind(wished), draft=draft, hint=hint)
+    folder = "" if args.demo else str(args.workspace or os.curdir)
+    return run.run_tui(lambda: _open_behind(wished), draft=draft, hint=hint, folder=folder)
 
 
 def _resuming(args: argparse.Namespace, id: str) -> argparse.Namespace:

@@ -366,6 +366,8 @@ class ModelInfo(Noun, frozen=True, kw_only=True):
     """Trained or configured maximum, in tokens."""
     loaded_window: int | None = None
     """The window in effect now (R1.4)."""
+    build: str = ""
+    """Parameters, quantization, size on disk, such as `7.6B · Q4_K_M · 4.7 GB`."""
 
 
 class Fault(Noun, frozen=True, kw_only=True):

@@ -107,7 +107,7 @@ class BlockView(LineView):
         self.blocks.append(make_block(item, self.look))
         self._gaps.append(0)
         self._stack.append(0)
-        if not self.following:
+        if not self.following and not getattr(item, "agent", ""):
             self.unseen += 1
             self.post_message(self.Followed(False, self.unseen))
 

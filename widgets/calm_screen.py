@@ -159,6 +159,8 @@ class CalmCompositor(Compositor):
 class CalmScreen(Screen[None]):
     """The screen that a session is shown on."""
 
+    AUTO_FOCUS = "#prompt"
+
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._compositor: CalmCompositor = CalmCompositor()

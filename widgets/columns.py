@@ -7,7 +7,7 @@ from typing import Literal
 from textual import events
 from textual.containers import Horizontal, Vertical
 
-from tui_agent.view import PlanSight
+from tui_agent.view import Item, PlanSight
 from widgets.plan_panel import PlanPanel
 from widgets.tool_tree import ToolTree
 from widgets.transcript import Transcript
@@ -46,6 +46,11 @@ class Columns(Horizontal):
         return self.app.size.width >= WIDE
 
     # --- what shows ---
+
+    def look_back(self, items: list[Item], older: int) -> None:
+        """All items come anew, `older` ones before those that are shown so far."""
+        self.transcript.look_back(items, older)
+        self.progress.begin_anew()
 
     def show_plan(self, sight: PlanSight) -> None:
         """The plan document or a proposal changed."""

@@ -17,6 +17,7 @@ from textual.widgets import Input, TextArea
 from tui_agent.domain import Answer
 from tui_agent.view import RequestItem
 from widgets.dimmed import OverScreen
+from widgets.in_order import press_bound
 from widgets.ink import Ink, Line, Span, indent, wrap
 from widgets.later import after
 
@@ -164,17 +165,35 @@ class RequestModal(StillModal):
             self.post_message(self.Answered(self.request.id, answer))
 
 
-class LineInput(Input):
-    """One line of text within a dialog. `picks` are keys that are the dialog's while nothing is typed."""
+TAKING_BACK = ("backspace", "delete", "ctrl+w", "ctrl+u", "ctrl+k", "ctrl+h")
+"""Keys that no dialog has a use for while something is typed."""
 
-    def __init__(self, *, id: str | None = None, placeholder: str = "", picks: str = "") -> None:
+
+class LineInput(Input):
+    """One line of text within a dialog. `picks` are keys that are the dialog's while nothing is typed; `first` is asked
+    about every key by its name, in their order, and says whether it took it."""
+
+    def __init__(
+        self,
+        *,
+        id: str | None = None,
+        placeholder: str = "",
+        picks: str = "",
+        first: Callable[[str], bool] = lambda key: False,
+    ) -> None:
         super().__init__(id=id, placeholder=placeholder, compact=True, select_on_focus=False)
+        self._first = first
         self.cursor_blink = False
         self.picks = picks
 
     async def _on_key(self, event: events.Key) -> None:
-        if event.character and event.character in self.picks and not self.value:
+        if self._first(event.key):
+            event.stop()
+            event.prevent_default()
+        elif event.character and event.character in self.picks and not self.value:
             event.prevent_default()  # so that it bubbles up to the dialog instead of being typed
+        elif event.key in TAKING_BACK:
+            await press_bound(self, event)
 
 
 def options(

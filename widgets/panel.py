@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from textual import events
@@ -10,15 +11,31 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 
 from widgets.dimmed import OverScreen
-from widgets.ink import Ink, Line, line
+from widgets.ink import Ink, Line, Span, line, width_of
 from widgets.line_view import LinesView
 
 
-class Panel(OverScreen):
-    """Head, body, a line of keys."""
+def key_rows(pairs: Iterable[tuple[str, str]], width: int, ink: Ink) -> list[Line]:
+    """Keys with what they do, in as many lines as they need."""
+    rows: list[list[Span]] = [[]]
+    for key, does in pairs:
+        spans: list[Span] = [(key, ink.accent), (f" {does}", ink.muted)]
+        if rows[-1] and width_of([*rows[-1], *spans]) + 2 > width:
+            rows.append([])
+        rows[-1] += [("  ", ink.text), *spans] if rows[-1] else spans
+    return [line(*spans) for spans in rows]
+
+
+class Sheet(OverScreen):
+    """Lies over the session until it is closed, or until somebody has to decide something."""
 
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = []
+
+
+class Panel(Sheet):
+    """Head, body, a line of keys."""
+
     CLOSING: ClassVar[tuple[str, ...]] = ("escape", "enter", "q", "f1", "question_mark")
 
     def compose(self) -> ComposeResult:

@@ -18,6 +18,7 @@ from textual.widgets import TextArea
 
 from widgets.command_menu import CommandMenu
 from widgets.drafting import OPEN_CHARACTERS, Chips, History, Written, can_open, is_big
+from widgets.in_order import press_bound
 from widgets.ties import Ties
 
 NEWLINE_KEYS = ("ctrl+j", "alt+enter", "shift+enter")
@@ -143,7 +144,10 @@ class PromptInput(TextArea):
     async def _on_key(self, event: events.Key) -> None:
         if event.is_printable:
             self._begin()
-        if event.key in MENU_KEYS and self.menu is not None and self.menu.filter(self.text):
+        if await self.ties.key(event):
+            event.stop()
+            event.prevent_default()
+        elif event.key in MENU_KEYS and self.menu is not None and self.menu.filter(self.text):
             event.stop()
             event.prevent_default()
             self._in_menu(self.menu, event.key)
@@ -163,6 +167,8 @@ class PromptInput(TextArea):
             event.stop()
             event.prevent_default()
             self._enter()
+        else:
+            await press_bound(self, event)
 
     def _begin(self) -> None:
         if not self._begun:

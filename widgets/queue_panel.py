@@ -1,8 +1,8 @@
-"""The messages that wait for their turn: each can be taken back into the composer, or withdrawn (R11.3)."""
+"""The messages that wait for their turn: moved, meant for this run or the next, taken back, withdrawn (R11.3)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import ClassVar, NamedTuple, Protocol
 
 from textual import events
 
@@ -10,29 +10,84 @@ from tui_agent.text import one_line
 from tui_agent.view import SessionView
 from widgets.ink import Ink, Line, fit, line, wrap
 from widgets.line_view import LinesView
-from widgets.panel import Panel
+from widgets.panel import Panel, key_rows
 
 NOTHING = (
     "Nothing waits. What you send while a run goes on is queued, and starts a run of its own afterwards."
 )
+HELP = (
+    ("enter", "edit it: it comes back to its place when it is sent again"),
+    ("-  +", "earlier, later; also shift or alt with up and down"),
+    ("g", "guide the run that goes on, or wait for a run of its own"),
+    ("x", "withdraw it; it stays in the history"),
+    ("s", "when nothing runs: send the first one"),
+)
+"""Keys with what they do, for the help."""
+EARLIER, LATER = ("minus", "shift+up", "alt+up"), ("plus", "equals_sign", "shift+down", "alt+down")
+"""An equals sign is what many keyboards have where a plus takes Shift."""
+OURS = ("up", "down", "home", "end", "enter", "x", "g", "s", *EARLIER, *LATER)
+
+
+class Waiting(NamedTuple):
+    """A message of the queue."""
+
+    id: str
+    text: str
+    steering: bool
+
+
+class QueueDoor(Protocol):
+    """What the user wants of the queue, by the ids of its messages. One may have left it when they ask."""
+
+    def order(self) -> list[tuple[str, bool]]:
+        """Ids as they stand by now, each with whether it guides the run that goes on."""
+        ...
+
+    def take_back(self, message: str) -> None:
+        """Into the composer."""
+        ...
+
+    def withdraw(self, message: str) -> None:
+        """Out of the queue."""
+        ...
+
+    def move(self, message: str, before: str) -> None:
+        """Before another one; to the end without one."""
+        ...
+
+    def guide(self, message: str, steering: bool) -> None:
+        """Meant for the run that goes on, or for one of its own."""
+        ...
+
+    def send(self) -> None:
+        """Begin with the first one: nothing runs."""
+        ...
 
 
 class QueuePanel(Panel):
-    """One message after the other; up and down choose, enter takes back, x withdraws."""
+    """One message after the other; up and down choose."""
 
-    def __init__(
-        self, view: SessionView, take_back: Callable[[str], object], withdraw: Callable[[str], object]
-    ) -> None:
-        """Both are called with a message's id. A message may have left the queue when they are."""
+    CLOSING: ClassVar[tuple[str, ...]] = (*Panel.CLOSING, "ctrl+c")
+    OWN_ACTIONS: ClassVar[tuple[str, ...]] = ("cancel",)
+
+    def __init__(self, view: SessionView, door: QueueDoor) -> None:
+        """Texts are the view's; the order is what the door says, which is ahead of it."""
         super().__init__()
         self.view = view
-        self._take_back, self._withdraw = take_back, withdraw
-        self._gone: set[str] = set()
+        self._door = door
+        self._chosen = ""
         self.place = 0
 
-    @property
-    def _waiting(self) -> list[tuple[str, str, bool]]:
-        return [(one.id, one.text, one.steering) for one in self.view.queue if one.id not in self._gone]
+    def waiting(self) -> list[Waiting]:
+        """In the order in which they are sent."""
+        texts = {one.id: one.text for one in self.view.queue}
+        return [Waiting(id, texts[id], steering) for id, steering in self._door.order() if id in texts]
+
+    def _find(self, waiting: list[Waiting]) -> None:
+        """The chosen message stays the chosen one wherever it goes; when it is gone, the one in its place is."""
+        place = next((n for n, one in enumerate(waiting) if one.id == self._chosen), self.place)
+        self.place = min(max(0, place), max(0, len(waiting) - 1))
+        self._chosen = waiting[self.place].id if waiting else ""
 
     def head(self, width: int, ink: Ink) -> list[Line]:
         """One line."""
@@ -40,13 +95,14 @@ class QueuePanel(Panel):
 
     def body(self, width: int, ink: Ink) -> list[Line]:
         """In the order in which they are sent."""
-        waiting = self._waiting
+        waiting = self.waiting()
+        self._find(waiting)
         if not waiting:
             return wrap([(NOTHING, ink.muted)], width)
         return [
             line(
                 ("▸ " if place == self.place else "  ", ink.accent),
-                ("guide   " if steering else "queued  ", ink.muted),
+                ("guide   " if steering else "queued  ", ink.accent if steering else ink.muted),
                 (
                     fit(one_line(text, width), max(1, width - 10)),
                     ink.strong if place == self.place else ink.text,
@@ -56,39 +112,65 @@ class QueuePanel(Panel):
         ]
 
     def keys(self, width: int, ink: Ink) -> list[Line]:
-        """How to choose, take back, withdraw and leave."""
+        """What can be done with the chosen one."""
+        waiting = self.waiting()
         pairs = [("esc", "closes")]
-        if self._waiting:
-            pairs = [("↑ ↓", "choose"), ("enter", "edit it"), ("x", "withdraw it"), *pairs]
-        spans = [span for key, does in pairs for span in ((key, ink.accent), (f" {does}   ", ink.muted))]
-        return [line(*spans)]
+        if waiting:
+            self._find(waiting)
+            means = "wait for its run" if waiting[self.place].steering else "guide the run"
+            pairs = [("enter", "edit"), ("g", means), ("x", "withdraw"), *pairs]
+            if len(waiting) > 1:
+                pairs = [("↑ ↓", "choose"), ("- +", "move"), *pairs]
+            if not self.view.busy:
+                pairs.insert(-1, ("s", "send the first"))
+        return key_rows(pairs, width, ink)
 
     def on_key(self, event: events.Key) -> None:
-        """Choose, take back, withdraw, or what every panel takes."""
-        waiting = self._waiting
-        if not waiting or event.key not in ("up", "down", "x", "enter"):
+        """What is done with the chosen one, or what every panel takes."""
+        waiting = self.waiting()
+        if not waiting or event.key not in OURS:
             super().on_key(event)
             return
         event.stop()
         event.prevent_default()
-        self.place = min(self.place, len(waiting) - 1)
-        chosen = waiting[self.place][0]
-        if event.key == "enter":
-            self.dismiss()
-            self._take_back(chosen)
-            return
-        if event.key == "x":
-            self._gone.add(chosen)
-            self._withdraw(chosen)
-        else:
-            self.place += 1 if event.key == "down" else -1
-        self.place = min(max(0, self.place), max(0, len(self._waiting) - 1))
-        self._show()
+        self._find(waiting)
+        self._press(event.key, waiting)
 
-    def _show(self) -> None:
+    def _press(self, key: str, waiting: list[Waiting]) -> None:
+        chosen = waiting[self.place]
+        steps = {"up": -1, "down": 1, "home": -len(waiting), "end": len(waiting)}
+        if key in steps:
+            self.place += steps[key]
+            self._chosen = ""
+        elif key == "enter":
+            self.dismiss()
+            self._door.take_back(chosen.id)
+            return
+        elif key == "x":
+            self._door.withdraw(chosen.id)
+        elif key == "g":
+            self._door.guide(chosen.id, not chosen.steering)
+        elif key == "s":
+            if not self.view.busy:
+                self._door.send()
+        elif key in EARLIER:
+            if self.place:
+                self._door.move(chosen.id, waiting[self.place - 1].id)
+        elif self.place + 1 < len(waiting):
+            behind = waiting[self.place + 2].id if self.place + 2 < len(waiting) else ""
+            self._door.move(chosen.id, behind)
+        self.refresh_queue()
+
+    def refresh_queue(self) -> None:
+        """The queue is another now."""
+        if not self.is_mounted:
+            return
         body = self.query_one("#body", LinesView)
         body.relayout()
         self.query_one("#keys", LinesView).relayout()
+        self._find(self.waiting())
         top = body.scroll_offset.y
-        if not top <= self.place < top + body.size.height:
+        if self.place < top:
             body.scroll_to(y=self.place, animate=False)
+        elif self.place >= top + body.size.height:
+            body.scroll_to(y=self.place - body.size.height + 1, animate=False)

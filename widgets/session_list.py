@@ -21,6 +21,7 @@ LONGEST = 300
 """Characters of a title or a found line that are looked at."""
 UNSAID = "(nothing was said)"
 """In the place of a title that there is none of."""
+LOOKING = "Looking for sessions …"
 TITLE = 16
 """Cells that a title keeps beside what stands at the right."""
 
@@ -197,3 +198,12 @@ def lit(text: str, needle: str, style: Style, ink: Ink) -> list[Span]:
         spans += [(text[at:found], style), (text[found : found + len(word)], style + ink.link)]
         at = found + len(word)
     return [*spans, (text[at:], style)]
+
+
+def why_none(searched: bool, everywhere: bool) -> str:
+    """What stands where there is no row."""
+    if searched:
+        return "Nothing found." if everywhere else "Nothing found in this folder. Tab looks in all."
+    if everywhere:
+        return "There is no session yet."
+    return "No session was held in this folder. Tab shows all."

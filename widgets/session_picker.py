@@ -16,9 +16,9 @@ from tui_agent.text import one_line, visible
 from widgets.ink import Ink, Line, Span, fit, indent, line, typable, width_of, wrap
 from widgets.line_view import LinesView
 from widgets.modal import LineInput
-from widgets.panel import Panel
+from widgets.panel import Panel, key_rows
 from widgets.session_door import PickerDoor
-from widgets.session_list import LONGEST, UNSAID, Row, SessionList
+from widgets.session_list import LONGEST, LOOKING, UNSAID, Row, SessionList, why_none
 
 WIDE = 100
 """Columns from which on the preview stands beside the list."""
@@ -41,12 +41,15 @@ class SessionPicker(Panel):
         self.door = door
         self.rows: Sequence[Row] | None = None
         """None until they are known."""
+        self._more = False
+        """There are more than the rows that are known so far."""
         self.everywhere = False
         self._searched: dict[str, str] = {}
         """Id → title and folder as they are searched."""
         self._found: dict[str, str] = {}
         """Id → a line in which the text was found."""
         self._text = text
+        self._left = False
         self._told = ""
         self._armed: tuple[str, str] | None = None
         """What the next press of the same key does without asking, and to which session."""
@@ -54,9 +57,10 @@ class SessionPicker(Panel):
         """Id of the session whose title is typed at present."""
         self._preview: tuple[str, str] = ("", "")
         """Id of a session and what is in it."""
-        self._list = SessionList("Looking for sessions …", id="sessions-list")
-        self._field = LineInput(id="sessions-search", placeholder="search titles and all that was said")
-        self._field.value = text
+        self._list = SessionList(LOOKING, id="sessions-list")
+        searches = "search titles and all that was said"
+        self.field = LineInput(id="sessions-search", placeholder=searches, first=self._pressed)
+        self.field.value = text
         painters = {
             "head": self.head,
             "sign": self._sign,
@@ -75,7 +79,7 @@ class SessionPicker(Panel):
             yield views["head"]
             with Horizontal(id="sessions-bar"):
                 yield views["sign"]
-                yield self._field
+                yield self.field
             with Container(id="sessions-panes"):
                 yield self._list
                 with Vertical(id="sessions-about"):
@@ -100,6 +104,7 @@ class SessionPicker(Panel):
         scope = "of all folders" if self.everywhere else "of this folder"
         shown, known = len(self._list.rows), sum(row.here or self.everywhere for row in self.rows or ())
         count = "" if self.rows is None else str(known) if shown == known else f"{shown} of {known}"
+        count += " …" if self._more else ""
         left: list[Span] = [("Sessions ", ink.heading), (scope, ink.muted)]
         gap = max(1, width - width_of(left) - len(count))
         return [line(*left, (" " * gap, ink.text), (count, ink.muted))]
@@ -143,15 +148,6 @@ class SessionPicker(Panel):
                 lines += wrap([(said, ink.muted if mark == "· " else ink.text)], width)
         return lines
 
-    def _nothing(self) -> str:
-        if self._text.strip():
-            return "Nothing found." if self.everywhere else "Nothing found in this folder. Tab looks in all."
-        return (
-            "There is no session yet."
-            if self.everywhere
-            else "No session was held in this folder. Tab shows all."
-        )
-
     def keys(self, width: int, ink: Ink) -> list[Line]:
         """What can be done with the chosen session, or what was said last."""
         if self._told:
@@ -162,13 +158,7 @@ class SessionPicker(Panel):
         else:
             offered = offered if self.chosen else []
             offered += [("tab", "this folder" if self.everywhere else "all folders"), ("esc", "back")]
-        rows: list[list[Span]] = [[]]
-        for key, does in offered:
-            spans: list[Span] = [(key, ink.accent), (f" {does}", ink.muted)]
-            if rows[-1] and width_of([*rows[-1], *spans]) + 2 > width:
-                rows.append([])
-            rows[-1] += [("  ", ink.text), *spans] if rows[-1] else spans
-        return [line(*spans) for spans in rows]
+        return key_rows(offered, width, ink)
 
     # --- what others show ---
 
@@ -178,17 +168,19 @@ class SessionPicker(Panel):
         rows = self._list.rows
         return rows[self._list.chosen] if self._list.chosen < len(rows) else None
 
-    def show_rows(self, rows: Sequence[Row], choose: str = "") -> None:
-        """All sessions, the newest first; `choose` is the id of one that is to be chosen."""
+    def show_rows(self, rows: Sequence[Row], choose: str = "", *, more: bool = False) -> None:
+        """All sessions, the newest first; `choose` is the id of one that is to be chosen. With `more` they are only
+        the newest ones, and the others follow; what is said in them is searched when all are known."""
         if not self.is_attached:
             return
         first = self.rows is None
-        self.rows = rows
+        self.rows, self._more = rows, more
         self._searched = {row.id: f"{row.title}\n{row.where}".casefold() for row in rows}
         if first and not any(row.here and not row.mine for row in rows):
             self.everywhere = True
         self._filter(choose or (self.chosen.id if self.chosen else ""))
-        self._ask_search()
+        if not more:
+            self._ask_search()
 
     def show_found(self, text: str, found: Mapping[str, str]) -> None:
         """Lines in which `text` was found, by the ids of their sessions; they join those that are shown already."""
@@ -203,6 +195,17 @@ class SessionPicker(Panel):
             self._repaint("body")
             view = self._views["body"]
             view.call_after_refresh(view.scroll_end, animate=False)
+
+    def leave(self) -> None:
+        """The session is chosen: what is typed from now on is meant for it."""
+        with self.prevent(LineInput.Changed):
+            self.field.value = ""
+        self._left = True
+
+    @property
+    def typed_ahead(self) -> str:
+        """What was typed since."""
+        return self.field.value if self._left else ""
 
     def say(self, text: str, *, again: tuple[str, str] | None = None) -> None:
         """A sentence in the place of the keys, until the next key. With `again`, what (`open`, `delete`) the same key
@@ -223,7 +226,8 @@ class SessionPicker(Panel):
         found = {row.id: self._found[row.id] for row in other}
         near = min(self._list.chosen, len(rows) - 1) if choose else 0
         place = next((place for place, row in enumerate(rows) if row.id == choose), max(0, near))
-        self._list.show(rows, found, self._text, place, folders=self.everywhere, nothing=self._nothing())
+        nothing = LOOKING if self._more else why_none(bool(words), self.everywhere)
+        self._list.show(rows, found, self._text, place, folders=self.everywhere, nothing=nothing)
         self._repaint("head", "keys")
         self._look_into()
 
@@ -248,16 +252,20 @@ class SessionPicker(Panel):
     # --- keys ---
 
     def on_key(self, event: events.Key) -> None:
-        """A key that the field left, in the order in which they were pressed; what is none of ours is the field's."""
+        """A key while the field has no focus."""
         event.prevent_default()
-        self._take_text()
-        pressed = KEYS.get(event.key)
-        if pressed is not None:
+        if self._pressed(event.key):
             event.stop()
-            pressed(self)
         else:
             self._hush()
-            self._field.focus()
+            self.field.focus()
+
+    def _pressed(self, key: str) -> bool:
+        """Do what a key does; False for one that is the field's."""
+        self._take_text()
+        if (pressed := KEYS.get(key)) is not None and not self._left:
+            pressed(self)
+        return pressed is not None
 
     def on_input_changed(self, message: LineInput.Changed) -> None:
         """Titles at once; what was said in the sessions is looked for meanwhile."""
@@ -266,10 +274,10 @@ class SessionPicker(Panel):
 
     def _take_text(self) -> None:
         """Search for what stands in the field by now."""
-        if self._renamed or self._field.value == self._text:
+        if self._left or self._renamed or self.field.value == self._text:
             return
         self._hush()
-        self._text = self._field.value
+        self._text = self.field.value
         self._found.clear()
         self._filter("")
         self._ask_search()
@@ -284,7 +292,7 @@ class SessionPicker(Panel):
 
     def on_session_list_clicked(self, message: SessionList.Clicked) -> None:
         """Chosen with the mouse; twice opens."""
-        self._field.focus()
+        self.field.focus()
         if not self._renamed:
             self._hush()
             self._choose(message.place)
@@ -321,7 +329,7 @@ class SessionPicker(Panel):
         """Open the chosen session, or save the title that was typed."""
         armed, row = self._hush(), self.chosen
         if self._renamed:
-            id, title = self._renamed, " ".join(typable(self._field.value).split())
+            id, title = self._renamed, " ".join(typable(self.field.value).split())
             self._end_renaming()
             if title:
                 self.door.rename(id, title)
@@ -333,15 +341,15 @@ class SessionPicker(Panel):
         self._hush()
         if self.chosen is not None and not self._renamed:
             self._renamed = self.chosen.id
-            self._field.value = one_line(self.chosen.title, LONGEST)
-            self._field.cursor_position = len(self._field.value)
+            self.field.value = one_line(self.chosen.title, LONGEST)
+            self.field.cursor_position = len(self.field.value)
             self._repaint("keys", "sign")
 
     def _end_renaming(self) -> None:
         with self.prevent(LineInput.Changed):
-            self._field.value = self._text
+            self.field.value = self._text
         self._renamed = ""
-        self._field.cursor_position = len(self._text)
+        self.field.cursor_position = len(self._text)
         self._repaint("keys", "sign")
 
     def _fork(self) -> None:

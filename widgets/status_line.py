@@ -8,6 +8,7 @@ from time import time
 
 from rich.style import Style
 
+from tui_agent.domain import Mode
 from tui_agent.text import one_line
 from tui_agent.view import SessionView
 from widgets.blocks.base import duration
@@ -39,6 +40,7 @@ SANDBOXES = {
     "none": "there is none here; bubblewrap would be one",
     "off": "switched off in the settings",
 }
+LOOKING = tuple(mode.value for mode in Mode if mode.reads_only)
 METER = 6
 """Cells of the context meter's bar."""
 QUEUED = 3
@@ -90,10 +92,15 @@ class TitleLine(LinesView):
         if not view.mode:
             return []
         style = ink.muted if view.approval_mode in ("ask", "read-only") else ink.warn
-        spans = [(view.mode, ink.muted), (" · ", ink.faint), (view.approval_mode, style)]
+        spans = [self._mode(ink), (" · ", ink.faint), (view.approval_mode, style)]
         if view.sandbox:
             spans += [(" · ", ink.faint), self._sandbox(ink)]
         return spans if view.trusted else [*spans, (" · ", ink.faint), ("untrusted", ink.warn)]
+
+    def _mode(self, ink: Ink) -> Span:
+        """The mode's badge: those that only look stand out, since nothing that is asked of them is changed (W11)."""
+        mode = self.view.mode
+        return (f"◇ {mode}", ink.accent) if mode in LOOKING else (mode, ink.muted)
 
     def _sandbox(self, ink: Ink) -> Span:
         """Whether commands are confined (A10): said in every mode, loudly where they run unasked and are not."""

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
+from textual.events import Key
+
 from widgets.drafting import Written
 
 
 async def _no_message() -> Written | None:
     return None
+
+
+async def _no_key(event: Key) -> bool:
+    return False
 
 
 async def _no_past() -> Iterable[Written]:
@@ -31,5 +37,7 @@ class Ties(NamedTuple):
     """What earlier sessions wrote, oldest first; asked for once."""
     edit_elsewhere: Callable[[], object] = lambda: None
     """Open the user's own editor on the draft."""
+    key: Callable[[Key], Awaitable[bool]] = _no_key
+    """A key, before the composer takes it; True when it was meant for something else."""
     take_back: Callable[[], Awaitable[Written | None]] = _no_message
     """The newest message of the queue, which is not in the queue any more."""

@@ -20,6 +20,7 @@ from tui_agent.view import ROLES, Node, ReplyItem, SessionView, StepItem, ToolIt
 from widgets.blocks.base import duration
 from widgets.ink import Ink, Line, Span, fit, line, width_of
 from widgets.line_view import LineView
+from widgets.tree_words import SUBAGENT, batch, call, work
 
 RUNS = 60
 """Runs that are listed; older ones are counted."""
@@ -36,25 +37,19 @@ SYMBOLS = {
     "interrupted": ("■", "warn"),
     "skipped": ("⊘", "muted"),
 }
-VERBS = {
-    "read_file": "read",
-    "write_file": "write",
-    "edit_file": "edit",
-    "search_workspace": "search",
-    "list_files": "list",
-    "run_terminal_command": "run",
-    "ask_user": "ask",
-}
-BATCHES = {
-    "read_file": ("reading", "read", "files"),
-    "search_workspace": ("running", "ran", "searches"),
-    "list_files": ("listing", "listed", "folders"),
-}
-"""Tool → what a batch of its calls is called while it goes on, afterwards, and its things."""
+STOP = "x"
+"""Stops the sub-agent of the selected line, while it works."""
+HELP = (
+    ("up  down", "from line to line"),
+    ("left  right", "fold and unfold"),
+    ("enter", "show it in the transcript"),
+    (STOP, "stop the sub-agent of this line; the others go on"),
+)
 
 
 class ToolTree(LineView):
-    """Keyboard: up, down, home, end; left and right fold and unfold; Enter shows the thing in the transcript."""
+    """Keyboard: up, down, home, end; left and right fold and unfold; Enter shows the thing in the transcript; `x` stops
+    a sub-agent."""
 
     @dataclass
     class Chosen(Message):
@@ -68,10 +63,21 @@ class ToolTree(LineView):
 
         text: str = ""
 
-    def __init__(self, view: SessionView, *, now: Callable[[], float] = time, id: str | None = None) -> None:
+    def __init__(
+        self,
+        view: SessionView,
+        *,
+        now: Callable[[], float] = time,
+        stop: Callable[[str], None] = lambda node: None,
+        id: str | None = None,
+    ) -> None:
+        """`stop` is given the id of the call whose sub-agent is to be stopped."""
         super().__init__(id=id)
         self.view = view
         self.now = now
+        self._stop = stop
+        self._sent: set[int] = set()
+        """Places of sub-agents that were seen at work: they fold when they end."""
         self.rows: list[int] = []
         """Places in the view's tree, a line each; -1 stands for runs or nodes that are left out."""
         self.selected = 0
@@ -83,16 +89,54 @@ class ToolTree(LineView):
 
     def show(self, changed: Iterable[int]) -> None:
         """Nodes were added or changed."""
+        changed = set(changed)
         following = self.scroll_offset.y >= self.max_scroll_y
+        folding = self._note_subagents(changed)
         known, self._known = self._known, len(self.view.tree.nodes)
         for place in sorted({one for one in changed if one >= known}):
-            if not self._append(place):
-                self._lay_out()
+            if folding or not self._append(place):
+                folding = True
                 break
+        if folding:
+            self._lay_out()
         self.virtual_size = Size(self.columns, len(self.rows))
         if not self.has_focus and following:
             self.scroll_to(y=self.max_scroll_y, animate=False, force=True)
         self.refresh()
+
+    def begin_anew(self) -> None:
+        """Other nodes come, in other places."""
+        self.rows, self.selected, self._known = [], 0, 0
+        self.folds.clear()
+        self._sent.clear()
+
+    def _note_subagents(self, changed: Iterable[int]) -> bool:
+        """Remember those that began; True when one ended, since what is below it folds."""
+        ended = False
+        for place in changed:
+            if place in self._sent:
+                if self.view.tree.nodes[place].status != "running":
+                    self._sent.discard(place)
+                    ended = True
+            elif self._is_subagent(place) and self.view.tree.nodes[place].status == "running":
+                self._sent.add(place)
+        return ended
+
+    def _is_subagent(self, place: int) -> bool:
+        node = self.view.tree.nodes[place]
+        item = self.view.items[node.item] if node.item >= 0 else None
+        return isinstance(item, ToolItem) and item.call.name == SUBAGENT
+
+    @property
+    def stoppable(self) -> str:
+        """Id of the call whose sub-agent, still at work, the selected line belongs to; empty where there is none."""
+        place = self.rows[self.selected] if self.selected < len(self.rows) else -1
+        nodes = self.view.tree.nodes
+        while place >= 0:
+            if self._is_subagent(place):
+                return nodes[place].id if nodes[place].status == "running" else ""
+            place = nodes[place].parent
+        return ""
 
     def tick(self) -> None:
         """A second went by."""
@@ -137,10 +181,12 @@ class ToolTree(LineView):
                 yield from self._below(child)
 
     def folded(self, place: int) -> bool:
-        """True when what is below a node is not listed: earlier runs and batches, until the user unfolds them."""
+        """True when what is below a node is not listed: earlier runs, batches, and sub-agents that are at their end,
+        until the user unfolds them."""
         tree = self.view.tree
         node = tree.nodes[place]
         default = node.kind == "batch" or (node.parent < 0 and place != tree.roots[-1])
+        default = default or (node.status != "running" and self._is_subagent(place))
         return self.folds.get(place, default)
 
     # --- what a line says ---
@@ -159,6 +205,8 @@ class ToolTree(LineView):
             symbol, role = "·", "muted"
         head: list[Span] = [("  " * min(node.depth, 6), ink.text), (symbol + " ", getattr(ink, role))]
         right = self._measure(node, ink)
+        if chosen and self.stoppable == node.id:
+            right += [(f"  {STOP}", ink.text), (" stops it", ink.muted)]
         if node.children and self.folded(place):
             right.append((" ▸", ink.muted))
         room = max(0, width - width_of(head) - width_of(right) - 1)
@@ -177,18 +225,11 @@ class ToolTree(LineView):
     def _label(self, node: Node, ink: Ink) -> list[Span]:
         item = self.view.items[node.item] if node.item >= 0 else None
         if node.kind == "batch":
-            return [(self._batch(node), ink.text)]
+            return [(batch(self._calls(node), node.status == "running"), ink.text)]
         if isinstance(item, ToolItem):
-            verb = VERBS.get(item.call.name, one_line(item.call.name, 60))
-            title = one_line(item.title, 200)
-            label = (
-                [(verb + " ", ink.text), (title, ink.muted)]
-                if title != item.call.name
-                else [(verb, ink.text)]
-            )
-            return [*label, (" · recovered", ink.muted)] if item.call.recovered else label
+            return call(item, ink)
         if isinstance(item, ReplyItem):
-            words: list[Span] = [(self._words(item), ink.muted)]
+            words: list[Span] = [(self._words(item, node), ink.muted)]
             return [*words, (" · not usable", ink.warn)] if item.rejected else words
         if isinstance(item, StepItem):
             return self._step(item, ink)
@@ -199,25 +240,21 @@ class ToolTree(LineView):
         number: list[Span] = [(f"{item.step.number} ", ink.muted)] if item.step.number else []
         return [*number, (one_line(item.step.description, 200), ink.text)]
 
-    def _words(self, reply: ReplyItem) -> str:
-        if reply.role:
+    def _words(self, reply: ReplyItem, node: Node) -> str:
+        if reply.role and not reply.agent:
             return ROLES.get(reply.role, one_line(reply.role, 60))
         for text in reply.text.text[:2000].split("\n"):
             if text.strip():
                 return one_line(text.strip().lstrip("#>*- "), 200)
         if reply is self.view.reply:
             return self.view.reply_phase[0] or "working"
-        return "thought" if reply.thought.size else "next step" if reply.calls else "no answer"
+        did = work(self._calls(node))
+        return did or ("thought" if reply.thought.size else "next step" if reply.calls else "no answer")
 
-    def _batch(self, node: Node) -> str:
+    def _calls(self, node: Node) -> list[ToolItem]:
         nodes, items = self.view.tree.nodes, self.view.items
-        tools = [items[nodes[one].item] for one in node.children]
-        names = {item.call.name for item in tools if isinstance(item, ToolItem)}
-        going = node.status == "running"
-        now, after, things = BATCHES.get(
-            names.pop() if len(names) == 1 else "", ("looking at", "looked at", "things")
-        )
-        return f"{now if going else after} {len(tools)} {things}"
+        below = [items[nodes[one].item] for one in node.children if nodes[one].item >= 0]
+        return [one for one in below if isinstance(one, ToolItem)]
 
     def _measure(self, node: Node, ink: Ink) -> list[Span]:
         item = self.view.items[node.item] if node.item >= 0 else None
@@ -252,10 +289,10 @@ class ToolTree(LineView):
         self.can_focus = False
         self.refresh()
 
-    @staticmethod
-    def leaves(event: events.Key) -> bool:
-        """True for a letter: it is not meant for the tree."""
-        return event.is_printable and event.key != "space"
+    def leaves(self, event: events.Key) -> bool:
+        """True for a letter that is not meant for the tree."""
+        stops = event.key == STOP and bool(self.stoppable)
+        return event.is_printable and event.key != "space" and not stops
 
     def on_key(self, event: events.Key) -> None:
         """Move, fold, show; letters go on to the composer."""
@@ -266,6 +303,8 @@ class ToolTree(LineView):
             self._fold(None if event.key == "space" else event.key == "left")
         elif event.key == "enter":
             self._choose()
+        elif event.key == STOP and self.stoppable:
+            self._stop(self.stoppable)
         elif event.key == "escape":
             self.post_message(self.Left())
         elif event.character and event.is_printable:

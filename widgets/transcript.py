@@ -21,7 +21,7 @@ from widgets.blocks.tool_card import ToolCard
 from widgets.blocks.user import ShellBlock
 from widgets.copying import Joined
 from widgets.finding import Finder
-from widgets.ink import Ink, Line
+from widgets.ink import Ink, Line, Source
 from widgets.selecting import Mark, Selection
 
 NEAR = 50
@@ -29,6 +29,9 @@ NEAR = 50
 
 EDGE = 0.05
 """Seconds between two lines while a selection is dragged over the edge."""
+
+TICKED = 500
+"""Blocks from the end that may show time: those of sub-agents come between a call and its end."""
 
 MARKS = ("transcript--selected", "transcript--found", "transcript--current")
 
@@ -86,6 +89,26 @@ class Transcript(BlockView):
         else:
             self._refresh_from(first)
 
+    def look_back(self, items: list[Item], older: int) -> None:
+        """All items anew, `older` ones before those that are shown so far; what is seen stays where it is."""
+        self.select(None)
+        before, following, (place, within), held = self.blocks, self.following, self._anchor, self._held
+        if held is None and place < len(before) and before[place].exact(self._width):
+            line = within - self._gaps[place]
+            held = self.joined(place).place_at(line, 0) if line >= 0 else -1
+        self.blocks, self._gaps, self.following = [], [], True  # what comes from before is not new
+        for item in items:
+            self._append(item)
+        for number, block in enumerate(before[: len(items) - older]):
+            if block.item.__class__ is self.blocks[older + number].item.__class__:
+                self.blocks[older + number].unfolded = block.unfolded
+        self.following = following
+        self._anchor, self._held = (place + older, within), held
+        self._relayout()
+        if self.finder is not None:
+            for number, block in enumerate(self.blocks):
+                self.finder.recount(number, block)
+
     def refresh_greeting(self) -> None:
         """Something in the greeting changed."""
         if self.scroll_offset.y < 8:
@@ -94,7 +117,7 @@ class Transcript(BlockView):
     def tick(self) -> bool:
         """A second went by: paint again what shows time. False when nothing does."""
         last = len(self.blocks)
-        places = [place for place in range(max(0, last - 40), last) if self.blocks[place].live]
+        places = [place for place in range(max(0, last - TICKED), last) if self.blocks[place].live]
         for place in places:
             self._remeasure(place)
         if places:
@@ -144,10 +167,36 @@ class Transcript(BlockView):
         place = next((n for n in range(len(self.blocks) - 1, -1, -1) if self._replied(n)), -1)
         if place < 0:
             return ""
+        step = self._copied[1] + 1 if self._copied[0] == place and self.selection else 0
+        return self._select_part(place, step)
+
+    def select_code(self, number: int) -> tuple[str, int]:
+        """Select code block `number` of the last reply that has any; 0 is its last one.
+
+        Returns what was selected, in words, empty when there is no such block; and how many that reply has.
+        """
+        for place in range(len(self.blocks) - 1, -1, -1):
+            if self._may_hold_code(place) and (count := len(self._codes(place))):
+                if not 0 <= number <= count:
+                    return "", count
+                return self._select_part(place, count - number + 1 if number else 1), count
+        return "", 0
+
+    def _may_hold_code(self, place: int) -> bool:
+        """A look at the text, since painting all replies of a long session would take long."""
+        block = self.blocks[place]
+        text = block.item.text.text if isinstance(block, ReplyBlock) else ""
+        return any(mark in text for mark in ("```", "~~~", "\n    ", "\n\t"))
+
+    def _codes(self, place: int) -> list[Source]:
+        """The code blocks of a reply, the last one first."""
         lines = self.blocks[place].lines(self._width, self.ink)
         codes = [one.source for one in lines if one.source and one.source.bare is not one.source.text]
-        parts = list(dict.fromkeys(codes))[::-1]
-        step = self._copied[1] + 1 if self._copied[0] == place and self.selection else 0
+        return list(dict.fromkeys(codes))[::-1]
+
+    def _select_part(self, place: int, step: int) -> str:
+        """Select a reply whole (0), or one of its code blocks."""
+        lines, parts = self.blocks[place].lines(self._width, self.ink), self._codes(place)
         step %= len(parts) + 1
         self._copied = (place, step)
         wanted = parts[step - 1] if step else None
@@ -161,7 +210,7 @@ class Transcript(BlockView):
 
     def _replied(self, place: int) -> bool:
         block = self.blocks[place]
-        return isinstance(block, ReplyBlock) and bool(block.item.text.size)
+        return isinstance(block, ReplyBlock) and bool(block.item.text.size) and not block.item.agent
 
     def _mark(self, x: int, y: int) -> Mark | None:
         """The character at a cell of the visible part, or the nearest one."""

@@ -30,7 +30,9 @@ async def timed(pilot: Pilot[int], key: str) -> float:
     began = perf_counter()
     app.screen.on_key(events.Key(key, key if len(key) == 1 else None))  # type: ignore[attr-defined]  # a dialog
     for _ in range(1_000):
-        for _turn in range(5):  # what the key set off is done before the next frame, as the frame clock has it
+        for _turn in range(
+            5
+        ):  # what the key set off is done before the next frame, as the frame clock has it
             await asyncio.sleep(0)
         app.screen._on_timer_update()
         if not (app.screen._callbacks or app.screen._layout_required) and painted(view):

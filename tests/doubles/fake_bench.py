@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.doubles.fake_code import FakeCode
 from tui_agent.domain import (
     Action,
     CommandOutcome,
@@ -14,10 +15,11 @@ from tui_agent.domain import (
     Permit,
     Running,
     Target,
+    ToolResult,
     digest,
 )
 from tui_agent.platform.files import FileChangedError, replace_file, sha256_of
-from tui_agent.tools.base import Agreed, Refused, ToolError
+from tui_agent.tools.base import Agreed, Code, Errand, Refused, ToolError
 from tui_agent.tools.diffs import diff_bytes
 from tui_agent.workplan import PlanChange
 
@@ -31,6 +33,7 @@ class FakeBench:
         self.mode: Mode = Mode.DIRECT
         self.command_timeout = 30
         self.command_timeout_max = 600
+        self.search_matches = 200
         self.search_program: Path | None = search_program
         self.actions: list[Action] = []
         self.outputs: list[str] = []
@@ -46,6 +49,10 @@ class FakeBench:
         self.proposed: list[PlanChange] = []
         self.questions: list[tuple[str, tuple[str, ...]]] = []
         self._seen: dict[Path, str] = {}
+        self.code: Code = FakeCode()
+        self.errands: list[Errand] = []
+        self.errors = ""
+        """What is told of every file that is written."""
 
     def resolve(self, path: str) -> Target:
         if not path or "\0" in path:
@@ -91,6 +98,9 @@ class FakeBench:
             after=action.after,
         )
 
+    async def checked(self, change: FileChange) -> str:
+        return self.errors
+
     async def run(self, permit: Permit, timeout: int) -> CommandOutcome:
         assert isinstance(permit.action, Running)
         self.timeouts.append(timeout)
@@ -111,6 +121,10 @@ class FakeBench:
     async def judge(self, command: str, cwd: str) -> Running:
         self.judged.append((command, cwd))
         return Running(command=command, cwd=cwd)
+
+    async def delegate(self, errand: Errand) -> ToolResult:
+        self.errands.append(errand)
+        return ToolResult(success=True, data="found")
 
     def propose_plan(self, change: PlanChange) -> str:
         self.proposed.append(change)

@@ -49,5 +49,6 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
         "TERM": "xterm-256color",
         "TUI_AGENT_MODE": "direct",
+        "TUI_AGENT_LANGUAGE_SERVERS_ON": "false",
         **more,
     }

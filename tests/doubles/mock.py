@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from tui_agent.domain import marked
 from tui_agent.mock_server.app import MockServer
+from tui_agent.mock_server.noise import Spoken
+from tui_agent.models.choosing import at, choose, from_wire
+from tui_agent.models.scenarios import convert
 
-__all__ = ["MockServer", "call", "control_packet", "scenario", "scenarios", "serve", "step"]
+__all__ = ["Heeding", "MockServer", "call", "control_packet", "scenario", "scenarios", "serve", "step"]
 
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:
@@ -47,3 +51,23 @@ def control_packet(*, inside: bool = False, **fields: Any) -> str:
     if inside:
         return marked("control", f"{packet}\n{directive}")
     return marked("control", packet) + "\n" + directive
+
+
+class Heeding:
+    """A model that goes on to its next step when it is told that it is not done yet, as after a result."""
+
+    def __init__(self, *given: dict[str, Any]) -> None:
+        self.scenarios = convert(scenarios(*given))
+
+    def answer(self, payload: Mapping[str, Any]) -> Spoken:
+        conversation = from_wire(payload)
+        choice = choose(self.scenarios, conversation)
+        told = 0
+        for said in reversed(conversation.messages):
+            if said.role == "user":
+                break
+            told += "This is not done yet" in said.text
+        scenario = next((one for one in self.scenarios.scenarios if one.name == choice.scenario), None)
+        if told and scenario is not None:
+            choice = at(scenario, choice.index + told, "", conversation)
+        return Spoken(choice=choice)

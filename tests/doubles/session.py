@@ -11,6 +11,8 @@ import msgspec
 
 from tui_agent import events as e
 from tui_agent.domain import Answer, Grant
+from tui_agent.engine.state import EngineState
+from tui_agent.engine.waiting import Waiting
 from tui_agent.events import Event, Record
 from tui_agent.text import Mask
 from tui_agent.workplan import InstructionPlan, Summary
@@ -51,6 +53,46 @@ class FakeGrants:
         return True
 
 
+class FakeQueue:
+    """What waits, as the records of a session say; moved and meant otherwise as it is asked for."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self.session = session
+        self.sends = 0
+
+    def order(self) -> list[tuple[str, bool]]:
+        return self._waiting().order()
+
+    def _waiting(self) -> Waiting:
+        state = EngineState()
+        for record in self.session.records:
+            if isinstance(record.event, QUEUE):
+                state.fold(record.event)
+        return Waiting(state, self.session.push, lambda: None)
+
+    def move(self, message: str, before: str = "") -> bool:
+        return self._waiting().move(message, before)
+
+    def guide(self, message: str, steering: bool) -> bool:
+        return self._waiting().guide(message, steering)
+
+    def send(self) -> bool:
+        self.sends += 1
+        return True
+
+
+class FakeSubagents:
+    def __init__(self) -> None:
+        self.stopped: list[str] = []
+
+    def interrupt(self, node: str) -> bool:
+        self.stopped.append(node)
+        return True
+
+
+QUEUE = (e.MessageQueued, e.MessageChanged, e.MessageMoved, e.MessageWithdrawn, e.UserSaid)
+
+
 class FakeSession:
     def __init__(self, records: list[Record] | None = None) -> None:
         self.records = list(records or [])
@@ -64,6 +106,8 @@ class FakeSession:
         """Digests of the texts that those edits were made in."""
         self.settlements: list[bool] = []
         self.grants = FakeGrants()
+        self.queue = FakeQueue(self)
+        self.subagents = FakeSubagents()
         self.interrupts = 0
         self.compactions = 0
         self.looks = 0
@@ -108,7 +152,7 @@ class FakeSession:
             self._more.clear()
             await self._more.wait()
 
-    async def send(self, text: str, *, steering: bool = False, message: str = "") -> str:
+    async def send(self, text: str, *, steering: bool = False, message: str = "", before: str = "") -> str:
         self.sent.append((text, steering))
         key = message or f"m{100 + len(self.sent)}"
         self.push(e.UserSaid(id=key, text=text, steering=steering))

@@ -250,7 +250,14 @@ async def test_a_run_that_grows_past_seventy_percent_is_compacted_before_the_ser
 def sent(body: Body) -> str:
     """The texts of a request without the system message and what stands at the end of that one only."""
     words = [message["content"] for message in body["messages"][1:]]
-    return "\n\n".join(words).partition("<agent_control>")[0].strip()
+    return re.split("<agent_(?:memory|control)>", "\n\n".join(words))[0].strip()
+
+
+def bare(body: Body) -> list[dict[str, Any]]:
+    """The messages without the notes of what was before, which stand at the end of that request only."""
+    return [
+        one | {"content": one["content"].partition("<agent_memory>")[0].strip()} for one in body["messages"]
+    ]
 
 
 def replayed(records: list[Record]) -> list[str]:
@@ -281,12 +288,13 @@ async def test_a_resumed_session_sends_the_same_bytes(workspace: Path) -> None:
             await session.send("Go on")
             await watch.until_event(RunEnded, outcome="done")
             await session.wait()
-        before = next(body["messages"] for body in server.asked if body["messages"][-1]["content"] == "Go on")
+        before = next(body["messages"] for body in server.asked if bare(body)[-1]["content"] == "Go on")
+        before = bare({"messages": before})
         async with opened(server, None, provider="ollama", resume=session.id, flags=MANY) as again:
             watch = Watch(again)
             await again.send("And now?")
             await watch.ended()
-    after = server.bodies[-1]["messages"]
+    after = bare(server.bodies[-1])
     assert after[-1]["content"] == "And now?"
     assert json.dumps(after).startswith(json.dumps(before)[:-1])
     assert before[1]["content"] == f"{TASK}\n\n{STEERING}"

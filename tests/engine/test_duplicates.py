@@ -73,7 +73,7 @@ async def test_a_call_repeated_in_the_same_world_gets_its_earlier_result(workspa
             watch = Watch(session)
             await session.send("twice")
             ended = await watch.ended()
-    assert (workspace / "log").read_text() == "once\n"
+    assert (workspace / "log").read_text("utf-8") == "once\n"
     assert ended.tool_calls == 1
     assert len(watch.of(ApprovalAsked)) == 1
     assert "not run again" in results(server)[1]

@@ -55,7 +55,7 @@ async def test_an_unreadable_reply_goes_back_with_tools_and_shape_and_is_kept(wo
         await session.send("go")
         ended = await watch.ended()
         (first, *_) = [event for event in watch.of(ReplyRejected) if event.raw]
-        kept = (session.folder / first.raw).read_text()
+        kept = (session.folder / first.raw).read_text("utf-8")
     assert ended.outcome == "failed"
     assert "in a row" in ended.text
     assert len(server.requests) <= 8
@@ -75,7 +75,7 @@ async def test_a_secret_in_a_kept_reply_is_masked(workspace: Path, monkeypatch: 
             await session.send("go")
             event = await watch.until_event(ReplyRejected)
             await watch.ended()
-            kept = (session.folder / event.raw).read_text()
+            kept = (session.folder / event.raw).read_text("utf-8")
     assert "verysecret" not in kept
 
 
@@ -154,7 +154,7 @@ async def test_a_recovered_call_is_labelled_asked_for_and_run(workspace: Path) -
             ended = await watch.ended()
     (started,) = watch.of(ToolStarted)
     assert started.call.recovered
-    assert (workspace / "n.txt").read_text() == "x\n"
+    assert (workspace / "n.txt").read_text("utf-8") == "x\n"
     assert ended.outcome == "done"
     shown = "".join(event.text for event in watch.of(ReplyText))
     assert "I write it." in shown and "write_file" not in shown

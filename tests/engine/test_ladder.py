@@ -49,7 +49,7 @@ async def test_a_model_without_tools_is_asked_for_json(workspace: Path) -> None:
             await session.send("mend")
             ended = await watch.ended()
     assert (ended.outcome, ended.text) == ("done", "Mended.")
-    assert (workspace / "adder.py").read_text() == MENDED
+    assert (workspace / "adder.py").read_text("utf-8") == MENDED
     assert [event.protocol for event in watch.of(ProtocolChanged)] == ["json"]
     assert any(event.code == "protocol.changed" for event in watch.of(Notice))
     for request in server.requests:
@@ -198,7 +198,7 @@ async def test_a_write_that_was_cut_off_is_never_run(workspace: Path) -> None:
             watch = Watch(session)
             await session.send("write")
             await watch.ended()
-    assert (workspace / "adder.py").read_text() == BROKEN
+    assert (workspace / "adder.py").read_text("utf-8") == BROKEN
     assert [event.kind for event in watch.of(ReplyRejected)] == ["truncated"]
     assert "limit of its length" in str(server.requests[1].messages)
 
@@ -210,6 +210,6 @@ async def test_a_call_in_text_that_was_cut_off_is_never_run(workspace: Path) -> 
             watch = Watch(session)
             await session.send("write")
             ended = await watch.ended()
-    assert (workspace / "adder.py").read_text() == BROKEN
+    assert (workspace / "adder.py").read_text("utf-8") == BROKEN
     assert ended.outcome == "failed"
     assert not watch.of(ToolFinished)

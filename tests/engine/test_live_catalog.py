@@ -54,10 +54,10 @@ async def test_a_file_made_without_a_server_is_completed_and_a_users_own_never(t
     catalog.create(paths.models_file())
     async with server("gemma3:4b") as served:
         await asked(served, tmp_path, model="gemma3:4b")
-        assert "gemma3:4b" in paths.models_file().read_text()
+        assert "gemma3:4b" in paths.models_file().read_text("utf-8")
         write(mine={})
         await asked(served, tmp_path, model="gemma3:4b")
-    assert "gemma3:4b" not in paths.models_file().read_text()
+    assert "gemma3:4b" not in paths.models_file().read_text("utf-8")
 
 
 async def test_the_default_of_the_file_is_the_sessions_model(tmp_path: Path) -> None:
@@ -139,4 +139,4 @@ async def test_a_file_that_is_bad_from_the_start_stops_nobody(tmp_path: Path) ->
     (said,) = notices(watch, BAD)
     assert "line 1: is not valid JSON: it ends too early" in said
     assert "the built-in list counts" in said
-    assert paths.models_file().read_text() == '{"models": {'
+    assert paths.models_file().read_text("utf-8") == '{"models": {'

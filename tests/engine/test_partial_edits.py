@@ -83,7 +83,7 @@ async def test_only_the_taken_hunks_are_on_disk_and_the_model_hears_of_the_other
     (asked,) = done.asked
     assert isinstance(asked.action, Editing) and len(asked.action.diff.hunks) == 3 and asked.action.parts
     expected = OLD.replace("line 2\n", "line two\n").replace("line 28\n", "")
-    assert (workspace / "a.txt").read_text() == expected
+    assert (workspace / "a.txt").read_text("utf-8") == expected
     assert "rejected 1 of the 3 hunks" in done.told and "+line fifteen" in done.told
     (executed,) = done.watch.of(ApprovalExecuted)
     applied = executed.action
@@ -97,7 +97,7 @@ async def test_only_the_taken_hunks_are_on_disk_and_the_model_hears_of_the_other
 async def test_an_edited_hunk_is_written_as_it_was_shown_and_the_model_is_told(workspace: Path) -> None:
     text = "line 12\nline 13\nline 14\nline XV\nand one more\nline 16\nline 17\nline 18"
     done = await played(workspace, *rewrite(), answer=approve(hunks=[1], edits={"1": text}))
-    assert (workspace / "a.txt").read_text() == OLD.replace("line 15\n", "line XV\nand one more\n")
+    assert (workspace / "a.txt").read_text("utf-8") == OLD.replace("line 15\n", "line XV\nand one more\n")
     assert "changed the text of the hunk" in done.told and "+line XV" in done.told
     assert "rejected 2 of the 3 hunks" in done.told
     (executed,) = done.watch.of(ApprovalExecuted)
@@ -106,7 +106,7 @@ async def test_an_edited_hunk_is_written_as_it_was_shown_and_the_model_is_told(w
 
 async def test_all_hunks_taken_is_the_whole_edit(workspace: Path) -> None:
     done = await played(workspace, *rewrite(), answer=approve(hunks=[0, 1, 2]))
-    assert (workspace / "a.txt").read_text() == NEW
+    assert (workspace / "a.txt").read_text("utf-8") == NEW
     (executed,) = done.watch.of(ApprovalExecuted)
     assert executed.action is None and executed.digest == done.asked[0].digest
     assert "rejected" not in done.told
@@ -128,7 +128,7 @@ async def test_all_hunks_taken_is_the_whole_edit(workspace: Path) -> None:
 )
 async def test_what_can_not_be_applied_is_not_done(workspace: Path, data: dict[str, Any]) -> None:
     done = await played(workspace, *rewrite(), answer=approve(**data))
-    assert (workspace / "a.txt").read_text() == OLD
+    assert (workspace / "a.txt").read_text("utf-8") == OLD
     assert not done.watch.of(ApprovalExecuted) and not done.watch.of(FileChanged)
     assert not done.watch.of(ToolFinished)[-1].result.success
 
@@ -154,7 +154,7 @@ async def test_parts_of_a_new_file_are_its_edited_text(workspace: Path) -> None:
         call("write_file", path="b.txt", content="one\ntwo\n"),
         answer=approve(hunks=[0], edits={"0": "one\n2"}),
     )
-    assert (workspace / "b.txt").read_text() == "one\n2\n"
+    assert (workspace / "b.txt").read_text("utf-8") == "one\n2\n"
     assert "+2" in done.told
 
 
@@ -200,7 +200,7 @@ async def test_a_file_that_changes_under_the_question_voids_it_and_is_asked_abou
         assert settled.answer.verdict == "withdrawn" and settled.answer.by == "changed on disk"
         await watch.ended()
     assert questions == 2
-    assert (workspace / "a.txt").read_text() == mine.replace("line 15", "XV")
+    assert (workspace / "a.txt").read_text("utf-8") == mine.replace("line 15", "XV")
     assert [one.id for one in watch.of(ApprovalExecuted)] == [watch.of(ApprovalAsked)[1].id]
 
 
@@ -235,7 +235,7 @@ async def test_a_file_made_under_the_question_is_not_overwritten(workspace: Path
         assert session.answer(void.id, Answer(verdict="withdrawn")) is True
         await watch.ended()
     assert watch.of(ToolFinished)[-1].result.code == "changed"
-    assert (workspace / "b.txt").read_text() == "mine"
+    assert (workspace / "b.txt").read_text("utf-8") == "mine"
 
 
 @pytest.mark.parametrize("verdict", ["approve", "reject"])

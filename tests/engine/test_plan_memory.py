@@ -38,10 +38,10 @@ def hash_of(text: str) -> str:
 
 
 def edited(path: Path, old: str, new: str) -> str:
-    text = path.read_text()
+    text = path.read_text("utf-8")
     assert old in text
     path.write_text(text.replace(old, new))
-    return path.read_text()
+    return path.read_text("utf-8")
 
 
 # --- edits ---
@@ -56,11 +56,11 @@ async def test_an_edit_of_an_older_text_is_merged_with_what_came_after_it(worksp
         edited(doc, "- [ ] two", "- [x] two\n- [ ] three")
         await watch.until_event(PlanDocChanged, by="editor")
         assert await session.edit_plan(base.replace("- [ ] one", "- [x] one"), hash_of(base))
-        text = doc.read_text()
+        text = doc.read_text("utf-8")
         assert "- [x] one\n- [x] two\n- [ ] three\n" in text and "my note" in text
         assert not await session.edit_plan(base, hash_of("never told"))
         refused = await watch.until_event(Notice, code="plan_doc.refused")
-        assert "long ago" in refused.text and doc.read_text() == text
+        assert "long ago" in refused.text and doc.read_text("utf-8") == text
 
 
 async def test_what_an_edit_and_another_both_changed_is_asked(workspace: Path) -> None:
@@ -76,7 +76,7 @@ async def test_what_an_edit_and_another_both_changed_is_asked(workspace: Path) -
         conflict = await watch.until_event(PlanDocConflict)
         assert (conflict.ours, conflict.theirs) == ("Ours", "Theirs")
         assert await editing
-        assert "Theirs\nOurs" in doc.read_text()
+        assert "Theirs\nOurs" in doc.read_text("utf-8")
 
 
 async def test_notes_in_an_edit_of_the_newest_text_are_written_as_they_stand(workspace: Path) -> None:
@@ -86,7 +86,7 @@ async def test_notes_in_an_edit_of_the_newest_text_are_written_as_they_stand(wor
         base = (await watch.until_event(PlanDocChanged, by="user")).text
         mine = base.replace("my note", "my\tother note ✎  ")
         assert await session.edit_plan(mine, hash_of(base))
-        text = (session.folder / "plan_doc.md").read_text()
+        text = (session.folder / "plan_doc.md").read_text("utf-8")
     assert text.partition("# Plan")[2] == mine.partition("# Plan")[2]
 
 
@@ -118,7 +118,7 @@ async def test_a_proposal_that_was_not_seen_is_not_taken(workspace: Path) -> Non
             assert not await session.settle_plan(True, "another")
             assert await session.settle_plan(True, hash_of(shown.text))
             settled = await watch.until_event(PlanDocSettled)
-            text = (session.folder / "plan_doc.md").read_text()
+            text = (session.folder / "plan_doc.md").read_text("utf-8")
     assert settled.answer.verdict == "approve" and "Proposed" in text
 
 
@@ -137,17 +137,17 @@ async def test_a_text_kept_aside_is_named_and_offered_for_merging(workspace: Pat
         assert await session.edit_plan(PLAN)
         with doc.open("r+b") as editor:
             old = editor.read().decode()
-            assert await session.edit_plan(doc.read_text().replace("- [ ] two", "- [x] two"))
+            assert await session.edit_plan(doc.read_text("utf-8").replace("- [ ] two", "- [x] two"))
             editor.seek(0)
             editor.write(old.replace("- [ ] one\n", "- [ ] one\n- [ ] late\n").encode())
-        assert await session.edit_plan(doc.read_text().replace("## Goal\nShip", "## Goal\nShip it"))
+        assert await session.edit_plan(doc.read_text("utf-8").replace("## Goal\nShip", "## Goal\nShip it"))
         notice = await watch.until_event(Notice, code="plan_doc.aside")
         await watch.until_event(QuestionAnswered)
         (place,) = session.folder.glob("plan_doc.aside-*.md")
-        assert str(place) in notice.text and "late" in place.read_text()
+        assert str(place) in notice.text and "late" in place.read_text("utf-8")
         if reply == "Merge it":
             await watch.until_event(PlanDocChanged, by="merge")
-        text = doc.read_text()
+        text = doc.read_text("utf-8")
     assert ("- [ ] late" in text) is (reply == "Merge it")
     assert "- [x] two" in text and "Ship it" in text
 
@@ -165,13 +165,15 @@ async def test_a_text_kept_aside_that_contradicts_is_merged_by_question(workspac
         assert await session.edit_plan(PLAN)
         with doc.open("r+b") as editor:
             old = editor.read().decode()
-            assert await session.edit_plan(doc.read_text().replace("## Goal\nShip", "## Goal\nShip now"))
+            assert await session.edit_plan(
+                doc.read_text("utf-8").replace("## Goal\nShip", "## Goal\nShip now")
+            )
             editor.seek(0)
             editor.write(old.replace("## Goal\nShip", "## Goal\nShip later").encode())
-        assert await session.edit_plan(doc.read_text().replace("- [ ] two", "- [x] two"))
+        assert await session.edit_plan(doc.read_text("utf-8").replace("- [ ] two", "- [x] two"))
         conflict = await watch.until_event(PlanDocConflict)
         await watch.until_event(PlanDocChanged, by="merge")
-        text = doc.read_text()
+        text = doc.read_text("utf-8")
     assert conflict.where.startswith("plan_doc.aside-") and conflict.ours == "Ship later"
     assert "## Goal\nShip later" in text and "- [x] two" in text
 

@@ -61,13 +61,13 @@ async def test_a_broken_document_is_repaired_by_the_model_and_written_when_the_u
             doc = await broken(session, watch, data)
             await session.send("hello")
             await watch.ended()
-            assert await session.edit_plan(doc.read_text().replace("my note", "my notes"))
+            assert await session.edit_plan(doc.read_text("utf-8").replace("my note", "my notes"))
             folder = session.folder
     (conflict,) = watch.of(PlanDocConflict)
     assert conflict.ours == MENDED and "tested" in conflict.theirs
     assert seen == [data] and kept(folder) == [data]
     assert [one.text for one in watch.of(PlanDocChanged) if one.by == "repair"] == [MENDED]
-    assert doc.read_text().endswith(MENDED.replace("my note", "my notes"))
+    assert doc.read_text("utf-8").endswith(MENDED.replace("my note", "my notes"))
     assert len(asked(server)) == 1 and "tested" in str(asked(server)[0].messages[-1]["content"])
 
 
@@ -131,4 +131,4 @@ async def test_the_users_own_mending_while_the_question_is_open_is_not_overwritt
             doc = await broken(session, watch, BROKEN[0])
             await session.send("hello")
             await watch.ended()
-    assert doc.read_text() == own
+    assert doc.read_text("utf-8") == own

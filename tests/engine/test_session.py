@@ -79,7 +79,7 @@ async def test_the_reason_of_a_rejection_reaches_the_model(workspace: Path) -> N
         watch = Watch(session, lambda event: no)
         await session.send(TASK)
         await watch.ended()
-    assert (workspace / "adder.py").read_text() == BROKEN
+    assert (workspace / "adder.py").read_text("utf-8") == BROKEN
     assert any("use subtraction on purpose" in text for text in results(server))
     assert not watch.of(ApprovalExecuted)
 
@@ -112,7 +112,7 @@ async def test_a_file_that_changed_under_an_open_approval_is_asked_again(workspa
         watch = Watch(session, answer)
         await session.send(TASK)
         await watch.ended()
-    assert (workspace / "adder.py").read_text() == "# mine\n" + MENDED
+    assert (workspace / "adder.py").read_text("utf-8") == "# mine\n" + MENDED
     assert len(shown) == 2
     assert shown[0].before != shown[1].before
 
@@ -207,7 +207,7 @@ async def test_without_trust_the_session_only_reads(workspace: Path) -> None:
         await session.send(TASK)
         await watch.ended()
     assert "RULES OF THE FOLDER" not in sent(server)[0]["content"]
-    assert (workspace / "adder.py").read_text() == BROKEN
+    assert (workspace / "adder.py").read_text("utf-8") == BROKEN
 
 
 async def test_a_resumed_session_sends_what_it_would_have_sent(workspace: Path) -> None:

@@ -135,11 +135,11 @@ async def test_a_feature_is_planned_reviewed_recovered_verified_and_summed_up(wo
             watch = Watch(session, answer)
             await session.send(TASK)
             ended = await watch.ended()
-            doc = (session.folder / "plan_doc.md").read_text()
+            doc = (session.folder / "plan_doc.md").read_text("utf-8")
             folder = session.folder
     assert ended.outcome == "done", ended.text
-    assert (workspace / "multiply.py").read_text() == MULTIPLY
-    assert (workspace / "adder.py").read_text() == MENDED
+    assert (workspace / "multiply.py").read_text("utf-8") == MULTIPLY
+    assert (workspace / "adder.py").read_text("utf-8") == MENDED
     first, again = watch.of(PlanProposed)
     assert first.asks and again.recovery
     assert [one.answer.verdict for one in watch.of(PlanReviewed)] == ["approve", "approve"]
@@ -152,7 +152,7 @@ async def test_a_feature_is_planned_reviewed_recovered_verified_and_summed_up(wo
     (settled,) = watch.of(SummarySettled)
     assert settled.outcome == "edited"
     assert "As I tell it." in doc and "Added multiplication" in doc and "No formatter" in doc
-    log = (folder / "chat_history.log").read_text()
+    log = (folder / "chat_history.log").read_text("utf-8")
     assert doc.strip().replace("\n[", "\n [") in log
     models = {role: {one.body["model"] for one in sent_as(server, role)} for role in set(roles_of(server))}
     assert models["planning"] == {"big-planner"}
@@ -270,7 +270,7 @@ async def test_an_invalid_plan_goes_back_once_with_its_faults_and_then_a_single_
     assert "fly_away" in told and "read_file" in told and "0.2" in told
     (proposed,) = watch.of(PlanProposed)
     assert proposed.fallback and len(proposed.faults) == 4 and proposed.prompt_version
-    assert ended.outcome == "done" and (workspace / "adder.py").read_text() == MENDED
+    assert ended.outcome == "done" and (workspace / "adder.py").read_text("utf-8") == MENDED
     assert not watch.of(StepStarted)
 
 
@@ -315,7 +315,7 @@ async def test_an_interrupt_while_planning_takes_a_single_step_and_shows_it(work
             proposed = await watch.until_event(PlanProposed)
             ended = await watch.ended()
     assert proposed.asks and proposed.fallback and "interrupted" in proposed.why
-    assert ended.outcome == "done" and (workspace / "adder.py").read_text() == MENDED
+    assert ended.outcome == "done" and (workspace / "adder.py").read_text("utf-8") == MENDED
 
 
 async def test_a_claim_without_the_change_goes_back_once(workspace: Path) -> None:

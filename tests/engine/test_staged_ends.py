@@ -148,7 +148,7 @@ async def test_an_interrupt_at_the_summary_leaves_it_pending_and_writes_nothing(
             await session.interrupt()
             settled = await watch.until_event(SummarySettled)
             ended = await watch.ended()
-            doc = (session.folder / "plan_doc.md").read_text()
+            doc = (session.folder / "plan_doc.md").read_text("utf-8")
     assert settled.outcome == "pending" and ended.outcome == "interrupted" and "Mended it" not in doc
 
 
@@ -168,7 +168,7 @@ async def test_the_demonstration_shows_the_whole_cycle(tmp_path: Path) -> None:
     for words in (b"Mend the splitting where", b"+2", b"Done: all tests pass", b"Mended the word counter"):
         assert words in output
     (folder,) = (home / "tui-agent" / "sessions").iterdir()
-    assert "Mended the word counter" in (folder / "plan_doc.md").read_text()
+    assert "Mended the word counter" in (folder / "plan_doc.md").read_text("utf-8")
 
 
 async def test_a_model_that_only_talks_where_an_object_is_asked_for_is_not_heard_out(workspace: Path) -> None:

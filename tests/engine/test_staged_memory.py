@@ -92,7 +92,7 @@ async def test_the_user_settles_a_proposal_by_itself(workspace: Path) -> None:
                 assert await session.settle_plan(accept)
                 assert (doc.read_bytes() != before) is accept
             assert not await session.settle_plan(True)
-            assert "From plan mode" in doc.read_text() and "status: blocked" in doc.read_text()
+            assert "From plan mode" in doc.read_text("utf-8") and "status: blocked" in doc.read_text("utf-8")
 
 
 async def test_a_proposal_holds_for_the_plan_as_the_user_has_edited_it_meanwhile(workspace: Path) -> None:
@@ -104,7 +104,7 @@ async def test_a_proposal_holds_for_the_plan_as_the_user_has_edited_it_meanwhile
             await watch.ended()
             await session.edit_plan("# Plan: Mine\n\n## Acceptance Criteria\n- [ ] Theirs\n")
             assert await session.settle_plan(True)
-            doc = (session.folder / "plan_doc.md").read_text()
+            doc = (session.folder / "plan_doc.md").read_text("utf-8")
     assert "Mine" in doc and doc.index("Theirs") < doc.index("Ours")
 
 
@@ -128,13 +128,13 @@ async def test_without_a_user_the_summary_waits_for_the_next_interactive_start(w
             await watch.ended()
             folder = session.folder
         assert watch.of(SummarySettled)[0].outcome == "pending"
-        assert "Wrote it" not in (folder / "plan_doc.md").read_text()
+        assert "Wrote it" not in (folder / "plan_doc.md").read_text("utf-8")
         async with opened(server, None, resume=folder.name) as again:
             watch = Watch(again)
             settled = await watch.until_event(SummarySettled)
         # The session is closed at once: what was accepted is written first.
         assert settled.outcome == "accepted" and settled.summary.action == "Wrote it"
-        assert "Wrote it" in (folder / "plan_doc.md").read_text()
+        assert "Wrote it" in (folder / "plan_doc.md").read_text("utf-8")
         async with opened(server, None, resume=folder.name) as third:
             watch = Watch(third)
             await third.set_modes(mode="chat")
@@ -198,14 +198,14 @@ async def test_a_crash_before_the_decision_leaves_the_document_as_it_was(
         folder = Path((await child.stdout.readline()).decode().strip())
         child.send_signal(signal.SIGKILL)
         assert await child.wait() == -signal.SIGKILL
-        doc = (folder / "plan_doc.md").read_text()
+        doc = (folder / "plan_doc.md").read_text("utf-8")
         assert "A good report" not in doc and "Wrote it" not in doc and "[Goal to be defined]" in doc
-        assert '"A good report' in (folder / "events.jsonl").read_text().replace("Goal: A", '"A')
+        assert '"A good report' in (folder / "events.jsonl").read_text("utf-8").replace("Goal: A", '"A')
         async with opened(server, None, resume=folder.name) as again:
             watch = Watch(again, lambda event: None)
             offered = await watch.until_event(SummaryOffered)
             shown = watch.of(PlanDocChanged)
-            assert "Wrote it" not in (folder / "plan_doc.md").read_text()
+            assert "Wrote it" not in (folder / "plan_doc.md").read_text("utf-8")
     assert offered.summary.action == "Wrote it"
     assert not [one for one in shown if "A good report" in one.text]
 
@@ -234,7 +234,7 @@ async def test_sixty_requests_with_accepted_summaries_do_not_grow(workspace: Pat
                 await session.send(f"please go through the parts, time {turn:02}")
                 await watch.ended()
             await session.wait()
-            doc = (session.folder / "plan_doc.md").read_text()
+            doc = (session.folder / "plan_doc.md").read_text("utf-8")
     assert doc.count("Read the five parts") == 60
     assert len([one for one in watch.of(ToolFinished) if len(one.text) > 4_000]) == 300
     first = [one for one in sent_as(server, "execution") if not _results(one)]

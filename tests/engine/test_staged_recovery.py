@@ -88,7 +88,7 @@ async def test_a_command_that_failed_for_a_passing_reason_is_run_again(
             await session.send("go")
             ended = await watch.ended()
     assert ended.tool_calls == tries
-    assert (workspace / "tries").read_text() == "tried\n" * tries
+    assert (workspace / "tries").read_text("utf-8") == "tried\n" * tries
 
 
 async def test_a_verdict_quotes_the_earlier_result_and_not_that_it_is_one(workspace: Path) -> None:
@@ -101,7 +101,7 @@ async def test_a_verdict_quotes_the_earlier_result_and_not_that_it_is_one(worksp
         in_step("Call it", step("", FAILING), step("", FAILING), "It fails."),
     ) as server:
         watch, _, _ = await run(server, workspace, TASK)
-    assert (workspace / "tries").read_text() == "tried\n"
+    assert (workspace / "tries").read_text("utf-8") == "tried\n"
     (verified,) = watch.of(StepVerified)
     assert verified.actual.startswith("exit code 1") and "before" not in verified.actual
     told = [

@@ -207,7 +207,7 @@ async def test_two_stops_at_once_cost_no_word_of_what_was_written(workspace: Pat
         await asyncio.gather(session.interrupt(), session.interrupt(), session.interrupt())
         assert (await watch.ended()).outcome == "interrupted"
         await session.close()
-    info = (session.folder / "session.json").read_text()
+    info = (session.folder / "session.json").read_text("utf-8")
     assert '"ended"' in info
 
 
@@ -274,7 +274,7 @@ async def test_a_change_too_large_to_be_shown_is_not_made(workspace: Path) -> No
         await session.send("write")
         assert (await watch.ended()).outcome == "done"
     assert watch.of(ToolFinished)[-1].result.code == "too_large"
-    assert (workspace / "large.txt").read_text().startswith("line\n")
+    assert (workspace / "large.txt").read_text("utf-8").startswith("line\n")
 
 
 async def test_output_never_comes_after_the_end_of_its_call(workspace: Path) -> None:

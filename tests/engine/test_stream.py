@@ -71,7 +71,7 @@ async def test_nobody_sees_a_record_that_is_not_in_journal_and_log(folder: Sessi
             nonlocal seen
             async for record in stream.follow():
                 assert f'"seq":{record.seq},'.encode() in folder.journal.read_bytes()
-                assert f"USER: message {record.seq}\n" in folder.log.read_text()
+                assert f"USER: message {record.seq}\n" in folder.log.read_text("utf-8")
                 seen = record.seq
 
         follower = asyncio.create_task(look())
@@ -309,7 +309,7 @@ async def test_order_is_by_number_whatever_the_clock_does(folder: SessionFolder)
     assert [record.at for record in got] == [
         f"2026-01-07T{hour}:00:00.000+00:00" for hour in ("10", "09", "11")
     ]
-    assert "The clock was set back by 3600 s." in folder.log.read_text()
+    assert "The clock was set back by 3600 s." in folder.log.read_text("utf-8")
 
 
 # --- resuming ----------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ async def test_a_resumed_session_goes_on_with_the_next_number(folder: SessionFol
     await stream.close()
     got = list(records(folder.journal))
     assert [record.seq for record in got] == [1, 2, 3]
-    assert folder.log.read_text() == told(got)
+    assert folder.log.read_text("utf-8") == told(got)
 
 
 async def test_a_saved_state_is_where_a_resume_starts(folder: SessionFolder) -> None:
@@ -381,7 +381,7 @@ async def test_an_event_that_never_reached_the_log_is_told_at_the_next_start(
         stream, found = await EventStream.open(folder)
         assert found.caught_up == expected
         await stream.close()
-    assert folder.log.read_text().count("message 2") == 1
+    assert folder.log.read_text("utf-8").count("message 2") == 1
 
 
 async def test_ten_thousand_records_take_seconds_at_most(folder: SessionFolder) -> None:

@@ -61,7 +61,7 @@ async def test_a_full_disk_stops_side_effects_and_loses_nothing(folder: SessionF
     got = await follower
     assert [record.event for record in got] == [said(number) for number in range(1, 101)]
     assert list(records(folder.journal)) == got
-    assert folder.log.read_text() == told(got)
+    assert folder.log.read_text("utf-8") == told(got)
 
 
 async def test_it_recovers_by_itself_when_there_is_room_again(folder: SessionFolder) -> None:
@@ -143,7 +143,7 @@ async def test_short_writes_cost_nothing(folder: SessionFolder) -> None:  # A07
     got = list(records(folder.journal))
     assert len(got) == 49
     assert folder.journal.read_bytes().count(b"\n") == 49
-    assert folder.log.read_text() == told(got)
+    assert folder.log.read_text("utf-8") == told(got)
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EROFS])
@@ -166,7 +166,7 @@ async def test_any_write_may_fail_and_neither_file_is_torn_for_good(folder: Sess
     assert [r.event for r in got if isinstance(r.event, e.UserSaid)] == [
         said(failing * 10 + number) for failing in range(1, 25) for number in range(3)
     ]
-    log = folder.log.read_text()
+    log = folder.log.read_text("utf-8")
     assert log == told(got)
 
 
@@ -198,7 +198,7 @@ async def test_a_deleted_log_goes_on_in_a_new_file_and_that_is_said(folder: Sess
     notice = await notice_after(stream, seq)
     assert notice.text.startswith("chat_history.log was deleted or replaced")
     await stream.close()
-    lines = folder.log.read_text().splitlines()
+    lines = folder.log.read_text("utf-8").splitlines()
     assert lines[0].rstrip().endswith("AGENT: after")
     assert "Warning: chat_history.log was deleted or replaced" in lines[1]
     stream, found = await EventStream.open(folder)
@@ -246,7 +246,7 @@ async def test_a_log_that_alone_can_not_be_written_stops_nothing_and_is_complete
     disk.room = None
     stream.emit(said(2))
     await stream.close()
-    assert folder.log.read_text() == told(list(records(folder.journal)))
+    assert folder.log.read_text("utf-8") == told(list(records(folder.journal)))
 
 
 async def test_a_log_that_is_a_link_is_not_followed(folder: SessionFolder, tmp_path: Path) -> None:

@@ -252,7 +252,7 @@ async def test_what_a_command_changed_is_said_to_be_beyond_undo(workspace: Path)
             assert session.checkpoints.listed()[0].commands == (told,)
             with pytest.raises(CannotUndo, match="nothing to undo"):
                 await session.checkpoints.undo()
-            log = (session.folder / "chat_history.log").read_text()
+            log = (session.folder / "chat_history.log").read_text("utf-8")
             assert "What this command changed can't be undone:" in log
             assert "deleted: a.txt" in log
 

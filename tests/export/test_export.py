@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,10 +11,11 @@ from hypothesis import strategies as st
 
 from tests.doubles.hostile import LONG, strings
 from tests.doubles.planted import NAMED, TEXT, leaked
-from tests.scenes import names
+from tests.scenes import load, names
 from tests.storage.samples import OPENED, SHELL, story_records, write_journal
 from tui_agent import events as e
 from tui_agent.domain import Answer, Fault, Running, ToolResult
+from tui_agent.events import to_data
 from tui_agent.export.html import html
 from tui_agent.export.markdown import code, fenced, markdown, plain
 from tui_agent.export.prose import blocks, spans
@@ -231,10 +233,76 @@ def test_every_scene_can_be_exported_and_is_inert(scene: str) -> None:
     assert set(words(" ".join(reader.text))) - set(words(text)) <= {"Messages", "empty"}
 
 
+NEVER_SHOWN = re.compile(
+    r"state\.saved|reply\.phase|run\.started|stage\.(entered|left)"
+    r"|.*[._]?(id|digest|sha256|before|after|kind|scope|level|verdict|code|severity|agent|node|role|mode|by)"
+    r"|.*\.(outcome|stop|stage|error_class|roots\[\]|approval_mode|protocol|model|message_id|call_id|reason)"
+)
+"""Records and fields by which things are told apart; what they mean is said in other words. Stages stand in the progress
+tree only."""
+
+
+def texts_in(value: object, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            yield from texts_in(one, f"{path}.{name}")
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from texts_in(one, f"{path}[]")
+
+
+@pytest.mark.parametrize("scene", names())
+def test_every_word_of_every_record_that_is_shown_is_in_both(scene: str) -> None:
+    shown = gather(SCENES / f"{scene}.jsonl", Mask({}), unsigned=True)
+    pages = {"html": " ".join(read(html(shown)).text), "markdown": markdown(shown).replace("\\", "")}
+    held = {form: set(words(page)) for form, page in pages.items()}
+    pieces: dict[str, str] = {}
+    missing = []
+    for record in load(scene):
+        event = record.event
+        if isinstance(event, e.ReplyText | e.ReplyThought):
+            key = event.type + record.node
+            pieces[key] = pieces.get(key, "") + event.text
+            continue
+        if isinstance(event, e.ReplyEnded):  # it takes the place of what came before
+            pieces.pop(e.ReplyText.type + record.node if event.text else "", None)
+            pieces.pop(e.ReplyThought.type + record.node if event.thought else "", None)
+        for path, text in texts_in(to_data(event), event.type):
+            if not NEVER_SHOWN.fullmatch(path) and not NEVER_SHOWN.fullmatch(event.type):
+                missing += [
+                    (form, path, text) for form in held if set(words(reveal(clean(text)))) - held[form]
+                ]
+    for path, text in pieces.items():
+        missing += [(form, path, text) for form in held if set(words(reveal(clean(text)))) - held[form]]
+    assert missing == []
+
+
+def test_what_a_crash_cut_off_is_shown_as_far_as_it_came(tmp_path: Path) -> None:
+    pieces = [
+        e.ReplyThought(text="let me "),
+        e.ReplyThought(text="think"),
+        e.ReplyText(text="The first "),
+        e.ReplyText(text="words"),
+    ]
+    write_journal(
+        tmp_path / "events.jsonl",
+        [
+            e.Record(seq=seq, at="2026-01-07T10:00:00.000+02:00", event=event, node="r1")
+            for seq, event in enumerate(
+                [OPENED, e.ReplyStarted(model="m", iteration=1, messages=1, estimate=1), *pieces], 1
+            )
+        ],
+    )
+    text = "".join(export(tmp_path, "markdown", Mask({})))
+    assert "The first words" in text and "let me think" in text
+
+
 def test_all_that_was_shown_is_there(tmp_path: Path) -> None:
     write_journal(tmp_path / "events.jsonl", story_records())
     for form in ("html", "markdown"):
-        page = export(tmp_path, form, Mask({}))
+        page = "".join(export(tmp_path, form, Mask({})))
         text = "".join(read(page).text) if form == "html" else page
         for piece in (
             "Füge ein --json hinzu 🎉",

@@ -243,6 +243,19 @@ class Machine:
         return path[len(self.root) + 1 :] if path.startswith(self.root + "/") else None
 
 
+def open_files(folder: Path) -> list[str]:
+    """What this process has open below `folder`."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            path = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue
+        if path.startswith(str(folder)):
+            found.append(path)
+    return found
+
+
 class Recorder:
     """Writes down every change below a folder, so that what a loss of power may leave of it can be made again."""
 
@@ -323,6 +336,7 @@ ERRORS: dict[str, tuple[int, ...]] = {
     "fchmod": (errno.EIO, errno.EROFS, errno.EPERM),
     "close": (errno.EIO, errno.ENOSPC),
     "read": (errno.EIO,),
+    "pread": (errno.EIO,),
     "flock": (errno.ENOLCK, errno.EIO, errno.EWOULDBLOCK),
 }
 """With what each call may fail."""

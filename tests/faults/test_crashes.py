@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import subprocess
@@ -9,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.counts import numbers
 from tests.faults.power import leave
 from tests.faults.syscalls import Machine, Recorder
 from tests.faults.visit import UNSET_GOAL, reopened, visit
 
 ROOT = Path(__file__).parents[2]
-STATES = int(os.environ.get("TUI_AGENT_POWER_LOSSES", "400"))
+STATES = numbers("TUI_AGENT_POWER_LOSSES", 400)
 GOALS = [UNSET_GOAL, "goal z2", "goal a2", "goal b2"]
 
 
@@ -68,11 +68,11 @@ async def test_a03_what_is_durable_survives_every_loss_of_power(tmp_path: Path) 
         for name in ("a", "b"):
             seen = await visit(live / "sessions", name, recorder.promise)
             assert seen.complete
-    chance = random.Random(3)
     at_most = len(recorder.ops)
     assert at_most > 100
     lost = 0
-    for number in range(STATES):
+    for number in STATES:
+        chance = random.Random(number)
         crash = number % at_most + 1 if number < at_most else chance.randint(1, at_most)
         ground = tmp_path / "ground"
         leave(recorder.ops[:crash], chance, ground)
@@ -82,4 +82,4 @@ async def test_a03_what_is_durable_survives_every_loss_of_power(tmp_path: Path) 
             found = await reopened(ground / "sessions", durable, GOALS, exact=False)
         lost += found is not None and bool(found.recovered.damaged)
         shutil.rmtree(ground)
-    assert lost > STATES // 50, "no state was a damaged one"
+    assert lost > len(STATES) // 50, "no state was a damaged one"

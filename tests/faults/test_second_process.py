@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.mock import scenario, serve, step
+from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import opened
 from tests.frontends.test_exec import Exec, server_flags
 from tui_agent import events as e
@@ -45,6 +46,7 @@ class Holder:
     """Another process that works in the session and says what it is told."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self.process = subprocess.Popen(
             [sys.executable, "-c", HOLDER, str(path)],
             stdin=subprocess.PIPE,
@@ -118,6 +120,87 @@ def test_a21_a_killed_process_leaves_its_session_to_the_next_at_once(path: Path)
         assert holder is not None and holder.pid == os.getpid()
         folder.close()
     assert len(list(records(path / "events.jsonl"))) == 5
+
+
+FORKER = """
+import os, sys
+from pathlib import Path
+from tui_agent.platform.locks import InUse
+from tui_agent.storage.folder import SessionFolder
+
+folder = SessionFolder.open(Path(sys.argv[1]))
+child = os.fork()
+if child == 0:
+    try:
+        SessionFolder.open(Path(sys.argv[1]))
+    except InUse:
+        folder._lock.release()
+        os._exit(7)
+    os._exit(1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a23_a_forked_child_can_neither_take_the_lock_nor_give_it_back(path: Path) -> None:
+    argv = [sys.executable, "-c", FORKER, str(path)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdin is not None
+        assert process.stdout.readline() == "7\n"
+        with pytest.raises(InUse, match=f"process {process.pid} on"):
+            SessionFolder.open(path)
+        process.stdin.close()
+    SessionFolder.open(path).close()
+
+
+def test_a21_what_a_lock_file_says_locks_nothing(path: Path) -> None:
+    mine = Holder(path)
+    mine.say("m")
+    (path / "copy").write_bytes((path / "lock").read_bytes())  # a living process, but no lock
+    mine.kill()
+    other = Holder(path.parent / fork(look(path)))
+    try:
+        living = (other.path / "lock").read_bytes()
+        for stale in (living, (path / "copy").read_bytes(), b"", b"\0" * 4096, b"{", b"\xff" * 9):
+            (path / "lock").write_bytes(stale)
+            (path / "lock").chmod(0o600)
+            assert not look(path).running
+            SessionFolder.open(path).close()
+        (path / "lock").unlink()
+        SessionFolder.open(path).close()
+    finally:
+        other.kill()
+
+
+async def test_a16_a21_after_a_kill_in_the_middle_of_a_command_the_next_start_goes_on_at_once(
+    tmp_path: Path,
+) -> None:
+    run = Exec(tmp_path)
+    endless = scenario("go", step("", call("run_terminal_command", command="sleep 1000")), "stopped")
+    async with serve(endless, scenario("hi", "hello"), strict=True) as server:
+        flags = server_flags(server, "openai")
+        first = await run.start("go", "--json", "--approve", "all", *flags)
+        assert first.stdout is not None
+        async for raw in first.stdout:
+            if b'"tool.started"' in raw:
+                break
+        else:
+            raise AssertionError("no command was begun")
+        refused = await run("hi", "--resume", run.session().name, *flags)
+        assert refused.code == 2 and "in use" in refused.err
+        first.kill()
+        await first.communicate()
+        again = await run("hi", "--resume", run.session().name, "--json", *flags)
+    assert again.code == 0, again.err
+    assert [one["interrupted"] for one in again.of("session.recovered")] == [[endless_call(run)]]
+    assert not again.of("tool.started"), "what was cut off is never begun anew"
+    asked = json.dumps(server.requests[-1].messages)
+    assert "run_terminal_command" in asked and "ended early: the program was stopped" in asked
+
+
+def endless_call(run: Exec) -> str:
+    journal = records(run.session() / "events.jsonl")
+    return next(one.event.call.id for one in journal if isinstance(one.event, e.ToolStarted))
 
 
 async def test_a20_the_refusal_says_what_can_be_done_instead(tmp_path: Path) -> None:

@@ -1,29 +1,18 @@
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.faults.syscalls import CHANGES, ERRORS, WRITES, Machine, Plan
+from tests.faults.counts import counted
+from tests.faults.syscalls import CHANGES, ERRORS, WRITES, Machine, Plan, open_files
 from tests.faults.visit import Visit, reopened, visit
 
+NOT_CALLED = {(name, begun) for name in ("rmdir", "fchmod", "ftruncate") for begun in ("new", "resumed")}
+"""Calls that a visit may do without."""
 LASTING = (errno.ENOSPC, errno.EIO, errno.EROFS)
-
-
-def open_files(folder: Path) -> list[str]:
-    """What this process has open below `folder`."""
-    found = []
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            path = os.readlink(f"/proc/self/fd/{name}")
-        except OSError:
-            continue
-        if path.startswith(str(folder)):
-            found.append(path)
-    return found
 
 
 async def one_case(sessions: Path, before: Visit | None, plan: Plan) -> int:
@@ -75,25 +64,31 @@ async def every_number(tmp_path: Path, plans: list[tuple[str, Plan]], resumed: b
     return total
 
 
+BEGUN = pytest.mark.parametrize("begun", ["new", "resumed"])
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("resumed", [False, True], ids=["new", "resumed"])
-async def test_b01_whichever_call_fails_once_nothing_promised_is_lost(tmp_path: Path, resumed: bool) -> None:
+@BEGUN
+async def test_b01_whichever_call_fails_once_nothing_promised_is_lost(tmp_path: Path, begun: str) -> None:
     total = 0
     for name, errors in ERRORS.items():
-        chosen = errors[-1:] if resumed else errors
+        chosen = errors[-1:] if begun == "resumed" else errors
         plans = [(name, Plan(names=(name,), error=error)) for error in chosen]
-        total += await every_number(tmp_path, plans, resumed)
-    assert total >= (100 if resumed else 200)
+        fired = await every_number(tmp_path, plans, begun == "resumed")
+        assert fired >= len(chosen) or (name, begun) in NOT_CALLED, name
+        total += fired
+    counted(f"visit {begun}", total)
 
 
-@pytest.mark.parametrize("resumed", [False, True], ids=["new", "resumed"])
-async def test_a07_every_write_may_be_short(tmp_path: Path, resumed: bool) -> None:
-    plan = Plan(names=WRITES, short=True)
-    assert await every_number(tmp_path, [("short", plan)], resumed) > 10
-    assert (
-        await every_number(tmp_path, [("short", Plan(names=WRITES, short=True, lasting=True))], resumed) > 10
-    )
+@BEGUN
+async def test_a07_every_write_may_be_short(tmp_path: Path, begun: str) -> None:
+    once = Plan(names=WRITES, short=True)
+    total = await every_number(tmp_path, [("short", once)], begun == "resumed")
+    counted(f"short {begun}", total)
+    for_long = Plan(names=WRITES, short=True, lasting=True)
+    total = await every_number(tmp_path, [("short", for_long)], begun == "resumed")
+    counted(f"short for long {begun}", total)
 
 
 @pytest.mark.parametrize("error", LASTING, ids=lambda code: errno.errorcode[code])
@@ -101,4 +96,5 @@ async def test_a10_a11_a12_a_disk_that_fails_until_it_is_mended_costs_nothing(
     tmp_path: Path, error: int
 ) -> None:
     plan = Plan(names=CHANGES, error=error, lasting=True)
-    assert await every_number(tmp_path, [("lasting", plan)], resumed=True) > 30
+    total = await every_number(tmp_path, [("lasting", plan)], resumed=True)
+    counted(f"lasting {errno.errorcode[error]}", total)

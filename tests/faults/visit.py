@@ -17,7 +17,6 @@ from tui_agent.checkpoints.store import BlobStore, StoreError
 from tui_agent.domain import ToolCall, ToolResult
 from tui_agent.engine.stream import EventStream, JournalBroken
 from tui_agent.plan.store import PlanStore, Saved, Unreadable
-from tui_agent.platform.append import AppendError
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.locks import InUse
 from tui_agent.storage.chat_log import ChatLog
@@ -71,7 +70,7 @@ async def visit(
         return seen
     try:
         stream, recovered = await EventStream.open(folder)
-    except AppendError as error:
+    except OSError as error:
         seen.refused = str(error)
         folder.close("crashed")
         return seen
@@ -150,10 +149,10 @@ def _plan(folder: SessionFolder, key: str, seen: Visit, promised: Callable[[str]
         wanted = msgspec.structs.replace(store.plan, goal=f"goal {key}")
         if isinstance(store.save(wanted, store.plan), Saved):
             promised(f"plan goal {key}")
-    except (FileFault, OSError):
+    except FileFault:
         return
     finally:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(FileFault):
             store.close()
 
 

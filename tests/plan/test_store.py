@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -10,8 +11,10 @@ from time import perf_counter
 import pytest
 from msgspec import structs
 
+from tests.faults.syscalls import Machine, open_files
+from tests.faults.syscalls import Plan as FaultyCalls
 from tui_agent.plan.document import Criterion, LogEntry, Plan
-from tui_agent.plan.store import CAP, Conflicted, PlanStore, Saved, Unreadable
+from tui_agent.plan.store import CAP, Conflicted, PlanStore, Saved, Seen, Unreadable
 from tui_agent.plan.watching import changes
 from tui_agent.plan.writing import render
 from tui_agent.platform.files import FileFault, sha256_of
@@ -237,3 +240,47 @@ async def test_every_way_of_saving_is_seen_again_and_again(path: Path) -> None:
         waits.append(perf_counter() - began)
     await seen.aclose()
     assert sorted(waits)[len(waits) // 2] < 0.2
+
+
+def test_a_replaced_file_that_can_not_be_read_is_told_once_all_is_closed(
+    store: PlanStore, path: Path
+) -> None:
+    save(store, with_entry(store.plan, "did it"))
+    save(store, with_entry(store.plan, "and that"))
+    broken = FaultyCalls(names=("pread",), at=1, error=errno.EIO, lasting=True)
+    with Machine(path.parent, broken) as machine:
+        assert open_files(path.parent)
+        assert isinstance(store.refresh(), Seen), "what was written late is looked for again"
+        with pytest.raises(FileFault, match="disk"):
+            store.close()
+        assert machine.fired >= 2
+    assert not open_files(path.parent)
+    assert store.close() == ()
+
+
+def test_an_error_on_closing_leaks_nothing_and_is_none(store: PlanStore, path: Path) -> None:
+    save(store, with_entry(store.plan, "did it"))
+    save(store, with_entry(store.plan, "and that"))
+    broken = FaultyCalls(names=("close",), at=1, error=errno.EIO, lasting=True)
+    with Machine(path.parent, broken) as machine:
+        assert store.close() == ()
+        assert machine.fired == 2
+    assert not open_files(path.parent)
+
+
+def test_a_text_that_can_not_be_kept_aside_now_is_kept_by_the_next_look(store: PlanStore, path: Path) -> None:
+    with path.open("r+b") as editor:
+        save(store, with_entry(store.plan, "did it"))
+        editor.write(b"late words")
+        editor.truncate()
+        editor.flush()
+        os.utime(editor.fileno(), (0, 0))
+        full = FaultyCalls(names=("write",), at=1, error=errno.ENOSPC, lasting=True)
+        with Machine(path.parent, full) as machine:
+            with pytest.raises(FileFault, match="space"):
+                store.refresh()
+            assert machine.fired
+    seen = store.refresh()
+    assert isinstance(seen, Seen)
+    assert [one.read_bytes() for one in seen.aside] == [b"late words"]
+    store.close()

@@ -96,6 +96,41 @@ def test_several_roots_are_told_by_their_names(tmp_path, work):
     assert Roots([work]).resolve("work/a.py").path == work / "work/a.py"
 
 
+def test_a_path_without_a_name_is_in_the_first_root_or_the_only_other_one_that_has_it(work):
+    other, third = work.parent / "other", work.parent / "third"
+    for folder, names in (
+        (work, ["both.py"]),
+        (other, ["both.py", "one.py", "twin.py"]),
+        (third, ["twin.py"]),
+    ):
+        folder.mkdir(exist_ok=True)
+        for name in names:
+            (folder / name).touch()
+    roots = Roots([work, other, third])
+    assert roots.resolve("both.py").display == "work/both.py"
+    assert roots.resolve("one.py").display == "other/one.py"
+    assert roots.resolve("new.py").display == "work/new.py"
+    assert (
+        roots.resolve("one.py", cwd=work).display == "work/one.py"
+    )  # a command means the folder it stands in
+    assert roots.resolve("other/one.py", cwd=work).display == "work/other/one.py"
+    assert roots.resolve(".").display == "work"
+    with pytest.raises(PathError, match=r"other/twin\.py, third/twin\.py") as caught:
+        roots.resolve("twin.py")
+    assert caught.value.code == "ambiguous"
+
+
+def test_the_own_name_of_a_single_root_is_taken_off_where_that_leads_to_something(work):
+    (work / "src/a.py").touch()
+    roots = Roots([work])
+    assert roots.resolve("work").path == roots.resolve("./work/").path == work
+    assert roots.resolve("work/src/a.py").display == "src/a.py"
+    assert roots.resolve("work/new.py").display == "work/new.py"
+    (work / "work/src").mkdir(parents=True)
+    assert roots.resolve("work/src/a.py").display == "work/src/a.py"
+    assert roots.resolve("work/../../x").outside
+
+
 def test_the_scratch_folder_is_inside_and_our_own_folders_are_protected(work, home):
     data = home / ".local/share/tui-agent"
     scratch = data / "sessions/x/scratch"

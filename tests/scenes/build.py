@@ -570,6 +570,8 @@ WINDOWS = (
     "context_measured",
 )
 """What small models and small windows bring about; in `windows.py`."""
+SUBAGENTS = ("subagents_running", "subagents_done")
+"""Sub-agents; in `subagents.py`."""
 WORKFLOW = (
     "plan_planning",
     "plan_waits",
@@ -626,6 +628,7 @@ SCENES: dict[str, Callable[[], Scene]] = {
 }
 SCENES |= {name: partial(_of_module, "workflow", name) for name in WORKFLOW}
 SCENES |= {name: partial(_of_module, "windows", name) for name in WINDOWS}
+SCENES |= {name: partial(_of_module, "subagents", name) for name in SUBAGENTS}
 
 
 def lines(scene: Scene) -> str:

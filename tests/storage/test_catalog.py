@@ -238,7 +238,7 @@ def test_a_new_title_is_kept_whatever_becomes_of_the_info(home: Path) -> None:
     assert catalog.rename(entry, "  Faster \u202e\n imports ") == "Faster <U+202E> imports"
     (entry,) = catalog.sessions(home)
     assert entry.title == list_sessions(home / "sessions")[0].title == "Faster <U+202E> imports"
-    assert folder.log.read_text().endswith("SYSTEM: Title: Faster <U+202E> imports\n")
+    assert folder.log.read_text("utf-8").endswith("SYSTEM: Title: Faster <U+202E> imports\n")
     (folder.path / "session.json").unlink()
     assert catalog.look(folder.path).title == rebuild(folder.path).title == "Faster <U+202E> imports"
     with pytest.raises(SessionError, match="letter"):
@@ -276,7 +276,7 @@ def test_deleting_stays_inside_the_folder(home: Path, tmp_path: Path) -> None:
     (tmp_path / "mine" / "file").write_text("mine")
     (folder.path / "scratch").symlink_to(tmp_path / "mine")
     catalog.delete(catalog.look(folder.path))
-    assert not folder.path.exists() and (tmp_path / "mine" / "file").read_text() == "mine"
+    assert not folder.path.exists() and (tmp_path / "mine" / "file").read_text("utf-8") == "mine"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
@@ -342,10 +342,12 @@ def test_a_fork_before_a_message_knows_nothing_of_it(home: Path) -> None:
     ]
     assert e.SessionForked(parent=folder.id, before="now the exporter") in seen(new)
     assert e.MessageWithdrawn(id="m2") in seen(new)
-    assert (new / "plan_doc.md").read_text() == "# Plan: faster\n"
-    assert "exporter" not in (new / "chat_history.log").read_text().replace("Queued: now the exporter", "")
+    assert (new / "plan_doc.md").read_text("utf-8") == "# Plan: faster\n"
+    assert "exporter" not in (new / "chat_history.log").read_text("utf-8").replace(
+        "Queued: now the exporter", ""
+    )
     first = find(home / "sessions", catalog.fork(entry, "m1"))
-    assert "[Goal to be defined]" in (first / "plan_doc.md").read_text()
+    assert "[Goal to be defined]" in (first / "plan_doc.md").read_text("utf-8")
     with pytest.raises(SessionError, match="no message 'm9'"):
         catalog.fork(entry, "m9")
     assert len(catalog.sessions(home)) == 3

@@ -101,7 +101,7 @@ def test_two_sessions_of_one_millisecond_get_two_folders(sessions: Path) -> None
 def test_session_json_holds_what_was_agreed(sessions: Path) -> None:
     folder = create(sessions)
     folder.save(title="A title")
-    assert json.loads((folder.path / "session.json").read_text()) == {
+    assert json.loads((folder.path / "session.json").read_text("utf-8")) == {
         "id": folder.id,
         "title": "A title",
         "startedAt": "2026-01-07T10:23:21.045+02:00",
@@ -154,7 +154,7 @@ def test_a_session_of_a_newer_program_is_refused_and_left_alone(sessions: Path) 
     info.write_text('{"version": 2, "id": {"new": "shape"}}')
     with pytest.raises(SessionError, match="newer tui-agent"):
         SessionFolder.open(folder.path)
-    assert info.read_text() == '{"version": 2, "id": {"new": "shape"}}'
+    assert info.read_text("utf-8") == '{"version": 2, "id": {"new": "shape"}}'
     assert list_sessions(sessions)[0].id == folder.id
     with pytest.raises(SessionError):  # and not because the lock was kept
         SessionFolder.open(folder.path)
@@ -188,7 +188,7 @@ def test_a_session_whose_process_died_is_crashed(sessions: Path) -> None:
     assert list_sessions(sessions)[0].status == "active"
     folder.close()
     info = folder.path / "session.json"
-    info.write_text(info.read_text().replace("ended", "active"))
+    info.write_text(info.read_text("utf-8").replace("ended", "active"))
     assert list_sessions(sessions)[0].status == "crashed"
 
 

@@ -13,7 +13,8 @@ from tests.doubles.fake_bench import FakeBench
 from tests.tools.calling import call
 from tui_agent.domain import CommandOutcome, Reading
 from tui_agent.tools.list_files import ENTRIES
-from tui_agent.tools.search_workspace import SearchWorkspace, SearchWorkspaceArgs, find_ripgrep
+from tui_agent.tools.search_program import find_ripgrep
+from tui_agent.tools.search_workspace import SearchWorkspace, SearchWorkspaceArgs
 
 
 def put(root: Path, name: str, data: str = "") -> Path:

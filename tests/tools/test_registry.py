@@ -63,11 +63,16 @@ def test_reading_keeps_only_what_changes_nothing() -> None:
 
 def test_a_mode_is_told_of_its_own_tools_and_others_are_found_to_be_refused() -> None:
     tools = default_tools()
-    looking = ("read_file", "list_files", "search_workspace", "run_terminal_command", "ask_user")
-    for mode in (Mode.CHAT, Mode.EXPLORE, Mode.REVIEW, Mode.DEEP_EXPLORE):
-        assert tools.for_mode(mode).names == looking
-    assert tools.for_mode(Mode.PLAN).names == (*looking, "initialize_plan", "update_plan")
-    assert tools.for_mode(Mode.AGENT).names == tools.names
+    looking = {"read_file", "list_files", "search_workspace", "ask_user"}
+    everywhere = set.intersection(*(set(tools.for_mode(mode).names) for mode in Mode))
+    assert looking <= everywhere
+    more = {mode: set(tools.for_mode(mode).names) - everywhere for mode in Mode}
+    assert not more[Mode.CHAT] and not more[Mode.EXPLORE]
+    assert more[Mode.PLAN] == {"initialize_plan", "update_plan"}
+    assert more[Mode.REVIEW] == {"run_terminal_command"}
+    assert more[Mode.DEEP_EXPLORE] == {"run_subagent"}
+    assert more[Mode.DIRECT] == {"write_file", "edit_file", "run_terminal_command"}
+    assert more[Mode.AGENT] == more[Mode.DIRECT] | more[Mode.PLAN]
     chat = tools.for_mode(Mode.CHAT)
     found = chat.find("write_file")
     assert found is not None and found.name == "write_file"

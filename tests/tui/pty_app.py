@@ -18,13 +18,14 @@ from tests.scenes import load
 from tui_agent import events as e
 from tui_agent.domain import Answer
 from tui_agent.events import Record
+from tui_agent.paths import data_dir
 from tui_agent.tui import run
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.run import run_tui
 
 
 class Broken(FakeSession):
-    async def send(self, text: str, *, steering: bool = False, message: str = "") -> str:
+    async def send(self, text: str, *, steering: bool = False, message: str = "", before: str = "") -> str:
         secret = "local-variable-0815"
         raise RuntimeError(f"it broke after {len(secret)} characters")
 
@@ -35,7 +36,7 @@ class Slow(FakeSession):
 
 
 class Threaded(FakeSession):
-    async def send(self, text: str, *, steering: bool = False, message: str = "") -> str:
+    async def send(self, text: str, *, steering: bool = False, message: str = "", before: str = "") -> str:
         threading.Thread(target=fail, args=("a thread",)).start()
         return await super().send(text)
 
@@ -48,7 +49,7 @@ class Refusing(FakeSession):
 class Told(FakeSession):
     """Shows what the composer sent, with what a screen would not show."""
 
-    async def send(self, text: str, *, steering: bool = False, message: str = "") -> str:
+    async def send(self, text: str, *, steering: bool = False, message: str = "", before: str = "") -> str:
         return await super().send(f"sent {text!a}")
 
 
@@ -88,7 +89,18 @@ class Flowed(Flowing):
     pace = 0.0
 
 
+class Noted(Flowing):
+    """Leaves a file when all of it is said."""
+
+    pace = 0.002
+
+    async def _talk(self) -> None:
+        await super()._talk()
+        (data_dir() / "over").touch()
+
+
 KINDS = {
+    "noted": Noted,
     "flowing": Flowing,
     "flowed": Flowed,
     "handler": Refusing,
@@ -165,6 +177,12 @@ async def open_session() -> FakeSession:
         from tui_agent.engine.wishes import CannotOpen
 
         raise CannotOpen("Another tui-agent has this session open.", 2)
+    if sys.argv[2:] == ["late"]:
+        from tui_agent.engine.wishes import CannotOpen
+
+        while not (data_dir() / "go").exists():  # noqa: ASYNC110 - the test makes it
+            await asyncio.sleep(0.02)
+        raise CannotOpen("The session can't be opened.", 2)
     return KINDS["".join(sys.argv[2:])](load(sys.argv[1]))
 
 
@@ -174,5 +192,5 @@ if __name__ == "__main__":
 
         vars(run)["TuiAgentApp"] = FailingApp  # the same app with six more keys
         sys.exit(main(["--demo"]))
-    code = run_tui(open_session)
+    code = run_tui(open_session, folder=".")
     sys.exit(code if isinstance(code, int) else 0)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -271,11 +271,11 @@ async def test_a_message_that_is_on_its_way_stays_on_it() -> None:
         assert read_kept(ID).empty
 
 
-async def test_every_message_of_the_queue_can_be_edited_or_withdrawn() -> None:
+async def test_every_message_of_the_queue_can_be_moved_edited_or_withdrawn() -> None:
     folder()
     app, session = app_for("streaming")
     async with running(app) as pilot:
-        for number in range(3):
+        for number in range(4):
             session.push(e.MessageQueued(id=f"q{number}", text=f"message {number}", steering=number == 1))
         await settled(pilot)
         await pilot.press(*"draft")
@@ -285,16 +285,51 @@ async def test_every_message_of_the_queue_can_be_edited_or_withdrawn() -> None:
         assert "guide   message 1" in screen_text(app)
         await pilot.press("down", "x")
         await settled(pilot)
-        assert [one.id for one in app.view.queue] == ["q0", "q2"]
+        assert order(app) == ["q0", "q2", "q3"]
         assert "message 1" not in screen_text(app)
-        await pilot.press("up", "enter")
+        await pilot.press("plus", "plus", "minus", "home", "shift+down", "g")
+        await settled(pilot)
+        assert order(app) == ["q2", "q0", "q3"]
+        assert [one.steering for one in app.view.queue] == [False, True, False]
+        assert screen_text(app).index("message 2") < screen_text(app).index("▸ guide   message 0")
+        session.push(e.UserSaid(id="q2", text="message 2"))  # the run takes one while the user looks
+        await settled(pilot)
+        assert "message 2" not in text_of(app, QueuePanel)
+        await pilot.press("enter")
         await until(pilot, lambda: app._prompt.text == "message 0")
         await settled(pilot)
-        assert [one.id for one in app.view.queue] == ["q2"]
-        await pilot.press("up")
+        assert order(app) == ["q3"]
+        session.send = queued(session)  # type: ignore[method-assign]  # as the engine does while a run goes on
+        await pilot.press(*" too", "enter")
+        await settled(pilot)
+        assert [(one.text, one.steering) for one in app.view.queue] == [
+            ("message 0 too", True),
+            ("message 3", False),
+        ]
+        await pilot.press("ctrl+c")  # nothing to set aside: the run that goes on
+        await pilot.press(*"x", "up", "up")
         assert app._prompt.text == "draft"
         await pilot.press("up")
         assert app._prompt.text == "message 1"
+
+
+def order(app: TuiAgentApp) -> list[str]:
+    return [one.id for one in app.view.queue]
+
+
+def text_of(app: TuiAgentApp, kind: type[QueuePanel]) -> str:
+    panel = app.screen
+    assert isinstance(panel, kind)
+    return "\n".join(one.text for one in panel.waiting())
+
+
+def queued(session: FakeSession) -> Callable[..., Coroutine[object, object, str]]:
+    async def send(text: str, *, steering: bool = False, message: str = "", before: str = "") -> str:
+        session.push(e.MessageQueued(id=message, text=text, steering=steering))
+        session.queue.move(message, before)
+        return message
+
+    return send
 
 
 # --- the user's own editor ---
@@ -394,3 +429,25 @@ async def test_a_draft_survives_kill_9(tmp_path: Path) -> None:
         finally:
             os.kill(terminal.process.pid, 9)
             terminal.close()
+
+
+async def test_what_was_typed_for_a_session_that_can_not_be_opened_is_kept(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    terminal = Terminal(
+        "-m", "tests.tui.pty_app", "empty", "late", env={"TUI_AGENT_HOME": str(home)}, size=(100, 30)
+    )
+    try:
+        await terminal.sees("Ask for a change")
+        terminal.type("already sent\r")
+        await terminal.sees(lambda: "already sent" not in terminal.text)
+        terminal.type("still a draft")
+        await terminal.sees("still a draft")
+        (home / "go").touch()
+        assert await terminal.end() == 2
+        assert "What you typed is kept" in terminal.text
+    finally:
+        terminal.close()
+    (file,) = (home / "history").iterdir()
+    kept = [msgspec.json.decode(line, type=Written).text for line in file.read_bytes().splitlines()]
+    assert kept == ["already sent", "still a draft"]

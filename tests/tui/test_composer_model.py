@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tui_agent import events as e
+from tui_agent.engine.state import EngineState
+from tui_agent.engine.waiting import Waiting
 from tui_agent.events import Event, Record
 from tui_agent.tui import composer_files
 from tui_agent.tui.composer import Composer
@@ -32,43 +34,40 @@ class FakeEngine:
         self.journal = journal
         self.begins = len(journal)
         self.pending: list[Event] = []
-        self.queue: dict[str, str] = {}
+        self.state = EngineState()
+        self.queue = Waiting(self.state, self.emit, self.start_next)
         self.busy = False
         self.id = ID
         for event in journal:
-            self._fold(event)
+            self.state.fold(event)
 
-    def _fold(self, event: Event) -> None:
-        match event:
-            case e.MessageQueued(id=key, text=text):
-                self.queue[key] = text
-            case e.MessageWithdrawn(id=key) | e.UserSaid(id=key):
-                self.queue.pop(key, None)
-            case _:
-                pass
+    @property
+    def texts(self) -> dict[str, str]:
+        return {one.id: one.text for one in self.state.queue}
 
     def emit(self, event: Event) -> None:
         self.pending.append(event)
-        self._fold(event)
+        self.state.fold(event)
 
-    async def send(self, text: str, *, steering: bool = False, message: str = "") -> str:
-        if self.busy or self.queue:
+    async def send(self, text: str, *, steering: bool = False, message: str = "", before: str = "") -> str:
+        if self.busy or self.texts:
             self.emit(e.MessageQueued(id=message, text=text, steering=steering))
+            self.queue.move(message, before)
             self.start_next()
         else:
             self.say(message, text)
         return message
 
-    def say(self, key: str, text: str) -> None:
+    def say(self, key: str, text: str, steering: bool = False) -> None:
         self.busy = True
-        self.emit(e.UserSaid(id=key, text=text))
+        self.emit(e.UserSaid(id=key, text=text, steering=steering))
 
     def start_next(self) -> None:
-        if not self.busy and self.queue:
-            self.say(*next(iter(self.queue.items())))
+        if not self.busy and self.texts:
+            self.say(*next(iter(self.texts.items())))
 
     def withdraw_message(self, message: str) -> bool:
-        there = message in self.queue
+        there = message in self.texts
         if there:
             self.emit(e.MessageWithdrawn(id=message))
         return there
@@ -130,7 +129,10 @@ class World:
         self.prompt = FakePrompt()
         self.app = SimpleNamespace(
             hints=SimpleNamespace(say=lambda text: None),
-            view=SimpleNamespace(busy=False),
+            view=SimpleNamespace(busy=True),
+            screen=None,
+            session=None,
+            watch=lambda *what, **how: None,
             run_worker=self._start,
             _work=self._start,
             call_later=lambda do: do(),
@@ -249,6 +251,47 @@ class ComposerAndQueue(RuleBasedStateMachine):
         if dies:
             self.it_dies(0)
 
+    @rule(place=st.integers(0, 3), steps=st.sampled_from([-1, 1]))
+    def moves(self, place: int, steps: int) -> None:
+        engine = self.world.engine
+        ids = [key for key, _ in engine.queue.order()]
+        if 0 <= place + steps < len(ids) and place < len(ids):
+            rest = [*ids]
+            rest.insert(place + steps, rest.pop(place))
+            before = (*rest[place + steps + 1 :], "")[0]
+            assert engine.queue.move(ids[place], before)
+            assert [key for key, _ in engine.queue.order()] == rest
+
+    @rule(place=st.integers(0, 3))
+    def means_it_otherwise(self, place: int) -> None:
+        engine = self.world.engine
+        for key, steering in engine.queue.order()[place : place + 1]:
+            assert engine.queue.guide(key, not steering)
+            assert (key, not steering) in engine.queue.order()
+
+    @rule(place=st.integers(0, 3))
+    def edits(self, place: int) -> None:
+        engine, prompt = self.world.engine, self.world.prompt
+        self.the_journal_is_written()
+        before = engine.queue.order()
+        if place >= len(before) or not engine.busy:
+            return
+        self.act(lambda: self.world.composer.edit_queued(before[place][0]))
+        self.run(self.world.rest)
+        self.types(1)
+        words = prompt.text
+        self.enters(False)
+        after = engine.queue.order()
+        assert engine.texts[after[place][0]] == words
+        assert [one for n, one in enumerate(after) if n != place] == [*before[:place], *before[place + 1 :]]
+        assert after[place][1] == before[place][1], "it is meant for another run than before"
+
+    @rule()
+    def a_run_asks_for_guidance(self) -> None:
+        engine = self.world.engine
+        for one in [one for one in engine.state.queue if one.steering and engine.busy]:
+            engine.say(one.id, one.text, steering=True)
+
     @rule(by=st.sampled_from([-1, 1]))
     def looks_back(self, by: int) -> None:
         async def look() -> None:
@@ -315,7 +358,7 @@ class ComposerAndQueue(RuleBasedStateMachine):
         aside = [
             one.whole for one in (*prompt.past.entries, *prompt.kept()[1], *composer_files.read_past("/w"))
         ]
-        sent = [*said.values(), *engine.queue.values()]
+        sent = [*said.values(), *engine.texts.values()]
         for number in range(1, self.count + 1):
             word = f"w{number}."
             if word in self.free:
@@ -323,6 +366,17 @@ class ComposerAndQueue(RuleBasedStateMachine):
             times = sum(word in self.words(text) for text in (*sent, shown, prompt.past.draft_left().whole))
             assert times <= 1, f"{word} is in several places"
             assert times or any(word in self.words(text) for text in aside), f"{word} is lost"
+
+    @invariant()
+    def the_order_of_the_queue_is_in_the_journal(self) -> None:
+        engine, state = self.world.engine, EngineState()
+        for event in engine.journal:
+            state.fold(event)
+        known = self.world.composer.outbox.queue
+        assert list(known) == [one.id for one in state.queue]
+        for event in engine.pending:
+            state.fold(event)
+        assert [(one.id, one.steering) for one in state.queue] == engine.queue.order()
 
     def teardown(self) -> None:
         self.run(self.world.rest)
@@ -359,6 +413,9 @@ WALKS: tuple[tuple[tuple[Any, ...], ...], ...] = (
     (("queues",), ("takes_back", False), ("enters", False), ("it_dies", 1), ("time_passes",), ("it_dies", 0)),
     (("queues",), ("a_run_ends",), ("takes_back", False), ("it_dies", 1)),
     (("queues",), ("pastes",), ("time_passes",), ("presses_ctrl_c",), ("it_dies", 0), ("a_run_ends",)),
+    (("queues",), ("queues",), ("queues",), ("moves", 2, -1), ("edits", 1), ("it_dies", 1), ("a_run_ends",)),
+    (("queues",), ("queues",), ("means_it_otherwise", 1), ("types", 1), ("edits", 0), ("edits", 1)),
+    (("queues",), ("queues",), ("moves", 0, 1), ("it_dies", 1), ("takes_back", True)),
 )
 
 

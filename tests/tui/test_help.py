@@ -108,7 +108,7 @@ def test_every_command_says_what_it_does() -> None:
 
 async def test_help_lists_the_keys_of_plan_and_summary_as_they_are_bound() -> None:
     app, _session = app_for("plan")
-    async with running(app, (120, 100)) as pilot:
+    async with running(app, (120, 160)) as pilot:
         await pilot.press("f1")
         await until(pilot, lambda: helped(app))
         await still(pilot)
@@ -145,7 +145,7 @@ async def test_every_key_of_the_table_is_bound() -> None:
     async with running(app):
         composer = app.query_one(PromptInput)
         bound = {key for place in (app, composer) for key in place._bindings.key_to_bindings}
-        typed = {*NEWLINE_KEYS, *"/!?", "enter", "\\ enter", "ctrl+d"}  # the composer takes these itself
+        typed = {*NEWLINE_KEYS, *"/!@?", "enter", "\\ enter", "ctrl+d"}  # the composer takes these itself
         named = {key for one in keys.KEYS if one.group != keys.DECIDING for key in one.keys}
         assert named <= bound | typed
 

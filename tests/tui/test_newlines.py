@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,20 +81,74 @@ def test_only_who_understands_it_is_asked_to_tell_more_keys(environment: dict[st
     assert _tells_other_keys(environment) is told
 
 
-async def test_new_lines_in_a_real_terminal() -> None:
-    terminal = Terminal("-m", "tests.tui.pty_app", "empty", "told", size=(100, 30), env={"TMUX": "x,1,0"})
+class Speaks(NamedTuple):
+    """How a terminal names itself, and what it sends."""
+
+    environment: dict[str, str]
+    newlines: tuple[str, ...]
+    typed: str
+    """The letters `hi!` and a space."""
+    enter: str = "\r"
+    asked: bytes = b""
+    """What it is asked for at the start."""
+
+
+TERMINALS = {
+    "xterm": Speaks(
+        {"TERM": "xterm-256color", "XTERM_VERSION": "XTerm(390)"},
+        ("\n", "\x1b\r", "\x1b[27;2;13~", "\x1b[27;3;13~", "\x1b[27;5;106~", "\\\r"),
+        "hi! ",
+        asked=b"\x1b[>4;1m",
+    ),
+    "kitty": Speaks(
+        {"TERM": "xterm-kitty", "KITTY_WINDOW_ID": "1"},
+        ("\x1b[13;2u", "\x1b[13;2:1u\x1b[13;2:3u", "\x1b[13;3u", "\x1b[106;5u", "\x1b[106::106;5u"),
+        "\x1b[104;;104u\x1b[105;;105u\x1b[49:33;2;33u\x1b[32;;32u",
+        enter="\x1b[13u",
+        asked=b"\x1b[>",
+    ),
+    "tmux": Speaks(
+        {"TERM": "tmux-256color", "TMUX": "/tmp/tmux-0/default,1,0"},
+        ("\n", "\x1b\r", "\x1b[27;2;13~", "\x1b[13;2u", "\\\r"),
+        "hi! ",
+        asked=b"\x1b[>4;1m",
+    ),
+    "VS Code": Speaks(
+        {"TERM": "xterm-256color", "TERM_PROGRAM": "vscode"},
+        ("\n", "\x1b\r", "\\\r\n", "\x1b[13;2u", "\\\r"),
+        "hi! ",
+    ),
+    "Windows Terminal": Speaks(
+        {"TERM": "xterm-256color", "WT_SESSION": "e1f2"}, ("\n", "\x1b[13;2u", "\x1b\r", "\\\r"), "hi! "
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TERMINALS)
+async def test_what_each_terminal_sends_is_understood(name: str) -> None:
+    speaks = TERMINALS[name]
+    clean = dict.fromkeys(("TMUX", "XTERM_VERSION", "TERM_PROGRAM"), "")
+    terminal = Terminal(
+        "-m", "tests.tui.pty_app", "empty", "told", size=(100, 30), env={**clean, **speaks.environment}
+    )
     try:
         await terminal.sees("Ask for a change")
-        assert b"\x1b[>4;1m" in terminal.bytes
-        for number, how in enumerate(("\x1b\r", "\x1b[27;2;13~", "\x1b[13;2u", "\n", "\\\r", "\\\r\n")):
+        assert speaks.asked in terminal.bytes
+        assert speaks.asked or b"\x1b[>4;1m" not in terminal.bytes
+        for number, how in enumerate(speaks.newlines):
             terminal.type(f"line{number}")
             await terminal.sees(f"line{number}")
             terminal.type(how)
-        terminal.type("last\r")
+        terminal.type(speaks.typed)
+        terminal.type("\x1b[200~pasted\r\x1b[31mtwo\x1b[13u\x1b[201~")
+        await terminal.sees("two")
+        assert "sent" not in terminal.text
+        terminal.type(speaks.enter)
         await terminal.sees("sent")
-        assert r"sent'line0\nline1\nline2\nline3\nline4\nline5\nlast'" in "".join(terminal.text.split())
+        lines = "".join(rf"line{number}\n" for number in range(len(speaks.newlines)))
+        assert rf"sent'{lines}hi!pasted\ntwo'" in "".join(terminal.text.split())
         terminal.type("\x04")
         await terminal.end()
-        assert b"\x1b[>4m" in terminal.bytes
+        assert (b"\x1b[>4m" in terminal.bytes) is (speaks.asked == b"\x1b[>4;1m")
     finally:
         terminal.close()

@@ -13,7 +13,14 @@ from tui_agent.tui.app import TuiAgentApp
 from widgets.modal import RequestModal
 
 POSTERS = ("empty", "answered", "edit_asked", "command_asked", "tests_ok", "question")
-ELSEWHERE = ("stages", "no_server", *(make.__name__ for make in build.PLANS), *build.WORKFLOW, *build.WINDOWS)
+ELSEWHERE = (
+    "stages",
+    "no_server",
+    *(make.__name__ for make in build.PLANS),
+    *build.WORKFLOW,
+    *build.WINDOWS,
+    *build.SUBAGENTS,
+)
 """Scenes whose snapshots are those of another module."""
 STATES = tuple(name for name in build.SCENES if name not in (*POSTERS, *ELSEWHERE))
 

@@ -15,8 +15,9 @@ from tui_agent import paths
 from tui_agent.storage import catalog
 from tui_agent.tui import commands
 from tui_agent.tui.app import TuiAgentApp
+from tui_agent.tui.finder import ago, size
 from tui_agent.tui.leaving import GO_ON, GoOn
-from tui_agent.tui.sessions import ago, pick, size
+from tui_agent.tui.sessions import pick
 from widgets.approval_modal import ApprovalModal
 from widgets.session_door import HELP
 from widgets.session_list import SessionList

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -23,6 +24,22 @@ async def typed(program: Terminal, command: str) -> None:
     program.type("\r")
 
 
+LETTERS = "typed-while-one-session-gives-way-to-another"
+
+
+async def goes_on(program: Terminal, answer: str) -> None:
+    """Open the chosen session, and type on for as long as that takes: each letter is the new composer's."""
+    program.type("\r" + LETTERS[:8])
+    for letter in LETTERS[8:]:
+        program.type(letter)
+        await asyncio.sleep(0.03)  # a person who does not look
+    await program.sees(answer, LONG)
+    await program.sees("Session resumed", LONG)
+    await program.sees(LETTERS, LONG)
+    program.type("\x15")
+    await program.sees(lambda: LETTERS not in program.text, LONG)
+
+
 @pytest.mark.timeout(240)
 async def test_from_the_list_into_one_session_and_on_into_others() -> None:
     now = time.time()
@@ -43,14 +60,10 @@ async def test_from_the_list_into_one_session_and_on_into_others() -> None:
     )
     try:
         await program.sees("› export it", LONG)
-        program.type("\r")
-        await program.sees("Session resumed", LONG)
-        await program.sees("The first answer.", LONG)
+        await goes_on(program, "The first answer.")
         await typed(program, "/sessions import")
         await program.sees("› mend it", LONG)
-        program.type("\r")
-        await program.sees("The second answer.", LONG)
-        await program.sees("Session resumed", LONG)
+        await goes_on(program, "The second answer.")
         await typed(program, "/rename Another name")
         await program.sees("tui-agent · Another name", LONG)
         await typed(program, "/fork")

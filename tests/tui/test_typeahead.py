@@ -43,7 +43,7 @@ async def test_a_hundred_keys_into_an_opening_dialog_decide_nothing_and_keep_the
     text = typed(seed)
     dice = random.Random(seed)
 
-    async def send(text: str, *, steering: bool = False, message: str = "") -> str:
+    async def send(text: str, *, steering: bool = False, message: str = "", before: str = "") -> str:
         session.sent.append((text, steering))
         return "m"  # the run goes on, so no record comes of it yet
 

@@ -16,7 +16,7 @@ from tui_agent.commands.findings import Finding, Findings
 from tui_agent.commands.page import bytes_shown
 from tui_agent.commands.reaching import Configured
 from tui_agent.safety import kept as kept_store
-from tui_agent.tools.search_workspace import find_ripgrep
+from tui_agent.tools.search_program import find_ripgrep
 
 PROGRAM_SECONDS = 3.0
 """For a program to say its version."""

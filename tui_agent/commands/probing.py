@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tui_agent.domain import Fault, Noun, SystemMessage, ToolCall, ToolResult, UserMessage
+from tui_agent.domain import Fault, Mode, Noun, SystemMessage, ToolCall, ToolResult, UserMessage
 from tui_agent.engine.ladder import Ladder
 from tui_agent.engine.prompts import prompt
 from tui_agent.models.base import CallReady, Counted, Failed, Model, ModelRequest, Stop, Text, Thought
@@ -87,7 +87,7 @@ def tasks() -> tuple[Task, ...]:
 
 @cache
 def _tools() -> Registry:
-    return default_tools()
+    return default_tools().for_mode(Mode.AGENT)
 
 
 class _Heard(msgspec.Struct):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tui_agent import paths
 
 if TYPE_CHECKING:
+    from tui_agent.export.reading import Format
     from tui_agent.storage.catalog import Entry
     from tui_agent.text import Mask
 
@@ -182,7 +183,8 @@ def _search(args: argparse.Namespace) -> int:
     from tui_agent.commands.sessions_page import as_json, print_hits
     from tui_agent.storage import catalog
 
-    hits = catalog.search(_entries(args), " ".join(args.text), _mask(), each=3)
+    entries = catalog.each(paths.data_dir(), None if args.all else args.workspace or Path())
+    hits = catalog.search(entries, " ".join(args.text), _mask(), each=3)
     count = 0
     if args.json:
         for entry, context in hits:
@@ -269,45 +271,34 @@ def _say(text: str, end: str = "\n") -> None:
 
 
 def _export(args: argparse.Namespace) -> int:
-    from tui_agent.export.reading import ENDINGS, Format, export
+    from tui_agent.export import writing
 
     entry = _find(args.id)
-    as_html = str(args.output or "").lower().endswith((".html", ".htm"))
-    form: Format = args.format or ("html" if as_html else "markdown")
-    target = None if args.output == "-" else _target(args, entry, ENDINGS[form])
+    form: Format = args.format or writing.form_of(args.output or "") or "markdown"
+    if args.output == "-":
+        return _print(entry, form)
     try:
-        data = export(entry.path, form, _mask()).encode("utf-8", "replace")
-    except OSError as error:
-        raise Refused(f"{entry.id} can't be read: {error.strerror}.") from error
-    if target is None:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-        return 0
-    _write(target, data, replace=args.force)
-    _say(f"Written to {target}.")
+        path = writing.target(args.output or "", Path(), entry.id, form, replace=args.force)
+        writing.write(entry.path, form, _mask(), path, replace=args.force)
+    except writing.NotWritten as error:
+        more = "" if args.force or not str(error).endswith("already.") else REPLACING
+        raise Refused(f"{error}{more}") from error
+    _say(f"Written to {path}.")
     return 0
 
 
-def _target(args: argparse.Namespace, entry: Entry, ending: str) -> Path:
-    """The file to write, looked at before all the work. Raises Refused."""
-    name = "session-" + entry.id.replace(":", "-") + ending
-    target = Path(args.output) if args.output else Path(name)
-    if target.is_dir():
-        target /= name
-    if not target.parent.is_dir():
-        raise Refused(f"There is no folder {target.parent}. Make it, or name another one with -o.")
-    if os.path.lexists(target) and not args.force:
-        raise Refused(f"{target} is there already. --force replaces it, -o names another file.")
-    return target
+REPLACING = " --force replaces it, -o names another file."
 
 
-def _write(target: Path, data: bytes, *, replace: bool) -> None:
-    """Write the file for its owner alone, whole or not at all. Raises Refused."""
-    from tui_agent.platform.files import FileFault, read_file, replace_file
+def _print(entry: Entry, form: Format) -> int:
+    from tui_agent.export.reading import export
 
     try:
-        there = read_file(target).sha256 if replace and os.path.lexists(target) else None
-        replace_file(target, data, there, follow=True, mode=0o600)
-    except FileFault as error:
-        raise Refused(f"The export was not written: {error}") from error
+        pieces = export(entry.path, form, _mask())
+    except OSError as error:
+        raise Refused(f"{entry.id} can't be read: {error.strerror}.") from error
+    sys.stdout.flush()
+    for piece in pieces:
+        sys.stdout.buffer.write(piece.encode("utf-8", "replace"))
+    sys.stdout.buffer.flush()
+    return 0

@@ -18,10 +18,10 @@ from tui_agent.domain import (
 )
 from tui_agent.engine.brain import Brain
 from tui_agent.engine.control import packet
+from tui_agent.engine.emitting import Emitting
 from tui_agent.engine.ladder import Ladder
 from tui_agent.engine.prompts import prompt
 from tui_agent.engine.reply import Received, Reply
-from tui_agent.engine.stream import EventStream
 from tui_agent.engine.window import Window
 from tui_agent.events import Notice, ReplyRejected, ReplyStarted
 from tui_agent.models.base import ModelRequest
@@ -35,6 +35,10 @@ class Desk(Protocol):
 
     def context(self) -> tuple[Message, ...]:
         """System message and history as they are now."""
+        ...
+
+    def notes(self) -> str:
+        """What happened before what the model sees, in a few lines (H6); may be empty."""
         ...
 
     def steer(self) -> bool:
@@ -67,7 +71,7 @@ class Asking:
         self,
         *,
         place: Place,
-        stream: EventStream,
+        stream: Emitting,
         brain: Brain,
         desk: Desk,
         window: Window,
@@ -90,12 +94,17 @@ class Asking:
         return f"{self._place.prefix}.{self.iteration}"
 
     def packet(self, limit: int, files: list[str]) -> tuple[Message, ...]:
-        """What stands last in a request after the first (W15); the user's own words are followed by nothing."""
+        """What stands last in a request: notes of what lies before (H6), and after the first the control packet (W15).
+        Words that the user puts in are followed by nothing."""
+        notes = self._desk.notes()
+        noted = (ProgramMessage(text=marked("memory", f"{prompt('memory')}\n{notes}")),) if notes else ()
+        if self.iteration < 2:
+            return noted
         context = self._desk.context()
-        if self.iteration < 2 or isinstance(context[-1], UserMessage):
+        if isinstance(context[-1], UserMessage):
             return ()
         task = next((message.text for message in reversed(context) if isinstance(message, UserMessage)), "")
-        return (packet(iteration=self.iteration, limit=limit, files=files, task=task),)
+        return (*noted, packet(iteration=self.iteration, limit=limit, files=files, task=task))
 
     async def ask(
         self, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...], temperature: float

@@ -17,24 +17,28 @@ from tui_agent.domain import (
     Permit,
     Running,
     Target,
+    ToolResult,
 )
 from tui_agent.engine.keeping import CannotKeep
 from tui_agent.engine.leave import Leave, refusal
 from tui_agent.engine.workplace import Workplace
-from tui_agent.events import ApprovalExecuted, FileChanged, ToolOutput
+from tui_agent.events import ApprovalExecuted, FileChanged, FileDiagnosed, ToolOutput
 from tui_agent.platform.files import FileChangedError, FileFault, replace_file, sha256_of
 from tui_agent.safety.roots import PathError
 from tui_agent.text import Cleaner
-from tui_agent.tools.base import Agreed, Refused, ToolError
+from tui_agent.tools.base import Agreed, Code, Errand, Refused, ToolError
 from tui_agent.tools.choosing import can_choose
+from tui_agent.tools.code_output import counted, diagnostics_text
 from tui_agent.tools.diffs import diff_bytes
-from tui_agent.tools.search_workspace import find_ripgrep
+from tui_agent.tools.search_program import find_ripgrep
 from tui_agent.workplan import PlanChange
 
 OUTPUT_CAP = 256 * 1024
 """Characters of live output that one call may put on the stream; the rest stays in the result."""
 DIFF_CAP = 2 << 20
 """Characters of a change that can be shown in full (A9) and kept in one record."""
+DIAGNOSTICS = 20
+"""Errors of one file that the model is told after a write."""
 OUTPUT_GATHER = 0.1
 """Seconds for which live output is gathered."""
 
@@ -57,14 +61,20 @@ class CallBench:
         self._pause = pause
         self._live = _LiveOutput(self._emit_output)
         self._leave = Leave(workplace, run=run, node=node, pause=pause)
+        self._file = ""
+        """Where all of the output goes, until that was told."""
         self.acted = False
         """True once something with an effect was carried out."""
+        self.seen_now: dict[str, str] = {}
+        """Path → hash of what this call saw."""
         self.scratch = workplace.scratch
         self.roots = workplace.roots.folders
         self.mode: Mode = workplace.mode
         self.command_timeout = round(workplace.settings.timeouts.command)
         self.command_timeout_max = round(workplace.settings.timeouts.command_max)
+        self.search_matches = workplace.settings.caps.search_matches
         self.search_program = find_ripgrep(workplace.roots.folders)
+        self.code: Code = workplace.code
 
     # --- paths and memory ---
 
@@ -78,6 +88,7 @@ class CallBench:
     def saw(self, path: Path, sha256: str) -> None:
         """See Bench."""
         self._workplace.saw(path, sha256)
+        self.seen_now[str(path)] = sha256
 
     def seen(self, path: Path) -> str | None:
         """See Bench."""
@@ -94,7 +105,8 @@ class CallBench:
         self._live.close()
 
     def _emit_output(self, text: str) -> None:
-        self._workplace.stream.emit(ToolOutput(text=text), run=self._run, node=self._node)
+        file, self._file = self._file, ""
+        self._workplace.stream.emit(ToolOutput(text=text, file=file), run=self._run, node=self._node)
 
     # --- leave ---
 
@@ -104,6 +116,7 @@ class CallBench:
 
     async def permit_edit(self, action: Editing, before: bytes | None, after: bytes) -> Agreed:
         """See Bench."""
+        self._workplace.code.expect(Path(action.path), before)
         return await self._leave.permit_edit(action, before, after)
 
     @property
@@ -177,6 +190,23 @@ class CallBench:
         stream.emit(FileChanged(change=change, diff=action.diff), run=self._run, node=self._node)
         return change
 
+    async def checked(self, change: FileChange) -> str:
+        """See Bench."""
+        self._pause(True)
+        try:
+            found = await self._workplace.code.check(change)
+        finally:
+            self._pause(False)
+        errors = tuple(one for one in found or () if one.kind == "error")
+        if not errors:
+            return ""
+        event = FileDiagnosed(path=change.path, display=change.display, found=errors[:DIAGNOSTICS])
+        self._workplace.stream.emit(event, run=self._run, node=self._node)
+        new = sum(one.new for one in errors)
+        head = f"{counted(len(errors), 'error')} in {change.display}"
+        head += "" if new == len(errors) else f", {new} of them new"
+        return f"[Diagnostics] {head}:\n{diagnostics_text(errors, DIAGNOSTICS)}"
+
     async def run(self, permit: Permit, timeout: int) -> CommandOutcome:
         """See Bench."""
         action = permit.action
@@ -187,10 +217,12 @@ class CallBench:
         self.acted = self.acted or not action.unasked
         self._executed(permit)
         place, keeping = self._workplace, self._workplace.keeping
+        file = place.output_file()
+        self._file = str(file)
         if action.unasked or keeping is None:
-            return await place.run_command(action, timeout, self.output)
+            return await place.run_command(action, timeout, self.output, file)
         async with keeping.watching(action.command, place.roots, run=self._run, call=self._node):
-            return await place.run_command(action, timeout, self.output)
+            return await place.run_command(action, timeout, self.output, file)
 
     def _executed(self, permit: Permit) -> None:
         action = permit.action if permit.partly else None
@@ -212,6 +244,14 @@ class CallBench:
         if answer.verdict not in ("reply", "approve"):
             raise Refused(refusal(answer))
         return answer.text
+
+    async def delegate(self, errand: Errand) -> ToolResult:
+        """See Bench."""
+        if self._workplace.delegate is None:
+            raise Refused(
+                "Not allowed: no sub-agent can be started from here; look into it with the other tools."
+            )
+        return await self._workplace.delegate(errand, self._run, self._node)
 
     async def judge(self, command: str, cwd: str) -> Running:
         """See Bench."""

@@ -16,6 +16,7 @@ from tui_agent.engine.bench import CallBench
 from tui_agent.engine.duplicates import Earlier, Repeats, Signatures, World
 from tui_agent.engine.feedback import taught
 from tui_agent.engine.footing import Footing
+from tui_agent.engine.nested_rules import bring
 from tui_agent.engine.stream import JournalBroken
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import ToolFinished, ToolStarted
@@ -62,6 +63,7 @@ class Calls:
 
     def __init__(self, workplace: Workplace, registry: Registry, run: str) -> None:
         self._workplace = workplace
+        self.code = workplace.code  # what language servers know (T3)
         self._registry = registry
         self._run = run
         self._specs = registry.specs()
@@ -79,6 +81,8 @@ class Calls:
         self._footing = Footing(
             workplace.roots.folders, lambda notice: workplace.stream.emit(notice, run=run)
         )
+        self._touched: dict[str, None] = {}
+        """Files that calls of this round saw."""
         self.changed: list[str] = []
         """Files that were changed, as the user knows them, the latest last."""
 
@@ -110,7 +114,15 @@ class Calls:
         done.left = len(left)
         if done.ran or done.duplicates:
             done.note, done.stop = self._repeats.end_round()
+        touched, self._touched = self._touched, {}
+        if touched:
+            await bring(self._workplace, touched, self._run)
         return done
+
+    async def attach(self) -> None:
+        """Attach what the user's newest messages mention (H7)."""
+        if self._workplace.attach is not None:
+            await self._workplace.attach(self._run)
 
     def heard(self) -> None:
         """The user said something: the world is another one, and what was is no loop any more (R10.1)."""
@@ -181,7 +193,8 @@ class Calls:
         finally:
             bench.close()
             spent = round((time.monotonic() - began) * 1000) - bench.waited_ms
-            self._finish(call, result, max(0, spent), parent)
+            self._finish(call, result, max(0, spent), parent, bench.seen_now)
+            self._touched |= dict.fromkeys(bench.seen_now)
         if bench.acted:
             await stream.durable()
         if bench.acted or not result.success:
@@ -210,7 +223,11 @@ class Calls:
             return _again(known)
         self.count += 1
         self._round.ran += 1
-        result = await _run(tool, args, bench, clock)
+        why = self._registry.why_shut(tool)
+        if why:
+            result = ToolResult(success=False, error=why, code="refused")
+        else:
+            result = await _run(tool, args, bench, clock)
         self._workplace.acts += bench.acted
         self._workplace.writes += len(result.changes)
         self.changed = [path for path in self.changed if all(path != one.display for one in result.changes)]
@@ -235,7 +252,9 @@ class Calls:
         event = ToolStarted(call=call, title=title, reads_only=reads_only)
         self._workplace.stream.emit(event, run=self._run, node=call.id, parent=parent)
 
-    def _finish(self, call: ToolCall, result: ToolResult, ms: int, parent: str) -> None:
+    def _finish(
+        self, call: ToolCall, result: ToolResult, ms: int, parent: str, seen: dict[str, str] | None = None
+    ) -> None:
         self.results.append((call, self._earlier.pop(call.id, result)))
         event = ToolFinished(
             call_id=call.id,
@@ -243,6 +262,7 @@ class Calls:
             result=result,
             text=result_text(result),
             ms=ms,
+            seen=seen or {},
         )
         self._workplace.stream.emit(event, run=self._run, node=call.id, parent=parent)
 

@@ -17,6 +17,7 @@ from tui_agent.domain import (
     UserMessage,
     marked,
 )
+from tui_agent.events import Attachment
 
 SUMMARY = "summary"
 """Kind of the program message that holds the summary."""
@@ -24,6 +25,12 @@ PLAN = "plan"
 """Kind of the program message that holds the plan."""
 STEP = "step"
 """Kind of the program message that says which step of the plan is to be carried out."""
+ATTACHED = "attached"
+"""Kind of the program message that holds what the user attached to the message after it."""
+RULES = "rules"
+"""Kind of the program message that holds the rules of a folder below the root."""
+SHORTENED = "left out to save room"
+"""Said in a text of which a part is missing."""
 KEPT = 6
 """How many of the newest messages a compaction leaves (H5)."""
 
@@ -31,6 +38,18 @@ KEPT = 6
 def is_kind(message: Message, kind: str) -> bool:
     """True for a program message of this kind."""
     return isinstance(message, ProgramMessage) and message.text.startswith(f"{PROGRAM_MARK}{kind}>")
+
+
+def sealed(kind: str, text: str) -> ProgramMessage:
+    """A program message of text that others wrote: nothing in it can end it."""
+    return ProgramMessage(text=marked(kind, text.replace(f"</agent_{kind}", f"<\\/agent_{kind}")))
+
+
+def attached(items: Sequence[Attachment]) -> ProgramMessage:
+    """What the user attached, with labels that tell the model not to read it again (H7)."""
+    head = "The user attached this to the message below. It is already here: do not read it again."
+    parts = [f"{item.label}:\n{item.text}" if item.text else f"{item.label}." for item in items]
+    return sealed(ATTACHED, "\n\n".join((head, *parts)))
 
 
 def tail_of(messages: Sequence[Message], kept: int = KEPT) -> int:
@@ -42,12 +61,14 @@ def tail_of(messages: Sequence[Message], kept: int = KEPT) -> int:
 
 
 def summarised(messages: Sequence[Message], summary: str, kept: int) -> list[Message]:
-    """The user's words, the newest plan and step, and the summary in place of all but the newest `kept` messages."""
+    """The user's words, the newest plan and step, the rules of folders, and the summary in place of all but the newest
+    `kept` messages."""
     at = max(0, len(messages) - kept)
     old, new = messages[:at], messages[at:]
     own = [message for message in old if isinstance(message, UserMessage)]
     plan = [*_newest(PLAN, old, new), *_newest(STEP, old, new)]
-    return [*own, *plan, ProgramMessage(text=marked(SUMMARY, summary)), *new]
+    rules = [message for message in old if is_kind(message, RULES)]
+    return [*own, *plan, *rules, ProgramMessage(text=marked(SUMMARY, summary)), *new]
 
 
 def _newest(kind: str, old: Sequence[Message], new: Sequence[Message]) -> list[Message]:
@@ -63,9 +84,7 @@ def cut_text(text: str, size: int) -> str:
         return text
     head, tail = size * 2 // 3, size // 3
     left_out = len(text) - head - tail
-    return (
-        f"{text[:head]}\n[… {left_out:,} characters left out to save room …]\n{text[-tail:] if tail else ''}"
-    )
+    return f"{text[:head]}\n[… {left_out:,} characters {SHORTENED} …]\n{text[-tail:] if tail else ''}"
 
 
 def cut_message(message: Message, size: int) -> Message:

@@ -35,6 +35,11 @@ class SessionDesk:
         plan = self._memory.text(state.log_entries or None)
         return assemble(self._system(), state.history.window(), plan, self._memory.proposals())
 
+    def notes(self) -> str:
+        """What happened before what the model sees, in a few lines; see SessionMemory (H6)."""
+        state = self._stream.state
+        return state.memory.told(state.context_window, self._memory.text(state.log_entries or None))
+
     def steer(self) -> bool:
         """Give the waiting steering messages to the run that is going on; True if there were any."""
         state = self._stream.state

@@ -11,6 +11,7 @@ import msgspec
 
 from tui_agent.domain import ToolCall
 from tui_agent.engine.calls import Calls
+from tui_agent.engine.completion import Completion, Refusal
 from tui_agent.engine.plan_reading import SHOW_DIFF
 from tui_agent.engine.prompts import prompt
 from tui_agent.engine.recovery import Diagnosis, diagnose, judged
@@ -337,30 +338,41 @@ class Execution:
 
     # --- the completion gate ---
 
-    async def gate(self, needs_write: bool, acted: Callable[[], bool], unmet: Sequence[str]) -> None:
-        """A claim of completion without any change, where one was asked for, goes back once (W8).
+    async def gate(
+        self, needs_write: bool, acted: Callable[[], bool], unmet: Sequence[str], completion: Completion
+    ) -> None:
+        """A claim of completion goes back once without any change, where one was asked for, and once where changed
+        files have errors (W8).
 
         Said a second time without a change it is not taken for done while criteria of the plan are open: `unmet`.
         """
+        if needs_write and self._claims(acted()):
+            await self._without_change(acted, unmet)
+        refusal = await completion.refusal(self.carried.outcome, self.carried.closing)
+        if refusal is not None:
+            await self._send_back(refusal)
+
+    async def _without_change(self, acted: Callable[[], bool], unmet: Sequence[str]) -> None:
         carried = self.carried
-        if not needs_write or not self._claims(acted()):
-            return
         why = "the request needs a change, and nothing was written or run that changes anything"
-        self._emit(CompletionRefused(why=why), self._stage)
         told = (
             f"This is not done yet: {why}. Make the change now with the tools, or say in one sentence why none is "
             "needed."
         )
-        self._emit(ProgramSaid(kind="feedback", text=told), self._stage)
-        ended = await self._loop(self._stage).work()
-        self._take(ended)
-        carried.outcome = ended.outcome
+        await self._send_back(Refusal(why, told))
         if unmet and self._claims(acted()):
             rows = "\n".join(f"- {one}" for one in unmet[:20])
             self._emit(CompletionRefused(why="nothing was changed, and criteria are open"), self._stage)
             carried.outcome = "failed"
             said = f"Unfinished: nothing was changed. Open in the plan ({len(unmet)}):\n{rows}"
             carried.closing = f"{carried.closing}\n\n{said}".strip()
+
+    async def _send_back(self, refusal: Refusal) -> None:
+        self._emit(CompletionRefused(why=refusal.why), self._stage)
+        self._emit(ProgramSaid(kind="feedback", text=refusal.told), self._stage)
+        ended = await self._loop(self._stage).work()
+        self._take(ended)
+        self.carried.outcome = ended.outcome
 
     def _claims(self, acted: bool) -> bool:
         """Whether the work is said to be done though nothing was; not where the user refused it or is asked."""

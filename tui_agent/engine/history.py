@@ -15,8 +15,9 @@ from tui_agent.domain import (
     UserMessage,
     marked,
 )
-from tui_agent.engine.condensing import cut_message, summarised
+from tui_agent.engine.condensing import ATTACHED, attached, cut_message, is_kind, summarised
 from tui_agent.events import (
+    ContextAttached,
     ContextCompacted,
     ConversationRewound,
     Event,
@@ -50,6 +51,14 @@ class Turn(msgspec.Struct):
     """What that step is."""
     begun: list[str] = []
     """Ids of the calls that were begun and have no end."""
+
+    def attach(self, message: ProgramMessage) -> None:
+        """Put what the user attached in front of their newest message."""
+        own = (at for at, one in enumerate(self.messages) if isinstance(one, UserMessage))
+        at = max(own, default=len(self.messages))
+        self.messages.insert(at, message)
+        if self.step is not None and at < self.step:
+            self.step += 1
 
     def begin_step(self, number: int, description: str) -> None:
         """From here on everything belongs to a step of the plan."""
@@ -104,6 +113,8 @@ class History:
                     del self.turns[:-USER_MESSAGES]
             case RunEnded(outcome=outcome, text=text) if self.turns:
                 self.turns[-1].settle(outcome, text)
+            case ContextAttached(items=items) if self.turns:
+                self.turns[-1].attach(attached(items))
             case ContextCompacted():
                 self._fold_compaction(event)
             case ConversationRewound(history=turns):
@@ -113,6 +124,8 @@ class History:
 
     def _fold_reply(self, turn: Turn, event: Event) -> None:
         match event:
+            case ToolStarted(agent=agent) | ToolFinished(agent=agent) | ProgramSaid(agent=agent) if agent:
+                pass  # a sub-agent's own conversation
             case StepStarted(step=step):
                 turn.begin_step(step.number, step.description)
             case StepFinished(outcome=outcome, text=text):
@@ -143,6 +156,12 @@ class History:
         if event.cut:
             for turn in self.turns:
                 turn.messages = [cut_message(message, event.cut) for message in turn.messages]
+
+    @property
+    def attached(self) -> str:
+        """What the user attached to the message that is worked on; empty where they did not."""
+        messages = self.turns[-1].messages if self.turns else ()
+        return "\n".join(message.text for message in messages if is_kind(message, ATTACHED))
 
     def compacted(self, event: ContextCompacted) -> History:
         """Another history: this one as it would be after `event`."""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from tui_agent.domain import Fault, Message, ModelInfo, SystemMessage, ToolCall, ToolSpec
+from tui_agent.engine.prompts import fingerprint
 from tui_agent.events import Event, Notice, ProtocolChanged
 from tui_agent.models.base import Model
 from tui_agent.protocols import json_reply, xml_reply
@@ -102,6 +103,13 @@ class Ladder:
         self._tell(ProtocolChanged(protocol=to, why=why))
         text = f"From now on the model is asked for {_NAMES[to]}: {why}."
         self._tell(Notice(level="info", text=text, code="protocol.changed"))
+
+    def versions(self) -> dict[str, str]:
+        """Name → version of what the protocol adds to the rules, tools aside (H8); nothing for native calls."""
+        if self.protocol == "native":
+            return {}
+        section = (json_reply if self.protocol == "json" else xml_reply).system_section(())
+        return {f"reply_{self.protocol}": fingerprint(section)}
 
     # --- what a request looks like ---
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable
 
 from tui_agent.domain import Fault, Message, ProgramMessage, ToolCall, ToolResult, ToolSpec, marked
 from tui_agent.engine.asking import Asking, Desk, Place
 from tui_agent.engine.brain import Brain
 from tui_agent.engine.calls import MANY, Calls, Round
+from tui_agent.engine.completion import Completion
+from tui_agent.engine.emitting import Emitting
 from tui_agent.engine.feedback import Kind, Tries, announces, told, torn
 from tui_agent.engine.ladder import Ladder
 from tui_agent.engine.prompts import prompt
 from tui_agent.engine.reply import Received
-from tui_agent.engine.stream import EventStream
 from tui_agent.engine.window import Window
-from tui_agent.events import Notice, ProgramSaid, ReplyRejected, RunEnded, UserSaid
+from tui_agent.events import CompletionRefused, Notice, ProgramSaid, ReplyRejected, RunEnded, UserSaid
 from tui_agent.text import one_line
 
 __all__ = ["Brain", "Desk", "DirectLoop", "Place"]
@@ -51,7 +51,7 @@ class DirectLoop:
         self,
         *,
         place: Place,
-        stream: EventStream,
+        stream: Emitting,
         brain: Brain,
         desk: Desk,
         window: Window,
@@ -59,9 +59,13 @@ class DirectLoop:
         calls: Calls,
         tools: tuple[ToolSpec, ...],
         max_iterations: int,
-        clock: Callable[[], float] = time.monotonic,
+        reports: bool = False,
     ) -> None:
+        """With `reports`, a model that is at its last round is asked once more, for what it found until then."""
         self._run = place.run
+        self._reports = reports
+        self.completion: Completion | None = None
+        """Accepts that the work is done, or not (W8); without it every end is one."""
         self._stream = stream
         self._brain = brain
         self._desk = desk
@@ -69,8 +73,7 @@ class DirectLoop:
         self._calls = calls
         self._tools = tools
         self._max = self._allowed = max_iterations
-        self._clock = clock
-        self._began = clock()
+        self._began = time.monotonic()
         self._tries = Tries(brain.temperature)
         self._asking = Asking(
             place=place, stream=stream, brain=brain, desk=desk, window=window, ladder=ladder, tools=tools
@@ -83,15 +86,16 @@ class DirectLoop:
             if self._asking.iteration >= self._allowed:
                 why = f"the model was called {self._asking.iteration} times without a final answer"
                 if not await self._goes_on(why):
-                    return self._limit()
+                    return await self._reported() if self._reports else self._limit()
                 self._allowed = self._asking.iteration + self._max
             if self._desk.steer():
                 self._calls.heard()
+                await self._calls.attach()
             received = await self._ask(self._tools, ())
             if isinstance(received, str):
                 return self._ended("limit", received)
             ended = await self._judge(received)
-            if ended is not None:
+            if ended is not None and not await self._refused(ended):
                 return ended
 
     async def _ask(self, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...]) -> Received | str:
@@ -250,6 +254,25 @@ class DirectLoop:
 
     # --- the end ---
 
+    async def _refused(self, ended: RunEnded) -> bool:
+        """Send a claim of completion back that can't be accepted (W8)."""
+        if self.completion is None:
+            return False
+        refusal = await self.completion.refusal(ended.outcome, ended.text)
+        if refusal is None:
+            return False
+        self._stream.emit(CompletionRefused(why=refusal.why), run=self._run, node=self._asking.node)
+        self._stream.emit(ProgramSaid(kind="feedback", text=refusal.told), run=self._run)
+        return True
+
+    async def _reported(self) -> RunEnded:
+        """What the model has to say at the limit, without any more calls."""
+        nudge = ProgramMessage(text=marked("feedback", prompt("report_now")))
+        received = await self._ask((), (nudge,))
+        if isinstance(received, str) or received.ended.fault is not None or not received.ended.text.strip():
+            return self._limit()
+        return self._ended("limit", received.ended.text)
+
     async def _goes_on(self, why: str) -> bool:
         """Ask the user whether to go on; what they say beside yes and no is told to the model."""
         answer = await self._calls.ask(f"The work was stopped, because {why}. Go on?", (GO_ON, STOP))
@@ -274,7 +297,7 @@ class DirectLoop:
             text=text,
             iterations=self._asking.iteration,
             tool_calls=self._calls.count,
-            ms=round((self._clock() - self._began) * 1000),
+            ms=round((time.monotonic() - self._began) * 1000),
         )
 
 

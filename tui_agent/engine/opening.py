@@ -320,7 +320,7 @@ class _Parts:
 
     def _roles(self, state: EngineState) -> Roles:
         chosen, same_server = self._loaded.settings, self._model.provider == state.provider
-        name = chosen.model or (state.model if same_server else "")
+        name = state.model_for(self._model.provider, chosen.model, self._wishes.flags)
         same_model = same_server and name == state.model
         assert self._stream is not None
         return Roles(

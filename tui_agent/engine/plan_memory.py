@@ -108,8 +108,14 @@ class PlanMemory:
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
-        for place in await asyncio.to_thread(self._store.close):
-            self._told_aside(place)
+        for _ in range(2):  # what was kept is told by a second call when the first one failed
+            try:
+                for place in await asyncio.to_thread(self._store.close):
+                    self._told_aside(place)
+            except FileFault as fault:
+                self._fail(fault)
+            else:
+                break
 
     # --- what is read ---
 

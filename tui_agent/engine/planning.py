@@ -19,6 +19,7 @@ from tui_agent.domain import (
     ToolResult,
     UserMessage,
 )
+from tui_agent.engine.condensing import cut_text
 from tui_agent.engine.plan_cache import Kind, PlanCache, kind_of
 from tui_agent.engine.plan_reading import BadPlan, read_plan
 from tui_agent.engine.prompts import prompt, version
@@ -90,6 +91,8 @@ class Background(msgspec.Struct, frozen=True, kw_only=True):
     actions: tuple[str, ...] = ()
     """When it plans again: the last things done in this run."""
     failures: tuple[str, ...] = ()
+    attached: str = ""
+    """What the user attached to the request (H7)."""
 
 
 class Planner:
@@ -189,6 +192,8 @@ class Planner:
             failed = "\n".join(f"- {one}" for one in background.failures[-5:])
             parts.append(f"What failed, and why. Plan another way around it:\n{failed}")
         room = max(2_000, BUDGET - len(rules) - sum(map(len, parts)))
+        if background.attached:
+            parts.append(cut_text(background.attached, max(1_000, room - len(request) - 200)))
         parts.append("The request:\n" + (request if len(request) <= room else request[:room] + " …"))
         messages: list[Message] = [SystemMessage(text=rules)]
         if background.plan_doc:

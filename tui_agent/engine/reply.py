@@ -12,8 +12,8 @@ from typing import Any, Literal
 import msgspec
 
 from tui_agent.domain import Fault, ToolCall, ToolSpec, Usage
+from tui_agent.engine.emitting import Emitting
 from tui_agent.engine.pipe import Babble, TextPipe, trimmed
-from tui_agent.engine.stream import EventStream
 from tui_agent.events import (
     ReplyEnded,
     ReplyPhase,
@@ -70,7 +70,7 @@ class Reply:
 
     def __init__(
         self,
-        stream: EventStream,
+        stream: Emitting,
         *,
         run: str,
         node: str,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,9 @@ from tui_agent.domain import Fault, ModelInfo
 from tui_agent.engine.brain import Brain
 from tui_agent.engine.live_catalog import LiveCatalog
 from tui_agent.engine.window_words import narrow
-from tui_agent.events import ModelChanged, Notice, RunEnded
+from tui_agent.events import ModelChanged, Notice, RoleChanged, RunEnded
 from tui_agent.models.base import Model
+from tui_agent.models.catalog import served_name
 from tui_agent.models.selection import Role, Sampling, Selected, sampling, select, select_default
 from tui_agent.settings import Settings
 
@@ -24,6 +26,8 @@ NO_SERVER = "server.missing"
 """Code of the notice that no model can be had."""
 WINDOW = 32_768
 """Tokens to ask for where neither settings nor model say."""
+OWN = ("", "execution")
+"""Roles that the session's model itself has: it answers, and carries out the steps."""
 SMALL_WINDOW = 16_384
 """Below this the user is warned once (R1.5)."""
 
@@ -54,7 +58,7 @@ class Roles:
         context_window: int | None,
         settings: Settings,
         because: str,
-        tell: Callable[[Notice | ModelChanged], object],
+        tell: Callable[[Notice | ModelChanged | RoleChanged], object],
     ) -> None:
         self.model = model
         self.name = name
@@ -67,6 +71,9 @@ class Roles:
         self._others: dict[str, tuple[int | None, ModelInfo | None]] = {}
         self._served: tuple[str, ...] | None = None
         self._missed: set[str] = set()
+        self._settling = asyncio.Lock()
+        self.chosen: dict[str, str] = {}
+        """Role → the model that the user chose for it in this session; the first tier of M6 for `explorer`."""
         self.catalog = LiveCatalog(paths.models_file(), tell)
 
     @property
@@ -92,6 +99,10 @@ class Roles:
 
         Name and window stay as they were settled; the other options are those of models.json as it is now.
         """
+        async with self._settling:
+            return await self._settled()
+
+    async def _settled(self, by: str = "") -> Brain | RunEnded:
         if self._brain is None:
             if not self.catalog.opened:
                 await self.catalog.open(self.model, self._list)
@@ -112,11 +123,50 @@ class Roles:
                 temperature=0,
                 max_tokens=0,
             )
-            changed = ModelChanged(provider=self.model.provider, model=self.name, context_window=window)
+            changed = ModelChanged(
+                provider=self.model.provider, model=self.name, context_window=window, by=by
+            )
             self._tell(changed)
         return msgspec.structs.replace(
             self._brain, **msgspec.structs.asdict(self.sampling("execution", self._brain.num_ctx))
         )
+
+    async def choose(self, role: str, name: str) -> Fault | None:
+        """Give `role` the model `name` for this session (M5, M6), by what the server has at this moment; an empty name
+        takes the choice back. `execution` and the empty role are the session's own model, which the next message is
+        worked on with. Returns why that can't be; nothing is changed then."""
+        async with self._settling:
+            if name:
+                self._served = None
+                served = await self._list()
+                if isinstance(served, Fault) and served.kind == "unreachable":
+                    return served
+                if not isinstance(served, Fault) and not (name := served_name(given := name, served)):
+                    return Fault(kind="status", message=f"{self.model.endpoint} has no model {given}.")
+            if role in OWN:
+                return await self._take(name or self.name)
+            self.chosen.pop(role, None)
+            self.chosen |= {role: name} if name else {}
+            self._tell(RoleChanged(role=role, model=name))
+            return None
+
+    async def _take(self, name: str) -> Fault | None:
+        before = self.name, self._window, self._info, self._brain
+        if name != self.name:
+            self._window = self._info = None
+        self.name, self._brain = name, None
+        settled = await self._settled(by="user")
+        if isinstance(settled, RunEnded):
+            self.name, self._window, self._info, self._brain = before
+            return Fault(kind="status", message=settled.text)
+        return None
+
+    async def explorer(self, own: Brain) -> Brain:
+        """The model of sub-agents (M6): chosen in this session, else by settings and models.json, else `own`."""
+        name = (await self.select("explorer")).name
+        window = own.num_ctx if name == own.name else await self.window_of(name)
+        options = msgspec.structs.asdict(self.sampling("explorer", window, name))
+        return Brain(model=self.model, name=name, num_ctx=window, **options)
 
     async def window_of(self, name: str) -> int | None:
         """The window of requests to another model of the server, settled once as the session's own is (R1.1)."""
@@ -145,16 +195,25 @@ class Roles:
             keep_alive=self._settings.keep_alive,
         )
 
-    async def select(self, role: Role, task: str = "") -> Selected:
-        """The model of `role`; that another one was wanted which is not there is told once."""
+    def window_asked(self, info: ModelInfo) -> int:
+        """The window that requests to a model would have, by what the server says of it."""
+        chosen = self._settings.context_window or self.catalog.current.entry(info.name).window
+        return window_for(info, chosen, self.model.provider)
+
+    async def select(self, role: Role, task: str = "", *, tell: bool = True) -> Selected:
+        """The model of `role`; that another one was wanted which is not there is told once, unless not `tell`."""
         chosen = self._settings
         wishes = {**chosen.roles.model_dump(), "explorer": chosen.explorer_model, "small": chosen.small_model}
-        found = select(role, self.name, self.catalog.current, None, settings=wishes, task=task)
+        own = self.chosen.get(role, "")
+        found = select(role, self.name, self.catalog.current, None, settings=wishes, task=task, chosen=own)
         if found.missing:
             served = await self._list()
             known = None if isinstance(served, Fault) else served
-            found = select(role, self.name, self.catalog.current, known, settings=wishes, task=task)
-        self._tell_missing(found)
+            found = select(
+                role, self.name, self.catalog.current, known, settings=wishes, task=task, chosen=own
+            )
+        if tell:
+            self._tell_missing(found)
         return found
 
     def _tell_missing(self, found: Selected) -> None:

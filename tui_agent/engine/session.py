@@ -14,6 +14,8 @@ import msgspec
 
 from tui_agent.domain import Answer, ApprovalMode, CommandOutcome, Mode, Trusting
 from tui_agent.engine.approvals import Approvals
+from tui_agent.engine.mentions import Mentions
+from tui_agent.engine.model_choice import ModelChoice
 from tui_agent.engine.naming import Naming
 from tui_agent.engine.plan_memory import PlanMemory
 from tui_agent.engine.project import Project
@@ -23,6 +25,7 @@ from tui_agent.engine.standing_leave import StandingLeave
 from tui_agent.engine.state import Queued, SessionStream
 from tui_agent.engine.stream import JournalBroken
 from tui_agent.engine.undoing import Checkpoints
+from tui_agent.engine.waiting import Waiting
 from tui_agent.engine.working import Absent, Working
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import (
@@ -81,17 +84,18 @@ class Session:
         self._project = project
         self._task: asyncio.Task[None] | None = None
         self._own: set[asyncio.Task[CommandOutcome]] = set()
-        self.mask = stream.mask
-        """What a front end hides of what it shows (A7)."""
+        self.mask = stream.mask  # what a front end hides of what it shows (A7)
         self.begins = stream.last
         """Number of the last record before this process took the session: `follow(begins)` shows what is new."""
         self._ending: asyncio.Task[None] | None = None
         self._closed = False
         self.checkpoints = checkpoints  # what runs did to files, and the way back (K1)
-        self.grants = StandingLeave(workplace)
-        """What the user allowed for longer than once (R4.3)."""
+        self.grants = StandingLeave(workplace)  # what the user allowed for longer than once (R4.3)
         self.memory = memory  # the plan document (P1 to P6)
         self.naming = Naming(stream, folder)  # what the session is called (S3)
+        self.models = ModelChoice(roles, stream)  # which model does what (M5, U4)
+        self.mentions = Mentions(workplace.roots, workplace.recent)  # what can be named behind an @ (H7)
+        self.queue = Waiting(stream.state, self._emit, self._start_next)  # messages that wait (R11.3)
         self._working = Working(
             stream=stream,
             approvals=approvals,
@@ -102,6 +106,7 @@ class Session:
             absent=absent,
             raw=RawReplies(folder.path, stream.mask),
         )
+        self.subagents = self._working.subagents  # one of them can be stopped alone (T5)
         self._trust: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._offering: asyncio.Task[None] | None = None
@@ -124,8 +129,11 @@ class Session:
         return self._state.title
 
     def follow(self, after: int = 0) -> AsyncIterator[Record]:
-        """Every record after `after`, the past first, then as they happen; ends when the session is closed."""
-        return self._stream.follow(after)
+        """Every record after `after`, the past first, then as they happen; ends when the session is closed.
+
+        Of past replies the end tells the whole: their pieces in between are left out.
+        """
+        return self._stream.follow(after, pieces=False)
 
     def tell_saving(self, tell: Callable[[str | None], None]) -> None:
         """Call `tell` with a sentence when saving begins to fail, with None when all is saved again (R-53).
@@ -136,11 +144,12 @@ class Session:
 
     # --- what a front end does ---
 
-    async def send(self, text: str, *, steering: bool = False, message: str = "") -> str:
+    async def send(self, text: str, *, steering: bool = False, message: str = "", before: str = "") -> str:
         """Say something to the agent; queued while it works. Returns the message's id, `message` unless it is empty.
 
-        With `steering` a message that arrives during a run is given to the model at its next round (W12). What is
-        said to a closing session waits for the next start.
+        With `steering` a message that arrives during a run is given to the model at its next round (W12). `before` is
+        the id of the message in the queue that it stands before. What is said to a closing session waits for the next
+        start.
         """
         message = message or f"m-{secrets.token_hex(6)}"
         text = clean(text)
@@ -148,6 +157,7 @@ class Session:
             return message
         if self.busy or self._state.queue or self._ending is not None:
             self._emit(MessageQueued(id=message, text=text, steering=steering))
+            self.queue.move(message, before)
             self._start_next()
         else:
             self._start(Queued(message, text))
@@ -262,7 +272,8 @@ class Session:
                 await asyncio.wait([task])
         await self._stop()
         self._approvals.withdraw(by="closing")
-        for step in (self.checkpoints.close, self.memory.close, self._workplace.close, self._roles.aclose):
+        parts = (self.mentions, self.checkpoints, self.memory, self._workplace)
+        for step in (*(part.close for part in parts), self._roles.aclose):
             try:
                 await step()
             except Exception:

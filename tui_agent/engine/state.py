@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from tui_agent.checkpoints.ledger import Ledger
-from tui_agent.domain import Answer, FileChange, Grant, Scope
+from tui_agent.domain import Answer, Grant, Scope
 from tui_agent.engine.history import History
+from tui_agent.engine.session_memory import SessionMemory
 from tui_agent.engine.stream import EventStream
 from tui_agent.events import (
     ApprovalAnswered,
+    ContextAttached,
     ContextCompacted,
     ConversationRewound,
     Event,
     FileChanged,
     GrantRevoked,
     MessageChanged,
+    MessageMoved,
     MessageQueued,
     MessageWithdrawn,
     ModeChanged,
     ModelChanged,
     PlanDocChanged,
     ProtocolChanged,
+    RoleChanged,
     RunStarted,
     SessionOpened,
     SessionTitled,
     SummaryOffered,
     SummarySettled,
+    ToolFinished,
     UserSaid,
 )
 from tui_agent.storage.folder import SessionFolder
@@ -87,6 +93,8 @@ class EngineState:
 
     def __init__(self) -> None:
         self.history = History()
+        self.memory = SessionMemory()
+        """What happened, for what the model does not see any more (H6)."""
         self.ledger = Ledger()
         """Edits that can be undone (K1)."""
         self.rewound: list[Any] | None = None
@@ -94,7 +102,9 @@ class EngineState:
         self.queue: list[Queued] = []
         self.grants: list[Grant] = []
         self.seen: dict[str, str] = {}
-        """Path → sha256 of files as the agent wrote them, the latest last."""
+        """Path → sha256 of files as the agent read or wrote them, the latest last."""
+        self.fresh: list[tuple[str, str]] = []
+        """Id and text of the user's messages whose mentions were not looked at yet (H7)."""
         self.roots: tuple[str, ...] = ()
         """The workspace and the folders that were added to it."""
         self.runs = 0
@@ -105,6 +115,10 @@ class EngineState:
         self.model = ""
         self.provider = ""
         self.context_window: int | None = None
+        self.chosen_model = ""
+        """The model that the user chose in the session; empty where settings did."""
+        self.roles: dict[str, str] = {}
+        """Role → the model that the user chose for it."""
         self.plan_sha256 = ""
         """Hash of plan_doc.md as it was shown last, proposals aside."""
         self.summaries: dict[str, dict[str, Any]] = {}
@@ -123,15 +137,20 @@ class EngineState:
             self.rewound = self.history.export() if event.run else None
         elif isinstance(event, UserSaid):
             self.rewound = None
+            self.fresh = [*(self.fresh if event.steering else ()), (event.id, event.text)]
         self.history.fold(event)
+        self.memory.fold(event)
         self.ledger.fold(event, run)
         match event:
             case MessageQueued(id=message, text=text, steering=steering):
                 self.queue.append(Queued(message, text, steering))
-            case MessageChanged(id=message, text=text):
+            case MessageChanged(id=message, text=text, steering=meant):
                 for queued in self.queue:
                     if queued.id == message:
                         queued.text = text
+                        queued.steering = queued.steering if meant is None else meant
+            case MessageMoved(id=message, before=before):
+                self._move(message, before)
             case MessageWithdrawn(id=message) | UserSaid(id=message):
                 self.queue = [queued for queued in self.queue if queued.id != message]
                 if isinstance(event, UserSaid) and not self.title:
@@ -142,8 +161,8 @@ class EngineState:
                 self.grants.append(grant)
             case GrantRevoked(grant=grant):
                 self.grants = [one for one in self.grants if one != grant]
-            case FileChanged(change=change):
-                self._fold_change(change)
+            case FileChanged() | ToolFinished() | ContextAttached():
+                self._look(event)
             case RunStarted():
                 self.runs += 1
                 self.log_entries = 0
@@ -152,10 +171,26 @@ class EngineState:
             case _:
                 self._fold_setting(event)
 
-    def _fold_change(self, change: FileChange) -> None:
-        self.seen.pop(change.path, None)
-        if change.after is not None:
-            self.seen[change.path] = change.after
+    def _move(self, message: str, before: str) -> None:
+        moved = [one for one in self.queue if one.id == message]
+        rest = [one for one in self.queue if one.id != message]
+        place = next((place for place, one in enumerate(rest) if one.id == before), len(rest))
+        self.queue = [*rest[:place], *moved, *rest[place:]]
+
+    def _look(self, event: FileChanged | ToolFinished | ContextAttached) -> None:
+        if isinstance(event, FileChanged):
+            self._saw(event.change.path, event.change.after)
+        elif isinstance(event, ContextAttached):
+            for item in event.items:
+                self._saw(item.path, item.sha256)
+        elif not event.agent:
+            for path, sha256 in event.seen.items():
+                self._saw(path, sha256)
+
+    def _saw(self, path: str, sha256: str | None) -> None:
+        self.seen.pop(path, None)
+        if sha256 is not None:
+            self.seen[path] = sha256
         if len(self.seen) > SEEN_MAX:
             del self.seen[next(iter(self.seen))]
 
@@ -171,6 +206,10 @@ class EngineState:
                 if (provider, model) != (self.provider, self.model):
                     self.protocol = ""
                 self.provider, self.model, self.context_window = provider, model, window
+                self.chosen_model = model if event.by == "user" or model == self.chosen_model else ""
+            case RoleChanged(role=role, model=model):
+                self.roles.pop(role, None)
+                self.roles |= {role: model} if model else {}
             case SessionOpened(mode=mode, roots=roots):
                 self.mode, self.roots = mode, roots
             case PlanDocChanged(sha256=sha256, pending=False):
@@ -195,6 +234,13 @@ class EngineState:
                     self.summaries.pop(key, None)
                 self.accepted = ()
 
+    def model_for(self, provider: str, configured: str | None, flags: Mapping[str, Any]) -> str:
+        """The model to go on with on a server of `provider`: the one of the command line, the one that the user chose
+        in the session, the settings', else the one it had. Empty where all of them are silent."""
+        same = provider == self.provider
+        kept = self.chosen_model if same else ""
+        return flags.get("model") or kept or configured or (self.model if same else "")
+
     def export(self) -> dict[str, Any]:
         """Plain data for `state.saved`."""
         return {
@@ -210,12 +256,15 @@ class EngineState:
             "model": self.model,
             "provider": self.provider,
             "context_window": self.context_window,
+            "chosen_model": self.chosen_model,
+            "roles": dict(self.roles),
             "plan_sha256": self.plan_sha256,
             "summaries": dict(self.summaries),
             "accepted": list(self.accepted),
             "protocol": self.protocol,
             "log_entries": self.log_entries,
             "ledger": self.ledger.export(),
+            "memory": self.memory.export(),
             "rewound": self.rewound,
         }
 
@@ -232,6 +281,8 @@ class EngineState:
         for name in ("title", "mode", "approval_mode", "model", "provider"):
             setattr(state, name, msgspec.convert(data[name], str))
         state.protocol = msgspec.convert(data.get("protocol", ""), str)
+        state.chosen_model = msgspec.convert(data.get("chosen_model", ""), str)
+        state.roles = msgspec.convert(data.get("roles", {}), dict[str, str])
         state.log_entries = msgspec.convert(data.get("log_entries", 0), int)
         state.context_window = msgspec.convert(data["context_window"], int | None)
         state.plan_sha256 = str(data.get("plan_sha256", ""))
@@ -239,6 +290,8 @@ class EngineState:
         state.accepted = msgspec.convert(data.get("accepted", ()), tuple[str, ...])
         if "ledger" in data:
             state.ledger = Ledger.restore(data["ledger"])
+        if "memory" in data:
+            state.memory = SessionMemory.restore(data["memory"])
         rewound = data.get("rewound")
         state.rewound = rewound if isinstance(rewound, list) else None
         return state

@@ -15,6 +15,7 @@ from tui_agent.storage.chat_log import ChatLog
 from tui_agent.storage.folder import SessionFolder
 from tui_agent.storage.journal import JournalReader
 from tui_agent.storage.lines import Damage, Line, encode_event
+from tui_agent.storage.past import without_pieces
 from tui_agent.storage.recovery import Recovered, Recovery
 from tui_agent.storage.writing import SessionWriter
 from tui_agent.text import Mask
@@ -281,10 +282,11 @@ class EventStream:
         seq, offset = max(places, default=(1, 0))
         return iter(JournalReader(self._folder.journal, start=offset, last=seq - 1))
 
-    async def follow(self, after: int = 0) -> AsyncIterator[Record]:
+    async def follow(self, after: int = 0, *, pieces: bool = True) -> AsyncIterator[Record]:
         """All records after number `after`: the past, then what comes, each once and none before it is written.
 
-        Ends when the stream is closed. A follower may be as slow as it likes.
+        Without `pieces`, those of a past reply that its end repeats are left out. Ends when the stream is closed. A
+        follower may be as slow as it likes.
         """
         position = after
         past: _Past | None = None
@@ -306,7 +308,9 @@ class EventStream:
                     batch = self._recent(position)
                     reached = batch[-1].seq
                 else:
-                    past = past or _Past(self._lines(position))
+                    past = past or _Past(
+                        self._lines(position) if pieces else without_pieces(self._lines(position))
+                    )
                     batch, reached = await asyncio.to_thread(past.take, position, self._oldest() - 1)
                 for record in batch:
                     yield record

@@ -11,7 +11,7 @@ import msgspec
 
 from tui_agent.domain import Fault, Message, ProgramMessage, SystemMessage, ToolMessage, ToolSpec
 from tui_agent.engine import compaction
-from tui_agent.engine.condensing import SUMMARY, is_kind, tail_of
+from tui_agent.engine.condensing import ATTACHED, SUMMARY, is_kind, tail_of
 from tui_agent.engine.context import RESERVE
 from tui_agent.engine.tokens import Counts, Gauge, count, of_message, of_request, of_tools, total
 from tui_agent.engine.truncation import Judged, Watch
@@ -20,8 +20,8 @@ from tui_agent.events import ContextCompacted, ContextMeasured, Notice, ReplyEnd
 
 if TYPE_CHECKING:
     from tui_agent.engine.brain import Brain
+    from tui_agent.engine.emitting import Remembering
     from tui_agent.engine.history import History
-    from tui_agent.engine.state import SessionStream
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class _Asked:
 class Window:
     """One for a session and model. Before each request `prepare`, after each reply `measure`."""
 
-    def __init__(self, brain: Brain, stream: SessionStream) -> None:
+    def __init__(self, brain: Brain, stream: Remembering) -> None:
         self.limit = brain.num_ctx
         """The window in effect, as far as is known (R1.4); the value sent to the server never changes (R1.1)."""
         self.gauge = Gauge()
@@ -88,7 +88,7 @@ class Window:
         self._said: set[str] = set()
 
     @classmethod
-    def of(cls, brain: Brain, stream: SessionStream, before: Window | None) -> Window:
+    def of(cls, brain: Brain, stream: Remembering, before: Window | None) -> Window:
         """`before` where it is of the same model and window, and so knows them already; otherwise a new one."""
         old = before._brain if before is not None else None
         if before is None or old is None or (old.name, old.num_ctx) != (brain.name, brain.num_ctx):
@@ -341,6 +341,8 @@ def _part(message: Message) -> str:
         return "system"
     if isinstance(message, ToolMessage):
         return "files" if message.name == "read_file" else "results"
+    if is_kind(message, ATTACHED):
+        return "files"
     if isinstance(message, ProgramMessage) and _RESULT.search(message.text):
         return "results"
     return "messages"

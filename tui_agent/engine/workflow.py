@@ -13,11 +13,14 @@ import msgspec
 from tui_agent.domain import Answer, Fault, ToolCall
 from tui_agent.engine.approvals import Approvals
 from tui_agent.engine.calls import Calls
+from tui_agent.engine.completion import Completion
 from tui_agent.engine.dispatcher import GUESS, classify
 from tui_agent.engine.execution import FINAL, Carried, Execution, Worker
+from tui_agent.engine.modes import intent_section
 from tui_agent.engine.offering import Offering
 from tui_agent.engine.plan_memory import PlanMemory
 from tui_agent.engine.planning import Background, Planned, Planner, actions_of, asks, one_step
+from tui_agent.engine.prompts import prompt
 from tui_agent.engine.recovery import Diagnosis
 from tui_agent.engine.stream import EventStream
 from tui_agent.engine.structured import Structured
@@ -27,6 +30,7 @@ from tui_agent.events import (
     Event,
     PlanProposed,
     PlanReviewed,
+    ProgramSaid,
     RunEnded,
     StageEntered,
     StageLeft,
@@ -51,6 +55,8 @@ class Crew(msgspec.Struct, frozen=True):
     registry: Registry
     """All tools of the mode."""
     calls: Calls
+    completion: Completion
+    """Accepts that the work is done, or not (W8)."""
     structured: Structured
     planner: Planner
     memory: PlanMemory
@@ -65,6 +71,8 @@ class Crew(msgspec.Struct, frozen=True):
     """Without a user: carry out plans that would ask (X3)."""
     accept_summary: bool
     """Without a user: take summaries as they are (X3)."""
+    attached: str = ""
+    """What the user attached to the request, for whoever plans (H7)."""
 
 
 class Workflow:
@@ -80,6 +88,8 @@ class Workflow:
         self._plan: InstructionPlan | None = None
         self._failures: list[str] = []
         self._planning: asyncio.Task[Planned | Fault] | None = None
+        self.intent = ""
+        """Name of the text that the kind of request adds to what the model is told (W1)."""
 
     def skip_planning(self) -> bool:
         """Give up waiting for the plan: the cached one or a single step is taken (W4). False when it is not waited
@@ -205,6 +215,9 @@ class Workflow:
 
     async def _carry_out(self, node: str) -> Carried:
         crew = self._crew
+        self.intent = intent_section(self._sorted)
+        if self.intent:
+            crew.stream.emit(ProgramSaid(kind="intent", text=prompt(self.intent)), run=self._run)
         execution = Execution(
             run=self._run,
             stage=node,
@@ -225,7 +238,8 @@ class Workflow:
         if not self._only_looks():
             rows = crew.memory.plan.acceptance_criteria
             unmet = [one.description for one in rows if not one.completed]
-            await execution.gate(self._sorted.needs_write and not self._sorted.guessed, self._acted, unmet)
+            wanted = self._sorted.needs_write and not self._sorted.guessed
+            await execution.gate(wanted, self._acted, unmet, crew.completion)
         return carried
 
     async def _replan(self, step: PlanStep, found: Diagnosis, node: str) -> InstructionPlan | None:
@@ -309,6 +323,7 @@ class Workflow:
             folder=crew.folder,
             actions=actions_of(done) if self._failures else (),
             failures=tuple(self._failures),
+            attached=crew.attached,
         )
 
     async def _stage(self, name: str, work: Callable[[str], Any]) -> Any:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from tui_agent import paths
-from tui_agent.domain import Mode
+from tui_agent.domain import ApprovalMode, Mode, ToolResult
 from tui_agent.engine.approvals import Approvals
 from tui_agent.engine.desk import SessionDesk
 from tui_agent.engine.offering import Offering
@@ -25,13 +25,16 @@ from tui_agent.plan.store import Unreadable
 
 if TYPE_CHECKING:
     from tui_agent.engine.asking import Desk
+    from tui_agent.engine.attaching import Attaching
     from tui_agent.engine.brain import Brain
     from tui_agent.engine.calls import Calls
     from tui_agent.engine.ladder import Ladder
     from tui_agent.engine.loop import DirectLoop
     from tui_agent.engine.structured import Structured
+    from tui_agent.engine.subagents import Camp
     from tui_agent.engine.window import Window
     from tui_agent.engine.workflow import Crew, Workflow
+    from tui_agent.tools.base import Errand
     from tui_agent.tools.registry import Registry
 
 PLANS = "plans.json"
@@ -43,6 +46,49 @@ class Absent(msgspec.Struct, frozen=True):
 
     accept_plan: bool = False
     accept_summary: bool = False
+
+
+SUBAGENTS = 4
+"""Sub-agents that work at the same time; a server that takes one request after the other lets them wait."""
+
+
+class Subagents:
+    """The sub-agents that go on, by the call that sent each; one can be stopped and the others go on (T5)."""
+
+    def __init__(self) -> None:
+        self._going: dict[str, asyncio.Task[ToolResult]] = {}
+        self._slots = asyncio.Semaphore(SUBAGENTS)
+        self.ladders: dict[str, Ladder] = {}
+        """How each model of theirs is asked for calls."""
+
+    def interrupt(self, node: str) -> bool:
+        """Stop the one that the call `node` sent; False when there is none any more."""
+        task = self._going.get(node)
+        return task is not None and not task.done() and task.cancel()
+
+    async def send(self, errand: Errand, camp: Camp, run: str, node: str) -> ToolResult:
+        """What comes of an errand. Stopping the caller stops the sub-agent first."""
+        from tui_agent.engine.subagents import Subagent
+
+        subagent = Subagent(errand, camp, run=run, node=node)
+        task = self._going[node] = asyncio.create_task(self._in_turn(subagent.work))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if caller is not None and caller.cancelling():
+                task.cancel()
+                await asyncio.wait([task])
+                if not task.cancelled():
+                    task.exception()  # what it ended with is nobody's any more
+                raise
+            return subagent.stopped()
+        finally:
+            self._going.pop(node, None)
+
+    async def _in_turn(self, work: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        async with self._slots:
+            return await work()
 
 
 class Working:
@@ -67,7 +113,16 @@ class Working:
         self._roles = roles
         self._project = project
         self._memory = memory
+        self._raw = raw
+        self._brain: Brain | None = None
+        self.subagents = Subagents()
+        """Those that go on."""
+        self._attaching: Attaching | None = None
+        project.settle(workplace.roots)
+        workplace.code.allowed = lambda: project.trusted
         workplace.propose = memory.propose
+        workplace.delegate = self._delegate
+        workplace.reads_git = lambda: project.trusted
         memory.repair_by(self._rewrite_plan)
         self._absent = absent
         self._desk = SessionDesk(stream, memory, raw, lambda: self.system)
@@ -112,32 +167,76 @@ class Working:
         brain = await self._roles.brain()
         if isinstance(brain, RunEnded):
             return brain
+        self._brain = brain
         if self._workplace.mode is Mode.PLAN or not self._workplace.mode.reads_only:
             await self._memory.mend()
         await _load("engine.loop")
+        from tui_agent.engine import modes
         from tui_agent.engine.calls import Calls
         from tui_agent.engine.window import Window
 
         place, tools = self._workplace, await self._tools()
         self._calls = calls = Calls(place, tools, run)
-        registry = tools.for_mode(place.mode)
-        self.system = await self._project.system(place.mode, place.approval_mode, self._roles.prompt)
+        leads = place.settings.orchestrator
+        registry, role = modes.offered(tools, place.mode, orchestrator=leads), modes.who(place.mode, leads)
+        looks = place.approval_mode is ApprovalMode.READ_ONLY
+        told = modes.versions(place.mode, registry, reads_only=looks, role=role)
+        self.system = await self._project.system(
+            place.mode, place.approval_mode, self._roles.prompt, role, brain.num_ctx
+        )
+        await self._attach(run, brain)
         self._window = window = Window.of(brain, self._stream, self._window)
         loops = _Loops(
             run, self._stream, brain, self._desk, window, self._ladder_for(brain), calls, self._rounds
         )
         if place.mode is not Mode.AGENT:
-            return await loops.make(run, registry, place.mode).work()
+            ended = await loops.make(run, registry, place.mode).work()
+            return msgspec.structs.replace(ended, prompts=told | self._ladder_for(brain).versions())
         await _load("engine.workflow")
         from tui_agent.engine.structured import Structured
         from tui_agent.engine.workflow import Workflow
 
         structured = Structured(run=run, stream=self._stream, roles=self._roles, brain=brain)
-        self._workflow = Workflow(run, request, self._crew(structured, calls, loops, registry))
+        self._workflow = workflow = Workflow(run, request, self._crew(structured, calls, loops, registry))
         try:
-            return await self._workflow.work()
+            ended = await workflow.work()
         finally:
             self._workflow = None
+        told |= modes.version_of(workflow.intent) | self._ladder_for(brain).versions()
+        return msgspec.structs.replace(ended, prompts=told)
+
+    async def _attach(self, run: str, brain: Brain) -> None:
+        """What the message mentions goes to the model with it (H7)."""
+        place = self._workplace
+        if self._attaching is None:
+            await _load("engine.attaching")
+            from tui_agent.engine.attaching import Attaching
+
+            self._attaching = Attaching(self._stream, place)
+            place.attach, place.rules = self._attaching.attach, self._project.nested
+        self._attaching.window = brain.num_ctx
+        await self._attaching.attach(run)
+
+    async def _delegate(self, errand: Errand, run: str, node: str) -> ToolResult:
+        """Send a sub-agent (T5); only a run does, so that there is a model and its protocol."""
+        assert self._brain is not None
+        await _load("engine.subagents")
+        from tui_agent.engine.subagents import Camp
+
+        camp = Camp(
+            stream=self._stream,
+            workplace=self._workplace,
+            tools=await self._tools(),
+            brain=self._brain,
+            protocol=self._ladder_for(self._brain).protocol,
+            roles=self._roles,
+            project=self._project,
+            memory=self._memory,
+            raw=self._raw,
+            ladders=self.subagents.ladders,
+            new_call_id=self._desk.new_call_id,
+        )
+        return await self.subagents.send(errand, camp, run, node)
 
     async def _rewrite_plan(self, found: Unreadable, good: str) -> str:
         """The plan document as the planning model repairs it (P3); empty where none is there."""
@@ -151,6 +250,7 @@ class Working:
         return await rewritten(found, good, structured, node=self._run)
 
     def _crew(self, structured: Structured, calls: Calls, loops: _Loops, registry: Registry) -> Crew:
+        from tui_agent.engine.completion import Completion
         from tui_agent.engine.plan_cache import PlanCache
         from tui_agent.engine.planning import Planner
         from tui_agent.engine.workflow import Crew
@@ -165,6 +265,7 @@ class Working:
             settings=settings,
             registry=registry,
             calls=calls,
+            completion=Completion(calls),
             structured=structured,
             planner=Planner(structured, registry, settings, cache),
             memory=self._memory,
@@ -175,6 +276,7 @@ class Working:
             attended=place.attended,
             accept_plan=self._absent.accept_plan,
             accept_summary=self._absent.accept_summary,
+            attached=self._stream.state.history.attached,
         )
 
     def _ladder_for(self, brain: Brain) -> Ladder:
@@ -195,7 +297,8 @@ class Working:
             await _load("tools.registry")
             from tui_agent.tools.registry import default_tools
 
-            self._registry = default_tools(off=self._workplace.settings.tools_off)
+            place = self._workplace
+            self._registry = default_tools(off=place.settings.tools_off, code=await place.code.offered())
         return self._registry
 
     def _rounds(self, mode: Mode, step: bool) -> int:
@@ -235,12 +338,13 @@ class _Loops:
     def make(self, node: str, registry: Registry, mode: Mode) -> DirectLoop:
         """A loop whose replies hang below `node`: the run, a stage or a step."""
         from tui_agent.engine.asking import Place
+        from tui_agent.engine.completion import Completion
         from tui_agent.engine.loop import DirectLoop
 
         self._count += 1
         self._calls.use(registry)
         prefix = self._run if node == self._run else f"{self._run}.l{self._count}"
-        return DirectLoop(
+        loop = DirectLoop(
             place=Place(self._run, node, prefix),
             stream=self._stream,
             brain=self._brain,
@@ -251,3 +355,6 @@ class _Loops:
             tools=registry.specs(),
             max_iterations=self._rounds(mode, node.rpartition(".")[2].startswith("s")),
         )
+        if mode is not Mode.AGENT:  # steps are judged when all of them are done
+            loop.completion = Completion(self._calls)
+        return loop

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from tui_agent.domain import Noun
 from tui_agent.events.base import Event
+from tui_agent.symbols import Diagnostic
 
 Outcome: TypeAlias = Literal["restored", "already", "left", "aside", "failed"]
 """`already`: it was as it should be. `left`: somebody changed it since, and it was not touched. `aside`: the earlier
@@ -21,6 +22,17 @@ class FileState(Noun, frozen=True, kw_only=True):
     size: int = 0
     mode: int = 0
     """Permission bits of a file."""
+
+
+class FileDiagnosed(Event, frozen=True, kw_only=True):
+    """A language server found errors in a file that was just written (T4). The record's `node` is the call."""
+
+    type: ClassVar[str] = "file.diagnosed"
+    path: str
+    """Absolute, resolved."""
+    display: str
+    found: tuple[Diagnostic, ...] = ()
+    """Errors only, new ones marked."""
 
 
 class FileSnapshotted(Event, frozen=True, kw_only=True):

@@ -27,6 +27,8 @@ class RunEnded(Event, frozen=True, kw_only=True):
     iterations: int = 0
     tool_calls: int = 0
     ms: int = 0
+    prompts: dict[str, str] = msgspec.field(default_factory=dict)
+    """Name → version of the prompt texts that the run's requests were made of (H8)."""
 
 
 class StageEntered(Event, frozen=True, kw_only=True):
@@ -110,6 +112,8 @@ class ToolStarted(Event, frozen=True, kw_only=True):
     call: ToolCall
     title: str
     reads_only: bool
+    agent: str = ""
+    """Id of the `run_subagent` call whose sub-agent makes this one; empty for the agent's own (T5)."""
 
 
 class ToolOutput(Event, frozen=True, kw_only=True):
@@ -117,6 +121,8 @@ class ToolOutput(Event, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "tool.output"
     text: str
+    file: str = ""
+    """With the first output of a command: where all of it is as long as the session is open, if it is long (R17.1)."""
 
 
 class ToolFinished(Event, frozen=True, kw_only=True):
@@ -128,6 +134,10 @@ class ToolFinished(Event, frozen=True, kw_only=True):
     """What the model gets."""
     ms: int
     """Without the time spent waiting for the user."""
+    agent: str = ""
+    """See ToolStarted. With one it is no part of the conversation."""
+    seen: dict[str, str] = msgspec.field(default_factory=dict)
+    """Absolute path → sha256 of each file whose bytes the model knows since this call (R5.4)."""
 
 
 class ApprovalAsked(Event, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
+from tui_agent.domain import Noun
 from tui_agent.events.base import Event
 
 
@@ -82,6 +83,17 @@ class ModelChanged(Event, frozen=True, kw_only=True):
     provider: str
     model: str
     context_window: int | None = None
+    by: str = ""
+    """`user` when it was chosen in the session, and so holds for it whatever the settings say."""
+
+
+class RoleChanged(Event, frozen=True, kw_only=True):
+    """The user gave a role a model of its own for this session, or took it back (M5, M6)."""
+
+    type: ClassVar[str] = "role.changed"
+    role: str
+    model: str = ""
+    """Empty: as settings and models.json say."""
 
 
 class Notice(Event, frozen=True, kw_only=True):
@@ -104,6 +116,33 @@ class UserSaid(Event, frozen=True, kw_only=True):
     """Given to a run that was already going on."""
 
 
+class Attachment(Noun, frozen=True, kw_only=True):
+    """A file, lines of it, or a folder that the user attached to a message by naming it (H7)."""
+
+    display: str
+    """As the user knows it, with the lines that were asked for: `src/a.py:L10-L50`."""
+    path: str
+    """Absolute, resolved."""
+    kind: Literal["file", "lines", "folder"]
+    label: str
+    """What the model is told it is, and how much of it is there."""
+    text: str
+    """What the model gets."""
+    note: str = ""
+    """What was cut, for the user."""
+    sha256: str | None = None
+    """Of the whole file, where it was read as a whole."""
+
+
+class ContextAttached(Event, frozen=True, kw_only=True):
+    """What a message names was read and goes to the model in front of it (H7). History folds this."""
+
+    type: ClassVar[str] = "context.attached"
+    message: str
+    """Id of the message."""
+    items: tuple[Attachment, ...]
+
+
 class MessageQueued(Event, frozen=True, kw_only=True):
     type: ClassVar[str] = "message.queued"
     id: str
@@ -115,6 +154,17 @@ class MessageChanged(Event, frozen=True, kw_only=True):
     type: ClassVar[str] = "message.changed"
     id: str
     text: str
+    steering: bool | None = None
+    """What it is meant for from now on; None leaves it."""
+
+
+class MessageMoved(Event, frozen=True, kw_only=True):
+    """A queued message has another place (R11.3)."""
+
+    type: ClassVar[str] = "message.moved"
+    id: str
+    before: str = ""
+    """Id of the message that it stands before; empty for the end, which is also its place when that one is gone."""
 
 
 class MessageWithdrawn(Event, frozen=True, kw_only=True):
@@ -132,6 +182,8 @@ class ProgramSaid(Event, frozen=True, kw_only=True):
     kind: str
     """Which tag wraps it: `feedback`, `control`, …"""
     text: str
+    agent: str = ""
+    """Id of the `run_subagent` call to whose sub-agent it is said; empty for the agent itself (T5)."""
 
 
 class ShellRan(Event, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 from tui_agent.domain import Diff
@@ -68,4 +69,7 @@ class Document(NamedTuple):
 
     title: str
     facts: tuple[tuple[str, str], ...]
-    sections: tuple[Section, ...]
+    sections: Iterable[Section]
+    """Made as they are asked for, each time anew: all of them at once may be much."""
+    messages: tuple[str, ...] = ()
+    """The first words of each message of the user's, in the order of their sections."""

@@ -25,6 +25,11 @@ _STRONG = re.compile(r"\*\*(?=\S)([^*]{1,500}?)(?<=\S)\*\*")
 
 def html(document: Document) -> str:
     """The text of the file, to be written as UTF-8."""
+    return "".join(pieces(document))
+
+
+def pieces(document: Document) -> Iterator[str]:
+    """The same, piece by piece."""
     style = _style()
     allowed = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{allowed}'; base-uri 'none'; form-action 'none'"
@@ -47,8 +52,11 @@ def html(document: Document) -> str:
         _facts(document.facts),
         "</header>",
     ]
-    body = list(_sections(document))
-    return "\n".join([*head, *_contents(document), "<main>", *body, "</main>", "</body>", "</html>", ""])
+    for line in (*head, *_contents(document), "<main>"):
+        yield line + "\n"
+    for line in _sections(document):
+        yield line + "\n"
+    yield "</main>\n</body>\n</html>\n"
 
 
 @cache
@@ -57,19 +65,12 @@ def _style() -> str:
 
 
 def _contents(document: Document) -> Iterator[str]:
-    users = [section for section in document.sections if section.kind == "user"]
-    if len(users) < LISTED:
+    if len(document.messages) < LISTED:
         return
     yield "<nav><details><summary>Messages</summary><ol>"
-    for number, section in enumerate(users, 1):
-        yield f'<li><a href="#m{number}">{_text(_first_words(section))}</a></li>'
+    for number, words in enumerate(document.messages, 1):
+        yield f'<li><a href="#m{number}">{_text(words)}</a></li>'
     yield "</ol></details></nav>"
-
-
-def _first_words(section: Section) -> str:
-    text = " ".join(part.text for part in section.parts if isinstance(part, Prose | Text))
-    words = " ".join(text[:400].split())
-    return (words if len(words) <= 90 else words[:89] + "…") or "(empty)"
 
 
 def _sections(document: Document) -> Iterator[str]:

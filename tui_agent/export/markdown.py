@@ -27,12 +27,17 @@ _LIST = re.compile(r"^([ \t]*)([-+](?=\s|$)|>|\d{1,9}(?=[.)](?:\s|$)))")
 
 
 def markdown(document: Document) -> str:
-    """The text of the file."""
-    lines = [f"# {plain(document.title)}", ""]
-    lines += [f"- {name}: {code(value)}" for name, value in document.facts]
+    """The text of the file, to be written as UTF-8."""
+    return "".join(pieces(document))
+
+
+def pieces(document: Document) -> Iterator[str]:
+    """The same, piece by piece."""
+    yield f"# {plain(document.title)}\n\n"
+    for name, value in document.facts:
+        yield f"- {name}: {code(value)}\n"
     for section in document.sections:
-        lines += ["", *_section(section)]
-    return "\n".join(lines).rstrip("\n") + "\n"
+        yield "\n" + "\n".join(_section(section)).rstrip("\n") + "\n"
 
 
 def _section(section: Section) -> Iterator[str]:

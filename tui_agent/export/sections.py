@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from tui_agent.domain import Answer, Diff, Editing, Reading, Running, Scope, Trusting
+from tui_agent.domain import Diff, Editing, Reading, Running, Trusting
 from tui_agent.export.content import Change, Code, Facts, Fold, Part, Prose, Section, Text
+from tui_agent.export.plans import plan_section, step_section, summary_section
+from tui_agent.export.words import duration, noted, shown, verdict
 from tui_agent.text import clean, one_line, reveal, visible
 from tui_agent.view import (
     ROLES,
     EndItem,
     Item,
     NoticeItem,
-    Offer,
-    Proposal,
     ReplyItem,
     RequestItem,
     SessionView,
@@ -25,7 +25,6 @@ from tui_agent.view import (
     ToolItem,
     UserItem,
 )
-from tui_agent.workplan import InstructionPlan, PlanStep, Summary
 
 SHORT = 12
 """Lines of output that stand open."""
@@ -33,7 +32,6 @@ LONG_DIFF = 80
 """Lines of changes above which they are folded."""
 
 TOOL_TONES = {"ok": "ok", "failed": "bad", "refused": "warn", "interrupted": "warn", "running": ""}
-STEP_TONES = {"done": "ok", "failed": "bad", "skipped": "warn", "interrupted": "warn", "": ""}
 LEVELS = {"info": "", "warning": "warn", "error": "bad"}
 ENDINGS = {
     "done": ("ok", "Done"),
@@ -43,17 +41,32 @@ ENDINGS = {
     "refused": ("warn", "Refused"),
     "unreachable": ("bad", "No answer from the model"),
 }
-OUTCOMES = {
-    "": ("", "waiting"),
-    "accepted": ("ok", "accepted"),
-    "edited": ("ok", "accepted, edited by the user"),
-    "discarded": ("warn", "discarded"),
-    "pending": ("", "not decided yet"),
-}
 
 
-def sections(view: SessionView, times: Mapping[str, str]) -> Iterator[Section]:
-    """One for each thing that was shown, in order. `times` has when each message was said, by its id."""
+class Sections:
+    """One for each thing that was shown, in order, made anew by each that goes through them."""
+
+    def __init__(self, view: SessionView, times: Mapping[str, str]) -> None:
+        """`times` has when each message was said, by its id."""
+        self._view = view
+        self._times = times
+
+    def __iter__(self) -> Iterator[Section]:
+        return _sections(self._view, self._times)
+
+
+def messages(view: SessionView) -> tuple[str, ...]:
+    """The first words of each message of the user's, those that wait too."""
+    said = [item.text for item in view.items if isinstance(item, UserItem)]
+    return tuple(_first_words(text) for text in (*said, *(one.text for one in view.queue)))
+
+
+def _first_words(text: str) -> str:
+    words = " ".join(shown(text[:2_000])[:400].split())
+    return (words if len(words) <= 90 else words[:89] + "…") or "(empty)"
+
+
+def _sections(view: SessionView, times: Mapping[str, str]) -> Iterator[Section]:
     users = 0
     for item in view.items:
         if isinstance(item, UserItem):
@@ -80,25 +93,6 @@ def _plan_document(text: str) -> tuple[Part, ...]:
     return (Prose(shown(text), True),)
 
 
-def shown(text: str) -> str:
-    """Text as it may stand in a document: no terminal control, and nothing that can't be seen (R-30, R-31)."""
-    return reveal(clean(text)).strip("\n")
-
-
-def duration(ms: int) -> str:
-    """How long something took, in words; empty below a tenth of a second."""
-    if ms < 100:
-        return ""
-    if ms < 60_000:
-        return f"{ms / 1000:.1f} s"
-    minutes, seconds = divmod(round(ms / 1000), 60)
-    return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def _note(*parts: str) -> str:
-    return " · ".join(one_line(part, 300) for part in parts if part)
-
-
 def _section(item: Item) -> Iterator[Section]:
     match item:
         case ReplyItem():
@@ -106,7 +100,7 @@ def _section(item: Item) -> Iterator[Section]:
         case ToolItem():
             yield _tool(item)
         case StepItem():
-            yield _step(item)
+            yield step_section(item)
         case NoticeItem(level=level, text=text, more=more):
             behind: tuple[Part, ...] = (Prose(shown(more)),) if more.strip() else ()
             yield Section("notice", one_line(text, 2_000), tone=LEVELS[level], parts=behind)
@@ -116,16 +110,16 @@ def _section(item: Item) -> Iterator[Section]:
                 "shell",
                 "You ran",
                 one_line(visible(command), 2_000),
-                _note(ended, cwd),
+                noted(ended, cwd),
                 "" if code == 0 else "warn",
                 _output(output),
             )
         case EndItem():
             yield from _end(item)
         case RequestItem(proposal=proposal) if proposal is not None:
-            yield _plan(item, proposal)
+            yield plan_section(item, proposal)
         case RequestItem(offer=offer) if offer is not None:
-            yield _summary(item, offer)
+            yield summary_section(item, offer)
         case RequestItem():
             yield _request_section(item)
 
@@ -138,7 +132,7 @@ def _reply(item: ReplyItem) -> Iterator[Section]:
     if item.thought.text.strip():
         took = duration(item.thought_ms)
         parts.append(Fold(f"Thinking · {took}" if took else "Thinking", (Prose(shown(item.thought.text)),)))
-    if item.text.text.strip() and not item.role:
+    if item.text.text.strip() and (item.agent or not item.role):
         parts.append(Prose(shown(item.text.text)))
     notes = [f"could not be used: {item.rejected.replace('_', ' ')}"] if item.rejected else []
     if item.interrupted:
@@ -152,7 +146,7 @@ def _reply(item: ReplyItem) -> Iterator[Section]:
     if parts:
         title = f"Agent, {ROLES.get(item.role, item.role)}" if item.role else "Agent"
         yield Section(
-            "agent", title, note=_note(*notes), tone="bad" if item.fault else "", parts=tuple(parts)
+            "agent", title, note=noted(*notes), tone="bad" if item.fault else "", parts=tuple(parts)
         )
 
 
@@ -164,8 +158,11 @@ def _tool(item: ToolItem) -> Section:
     failed = item.result.error if item.result is not None and not item.result.success else None
     if failed:
         parts.append(Text(shown(failed)))
-    text = item.text or item.output.text
-    if text.strip() and shown(text).strip() != shown(failed or "").strip():
+    live, text = shown(item.output.text), item.text or item.output.text
+    if live.strip() and live.strip() not in shown(text):  # what was seen is more than what the model got
+        parts += _output(live)
+        parts.append(Fold("Result for the model", (Code(shown(text)),)))
+    elif text.strip() and shown(text).strip() != shown(failed or "").strip():
         parts += [Fold("Result", (Code(shown(text)),))] if item.diffs else _output(text)
     arguments = _arguments(item)
     if arguments and not item.diffs:
@@ -176,7 +173,7 @@ def _tool(item: ToolItem) -> Section:
         "tool",
         one_line(item.call.name, 100),
         one_line(visible(item.title), 2_000),
-        _note(state, duration(item.ms), recovered),
+        noted(state, duration(item.ms), recovered, "by a sub-agent" if item.agent else ""),
         TOOL_TONES[item.status],
         tuple(parts),
     )
@@ -230,8 +227,9 @@ def _request(item: RequestItem, done: bool) -> list[Part]:
             rows.append(("asked", f"edit {visible(display)}"))
             if not done:
                 parts.append(Change(_seen(diff)))
-        case Running(command=command, cwd=cwd, reasons=reasons):
+        case Running(command=command, cwd=cwd, reasons=reasons, env_changes=changes):
             rows += [("asked", f"run in {visible(cwd)}")]
+            rows += [("env", visible(one)) for one in changes]
             rows += [("because", shown("; ".join(reasons)))] if reasons else []
             parts.append(Code(visible(command), "sh"))
         case Reading(display=display):
@@ -253,132 +251,10 @@ def _request(item: RequestItem, done: bool) -> list[Part]:
     return [Facts(tuple(rows)), *parts]
 
 
-def verdict(answer: Answer | None) -> str:
-    """What was decided, in words."""
-    if answer is None:
-        return "none"
-    by = "" if answer.by in ("user", "") else f" by {shown(answer.by)}"
-    said = shown(answer.text)
-    match answer.verdict:
-        case "approve":
-            scope = {Scope.SESSION: " for the session", Scope.ALWAYS: " always"}.get(answer.scope, "")
-            hunks = (answer.data or {}).get("hunks")
-            part = f", {len(hunks)} of its hunks" if isinstance(hunks, list) else ""
-            return f"approved{scope}{by}{part}" + (f": {said}" if said else "")
-        case "reject":
-            return f"rejected{by}" + (f": {said}" if said else "")
-        case "reply":
-            return said
-        case _:
-            return "withdrawn"
-
-
 def _request_section(item: RequestItem) -> Section:
     answered = item.answer is not None and item.answer.verdict in ("approve", "reply")
     title = "Question" if item.action is None and item.dispute is None else "Approval"
     return Section("request", title, tone="ok" if answered else "warn", parts=tuple(_request(item, False)))
-
-
-# --- plans, steps, summaries ----------------------------------------------------------------
-
-
-def _plan(item: RequestItem, proposal: Proposal) -> Section:
-    name = "Recovery plan" if proposal.recovery else "Plan"
-    marks = ["edited by the user"] if proposal.edited else []
-    marks += ["made before"] if proposal.cached else []
-    marks += ["no usable plan came"] if proposal.fallback else []
-    decided = (
-        verdict(item.answer) if item.answer is not None else "carried out" if not proposal.asks else "waiting"
-    )
-    rejected = item.answer is not None and item.answer.verdict == "reject"
-    parts = _plan_parts(proposal.taken or proposal.plan)
-    if proposal.faults:
-        parts.append(Fold("What was wrong with it", tuple(Text(shown(one)) for one in proposal.faults)))
-    tone = "warn" if rejected else "ok"
-    return Section("plan", name, note=_note(decided, *marks), tone=tone, parts=tuple(parts))
-
-
-def _plan_parts(plan: InstructionPlan) -> list[Part]:
-    parts: list[Part] = [Text(shown(plan.approach))] if plan.approach else []
-    if plan.prerequisites:
-        parts.append(Facts(tuple(("needs", shown(one)) for one in plan.prerequisites)))
-    for step in plan.steps:
-        parts += _plan_step(step)
-    check = tuple(
-        (name, shown(text))
-        for name, text in (("check", plan.check.command), ("so that", plan.check.criteria))
-        if text
-    )
-    parts += [Facts(check)] if check else []
-    for one in plan.alternatives:
-        when = f" ({shown(one.when)})" if one.when else ""
-        parts.append(Facts((("or", f"{shown(one.approach)}{when}"),)))
-    return parts
-
-
-def _plan_step(step: PlanStep) -> list[Part]:
-    tool = f" [{step.tool}]" if step.tool else ""
-    rows = [(str(step.number), shown(step.description + tool))]
-    rows += [("expected", shown(step.expected))] if step.expected else []
-    rows += [("if not", shown(step.fallback))] if step.fallback else []
-    return [Facts(tuple(rows))]
-
-
-def _step(item: StepItem) -> Section:
-    parts: list[Part] = []
-    for number, one in enumerate(item.verdicts):
-        rows = [("expected", shown(one.expected))] if one.expected else []
-        rows.append(("actual", ("✓ " if one.met else "✗ ") + (shown(one.actual) or "as expected" * one.met)))
-        rows += [("command", visible(one.command))] if one.command else []
-        parts.append(Facts(tuple(rows)))
-        for other in item.recoveries:
-            if other.after == number + 1:
-                told = (other.error_class.replace("_", " "), other.cause, other.strategy)
-                words = " · ".join(filter(None, told))
-                parts.append(Facts((("instead" if other.by == "fallback" else "new plan", shown(words)),)))
-    if item.text.strip() and item.outcome != "done":  # what a done step says is the last reply
-        parts.append(Prose(shown(item.text)))
-    number_of = f"Step {item.step.number}" + (f" of {item.of}" if item.of else "")
-    said = one_line(item.step.description, 500)
-    title = ": ".join(filter(None, [number_of, said])) if item.step.number else said or "Check"
-    note = _note("" if item.outcome == "done" else item.outcome, duration(item.ms))
-    return Section("step", title, note=note, tone=STEP_TONES[item.outcome], parts=tuple(parts))
-
-
-def _summary(item: RequestItem, offer: Offer) -> Section:
-    tone, words = OUTCOMES[offer.outcome]
-    by = "" if offer.by == "model" else "made by the program"
-    return Section(
-        "summary",
-        "Summary",
-        note=_note(words, by),
-        tone=tone,
-        parts=tuple(_summary_parts(offer.taken or offer.summary)),
-    )
-
-
-def _summary_parts(summary: Summary) -> Iterator[Part]:
-    rows = [
-        (name, shown(text))
-        for name, text in (
-            ("action", summary.action),
-            ("details", summary.details),
-            ("result", summary.result),
-            ("tools", ", ".join(summary.tools)),
-            ("goal", summary.goal),
-            ("status", summary.status),
-        )
-        if text
-    ]
-    for one in summary.criteria:
-        notes = f" ({one.notes})" if one.notes else ""
-        rows.append(("criterion", shown(f"{'✓' if one.completed else '○'} {one.description}{notes}")))
-    for name, decisions in (("decided", summary.decisions_made), ("rejected", summary.decisions_rejected)):
-        for note in decisions:
-            others = f" (instead of {', '.join(note.alternatives)})" if note.alternatives else ""
-            why = f" — {note.rationale}" if note.rationale else ""
-            rows.append((name, shown(note.title + why + others)))
-    yield Facts(tuple(rows))
 
 
 def _end(item: EndItem) -> Iterator[Section]:
@@ -386,4 +262,4 @@ def _end(item: EndItem) -> Iterator[Section]:
     calls = f"{item.tool_calls} tool call{'s' if item.tool_calls != 1 else ''}" if item.tool_calls else ""
     parts: tuple[Part, ...] = (Prose(shown(item.text)),) if item.text.strip() else ()
     if parts or item.outcome != "done" or calls:
-        yield Section("end", word, note=_note(calls, duration(item.ms)), tone=tone, parts=parts)
+        yield Section("end", word, note=noted(calls, duration(item.ms)), tone=tone, parts=parts)

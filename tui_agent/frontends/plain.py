@@ -9,6 +9,7 @@ from tui_agent.events import (
     ApprovalAnswered,
     ApprovalAsked,
     FileChanged,
+    FileDiagnosed,
     Notice,
     QuestionAsked,
     Record,
@@ -59,13 +60,17 @@ class PlainText:
             case SessionOpened(id=session, model=model, provider=provider):
                 about = f" · {provider} {one_line(clean(model), 100)}" if model else ""
                 return f"tui-agent · session {session}{about}"
-            case ToolStarted(call=call, title=title):
+            case ToolStarted(call=call, title=title, agent=agent):
                 recovered = " (recovered)" if call.recovered else ""
-                return f"[Tool: {one_line(clean(call.name), 60)} {clean(title)}{recovered}]"
+                inside = "  " if agent else ""
+                return f"{inside}[Tool: {one_line(clean(call.name), 60)} {clean(title)}{recovered}]"
             case ToolFinished(result=result) if not result.success:
                 return f"  ✗ {one_line(clean(result.error or 'failed'), 300)}"
             case FileChanged(change=change):
                 return f"  ✓ {clean(change.display)}  +{change.added} −{change.removed}"
+            case FileDiagnosed(display=display, found=found):
+                errors = "1 error" if len(found) == 1 else f"{len(found)} errors"
+                return f"  ! {clean(display)}: {errors}, the first in line {found[0].line}" if found else None
             case ApprovalAsked(action=action, why=why):
                 return f"  ? {_asks(action)} — {clean(why)}"
             case ApprovalAnswered(answer=answer) if answer.verdict != "approve":

@@ -21,6 +21,7 @@ from tui_agent.models.exchange import Exchange, converse, settled
 from tui_agent.models.faults import Peer, WireFault
 from tui_agent.models.framing import BODY_LIMIT, LINE_LIMIT, Frame, NdjsonLines
 from tui_agent.models.wire import Wire
+from tui_agent.text import one_line
 
 KEEP_ALIVE = "30m"
 """Sent with every request: one that omits it leaves whatever another client set (O-12)."""
@@ -201,6 +202,7 @@ class OllamaModel:
         self._wire = wire
         self.endpoint = wire.endpoint.shown
         self._shown: dict[str, ModelInfo] = {}
+        self._builds: dict[str, str] = {}
         self._thoughtless: set[str] = set()
         """Models that refused `think` (O-19)."""
         self._answered: set[str] = set()
@@ -315,14 +317,17 @@ class OllamaModel:
             capabilities=info.capabilities,
             context_window=info.context_window,
             loaded_window=(loaded[1] or None) if loaded else None,
+            build=self._builds.get(model, ""),
         )
 
     async def list_models(self) -> tuple[str, ...] | Fault:
         """See Model."""
         try:
-            return tuple(name for name, _ in _entries(await self._wire.ask("GET", "/api/tags")))
+            entries = _entries(await self._wire.ask("GET", "/api/tags"))
         except WireFault as error:
             return error.fault
+        self._builds = {name: _build(entry) for name, entry in entries}
+        return tuple(self._builds)
 
     async def version(self) -> str | Fault:
         """The server's version, such as `0.12.10`; older ones ignore fields that they don't know (O-26)."""
@@ -352,6 +357,16 @@ def _find(loaded: dict[str, int | None], model: str) -> tuple[str, int | None] |
         return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
     return next(((name, window) for name, window in loaded.items() if full(name) == full(model)), None)
+
+
+def _build(entry: dict[str, Any]) -> str:
+    """What /api/tags says of a model: parameters, quantization, size on disk."""
+    found = entry.get("details")
+    details = found if isinstance(found, dict) else {}
+    words = [details.get(name) for name in ("parameter_size", "quantization_level")]
+    size = whole_number(entry.get("size"))
+    words.append(f"{size / 1e9:.1f} GB" if size and size >= 5e7 else None)
+    return " · ".join(one_line(word, 20) for word in words if isinstance(word, str) and word)
 
 
 def _info(model: str, value: Any) -> ModelInfo:

@@ -76,14 +76,18 @@ def select(
     *,
     settings: Mapping[str, str | None] | None = None,
     task: str = "",
+    chosen: str = "",
 ) -> Selected:
     """The model of `role` in a session that uses the model `session`.
 
-    `settings`: names of models by role, and under `small` that for short side tasks. `task` is the type of task
-    that is being worked on, such as `refactoring`. `served` None: the server does not say what it has, so that
-    nothing else than the session's model is sure to be there.
+    `chosen`: what the user chose for the role in this session, before all else. `settings`: names of models by role,
+    and under `small` that for short side tasks. `task` is the type of task that is being worked on, such as
+    `refactoring`. `served` None: the server does not say what it has, so that nothing else than the session's model is
+    sure to be there.
     """
     wanted, because = _wanted(role, catalog, settings or {}, task)
+    if chosen:
+        wanted, because = chosen, "the choice in this session"
     if not wanted or same_model(wanted, session):
         return Selected(name=session, because="the session's model")
     if found := served_name(wanted, served or ()):

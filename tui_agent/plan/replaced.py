@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,8 @@ class Replaced:
     """The last files that lay under a name. Blocks, as the disk does."""
 
     def __init__(self) -> None:
+        self.unreadable: OSError | None = None
+        """Why what may have been written into one of them is not known; None while all can be read."""
         self._olds: list[_Old] = []
         self._unread: list[bytes] = []
 
@@ -43,24 +45,33 @@ class Replaced:
             yield
         except BaseException:
             if fd is not None:
-                os.close(fd)
+                _close(fd)
             raise
         if fd is not None and sha256 is not None:
             self._olds.append(_Old(fd, sha256))
         while len(self._olds) > KEPT:
-            self._unread += self._of(self._olds[0], last=True)
-            os.close(self._olds.pop(0).fd)
+            self._unread += self._seen(self._olds[0], last=True)
+            _close(self._olds.pop(0).fd)
 
     def written_late(self, *, last: bool = False) -> list[bytes]:
-        """What was written into them since the last look; with `last` also what may be torn."""
-        found = self._unread + [data for old in self._olds for data in self._of(old, last=last)]
-        self._unread = []
+        """What was written into them since the last look; with `last` also what may be torn. Never raises: a file
+        that can't be read is looked at again the next time, and `unreadable` tells of it."""
+        found, self._unread = self._unread, []
+        for old in self._olds:
+            found += self._seen(old, last=last)
         return found
 
     def close(self) -> None:
-        """Let go of all."""
+        """Let go of all. Never raises."""
         while self._olds:
-            os.close(self._olds.pop().fd)
+            _close(self._olds.pop().fd)
+
+    def _seen(self, old: _Old, *, last: bool) -> list[bytes]:
+        try:
+            return self._of(old, last=last)
+        except OSError as error:
+            self.unreadable = error
+            return []
 
     @staticmethod
     def _of(old: _Old, *, last: bool) -> list[bytes]:
@@ -72,6 +83,11 @@ class Replaced:
                 return [data]
             time.sleep(_STEP)  # somebody is in the middle of it
         return []
+
+
+def _close(fd: int) -> None:
+    with suppress(OSError):  # it was only read, and the descriptor is gone whatever `close` reports
+        os.close(fd)
 
 
 def _all_of(fd: int) -> bytes:

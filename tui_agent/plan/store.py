@@ -23,6 +23,7 @@ from tui_agent.plan.markdown import Document, parse
 from tui_agent.plan.merge import Choice, Conflict, merge
 from tui_agent.plan.replaced import KEPT, QUIET, Replaced
 from tui_agent.plan.writing import SKELETON, PlanTextError, rewrite
+from tui_agent.platform.file_faults import fault_of
 from tui_agent.platform.files import (
     FileBytes,
     FileChangedError,
@@ -108,6 +109,8 @@ class PlanStore:
         self._replaced = Replaced()
         self._glimpsed: dict[int, bytes] = {}
         """Version of a text of ours that had to be taken back → the text of theirs that it was taken back for."""
+        self._late: list[bytes] = []
+        """Texts of others that are to be kept aside and are not yet."""
         self._aside: list[Path] = []
 
     @property
@@ -219,7 +222,8 @@ class PlanStore:
             self._glimpsed[version] = error.displaced
             return None
         self._note(document, done.sha256, document.plan)
-        self._look_back()
+        with contextlib.suppress(FileFault):  # the save is done; what is to be kept aside is tried again
+            self._look_back()
         return Saved(document, merged=found.theirs, aside=self._taken())
 
     def keep(self, sha256: str) -> Path | None:
@@ -249,10 +253,19 @@ class PlanStore:
             return Saved(document, aside=self._taken())
 
     def close(self) -> tuple[Path, ...]:
-        """Look a last time for a text that was written into a file that we had replaced; where it is kept."""
+        """Look a last time for a text that was written into a file that we had replaced; where it is kept.
+
+        Raises FileFault when such a text could not be read or kept; nothing is left open, and another call gives what
+        was kept.
+        """
         with self._lock:
-            self._look_back(last=True)
-            self._replaced.close()
+            self._replaced.unreadable = None
+            try:
+                self._look_back(last=True)
+            finally:
+                self._replaced.close()
+            if (error := self._replaced.unreadable) is not None:
+                raise fault_of(error, self.path) from error
             return self._taken()
 
     # --- what lies on disk ---
@@ -320,19 +333,29 @@ class PlanStore:
         if not found.theirs:
             return
         if hidden := self._glimpsed.pop(found.document.plan.version, b""):
-            self._aside.append(self._copy(hidden))
+            self._late.append(hidden)
+            self._keep_late()
         while len(self._glimpsed) > KEPT:
             del self._glimpsed[next(iter(self._glimpsed))]
 
     def _look_back(self, *, last: bool = False) -> None:
-        self._aside += [self._copy(data) for data in self._replaced.written_late(last=last)]
+        """Raises FileFault."""
+        self._late += self._replaced.written_late(last=last)
+        self._keep_late()
+
+    def _keep_late(self) -> None:
+        """Raises FileFault when a text can't be kept aside now; it is the first one for the next look."""
+        while self._late:
+            self._aside.append(self._copy(self._late[0]))
+            del self._late[0]
 
     def _copy(self, data: bytes) -> Path:
         """Keep bytes in a file beside the plan."""
         mark = hashlib.sha256(data).hexdigest()[:8]
-        for there in self.path.parent.glob(f"{self.path.stem}.aside-*-{mark}{self.path.suffix}"):
-            if there.is_file() and there.read_bytes() == data:
-                return there
+        with contextlib.suppress(OSError):  # what can't be compared is another text
+            for there in self.path.parent.glob(f"{self.path.stem}.aside-*-{mark}{self.path.suffix}"):
+                if there.is_file() and there.read_bytes() == data:
+                    return there
         stamp = datetime.fromtimestamp(self._clock()).strftime("%Y%m%d-%H%M%S")
         name = f"{self.path.stem}.aside-{stamp}-{mark}{self.path.suffix}"
         place = self.path.with_name(name)

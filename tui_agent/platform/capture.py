@@ -7,12 +7,26 @@ import codecs
 import os
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
+from typing import NamedTuple
 
-from tui_agent.platform.output import HEAD, Presented, Rings, is_binary, kind_of, present, settle
+from tui_agent.platform.output import (
+    HEAD,
+    HEAD_LINES,
+    TAIL_LINES,
+    Presented,
+    Rings,
+    is_binary,
+    kind_of,
+    present,
+    settle,
+)
 from tui_agent.text import Cleaner
 
-SPILL = 32 * 1024 * 1024
+SPILL = 128 * 1024 * 1024
 """Bytes kept in the file with the full output."""
+SPILL_LATE = 0.5
+"""Seconds after which what waits for the file is written with the next read, so that the file can be followed."""
 LIVE_BATCH = 16 * 1024
 """Bytes that one live update may carry; of more, the end is shown."""
 LIVE_FREE = 256 * 1024
@@ -21,6 +35,15 @@ LIVE_SLOW_BATCH = 2 * 1024
 
 OnOutput = Callable[[str], None]
 """Gets live text on the event loop; must be cheap."""
+
+
+class Kept(NamedTuple):
+    """How much of an output is kept, and where."""
+
+    file: Path | None = None
+    """For the full output; made only when the output is cut."""
+    lines: tuple[int, int] = (HEAD_LINES, TAIL_LINES)
+    """First and last lines that the model gets."""
 
 
 class Live:
@@ -90,6 +113,7 @@ class Spill:
         self.path = path
         self._room = cap
         self._waiting: list[bytes] = []
+        self._written = monotonic()
         self._broken = False
 
     def add(self, data: bytes) -> None:
@@ -101,11 +125,13 @@ class Spill:
     @property
     def due(self) -> bool:
         """Whether enough waits to be worth a write."""
-        return len(self._waiting) >= 8
+        late = bool(self._waiting) and monotonic() - self._written > SPILL_LATE
+        return late or len(self._waiting) >= 8
 
     def flush(self) -> bool:
         """Write what waits (blocking: call it in a thread). False when the file can't be written."""
         waiting, self._waiting = self._waiting, []
+        self._written = monotonic()
         if self._broken or not waiting:
             return not self._broken
         try:
@@ -123,10 +149,16 @@ class Capture:
     """Where a command's bytes go. Used on the event loop; memory is bounded whatever comes."""
 
     def __init__(
-        self, on_output: OnOutput | None = None, spill: Path | None = None, rings: Rings | None = None
+        self,
+        on_output: OnOutput | None = None,
+        spill: Path | None = None,
+        rings: Rings | None = None,
+        lines: tuple[int, int] = (HEAD_LINES, TAIL_LINES),
     ) -> None:
-        """`spill`: the file for the full output; it is created only when the output is cut."""
+        """`spill`: the file for the full output; it is created only when the output is cut. `lines`: first and last
+        ones that the model gets."""
         self.rings = rings or Rings()
+        self._lines = lines
         self._on_output = on_output
         self._live = Live()
         self._spill = Spill(spill) if spill else None
@@ -173,9 +205,9 @@ class Capture:
             self._timer.cancel()
         self._show(last=True)
         if self.rings.total_bytes > 16 * 1024:
-            presented = await asyncio.to_thread(present, self.rings)
+            presented = await asyncio.to_thread(present, self.rings, self._lines)
         else:
-            presented = present(self.rings)
+            presented = present(self.rings, self._lines)
         if not self._spill or not presented.cut:
             return presented, None
         if not self._spilling:
@@ -184,4 +216,4 @@ class Capture:
         return presented, self._spill.path if written else None
 
 
-__all__ = ["Capture", "Live", "OnOutput", "Spill"]
+__all__ = ["SPILL", "Capture", "Kept", "Live", "OnOutput", "Spill"]

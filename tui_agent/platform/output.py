@@ -103,25 +103,26 @@ def settle(line: str) -> str:
     return next((part for part in reversed(line.split("\r")) if part.strip()), "")
 
 
-def present(rings: Rings) -> Presented:
-    """The output for the model: 15 lines of its head, 85 of its tail, and how many lines are left out (T2).
+def present(rings: Rings, lines: tuple[int, int] = (HEAD_LINES, TAIL_LINES)) -> Presented:
+    """The output for the model: so many lines of its head and of its tail, and how many are left out (T2, R17.1).
 
     Takes some ten milliseconds for full rings: call it in a thread when there is much.
     """
     head, tail = bytes(rings.head), rings.tail
+    most_first, most_last = lines
     if is_binary(head[:8192]):
         note = f"The output is binary ({kind_of(head)}, {rings.total_bytes:,} bytes) and is not shown."
         return Presented(text="", note=note, cut=True)
     if rings.gap == 0:
-        lines = _lines(head + tail)
-        left = len(lines) - HEAD_LINES - TAIL_LINES
+        whole = _lines(head + tail)
+        left = len(whole) - most_first - most_last
         if left <= 0:
-            return _fit(lines, [], "")
-        return _fit(lines[:HEAD_LINES], lines[-TAIL_LINES:], _left_out(left, rings))
+            return _fit(whole, [], "")
+        return _fit(whole[:most_first], whole[-most_last:], _left_out(left, rings))
     first, last = _lines(head), _lines(tail.lstrip(bytes(range(0x80, 0xC0))))
     begin = rings.total_lines - len(last)
     """Number of the line in which the tail begins."""
-    first, last = first[:HEAD_LINES], last[-TAIL_LINES:]
+    first, last = first[:most_first], last[-most_last:]
     left = max(0, max(begin, rings.total_lines - len(last)) - len(first))
     marker = _left_out(left, rings) if left else f"[… {rings.gap:,} bytes left out …]"
     return _fit(first, last, marker)

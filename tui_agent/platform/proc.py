@@ -16,6 +16,7 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from tui_agent.domain import Noun
 from tui_agent.platform import supervisor
@@ -102,7 +103,7 @@ class Child:
         capture: Capture,
         keep: bool = False,
         cage: Cage | None = None,
-    ) -> Child:
+    ) -> Self:
         """Start a pipeline: own session, stdin from /dev/null, no tty, only descriptors 0, 1 and 2.
 
         `keep`: what the command leaves running may stay until `stop`; else it is killed when the command ends.
@@ -138,14 +139,16 @@ class Child:
             raise
         return child
 
-    def _open(self) -> None:
+    def _open(self, *ends: int) -> None:
+        """`ends`: what becomes the command's standard input and standard error."""
         ours, theirs = socket.socketpair()
         self._output, output = os.pipe()
         kept = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # some Pythons do not start without
         try:
             # Not in a thread: the kernel tells the supervisor of its parent's death when that thread ends.
             self._popen = subprocess.Popen(
-                [sys.executable, "-I", "-S", supervisor.__file__],
+                [sys.executable, "-I", "-S", supervisor.__file__, *map(str, ends)],
+                pass_fds=ends,
                 stdin=theirs.fileno(),
                 stdout=output,
                 stderr=subprocess.DEVNULL,

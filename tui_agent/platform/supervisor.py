@@ -4,7 +4,9 @@ Run as a script with the standard library only (`python -I -S supervisor.py`), s
 hundredths of a second. It is a session of its own and, on Linux, a subreaper: whoever double-forks, calls `setsid`
 or is disowned below it becomes its child in the end, so "no children" means that nothing is left (R-50).
 
-File descriptor 0 is a stream socket to the parent, 1 the pipe for the command's output. The parent sends one
+File descriptor 0 is a stream socket to the parent, 1 the pipe for the command's output. Two numbers as arguments are
+the descriptors that become the command's standard input and standard error; without them it reads nothing, and its
+errors are part of its output. The parent sends one
 request (8 bytes of length, then `marshal` of the tuple `Request`), afterwards single bytes: `k` kills everything.
 The lines sent back are `started PID…`, `failed ERRNO WHAT`, `exited STATUS LEFT` (a negative status is the signal;
 LEFT is 1 when processes remain) and, as the last, `gone COUNT` with the number of processes that would not die. The
@@ -127,9 +129,11 @@ def _signal(pid: int, group: int, number: int) -> None:
 class Supervisor:
     """One command and everything that comes of it."""
 
-    def __init__(self, control: int, output: int) -> None:
+    def __init__(self, control: int, output: int, source: int = -1, errors: int = -1) -> None:
         self.control = control
         self.output = output
+        self.source = os.open(os.devnull, os.O_RDWR) if source < 0 else source
+        self.errors = output if errors < 0 else errors
         self.parent = os.getppid()
         self.stages: list[int] = []
         self.running: set[int] = set()
@@ -179,20 +183,20 @@ class Supervisor:
         """Start the stages, joined by pipes. False when one of them can't be started; then all are stopped."""
         stages, folder, environment, _, cage, _ = request
         null = os.open(os.devnull, os.O_RDWR)
-        source = null
+        source = self.source
         for position, stage in enumerate(stages):
             onward, sink = (-1, self.output) if position == len(stages) - 1 else os.pipe()
-            fds = (source, null if stage[2] else sink, null if stage[3] else self.output)
+            fds = (source, null if stage[2] else sink, null if stage[3] else self.errors)
             problem = self._fork(stage, fds, folder, environment, cage)
             for fd in (source, sink):
-                if fd not in (null, self.output):
+                if fd != self.output:
                     os.close(fd)
             source = onward
             if problem:
                 self.tell("failed " + problem)
                 return False
-        os.close(null)
-        os.close(self.output)
+        for fd in {null, self.output, self.errors}:
+            os.close(fd)
         self.tell("started " + " ".join(map(str, self.stages)))
         return True
 
@@ -363,7 +367,10 @@ def main() -> None:
     for fd in (0, 1, 2):
         os.dup2(null, fd)
     os.close(null)
-    supervisor = Supervisor(control, output)
+    ends = [int(word) for word in sys.argv[1:3]]
+    for fd in ends:
+        os.set_inheritable(fd, False)
+    supervisor = Supervisor(control, output, *ends)
     request = supervisor.request()
     if request is None:
         return

@@ -87,7 +87,7 @@ def judge(
     decision = _decide(row, approval_mode, settings, sandboxed)
     why = _why(row, action, approval_mode)
     if mode.reads_only and not isinstance(action, Reading):
-        in_mode = _MATRIX[row][_COLUMNS.index(ApprovalMode.READ_ONLY)]
+        in_mode = _in_mode(row, action, mode)
         if _STRICTNESS.index(in_mode) > _STRICTNESS.index(decision):
             decision, why = in_mode, _only_reads(f"{mode} mode", action)
     if decision == "ask" and row not in _UNGRANTABLE:
@@ -145,6 +145,13 @@ def _decide(row: Row, approval_mode: ApprovalMode, settings: Settings, sandboxed
     return decision
 
 
+def _in_mode(row: Row, action: Editing | Running, mode: Mode) -> Decision:
+    """What a mode that only reads allows: commands that can only read, in review alone (W11)."""
+    if isinstance(action, Running) and mode is not Mode.REVIEW:
+        return "refuse"
+    return _MATRIX[row][_COLUMNS.index(ApprovalMode.READ_ONLY)]
+
+
 def _why(row: Row, action: Reading | Editing | Running, approval_mode: ApprovalMode) -> str:
     if approval_mode is ApprovalMode.READ_ONLY and _MATRIX[row][-1] == "refuse":
         return _only_reads("Approval mode read-only", action)
@@ -183,6 +190,8 @@ def _only_reads(who: str, action: Reading | Editing | Running) -> str:
         return f"{who} changes no file: propose the change in your reply, and what it means for the plan by update_plan"
     if isinstance(action, Editing):
         return f"{who} changes no file; describe the change in your reply, the user can switch modes to have it made"
+    if who.endswith(" mode") and who != f"{Mode.REVIEW} mode":
+        return f"{who} runs no commands; use the tools that read and search, or tell the user what to run"
     return (
         f"{who} runs only commands that read and print; use the reading tools, or tell the user what to run"
     )

@@ -26,7 +26,7 @@ _PATH_BYTES, _NAME_BYTES = 4096, 255
 
 
 class PathError(Exception):
-    """This can never be a path. `code` is `empty`, `nul`, `encoding`, `too_long` or `loop`."""
+    """This is no path to go by. `code` is `empty`, `nul`, `encoding`, `too_long`, `loop` or `ambiguous`."""
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
@@ -61,7 +61,8 @@ class Roots:
         self._protected = globs.Patterns((glob, False) for glob in protected)
 
     def resolve(self, path: str, cwd: Path | None = None) -> Target:
-        """Where `path` leads: relative to `cwd` or, with several roots, to the root whose name it begins with.
+        """Where `path` leads: relative to `cwd` where that is given, as in a command. Otherwise, with several roots, to
+        the root whose name it begins with, else to the first root, or to the only other one that has it.
 
         Raises PathError. Asks the file system, but opens nothing and reads no file but a `.git` link.
         """
@@ -114,11 +115,31 @@ class Roots:
                 return expanded
         if path.startswith("/"):
             return path
+        if cwd is not None:
+            return f"{cwd}/{path}"
+        plain = f"{self.cwd}/{path}"
+        first, _, rest = path.removeprefix("./").partition("/")
         if len(self.folders) > 1:
-            first, _, rest = path.removeprefix("./").partition("/")
             if first in self.names:
                 return f"{self.folders[self.names.index(first)]}/{rest}"
-        return f"{cwd or self.cwd}/{path}"
+            return plain if first in ("", ".", "..") else self._in_one_of(path, plain)
+        if first == self.names[0] and not os.path.lexists(f"{self.cwd}/{first}"):
+            # The folder's own name in front, as models write it: taken off where that leads to something.
+            inner = f"{self.folders[0]}/{rest}"
+            return inner if os.path.lexists(inner) else plain
+        return plain
+
+    def _in_one_of(self, path: str, plain: str) -> str:
+        """A path that does not begin with a root's name: in the first root, or in the only other one that has it."""
+        if os.path.lexists(plain):
+            return plain
+        having = [at for at, root in enumerate(self.folders) if os.path.lexists(f"{root}/{path}")]
+        if len(having) > 1:
+            shown = ", ".join(f"{self.names[at]}/{path}" for at in having)
+            raise PathError(
+                f"Several folders have it: {shown}. Begin the path with the name of the folder.", "ambiguous"
+            )
+        return f"{self.folders[having[0]]}/{path}" if having else plain
 
     def _holder(self, path: str) -> Path | None:
         """The innermost root (or the scratch folder) that `path` is in."""

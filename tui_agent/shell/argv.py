@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tui_agent.domain import CommandOutcome
 from tui_agent.platform.cage import Cage, Confinement
-from tui_agent.platform.capture import Capture, OnOutput
+from tui_agent.platform.capture import Capture, Kept, OnOutput
 from tui_agent.platform.environment import bare_environment
 from tui_agent.platform.proc import Child, ProcessError, Stage, exit_code, finished, signal_name
 from tui_agent.shell.unasked import Script, Step
@@ -22,6 +22,7 @@ async def run_script(
     timeout: float,
     on_output: OnOutput | None = None,
     scratch: Path | None = None,
+    kept: Kept | None = None,
     confinement: Confinement | None = None,
 ) -> CommandOutcome:
     """Run the steps one after the other, as their joints say, for `timeout` seconds in all, confined if so wished.
@@ -29,8 +30,8 @@ async def run_script(
     Nothing of the session's shell reaches it. Cancelling kills what was started. A program that can't be started
     counts as a shell counts it: 127 or 126.
     """
-    spill = scratch / f"output-{secrets.token_hex(4)}.txt" if scratch else None
-    capture = Capture(on_output, spill)
+    kept = kept or Kept(scratch / f"output-{secrets.token_hex(4)}.txt" if scratch else None)
+    capture = Capture(on_output, kept.file, lines=kept.lines)
     end = time.monotonic() + timeout
     status: int | None = 0
     timed_out = False

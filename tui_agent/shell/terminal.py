@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tui_agent.domain import CommandOutcome
 from tui_agent.platform.cage import Cage, Confinement
-from tui_agent.platform.capture import Capture, OnOutput
+from tui_agent.platform.capture import Capture, Kept, OnOutput
 from tui_agent.platform.environment import child_environment
 from tui_agent.platform.proc import Child, Finished, ProcessError, Stage, exit_code, finished, signal_name
 from tui_agent.shell.jobs import Background, Job
@@ -87,6 +87,7 @@ class Terminal:
         timeout: float = DEFAULT_TIMEOUT,
         on_output: OnOutput | None = None,
         cwd: Path | None = None,
+        kept: Kept | None = None,
         confinement: Confinement | None = None,
     ) -> CommandOutcome:
         """Run `command`, for `timeout` seconds at most, in `cwd` or where the last one ended, confined if so wished.
@@ -104,10 +105,12 @@ class Terminal:
             start = self._starting_folder(cwd, notes)
             self._idle.clear()
             self._interrupted = False
+            kept = kept or Kept(self._spill())
+            capture = Capture(on_output, kept.file, lines=kept.lines)
             errand = await asyncio.to_thread(Errand, shell)
             try:
                 stage = Stage(program=shell, argv=errand.argv(command))
-                return await self._run(command, errand, stage, start, timeout, on_output, notes, confinement)
+                return await self._run(command, errand, stage, start, timeout, capture, notes, confinement)
             finally:
                 self._current = self._capture = None
                 self._idle.set()
@@ -130,11 +133,11 @@ class Terminal:
         stage: Stage,
         cwd: Path,
         timeout: float,
-        on_output: OnOutput | None,
+        capture: Capture,
         notes: list[str],
         confinement: Confinement | None,
     ) -> CommandOutcome:
-        self._capture = capture = Capture(on_output, self._spill())
+        self._capture = capture
         environment = errand.environment(self._environment)
         stages: Sequence[Stage] = [stage]
         cage: Cage | None = None

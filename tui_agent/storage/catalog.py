@@ -93,10 +93,18 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 def sessions(home: Path, workspace: Path | None = None) -> list[Entry]:
     """The sessions under `home` (`paths.data_dir()`), newest first; with `workspace` (links are followed) only those
     that work there. Blocks for about a millisecond a session. Never raises."""
+    return sorted(each(home, workspace), key=lambda one: (one.changed, one.id), reverse=True)
+
+
+def each(home: Path, workspace: Path | None = None) -> Iterator[Entry]:
+    """The same one by one, looked at as they are asked for, for whom the first ones are enough to begin with. Never
+    raises."""
     real = None if workspace is None else os.path.realpath(workspace)
-    found = [look(path) for path in _folders(home / "sessions")]
-    mine = [one for one in found if real is None or one.workspace == real]
-    return sorted(mine, key=lambda one: (one.changed, one.id), reverse=True)
+    folders = [(_changed(path), path.name, path) for path in _folders(home / "sessions")]
+    for _changed_at, _name, path in sorted(folders, reverse=True):
+        entry = look(path)
+        if real is None or entry.workspace == real:
+            yield entry
 
 
 def look(path: Path) -> Entry:

@@ -119,6 +119,14 @@ def _notice(event: e.Notice) -> Entries:
     return system(head + event.text)
 
 
+def _attached(event: e.ContextAttached) -> Entries:
+    parts = [
+        f"Attached: {item.label}:\n{item.text}" if item.text else f"Attached: {item.label}."
+        for item in event.items
+    ]
+    return system("\n".join(parts))
+
+
 def _question(event: e.QuestionAsked) -> Entries:
     options = "".join(f"\n  {number}. {text}" for number, text in enumerate(event.options, 1))
     return system(f"Question: {event.question}{options}")
@@ -148,10 +156,13 @@ WORDS: dict[type[e.Event], Words] = {
     e.SessionTitled: lambda event: system(f"Title: {event.title}"),
     e.ModeChanged: _mode,
     e.ModelChanged: lambda event: system(f"Model {event.model} ({event.provider})."),
+    e.RoleChanged: lambda event: system(f"Model for {event.role}: {event.model or 'as set up'}."),
     e.Notice: _notice,
     e.UserSaid: lambda event: [("USER", event.text)],
+    e.ContextAttached: _attached,
     e.MessageQueued: lambda event: system(f"Queued: {event.text}"),
     e.MessageChanged: lambda event: system(f"Queued message changed: {event.text}"),
+    e.MessageMoved: lambda _: system("Queued message moved."),
     e.MessageWithdrawn: lambda _: system("Queued message withdrawn."),
     e.ShellRan: _shell,
     e.StageEntered: lambda event: system(f"Stage: {event.title or event.stage}"),

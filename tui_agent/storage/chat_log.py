@@ -217,9 +217,9 @@ class ChatLog:
         if event.thought and not reply.thought:
             reply.thinking = record.at
         out = held + self._told_thought(record, reply, event.thought_ms)
-        if event.text.strip() and not reply.said:
+        if event.text.strip() and not reply.said and not event.role:
             out += self._entry(record, "AGENT", event.text)
-        if event.text.strip():
+        if event.text.strip() and not event.role:
             self._state.spoken = _mark(event.text)
         if event.fault is not None:
             out += self._entries(record, system(fault_text(event.fault)))
@@ -240,7 +240,8 @@ class ChatLog:
     # --- tools -----------------------------------------------------------------------------
 
     def _tool_started(self, record: e.Record, event: e.ToolStarted) -> str:
-        return self._entry(record, "TOOL_CALL", self._call_text(event.call))
+        by = " (by a sub-agent)" if event.agent else ""
+        return self._entry(record, "TOOL_CALL", self._call_text(event.call) + by)
 
     def _call_text(self, call: ToolCall) -> str:
         arguments = call.arguments if call.raw is None else {"unreadable": call.raw}

@@ -128,7 +128,7 @@ def _copy_journal(source: Path, target: Path, at: str | None) -> Cut:
     """The intact records in the order of their numbers; their bytes as they are. Raises SessionError, OSError."""
     cut = Cut()
     found = at is None
-    with open(source, "rb") as file, open(target, "xb", opener=_private) as out:
+    with open(target, "xb", opener=_private) as out:
         for line in JournalReader(source):
             if not isinstance(line, Line):
                 continue
@@ -138,8 +138,7 @@ def _copy_journal(source: Path, target: Path, at: str | None) -> Cut:
                     cut.before, cut.log, found = event.text, line.log, True
                     break
             _note(cut, line, at is not None)
-            file.seek(line.offset)
-            out.write(file.read(line.size).rstrip(b"\r\n") + b"\n")
+            out.write(line.raw)
             cut.size += 1
         out.flush()
         os.fsync(out.fileno())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from typing import Any
 
@@ -14,6 +15,11 @@ MAX_LINE = 16 << 20
 """Bytes in a record's line at most."""
 
 _CRC = b',"crc":"'
+_HEAD = re.compile(
+    rb'\{"v":\d{1,9},"seq":([1-9]\d{0,17}),"at":"[^"\\]*","type":"([a-z_.]+)",'
+    rb'"run":"[^"\\]*","node":"([^"\\]*)",'
+)
+"""How a line begins that we wrote: number, type and node."""
 
 
 class RecordTooBig(ValueError):
@@ -77,40 +83,49 @@ class _Envelope(msgspec.Struct):
     keep: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class Line(msgspec.Struct, frozen=True):
+class Line:
     """An intact line of the journal. Its event is decoded only when `record()` is called."""
 
-    envelope: _Envelope
-    crc: int
-    offset: int
-    """Byte where it begins."""
-    size: int
-    """Bytes with the newline."""
+    __slots__ = ("_envelope", "_text", "crc", "node", "offset", "seq", "size", "type")
+
+    def __init__(self, text: bytes, head: tuple[int, str, str], crc: int, offset: int, size: int) -> None:
+        self.seq, self.type, self.node = head
+        self.crc = crc
+        self.offset = offset
+        """Byte where it begins."""
+        self.size = size
+        """Bytes with the newline."""
+        self._text = text
+        self._envelope: _Envelope | None = None
+
+    def _content(self) -> _Envelope:
+        if self._envelope is None:
+            known = _envelope_of(self._text)
+            # its sum is right, so it is as somebody wrote it
+            self._envelope = known or _Envelope(self.seq, self.type, data=msgspec.Raw(b"null"))
+        return self._envelope
 
     @property
-    def seq(self) -> int:
-        return self.envelope.seq
-
-    @property
-    def type(self) -> str:
-        return self.envelope.type
+    def raw(self) -> bytes:
+        """Its bytes, with one newline."""
+        return self._text if self._text.endswith(b"\n") else self._text + b"\n"
 
     @property
     def log(self) -> int:
         """Size of chat_history.log before this record's projection."""
-        return self.envelope.log
+        return self._content().log
 
     @property
     def keep(self) -> Any:
         """What `to_line` was given; None when there is none or it can't be read."""
         try:
-            return json.loads(bytes(self.envelope.keep))
+            return json.loads(bytes(self._content().keep))
         except (ValueError, RecursionError):
             return None
 
     def record(self) -> Record:
         """The record; an event that this program does not know comes as `Unknown`."""
-        head = self.envelope
+        head = self._content()
         event = _to_event(head.type, bytes(head.data), head.v)
         return Record(seq=head.seq, at=head.at, event=event, run=head.run, node=head.node, parent=head.parent)
 
@@ -154,6 +169,10 @@ def _to_event(name: str, data: bytes, version: int) -> Event:
 
 def parse(raw: bytes, offset: int, unsigned: bool) -> Line | None:
     """The line's content; None when it is not intact."""
+    if raw[-19:-11] == _CRC and raw.endswith(b'"}\n'):  # as we write it
+        crc = zlib.crc32(memoryview(raw)[:-19])
+        if b"%08x" % crc == raw[-11:-3] and (head := _HEAD.match(raw)) is not None:
+            return Line(raw, _names(head), crc, offset, len(raw))
     text = raw.rstrip(b"\r\n")
     body, mark, tail = text.rpartition(_CRC)
     crc = 0
@@ -161,16 +180,29 @@ def parse(raw: bytes, offset: int, unsigned: bool) -> Line | None:
         crc = zlib.crc32(body)
         if b"%08x" % crc != tail[:8]:
             return None
+        head = _HEAD.match(text)
+        if head is not None:
+            return Line(text, _names(head), crc, offset, len(raw))
     elif not unsigned:
         return None
-    envelope: _Envelope | None
-    try:
-        envelope = _decode_envelope(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        envelope = _lenient(text)
+    envelope = _envelope_of(text)
     if envelope is None or envelope.seq < 1 or not bytes(envelope.data).startswith(b"{"):
         return None
-    return Line(envelope, crc or zlib.crc32(text), offset, len(raw))
+    line = Line(text, (envelope.seq, envelope.type, envelope.node), crc or zlib.crc32(text), offset, len(raw))
+    line._envelope = envelope
+    return line
+
+
+def _names(head: re.Match[bytes]) -> tuple[int, str, str]:
+    seq, kind, node = head.groups()
+    return int(seq), kind.decode("ascii"), node.decode("utf-8", "replace")
+
+
+def _envelope_of(text: bytes) -> _Envelope | None:
+    try:
+        return _decode_envelope(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _lenient(text)
 
 
 def _lenient(text: bytes) -> _Envelope | None:

@@ -37,6 +37,7 @@ TELLING = 8
 """Characters of a cut secret from which on it is worth hiding."""
 HIDDEN = "⟨secret⟩"
 
+_HEADERS = tuple(start for _, start, _ in HEADERS)
 _LINE = 16
 """Lines of a many-line value that are at least this long are masked on their own too."""
 
@@ -71,7 +72,10 @@ class Mask:
             if start in text:
                 return True
         lower = text.lower()
-        return CUT in text or any(start in lower for _, start, _ in HEADERS)
+        for start in _HEADERS:
+            if start in lower:
+                return True
+        return CUT in text
 
     def _mask_cut(self, text: str) -> str:
         """The beginnings of secrets that stand right before an ellipsis."""

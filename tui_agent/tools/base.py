@@ -20,6 +20,7 @@ from tui_agent.domain import (
     Target,
     ToolResult,
 )
+from tui_agent.symbols import Diagnostic, Family, Place, Spot, Symbol, Unavailable
 from tui_agent.workplan import PlanChange
 
 
@@ -50,6 +51,59 @@ class Agreed(msgspec.Struct, frozen=True, kw_only=True):
     """What the model must know of the difference."""
 
 
+class Errand(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sub-agent is sent out for (T5)."""
+
+    task: str
+    title: str
+    hint: str = ""
+    """What it should know or look at first."""
+    mode: Mode = Mode.EXPLORE
+
+
+class Code(Protocol):
+    """What language servers know of the code (T3). Nothing here raises or takes longer than a minute: what can't be
+    told is `Unavailable`. A `Spot` is where a name stands in the file."""
+
+    async def diagnostics(self, path: Path) -> tuple[Diagnostic, ...] | Unavailable:
+        """What is wrong in a file."""
+        ...
+
+    async def outline(self, path: Path) -> tuple[Symbol, ...] | Unavailable:
+        """The symbols of a file, outer ones before what they hold."""
+        ...
+
+    async def definitions(self, path: Path, spot: Spot) -> tuple[Place, ...] | Unavailable:
+        """Where it is defined."""
+        ...
+
+    async def references(self, path: Path, spot: Spot) -> tuple[Place, ...] | Unavailable:
+        """Every use, the declaration among them."""
+        ...
+
+    async def implementations(self, path: Path, spot: Spot) -> tuple[Place, ...] | Unavailable:
+        """What implements or overrides it."""
+        ...
+
+    async def symbols(self, name: str) -> tuple[Symbol, ...] | Unavailable:
+        """Symbols of the whole workspace that are called so or alike, the likest first."""
+        ...
+
+    async def hover(self, path: Path, spot: Spot) -> str | Unavailable:
+        """Signature, type and documentation; empty where there are none."""
+        ...
+
+    async def calls(
+        self, path: Path, spot: Spot, *, incoming: bool, outgoing: bool
+    ) -> Family | Unavailable | None:
+        """Callers and callees of a function; None where there is none."""
+        ...
+
+    async def types(self, path: Path, spot: Spot) -> Family | Unavailable | None:
+        """Super- and subtypes of a class or interface; None where there is none."""
+        ...
+
+
 class Bench(Protocol):
     """All that a tool may touch. Filled in by the engine, once a call."""
 
@@ -60,8 +114,11 @@ class Bench(Protocol):
     command_timeout: int
     """Seconds; the default for commands."""
     command_timeout_max: int
+    search_matches: int
+    """Matches that one search gives at the most."""
     search_program: Path | None
     """ripgrep, found on PATH outside the workspace (R-04); None when there is none."""
+    code: Code
 
     def resolve(self, path: str) -> Target:
         """Where `path` leads (E01–E05). Raises ToolError for what can never be a path (empty, NUL, loops)."""
@@ -86,6 +143,11 @@ class Bench(Protocol):
         bytes on disk are no longer those of the permit: ask again with a new diff, never overwrite."""
         ...
 
+    async def checked(self, change: FileChange) -> str:
+        """The errors that a language server finds in a file that was just written, for the model; empty without any
+        and where nothing can be told in time (T4). Shown to the user, too. Never raises."""
+        ...
+
     async def run(self, permit: Permit, timeout: int) -> CommandOutcome:
         """Carry out an approved command: as argv where it may run unasked, else in the session's shell."""
         ...
@@ -107,6 +169,11 @@ class Bench(Protocol):
 
         Returns the plan as it would be, in a few lines. Raises Refused in modes that only look, `plan` apart.
         """
+        ...
+
+    async def delegate(self, errand: Errand) -> ToolResult:
+        """What a sub-agent found, or how it failed with what it found until then (T5). Raises Refused where none may
+        be started."""
         ...
 
     async def judge(self, command: str, cwd: str) -> Running:
@@ -160,6 +227,8 @@ __all__ = [
     "Agreed",
     "Args",
     "Bench",
+    "Code",
+    "Errand",
     "Refused",
     "Tool",
     "ToolError",

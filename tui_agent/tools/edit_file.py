@@ -89,7 +89,7 @@ class EditFile(Tool[EditFileArgs]):
                     raise
                 bench.output("The file changed meanwhile; working the edit out again.\n")
                 continue
-            return told(written, _summary(written.change, edited))
+            return await told(bench, written, _summary(written.change, edited))
         raise AssertionError("unreachable")
 
 

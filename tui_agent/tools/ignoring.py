@@ -32,6 +32,20 @@ class Ignoring:
             rules = rules.below(where)
         return rules
 
+    @classmethod
+    def asked(cls, root: Path, folder: Path) -> tuple[Ignoring, Path]:
+        """The rules for `folder`, which somebody named, and the folder that paths count from: one that is left out as a
+        whole is gone through all the same, by its own rules."""
+        rules, where = cls.at(root, root), root
+        parts: tuple[str, ...] = ()
+        for part in folder.relative_to(root).parts:
+            parts = (*parts, part)
+            if rules.ignores(parts, True):
+                return cls.at(folder, folder), folder
+            where = where / part
+            rules = rules.below(where)
+        return rules, root
+
     def below(self, folder: Path) -> Ignoring:
         """The rules one folder further down."""
         return Ignoring(self._rules, self._depth + 1)._with(folder)
@@ -56,4 +70,5 @@ class Ignoring:
 def sorted_entries(fd: int) -> list[os.DirEntry[str]]:
     """Entries of an open folder by name, without `.git`."""
     with os.scandir(fd) as entries:
-        return sorted((entry for entry in entries if entry.name != ".git"), key=lambda entry: entry.name)
+        kept = [entry for entry in entries if entry.name != ".git"]
+        return sorted(kept, key=lambda entry: os.fsencode(entry.name))

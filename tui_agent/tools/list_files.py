@@ -77,10 +77,30 @@ class ListFiles(Tool[ListFilesArgs]):
             raise ToolError(missing_text(name, target.path), "not_found")
         depth = max(1, min(args.depth or DEPTH, DEPTH_MAX))
         stop = threading.Event()
+        whole = len(bench.roots) > 1 and args.path.strip("./") == "" and not args.path.startswith(("/", ".."))
         try:
-            return await asyncio.to_thread(_listing, target.path, depth, bench.roots, stop)
+            if whole:
+                named = [(shown_name(bench.resolve(str(root)).display), root) for root in bench.roots]
+                return await asyncio.to_thread(_of_all, named, depth, bench.roots, stop)
+            return await asyncio.to_thread(listing, target.path, depth, bench.roots, stop)
         finally:
             stop.set()
+
+
+def _of_all(
+    named: Sequence[tuple[str, Path]], depth: int, roots: Sequence[Path], stop: threading.Event
+) -> ToolResult:
+    """All folders of the workspace, each below its name, which counts as a level (T6)."""
+    rows: list[str] = []
+    for name, root in named:
+        rows.append(f"{name}/")
+        if depth > 1:
+            try:
+                inner = str(listing(root, depth - 1, roots, stop).data)
+            except ToolError as error:
+                inner = f"[{error}]"
+            rows += [f"  {line}" for line in inner.split("\n")]
+    return ToolResult(success=True, data="\n".join(rows))
 
 
 class _Node:
@@ -94,7 +114,8 @@ class _Node:
         self.note = ""
 
 
-def _listing(folder: Path, depth: int, roots: Sequence[Path], stop: threading.Event) -> ToolResult:
+def listing(folder: Path, depth: int, roots: Sequence[Path], stop: threading.Event) -> ToolResult:
+    """What is in `folder`, `depth` levels deep, until `stop` is set. Blocks. Raises ToolError."""
     top = _Node("")
     walk = _Walk(folder, roots, stop)
     walk.fill(top, depth)
@@ -113,7 +134,8 @@ class _Walk:
 
     def __init__(self, folder: Path, roots: Sequence[Path], stop: threading.Event) -> None:
         self._folder = folder
-        self._root = next((root for root in roots if folder.is_relative_to(root)), folder)
+        within = next((root for root in roots if folder.is_relative_to(root)), folder)
+        self._rules, self._root = Ignoring.asked(within, folder)
         self._stop = stop
         self._until = time.monotonic() + SECONDS
         self._count = 0
@@ -124,7 +146,7 @@ class _Walk:
         """Why the listing is not complete."""
 
     def fill(self, top: _Node, depth: int) -> None:
-        queue = deque([(top, self._folder, Ignoring.at(self._root, self._folder), depth)])
+        queue = deque([(top, self._folder, self._rules, depth)])
         while queue and not self.cut:
             node, folder, rules, levels = queue.popleft()
             try:

@@ -6,7 +6,7 @@ import difflib
 import functools
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from tui_agent.tools.initialize_plan import InitializePlan
 from tui_agent.tools.lines import writable
 from tui_agent.tools.list_files import ListFiles
 from tui_agent.tools.read_file import ReadFile
+from tui_agent.tools.run_subagent import RunSubagent
 from tui_agent.tools.run_terminal_command import RunTerminalCommand
 from tui_agent.tools.search_workspace import SearchWorkspace
 from tui_agent.tools.specs import parameters
@@ -32,8 +33,9 @@ _WRAPPERS = frozenset({"arguments", "args", "parameters", "params", "input", "kw
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-def default_tools(off: Collection[str] = ()) -> Registry:
-    """The product's own tools, one line each, without those that are switched off."""
+def default_tools(off: Collection[str] = (), *, code: bool = False) -> Registry:
+    """The product's own tools, one line each, without those that are switched off. `code`: those too that ask
+    language servers."""
     return Registry(
         [
             ReadFile(),
@@ -45,8 +47,35 @@ def default_tools(off: Collection[str] = ()) -> Registry:
             AskUser(),
             InitializePlan(),
             UpdatePlan(),
+            RunSubagent(),
+            *(_code_tools() if code else ()),
         ],
         off,
+    )
+
+
+def _code_tools() -> tuple[Tool[Any], ...]:
+    """The tools of code intelligence (T3), loaded where a server can be had."""
+    from tui_agent.tools.find_definition import FindDefinition
+    from tui_agent.tools.find_implementations import FindImplementations
+    from tui_agent.tools.find_references import FindReferences
+    from tui_agent.tools.find_symbol import FindSymbol
+    from tui_agent.tools.get_call_hierarchy import GetCallHierarchy
+    from tui_agent.tools.get_diagnostics import GetDiagnostics
+    from tui_agent.tools.get_document_symbols import GetDocumentSymbols
+    from tui_agent.tools.get_hover_info import GetHoverInfo
+    from tui_agent.tools.get_type_hierarchy import GetTypeHierarchy
+
+    return (
+        GetDiagnostics(),
+        GetDocumentSymbols(),
+        FindDefinition(),
+        FindReferences(),
+        FindImplementations(),
+        FindSymbol(),
+        GetHoverInfo(),
+        GetCallHierarchy(),
+        GetTypeHierarchy(),
     )
 
 
@@ -54,11 +83,17 @@ class Registry:
     """The tools that are offered, in order."""
 
     def __init__(
-        self, tools: Iterable[Tool[Any]], off: Collection[str] = (), hidden: Iterable[Tool[Any]] = ()
+        self,
+        tools: Iterable[Tool[Any]],
+        off: Collection[str] = (),
+        hidden: Iterable[Tool[Any]] = (),
+        shut: Mapping[str, str] | None = None,
     ) -> None:
-        """`hidden` tools are found, so that a call of them is answered by the tool itself, but nowhere named."""
+        """`hidden` tools are found, so that a call of them is answered by the tool itself, but nowhere named. Those of
+        them that are `shut`, by name with the reason, are not run."""
         self._tools: dict[str, Tool[Any]] = {tool.name: tool for tool in tools if tool.name not in off}
         self._hidden = {tool.name: tool for tool in hidden if tool.name not in self._tools}
+        self._shut = dict(shut or {})
         found = (*self._tools.values(), *self._hidden.values())
         self._aliases = {alias: tool for tool in found for alias in tool.aliases}
 
@@ -78,11 +113,23 @@ class Registry:
             return self
         shown = [tool for tool in self._tools.values() if mode in tool.modes]
         rest = [tool for tool in self._tools.values() if mode not in tool.modes]
-        return Registry(shown, hidden=[*rest, *self._hidden.values()])
+        return Registry(shown, hidden=[*rest, *self._hidden.values()], shut=self._shut)
+
+    def shutting(self, reasons: Mapping[str, str]) -> Registry:
+        """The same, but tools by these names are found only to be refused, each with its reason (W11, T5)."""
+        shown = [tool for name, tool in self._tools.items() if name not in reasons]
+        rest = [tool for name, tool in self._tools.items() if name in reasons]
+        return Registry(shown, hidden=[*rest, *self._hidden.values()], shut={**self._shut, **reasons})
+
+    def why_shut(self, tool: Tool[Any]) -> str:
+        """Why the tool may not be run, for the model; empty when it may."""
+        return self._shut.get(tool.name, "")
 
     def only(self, names: Collection[str]) -> Registry:
-        """The same without all tools but `names`."""
-        return Registry(tool for name, tool in self._tools.items() if name in names)
+        """The same without all tools but `names`; those that are shut stay so."""
+        shut = [tool for name, tool in self._hidden.items() if name in self._shut]
+        shown = [tool for name, tool in self._tools.items() if name in names]
+        return Registry(shown, hidden=shut, shut=self._shut)
 
     def reading(self) -> Registry:
         """The tools that change nothing, for the modes that only read."""

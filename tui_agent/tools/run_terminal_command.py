@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from tui_agent.domain import CommandOutcome, ToolResult
+from tui_agent.domain import CommandOutcome, Mode, ToolResult
+from tui_agent.platform.capture import SPILL
 from tui_agent.tools.base import Args, Bench, Tool, ToolError
 
 
@@ -25,6 +26,11 @@ class RunTerminalCommand(Tool[RunTerminalCommandArgs]):
     args = RunTerminalCommandArgs
     reads_only: ClassVar[bool] = False
     timeout: ClassVar[float | None] = None
+    modes: ClassVar[tuple[Mode, ...]] = (
+        Mode.AGENT,
+        Mode.DIRECT,
+        Mode.REVIEW,
+    )  # in review for what only reads (W11)
     aliases: ClassVar[tuple[str, ...]] = (
         "bash",
         "run_bash",
@@ -92,7 +98,8 @@ def _told(outcome: CommandOutcome, timeout: int, notes: list[str]) -> ToolResult
     else:
         how, code = f"exit code {outcome.exit_code}", "exit"
     if outcome.spill:
-        notes.append(f"{outcome.total_lines:,} lines in all; the full output is in {outcome.spill}")
+        kept = "the full output is" if outcome.total_bytes <= SPILL else f"its first {SPILL >> 20} MiB are"
+        notes.append(f"{outcome.total_lines:,} lines in all; {kept} in {outcome.spill}")
     body = [outcome.output.rstrip("\n") or "(no output)", *(f"[{note}]" for note in notes)]
     if outcome.exit_code == 0 and not outcome.interrupted and not outcome.timed_out:
         return ToolResult(success=True, data="\n".join([how, *body]))

@@ -9,7 +9,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,9 +18,11 @@ from pydantic import Field
 import tui_agent
 from tui_agent.domain import Target, ToolResult
 from tui_agent.tools.base import Args, Bench, Tool, ToolError
+from tui_agent.tools.ignoring import Ignoring
 from tui_agent.tools.lines import missing_text, shown_name
 from tui_agent.tools.reading import leave_to_read
-from tui_agent.tools.search_output import MATCHES, Findings
+from tui_agent.tools.search_output import Findings
+from tui_agent.tools.search_worker import has_capitals
 
 SECONDS = 15.0
 READ_CAP = 64 * 1024 * 1024
@@ -81,6 +83,8 @@ class SearchWorkspace(Tool[SearchWorkspaceArgs]):
 
     async def run(self, args: SearchWorkspaceArgs, bench: Bench) -> ToolResult:
         """See Tool."""
+        if "\0" in args.query or not _writable(args.query):
+            raise ToolError("query holds a character that no text file can have.", "bad_arguments")
         places: list[Path] = list(bench.roots)
         asked: Target | None = None
         if args.directory not in (None, "", "."):
@@ -91,18 +95,66 @@ class SearchWorkspace(Tool[SearchWorkspaceArgs]):
             places = [asked.path]
         elif not any(place.is_dir() for place in places):
             raise ToolError(f"The workspace {places[0]} can't be reached any more.", "not_found")
-        found = Findings(functools.partial(_name, bench, asked))
+        ignored = await asyncio.to_thread(_left_out_above, asked, bench.roots)
+        found = Findings(functools.partial(_name, bench, asked, ignored), bench.search_matches)
         context = max(0, min(args.context or 0, CONTEXT_MAX))
         end = None
         if bench.search_program is not None:
-            end = await _search(_ripgrep(bench.search_program, args, places, context), found, self._seconds)
-        if end is None:
-            end = await _search(_python(args, places, context, bench.roots), found, self._seconds)
-        return _told(args, found, end or _Ended(self._seconds))
+            argv = _ripgrep(bench.search_program, args, places, context)
+            end = await _search(argv, found, self._seconds, bench.output)
+        if end is None or end.bad_query:
+            # Also for what only our own expressions can do, such as looking around.
+            argv = _python(args, places, context, bench.roots)
+            own = await _search(argv, found, self._seconds, bench.output)
+            end = own if end is None or (own is not None and not own.bad_query) else end
+        found.finish()
+        return _told(args, found, end or _Ended(self._seconds), bench.search_matches)
 
 
-def _name(bench: Bench, asked: Target | None, path: str) -> str | None:
-    """The name to show; None for a file with credentials that nobody gave leave to read.
+class _LeftOut:
+    """Tells what .gitignore files above the folder that was asked for leave out of it; ripgrep is not told of them,
+    since it would look above the root as well."""
+
+    def __init__(self, top: Path, folder: Path) -> None:
+        self._top = top
+        self._rules = {folder: Ignoring.at(top, folder)}
+
+    def __call__(self, path: Path) -> bool:
+        folder = next(iter(self._rules))
+        if not path.is_relative_to(folder):
+            return False
+        rules, parts = self._rules[folder], folder.relative_to(self._top).parts
+        names = path.relative_to(folder).parts
+        for name in names[:-1]:
+            parts = (*parts, name)
+            if rules.ignores(parts, True):
+                return True
+            folder = folder / name
+            if folder not in self._rules:
+                self._rules[folder] = rules.below(folder)
+            rules = self._rules[folder]
+        return bool(names) and rules.ignores((*parts, names[-1]), False)
+
+
+def _left_out_above(asked: Target | None, roots: Sequence[Path]) -> Callable[[Path], bool]:
+    """What is left out by rules above the folder that was asked for."""
+    if asked is None or not asked.path.is_dir():
+        return lambda _: False
+    root = next((root for root in roots if asked.path.is_relative_to(root)), asked.path)
+    _, top = Ignoring.asked(root, asked.path)
+    return (lambda _: False) if top == asked.path else _LeftOut(top, asked.path)
+
+
+def _writable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _name(bench: Bench, asked: Target | None, ignored: Callable[[Path], bool], path: str) -> str | None:
+    """The name to show; None for a file that is left out, and one with credentials that nobody gave leave to read.
 
     Not even that it matches is told: a few hundred regular expressions would spell out what it holds.
     """
@@ -111,10 +163,12 @@ def _name(bench: Bench, asked: Target | None, path: str) -> str | None:
     except ToolError:
         return None
     free = asked is not None and target.path == asked.path
+    if ignored(Path(os.fsdecode(path.encode("utf-8", "surrogateescape")))):
+        return None
     return None if target.credentials and not free else shown_name(target.display)
 
 
-def _told(args: SearchWorkspaceArgs, found: Findings, end: _Ended) -> ToolResult:
+def _told(args: SearchWorkspaceArgs, found: Findings, end: _Ended, most: int) -> ToolResult:
     if end.bad_query:
         raise ToolError(
             f"query is no valid regular expression: {end.bad_query} Set is_regex to false for plain text.",
@@ -122,10 +176,12 @@ def _told(args: SearchWorkspaceArgs, found: Findings, end: _Ended) -> ToolResult
         )
     notes: list[str] = []
     if found.full:
-        notes.append(f"cut after {min(found.matches, MATCHES)} matches; search for more or give a directory")
+        notes.append(f"cut after {min(found.matches, most)} matches; search for more or give a directory")
     if end.timed_out:
         notes.append(f"stopped after {end.seconds:g} s, so there may be more; give a directory")
-    elif end.flooded:
+    if end.passed_over:
+        notes.append("lines of several megabytes were passed over")
+    if end.flooded and not end.timed_out:
         notes.append("stopped because there was too much to go through; give a directory")
     if not found.matches:
         text = f"No matches for {args.query!r}. Files that hold credentials are left out; read_file asks for them."
@@ -140,11 +196,15 @@ def _told(args: SearchWorkspaceArgs, found: Findings, end: _Ended) -> ToolResult
 
 
 def _ripgrep(program: Path, args: SearchWorkspaceArgs, places: Sequence[Path], context: int) -> list[str]:
-    """Never with a configuration or a preprocessor from outside (R-05)."""
+    """Never with a configuration or a preprocessor from outside (R-05), nor with ignore files of other kinds."""
     options = ["--no-config", "--json", "--hidden", "--glob=!.git", "--no-messages", "--no-require-git"]
+    options += [f"--no-ignore-{kind}" for kind in ("dot", "exclude", "global", "parent")]
     options += [
-        "--smart-case",
+        "--case-sensitive" if has_capitals(args.query, args.is_regex) else "--ignore-case",
         "--sort=path",
+        "--crlf",
+        "--no-mmap",
+        "--line-buffered",
         "--max-count=100",
         "--max-filesize=10M",
         f"--context={context}",
@@ -176,10 +236,15 @@ class _Ended:
         self.timed_out = False
         self.flooded = False
         self.bad_query = ""
+        self.passed_over = False
+        """Lines were too long to be taken in."""
 
 
-async def _search(argv: list[str], found: Findings, seconds: float) -> _Ended | None:
-    """Run a search program and take in what it prints. None when it can't be run or fails by itself."""
+async def _search(
+    argv: list[str], found: Findings, seconds: float, show: Callable[[str], None]
+) -> _Ended | None:
+    """Run a search program and take in what it prints, handing it on to `show` as it comes. None when it can't be run
+    or fails by itself."""
     env = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
     try:
         process = await asyncio.create_subprocess_exec(
@@ -200,13 +265,14 @@ async def _search(argv: list[str], found: Findings, seconds: float) -> _Ended | 
         complaint = asyncio.create_task(process.stderr.read(8192))
         try:
             async with asyncio.timeout(seconds):
-                await _take_all(process.stdout, found, end)
+                await _take_all(process.stdout, found, end, show)
                 if not found.full and not end.flooded:
                     code = await process.wait()
                     return _judged(end, code, (await complaint).decode("utf-8", "replace"), found)
         except TimeoutError:
             end.timed_out = True
         finally:
+            found.finish()
             complaint.cancel()
     finally:
         if process.returncode is None:
@@ -226,7 +292,9 @@ def _judged(end: _Ended, code: int, complaint: str, found: Findings) -> _Ended |
     return None
 
 
-async def _take_all(stream: asyncio.StreamReader, found: Findings, end: _Ended) -> None:
+async def _take_all(
+    stream: asyncio.StreamReader, found: Findings, end: _Ended, show: Callable[[str], None]
+) -> None:
     rest = b""
     skipping = False
     total = 0
@@ -241,31 +309,11 @@ async def _take_all(stream: asyncio.StreamReader, found: Findings, end: _Ended) 
                 found.take(line)
             skipping = False
         if len(rest) > LINE_CAP:
-            rest, skipping = b"", True
+            rest, skipping, end.passed_over = b"", True, True
+        if fresh := found.fresh():
+            show(fresh)
     if rest and not skipping:
         found.take(rest)
-
-
-# --- finding ripgrep ---
-
-
-def find_ripgrep(folders: Sequence[Path]) -> Path | None:
-    """ripgrep on PATH outside `folders`, or the one installed beside this program; None when there is none (R-04)."""
-    return _find_ripgrep(tuple(folders), os.environ.get("PATH", os.defpath))
-
-
-@functools.lru_cache(maxsize=8)
-def _find_ripgrep(folders: tuple[Path, ...], path: str) -> Path | None:
-    for entry in path.split(os.pathsep):
-        program = Path(entry) / "rg"
-        if not os.path.isabs(entry) or not _runs(program):
-            continue
-        real = Path(os.path.realpath(program))
-        if not any(one.is_relative_to(folder) for folder in folders for one in (real, program)):
-            return program
-    beside = Path(sys.prefix) / "bin" / "rg"
-    return beside if _runs(beside) else None
-
-
-def _runs(program: Path) -> bool:
-    return program.is_file() and os.access(program, os.X_OK)
+    found.finish()
+    if fresh := found.fresh():
+        show(fresh)

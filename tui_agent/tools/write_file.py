@@ -63,7 +63,7 @@ class WriteFile(Tool[WriteFileArgs]):
         if not await asyncio.to_thread(os.path.lexists, target.path):
             after = _encoded(args.content)
             written = await write_with_leave(bench, target, None, after)
-            return told(written, f"Created {written.change.display}")
+            return await told(bench, written, f"Created {written.change.display}")
         file = await bytes_of(target)
         after, note = await asyncio.to_thread(_in_the_style_of, file.data, args.content)
         if after == file.data and _may_know(bench, target):
@@ -71,7 +71,7 @@ class WriteFile(Tool[WriteFileArgs]):
             return ToolResult(success=True, data=f"{name_of(target)} already has exactly this content.")
         _check_seen(bench, target, file)
         written = await write_with_leave(bench, target, file.data, after)
-        return told(written, f"Overwrote {written.change.display}{note}")
+        return await told(bench, written, f"Overwrote {written.change.display}{note}")
 
 
 def _check_seen(bench: Bench, target: Target, file: FileBytes) -> None:

@@ -36,11 +36,11 @@ async def write_with_leave(bench: Bench, target: Target, before: bytes | None, a
     return Written(change, agreed.note)
 
 
-def told(written: Written, text: str) -> ToolResult:
-    """The result of a write: what was done and +N −N, and what the user made of it."""
+async def told(bench: Bench, written: Written, text: str) -> ToolResult:
+    """The result of a write: what was done and +N −N, what the user made of it, and errors in the file (T4)."""
     change, note = written
-    data = f"{text} (+{change.added} -{change.removed})"
-    return ToolResult(success=True, data=f"{data}\n{note}" if note else data, changes=(change,))
+    parts = (f"{text} (+{change.added} -{change.removed})", note, await bench.checked(change))
+    return ToolResult(success=True, data="\n".join(filter(None, parts)), changes=(change,))
 
 
 def name_of(target: Target) -> str:

@@ -80,7 +80,7 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
         self._title_line = TitleLine(self.view, id="title")
         self._activity = ActivityLine(self.view, now=now, id="activity")
         self.hints = Hints(self, self._activity, clock=clock)
-        tree = ToolTree(self.view, now=now, id="tree")
+        tree = ToolTree(self.view, now=now, stop=partial(commands.stop_subagent, self), id="tree")
         self._columns = Columns(self._transcript, PlanPanel(id="plan"), tree, id="columns")
         self.plans = Plans(self)
         self._menu = CommandMenu(commands.entries(), id="menu")
@@ -125,13 +125,15 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
         self.composer.open(session)
         from asyncio import sleep
 
+        await self._router.show_end(session, self._paint_soon)
         breath = self._clock()
         async for record in session.follow():
             self._router.take(record)
             self.dialogs.look_at(record)
             self.plans.look_at(record)
             self.composer.look_at(record)
-            self._paint_soon()
+            if record.seq >= session.begins:  # the past is painted when all of it is there
+                self._paint_soon()
             if self._clock() - breath > BREATH:
                 await sleep(0)
                 breath = self._clock()

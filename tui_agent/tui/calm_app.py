@@ -22,6 +22,8 @@ class CalmApp(App[int], inherit_bindings=False):
 
     def __init__(self) -> None:
         super().__init__()
+        self._early: list[events.Key] | None = []
+        """Keys that came too early; None once they do not any more."""
         self.failure = ""
         """A sentence for the user when the screen ended by a failure."""
         self.following: GoOn | None = None
@@ -29,6 +31,23 @@ class CalmApp(App[int], inherit_bindings=False):
         for theme in THEMES:
             self.register_theme(theme)
         self.theme = DARK.name
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keys that come before anything can take them wait for that."""
+        if self._early is not None and isinstance(event, events.Key) and not event.is_forwarded:
+            self._early.append(event)
+        else:
+            await super().on_event(event)
+
+    def on_mount(self) -> None:
+        """Comes after what the app itself does then, such as saying where keys go."""
+        self.call_later(self.take_keys)
+
+    async def take_keys(self) -> None:
+        """From now on there is something that takes keys; those that came before go first."""
+        early, self._early = self._early or [], None
+        for event in early:
+            await self.on_event(event)
 
     def get_default_screen(self) -> Screen[None]:
         """The screen below all dialogs."""

@@ -25,7 +25,7 @@ class Command(NamedTuple):
     """Words that may follow the name."""
 
 
-MODES = tuple(mode.value for mode in Mode if mode is not Mode.DEEP_EXPLORE)  # that one needs sub-agents
+MODES = tuple(mode.value for mode in Mode)
 STATUSES = ("planning", "in_progress", "blocked", "completed", "failed")
 APPROVALS = tuple(mode.value for mode in ApprovalMode)
 
@@ -68,20 +68,17 @@ def _theme(app: TuiAgentApp, _: str) -> None:
     app.theme = _following(app.theme, names) if app.theme in names else names[0]
 
 
-async def copy(app: TuiAgentApp, text: str) -> None:
-    """Put a text on the clipboard and say what is known of that."""
+async def copy(app: TuiAgentApp, text: str, what: str = "") -> None:
+    """Put a text on the clipboard and say what is known of that, behind `what`."""
     from tui_agent.tui.clipboard import copy as put
 
-    app.hints.say(await put(text, app.copy_to_clipboard))
+    app.hints.say(what + await put(text, app.copy_to_clipboard))
 
 
-def _copy(app: TuiAgentApp, _: str) -> None:
-    transcript = app.query_one(Transcript)
-    what = transcript.select_last()
-    if what:
-        app.run_worker(copy(app, transcript.selected_text), exit_on_error=False)
-    else:
-        app.hints.say("there is no reply to copy")
+def _taking(what: str, app: TuiAgentApp, words: str) -> None:
+    from tui_agent.tui import taking
+
+    getattr(taking, what)(app, words)
 
 
 def _plan(app: TuiAgentApp, word: str) -> None:
@@ -131,10 +128,29 @@ def _grants(app: TuiAgentApp, _: str) -> None:
     app.push_screen(GrantsPanel(grants.listed(), revoke))
 
 
+def _model(app: TuiAgentApp, words: str) -> None:
+    from tui_agent.tui import models
+
+    models.show(app, words)
+
+
+def _output(app: TuiAgentApp, words: str) -> None:
+    from tui_agent.tui import pager
+
+    pager.show(app, words)
+
+
+def stop_subagent(app: TuiAgentApp, node: str) -> None:
+    """Stop the sub-agent that the call `node` sent; the others go on."""
+    if app.session is not None and not app.session.subagents.interrupt(node):
+        app.hints.say("this one has ended")
+
+
 COMMANDS = (
     Command("help", "all keys and commands", lambda app, _: app.action_help()),
     Command("approvals", "who is asked when:", _approvals, APPROVALS),
     Command("mode", "how messages are worked on:", _mode, MODES),
+    Command("model", "which model answers, here or in one role; /model NAME at once", _model),
     Command("plan", "to the plan and back; decide a proposal, set its status", _plan),
     Command("tree", "show or hide the progress", lambda app, _: app.query_one(Columns).toggle()),
     Command("compact", "make room in the model's context", _compact),
@@ -158,9 +174,21 @@ COMMANDS = (
     Command("fork", "go on in a copy of this session", lambda app, word: _sessions("fork", app, word)),
     Command("grants", "what you allowed for longer than once; take it back", _grants),
     Command("editor", "the draft in your own editor", lambda app, _: app.composer.open_editor()),
-    Command("copy", "copy the last reply; again: its code", _copy),
+    Command(
+        "copy",
+        "the last reply, again: its code;",
+        lambda app, words: _taking("copy", app, words),
+        ("code N", "plan", "all"),
+    ),
+    Command(
+        "export",
+        "write the session to a file:",
+        lambda app, words: _taking("export", app, words),
+        ("html", "markdown", "FILE"),
+    ),
     Command("search", "search the session", lambda app, _: app.query_one(SearchBar).open()),
     Command("details", "show or hide thinking and output", _details),
+    Command("output", "all that a call printed", _output),
     Command(
         "top",
         "to the beginning of the transcript",
@@ -172,7 +200,9 @@ COMMANDS = (
     Command("stop", "stop the run", lambda app, _: app.action_interrupt()),
     Command("theme", "dark, light, high contrast", _theme),
     Command("quit", "leave; the session can be resumed", lambda app, _: app.exit(0)),
-    Command("queue", "messages that wait: edit or withdraw them", lambda app, _: app.composer.show_queue()),
+    Command(
+        "queue", "messages that wait: edit, move, withdraw, guide", lambda app, _: app.composer.show_queue()
+    ),
 )
 KEYS_ONLY = (
     Command("page-up", "", lambda app, _: _page(app, -1)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from asyncio import TimerHandle, to_thread
 from collections.abc import Iterable
 from contextlib import suppress
@@ -11,6 +12,8 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tui_agent.events import Record, SessionOpened
+from tui_agent.tui import queue
+from tui_agent.tui.mentions import Mentioning
 from tui_agent.tui.outbox import Kept, Outbox
 from widgets.drafting import Written
 from widgets.later import after
@@ -40,6 +43,10 @@ class Composer:
         self._early: list[PromptInput.Submitted] = []
         """Sent before there was a session."""
         self._workspace = ""
+        self.folder = ""
+        """Where the session is going to work, as far as it is known before it is open."""
+        self.saved_words = ""
+        """What the user is told at the end of what was typed for no session."""
         self._unwritten: list[Written] = []
         """New in the history while no workspace is known."""
         self._ready = False
@@ -53,12 +60,14 @@ class Composer:
         self._timer: TimerHandle | None = None
         self._pause = PAUSE
         self._writing = asyncio.Lock()
+        self.mentioning = Mentioning(app, prompt)
         prompt.ties = Ties(
             say=app.hints.say,
             changed=self.changed,
             send=self._send,
             remembered=self._remembered,
             past=self._past,
+            key=self.mentioning.take,
             take_back=self._take_newest,
             edit_elsewhere=self.open_editor,
         )
@@ -68,6 +77,7 @@ class Composer:
     def open(self, session: SessionDoor) -> None:
         """The session is there: what was sent before goes to it."""
         self._session = session
+        self.mentioning.open()
         self._ready = session.begins == 0  # a new one has nothing of an earlier process
         for message in self._early:
             self.submit(message)
@@ -85,8 +95,12 @@ class Composer:
         if self._session is None:
             self._early.append(message)
             return
-        steering = message.steering and self.app.view.busy
-        self.app._work(self._session.send(message.text, steering=steering, message=message.message))
+        place = self.outbox.came_from(message.message)
+        steering = (message.steering or place.steering) and self.app.view.busy
+        before = next((one for one in place.behind if one in self.outbox.queue), "")
+        self.app._work(
+            self._session.send(message.text, steering=steering, message=message.message, before=before)
+        )
 
     def look_at(self, record: Record) -> None:
         """A record arrived: a message that it holds needs no keeping any more."""
@@ -96,6 +110,8 @@ class Composer:
             self._remembered(())
         if self.outbox.take(event):
             self.changed(False)
+        if isinstance(event, queue.CHANGES):
+            queue.look_at(self.app)
         session = self._session
         if session is not None and not self._ready and not self._recovering and record.seq >= session.begins:
             self._recovering = True
@@ -132,6 +148,8 @@ class Composer:
     def changed(self, at_once: bool) -> None:
         """What must survive is another now; it is written soon, `at_once` without waiting."""
         self._dirty = True
+        if not self.prompt.text:
+            self.outbox.emptied()
         if not self._ready:
             return
         if at_once and self._timer is not None:
@@ -142,11 +160,25 @@ class Composer:
 
     def save_now(self) -> None:
         """Write it, here and now: the program is about to end."""
+        if self._session is None:
+            self._save_without_session()
+            return
         kept = self._kept()
-        if self._ready and self._session is not None and (self._on_disk or not kept.empty):
+        if self._ready and (self._on_disk or not kept.empty):
             from tui_agent.tui import composer_files as files
 
             files.write_kept(self._session.id, kept)
+
+    def _save_without_session(self) -> None:
+        """No session was opened: what was typed meanwhile goes to the history of the folder."""
+        texts = [Written(text=one.text) for one in self._early]
+        texts += [one for one in (self.prompt.written,) if one.text != self.app._draft]
+        texts = [one for one in texts if not one.blank]
+        if texts and self.folder:
+            from tui_agent.tui import composer_files as files
+
+            files.append_past(os.path.realpath(self.folder), texts)
+            self.saved_words = "What you typed is kept: up brings it back in the next session here."
 
     def _kept(self) -> Kept:
         return self.outbox.kept(*self.prompt.kept())
@@ -207,32 +239,30 @@ class Composer:
             with suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(ahead)), AHEAD)
             self._taking = False
+        order = session.queue.order()
         if not session.withdraw_message(message):
             self.changed(True)
             return None
-        self.outbox.took(message, text)
+        if self.prompt.text:
+            self.prompt.set_aside()
+        place = next((place for place, one in enumerate(order) if one[0] == message), len(order))
+        self.outbox.took(message, text, [one for one, _ in order[place + 1 :]], (message, True) in order)
         self.app.hints.say("taken back from the queue")
         return Written(text=text)
 
     def show_queue(self) -> None:
-        """Every message that waits, to be taken back or withdrawn."""
-        from widgets.queue_panel import QueuePanel
+        """Every message that waits."""
+        if self._session is not None:
+            queue.show(self, self._session)
 
-        self.app.push_screen(QueuePanel(self.app.view, self._edit_queued, self._withdraw))
+    def edit_queued(self, message: str) -> None:
+        """A message of the queue becomes the draft; the one that is there is set aside."""
 
-    def _edit_queued(self, message: str) -> None:
         async def edit() -> None:
             if (draft := await self._take_back(message)) is not None:
-                self.prompt.set_aside()
                 self.prompt.put(draft)
 
         self.app.run_worker(edit(), exit_on_error=False)
-
-    def _withdraw(self, message: str) -> None:
-        text = self.outbox.queue.get(message)
-        if text is not None and self._session is not None and self._session.withdraw_message(message):
-            self.prompt.remember(Written(text=text))
-            self.app.hints.say("withdrawn · it is in the history · up")
 
     # --- the user's own editor ---
 

@@ -11,7 +11,7 @@ from tui_agent.tui.docking import Docking, docks
 from tui_agent.view import RequestItem
 from widgets.first_run import FirstRun
 from widgets.modal import RequestModal
-from widgets.panel import Panel
+from widgets.panel import Sheet
 
 if TYPE_CHECKING:
     from tui_agent.tui.app import TuiAgentApp
@@ -66,7 +66,7 @@ class Dialogs:
         if app.session is None or app.view.seq < app.session.begins:
             return  # what was open in a session's past is void
         self.docking.show([one for one in self._waiting if docks(one)])
-        if isinstance(app.screen, Panel) and (self._modal or self._asking):
+        if isinstance(app.screen, Sheet) and (self._modal or self._asking):
             app.screen.dismiss()
             app.call_later(self.ask_next)
             return

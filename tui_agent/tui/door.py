@@ -22,6 +22,34 @@ class GrantsDoor(Protocol):
         ...
 
 
+class QueueDoor(Protocol):
+    """The messages that wait for their turn (R11.3)."""
+
+    def order(self) -> list[tuple[str, bool]]:
+        """Ids in the order in which they are sent, each with whether it guides the run that goes on."""
+        ...
+
+    def move(self, message: str, before: str = "") -> bool:
+        """Put one before another one, or at the end."""
+        ...
+
+    def guide(self, message: str, steering: bool) -> bool:
+        """Mean one for the run that goes on, or for one of its own."""
+        ...
+
+    def send(self) -> bool:
+        """Begin with the first one; False when a run goes on."""
+        ...
+
+
+class SubagentsDoor(Protocol):
+    """The sub-agents that go on (T5)."""
+
+    def interrupt(self, node: str) -> bool:
+        """Stop the one that the call `node` sent; False when it has ended."""
+        ...
+
+
 class SessionDoor(Protocol):
     """Commands in, records out. Failures are records, never exceptions."""
 
@@ -45,6 +73,16 @@ class SessionDoor(Protocol):
         """What the user allowed for longer than once."""
         ...
 
+    @property
+    def subagents(self) -> SubagentsDoor:
+        """The sub-agents that go on."""
+        ...
+
+    @property
+    def queue(self) -> QueueDoor:
+        """The messages that wait."""
+        ...
+
     def tell_saving(self, tell: Callable[[str | None], None]) -> None:
         """Call `tell` with a sentence when saving begins to fail, with None when all is saved again."""
         ...
@@ -53,8 +91,9 @@ class SessionDoor(Protocol):
         """All records behind number `after`, the past first; ends when the session is closed."""
         ...
 
-    async def send(self, text: str, *, steering: bool = False, message: str = "") -> str:
-        """Say something; waits in the queue while a run goes on. Returns the message's id: `message` if given."""
+    async def send(self, text: str, *, steering: bool = False, message: str = "", before: str = "") -> str:
+        """Say something; waits in the queue while a run goes on, `before` another message if given. Returns the
+        message's id: `message` if given."""
         ...
 
     def withdraw_message(self, message: str) -> bool:

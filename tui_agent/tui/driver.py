@@ -1,7 +1,8 @@
-"""Textual's Linux driver, made to survive: a lost terminal, job control, bytes that are no text, a full pipe."""
+"""Textual's Linux driver, made to survive: a lost or stopped terminal, job control, bytes that are no text."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import selectors
@@ -10,13 +11,14 @@ import sys
 from codecs import getincrementaldecoder
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import IO, Any, cast
+from typing import Any, cast
 
 from textual import events
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
 
+from tui_agent.tui.output import TerminalOutput
 from tui_agent.tui.paste import PasteGuard
 
 NEVER_WRITTEN = re.compile("[\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u2028\u2029\ufeff]")
@@ -24,6 +26,9 @@ NEVER_WRITTEN = re.compile("[\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u206
 
 All of them take no cell, so a line keeps its width without them.
 """
+
+PATIENCE = 1.0
+"""Seconds that a terminal has to take the last of what is written."""
 
 
 class ScreenDriver(LinuxDriver):
@@ -35,7 +40,15 @@ class ScreenDriver(LinuxDriver):
         self._stopped = False
         """True from a stop (SIGTSTP) until the program is in the foreground again."""
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        self._file = cast(Any, _Output(sys.__stderr__)) if sys.__stderr__ else self._file
+        self._held = False
+        """Keys are left to the screen that follows."""
+        self.stuck = False
+        """The terminal did not take all before the end."""
+        self._output: TerminalOutput | None = None
+        if sys.__stderr__ is not None:
+            self._output = TerminalOutput(sys.__stderr__, lost=_hang_up)
+            self._output.caught_up = self._paint_again
+            self._file = cast(Any, self._output)
 
     # --- what is written ---
 
@@ -52,7 +65,38 @@ class ScreenDriver(LinuxDriver):
             self.write("\x1b[>4m")
         super().stop_application_mode()
 
+    def close(self) -> None:
+        """What was written is on its way, as far as the terminal takes it, before anybody else writes."""
+        super().close()
+        self.stuck = self._output is not None and not self._output.drain(PATIENCE)
+
+    def _paint_again(self) -> None:
+        """The terminal missed something; from another thread."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._paint_all)
+
+    def _paint_all(self) -> None:
+        if not self._stopped and self._writer_thread is not None and self._app.is_running:
+            self._app.screen.refresh(layout=True)
+
     # --- what is read ---
+
+    async def hold(self) -> None:
+        """Read no more keys: what is typed from now on is for the screen that follows (R11.2)."""
+        self._held = True
+        self.exit_event.set()
+        if self._key_thread is not None:
+            await asyncio.to_thread(self._key_thread.join)
+
+    def disable_input(self) -> None:
+        """Nothing is thrown away that was typed for the screen that follows."""
+        if not self._held:
+            super().disable_input()
+            return
+        signal.signal(signal.SIGWINCH, signal.SIG_DFL)
+        self._disable_mouse_support()
+        if self._key_thread is not None:
+            self._key_thread.join()
 
     def _run_input_thread(self) -> None:
         """A failure ends the app in order, without a traceback on the screen."""
@@ -68,12 +112,12 @@ class ScreenDriver(LinuxDriver):
         with selectors.DefaultSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
-                if selector.select(parser.patience):
+                if selector.select(parser.patience) and not self.exit_event.is_set():
                     data = _read(self.fileno)
-                    if not data:
+                    if data == b"":
                         _hang_up()
                         return
-                    for message in parser.feed(decode(data)):
+                    for message in parser.feed(decode(data)) if data else ():
                         self.process_message(message)
                 for message in parser.tick():
                     self.process_message(message)
@@ -127,47 +171,20 @@ class ScreenDriver(LinuxDriver):
         self._app.call_later(screen.refresh, layout=True)
 
 
-class _Output:
-    """The terminal's file for Textual's writing thread, which must outlive the terminal: when it stops taking data,
-    the event loop waits for it for ever."""
-
-    def __init__(self, file: IO[str]) -> None:
-        self._file = file
-        self._lost = False
-
-    def write(self, text: str) -> None:
-        if not self._lost:
-            try:
-                self._file.write(text)
-            except OSError:
-                self._lose()
-
-    def flush(self) -> None:
-        if not self._lost:
-            try:
-                self._file.flush()
-            except OSError:
-                self._lose()
-
-    def fileno(self) -> int:
-        return self._file.fileno()
-
-    def _lose(self) -> None:
-        self._lost = True
-        _hang_up()
-
-
 def _tells_other_keys(environment: Mapping[str, str]) -> bool:
     """True where Shift+Enter is told from Enter only when asked for by xterm's modifyOtherKeys (R20.1). Elsewhere
     kitty's protocol does that, and some terminals would take this one for a colour."""
     return bool(environment.get("TMUX") or environment.get("XTERM_VERSION"))
 
 
-def _read(handle: int) -> bytes:
-    """What is there to read; nothing when the terminal is gone."""
-    with suppress(OSError):
+def _read(handle: int) -> bytes | None:
+    """What is there to read; nothing when the terminal is gone, None when there is nothing after all."""
+    try:
         return os.read(handle, 65536)
-    return b""
+    except BlockingIOError:  # another program made it so
+        return None
+    except OSError:
+        return b""
 
 
 def _hang_up() -> None:

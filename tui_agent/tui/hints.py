@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 QUIT_ARMED = 2.0
 """Seconds that a hint stays, and in which a second Ctrl+C quits (R11.1)."""
+READ = 12
+"""Characters that are read in a second, by somebody who looks elsewhere at first."""
 
 
 class Hints:
@@ -26,11 +28,11 @@ class Hints:
         self._count = 0
 
     def say(self, text: str) -> None:
-        """A word for two seconds."""
+        """A word for two seconds; a sentence for as long as reading it takes."""
         self._count += 1
         number = self._count
         self._line.say(hint=text)
-        after(QUIT_ARMED, self.app, lambda: self._drop(number))
+        after(max(QUIT_ARMED, len(text) / READ), self.app, lambda: self._drop(number))
 
     def _drop(self, number: int) -> None:
         if number == self._count:

@@ -36,6 +36,7 @@ KEYS = (
     Key(("ctrl+j", "alt+enter", "shift+enter", "\\ enter"), "new line", WRITING, "newline", "idle"),
     Key(("up", "down"), "older and newer messages", WRITING),
     Key(("/",), "commands, in an empty composer", WRITING),
+    Key(("@",), "a file or folder for the message; :L10-L50 for lines", WRITING),
     Key(("!",), "at the beginning: run a command of your own", WRITING),
     Key(
         ("escape",), "stop at once; what was said so far is kept", WORKING, "stop", "busy", "interrupt", False
@@ -43,6 +44,7 @@ KEYS = (
     Key(("enter",), "queue a message for afterwards", WORKING, "queue", "busy"),
     Key(("ctrl+g",), "guide the run that goes on", WORKING, "guide now", "busy"),
     Key(("shift+tab",), "next approval mode", WORKING, "approvals", "", "do('approvals')"),
+    Key(("alt+m",), "next mode: how messages are worked on", WORKING, action="do('mode')"),
     Key(("pageup",), "scroll up", LOOKING, action="do('page-up')"),
     Key(("pagedown",), "scroll down", LOOKING, action="do('page-down')"),
     Key(("ctrl+home",), "to the beginning", LOOKING, action="do('top')"),
@@ -52,6 +54,8 @@ KEYS = (
     Key(("ctrl+y",), "copy the last reply; again: its code blocks", LOOKING, action="do('copy')"),
     Key(("f3",), "plan: go there and back", LOOKING, "plan", "plan", "do('plan')"),
     Key(("f4",), "progress: go there and back", LOOKING, "progress", "", "do('progress')"),
+    Key(("f7",), "all that the chosen or the last call printed", LOOKING, action="do('output')"),
+    Key(("f8",), "models", LOOKING, action="do('model')"),
     Key(("f9",), "what the context window holds", LOOKING, action="do('context')"),
     Key(("f2",), "commands", LOOKING, action="commands"),
     Key(("f1", "?"), "this help; ? in an empty composer", LOOKING, "help", "", "help"),
@@ -74,6 +78,8 @@ NAMES = {
     "f2": "F2",
     "f3": "F3",
     "f4": "F4",
+    "f7": "F7",
+    "f8": "F8",
     "f9": "F9",
 }
 
@@ -105,7 +111,17 @@ def groups() -> list[tuple[str, list[tuple[str, str]]]]:
     for one in KEYS:
         named = "  ".join(shown(key) for key in one.keys)
         found.setdefault(one.group, []).append((named, one.does))
-    return [*found.items(), *_of_the_composer(), *_of_a_change(), *_of_the_plan(), *_of_the_sessions()]
+    return [
+        *found.items(),
+        *_of_the_composer(),
+        *_of_a_change(),
+        *_of_the_tree(),
+        *_of_the_plan(),
+        *_of_the_sessions(),
+        *_of_the_queue(),
+        *_of_the_models(),
+        *_of_an_output(),
+    ]
 
 
 def _of_the_composer() -> Iterator[tuple[str, list[tuple[str, str]]]]:
@@ -131,3 +147,27 @@ def _of_the_sessions() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     from widgets.session_door import HELP
 
     yield "In the list of sessions", [(keys, says) for keys, says in HELP]
+
+
+def _of_the_tree() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    from widgets.tool_tree import HELP
+
+    yield "In the progress", [(keys, says) for keys, says in HELP]
+
+
+def _of_the_queue() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    from widgets.queue_panel import HELP
+
+    yield "In the list of what waits (/queue)", [(keys, says) for keys, says in HELP]
+
+
+def _of_the_models() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    from widgets.model_picker import HELP
+
+    yield "In the list of models (/model)", [(keys, says) for keys, says in HELP]
+
+
+def _of_an_output() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    from widgets.pager_door import HELP
+
+    yield "In an output (/output)", [(keys, says) for keys, says in HELP]

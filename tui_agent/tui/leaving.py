@@ -16,3 +16,5 @@ class GoOn(NamedTuple):
     id: str
     same_folder: bool
     """It works in the folder of the session before."""
+    typed: str = ""
+    """What was typed already for its composer."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from tui_agent.events import Event, MessageChanged, MessageQueued, MessageWithdrawn, UserSaid
+from tui_agent.events import Event, MessageChanged, MessageMoved, MessageQueued, MessageWithdrawn, UserSaid
 from widgets.drafting import NOTHING, Written
 
 
@@ -49,6 +49,17 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
         return self.draft.blank and not self.aside and not self.waiting
 
 
+class CameFrom(NamedTuple):
+    """A place in the queue."""
+
+    behind: tuple[str, ...] = ()
+    """Ids of the messages that came after it."""
+    steering: bool = False
+
+
+NOWHERE: Final = CameFrom()
+
+
 class Recovered(NamedTuple):
     """What a crash left to the composer."""
 
@@ -68,6 +79,9 @@ class Outbox:
         self.id = ids()
         """Of the draft."""
         self.of = self._of_text = ""
+        self._came_from = NOWHERE
+        self._places: dict[str, CameFrom] = {}
+        """Of messages that were taken from the queue and are on their way back to it."""
         self.waiting: dict[str, Sent] = {}
         self.queue: dict[str, str] = {}
         """Messages in the queue, exactly as they were sent, in their order."""
@@ -81,6 +95,8 @@ class Outbox:
                 self.queue[key] = text
             case MessageChanged(id=key, text=text) if key in self.queue:
                 self.queue[key] = text
+            case MessageMoved(id=key, before=before):
+                self._move(key, before)
             case MessageWithdrawn(id=key):
                 self.queue.pop(key, None)
             case UserSaid(id=key):
@@ -95,15 +111,26 @@ class Outbox:
         """The draft goes on its way; another one begins. Returns the message's id."""
         key, self.id = self.id, self._ids()
         self.waiting[key] = Sent(id=key, text=text, of=self.of)
+        if self.of:
+            self._places[key] = self._came_from
         self.of = self._of_text = ""
+        self._came_from = NOWHERE
         return key
 
     def done(self, message: str) -> None:
         """That was no message for the journal, such as a command of the user's own."""
         self.waiting.pop(message, None)
+        self._places.pop(message, None)
+
+    def _move(self, message: str, before: str) -> None:
+        if message not in self.queue:
+            return
+        rest = [key for key in self.queue if key != message]
+        place = rest.index(before) if before in rest else len(rest)
+        self.queue = {key: self.queue[key] for key in (*rest[:place], message, *rest[place:])}
 
     def newest_queued(self) -> tuple[str, str] | None:
-        """Id and text of the message that was queued last."""
+        """Id and text of the message that is sent last."""
         return next(reversed(self.queue.items()), None)
 
     def taking(self, message: str, aside: Sequence[Written] = ()) -> Kept:
@@ -111,9 +138,18 @@ class Outbox:
         text = self.queue[message]
         return msgspec.structs.replace(self.kept(Written(text=text), aside), of=message, of_text=text)
 
-    def took(self, message: str, text: str) -> None:
-        """It was withdrawn, and is the draft now."""
+    def took(self, message: str, text: str, behind: Sequence[str] = (), steering: bool = False) -> None:
+        """It was withdrawn, and is the draft now. `behind` are the ids of those that came after it."""
         self.of, self._of_text = message, text
+        self._came_from = CameFrom(tuple(behind), steering)
+
+    def emptied(self) -> None:
+        """The draft is gone: what is written next is another message, with a place of its own."""
+        self._came_from = NOWHERE
+
+    def came_from(self, message: str) -> CameFrom:
+        """Where in the queue a message that was sent again stood before."""
+        return self._places.pop(message, NOWHERE)
 
     def kept(self, draft: Written, aside: Sequence[Written] = ()) -> Kept:
         """What must be on disk while this stands in the composer."""

@@ -22,7 +22,7 @@ GRACE: Final = 0.02
 """Seconds of silence behind an end marker until it counts: one that stands in the pasted text comes with the rest."""
 
 LONGEST_GRACE: Final = 1.0
-"""Seconds after which the last end marker counts although more keeps coming."""
+"""Seconds after which the last end marker counts although keys keep coming; a paste that flows is let flow."""
 
 TORN: Final = 1.5
 """Seconds without more text until a paste that lacks its end is over (R12.3)."""
@@ -102,7 +102,8 @@ class PasteGuard(XTermParser):
     def _is_over(self, now: float) -> bool:
         if self._ended is None:
             return now - self._grown >= TORN
-        return now - self._last >= GRACE or now - self._ended >= LONGEST_GRACE
+        typing = now - self._ended >= LONGEST_GRACE and now - self._grown >= LONGEST_GRACE
+        return typing or now - self._last >= GRACE
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
         """More ways to write keys than Textual knows; one that is no key at all is ignored."""

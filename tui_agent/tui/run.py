@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 import threading
@@ -25,13 +26,15 @@ CLOSING = 1.5
 
 
 def run_tui(
-    open_session: Callable[[], Awaitable[SessionDoor]], *, draft: str = "", hint: str = ""
+    open_session: Callable[[], Awaitable[SessionDoor]], *, draft: str = "", hint: str = "", folder: str = ""
 ) -> int | GoOn:
     """Open a session and show it until the user leaves. Returns the exit code: 0, 1 after a failure, 128 + n after
     signal n, RESTART_AS_DEMO when the user wants the demonstration instead; or the session that the user goes on in.
     The terminal is as before whatever happens, and the last line says how to resume. `draft` stands in the composer,
-    `hint` above it."""
-    return _shown(TuiAgentApp(open_session, draft=draft, hint=hint))
+    `hint` above it. What is typed for a session that can't be opened goes to the history of `folder`."""
+    app = TuiAgentApp(open_session, draft=draft, hint=hint)
+    app.composer.folder = folder
+    return _shown(app)
 
 
 def run_picker(open_chosen: Callable[[str], Awaitable[SessionDoor]], here: str) -> int | GoOn:
@@ -40,12 +43,19 @@ def run_picker(open_chosen: Callable[[str], Awaitable[SessionDoor]], here: str) 
     from tui_agent.tui.sessions import pick
 
     app: TuiAgentApp = TuiAgentApp(lambda: pick(app, open_chosen, here))
+    app.composer.folder = here
     return _shown(app)
 
 
 def _shown(app: TuiAgentApp) -> int | GoOn:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         print("tui-agent needs a terminal; for scripts there is: tui-agent exec", file=sys.stderr)
+        return 2
+    if os.environ.get("TERM") == "dumb":
+        print(
+            "This terminal (TERM=dumb) can't show a screen; for plain text there is: tui-agent exec",
+            file=sys.stderr,
+        )
         return 2
     code = show(app)
     return app.following if code == GO_ON and app.following is not None else code
@@ -71,6 +81,10 @@ def show(app: TuiAgentApp) -> int:
         for number in (*SIGNALS, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT):
             signal.signal(number, signal.SIG_DFL)
         saved.restore(modes=not left)
+        if isinstance(app._driver, ScreenDriver) and app._driver.stuck:
+            die_by(
+                DEADLINE, code if left else 1, partial(saved.restore, modes=True)
+            )  # who writes now may wait long
         _say_goodbye(app)
     return code
 
@@ -136,5 +150,7 @@ def _say_goodbye(app: TuiAgentApp) -> None:
     with contextlib.suppress(OSError):  # the terminal may be gone
         if app.failure:
             print(clean(app.failure), file=sys.stderr)
+        if app.composer.saved_words:
+            print(app.composer.saved_words, file=sys.stderr)
         if app.session is not None and app.return_value not in (RESTART_AS_DEMO, GO_ON):
             print(f"Resume with: tui-agent --resume {one_line(app.session.id, 200)}", file=sys.stderr)

@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from datetime import datetime
-from pathlib import Path
-from time import monotonic
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
-from tui_agent.paths import data_dir, sessions_dir
-from tui_agent.text import Mask
+from tui_agent.paths import sessions_dir
+from tui_agent.tui.finder import Finder, do_behind
 from tui_agent.tui.leaving import GO_ON, GoOn
-from widgets.session_list import Row
-from widgets.session_picker import SessionPicker
-from widgets.status_line import ActivityLine
 
 if TYPE_CHECKING:
+    from textual.message_pump import MessagePump
+
     from tui_agent.storage.catalog import Entry
     from tui_agent.tui.app import TuiAgentApp
     from tui_agent.tui.door import SessionDoor
 
-PAUSE = 0.15
-"""Seconds without a key before all that was said is searched."""
-TOGETHER = 0.1
-"""Seconds in which finds are gathered."""
-SHORTEST = 2
-"""Letters from which on all that was said is searched."""
-PREVIEW = 200
-"""Lines of a preview."""
-PREVIEWS = 64
-"""Previews that are kept."""
-
+TURNS = 100
+"""Turns of the loop at most in which keys reach the field that they are for."""
+QUIET = 5
+"""So many of them without any: one may be between two queues."""
 
 # --- commands -------------------------------------------------------------------------------
 
@@ -41,7 +28,10 @@ PREVIEWS = 64
 def show(app: TuiAgentApp, words: str) -> None:
     """Find and reopen sessions; `words` are searched for at first."""
     if app.session is not None:
-        Finder(app, here=app.view.workspace, leave=lambda entry: _leave(app, entry), text=words).begin()
+        finder = Finder(
+            app, here=app.view.workspace, leave=lambda entry: _leave(app, entry, finder), text=words
+        )
+        finder.begin()
 
 
 def rename(app: TuiAgentApp, title: str) -> None:
@@ -52,7 +42,7 @@ def rename(app: TuiAgentApp, title: str) -> None:
     elif naming is None:
         app.hints.say("this session can't be renamed here")
     else:
-        _do(app, naming.rename(title), app.hints.say)
+        do_behind(app, naming.rename(title), app.hints.say)
 
 
 def fork(app: TuiAgentApp, word: str) -> None:
@@ -62,7 +52,7 @@ def fork(app: TuiAgentApp, word: str) -> None:
     if app.view.busy and word != "now":
         app.hints.say("a run goes on here: /fork now stops it and goes on in a fork")
         return
-    _do(app, _fork(app, app.session), app.hints.say)
+    do_behind(app, _fork(app, app.session), app.hints.say)
 
 
 async def _fork(app: TuiAgentApp, session: SessionDoor) -> None:
@@ -74,11 +64,32 @@ async def _fork(app: TuiAgentApp, session: SessionDoor) -> None:
         await written()
     entry = await asyncio.to_thread(catalog.look, sessions_dir() / session.id)
     copied = await asyncio.to_thread(catalog.fork, entry, None, session.mask)
-    _go_on(app, GoOn(copied, same_folder=True))
+    await _rest(app, app.composer.prompt)
+    typed = app.composer.prompt.written.whole  # the copy's, as all that comes from now on
+    app.composer.prompt.clear()
+    _go_on(app, GoOn(copied, same_folder=True, typed=typed))
 
 
-def _leave(app: TuiAgentApp, entry: Entry) -> None:
-    _go_on(app, GoOn(entry.id, same_folder=entry.workspace == app.view.workspace))
+def _leave(app: TuiAgentApp, entry: Entry, finder: Finder) -> None:
+    async def leave() -> None:
+        await _rest(app, finder.picker.field)
+        same = entry.workspace == app.view.workspace
+        _go_on(app, GoOn(entry.id, same_folder=same, typed=finder.picker.typed_ahead))
+
+    do_behind(app, leave(), app.hints.say)
+
+
+async def _rest(app: TuiAgentApp, field: MessagePump) -> None:
+    """Read no more keys; those that were read are in the field that they are typed into."""
+    if (hold := getattr(app._driver, "hold", None)) is not None:
+        await hold()
+    quiet = 0
+    for _turn in range(TURNS):
+        busy = app.message_queue_size or app.screen.message_queue_size or field.message_queue_size
+        quiet = 0 if busy else quiet + 1
+        if quiet > QUIET:
+            return
+        await asyncio.sleep(0)
 
 
 def _go_on(app: TuiAgentApp, following: GoOn) -> None:
@@ -95,275 +106,10 @@ async def pick(
     finder = Finder(app, here=here, leave=lambda entry: chosen.set_result(entry.id), gone=lambda: app.exit(0))
     finder.begin()
     id = await chosen
-    finder.picker.dismiss()
-    return await open_chosen(id)
-
-
-def _do(app: TuiAgentApp, job: Coroutine[Any, Any, Any], say: Callable[[str], Any]) -> None:
-    """Do it behind the screen; why it can't be done is a sentence."""
-
-    async def guarded() -> None:
-        from tui_agent.engine.stream import JournalBroken
-        from tui_agent.storage.folder import SessionError
-
-        try:
-            await job
-        except (SessionError, JournalBroken, OSError) as error:
-            say(str(error))
-        except Exception as error:  # the last net: whatever it is, the user gets a sentence
-            app.fail(error)
-
-    app.run_worker(guarded(), exit_on_error=False)
-
-
-# --- the picker -----------------------------------------------------------------------------
-
-
-class Finder:
-    """What the picker wants, done in threads with the catalogue of sessions."""
-
-    def __init__(
-        self,
-        app: TuiAgentApp,
-        *,
-        here: str,
-        leave: Callable[[Entry], None],
-        gone: Callable[[], None] = lambda: None,
-        text: str = "",
-    ) -> None:
-        """`leave` goes on in another session, `gone` is called when the picker was closed without that; `text` is
-        searched for at first."""
-        self.app = app
-        self.picker = SessionPicker(self, text=text)
-        self._here = _real(here)
-        self._leave, self._gone = leave, gone
-        self._left = False
-        self._entries: dict[str, Entry] = {}
-        self._previews: dict[str, str] = {}
-        self._mask = app.session.mask if app.session is not None else None
-        self._wanted = ""
-        self._stop = threading.Event()
-
-    def begin(self) -> None:
-        """Show the picker, and fill it."""
-        self._do(self._begin())
-
-    async def _begin(self) -> None:
-        await self.app.push_screen(self.picker, self._closed)
-        await self._list()
-
-    def _closed(self, _: None) -> None:
-        if not self._left:
-            self._gone()
-
-    @property
-    def _own(self) -> str:
-        return self.app.session.id if self.app.session is not None else ""
-
-    def _do(self, job: Coroutine[Any, Any, None]) -> None:
-        _do(self.app, job, self.picker.say)
-
-    async def _list(self, choose: str = "") -> None:
-        from tui_agent.storage import catalog
-
-        now = self.app.query_one(ActivityLine).now()
-
-        def read() -> list[tuple[Entry, Row]]:
-            if self._mask is None:
-                from tui_agent.safety.secrets import values_to_mask
-
-                self._mask = Mask(values_to_mask(os.environ, None))
-            return [(entry, self._row(entry, now)) for entry in catalog.sessions(data_dir())]
-
-        found = await asyncio.to_thread(read)
-        self._entries = {entry.id: entry for entry, _row in found}
-        self.picker.show_rows([row for _entry, row in found], choose)
-
-    def _row(self, entry: Entry, now: float) -> Row:
-        mask, age = self._mask or Mask({}), ago(entry.changed, now)
-        facts = [age, size(entry.bytes)]
-        if entry.model:
-            facts.append(entry.model)
-        if entry.parent:
-            facts.append(f"fork of {entry.parent}")
-        return Row(
-            id=entry.id,
-            title=mask.mask(entry.title),
-            age=age,
-            where=_home_as_tilde(entry.workspace),
-            facts=" · ".join(facts),
-            here=entry.workspace == self._here,
-            mine=entry.id == self._own,
-            running=entry.running,
-            problem=entry.problem,
-        )
-
-    # --- what the picker wants ---
-
-    def search(self, text: str, among: Sequence[str]) -> None:
-        """See PickerDoor. Another search ends the one before."""
-        self._stop.set()
-        self._stop = stop = threading.Event()
-        if among and len(text) >= SHORTEST:
-            entries = [self._entries[id] for id in among if id in self._entries]
-            self._do(self._search(text, entries, stop))
-
-    async def _search(self, text: str, entries: list[Entry], stop: threading.Event) -> None:
-        await asyncio.sleep(PAUSE)
-        if not stop.is_set():
-            loop = asyncio.get_running_loop()
-
-            def tell(found: dict[str, str]) -> None:
-                loop.call_soon_threadsafe(self._found, text, found, stop)
-
-            await asyncio.to_thread(self._read_all, text, entries, stop, tell)
-
-    def _read_all(
-        self, text: str, entries: list[Entry], stop: threading.Event, tell: Callable[[dict[str, str]], None]
-    ) -> None:
-        from tui_agent.storage import catalog
-
-        found: dict[str, str] = {}
-        told = monotonic()
-        for entry in entries:
-            for hit, line in catalog.search([entry], text, self._mask):
-                found[hit.id] = line
-            if stop.is_set():
-                return
-            if found and monotonic() - told > TOGETHER:
-                tell(found)
-                found, told = {}, monotonic()
-        if found:
-            tell(found)
-
-    def _found(self, text: str, found: dict[str, str], stop: threading.Event) -> None:
-        if not stop.is_set():
-            self.picker.show_found(text, found)
-
-    def look_into(self, id: str) -> None:
-        """See PickerDoor. Only the last one that was wanted is shown."""
-        self._wanted = id
-        if id in self._previews:
-            self.picker.show_preview(id, self._previews[id])
-        elif id in self._entries:
-            self._do(self._look_into(self._entries[id]))
-
-    async def _look_into(self, entry: Entry) -> None:
-        from tui_agent.storage import catalog
-
-        await asyncio.sleep(0)
-        if entry.id != self._wanted:
-            return
-        text = await asyncio.to_thread(catalog.preview, entry, PREVIEW, self._mask)
-        if len(self._previews) >= PREVIEWS:
-            self._previews.pop(next(iter(self._previews)))
-        self._previews[entry.id] = text
-        if entry.id == self._wanted:
-            self.picker.show_preview(entry.id, text)
-
-    def open(self, id: str, *, sure: bool) -> None:
-        """See PickerDoor. What can't be opened is said here, before anything is left."""
-        entry = self._entries[id]
-        if id == self._own:
-            self.picker.dismiss()
-        elif entry.problem:
-            self.picker.say(entry.problem)
-        elif entry.running:
-            self.picker.say("Another process has it open. F4 makes a fork of it to go on with.")
-        elif not os.path.isdir(entry.workspace):
-            folder = _home_as_tilde(entry.workspace) or "unknown"
-            self.picker.say(
-                f"Its folder is gone: {folder}. tui-agent --resume {id} -C DIR says where it is now."
-            )
-        elif self._own and self.app.view.busy and not sure:
-            self.picker.say(
-                "A run goes on here. Enter again stops it and opens the other session.", again=("open", id)
-            )
-        elif not self._left:
-            self._left = True
-            self._leave(entry)
-
-    def rename(self, id: str, title: str) -> None:
-        """See PickerDoor."""
-        self._do(self._rename(self._entries[id], title))
-
-    async def _rename(self, entry: Entry, title: str) -> None:
-        from tui_agent.storage import catalog
-
-        if entry.id == self._own:
-            if (naming := getattr(self.app.session, "naming", None)) is not None:
-                await naming.rename(title)
-        else:
-            await asyncio.to_thread(catalog.rename, entry, title, self._mask)
-        await self._list(entry.id)
-
-    def fork(self, id: str) -> None:
-        """See PickerDoor. The copy is listed; opening it is another key."""
-        self._do(self._fork(self._entries[id]))
-
-    async def _fork(self, entry: Entry) -> None:
-        from tui_agent.storage import catalog
-
-        copied = await asyncio.to_thread(catalog.fork, entry, None, self._mask)
-        await self._list(copied)
-        self.picker.say("This is the fork. Enter opens it.")
-
-    def delete(self, id: str) -> None:
-        """See PickerDoor."""
-        self._do(self._delete(self._entries[id]))
-
-    async def _delete(self, entry: Entry) -> None:
-        from tui_agent.storage import catalog
-
-        try:
-            await asyncio.to_thread(catalog.delete, entry)
-        finally:
-            self._previews.pop(entry.id, None)
-            await self._list()
-
-    def closed(self) -> None:
-        """See PickerDoor."""
-        self._stop.set()
-
-
-# --- words ----------------------------------------------------------------------------------
-
-
-def ago(then: float, now: float) -> str:
-    """How long ago `then` was, in words; both are seconds since the epoch."""
-    passed = max(0.0, now - then)
-    if passed < 60:
-        return "just now"
-    if passed < 3600:
-        return f"{int(passed // 60)} min ago"
-    if passed < 24 * 3600:
-        hours = int(passed // 3600)
-        return f"{hours} hour{'s' if hours > 1 else ''} ago"
-    if passed < 14 * 24 * 3600:
-        days = int(passed // (24 * 3600))
-        return "yesterday" if days == 1 else f"{days} days ago"
-    day = datetime.fromtimestamp(then)
-    return f"{day.day} {day:%b}" if day.year == datetime.fromtimestamp(now).year else f"{day.day} {day:%b %Y}"
-
-
-def size(count: int) -> str:
-    """Bytes as a person reads them."""
-    amount, unit = float(count), "B"
-    for unit in ("B", "kB", "MB", "GB"):
-        if amount < 999.5 or unit == "GB":
+    for _turn in range(TURNS):
+        if not finder.picker.field.message_queue_size:
             break
-        amount /= 1000
-    return f"{amount:.1f} {unit}" if amount < 9.95 and unit != "B" else f"{amount:.0f} {unit}"
-
-
-def _real(folder: str) -> str:
-    try:
-        return os.path.realpath(folder) if folder else ""
-    except OSError:  # the folder that we are in is gone
-        return ""
-
-
-def _home_as_tilde(folder: str) -> str:
-    home = os.path.realpath(os.path.expanduser("~"))
-    inside = home != "/" and Path(folder).is_relative_to(home) if folder else False
-    return "~" + folder[len(home) :] if inside else folder
+        await asyncio.sleep(0)
+    finder.picker.dismiss()
+    app.composer.prompt.take_typed(finder.picker.typed_ahead)
+    return await open_chosen(id)

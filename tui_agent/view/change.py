@@ -36,6 +36,8 @@ class Change(NamedTuple):
     nodes: tuple[int, ...] = ()
 
 
+EXPLORER = "explorer"
+"""Role of the replies of sub-agents: several may be written at the same time, and none is the session's own."""
 NOTHING = Change(Part.NOTHING)
 STATUS = Change(Part.STATUS)
 
@@ -79,14 +81,24 @@ def _phase(view: SessionView) -> tuple[str, str]:
     if view.pending:
         return "waiting", _wanted(next(iter(view.pending.values())))
     if view.running:
-        tool = next(reversed(view.running.values()))
-        return "running", f"{tool.call.name} {tool.title}".strip()
+        return "running", _running(view)
     if view.reply is not None:
         retry = view.reply.retry
         if retry is not None and not retry.over:
             return "retrying", f"{retry.attempt} of {retry.of}"
         return view.reply_phase
     return ("working", "") if view.run else ("", "")
+
+
+def _running(view: SessionView) -> str:
+    """The newest call of the agent's own; sub-agents are named, or counted where there are several."""
+    own = [tool for tool in view.running.values() if not tool.agent] or [*view.running.values()]
+    sent = [tool for tool in own if tool.call.name == "run_subagent"]
+    if len(sent) > 1:
+        return f"{len(sent)} sub-agents"
+    tool = own[-1]
+    name = "sub-agent" if tool in sent else tool.call.name
+    return f"{name} {tool.title}".strip()
 
 
 def _wanted(request: RequestItem) -> str:
@@ -141,11 +153,12 @@ def abandon(view: SessionView) -> Change:
     for request in view.pending.values():
         request.answer = Answer(verdict="withdrawn", by="session")
         touched += [request.node, request.id]
-    if view.reply is not None:
-        view.reply.ended = view.reply.interrupted = True
-        view.reply.thinking_since = None
-        touched.append(view.reply.id)
+    for reply in (*view.asides.values(), *([view.reply] if view.reply is not None else [])):
+        reply.ended = reply.interrupted = True
+        reply.thinking_since = None
+        touched.append(reply.id)
     view.running.clear()
+    view.asides.clear()
     view.pending.clear()
     stopped = stop_step(view)
     view.reply, view.run = None, ""

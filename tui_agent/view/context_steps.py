@@ -46,9 +46,10 @@ def _words(event: e.ContextCompacted) -> str:
 
 def _rejected(view: SessionView, event: e.ReplyRejected, record: e.Record) -> Change:
     """The notice behind it tells the user; here is kept what it leaves out."""
-    view.rejected = Rejected(event.kind, event.detail, event.attempt, event.raw)
     place = view.places.get(record.node)
     item = view.items[place] if place is not None else None
+    if not (isinstance(item, ReplyItem) and item.agent):  # a sub-agent's is told of by no notice
+        view.rejected = Rejected(event.kind, event.detail, event.attempt, event.raw)
     if isinstance(item, ReplyItem) and item.ended and event.kind in USELESS:
         item.rejected = event.kind
         return touch(view, item.id)

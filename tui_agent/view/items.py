@@ -16,6 +16,7 @@ from tui_agent.domain import (
     ToolResult,
     Usage,
 )
+from tui_agent.symbols import Diagnostic
 from tui_agent.view.nodes import Tree
 from tui_agent.view.texts import Growing, Tail
 from tui_agent.workplan import InstructionPlan, PlanStep, Summary
@@ -61,7 +62,7 @@ class ReplyItem:
     text: Growing = field(default_factory=Growing)
     thought: Growing = field(default_factory=Growing)
     began: float | None = None
-    """When the first text came, in seconds since the epoch."""
+    """When the first text came, in seconds since the epoch; None again once the reply has ended."""
     thinking_since: float | None = None
     """Set while the model thinks."""
     thought_ms: int = 0
@@ -77,6 +78,8 @@ class ReplyItem:
     """What the model was asked for beside the conversation; such a reply shows no text."""
     rejected: str = ""
     """Why nothing of it could be used, as in `reply.rejected`; empty if that is not so."""
+    agent: str = ""
+    """Id of the call whose sub-agent says it; empty for the agent's own (T5)."""
 
 
 @dataclass(slots=True)
@@ -168,9 +171,15 @@ class ToolItem:
     result: ToolResult | None = None
     text: str = ""
     """What the model got, at most `TAIL` characters."""
+    file: str = ""
+    """Where all of the output may be, while the session is open."""
     changes: list[FileChange] = field(default_factory=list)
     diffs: list[Diff] = field(default_factory=list)
+    wrong: list[Diagnostic] = field(default_factory=list)
+    """Errors that a language server found in what was written (T4)."""
     requests: list[RequestItem] = field(default_factory=list)
+    agent: str = ""
+    """Id of the call whose sub-agent makes this one; empty for the agent's own (T5)."""
 
 
 @dataclass(slots=True)
@@ -300,6 +309,8 @@ class SessionView:
     version: str = ""
     provider: str = ""
     model: str = ""
+    roles: dict[str, str] = field(default_factory=dict)
+    """Models that the user chose for single roles, by role."""
     mode: str = ""
     approval_mode: str = ""
     trusted: bool = False
@@ -330,6 +341,8 @@ class SessionView:
     """Records of a newer program."""
     reply: ReplyItem | None = None
     """The reply that is being written."""
+    asides: dict[str, ReplyItem] = field(default_factory=dict)
+    """Replies of sub-agents that are being written, by id."""
     reply_phase: tuple[str, str] = ("", "")
     running: dict[str, ToolItem] = field(default_factory=dict)
     requests: dict[str, RequestItem] = field(default_factory=dict)

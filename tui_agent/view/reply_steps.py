@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tui_agent import events as e
-from tui_agent.view.change import NOTHING, Change, Steps, add, join, seconds, settle, touch
+from tui_agent.view.change import EXPLORER, NOTHING, Change, Steps, add, join, seconds, settle, touch
 from tui_agent.view.items import ReplyItem, Retry, SessionView
 from tui_agent.view.texts import Growing
 
@@ -19,6 +19,9 @@ ROLES = {
 
 
 def _reply_started(view: SessionView, event: e.ReplyStarted, record: e.Record) -> Change:
+    if event.role == EXPLORER:
+        aside = view.asides[record.node] = ReplyItem(record.node, role=event.role, agent=record.parent)
+        return add(view, aside, record.node)
     view.reply = ReplyItem(record.node, role=event.role)
     view.reply_phase = ("connecting", _purpose(view.reply, ""))
     return join(add(view, view.reply, record.node), settle(view, record.at))
@@ -40,7 +43,9 @@ def _current(view: SessionView, record: e.Record) -> tuple[ReplyItem, Change]:
     return reply, add(view, reply, record.node)
 
 
-def _enter(view: SessionView, phase: str, detail: str, at: str) -> Change:
+def _enter(view: SessionView, reply: ReplyItem, phase: str, detail: str, at: str) -> Change:
+    if reply.agent:
+        return NOTHING  # a sub-agent's: what goes on is that it works
     view.reply_phase = (phase, _purpose(view.reply, detail))
     return settle(view, at)
 
@@ -53,7 +58,7 @@ def _reply_phase(view: SessionView, event: e.ReplyPhase, record: e.Record) -> Ch
     elif event.phase == "writing":
         change = _stop_thinking(view, reply, record.at)
     _end_retry(reply)
-    return join(made, change, _enter(view, event.phase, event.detail, record.at))
+    return join(made, change, _enter(view, reply, event.phase, event.detail, record.at))
 
 
 def _think(view: SessionView, reply: ReplyItem, at: str) -> Change:
@@ -82,7 +87,7 @@ def _reply_text(view: SessionView, event: e.ReplyText, record: e.Record) -> Chan
     if reply.thinking_since is None and view.status.phase == "writing":
         return change if made is NOTHING else join(made, change)
     stopped = _stop_thinking(view, reply, record.at)
-    return join(made, change, stopped, _enter(view, "writing", "", record.at))
+    return join(made, change, stopped, _enter(view, reply, "writing", "", record.at))
 
 
 def _reply_thought(view: SessionView, event: e.ReplyThought, record: e.Record) -> Change:
@@ -90,7 +95,7 @@ def _reply_thought(view: SessionView, event: e.ReplyThought, record: e.Record) -
     reply.thought.add(event.text)
     _end_retry(reply)
     thinking = _think(view, reply, record.at)
-    return join(made, thinking, touch(view, reply.id), _enter(view, "thinking", "", record.at))
+    return join(made, thinking, touch(view, reply.id), _enter(view, reply, "thinking", "", record.at))
 
 
 def _reply_ended(view: SessionView, event: e.ReplyEnded, record: e.Record) -> Change:
@@ -101,6 +106,7 @@ def _reply_ended(view: SessionView, event: e.ReplyEnded, record: e.Record) -> Ch
     if event.thought:
         reply.thought = Growing(event.thought)
     reply.thought_ms = event.thought_ms or reply.thought_ms
+    reply.began = None
     reply.ended, reply.calls, reply.stop = True, len(event.calls), event.stop
     reply.fault, reply.interrupted, reply.usage, reply.ms = (
         event.fault,
@@ -108,7 +114,9 @@ def _reply_ended(view: SessionView, event: e.ReplyEnded, record: e.Record) -> Ch
         event.usage,
         event.ms,
     )
-    view.reply = None
+    reply.role = reply.role or event.role
+    if view.asides.pop(reply.id, None) is None:
+        view.reply = None
     _end_retry(reply)
     return join(made, touch(view, reply.id), settle(view, record.at))
 

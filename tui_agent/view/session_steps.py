@@ -73,11 +73,19 @@ def _modes(view: SessionView, event: e.ModeChanged, record: e.Record) -> Change:
 
 
 def _model(view: SessionView, event: e.ModelChanged, record: e.Record) -> Change:
+    same = (view.provider, view.model) == (event.provider, event.model)
     view.provider, view.model = event.provider, event.model
-    view.context_limit = event.context_window or view.context_limit
+    view.context_limit = event.context_window or (view.context_limit if same else None)
     view.calls_as = view.calls_why = ""
     view.truncated = 0
     return STATUS
+
+
+def _role(view: SessionView, event: e.RoleChanged, record: e.Record) -> Change:
+    view.roles.pop(event.role, None)
+    if event.model:
+        view.roles[event.role] = event.model
+    return NOTHING
 
 
 def _notice(view: SessionView, event: e.Notice, record: e.Record) -> Change:
@@ -109,6 +117,11 @@ def _said(view: SessionView, event: e.UserSaid, record: e.Record) -> Change:
     return join(change, Change(Part.QUEUE)) if len(view.queue) != waiting else change
 
 
+def _attached(view: SessionView, event: e.ContextAttached, record: e.Record) -> Change:
+    names = [item.display + (f" ({item.note})" if item.note else "") for item in event.items]
+    return add(view, NoticeItem("info", f"Attached: {', '.join(names)}", "context.attached"))
+
+
 def _queued(view: SessionView, event: e.MessageQueued, record: e.Record) -> Change:
     view.queue.append(Queued(event.id, event.text, event.steering))
     return Change(Part.QUEUE)
@@ -118,6 +131,15 @@ def _reworded(view: SessionView, event: e.MessageChanged, record: e.Record) -> C
     for one in view.queue:
         if one.id == event.id:
             one.text = event.text
+            one.steering = one.steering if event.steering is None else event.steering
+    return Change(Part.QUEUE)
+
+
+def _moved(view: SessionView, event: e.MessageMoved, record: e.Record) -> Change:
+    moved = [one for one in view.queue if one.id == event.id]
+    rest = [one for one in view.queue if one.id != event.id]
+    place = next((place for place, one in enumerate(rest) if one.id == event.before), len(rest))
+    view.queue = [*rest[:place], *moved, *rest[place:]]
     return Change(Part.QUEUE)
 
 
@@ -173,11 +195,14 @@ STEPS: Steps = {
     e.SessionTitled: _titled,
     e.ModeChanged: _modes,
     e.ModelChanged: _model,
+    e.RoleChanged: _role,
     e.Notice: _notice,
     e.Unknown: _unknown,
     e.UserSaid: _said,
+    e.ContextAttached: _attached,
     e.MessageQueued: _queued,
     e.MessageChanged: _reworded,
+    e.MessageMoved: _moved,
     e.MessageWithdrawn: _withdrawn,
     e.ShellRan: _shell,
     e.RunStarted: _run_started,

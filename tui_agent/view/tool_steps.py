@@ -19,6 +19,7 @@ def _tool(view: SessionView, key: str) -> ToolItem | None:
 
 def _tool_started(view: SessionView, event: e.ToolStarted, record: e.Record) -> Change:
     item = ToolItem(event.call.id, event.call, event.title, event.reads_only, began=seconds(record.at))
+    item.agent = event.agent
     view.running[item.id] = item
     return join(add(view, item, item.id), settle(view, record.at))
 
@@ -28,6 +29,7 @@ def _tool_output(view: SessionView, event: e.ToolOutput, record: e.Record) -> Ch
     if tool is None:
         return NOTHING
     tool.output.add(event.text)
+    tool.file = event.file or tool.file
     return touch(view, tool.id)
 
 
@@ -35,7 +37,7 @@ def _tool_finished(view: SessionView, event: e.ToolFinished, record: e.Record) -
     tool, made = _tool(view, event.call_id), NOTHING
     if tool is None:
         call = ToolCall(id=event.call_id, name=event.name, arguments={})
-        tool = ToolItem(event.call_id, call, began=seconds(record.at))
+        tool = ToolItem(event.call_id, call, began=seconds(record.at), agent=event.agent)
         made = add(view, tool, tool.id)
     view.running.pop(tool.id, None)
     tool.result, tool.text, tool.ms = event.result, event.text[:TAIL], event.ms
@@ -55,6 +57,14 @@ def _file_changed(view: SessionView, event: e.FileChanged, record: e.Record) -> 
         return NOTHING
     tool.changes.append(event.change)
     tool.diffs.append(event.diff)
+    return touch(view, tool.id)
+
+
+def _diagnosed(view: SessionView, event: e.FileDiagnosed, record: e.Record) -> Change:
+    tool = _tool(view, record.node)
+    if tool is None:
+        return NOTHING
+    tool.wrong = list(event.found)
     return touch(view, tool.id)
 
 
@@ -123,6 +133,7 @@ STEPS: Steps = {
     e.ToolOutput: _tool_output,
     e.ToolFinished: _tool_finished,
     e.FileChanged: _file_changed,
+    e.FileDiagnosed: _diagnosed,
     e.ApprovalAsked: _approval_asked,
     e.ApprovalAnswered: _answered,
     e.ApprovalExecuted: _executed,

@@ -7,7 +7,7 @@ and go on side by side share a node, so that a batch takes one line.
 from __future__ import annotations
 
 from tui_agent import events as e
-from tui_agent.view.change import seconds
+from tui_agent.view.change import EXPLORER, seconds
 from tui_agent.view.items import ReplyItem, SessionView, ToolItem, UserItem
 from tui_agent.view.nodes import Node, NodeKind, NodeStatus, Tree
 
@@ -30,8 +30,8 @@ def grow(view: SessionView, record: e.Record) -> tuple[int, ...]:
             return _begin(tree, record, "run", record.run or event.message_id, _said(view, event.message_id))
         case e.StageEntered() as event:
             return _begin(tree, record, "stage", _stage_id(record, event.stage), event.title or event.stage)
-        case e.ReplyStarted():
-            return _begin(tree, record, "reply", record.node, item=view.places.get(record.node, -1))
+        case e.ReplyStarted() as event:
+            return _reply(view, record, event)
         case e.ToolStarted() as event:
             return _call(view, record, event)
         case e.ReplyEnded() | e.ToolFinished():
@@ -79,9 +79,17 @@ def _stage_id(record: e.Record, stage: str) -> str:
 
 
 def _begin(
-    tree: Tree, record: e.Record, kind: NodeKind, key: str, title: str = "", *, item: int = -1
+    tree: Tree,
+    record: e.Record,
+    kind: NodeKind,
+    key: str,
+    title: str = "",
+    *,
+    item: int = -1,
+    agent: str = "",
 ) -> tuple[int, ...]:
-    above = tree.places.get(record.parent, -1)
+    """Add a node below the record's parent, or below the call that sent the sub-agent `agent`."""
+    above = tree.places.get(agent or record.parent, -1)
     if above < 0 and kind != "run":
         above = tree.places.get(record.run, -1)
     place = _add(tree, Node(kind, key, title, above, began=seconds(record.at), item=item))
@@ -102,11 +110,17 @@ def _add(tree: Tree, node: Node) -> int:
     return place
 
 
+def _reply(view: SessionView, record: e.Record, event: e.ReplyStarted) -> tuple[int, ...]:
+    if event.role == EXPLORER:
+        return ()  # listed when it has ended, if it says anything
+    return _begin(view.tree, record, "reply", record.node, item=view.places.get(record.node, -1))
+
+
 def _call(view: SessionView, record: e.Record, event: e.ToolStarted) -> tuple[int, ...]:
     tree, item = view.tree, view.places.get(event.call.id, -1)
-    changed = _begin(tree, record, "call", event.call.id, event.title, item=item)
+    changed = _begin(tree, record, "call", event.call.id, event.title, item=item, agent=event.agent)
     node = tree.nodes[changed[0]]
-    if event.reads_only and node.parent >= 0:
+    if _reads(view, node) and node.parent >= 0:
         return changed + _join_batch(view, changed[0])
     return changed
 
@@ -145,7 +159,7 @@ def _move(tree: Tree, place: int, above: int) -> None:
 
 def _reads(view: SessionView, node: Node) -> bool:
     item = view.items[node.item] if node.item >= 0 else None
-    return isinstance(item, ToolItem) and item.reads_only
+    return isinstance(item, ToolItem) and item.reads_only and item.call.name != "run_subagent"
 
 
 def _item_ended(view: SessionView, record: e.Record) -> tuple[int, ...]:
@@ -157,6 +171,8 @@ def _item_ended(view: SessionView, record: e.Record) -> tuple[int, ...]:
         changed = _end(view.tree, item.id, item.status, item.ms)
         return changed + _end_batch(view.tree, changed[0]) if changed else ()
     if isinstance(item, ReplyItem):
+        if item.agent and (item.text.size or item.thought.size):
+            _begin(view.tree, record, "reply", item.id, item=place, agent=item.agent)
         bad = item.fault is not None
         return _end(
             view.tree, item.id, "interrupted" if item.interrupted else "failed" if bad else "ok", item.ms

@@ -60,7 +60,7 @@ class Veil:
             masker = self._growing.get(key)
             if masker is None:
                 masker = self._growing[key] = Masker(self.mask)
-            return [_with(record, type(event)(text=masker.feed(event.text)))]
+            return [_with(record, msgspec.structs.replace(event, text=masker.feed(event.text)))]
         shown = [] if not self._growing else self._ends(record)
         masked = self.any(event)
         return [*shown, record if masked is event else _with(record, masked)]
@@ -104,11 +104,12 @@ class Veil:
     def _struct(self, value: msgspec.Struct) -> msgspec.Struct:
         changed = {}
         for name in value.__struct_fields__:
-            if name not in NAMES:
-                before = getattr(value, name)
-                after = self.any(before)
-                if after is not before:
-                    changed[name] = after
+            before = getattr(value, name)
+            if not before or isinstance(before, int) or name in NAMES:
+                continue
+            after = self._masked(before)
+            if after is not before:
+                changed[name] = after
         return msgspec.structs.replace(value, **changed) if changed else value
 
     def _hunk(self, hunk: Hunk) -> Hunk:

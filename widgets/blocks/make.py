@@ -16,6 +16,7 @@ from tui_agent.view import (
     UserItem,
 )
 from widgets.blocks.base import Look
+from widgets.blocks.nested import NestedCard, NestedReply
 from widgets.blocks.notice import EndBlock, NoticeBlock, RequestBlock
 from widgets.blocks.plan import PlanBlock, StepBlock
 from widgets.blocks.reply import ReplyBlock
@@ -43,9 +44,9 @@ def make_block(item: Item, look: Look) -> AnyBlock:
         case UserItem():
             return UserBlock(item, look)
         case ReplyItem():
-            return ReplyBlock(item, look)
+            return NestedReply(item, look) if item.agent else ReplyBlock(item, look)
         case ToolItem():
-            return ToolCard(item, look)
+            return NestedCard(item, look) if item.agent else ToolCard(item, look)
         case NoticeItem():
             return NoticeBlock(item, look)
         case ShellItem():

@@ -17,6 +17,8 @@ from widgets.ink import Ink, Line, Span, chop, fit, indent, line, width_of
 OUTPUT_LINES = 8
 """Lines of output that show while a call runs, or after a command."""
 DIFF_LINES = 14
+WRONG_LINES = 4
+"""Errors of a written file that show."""
 OPEN_LINES = 400
 """Lines that show when the card is unfolded (R17.2)."""
 SHORT = 100
@@ -72,6 +74,9 @@ class ToolCard(Block[ToolItem]):
             added, removed = sum(c.added for c in item.changes), sum(c.removed for c in item.changes)
             spans += [(f"{gap}+{added} ", ink.ok), (f"−{removed}  ", ink.bad)]
             gap = ""
+        if item.wrong:
+            spans.append((f"{gap}{len(item.wrong)} error{'s' if len(item.wrong) > 1 else ''}  ", ink.bad))
+            gap = ""
         if self._waiting:
             return [*spans, (gap + "waiting for you", ink.warn)]
         if item.status == "running":
@@ -92,7 +97,19 @@ class ToolCard(Block[ToolItem]):
             lines += self._output(item.output.text or item.text, width, ink, OPEN_LINES)
         elif item.status == "running" or not item.reads_only:
             lines += self._output(item.output.text, width, ink, OUTPUT_LINES)
-        return lines
+        return lines + self._wrong(width, ink)
+
+    def _wrong(self, width: int, ink: Ink) -> list[Line]:
+        """Errors in the file that was written, a line each while the card is folded (T4)."""
+        lines: list[Line] = []
+        shown = self.item.wrong if self.open else self.item.wrong[:WRONG_LINES]
+        for one in shown:
+            place: list[Span] = [(f"✗ {one.line}: ", ink.bad)]
+            said = " ".join(one.message.split())
+            text = said if self.open else fit(said, max(1, width - width_of(place)))
+            lines += chop([*place, (text, ink.text)], width)
+        hidden = len(self.item.wrong) - len(shown)
+        return [*lines, line((f"… {hidden} more · ctrl+o", ink.muted))] if hidden else lines
 
     def _decisions(self, width: int, ink: Ink) -> list[Line]:
         lines: list[Line] = []
@@ -161,7 +178,7 @@ class ToolCard(Block[ToolItem]):
             lines = lines[: 2 * limit] if head else lines[-2 * limit :]
             hidden += 1
         if hidden > 0:
-            note = line((self._more(hidden), ink.muted))
+            note = line((self._more(hidden) + (" · F7" if self.open and not head else ""), ink.muted))
             lines = [*lines, note] if head else [note, *lines]
         return lines
 

@@ -16,5 +16,9 @@ def prompt(name: str) -> str:
 @cache
 def version(*names: str) -> str:
     """A short fingerprint of the texts, for metrics."""
-    joined = "\0".join(prompt(name) for name in names)
-    return hashlib.sha256(joined.encode()).hexdigest()[:8]
+    return fingerprint("\0".join(prompt(name) for name in names))
+
+
+def fingerprint(text: str) -> str:
+    """The same of any text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doubles.mock import MockServer, call, scenario, serve, step
+from tests.engine.kit import Watch, opened
+from tui_agent.domain import Answer, Diff, Editing, FileChange, ToolCall, ToolResult
+from tui_agent.engine.session_memory import FULL, MOST, SMALL, SessionMemory
+from tui_agent.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    ContextCompacted,
+    Event,
+    FileChanged,
+    QuestionAnswered,
+    QuestionAsked,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+)
+
+RUN = RunStarted(message_id="m", mode="direct", model="x")
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("TUI_AGENT_HOME", str(home / "tui-agent"))
+
+
+def called(
+    name: str, title: str, text: str = "ok", *, success: bool = True, code: str | None = None, agent: str = ""
+) -> list[Event]:
+    made = ToolCall(id=f"{name}-{title}", name=name, arguments={})
+    result = ToolResult(
+        success=success, data=text if success else None, error=None if success else text, code=code
+    )
+    return [
+        ToolStarted(call=made, title=title, reads_only=True, agent=agent),
+        ToolFinished(
+            call_id=made.id,
+            name=name,
+            result=result,
+            text=text if success else f"Error: {text}",
+            ms=1,
+            agent=agent,
+        ),
+    ]
+
+
+def wrote(name: str, kind: Any = "modify") -> Event:
+    change = FileChange(
+        path=f"/w/{name}", display=name, kind=kind, added=1, removed=0, before=None, after="x"
+    )
+    return FileChanged(change=change, diff=Diff(path=name, kind=kind))
+
+
+def folded(*events: Event) -> SessionMemory:
+    memory = SessionMemory()
+    for event in events:
+        memory.fold(event)
+    return memory
+
+
+def test_facts_of_earlier_runs_are_told_and_those_of_this_one_are_not() -> None:
+    edit = Editing(
+        path="/w/b.py", display="b.py", diff=Diff(path="b.py", kind="modify"), before=None, after="x"
+    )
+    memory = folded(
+        RUN,
+        *called("read_file", "a.py:1-20"),
+        *called("read_file", "a.py"),
+        *called("read_file", "b.py"),
+        *called("read_file", "hidden.py", agent="c1"),
+        *called("search_workspace", "needle", "── a.py ──\n→ 1: needle\n── c.py ──\n→ 2: needle"),
+        *called("search_workspace", "nothing", "No matches for 'nothing'."),
+        *called(
+            "run_terminal_command",
+            "pytest",
+            "exit code 1\n\nfoo\nAssertionError: no",
+            success=False,
+            code="exit",
+        ),
+        *called("run_terminal_command", "ruff", "exit code 1", success=False, code="exit"),
+        *called("run_terminal_command", "ruff"),
+        *called("edit_file", "z.py", "refused", success=False, code="refused"),
+        wrote("b.py", "create"),
+        wrote("b.py"),
+        ApprovalAsked(id="1", action=edit, digest="d", why="w"),
+        ApprovalAnswered(id="1", answer=Answer(verdict="reject", text="use tabs")),
+        QuestionAsked(id="2", question="Which colour?"),
+        QuestionAnswered(id="2", answer=Answer(verdict="reply", text="blue")),
+    )
+    assert memory.told() == ""
+    memory.fold(RUN)
+    assert memory.told() == "\n".join(
+        [
+            "- The user said when rejecting a change of b.py: use tabs",
+            "- The user said to «Which colour?»: blue",
+            "- Files that were written: b.py (created)",
+            "- Failed: run_terminal_command pytest: exit code 1 … AssertionError: no",
+            "- Files that were read: a.py",
+            "- Found by search_workspace needle: in a.py, c.py",
+        ]
+    )
+    assert "b.py (created)" not in memory.told(known="… changed b.py …")
+    for event in called("read_file", "later.py"):
+        memory.fold(event)
+    assert "later.py" not in memory.told()
+    memory.fold(ContextCompacted(summary="## State", kept=0, before=2, after=1, by="program"))
+    assert "later.py" not in memory.told()
+    memory.fold(ContextCompacted(summary="## State", kept=2, before=2, after=1))
+    assert "later.py" in memory.told()
+
+
+def test_it_is_bounded_and_saved() -> None:
+    events = [event for number in range(3 * MOST) for event in called("read_file", f"folder/{number}.py")]
+    failures = [
+        event
+        for number in range(3 * MOST)
+        for event in called("run_terminal_command", f"x {number}", "e" * 900, success=False)
+    ]
+    memory = folded(*events, *failures, RUN)
+    assert len(memory.notes.read) == len(memory.notes.failed) == MOST
+    assert 0 < len(memory.told(8_192)) <= SMALL < len(memory.told(32_768)) <= FULL
+    data = json.loads(json.dumps(memory.export(), sort_keys=True))
+    assert SessionMemory.restore(data).told() == memory.told()
+    assert len(json.dumps(data)) < 100_000
+
+
+def notes(server: MockServer, request: int) -> list[str]:
+    return [
+        text for one in server.requests[request].messages if "<agent_memory>" in (text := str(one["content"]))
+    ]
+
+
+async def test_what_was_is_told_last_and_is_the_same_after_a_resume(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "a.py").write_text("one\n")
+    first = scenario(
+        "first",
+        step("", call("read_file", path="a.py")),
+        step("", call("read_file", path="none.py")),
+        "looked",
+    )
+    later = [scenario(word, step("", call("list_files")), "ok") for word in ("second", "third")]
+    async with serve(first, *later, strict=True) as server:
+        async with opened(server, work) as session:
+            watch = Watch(session)
+            for text in ("first", "second"):
+                await session.send(text)
+                await watch.ended()
+            name = session.folder.name
+        async with opened(server, None, resume=name) as session:
+            watch = Watch(session)
+            await session.send("third")
+            await watch.ended()
+    assert [len(notes(server, at)) for at in range(7)] == [0, 0, 0, 1, 1, 1, 1]
+    for at in range(3, 7):
+        last = str(server.requests[at].messages[-1]["content"])
+        assert "- Files that were read: a.py" in last and "- Failed: read_file none.py" in last
+        kept = json.dumps(server.requests[at].messages[:-1])
+        assert "<agent_memory>" not in kept  # nothing of it stands in what the next request begins with
+    third, resumed = (str(server.requests[at].messages[-1]["content"]) for at in (3, 5))
+    assert third.replace("second", "") == resumed.replace("third", "")
+    assert json.dumps(server.requests[6].messages[: len(server.requests[5].messages) - 1]) == json.dumps(server.requests[5].messages[:-1])  # fmt: skip

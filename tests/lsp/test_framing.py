@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tui_agent.lsp.framing import BODY_CAP, FAULTS, NOISE_CAP, Framing, Garbled, framed
+
+HELLO = {"id": 1, "result": "😀 hello"}
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**50), 2**50) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+messages = st.dictionaries(st.text(min_size=1, max_size=8), values, min_size=1, max_size=4)
+
+
+@given(st.lists(messages, max_size=5), st.integers(1, 40))
+@settings(max_examples=100)
+def test_messages_survive_however_their_bytes_are_cut(sent: list[dict[str, Any]], size: int) -> None:
+    data = b"".join(framed(message) for message in sent)
+    framing = Framing()
+    got = [one for at in range(0, len(data), size) for one in framing.feed(data[at : at + size])]
+    assert got == sent
+
+
+@given(st.binary(max_size=300), st.integers(1, 50))
+@settings(max_examples=150)
+def test_a_message_behind_noise_is_found_or_the_noise_is_taken_for_a_longer_one(
+    noise: bytes, size: int
+) -> None:
+    data = noise + b"\n" + framed(HELLO)
+    framing = Framing()
+    for at in range(0, len(data), size):
+        framing.feed(data[at : at + size])  # raises nothing
+    if b"ength" not in noise.lower():
+        assert Framing().feed(data) == [HELLO]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"Content-Length: %d\r\nContent-Type: application/vscode-jsonrpc; charset=utf-8\r\n\r\n",
+        b"Content-Type: application/vscode-jsonrpc\r\nContent-Length: %d\r\n\r\n",
+        b"content-length:%d\r\n\r\n",
+        b"Content-Length: %d\n\n",
+    ],
+)
+def test_headers_as_servers_write_them(header: bytes) -> None:
+    body = json.dumps(HELLO).encode()
+    assert Framing().feed((header % len(body) + body) * 2) == [HELLO, HELLO]
+
+
+@pytest.mark.parametrize("length", [1, 5, 20, 27, 60, 100, 150])
+def test_after_a_wrong_length_the_next_messages_are_read_again(length: int) -> None:
+    body = json.dumps({"method": "x", "params": "y" * 20}).encode()
+    bad = b"Content-Length: %d\r\n\r\n" % length + body
+    got = Framing().feed(bad + framed(HELLO) * 3)
+    assert got[-1] == HELLO
+    assert len(got) >= 2
+
+
+def test_a_message_that_is_too_large_is_passed_over_and_its_sender_told() -> None:
+    framing = Framing()
+    size = BODY_CAP + 100
+    head = b'{"jsonrpc": "2.0", "id": 7, "result": "'
+    got = framing.feed(b"Content-Length: %d\r\n\r\n" % size + head)
+    rest = size - len(head)
+    while rest:
+        piece = min(rest, 1 << 20)
+        got += framing.feed(b"x" * piece)
+        rest -= piece
+    got += framing.feed(framed(HELLO))
+    assert [one["id"] for one in got] == [7, 1]
+    assert "bytes" in got[0]["error"]["message"]
+
+
+def test_endless_noise_and_endless_faults_end_it() -> None:
+    framing = Framing()
+    with pytest.raises(Garbled):
+        for _ in range(NOISE_CAP // 1_000 + 2):
+            framing.feed(b"x" * 1_000)
+    framing = Framing()
+    with pytest.raises(Garbled):
+        for _ in range(FAULTS + 1):
+            framing.feed(b"Content-Length: 3\r\n\r\n{]}")
+    assert Framing().feed(b"Content-Length: 2\r\n\r\n[]" + framed(HELLO)) == [HELLO]
+
+
+def test_a_header_without_end_is_no_header() -> None:
+    framing = Framing()
+    assert framing.feed(b"Content-Length: 10\r\n" + b"X-Odd: 1\r\n" * 2_000 + framed(HELLO)) == [HELLO]

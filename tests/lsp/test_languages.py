@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tui_agent.lsp.languages import code_files, commands, language_of, languages
+from tui_agent.lsp.watching import CHANGED, CREATED, DELETED, Watch
+from tui_agent.platform.programs import find_program, path_outside
+
+
+def program(folder: Path, name: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_the_table_is_whole() -> None:
+    known = languages({})
+    names = [name for one in known for name in (one.name, *one.also)]
+    suffixes = [suffix for one in known for suffix in one.suffixes]
+    assert len(names) == len(set(names))
+    assert len(suffixes) == len(set(suffixes))
+    assert all(one.servers and one.title and one.suffixes for one in known)
+    assert {"python", "typescript", "go", "rust", "c"} <= set(names)
+
+
+def test_files_and_their_languages() -> None:
+    known = languages({})
+    for name, language, own in (
+        ("a.PY", "python", "python"),
+        ("a.tsx", "typescript", "typescriptreact"),
+        ("a.js", "typescript", "javascript"),
+        ("a.h", "c", "c"),
+        ("a.cpp", "c", "cpp"),
+    ):
+        found = language_of(Path(name), known)
+        assert found is not None
+        assert (found.name, found.id_of(Path(name))) == (language, own)
+    assert language_of(Path("Makefile"), known) is None
+
+
+def test_the_users_command_stands_instead_of_the_built_in_ones() -> None:
+    known = languages({"Python": ("mine", "--stdio"), "javascript": ("other",), "nim": ("nimlsp",)})
+    by_name = {one.name: one for one in known}
+    assert by_name["python"].servers == (("mine", "--stdio"),)
+    assert by_name["typescript"].servers == (("other",),)
+    found = language_of(Path("x.nim"), known)
+    assert found is not None
+    assert found.servers == (("nimlsp",),)
+
+
+def test_programs_of_the_workspace_are_never_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, outside = tmp_path / "work", tmp_path / "bin"
+    planted = program(work / "node_modules" / ".bin", "pyright-langserver")
+    linked = tmp_path / "links"
+    linked.mkdir()
+    (linked / "pyright-langserver").symlink_to(planted)
+    places = [str(planted.parent), str(linked), ".", "", str(outside)]
+    monkeypatch.chdir(planted.parent)
+    monkeypatch.setenv("PATH", os.pathsep.join(places))
+    python = next(one for one in languages({}) if one.name == "python")
+    assert commands(python, [work]) == ()
+    real = program(outside, "pyright-langserver")
+    (command,) = commands(python, [work])
+    assert command.program == str(real)
+    assert command.argv == ("pyright-langserver", "--stdio")
+    assert find_program(str(planted), [work]) is None
+    assert find_program(str(real), [work]) == real
+    assert find_program("bin/pyright-langserver", [work]) is None
+    assert path_outside([work], os.environ["PATH"]) == os.pathsep.join([str(linked), str(outside)])
+
+
+def test_the_first_servers_are_the_preferred_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("pylsp", "jedi-language-server"):
+        program(tmp_path / "bin", name)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    python = next(one for one in languages({}) if one.name == "python")
+    assert [command.argv[0] for command in commands(python, [])] == ["pylsp", "jedi-language-server"]
+
+
+def test_source_files_near_the_top_come_first_and_installed_ones_not_at_all(tmp_path: Path) -> None:
+    for name in ("z.py", "a/b.py", "a/.hidden.py", "node_modules/x.py", ".git/y.py", "a/c.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "link.py").symlink_to(tmp_path / "z.py")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    found = [os.path.relpath(entry.path, tmp_path) for entry in code_files(tmp_path, frozenset({".py"}))]
+    assert found == ["z.py", "a/b.py"]
+    assert list(code_files(tmp_path, frozenset({".py"}), entries=1)) == []
+
+
+def test_what_changed_on_disk_is_seen(tmp_path: Path) -> None:
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("1")
+    watch = Watch(tmp_path, frozenset({".py"}))
+    assert watch.changes() == []
+    (tmp_path / "a.py").write_text("12")
+    (tmp_path / "b.py").unlink()
+    (tmp_path / "c.py").touch()
+    (tmp_path / "d.txt").touch()
+    changes = {(os.path.basename(path), kind) for path, kind in watch.changes()}
+    assert changes == {("a.py", CHANGED), ("b.py", DELETED), ("c.py", CREATED)}
+    assert watch.changes() == []

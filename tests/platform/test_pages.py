@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tui_agent.platform import pages as module
+from tui_agent.platform.pages import ROW, Pages, Row
+
+
+def all_below(pages: Pages, step: int = 7) -> list[Row]:
+    rows: list[Row] = []
+    while found := pages.below(rows[-1].end if rows else 0, step):
+        rows += found
+    return rows
+
+
+def all_above(pages: Pages, step: int = 7) -> list[Row]:
+    rows: list[Row] = []
+    while found := pages.above(rows[0].place if rows else pages.size, step):
+        rows[:0] = found
+    return rows
+
+
+LINES = st.lists(
+    st.one_of(
+        st.text("ab é日\t", max_size=30),
+        st.integers(1, 3 * ROW).map(lambda count: "é" * count),
+        st.just("x" * (2 * ROW + 5)),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(LINES, st.booleans(), st.integers(1, 40))
+def test_rows_are_the_same_from_above_and_from_below(lines: list[str], ended: bool, step: int) -> None:
+    text = "\n".join(lines) + ("\n" if ended else "")
+    pages = Pages(data=text.encode())
+    rows = all_below(pages, step)
+    assert all_above(pages, step) == rows
+    assert [row.place for row in rows[1:]] == [row.end for row in rows[:-1]]
+    if len(text.encode()) and "\n" not in text:
+        assert "".join(row.text for row in rows) == text
+    short = [line for line in text.split("\n") if len(line.encode()) < ROW]
+    assert {line for line in short if line} <= {row.text for row in rows}
+    pages.count(threading.Event())
+    for row in rows[:: max(1, len(rows) // 5)]:
+        number = pages.number(row.place)
+        assert number == text.encode()[: row.place].count(b"\n") + 1
+        assert pages.row_of(row.place) == row.place
+
+
+def test_a_progress_bar_is_its_last_state_however_long_it_was() -> None:
+    bar = b"".join(b"\rdone %d %%" % part for part in range(3000)) + b"\rdone 100 %\n"
+    pages = Pages(data=b"begin\n" + bar + b"end\r\n\x1b[2Jx\x1b[31mred\x07\n")
+    rows = all_below(pages, 3)
+    assert [row.text for row in rows] == ["begin", "done 100 %", "end", "x\x1b[31mred"]
+    assert all_above(pages) == rows
+
+
+def test_a_growing_file_is_counted_on_and_searched_both_ways(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "COUNTED", 1000)
+    file = tmp_path / "out"
+    lines = [f"line {number} {'Needle' if number % 100 == 7 else ''}\n" for number in range(2000)]
+    file.write_text("".join(lines[:1000]))
+    pages, stop = Pages(file), threading.Event()
+    assert pages.place_of(5) == sum(map(len, lines[:4]))
+    assert pages.number(pages.size) is None
+    pages.count(stop)
+    assert pages.lines() == 1000
+    with file.open("a") as more:
+        more.writelines(lines[1000:])
+    pages.count(stop)
+    assert pages.lines() == 2000
+    for number in (1, 2, 150, 1999, 2000):
+        place = sum(map(len, lines[: number - 1]))
+        assert pages.place_of(number) == place
+        assert pages.number(place) == number
+    assert pages.place_of(5000) == pages.size
+    at, seen = 0, []
+    while (found := pages.find("needle", at, back=False, stop=stop)) is not None:
+        seen.append(pages.number(found))
+        at = found + 1
+    assert seen == [number + 1 for number in range(7, 2000, 100)]
+    at, backwards = pages.size, []
+    while (found := pages.find("needle", at, back=True, stop=stop)) is not None:
+        backwards.append(pages.number(found))
+        at = found
+    assert backwards == seen[::-1]
+    assert pages.find("NEEDLE", 0, back=False, stop=stop) is None
+    assert pages.find("Needle", 0, back=False, stop=stop) is not None
+    pages.close()
+    assert pages.below(0, 5) == []
+    assert pages.size == 0
+
+
+def test_only_a_real_file_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe", "none", "."):
+        with pytest.raises(OSError):
+            Pages(tmp_path / name)

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tui_agent.platform import supervisor
+from tui_agent.platform.proc import ProcessError
+from tui_agent.platform.talking import SEND_CAP, Clogged, Talk
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.data = b""
+        self.over = asyncio.Event()
+        self.news = asyncio.Event()
+
+    def take(self, data: bytes) -> None:
+        self.data += data
+        self.news.set()
+
+    async def until(self, wanted: bytes) -> None:
+        async with asyncio.timeout(60):
+            while wanted not in self.data:
+                self.news.clear()
+                await self.news.wait()
+
+
+async def talk(heard: Heard, code: str, cwd: Path) -> Talk:
+    argv = ("python", "-c", code)
+    return await Talk.with_program(
+        Path(sys.executable), argv, cwd=cwd, environment={"A": "1"}, hear=heard.take, over=heard.over.set
+    )
+
+
+async def test_bytes_go_there_and_back_and_errors_to_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    code = (
+        "import os, sys\n"
+        "print('oh\\x1b[31m no', file=sys.stderr, flush=True)\n"
+        "data = sys.stdin.buffer.read()\n"
+        "os.write(1, data[::-1] + os.getcwd().encode())\n"
+        "os.write(1, b'%d' % os.isatty(0) + repr(sorted(os.listdir('/proc/self/fd'))).encode())\n"
+    )
+    logging.getLogger("tui_agent").propagate = True
+    with caplog.at_level(logging.DEBUG, "tui_agent.platform.talking"):
+        heard = Heard()
+        child = await talk(heard, code, tmp_path)
+        child.send(b"ab\0\xff" * 50_000)
+        child.end_input()
+        async with asyncio.timeout(60):
+            await heard.over.wait()
+            await child.gone()
+    assert heard.data.startswith(b"\xff\0ba" * 50_000 + os.fsencode(tmp_path) + b"0['0', '1', '2', ")
+    assert "oh no" in caplog.text
+    assert "\x1b" not in caplog.text
+    child.send(b"nobody is there")
+
+
+async def test_its_whole_tree_is_dead_after_a_stop(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "child = subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+        "os.write(1, f'{os.getpid()} {child.pid}\\n'.encode())\n"
+        "time.sleep(1000)\n"
+    )
+    heard = Heard()
+    child = await talk(heard, code, tmp_path)
+    await heard.until(b"\n")
+    pids = [int(pid) for pid in heard.data.split()]
+    child.stop()
+    async with asyncio.timeout(60):
+        await heard.over.wait()
+        await child.gone()
+    assert not set(pids) & set(supervisor.table())
+
+
+async def test_what_is_not_read_does_not_pile_up(tmp_path: Path) -> None:
+    heard = Heard()
+    child = await talk(heard, "import time; print(1, flush=True); time.sleep(1000)", tmp_path)
+    await heard.until(b"1")
+    with pytest.raises(Clogged):
+        for _ in range(SEND_CAP // (1 << 20) + 3):
+            child.send(b"x" * (1 << 20))
+    child.stop()
+    async with asyncio.timeout(60):
+        await child.gone()
+
+
+async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
+    heard = Heard()
+    with pytest.raises(ProcessError):
+        await Talk.with_program(
+            tmp_path / "none", ("none",), cwd=tmp_path, environment={}, hear=heard.take, over=heard.over.set
+        )

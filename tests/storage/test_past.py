@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.scenes import load, names
+from tests.storage.samples import OPENED
+from tui_agent import events as e
+from tui_agent.domain import Usage
+from tui_agent.events import Record
+from tui_agent.storage import past
+from tui_agent.storage.lines import Damage, Line, parse, to_line
+from tui_agent.storage.past import without_pieces
+from tui_agent.view import SessionView, fold
+
+
+def lines_of(records: list[Record]) -> list[Line]:
+    found = [parse(to_line(record, 0), 0, unsigned=False) for record in records]
+    assert all(found)
+    return [line for line in found if line is not None]
+
+
+def view_of(records: list[Record]) -> SessionView:
+    view = SessionView()
+    for record in records:
+        fold(view, record)
+    return view
+
+
+def looked_back(records: list[Record]) -> list[Record]:
+    return [line.record() for line in without_pieces(iter(lines_of(records))) if isinstance(line, Line)]
+
+
+def settled(view: SessionView) -> SessionView:
+    """Without what only a reply that goes on shows."""
+    return dataclasses.replace(view, seq=0, reply_phase=("", ""))
+
+
+def numbered(events: list[tuple[e.Event, str]]) -> list[Record]:
+    return [
+        Record(
+            seq=n, at=f"2026-01-07T10:{n // 60:02d}:{n % 60:02d}.000+02:00", event=event, run="r", node=node
+        )
+        for n, (event, node) in enumerate(events, 1)
+    ]
+
+
+@pytest.mark.parametrize("scene", names())
+def test_every_scene_looks_the_same_without_its_pieces(scene: str) -> None:
+    records = load(scene)
+    assert settled(view_of(looked_back(records))) == settled(view_of(records))
+
+
+NODES = ("a", "b")
+STEPS = st.sampled_from(
+    [
+        e.ReplyText(text="word "),
+        e.ReplyThought(text="hm "),
+        e.ReplyPhase(phase="thinking"),
+        e.ReplyPhase(phase="writing"),
+        e.RetryWaiting(attempt=1, of=5, seconds=1.0, why="busy"),
+        e.ToolOutput(text="line\n"),
+    ]
+)
+ENDS = st.sampled_from(
+    [
+        None,
+        e.ReplyEnded(text="", usage=Usage(), ms=5),
+        e.ReplyEnded(text="word word ", usage=Usage(), ms=5),
+        e.ReplyEnded(text="word ", thought="hm hm ", usage=Usage(), ms=5),
+        e.ReplyEnded(text="word ", thought="hm hm ", usage=Usage(), ms=5, thought_ms=7),
+        e.ReplyEnded(text="", thought="hm ", interrupted=True, usage=Usage(), ms=5),
+    ]
+)
+REPLY = st.tuples(st.sampled_from(NODES), st.lists(STEPS, max_size=12), ENDS)
+
+
+@given(st.lists(REPLY, max_size=6), st.randoms(use_true_random=False))
+def test_whatever_is_streamed_the_view_is_the_same(
+    replies: list[tuple[str, list[e.Event], e.Event | None]], chance
+) -> None:
+    told: list[tuple[e.Event, str]] = [
+        (OPENED, ""),
+        (e.RunStarted(message_id="m", mode="agent", model="m"), ""),
+    ]
+    threads = []
+    for number, (name, steps, end) in enumerate(replies):
+        node = f"{name}{number}"
+        begun = e.ReplyStarted(model="m", iteration=1, messages=1, estimate=1)
+        threads.append([(event, node) for event in [begun, *steps, *([end] if end is not None else [])]])
+    while threads:
+        thread = chance.choice(threads[:2])  # two at a time
+        told.append(thread.pop(0))
+        if not thread:
+            threads.remove(thread)
+    records = numbered([*told, (e.RunEnded(outcome="done"), "")])
+    back = looked_back(records)
+    assert [record.seq for record in back] == sorted({record.seq for record in back})
+    assert settled(view_of(back)) == settled(view_of(records))
+
+
+def test_of_a_long_reply_beginning_and_end_are_left() -> None:
+    pieces: list[tuple[e.Event, str]] = [(e.ReplyText(text="word "), "r")] * 500
+    begun = (e.ReplyStarted(model="m", iteration=1, messages=1, estimate=1), "r")
+    records = numbered([begun, *pieces, (e.ReplyEnded(text="word " * 500, usage=Usage()), "r")])
+    assert [record.seq for record in looked_back(records)] == [1, 502]
+
+
+def test_a_reply_without_an_end_and_damage_in_it_are_given_as_they_are() -> None:
+    records = numbered([(e.ReplyText(text="word "), "r")] * 5)
+    lines: list[Line | Damage] = list(lines_of(records))
+    lines.insert(3, Damage(7, 9, "torn"))
+    assert list(without_pieces(iter(lines))) == lines
+
+
+def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past, "HELD_LINES", 10)
+    records = numbered(
+        [*[(e.ReplyText(text="word "), "r")] * 50, (e.ReplyEnded(text="word " * 50, usage=Usage()), "r")]
+    )
+    taken = 0
+
+    def counted():
+        nonlocal taken
+        for line in lines_of(records):
+            taken += 1
+            yield line
+
+    given_back = without_pieces(counted())
+    first = [next(given_back) for _ in range(5)]
+    assert taken <= 5 + 11 and len(first) == 5
+    assert settled(view_of(looked_back(records))) == settled(view_of(records))

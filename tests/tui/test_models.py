@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+
+from tests.doubles.session import FakeSession
+from tests.scenes import build
+from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tui_agent.domain import Fault
+from tui_agent.engine.model_choice import CHOICES, Candidate
+from tui_agent.models.selection import Role
+from tui_agent.tui.app import TuiAgentApp
+from widgets.approval_modal import ApprovalModal
+from widgets.model_picker import HELP, KEYS, ModelPicker
+
+OWN = "qwen2.5-coder:7b"
+
+
+def model(name: str, able: str, window: int, build: str, **more: Any) -> Candidate:
+    return Candidate(
+        name=name,
+        known=True,
+        tools="tools" in able,
+        thinks="thinking" in able,
+        sees="vision" in able,
+        window=window,
+        build=build,
+        **more,
+    )
+
+
+MODELS = (
+    model("deepseek-r1:14b", "thinking", 32_768, "14.8B · Q4_K_M · 9.0 GB"),
+    model("gpt-oss:20b", "tools thinking", 32_768, "20.9B · MXFP4 · 13.8 GB", label="The big one"),
+    model("llama3.2:latest", "tools vision", 8_192, "3.2B · Q4_K_M · 2.0 GB"),
+    model("nomic-embed-text:latest", "", 2_048, "137M · F16 · 0.3 GB", answers=False),
+    model(OWN, "tools", 32_768, "7.6B · Q4_K_M · 4.7 GB", loaded=True),
+    Candidate(name="[b]odd[/b]\x1b[2J\u202e", known=True, window=4_096),
+    Candidate(
+        name="hf.co/unsloth/Qwen3-Coder-30B-A3B-Instruct-GGUF:Q4_K_M", known=True, problem="It is silent."
+    ),
+)
+
+
+class FakeModels:
+    """Models that are chosen as they are asked to be."""
+
+    endpoint = "http://localhost:11434"
+    provider = "ollama"
+
+    def __init__(self, models: Sequence[Candidate] | Fault = MODELS) -> None:
+        self.models = models
+        self.chosen: list[tuple[str, str]] = []
+        self.problem = ""
+        self.roles: dict[Role, tuple[str, bool]] = dict.fromkeys(CHOICES, (OWN, False))
+
+    async def listed(self) -> list[Candidate] | Fault:
+        if isinstance(self.models, Fault):
+            return self.models
+        return [Candidate(name=one.name, label=one.label) for one in self.models]
+
+    async def describe(self, names: Sequence[str], tell: Callable[[Candidate], object]) -> None:
+        assert not isinstance(self.models, Fault)
+        for one in self.models:
+            tell(one)
+
+    async def current(self) -> dict[Role, tuple[str, bool]]:
+        return dict(self.roles)
+
+    async def window(self) -> int:
+        return 32_768
+
+    async def choose(self, role: Role, name: str) -> str:
+        self.chosen.append((role, name))
+        if not self.problem:
+            self.roles[role] = (name or OWN, bool(name))
+        return self.problem
+
+
+def on_screen(models: FakeModels | None = None, **more: Any) -> tuple[TuiAgentApp, FakeSession, FakeModels]:
+    app, session = app_for("answered", **more)
+    session.models = given = models or FakeModels()  # type: ignore[attr-defined]  # only some sessions have a choice
+    return app, session, given
+
+
+def picker(app: TuiAgentApp) -> ModelPicker:
+    assert isinstance(app.screen, ModelPicker)
+    return app.screen
+
+
+def chosen(app: TuiAgentApp) -> str:
+    row = picker(app).chosen
+    return row.name if row is not None else ""
+
+
+async def told(pilot: Pilot[int], text: str) -> None:
+    app = pilot.app
+    assert isinstance(app, TuiAgentApp)
+    await until(pilot, lambda: text in " ".join(screen_text(app).split()))
+
+
+async def opened(pilot: Pilot[int], app: TuiAgentApp) -> None:
+    await pilot.press("f8")
+    await until(pilot, lambda: isinstance(app.screen, ModelPicker) and app.screen.rows is not None)
+    await still(pilot)
+
+
+async def test_a_model_is_found_its_meaning_said_and_chosen() -> None:
+    app, _session, models = on_screen()
+    async with running(app, (100, 30)) as pilot:
+        await opened(pilot, app)
+        assert chosen(app) == OWN
+        for part in ("It is in use.", "14.8B · Q4_K_M", "embeddings only", "tools vision", "not known"):
+            await told(pilot, part)
+        await pilot.press("home", "end", "pageup", *"llama")
+        assert chosen(app) == "llama3.2:latest"
+        await told(pilot, "It has to be loaded first. A window of 8,192 tokens instead of 32,768.")
+        await pilot.press("enter")
+        await until(pilot, lambda: not isinstance(app.screen, ModelPicker))
+        assert models.chosen == [("execution", "llama3.2:latest")]
+        await told(pilot, "llama3.2:latest answers from the next message on")
+
+
+async def test_a_role_gets_a_model_and_loses_it_again() -> None:
+    app, _session, models = on_screen()
+    async with running(app, (100, 30)) as pilot:
+        await opened(pilot, app)
+        await pilot.press("tab", *"big")
+        assert chosen(app) == "gpt-oss:20b"
+        await told(pilot, "Each change between the two loads one")
+        models.problem = "The server is gone."
+        await pilot.press("enter")
+        await told(pilot, "The server is gone.")
+        models.problem = ""
+        await pilot.press("enter")
+        await told(pilot, "planning: gpt-oss:20b")
+        await told(pilot, "now gpt-oss:20b · chosen here")
+        await pilot.press("f8")
+        await told(pilot, "planning: as it was set up")
+        assert models.chosen[1:] == [("planning", "gpt-oss:20b"), ("planning", "")]
+        await pilot.press("shift+tab", "shift+tab", "ctrl+u", *"zzz")
+        await told(pilot, "No model has all these letters.")
+        assert picker(app).roles[picker(app).role].role == "explorer"
+        await pilot.press("enter", "f8", "escape")
+        await until(pilot, lambda: not isinstance(app.screen, ModelPicker))
+        assert len(models.chosen) == 3
+
+
+async def test_names_are_chosen_at_once() -> None:
+    app, _session, models = on_screen()
+    async with running(app) as pilot:
+        await pilot.press(*"/model llama3.2:latest", "enter")
+        await told(pilot, "llama3.2:latest answers from the next message on")
+        await pilot.press(*"/model sub-agents tiny", "enter")
+        await told(pilot, "sub-agents: tiny")
+        await pilot.press(*"/model explorer default", "enter")
+        await told(pilot, "sub-agents: as it was set up")
+        await pilot.press(*"/model planning", "enter")
+        await told(pilot, "takes the name of a model")
+        models.problem = "http://localhost:11434 has no model \x1b[2Jnone."
+        await pilot.press(*"/model none", "enter")
+        await told(pilot, "has no model")
+        assert models.chosen == [
+            ("execution", "llama3.2:latest"),
+            ("explorer", "tiny"),
+            ("explorer", ""),
+            ("execution", "none"),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("models", "words"),
+    [
+        ((), "http://localhost:11434 has no models. Pull one first"),
+        (
+            Fault(kind="unreachable", message="It can't be reached.", advice="Start it."),
+            "can't be reached. Start it.",
+        ),
+    ],
+)
+async def test_no_models_and_no_server_are_said(models: Any, words: str) -> None:
+    app, session, _ = on_screen(FakeModels(models))
+    request = next(one.event for one in build.trust().records if one.event.type == "approval.asked")
+    async with running(app, (60, 16)) as pilot:
+        await opened(pilot, app)
+        await told(pilot, words)
+        await pilot.press("enter", "tab", "down", "x")
+        session.push(request)  # somebody must decide something
+        await until(pilot, lambda: isinstance(app.screen, ApprovalModal))
+
+
+async def test_nothing_of_a_model_is_markup_or_control_at_any_size() -> None:
+    app, _session, _ = on_screen()
+    async with running(app, (120, 30)) as pilot:
+        await opened(pilot, app)
+        await pilot.press(*"odd")
+        await told(pilot, "[b]odd[/b]")
+        for size in ((40, 10), (1, 1), (60, 60), (100, 12)):
+            await pilot.resize_terminal(*size)
+            await pilot.press("tab", "x", "backspace")
+            await still(pilot)
+        text = screen_text(app)
+        assert not any((ord(one) < 32 and one != "\n") or 0x7F <= ord(one) < 0xA0 for one in text)
+        assert "\u202e" not in text
+
+
+def test_the_help_names_every_key() -> None:
+    named = {key.lower() for keys, _does in HELP for key in keys.split()}
+    other = {"pageup": "pgup", "pagedown": "pgdn", "escape": "esc"}
+    assert named == {other.get(key, key) for key in KEYS} - {"ctrl+c"}
+
+
+@pytest.mark.parametrize(
+    ("size", "theme"),
+    [((80, 24), "dark"), ((120, 40), "dark"), ((120, 40), "light")],
+    ids=["80x24", "120x40", "120x40-light"],
+)
+def test_pictures(size: tuple[int, int], theme: str, snap_compare: Any) -> None:
+    seven = [one for one in MODELS if "odd" not in one.name]
+    seven[-1] = msgspec.structs.replace(
+        seven[-1], problem="", window=32_768, build="30.5B · Q4_K_M · 18.6 GB"
+    )
+    models = FakeModels(seven)
+    models.roles["explorer"] = ("llama3.2:latest", True)
+    app, _session, _ = on_screen(models, theme=theme)
+
+    async def show(pilot: Pilot[int]) -> None:
+        await settled(pilot)
+        await opened(pilot, app)
+        await pilot.press("home", "down", "down")
+        await told(pilot, "It has to be loaded first.")
+        await still(pilot)
+
+    assert snap_compare(app, terminal_size=size, run_before=show)

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import io
+import os
+import re
+import signal
+import struct
+import termios
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TextIO, cast
+
+import pytest
+
+from tests.doubles.terminal import Terminal
+from tests.tui.kit import app_for, running, screen_text, until
+from tui_agent import events as e
+from tui_agent.tui.output import BEHIND, SHORT, TerminalOutput
+
+DEADLINE = 60.0
+GREEN = "\x1b[32m"
+
+
+@asynccontextmanager
+async def flowing(tmp_path: Path) -> AsyncIterator[tuple[Terminal, Path]]:
+    """A screen on which a long reply flows, and the file that says that all of it was said."""
+    env = {"TUI_AGENT_HOME": str(tmp_path)}
+    terminal = Terminal("-m", "tests.tui.pty_app", "empty", "noted", size=(100, 30), env=env)
+    try:
+        await terminal.sees("flow ")
+        yield terminal, tmp_path / "over"
+    finally:
+        terminal.close()
+
+
+async def said(over: Path) -> None:
+    """Nobody reads what is painted meanwhile."""
+    deadline = time.monotonic() + DEADLINE
+    while not over.exists():
+        assert time.monotonic() < deadline, "the session waits for the terminal"
+        await asyncio.sleep(0.02)
+
+
+def unread(terminal: Terminal) -> int:
+    """Bytes that wait in the terminal."""
+    return int(struct.unpack("i", fcntl.ioctl(terminal.master, termios.FIONREAD, b"\0" * 4))[0])
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+async def test_f16_f18_a_stopped_terminal_holds_nothing_up_and_shows_all_when_it_goes_on(
+    tmp_path: Path, blocking: bool
+) -> None:
+    async with flowing(tmp_path) as (terminal, over):
+        os.set_blocking(terminal.slave, blocking)  # the program's own: EAGAIN in the place of waiting
+        await said(over)
+        assert unread(terminal) > 2_000, "the terminal was never full"
+        await terminal.sees("the flow ends")
+        await terminal.sees("Ask for a change")
+        await terminal.still(0.5)
+        shown = terminal.text
+        terminal.screen.reset()
+        terminal.resize(100, 30)  # paints all of it once more
+        await terminal.sees("Ask for a change")
+        await terminal.sees(lambda: terminal.text == shown)
+        terminal.type("still here")
+        await terminal.sees("still here")
+        terminal.type("\x03\x04")
+        assert await terminal.end() == 0
+        assert terminal.is_sane()
+
+
+async def test_f16_a_stopped_terminal_keeps_nobody_from_ending(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as (terminal, over):
+        await said(over)
+        assert unread(terminal) > 2_000, "the terminal was never full"
+        began = time.monotonic()
+        terminal.kill(signal.SIGTERM)
+        assert await asyncio.to_thread(terminal.process.wait, DEADLINE) == 143
+        assert time.monotonic() - began < 10
+        assert terminal.is_sane()
+
+
+# --- what is written ---
+
+
+class Pipe(io.StringIO):
+    """A pipe in the place of a terminal's file."""
+
+    encoding = "utf-8"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside, self.outside = os.pipe()
+        fcntl.fcntl(self.outside, fcntl.F_SETPIPE_SZ, 4096)
+
+    def fileno(self) -> int:
+        return self.outside
+
+    def taken(self, size: int) -> str:
+        data = b""
+        while len(data) < size:
+            data += os.read(self.inside, 65536)
+        return data.decode()
+
+
+def output() -> tuple[TerminalOutput, Pipe, list[str]]:
+    told: list[str] = []
+    pipe = Pipe()
+    made = TerminalOutput(cast(TextIO, pipe), lost=lambda: told.append("lost"))
+    made.caught_up = lambda: told.append("caught up")
+    return made, pipe, told
+
+
+def test_what_is_written_arrives_in_order() -> None:
+    made, pipe, told = output()
+    text = "".join(f"{number} ünd " for number in range(200))
+    for piece in text.split(" "):
+        made.write(piece)
+    assert pipe.taken(len(text.replace(" ", "").encode())) == text.replace(" ", "")
+    assert made.drain(DEADLINE)
+    made.write("again")
+    assert pipe.taken(5) == "again"
+    assert made.drain(DEADLINE) and told == []
+
+
+def test_what_waits_is_bounded_and_modes_are_switched_all_the_same() -> None:
+    made, pipe, told = output()
+    for _ in range(1_000):
+        made.write("x" * 1_000)
+        made.write(GREEN)
+    assert made.left_out > 700
+    assert sum(map(len, made._waiting)) <= BEHIND + 1_000 * SHORT
+    assert not made.drain(0.05)
+    data = ""
+    while data.count(GREEN) < 1_000:
+        data += pipe.taken(1)
+    assert made.drain(DEADLINE)
+    assert told == ["caught up"]
+
+
+def test_f18_a_lost_terminal_is_told_once_and_nothing_waits_any_more() -> None:
+    made, pipe, told = output()
+    os.close(pipe.inside)
+    for _ in range(100):
+        made.write("x" * 1_000)
+    assert made.drain(DEADLINE)
+    made.write("y")
+    assert made.drain(DEADLINE)
+    assert told == ["lost"] and made._waiting == []
+
+
+# --- F17 ---
+
+TERMS: dict[str, dict[str, str]] = {
+    "none": {"TERM": ""},
+    "linux console": {"TERM": "linux"},
+    "16 colours": {"TERM": "xterm-16color", "COLORTERM": ""},
+    "tmux": {"TERM": "tmux-256color", "TMUX": "/tmp/tmux-0/default,1,0"},
+    "no colour": {"TERM": "xterm-256color", "NO_COLOR": "1"},
+    "no locale": {"TERM": "xterm", "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+}
+
+
+@pytest.mark.parametrize("name", TERMS)
+async def test_f17_every_kind_of_terminal_shows_it(name: str) -> None:
+    terminal = Terminal("-m", "tests.tui.pty_app", "answered", "told", size=(100, 30), env=TERMS[name])
+    try:
+        await terminal.sees("See the guide")
+        terminal.type("hello")
+        await terminal.sees("hello")
+        if name == "no colour":
+            colours = re.findall(rb"[34]8;2;(\d+);(\d+);(\d+)", terminal.bytes)
+            assert colours and all(red == green == blue for red, green, blue in colours)
+            assert not re.search(rb"\x1b\[(?:\d+;)*(?:3[1-6]|4[1-6]|9[1-6]|[34]8;5;\d+)[;m]", terminal.bytes)
+        terminal.type("\r")
+        await terminal.sees("sent")
+        terminal.type("\x04")
+        assert await terminal.end() == 0
+        assert terminal.is_sane()
+    finally:
+        terminal.close()
+
+
+def test_f17_a_terminal_that_can_show_no_screen_is_told_what_works() -> None:
+    terminal = Terminal("-m", "tests.tui.pty_app", "answered", env={"TERM": "dumb"})
+    try:
+        assert terminal.wait() == 2
+        assert "tui-agent exec" in terminal.text
+        assert b"\x1b" not in terminal.bytes
+    finally:
+        terminal.close()
+
+
+# --- F20 ---
+
+
+async def test_f20_threads_that_hang_stop_neither_keys_nor_the_stop_key() -> None:
+    app, session = app_for("streaming")
+    release, loop = threading.Event(), asyncio.get_running_loop()
+    async with running(app) as pilot:
+        hanging = [loop.run_in_executor(None, release.wait, DEADLINE) for _ in range(64)]
+        try:
+            late = loop.run_in_executor(None, len, "")
+            await pilot.press(*"still typing")
+            assert app._prompt.text == "still typing"
+            await pilot.press("escape")
+            await until(pilot, lambda: session.interrupts == 1)
+            session.push(e.Notice(level="warning", text="Something hangs.", code="x"))
+            await until(pilot, lambda: "Something hangs." in screen_text(app))
+            assert not late.done(), "the threads were never all busy"
+        finally:
+            release.set()
+            await asyncio.gather(*hanging)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.scenes import load
+from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tests.tui.test_tree import listed, tree
+from tui_agent import events as e
+from tui_agent.domain import Mode
+from tui_agent.tui.app import TuiAgentApp
+from widgets.blocks.nested import NestedCard, NestedReply
+
+SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+
+
+async def in_the_tree(pilot: Pilot[int], *keys: str) -> None:
+    app = pilot.app
+    assert isinstance(app, TuiAgentApp)
+    await settled(pilot)
+    await pilot.press("f4")
+    await until(pilot, lambda: tree(app).has_focus)
+    await pilot.press(*keys)
+    await still(pilot)
+
+
+async def test_what_sub_agents_do_is_nested_below_them_and_folds_when_they_end() -> None:
+    app, session = app_for("subagents_running")
+    async with running(app, (160, 40)) as pilot:
+        rows = listed(app)
+        assert rows[2:] == [
+            "✓ Review parsers — how rows… 5.4 s ▸",
+            "● Review storage — how files ar… 7 s",
+            "· The store first, then wha… 2.3 s",
+            "✓ list src 0.1 s",
+            "● reading 3 files 4 s ▸",
+            "● Review network — retries and … 7 s",
+            "✓ search retry 3.1 s",
+        ]
+        assert "running 2 sub-agents" in screen_text(app)
+        transcript = app._transcript
+        assert "src/reader.py" not in screen_text(app) and "Where are the rows" not in screen_text(app)
+        await in_the_tree(pilot, "home", "down", "down", "right", "down", "enter")
+        await still(pilot)
+        assert "│ ▾ Thought for 2.1 s" in screen_text(app) and "Where are the rows read?" in screen_text(app)
+        shown = [block for block in transcript.blocks if isinstance(block, NestedReply | NestedCard)]
+        assert [block.open for block in shown].count(True) == 1
+        session.push(e.RunEnded(outcome="interrupted", text="Interrupted by the user."), run="run1")
+        await settled(pilot)
+        assert listed(app)[-1].startswith("■ Review network") and listed(app)[-1].endswith("▸")
+
+
+async def test_a_key_stops_the_sub_agent_of_the_line_alone() -> None:
+    app, session = app_for("subagents_running")
+    async with running(app) as pilot:
+        await in_the_tree(pilot, "end")
+        assert "x stops it" not in listed(app)[-1]  # a call of it
+        await pilot.press("x")
+        assert session.subagents.stopped == ["c3"]
+        await pilot.press("up")
+        await still(pilot)
+        assert "x stops it" in listed(app)[-2]
+        await pilot.press("home", "down", "down", "x")  # this one has ended: a letter like any other
+        await until(pilot, lambda: not tree(app).has_focus)
+        assert app._prompt.text == "x" and session.subagents.stopped == ["c3"]
+
+
+async def test_a_key_goes_from_mode_to_mode_and_looking_modes_have_a_badge() -> None:
+    app, session = app_for("answered")
+    async with running(app) as pilot:
+        for before, after in zip(Mode, [*list(Mode)[1:], Mode.AGENT], strict=True):
+            session.push(e.ModeChanged(mode=before, approval_mode="ask"))
+            await settled(pilot)
+            assert (f"◇ {before} · ask" in screen_text(app)) is before.reads_only
+            await pilot.press("alt+m")
+            await still(pilot)
+            assert session.modes[-1] == (after, None)
+
+
+def test_a_batch_is_named_by_its_kind() -> None:
+    from widgets import tree_words
+
+    def title(*names: str, going: bool = True) -> str:
+        from tui_agent.domain import ToolCall
+        from tui_agent.view import ToolItem
+
+        tools = [
+            ToolItem(str(n), ToolCall(id=str(n), name=name, arguments={}), f"{n}")
+            for n, name in enumerate(names)
+        ]
+        return tree_words.batch(tools, going)
+
+    assert title("read_file", "read_file") == "reading 2 files"
+    assert title("search_workspace", "search_workspace", going=False) == "ran 2 searches"
+    assert title("find_references", "get_hover_info", "read_file") == "analysing code, 3 questions"
+    assert title("edit_file", "write_file") == "editing 2 files"
+    assert title("run_terminal_command", "run_terminal_command", going=False) == "ran 2 commands"
+    assert title("read_file", "list_files") == "looking at 2 things"
+
+
+@SIZES
+@pytest.mark.parametrize("scene", ["subagents_running", "subagents_done"])
+def test_in_the_transcript(scene: str, size: tuple[int, int], snap_compare) -> None:
+    app, _session = app_for(scene)
+    assert snap_compare(app, terminal_size=size, run_before=settled)
+
+
+@SIZES
+@pytest.mark.parametrize(
+    ("name", "scene", "keys"),
+    [
+        ("running", "subagents_running", ("up", "up", "up", "up", "up")),
+        ("done", "subagents_done", ("home", "down", "down", "right", "down", "down", "down", "right")),
+    ],
+)
+def test_in_the_tree(
+    name: str, scene: str, keys: tuple[str, ...], size: tuple[int, int], snap_compare
+) -> None:
+    app, _session = app_for(scene)
+
+    async def press(pilot: Pilot[int]) -> None:
+        await in_the_tree(pilot, *keys)
+
+    assert snap_compare(app, terminal_size=size, run_before=press)
+
+
+@SIZES
+@pytest.mark.parametrize("mode", ["agent", "deep-explore"])
+def test_the_badge_of_a_mode(mode: str, size: tuple[int, int], snap_compare) -> None:
+    records = load("answered")
+    changed = e.ModeChanged(mode=mode, approval_mode="ask")
+    last = records[-1]
+    from msgspec.structs import replace
+
+    records.append(replace(last, seq=last.seq + 1, event=changed, run="", node="", parent=""))
+    app, _session = app_for(records)
+    assert snap_compare(app, terminal_size=size, run_before=settled)

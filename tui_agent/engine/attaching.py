@@ -1,0 +1,221 @@
+"""What the user attaches to a message by naming it: read when the message is given to the model (H7)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui_agent.domain import Target
+from tui_agent.engine.mention_syntax import Mention, Place, mentions
+from tui_agent.engine.nested_rules import bring
+from tui_agent.events import Attachment, ContextAttached, Notice
+from tui_agent.text import clean, marked_hidden
+from tui_agent.tools.base import ToolError
+from tui_agent.tools.line_sources import open_lines
+from tui_agent.tools.lines import MODEL_CAP, shown_name
+from tui_agent.tools.list_files import listing
+from tui_agent.tools.reading import leave_to_read
+
+if TYPE_CHECKING:
+    from tui_agent.engine.bench import CallBench
+    from tui_agent.engine.state import SessionStream
+    from tui_agent.engine.workplace import Workplace
+
+TOTAL = 60_000
+"""Characters of all that one message attaches."""
+SHARE = 0.4
+"""Of the window: what one message may attach at the most."""
+CHARACTERS = 3
+"""Characters that a token of code has at the least, for that share."""
+LEAST = 500
+"""Characters of room under which nothing more is attached."""
+DEPTH = 2
+"""Levels of a folder that are listed."""
+CHUNK = 200
+"""Lines that are read at a time."""
+
+
+class Attaching:
+    """Looks up what the messages of one session mention. A path counts as `read_file` would have it: what lies outside
+    the roots or holds credentials is asked for (A2, A4)."""
+
+    def __init__(self, stream: SessionStream, workplace: Workplace) -> None:
+        self._stream = stream
+        self._workplace = workplace
+        self.window: int | None = None
+        """Tokens of the model's window, as far as is known."""
+
+    async def attach(self, run: str) -> None:
+        """Attach what the messages mention that were given to the model since the last time.
+
+        What can't be attached is told to the user; their text stays as it is. Never raises but for cancellation.
+        """
+        state = self._stream.state
+        fresh, state.fresh = state.fresh, []
+        for message, text in fresh:
+            found = await asyncio.to_thread(_found, text, self._workplace)
+            if found:
+                await self._attach(message, found, run)
+
+    async def _attach(self, message: str, found: list[_Found], run: str) -> None:
+        from tui_agent.engine.bench import CallBench
+
+        bench = CallBench(self._workplace, run=run, node=run, pause=lambda _: None)
+        items: list[Attachment] = []
+        left = TOTAL if self.window is None else min(TOTAL, round(SHARE * CHARACTERS * self.window))
+        for one in found:
+            try:
+                if left < LEAST:
+                    raise ToolError(
+                        "there is no room for more; the agent reads the rest itself.", "too_large"
+                    )
+                item = await self._read(one, bench, left)
+            except ToolError as error:
+                self._tell(one.place.text, str(error), run)
+                continue
+            left -= len(item.text)
+            items.append(item)
+        bench.close()
+        if items:
+            self._stream.emit(ContextAttached(message=message, items=tuple(items)), run=run)
+            beneath = (f"{item.path}/*" if item.kind == "folder" else item.path for item in items)
+            await bring(self._workplace, tuple(beneath), run)
+
+    async def _read(self, one: _Found, bench: CallBench, left: int) -> Attachment:
+        if one.target is None:
+            raise ToolError(one.fault, "not_found")
+        await leave_to_read(bench, one.target)
+        cap = self._workplace.settings.caps.attachment_characters
+        if one.target.path.is_dir():
+            return await asyncio.to_thread(_folder, one, self._workplace.roots.folders, min(cap, left))
+        room = min(left, cap if one.place.first is None else MODEL_CAP)
+        item = await asyncio.to_thread(_file, one, room)
+        if item.sha256 is not None:
+            self._workplace.saw(one.target.path, item.sha256)
+        return item
+
+    def _tell(self, mention: str, why: str, run: str) -> None:
+        text = clean(f"{mention} is not attached: {why}")
+        self._stream.emit(Notice(level="warning", text=text, code="attach.failed"), run=run)
+
+
+class _Found:
+    """A mention and where it leads; `fault` says why nowhere."""
+
+    def __init__(self, place: Place, target: Target | None, fault: str = "") -> None:
+        self.place = place
+        self.target = target
+        self.fault = fault
+
+
+def _found(text: str, workplace: Workplace) -> list[_Found]:
+    found: list[_Found] = []
+    for mention in mentions(text):
+        one = _led(mention, workplace)
+        if one is not None and not any(_same(one, other) for other in found):
+            found.append(one)
+    return found
+
+
+def _led(mention: Mention, workplace: Workplace) -> _Found | None:
+    from tui_agent.safety.roots import PathError
+
+    fault = "there is no such file."
+    for place in mention.places:
+        try:
+            target = workplace.roots.resolve(place.path)
+        except PathError as error:
+            fault = str(error)
+            continue
+        if os.path.exists(target.path):
+            return _Found(place, target)
+    shortest = mention.places[-1]
+    return _Found(shortest, None, fault) if mention.certain else None
+
+
+def _same(one: _Found, other: _Found) -> bool:
+    if one.target is None or other.target is None:
+        return one.place == other.place
+    lines, others = ((each.place.first, each.place.last) for each in (one, other))
+    return one.target.path == other.target.path and lines == others
+
+
+# --- what the model gets --------------------------------------------------------------------
+
+
+def _file(one: _Found, room: int) -> Attachment:
+    """A file or lines of it, as `read_file` shows them, in `room` characters. Raises ToolError."""
+    target, place = one.target, one.place
+    assert target is not None
+    source = open_lines(target, None)
+    try:
+        first = place.first or 1
+        source.skip(first - 1)
+        shown: list[str] = []
+        size, number, ended = 0, first, False
+        while not ended and (place.last is None or number <= place.last):
+            wanted = CHUNK if place.last is None else min(CHUNK, place.last - number + 1)
+            lines = source.take(wanted)
+            for line in lines:
+                entry = marked_hidden(clean(f"{number}\t{line}"))
+                if shown and size + len(entry) + 1 > room:
+                    ended = True
+                    break
+                shown.append(entry[: max(room, LEAST)])
+                size += len(entry) + 1
+                number += 1
+            ended = ended or len(lines) < wanted
+        total, notes, sha256 = source.total, source.notes, source.sha256
+    finally:
+        source.close()
+    if not shown and (total or first > 1):
+        raise ToolError(f"it has only {total or 0:,} lines.", "out_of_range")
+    label, note = _label(target.display, place, first, number - 1, total)
+    if notes:
+        label += f" [{'; '.join(notes)}]"
+    return Attachment(
+        display=f"{target.display}{place.text[place.text.rindex(':L') :] if place.first else ''}",
+        path=str(target.path),
+        kind="file" if place.first is None else "lines",
+        label=label,
+        text="\n".join(shown),
+        note=note,
+        sha256=sha256,
+    )
+
+
+def _label(display: str, place: Place, first: int, last: int, total: int | None) -> tuple[str, str]:
+    """What the model is told of the lines, and what the user is told of those that are missing."""
+    name = shown_name(display)
+    of = "" if total is None else f" of {total:,}"
+    if last < first:
+        return f"{name}, an empty file", ""
+    wanted = total if place.last is None else min(place.last, total or place.last)
+    if place.first is None and last == total:
+        return f"{name}, all of it ({total:,} lines)", ""
+    lines = f"{name}, lines {first}-{last}{of}"
+    if wanted is not None and last >= wanted:
+        return lines, ""
+    cut = f"cut after line {last:,}{of}"
+    return f"{lines}, cut there; read_file with start_line={last + 1} gives the rest", cut
+
+
+def _folder(one: _Found, roots: Sequence[Path], room: int) -> Attachment:
+    """What is in a folder, in `room` characters. Raises ToolError."""
+    target = one.target
+    assert target is not None
+    shown = str(listing(target.path, DEPTH, roots, threading.Event()).data)
+    text = marked_hidden(clean(shown))
+    note = ""
+    if len(text) > room:
+        text = text[:room].rpartition("\n")[0] or text[:room]
+        note = f"cut after {text.count(chr(10)) + 1:,} entries"
+    name = "the working folder" if target.display == "." else f"the folder {shown_name(target.display)}"
+    label = f"What is in {name}, {DEPTH} levels deep" + (f", {note}; list_files gives more" if note else "")
+    return Attachment(
+        display=target.display, path=str(target.path), kind="folder", label=label, text=text, note=note
+    )

@@ -1,0 +1,303 @@
+"""What language servers know, for the tools, for the check after a write and for the completion gate (T3, T4, W8).
+
+Nothing here raises, and nothing takes longer than its limit. Servers are started in a trusted folder only (R-06), on
+first use, and shared by all that works in the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tui_agent.domain import FileChange
+from tui_agent.events import Notice
+from tui_agent.safety import trust
+from tui_agent.safety.roots import Roots
+from tui_agent.settings import Settings
+from tui_agent.symbols import Diagnostic, Family, Place, Spot, Symbol, Unavailable
+
+if TYPE_CHECKING:
+    from tui_agent.lsp.fleet import Fleet
+    from tui_agent.lsp.languages import Language
+    from tui_agent.lsp.limits import Limits
+    from tui_agent.lsp.server import LanguageServer
+
+log = logging.getLogger(__name__)
+
+ANSWER = 60.0
+"""Seconds that one question may take, starting and indexing included."""
+KEPT = 300
+"""Files of which is remembered what was wrong in them."""
+GATE = 20.0
+"""Seconds for all files that the completion gate looks at."""
+
+T = TypeVar("T")
+
+
+class CodeIntelligence:
+    """Implements `tools.base.Code` for one session."""
+
+    def __init__(
+        self, settings: Settings, roots: Roots, tell: Callable[[Notice], object], limits: Limits | None = None
+    ) -> None:
+        self._settings = settings
+        self._roots = roots
+        self._tell = tell
+        self._limits = limits
+        self._fleet: Fleet | None = None
+        self._expecting: dict[Path, asyncio.Task[None]] = {}
+        self._known: dict[tuple[str, str], tuple[Diagnostic, ...]] = {}
+        self.allowed: Callable[[], bool] = lambda: False
+        """Whether the workspace is trusted by now (A8)."""
+
+    # --- whether there is any ---
+
+    def hindrance(self) -> str:
+        """Why no server may be started; empty when it may."""
+        if not self._settings.language_servers_on:
+            return "language servers are switched off in the settings"
+        return "" if self.allowed() else "this folder is not trusted"
+
+    async def offered(self) -> bool:
+        """Whether a server is installed for a language of the workspace. Starts none."""
+        if self.hindrance():
+            return False
+        fleet = await self._servers()
+        return bool(await asyncio.to_thread(_present, fleet))
+
+    async def close(self) -> None:
+        """End all servers; nothing of them is left afterwards."""
+        for task in self._expecting.values():
+            task.cancel()
+        if self._fleet is not None:
+            await self._fleet.close()
+
+    async def _servers(self) -> Fleet:
+        if self._fleet is None:
+            module = await asyncio.to_thread(importlib.import_module, "tui_agent.lsp.fleet")
+            await asyncio.to_thread(importlib.import_module, "tui_agent.lsp.questions")
+            if self._fleet is None:
+                roots = await asyncio.to_thread(self._trusted)
+                own, folders = self._settings.language_servers, self._roots.folders
+                self._fleet = module.Fleet(roots, own, self._say, self._limits, avoid=folders)
+        return self._fleet
+
+    def _trusted(self) -> tuple[Path, ...]:
+        """The workspace, and those of its other folders that are trusted (A8). Does file IO."""
+        first, *others = self._roots.folders
+        return (first, *(folder for folder in others if trust.is_trusted(folder)))
+
+    def _say(self, level: Any, text: str) -> None:
+        self._tell(Notice(level=level, text=text, code="code.server"))
+
+    # --- questions of the tools ---
+
+    async def diagnostics(self, path: Path) -> tuple[Diagnostic, ...] | Unavailable:
+        """See Code."""
+        return await self._ask(path, lambda q, server: q.diagnostics(server, path, server.limits.indexing))
+
+    async def outline(self, path: Path) -> tuple[Symbol, ...] | Unavailable:
+        """See Code."""
+        return await self._ask(path, lambda q, server: q.outline(server, path))
+
+    async def definitions(self, path: Path, spot: Spot) -> tuple[Place, ...] | Unavailable:
+        """See Code."""
+        return await self._ask(path, lambda q, server: q.definitions(server, path, spot))
+
+    async def references(self, path: Path, spot: Spot) -> tuple[Place, ...] | Unavailable:
+        """See Code."""
+        return await self._ask(path, lambda q, server: q.references(server, path, spot))
+
+    async def implementations(self, path: Path, spot: Spot) -> tuple[Place, ...] | Unavailable:
+        """See Code."""
+        return await self._ask(path, lambda q, server: q.implementations(server, path, spot))
+
+    async def hover(self, path: Path, spot: Spot) -> str | Unavailable:
+        """See Code."""
+        return await self._ask(path, lambda q, server: q.hover(server, path, spot))
+
+    async def calls(
+        self, path: Path, spot: Spot, *, incoming: bool, outgoing: bool
+    ) -> Family | Unavailable | None:
+        """See Code."""
+        return await self._ask(
+            path, lambda q, server: q.calls(server, path, spot, incoming=incoming, outgoing=outgoing)
+        )
+
+    async def types(self, path: Path, spot: Spot) -> Family | Unavailable | None:
+        """See Code."""
+        return await self._ask(path, lambda q, server: q.types(server, path, spot))
+
+    async def symbols(self, name: str) -> tuple[Symbol, ...] | Unavailable:
+        """See Code."""
+
+        async def ask(fleet: Fleet) -> tuple[Symbol, ...] | Unavailable:
+            present = await asyncio.to_thread(_present, fleet)
+            if not present:
+                return Unavailable(why="no language server for a language of this workspace is installed")
+            asked = [self._symbols(fleet, name, *one) for one in present]
+            answers = await asyncio.gather(*asked)
+            found = [symbol for one in answers if not isinstance(one, Unavailable) for symbol in one]
+            reasons = [one for one in answers if isinstance(one, Unavailable)]
+            if not found and len(reasons) == len(answers):
+                return reasons[0]
+            return _likest(name, found)
+
+        return await self._limited(ask)
+
+    async def _symbols(
+        self, fleet: Fleet, name: str, language: Language, root: Path, example: Path
+    ) -> tuple[Symbol, ...] | Unavailable:
+        from tui_agent.lsp import questions
+
+        return await fleet.with_server(
+            language, root, lambda server: questions.symbols(server, name, example)
+        )
+
+    async def _ask(self, path: Path, ask: Callable[[Any, LanguageServer], Awaitable[T]]) -> T | Unavailable:
+        async def put(fleet: Fleet) -> T | Unavailable:
+            from tui_agent.lsp import questions
+
+            return await fleet.with_file(path, lambda server: ask(questions, server))
+
+        return await self._limited(put)
+
+    async def _limited(
+        self, ask: Callable[[Fleet], Awaitable[T | Unavailable]], seconds: float = ANSWER
+    ) -> T | Unavailable:
+        """The answer of servers that know the files on disk; `Unavailable` whatever goes wrong."""
+        if why := self.hindrance():
+            return Unavailable(why=why)
+        try:
+            async with asyncio.timeout(seconds):
+                fleet = await self._servers()
+                await fleet.refresh()
+                return await ask(fleet)
+        except TimeoutError:
+            return Unavailable(why=f"the language server took longer than {seconds:g} s")
+        except Exception:
+            log.exception("code intelligence failed")
+            return Unavailable(why="code intelligence failed inside; the details are in the debug log")
+
+    # --- after a write, and at the end ---
+
+    def expect(self, path: Path, before: bytes | None) -> None:
+        """A file is about to be written: what is wrong in it now is found out meanwhile, so that new errors can be
+        told from old ones. `before`: its bytes; None where there is no file."""
+        going = self._expecting.get(path)
+        if self.hindrance() or (going is not None and not going.done()):
+            return
+        self._expecting = {known: task for known, task in self._expecting.items() if not task.done()}
+        self._expecting[path] = asyncio.create_task(self._look(path, before))
+
+    async def _look(self, path: Path, before: bytes | None) -> None:
+        if before is not None:
+            await self._found(path, ANSWER, before)
+        else:
+            await self._limited(lambda fleet: fleet.with_file(path, _started))
+
+    async def check(self, change: FileChange) -> tuple[Diagnostic, ...] | None:
+        """What is wrong in a file that was just written, new errors marked; None when that can't be told within the
+        setting `timeouts.diagnostics` (T4)."""
+        if self.hindrance() or change.after is None:
+            return None
+        path, seconds = Path(change.path), self._settings.timeouts.diagnostics
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        expected = self._expecting.get(path)
+        if expected is not None:
+            await asyncio.wait([expected], timeout=seconds)
+        found = await self._found(path, max(0.0, end - loop.time()))
+        return None if found is None else self._marked(found, change.path, change.before)
+
+    async def errors(self, changes: Iterable[FileChange]) -> dict[str, tuple[Diagnostic, ...]]:
+        """The errors of files that were changed, by their shown names: those that were not there before the first of
+        these changes, as far as that is known (W8)."""
+        first: dict[str, FileChange] = {}
+        for change in changes:
+            first.setdefault(change.path, change)
+        if self.hindrance() or not first:
+            return {}
+        loop = asyncio.get_running_loop()
+        end = loop.time() + GATE
+        wrong: dict[str, tuple[Diagnostic, ...]] = {}
+        for path, change in first.items():
+            found = await self._found(Path(path), max(0.0, end - loop.time()))
+            marked = self._marked(found or (), path, change.before)
+            if errors := tuple(one for one in marked if one.kind == "error" and one.new):
+                wrong[change.display] = errors
+        return wrong
+
+    async def _found(
+        self, path: Path, seconds: float, data: bytes | None = None
+    ) -> tuple[Diagnostic, ...] | None:
+        """What is wrong in the file on disk, or would be if `data` stood in it; None when that can't be told in
+        time."""
+
+        async def look(fleet: Fleet) -> tuple[str, tuple[Diagnostic, ...]] | Unavailable:
+            from tui_agent.lsp import questions
+
+            limit = max(0.1, seconds)
+            return await fleet.with_file(path, lambda server: questions.checked(server, path, limit, data))
+
+        answer = await self._limited(look, seconds)
+        if isinstance(answer, Unavailable):
+            log.debug("no diagnostics of %s: %s", path, answer.why)
+            return None
+        sha256, found = answer
+        self._known.pop((str(path), sha256), None)
+        self._known[str(path), sha256] = found
+        while len(self._known) > KEPT:
+            del self._known[next(iter(self._known))]
+        return found
+
+    def _marked(self, found: tuple[Diagnostic, ...], path: str, before: str | None) -> tuple[Diagnostic, ...]:
+        """`found` with those marked that were not in the file as it was `before`; all of them where that is not
+        known."""
+        import msgspec
+
+        known = self._known.get((path, before), ()) if before is not None else ()
+        old = Counter((one.kind, one.message, one.code) for one in known)
+        marked = []
+        for one in found:
+            key = (one.kind, one.message, one.code)
+            old[key] -= 1
+            marked.append(msgspec.structs.replace(one, new=old[key] < 0))
+        return tuple(marked)
+
+
+async def _started(server: LanguageServer) -> None:
+    """Nothing is asked yet."""
+
+
+def _present(fleet: Fleet) -> list[tuple[Language, Path, Path]]:
+    """Languages of the workspace that can be served: with the root, and a file of it. Does file IO."""
+    from tui_agent.lsp.fleet import served
+    from tui_agent.lsp.languages import code_files, language_of
+
+    known = served(fleet.languages, fleet.folders)
+    suffixes = frozenset(suffix for language in known for suffix in language.suffixes)
+    found: dict[tuple[str, Path], tuple[Language, Path, Path]] = {}
+    for root in fleet.roots if suffixes else ():
+        for entry in code_files(root, suffixes):
+            language = language_of(Path(entry.path), known)
+            if language is not None:
+                found.setdefault((language.name, root), (language, root, Path(entry.path)))
+    return list(found.values())
+
+
+def _likest(name: str, found: Iterable[Symbol]) -> tuple[Symbol, ...]:
+    """Exact names first, then those that begin with it, then those that hold it; each symbol once."""
+    wanted = name.casefold()
+
+    def rank(symbol: Symbol) -> tuple[bool, bool, bool, str, int]:
+        own = symbol.name.casefold()
+        return (symbol.name != name, own != wanted, wanted not in own, symbol.place.path, symbol.place.line)
+
+    once = {(one.name, one.place.path, one.place.line): one for one in found}
+    return tuple(sorted(once.values(), key=rank))

@@ -1,0 +1,155 @@
+"""A server's answers as nouns. What it sends is not trusted: what does not fit is left out, and all is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tui_agent.lsp.positions import Encoding, Lines, from_units, line_of, path_of, whole_number
+from tui_agent.symbols import Diagnostic, DiagnosticKind, Place, Symbol
+from tui_agent.text import clean, one_line
+
+MANY = 5_000
+"""Entries of one answer that are read."""
+DEEP = 20
+"""Levels of symbols within symbols."""
+TEXT = 8_000
+"""Characters of one text."""
+
+KINDS = (
+    "symbol", "file", "module", "namespace", "package", "class", "method", "property", "field", "constructor", "enum",
+    "interface", "function", "variable", "constant", "string", "number", "boolean", "array", "object", "key", "null",
+    "enum member", "struct", "event", "operator", "type parameter",
+)  # fmt: skip
+"""Names of symbol kinds by the protocol's number."""
+TYPES = frozenset({"class", "interface", "struct", "enum"})
+_SEVERITIES: tuple[DiagnosticKind, ...] = ("error", "error", "warning", "info", "hint")
+
+
+def listed(result: Any) -> list[dict[str, Any]]:
+    """The objects of an answer that is one object, a list of them or nothing."""
+    found = result if isinstance(result, list) else [result]
+    return [one for one in found[:MANY] if isinstance(one, dict)]
+
+
+def places(result: Any) -> tuple[Place, ...]:
+    """Locations or links to locations, each once, as places."""
+    found: dict[tuple[str, int], Place] = {}
+    for one in listed(result):
+        place = place_of(
+            one.get("uri", one.get("targetUri")), one.get("targetSelectionRange", one.get("range"))
+        )
+        if place is not None:
+            found.setdefault((place.path, place.line), place)
+    return tuple(found.values())
+
+
+def place_of(uri: Any, extent: Any, shown: Any = None) -> Place | None:
+    """The place of a range; with `shown` from the line where that begins. None where the address is no file's."""
+    path = path_of(uri)
+    if not path or not isinstance(extent, dict):
+        return None
+    start = shown if isinstance(shown, dict) else extent
+    first = line_of(start.get("start"))
+    return Place(path=path, line=first, last=max(first, line_of(extent.get("end"))))
+
+
+def kind_of(given: Any) -> str:
+    """The word for a symbol kind."""
+    return KINDS[given] if isinstance(given, int) and 0 < given < len(KINDS) else KINDS[0]
+
+
+def symbol_of(given: dict[str, Any]) -> Symbol | None:
+    """A symbol of a workspace or an item of a hierarchy; None for what names no place."""
+    inside = given.get("location")
+    held = inside if isinstance(inside, dict) else given
+    extent = held.get("range")
+    if extent is None and isinstance(inside, dict):
+        extent = {"start": {"line": 0}, "end": {"line": 0}}
+    place = place_of(held.get("uri"), extent, given.get("selectionRange"))
+    if place is None:
+        return None
+    return Symbol(
+        name=_word(given.get("name")),
+        kind=kind_of(given.get("kind")),
+        place=place,
+        container=_word(given.get("containerName")),
+        detail=_word(given.get("detail")),
+    )
+
+
+def outline(result: Any, path: str) -> tuple[Symbol, ...]:
+    """The symbols of a file, outer ones before what they hold, in the file's order."""
+    found = listed(result)
+    if found and "location" in found[0]:
+        flat = [symbol for one in found if (symbol := symbol_of(one)) is not None]
+        return tuple(sorted(flat, key=lambda symbol: symbol.place.line))
+    return tuple(symbol for symbol, _ in nested(result, path))
+
+
+def nested(result: Any, path: str) -> list[tuple[Symbol, dict[str, Any]]]:
+    """The same with the server's own form of each symbol; nothing where it sends a flat list."""
+    found: list[tuple[Symbol, dict[str, Any]]] = []
+    for symbol, given in _walk(result, path, 0, ""):
+        found.append((symbol, given))
+        if len(found) >= MANY:
+            break
+    return found
+
+
+def _walk(result: Any, path: str, depth: int, holder: str) -> Iterator[tuple[Symbol, dict[str, Any]]]:
+    def first(one: dict[str, Any]) -> tuple[int, int]:
+        extent = one.get("selectionRange", one.get("range"))
+        start = extent.get("start") if isinstance(extent, dict) else None
+        return whole_number(start, "line"), whole_number(start, "character")
+
+    for one in sorted(listed(result), key=first):
+        extent, selected = one.get("range"), one.get("selectionRange")
+        if not isinstance(extent, dict):
+            continue
+        line = line_of(selected.get("start") if isinstance(selected, dict) else extent.get("start"))
+        symbol = Symbol(
+            name=_word(one.get("name")),
+            kind=kind_of(one.get("kind")),
+            place=Place(path=path, line=line, last=max(line, line_of(extent.get("end")))),
+            container=holder,
+            detail=_word(one.get("detail")),
+            depth=depth,
+        )
+        yield symbol, one
+        if depth < DEEP and isinstance(one.get("children"), list):
+            yield from _walk(one["children"], path, depth + 1, symbol.name)
+
+
+def hover_text(result: Any) -> str:
+    """What a server shows for a position, as plain text or the markdown that it is."""
+    contents = result.get("contents") if isinstance(result, dict) else None
+    parts = contents if isinstance(contents, list) else [contents]
+    texts = [part.get("value") if isinstance(part, dict) else part for part in parts[:50]]
+    return clean("\n\n".join(text.strip() for text in texts if isinstance(text, str) and text.strip()))[:TEXT]
+
+
+def diagnostics(items: list[Any], lines: Lines, encoding: Encoding) -> tuple[Diagnostic, ...]:
+    """What a server finds wrong in a file, in the file's order."""
+    found = []
+    for one in listed(items):
+        extent = one.get("range")
+        start = extent.get("start") if isinstance(extent, dict) else None
+        line = line_of(start)
+        severity = one.get("severity")
+        code = one.get("code")
+        found.append(
+            Diagnostic(
+                kind=_SEVERITIES[severity] if isinstance(severity, int) and 0 < severity < 5 else "error",
+                line=line,
+                column=from_units(lines[line - 1], whole_number(start, "character"), encoding),
+                message=clean(str(one.get("message") or ""))[:2_000].strip(),
+                code=_word(code if isinstance(code, str | int) else ""),
+                source=_word(one.get("source")),
+            )
+        )
+    return tuple(sorted(found, key=lambda one: (one.line, one.column)))
+
+
+def _word(given: Any) -> str:
+    return one_line(clean(str(given)), 200) if given not in (None, "") else ""

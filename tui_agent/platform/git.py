@@ -1,0 +1,170 @@
+"""Git, called by ourselves: only in trusted folders, and so that nothing of them is run by it (R-05, R31.1)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from tui_agent.platform.environment import child_environment
+from tui_agent.platform.programs import find_program, path_outside
+
+OUTPUT_CAP = 1 << 20
+"""Bytes of a call's output that are read; a longer one counts as failed."""
+FILTERS = 50
+"""Filter drivers that are switched off; with more of them git is not asked at all."""
+
+_HARMLESS = (
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "core.pager=cat",
+    "core.editor=true",
+    "core.sshCommand=false",
+    "core.alternateRefsCommand=",
+    "core.askPass=",
+    "credential.helper=",
+    "diff.external=",
+    "gpg.program=false",
+    "protocol.allow=never",
+    "protocol.ext.allow=never",
+    "safe.bareRepository=explicit",
+    "status.submoduleSummary=false",
+    "submodule.recurse=false",
+)
+"""What in a repository's settings would run a program, or lead somewhere else."""
+_FIXED = {
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ASKPASS": "false",
+    "SSH_ASKPASS": "false",
+    "LC_ALL": "C.UTF-8",
+}
+
+
+class Git:
+    """Calls in one folder. `folders` are those of the workspace: no program is taken from them (R-04)."""
+
+    def __init__(self, folder: Path, folders: Sequence[Path]) -> None:
+        self._folder = folder
+        self._folders = folders
+        self._options: list[str] | None = None
+
+    async def ask(self, *arguments: str, seconds: float) -> bytes | None:
+        """What a reading git command prints; None when it fails, takes longer, prints too much or there is no git.
+
+        Nothing of the repository is run by it, nothing is fetched and nothing is written.
+        """
+        program = await asyncio.to_thread(find_program, "git", self._folders)
+        if program is None:
+            return None
+        try:
+            async with asyncio.timeout(seconds):
+                if self._options is None:
+                    self._options = await self._filters_off(program)
+                if self._options is None:
+                    return None
+                said = await self._run(program, *self._options, *arguments)
+                return said[1] if said is not None and said[0] == 0 else None
+        except TimeoutError:
+            return None
+
+    async def _filters_off(self, program: Path) -> list[str] | None:
+        """Options that switch off the filters that comparing a file would run it through."""
+        said = await self._run(program, "config", "--name-only", "--null", "--get-regexp", r"^filter\..*")
+        if said is None or said[0] not in (0, 1):  # 1: there are none
+            return None
+        names = [name.decode("utf-8", "surrogateescape") for name in said[1].split(b"\0") if name]
+        drivers = {
+            match[1] for name in names if (match := re.fullmatch(r"filter\.(.+)\.[^.]+", name, re.DOTALL))
+        }
+        if len(drivers) > FILTERS or any("=" in driver or "\n" in driver for driver in drivers):
+            return None
+        off = ("clean=", "smudge=", "process=", "required=false")
+        return [
+            part for driver in sorted(drivers) for one in off for part in ("-c", f"filter.{driver}.{one}")
+        ]
+
+    async def _run(self, program: Path, *arguments: str) -> tuple[int, bytes] | None:
+        """Exit code and output; None where it can't be had."""
+        options = [part for one in _HARMLESS for part in ("-c", one)]
+        environment = child_environment() | _FIXED
+        environment["PATH"] = path_outside(self._folders, environment["PATH"])
+        try:
+            process = await asyncio.create_subprocess_exec(
+                str(program),
+                "--no-pager",
+                "--no-optional-locks",
+                *options,
+                *arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                env=environment,
+                cwd=self._folder,
+                start_new_session=True,
+            )
+        except OSError:
+            return None
+        try:
+            assert process.stdout is not None
+            said = await _read(process.stdout)
+            return None if said is None else (await process.wait(), said)
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await asyncio.shield(process.wait())
+
+
+async def _read(stream: asyncio.StreamReader) -> bytes | None:
+    """All of it; None where that is too much."""
+    pieces: list[bytes] = []
+    size = 0
+    while piece := await stream.read(1 << 16):
+        pieces.append(piece)
+        size += len(piece)
+        if size > OUTPUT_CAP:
+            return None
+    return b"".join(pieces)
+
+
+def branch_of(folder: Path) -> str | None:
+    """The branch of the repository around `folder`, a commit's first letters where none is checked out, or None.
+
+    Read from `.git/HEAD` by file: no program is started. Blocks for a moment.
+    """
+    for above in (folder, *folder.parents):
+        data = above / ".git"
+        if not os.path.lexists(data):
+            continue
+        line = _line(data)
+        if line is not None and line.startswith("gitdir:"):
+            data = above / line.removeprefix("gitdir:").strip()
+        head = _line(data / "HEAD")
+        if head is None:
+            return None
+        if head.startswith("ref:"):
+            return head.removeprefix("ref:").strip().removeprefix("refs/heads/")
+        return head[:10] if re.fullmatch(r"[0-9a-f]{40,64}", head) else None
+    return None
+
+
+def _line(path: Path) -> str | None:
+    """The text of a small regular file; None when it is none."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return os.read(handle, 4096).decode("utf-8", "replace").strip() if os.path.isfile(path) else None
+    except OSError:
+        return None
+    finally:
+        os.close(handle)

@@ -1,0 +1,373 @@
+"""All of an output on the whole screen, a screenful at a time, however long it is (R17.2).
+
+It holds no more than it shows: lines come from a `PagerDoor`, by their place in the bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.strip import Strip
+
+from tui_agent.text import one_line
+from widgets import ansi
+from widgets.ink import Ink, Line, Span, chop, fit, line, width_of
+from widgets.line_view import LinesView, LineView
+from widgets.modal import LineInput
+from widgets.pager_door import PagerDoor, Row, Sight, amount, marked
+from widgets.panel import Sheet, key_rows
+
+ACROSS = 16
+"""Columns of one step to the side."""
+WHEEL = 3
+"""Lines of one turn of the wheel."""
+LOOKING = 0.3
+"""Seconds between looks at whether there is more."""
+
+
+class Screenful(LineView):
+    """The lines that are seen."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.lines: Sequence[Line] = ()
+
+    def line_at(self, y: int) -> Line | None:
+        """One of them."""
+        return self.lines[y] if 0 <= y < len(self.lines) else None
+
+
+class OutputPager(Sheet):
+    """Head, lines, search and keys."""
+
+    OWN_ACTIONS: ClassVar[tuple[str, ...]] = ("cancel",)
+
+    def __init__(self, door: PagerDoor) -> None:
+        super().__init__()
+        self.door = door
+        self.place, self.part = 0, 0
+        """Where the first line that is seen begins, and how many lines of the screen of it are above that."""
+        self.across = 0
+        self.wraps = False
+        self.following = True
+        self.needle = ""
+        self.sight = Sight()
+        self._seen = 0
+        """Place behind the last line that is seen."""
+        self._at = -1
+        """Place of the line that was found last."""
+        self._told = ""
+        self._moves: list[Callable[[], Awaitable[None]]] = []
+        self._moving = False
+        self._grew = False
+        self._body = Screenful(id="pager-body")
+        self._field = LineInput(id="pager-search", placeholder="search, or :120 for a line")
+        self._field.display = False
+        self._views = {
+            "head": LinesView(self.head, id="pager-head"),
+            "keys": LinesView(self.keys, id="pager-keys"),
+        }
+
+    # --- what is shown ---
+
+    def compose(self) -> ComposeResult:
+        """From the head down to the keys."""
+        with Vertical(id="pager"):
+            yield self._views["head"]
+            yield self._body
+            with Horizontal(id="pager-bar"):
+                yield self._field
+            yield self._views["keys"]
+
+    def on_mount(self) -> None:
+        """The end is where one looks first."""
+        self.go(self.to_end)
+        self.set_interval(LOOKING, self._look_again)
+
+    def on_unmount(self) -> None:
+        """Whoever closed it."""
+        self.door.closed()
+
+    def on_line_view_resized(self) -> None:
+        """Another width, another number of lines."""
+        self.go(self.to_end if self.following else partial(self.scroll_lines, 0))
+
+    def head(self, width: int, ink: Ink) -> list[Line]:
+        """What it is, how much, and whether more comes."""
+        right = amount(self.sight.size) + (" · goes on" if self.door.growing else "")
+        title = fit(one_line(self.door.title, 400), max(4, width - len(right) - 10))
+        left: list[Span] = [("Output ", ink.heading), (title, ink.muted)]
+        gap = max(1, width - width_of(left) - len(right))
+        lines = [line(*left, (" " * gap, ink.text), (right, ink.muted))]
+        return (
+            [*lines, line((fit(one_line(self.door.note, 400), width), ink.warn))] if self.door.note else lines
+        )
+
+    def keys(self, width: int, ink: Ink) -> list[Line]:
+        """Where one is, and what can be done."""
+        if self._told:
+            return [line((fit(one_line(self._told, 300), width), ink.warn))]
+        where = self._where()
+        pairs = [("esc", "back"), ("/", "search")]
+        pairs += [("n N", "matches")] if self.needle else []
+        pairs += [("w", "cut lines" if self.wraps else "wrap")]
+        pairs += [] if self.wraps else [("← →", "sideways")]
+        pairs += [] if self.following else [("end", "follow" if self.door.growing else "to the end")]
+        pairs += [("tab", "other calls")]
+        while pairs and sum(len(key) + len(does) + 3 for key, does in pairs) + len(where) > width:
+            pairs.pop()
+        spans = list(key_rows(pairs, width, ink)[0].segments)
+        gap = max(1, width - sum(one.cell_length for one in spans) - len(where))
+        return [Line([*spans, Segment(" " * gap, ink.text), Segment(where, ink.muted)])]
+
+    def _where(self) -> str:
+        sight = self.sight
+        if not sight.size:
+            return "nothing yet" if self.door.growing else "no output"
+        share = f"{min(100, round(100 * self._seen / sight.size))} %"
+        if sight.number is None:
+            return share
+        return f"line {sight.number:,}" + (f" of {sight.lines:,}" if sight.lines else "") + f" · {share}"
+
+    def say(self, text: str) -> None:
+        """A sentence in the place of the keys, until the next key."""
+        self._told = text
+        self._repaint()
+
+    def _repaint(self) -> None:
+        for view in self._views.values():
+            if view.is_attached:
+                view.relayout()
+
+    # --- moving ---
+
+    @property
+    def _height(self) -> int:
+        return max(1, self._body.size.height)
+
+    def go(self, move: Callable[[], Awaitable[None]]) -> None:
+        """Move, after all moves that were asked for before."""
+        self._moves.append(move)
+        if not self._moving:
+            self._moving = True
+            self.run_worker(self._go(), exit_on_error=False)
+
+    async def _go(self) -> None:
+        try:
+            while self._moves and self.is_attached:
+                await self._moves.pop(0)()
+                if not self._moves:
+                    await self._show()
+        finally:
+            self._moving = False
+
+    async def to_end(self) -> None:
+        """The last line at the bottom; what comes is followed."""
+        sight = await self.door.look(-1, self._height, 0)
+        parts = self._parts(sight.above)[-self._height :]
+        self.place, self.part = parts[0] if parts else (0, 0)
+        self.following = True
+
+    async def to_home(self) -> None:
+        """The first line at the top."""
+        self.place, self.part, self.across, self.following = 0, 0, 0, False
+
+    async def to_place(self, place: int) -> None:
+        """A line, with some before it."""
+        self.place, self.part, self.following = place, 0, False
+        await self.scroll_lines(-(self._height // 3))
+
+    async def scroll_lines(self, by: int) -> None:
+        """So many lines of the screen down, or up."""
+        height = self._height
+        if by < 0:
+            self.following = False
+            above = self._parts((await self.door.look(self.place, -by, 0)).above)
+            at = len(above) + self.part + by
+            if at < len(above):
+                self.place, self.part = above[at] if at >= 0 else (0, 0)
+            else:
+                self.part = at - len(above)
+            return
+        sight = await self.door.look(self.place, 0, self.part + by + height + 1)
+        parts = self._parts(sight.below)
+        at = self.part + by
+        ended = not sight.below or sight.below[-1][1] >= sight.size
+        if ended and len(parts) - at <= height:
+            await self.to_end()
+        elif at < len(parts):
+            self.place, self.part = parts[at]
+
+    def _parts(self, rows: Sequence[Row]) -> list[tuple[int, int]]:
+        """Each line of the screen: the row that it is of, and which of its lines."""
+        return [
+            (row[0], part) for row in rows for part in range(len(self._painted(row)) if self.wraps else 1)
+        ]
+
+    async def _show(self) -> None:
+        """Paint what is seen from here."""
+        height = self._height
+        self.sight = sight = await self.door.look(self.place, 0, self.part + height)
+        lines: list[Line] = []
+        self._seen = sight.size
+        for number, row in enumerate(sight.below):
+            lines += self._painted(row)[0 if number else self.part :]
+            if len(lines) >= height:
+                self._seen = row[1]
+                break
+        if self.is_attached:
+            self._body.lines = lines[:height]
+            self._body.refresh()
+            self._repaint()
+
+    def _painted(self, row: Row) -> list[Line]:
+        ink, width = self._body.ink, self._body.columns
+        spans = list(ansi.spans(row[2], ink, ink.text))
+        spans = marked(spans, self.needle, ink.link + ink.strong.without_color) if self.needle else spans
+        if self.wraps:
+            return chop(spans, width)
+        whole = line(*spans)
+        strip = Strip(whole.segments)
+        shown = list(strip.crop(self.across, self.across + width))
+        if strip.cell_length > self.across + width:
+            shown = [*Strip(shown).crop(0, width - 1), Segment("›", ink.faint)]
+        return [Line(shown)]
+
+    def _look_again(self) -> None:
+        grew, self._grew = self._grew, self.door.growing
+        if not self._moving and (grew or self._grew or self.sight.lines is None):
+            self.go(self.to_end if self.following and grew else self._stay)
+
+    async def _stay(self) -> None:
+        """Only what is said of the place may be another."""
+
+    # --- keys ---
+
+    def on_key(self, event: events.Key) -> None:
+        """What is typed into the field is the field's, but for Enter and Esc."""
+        if self._field.display and event.key not in ("enter", "escape"):
+            return
+        event.stop()
+        event.prevent_default()
+        if self._told:
+            self.say("")
+        pressed = KEYS.get(event.character or event.key) or KEYS.get(event.key)
+        if self._field.display:
+            self._search(event.key == "enter")
+        elif pressed is not None:
+            pressed(self)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel."""
+        event.stop()
+        self.go(partial(self.scroll_lines, WHEEL))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """The wheel."""
+        event.stop()
+        self.go(partial(self.scroll_lines, -WHEEL))
+
+    def _page(self, direction: int) -> None:
+        """A screenful but one line."""
+        self.go(partial(self.scroll_lines, direction * max(1, self._height - 1)))
+
+    def _sideways(self, by: int) -> None:
+        """Show what is further to the right, or to the left."""
+        if not self.wraps:
+            self.across = max(0, self.across + by)
+            self.go(self._stay)
+
+    def _wrap(self) -> None:
+        """Long lines whole, or cut."""
+        self.wraps, self.across, self.part = not self.wraps, 0, 0
+        self.go(self.to_end if self.following else partial(self.scroll_lines, 0))
+
+    def _ask(self) -> None:
+        """Open the field."""
+        self._field.display = True
+        self._field.value = ""
+        self._field.focus()
+
+    def _search(self, take: bool) -> None:
+        self._field.display = False
+        self.set_focus(None)
+        text = self._field.value
+        if take and (number := re.fullmatch(r":\s*(\d{1,12})", text)):
+            self.go(partial(self._to_line, int(number[1])))
+        elif take and text:
+            self.needle = text
+            self.go(partial(self._match, back=False, here=True))
+        elif take:
+            self.match(False)
+
+    async def _to_line(self, number: int) -> None:
+        place = await self.door.line(number)
+        if place is None:
+            self.say("The lines are still being counted.")
+        else:
+            await self.to_place(place)
+
+    def match(self, back: bool) -> None:
+        """The next match, or the one before."""
+        if self.needle:
+            self.go(partial(self._match, back=back))
+
+    async def _match(self, *, back: bool, here: bool = False) -> None:
+        """From the line that was found last, while it is seen, else from the first one that is seen."""
+        rows = self.sight.below
+        start = self._at if any(row[0] == self._at for row in rows) else self.place
+        behind = next((row[1] for row in rows if row[0] == start), start)
+        begin = 0 if here and self.following else start if back or here else behind
+        found = await self.door.find(self.needle, begin, back=back)
+        if found is None:
+            first = await self.door.find(self.needle, self.sight.size if back else 0, back=back)
+            if first is None:
+                self.say(f"“{self.needle}” is nowhere in it.")
+                return
+            found = first
+            self.say("From the end again." if back else "From the beginning again.")
+        self._at = found
+        await self.to_place(found)
+
+    def turn(self, by: int) -> None:
+        """The output of another call."""
+        self.go(partial(self._turn, by))
+
+    async def _turn(self, by: int) -> None:
+        if await self.door.turn(by):
+            self.across, self._at = 0, -1
+            await self.to_end()
+        else:
+            self.say("There is no older output." if by > 0 else "There is no newer output.")
+
+
+KEYS: dict[str, Callable[[OutputPager], object]] = {
+    "up": lambda pager: pager.go(partial(pager.scroll_lines, -1)),
+    "down": lambda pager: pager.go(partial(pager.scroll_lines, 1)),
+    "pageup": lambda pager: pager._page(-1),
+    "pagedown": lambda pager: pager._page(1),
+    " ": lambda pager: pager._page(1),
+    "home": lambda pager: pager.go(pager.to_home),
+    "end": lambda pager: pager.go(pager.to_end),
+    "left": lambda pager: pager._sideways(-ACROSS),
+    "right": lambda pager: pager._sideways(ACROSS),
+    "w": OutputPager._wrap,
+    "/": OutputPager._ask,
+    "ctrl+f": OutputPager._ask,
+    "n": lambda pager: pager.match(False),
+    "N": lambda pager: pager.match(True),
+    "tab": lambda pager: pager.turn(1),
+    "shift+tab": lambda pager: pager.turn(-1),
+    "escape": lambda pager: pager.dismiss(),
+    "q": lambda pager: pager.dismiss(),
+    "ctrl+c": lambda pager: pager.dismiss(),
+    "f7": lambda pager: pager.dismiss(),
+}
+"""What a key does."""
