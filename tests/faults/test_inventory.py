@@ -1,4 +1,4 @@
-"""Every row of the fault groups A, B (to B07), D, E, F (07, 16-18, 20), G and I has a test: named after it, or listed here."""
+"""Every row of the fault groups A, B (to B07), D, E, F (07, 16-20), G and I has a test: named after it, or listed here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS = [
     *(f"b{number:02}" for number in range(1, 8)),
     *(f"d{number:02}" for number in range(1, 24)),
     *(f"e{number:02}" for number in range(1, 19)),
-    *("f07", "f16", "f17", "f18", "f20"),
+    *("f07", "f16", "f17", "f18", "f19", "f20"),
     *(f"g{number:02}" for number in range(1, 23)),
     *(f"i{number:02}" for number in range(1, 11)),
 ]

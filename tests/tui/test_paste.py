@@ -21,7 +21,7 @@ from tests.tui.kit import Clock, app_for, running, still
 from tui_agent.text import clean
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.driver import ScreenDriver
-from tui_agent.tui.paste import GRACE, LONGEST, LONGEST_GRACE, STOP_KEYS, TORN, PasteGuard
+from tui_agent.tui.paste import GRACE, LONGEST, LONGEST_GRACE, STOP_KEYS, TORN, WARY_GRACE, PasteGuard
 
 START, END = "\x1b[200~", "\x1b[201~"
 
@@ -85,7 +85,7 @@ def test_a_paste_is_one_paste_whatever_it_holds(body: str, size: int) -> None:
     guarded = Guarded()
     whole = START + body + END
     guarded.feed(*(whole[at : at + size] for at in range(0, len(whole), size)))
-    guarded.wait(GRACE)
+    guarded.wait(WARY_GRACE)
     assert guarded.told == [("paste", clean(body))]
 
 
@@ -96,7 +96,7 @@ def test_a_paste_is_one_paste_whatever_it_holds(body: str, size: int) -> None:
 def test_no_split_makes_keys_of_a_paste(body: str, places: list[int]) -> None:
     guarded = Guarded()
     guarded.feed(*split(START + body + END, places))
-    guarded.wait(GRACE)
+    guarded.wait(WARY_GRACE)
     assert guarded.told == [("paste", clean(body))]
 
 
@@ -139,11 +139,11 @@ def test_a_key_that_is_held_down_can_not_keep_a_paste_back() -> None:
 
 def test_a_long_paste_with_its_end_and_keys_in_it_is_text_however_long_it_takes() -> None:
     guarded = Guarded()
-    guarded.feed(START, *[f"y{END}\r\x03\x04" * 50] * 300, every=GRACE * 0.5)
+    guarded.feed(START, *[f"y{END}\r\x03\x04" * 50] * 300, every=WARY_GRACE * 0.5)
     assert guarded.clock.now - 1000.0 > 2 * LONGEST_GRACE
     assert guarded.told == []
     guarded.feed(END)
-    guarded.wait(GRACE)
+    guarded.wait(WARY_GRACE)
     assert [kind for kind, _ in guarded.told] == ["paste"]
 
 

@@ -63,7 +63,7 @@ class Dialogs:
     def ask_next(self) -> None:
         """Show the oldest request that waits; close a dialog whose request was settled elsewhere."""
         app = self.app
-        if app.session is None or app.view.seq < app.session.begins:
+        if app.session is None or app.view.seq <= app.session.begins:
             return  # what was open in a session's past is void
         self.docking.show([one for one in self._waiting if docks(one)])
         if isinstance(app.screen, Sheet) and (self._modal or self._asking):

@@ -21,6 +21,9 @@ from tui_agent.text import clean
 GRACE: Final = 0.02
 """Seconds of silence behind an end marker until it counts: one that stands in the pasted text comes with the rest."""
 
+WARY_GRACE: Final = 0.5
+"""The same once an end marker was followed by more text: whoever wrote that wants the rest to be taken for keys."""
+
 LONGEST_GRACE: Final = 1.0
 """Seconds after which the last end marker counts although keys keep coming; a paste that flows is let flow."""
 
@@ -70,6 +73,8 @@ class PasteGuard(XTermParser):
         """The last characters of the paste: a marker may lie across reads."""
         self._ended: float | None = None
         """When the first end marker came."""
+        self._wary = False
+        """More text than a key sends came behind it."""
         self._last = self._grown = 0.0
         """When anything came, and when more came than a key sends."""
         super().__init__(debug)
@@ -103,7 +108,7 @@ class PasteGuard(XTermParser):
         if self._ended is None:
             return now - self._grown >= TORN
         typing = now - self._ended >= LONGEST_GRACE and now - self._grown >= LONGEST_GRACE
-        return typing or now - self._last >= GRACE
+        return typing or now - self._last >= (WARY_GRACE if self._wary else GRACE)
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
         """More ways to write keys than Textual knows; one that is no key at all is ignored."""
@@ -149,8 +154,11 @@ class PasteGuard(XTermParser):
         if len(data) > TYPED:
             self._grown = now
         self._keep(data)
-        if self._ended is None and BRACKETED_PASTE_END in self._tail + data:
+        if self._ended is not None:
+            self._wary = self._wary or len(data) > TYPED
+        elif (at := (self._tail + data).find(BRACKETED_PASTE_END)) >= 0:
             self._ended = now
+            self._wary = len(self._tail + data) - at - len(BRACKETED_PASTE_END) > TYPED
         self._tail = (self._tail + data)[1 - len(BRACKETED_PASTE_END) :]
 
     def _keep(self, data: str) -> None:
@@ -167,7 +175,7 @@ class PasteGuard(XTermParser):
         text = "".join(self._parts) + self._rest
         at = text.rfind(BRACKETED_PASTE_END)
         before, after = (text, "") if at < 0 else (text[:at], text[at + len(BRACKETED_PASTE_END) :])
-        self._pasting, self._ended, self._tail = False, None, ""
+        self._pasting, self._ended, self._wary, self._tail = False, None, False, ""
         self._parts, self._size, self._rest = [], 0, ""
         for message in super().feed(BRACKETED_PASTE_END):
             if not isinstance(message, events.Paste):
