@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -64,12 +65,14 @@ ELSEWHERE = {
 }
 
 
+@cache
 def names_in(path: Path) -> set[str]:
     tree = ast.parse(path.read_text("utf-8"))
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     return {node.name for node in ast.walk(tree) if isinstance(node, kinds) and node.name.startswith("test_")}
 
 
+@cache
 def named_rows() -> set[str]:
     paths = [path for folder in ("faults", "tui") for path in (TESTS / folder).glob("test_*.py")]
     names = [name for path in paths for name in names_in(path)]
