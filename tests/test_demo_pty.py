@@ -124,8 +124,10 @@ async def test_the_demonstration_from_start_to_exit_by_keys_alone(
         await program.sees("✓ edit word", LONG)
         program.type(UP)
         program.type(DOWN)
-        program.type("/quit")  # the first letter goes back to the composer
-        await program.sees("/quit", LONG)
+        program.type(F4)
+        await program.sees("enter send", LONG)
+        program.type("/quit")
+        await program.sees("/quit ", LONG)
         program.type("\r")
         name = await end(program)
     async with started(tmp_path, "--resume", name, size=size) as program:  # as it was said
