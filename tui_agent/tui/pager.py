@@ -16,11 +16,13 @@ from widgets.pager_door import Sight
 from widgets.tool_tree import ToolTree
 
 if TYPE_CHECKING:
-    from tui_agent.platform.pages import Pages
+    from tui_agent.platform.pages import Pages, Row
     from tui_agent.tui.app import TuiAgentApp
 
 _OURS = re.compile(r"output-[0-9a-f]{8}\.txt")
 """How files with all of an output are named."""
+AROUND = 150
+"""Lines before and behind those that are shown in which a secret may begin or end."""
 GONE = "The file with all of it is gone with the earlier process; this is what the agent was given."
 
 Item: TypeAlias = ToolItem | ShellItem
@@ -97,12 +99,20 @@ class Outputs:
         size = pages.size
         place = size if place < 0 else place
         rows, under = pages.above(place, above), pages.below(place, below)
-        texts = [row.text for row in (*rows, *under)]
-        if self.app.session is not None and texts:
-            masked = self.app.session.mask.mask("\n".join(texts), keep_lines=True).split("\n")
-            texts = masked if len(masked) == len(texts) else texts
+        texts = self._masked(pages, [*rows, *under])
         shown = [(row.place, row.end, text) for row, text in zip((*rows, *under), texts, strict=True)]
         return Sight(shown[: len(rows)], shown[len(rows) :], size, pages.number(place), pages.lines())
+
+    def _masked(self, pages: Pages, rows: list[Row]) -> list[str]:
+        """What they say without secrets: one that is long may begin and end out of sight (A7)."""
+        if self.app.session is None or not rows:
+            return [row.text for row in rows]
+        before = pages.above(rows[0].place, AROUND)
+        texts = [row.text for row in (*before, *rows, *pages.below(rows[-1].end, AROUND))]
+        masked = self.app.session.mask.mask("\n".join(texts), keep_lines=True).split("\n")
+        if len(masked) != len(texts):
+            return ["[not shown: it holds a secret]"] * len(rows)
+        return masked[len(before) : len(before) + len(rows)]
 
     async def _refresh(self) -> None:
         """Open what is to be read; go over to the file as soon as there is one."""
