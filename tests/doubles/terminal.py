@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import Callable
@@ -21,6 +24,16 @@ import pyte
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT = 60.0
+
+
+def stacks_of(pid: int) -> Path:
+    """Where a program under test writes its stacks when it gets SIGUSR1."""
+    return Path(tempfile.gettempdir()) / f"tui-agent-stacks-{pid}"
+
+
+def tell_stacks() -> None:
+    """Called in the program: do so."""
+    faulthandler.register(signal.SIGUSR1, stacks_of(os.getpid()).open("w"))
 
 
 class Terminal:
@@ -147,7 +160,26 @@ class Terminal:
         return True
 
     def _seen(self) -> str:
-        return f"never happened:\n{self.text}\n{self.bytes[-2000:]!r}"
+        return f"never happened:\n{self.text}\n{self.bytes[-500:]!r}\n{self._state()}"
+
+    def _state(self) -> str:
+        """What the program does meanwhile: what it has not read yet, what its threads wait in, its stacks if it tells."""
+        if self.slave < 0 or self.process.poll() is not None:
+            return f"ended with {self.process.poll()}"
+        unread = struct.unpack("i", fcntl.ioctl(self.slave, termios.FIONREAD, b"\0" * 4))[0]
+        folder = Path(f"/proc/{self.process.pid}")
+        with contextlib.suppress(OSError):
+            tasks = [
+                f"{one.name} {(one / 'wchan').read_text()}" for one in sorted((folder / "task").iterdir())
+            ]
+            caught = re.search(r"SigCgt:\s*(\w+)", (folder / "status").read_text())
+            told = stacks_of(self.process.pid)
+            if caught and int(caught[1], 16) >> (signal.SIGUSR1 - 1) & 1:
+                self.process.send_signal(signal.SIGUSR1)
+                time.sleep(0.5)
+            stacks = told.read_text() if told.exists() else ""
+            return f"{unread} bytes unread; {tasks}\n{stacks}"
+        return f"{unread} bytes unread"
 
     # --- doing ---
 
@@ -176,6 +208,7 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+        stacks_of(self.process.pid).unlink(missing_ok=True)
         for handle in (self.slave, self.master):
             if handle >= 0:
                 with contextlib.suppress(OSError):

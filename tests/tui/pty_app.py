@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from textual.binding import Binding, BindingType
 
 from tests.doubles.session import FakeSession
+from tests.doubles.terminal import tell_stacks
 from tests.scenes import load
 from tui_agent import events as e
 from tui_agent.domain import Answer
@@ -187,6 +188,7 @@ async def open_session() -> FakeSession:
 
 
 if __name__ == "__main__":
+    tell_stacks()
     if sys.argv[1] == "--demo":
         from tui_agent.__main__ import main
 
