@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -95,6 +96,15 @@ def _still_screen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("textual.constants.TEXTUAL_ANIMATIONS", "none")
     monkeypatch.setattr("textual.widgets.Input._toggle_cursor", lambda self: None)
     monkeypatch.setattr("textual.widgets.TextArea._toggle_cursor_blink_visible", lambda self: None)
+
+
+gc.set_threshold(50_000, 20, 50)  # the cycles of hundreds of screens: looking for them took a quarter of all time
+
+
+def pytest_collection_finish() -> None:
+    """What the modules hold stays to the end, so nobody looks through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
