@@ -25,14 +25,6 @@ NEW = OLD.replace("line 2\n", "line two\n").replace("line 15\n", "line fifteen\n
 DIRECT = {"mode": "direct"}
 
 
-@pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("TUI_AGENT_HOME", str(home / "tui-agent"))
-
-
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     folder = tmp_path / "work"

@@ -15,14 +15,6 @@ from tui_agent.events import ApprovalAsked, FileChanged, Notice
 from tui_agent.safety import trust
 
 
-@pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("TUI_AGENT_HOME", str(home / "tui-agent"))
-
-
 def put(folder: Path, **files: str) -> Path:
     """Files by name; `__` is a dot, `_0` a slash."""
     for name, text in files.items():

@@ -31,14 +31,6 @@ from tui_agent.events import (
 APPROVE = Answer(verdict="approve")
 
 
-@pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("TUI_AGENT_HOME", str(home / "tui-agent"))
-
-
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     return make_workspace(tmp_path / "work")

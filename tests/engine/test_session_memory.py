@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tui_agent.domain import Answer, Diff, Editing, FileChange, ToolCall, ToolResult
@@ -24,14 +22,6 @@ from tui_agent.events import (
 )
 
 RUN = RunStarted(message_id="m", mode="direct", model="x")
-
-
-@pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("TUI_AGENT_HOME", str(home / "tui-agent"))
 
 
 def called(
@@ -171,3 +161,12 @@ async def test_what_was_is_told_last_and_is_the_same_after_a_resume(tmp_path: Pa
     third, resumed = (str(server.requests[at].messages[-1]["content"]) for at in (3, 5))
     assert third.replace("second", "") == resumed.replace("third", "")
     assert json.dumps(server.requests[6].messages[: len(server.requests[5].messages) - 1]) == json.dumps(server.requests[5].messages[:-1])  # fmt: skip
+
+
+def test_only_files_that_the_plan_names_themselves_are_left_out() -> None:
+    memory = SessionMemory()
+    for name in ("a.py", "src/b.py", "c.py", "d.py"):
+        memory.fold(wrote(name))
+    memory.fold(RUN)
+    told = memory.told(None, "Mend data.py, then lib/src/b.py and c.py.\nLook at ./d.py, too.")
+    assert told == "- Files that were written: a.py (changed), src/b.py (changed)"

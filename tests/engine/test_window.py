@@ -18,14 +18,6 @@ SUMMARY = "\n".join(
 )
 
 
-@pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("TUI_AGENT_HOME", str(home / "tui-agent"))
-
-
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     place = make_workspace(tmp_path / "work")

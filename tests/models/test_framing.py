@@ -152,10 +152,10 @@ def test_c14_where_a_stream_is_torn_makes_no_difference(body, cuts):
 @pytest.mark.parametrize("kind", [NdjsonLines, SseEvents])
 def test_c19_a_long_line_costs_linear_time(kind, size):
     body = b'data: "' + b"x" * 10_000_000 + b'"\n\n'
-    before = time.perf_counter()
+    before = time.thread_time()
     (frame,) = frames(kind(), (body[at : at + size] for at in range(0, len(body), size)))
     assert len(frame.data) >= 10_000_000
-    assert time.perf_counter() - before < 1 * 5
+    assert time.thread_time() - before < 1 * 5
 
 
 @pytest.mark.parametrize("kind", [NdjsonLines, SseEvents])

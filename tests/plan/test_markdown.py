@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from time import perf_counter
+from time import thread_time
 
 import pytest
 from hypothesis import given
@@ -114,9 +114,9 @@ def test_hostile_lines_take_no_time(line: str) -> None:
     text = "".join(
         f"## {name}\n{line}\n" for name in ("Goal", "Acceptance Criteria", "Decisions Made", "Execution Log")
     )
-    began = perf_counter()
+    began = thread_time()
     parse(f"---\na: {' ' * 200_000}x\n---\n{text}")
-    assert perf_counter() - began < 5 * 0.5
+    assert thread_time() - began < 5 * 0.5
 
 
 def test_numbers_of_the_front_matter_in_any_dress() -> None:

@@ -110,9 +110,9 @@ def test_large_changes_do_not_take_long(kind: str) -> None:
             for number, line in enumerate(old)
             for line in ([line, "more\n"] if number % 50 == 0 else [line])
         ]
-    began = time.monotonic()
+    began = time.thread_time()
     list(changes(old, new))
-    assert time.monotonic() - began < 10
+    assert time.thread_time() - began < 10
     if kind == "inserted":
         diff = diff_bytes("f", "".join(old).encode(), "".join(new).encode())
         assert (diff.added, diff.removed) == (400, 0)

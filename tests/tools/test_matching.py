@@ -479,7 +479,7 @@ BIG = "".join(f"line {number} some text here\n" for number in range(50_000))
     ids=range(14),
 )
 def test_no_text_makes_it_slow(text: str, old: str) -> None:
-    began = time.monotonic()
+    began = time.thread_time()
     edit(text, old, "new")
     edit(text, old, "new", True)
-    assert time.monotonic() - began < 25  # five times what one edit may take
+    assert time.thread_time() - began < 25  # five times what one edit may take
