@@ -167,6 +167,7 @@ class Terminal:
         if self.slave < 0 or self.process.poll() is not None:
             return f"ended with {self.process.poll()}"
         unread = struct.unpack("i", fcntl.ioctl(self.slave, termios.FIONREAD, b"\0" * 4))[0]
+        modes = "signals" if termios.tcgetattr(self.slave)[3] & termios.ISIG else "raw"
         folder = Path(f"/proc/{self.process.pid}")
         with contextlib.suppress(OSError):
             tasks = [
@@ -178,8 +179,11 @@ class Terminal:
                 self.process.send_signal(signal.SIGUSR1)
                 time.sleep(0.5)
             stacks = told.read_text() if told.exists() else ""
-            return f"{unread} bytes unread; {tasks}\n{stacks}"
-        return f"{unread} bytes unread"
+            os.write(self.master, b"~")  # does it listen still, and comes what was stuck before?
+            time.sleep(1)
+            self.read()
+            return f"{unread} bytes unread, {modes}; {tasks}\n{stacks}\nafter one more key:\n{self.text}"
+        return f"{unread} bytes unread, {modes}"
 
     # --- doing ---
 
