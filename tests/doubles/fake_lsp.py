@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 LOG, MODES = Path(sys.argv[1]), frozenset(sys.argv[2:])
 OUT = sys.stdout.buffer
@@ -76,8 +78,18 @@ def published(uri: str, version: int) -> None:
     if "pull" in MODES or "mute" in MODES:
         return
     params: dict[str, Any] = {"uri": uri, "diagnostics": wrong(uri)}
+    if "own-spelling" in MODES:
+        params["uri"] = unquote(uri)
+    if "short-spelling" in MODES:
+        params["uri"] = uri.replace("file:///", "file:/")
+    if "everywhere" in MODES:
+        for number in range(5):
+            other = {"uri": f"file:///elsewhere/{number}.py", "diagnostics": wrong(uri)}
+            say({"method": "textDocument/publishDiagnostics", "params": other})
     if "no-versions" in MODES:
         say({"method": "textDocument/publishDiagnostics", "params": {"uri": uri, "diagnostics": []}})
+        if "stages" in MODES:
+            time.sleep(0.5)
     else:
         params["version"] = version
     say({"method": "textDocument/publishDiagnostics", "params": params})
@@ -92,7 +104,8 @@ def notified(method: str, params: Any) -> None:
         say({"id": "x", "method": "nobody/knows", "params": {}})
         registration = {"id": "d", "method": "textDocument/documentSymbol"}
         say({"id": "r", "method": "client/registerCapability", "params": {"registrations": [registration]}})
-    if method == "initialized" and "indexing" in MODES:
+        say({"id": "o", "method": "client/registerCapability", "params": {"registrations": 5}})
+    if method == "initialized" and ("indexing" in MODES or "never-ends" in MODES):
         say({"method": "$/progress", "params": {"token": 1, "value": {"kind": "begin", "title": "Indexing"}}})
     if method == "textDocument/didOpen":
         TEXTS[params["textDocument"]["uri"]] = params["textDocument"]["text"]
@@ -100,6 +113,9 @@ def notified(method: str, params: Any) -> None:
         if "indexing" in MODES:
             log("indexed")
             say({"method": "$/progress", "params": {"token": 1, "value": {"kind": "end"}}})
+    if method == "textDocument/didClose" and "no-versions" in MODES:
+        none = {"uri": params["textDocument"]["uri"], "diagnostics": []}
+        say({"method": "textDocument/publishDiagnostics", "params": none})
     if method == "textDocument/didChange":
         TEXTS[params["textDocument"]["uri"]] = params["contentChanges"][-1]["text"]
         published(params["textDocument"]["uri"], params["textDocument"]["version"])
@@ -116,6 +132,12 @@ def answer(number: Any, method: str, params: Any) -> None:
         found = [{"uri": uri, "range": place(line, 1)} for line in range(40)]
         odd = [{"uri": "untitled:1", "range": place(1, 1)}, {"uri": 7}, "no object", None]
         say({"id": number, "result": [*found, *odd, *found]})
+    elif method == "many":
+        many = []
+        for line in range(5_000):
+            spot = {"uri": "file:///w/a.py", "range": place(line, 1)}
+            many.append({"name": f"n{line}", "kind": 12, "location": spot, **spot})
+        say({"id": number, "result": many})
     elif method == "textDocument/definition":
         defined(number, params)
     else:
@@ -128,6 +150,9 @@ def defined(number: Any, params: Any) -> None:
         sys.exit(3)
     if "hang" in MODES:
         time.sleep(DAY)
+    while "chatters" in MODES:
+        say({"method": "window/logMessage", "params": {"type": 4, "message": "busy"}})
+        time.sleep(0.05)
     if "huge" in MODES:
         say({"id": number, "result": "x" * (9 << 20)})
         return
@@ -143,6 +168,8 @@ def defined(number: Any, params: Any) -> None:
 
 
 def main() -> None:
+    if "deaf" in MODES:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     log("start", os.getpid(), os.getcwd(), sorted(os.environ))
     print("a word about itself", file=sys.stderr, flush=True)
     if "noise" in MODES:

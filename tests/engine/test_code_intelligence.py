@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from tests.engine.kit import Watch, opened
 from tests.engine.staging import do, in_step, planned, run, sent_as, sorted_as, summed_up
 from tests.lsp.kit import command, heard
 from tui_agent.domain import Answer, Trusting
+from tui_agent.engine.code_intelligence import CodeIntelligence
 from tui_agent.events import (
     ApprovalAsked,
     CompletionRefused,
@@ -21,6 +23,8 @@ from tui_agent.events import (
     ToolFinished,
 )
 from tui_agent.platform import supervisor
+from tui_agent.safety.roots import Roots
+from tui_agent.settings import Settings
 
 GOOD, BAD = "x = 1\n", "x = 1  # WRONG\n"
 CODE_TOOLS = {
@@ -260,6 +264,18 @@ async def test_a_server_that_fails_is_told_as_a_result_and_the_work_goes_on(
     warnings = [one.text for one in watch.of(Notice) if one.code == "code.server" and one.level == "warning"]
     assert len(warnings) == (mode != "flood")
     assert not any(pid in supervisor.table() for pid in pids(tmp_path))
+
+
+async def test_after_close_nothing_looks_at_a_file_any_more(workspace: Path, tmp_path: Path) -> None:
+    settings = Settings(language_servers={"python": command(tmp_path)})
+    code = CodeIntelligence(settings, Roots((workspace,)), lambda notice: None)
+    code.allowed = lambda: True
+    code.expect(workspace / "a.py", GOOD.encode())
+    (looking,) = code._expecting.values()
+    await asyncio.sleep(0)
+    assert not looking.done()
+    await code.close()
+    assert looking.done()
 
 
 def limits(start: float) -> Any:

@@ -111,7 +111,8 @@ async def test_what_a_server_asks_is_answered(tmp_path: Path) -> None:
     assert answers["c"] == [None, None]
     assert answers["e"]["applied"] is False
     assert answers["x"]["code"] == -32601
-    assert set(answers) == {"c", "p", "e", "x", "r"}
+    assert answers["o"]["code"] == -32603
+    assert set(answers) == {"c", "p", "e", "x", "r", "o"}
 
 
 async def test_a_server_that_reads_the_project_is_waited_for(tmp_path: Path) -> None:
@@ -271,6 +272,8 @@ async def test_a_server_that_hangs_is_ended_and_started_again(tmp_path: Path) ->
     limits = msgspec.structs.replace(PATIENT, request=0.5, silences=2, farewell=0.2)
     async with sailing(tmp_path, "hang", limits=limits) as sea:
         path = sea.file("a.py", "x")
+        # All that it says by itself has come.
+        await sea.fleet.with_file(path, lambda server: questions.diagnostics(server, path, PATIENT.request))
         first = await definition(sea, path)
         assert "did not answer within 0.5 s" in first.why
         second = await definition(sea, path)

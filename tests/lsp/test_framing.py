@@ -63,19 +63,35 @@ def test_after_a_wrong_length_the_next_messages_are_read_again(length: int) -> N
     assert len(got) >= 2
 
 
-def test_a_message_that_is_too_large_is_passed_over_and_its_sender_told() -> None:
+@pytest.mark.parametrize(
+    ("head", "tail", "number"),
+    [
+        ('{"jsonrpc": "2.0", "id": 7, "result": "', '"}', 7),
+        ('{"id":7,"jsonrpc":"2.0","error":{"data":"', '"}}', 7),
+        ('{"jsonrpc":"2.0","result":[{"id":3,"t":"', '","id":4}],"id":7}', 7),
+        ('{"result":{"id":3,"t":"', '"},"id":7,"jsonrpc":"2.0"}\n', 7),
+        ('{"result":{"t":"', '","id":3}}', None),
+        ('{"jsonrpc":"2.0","id":7,"method":"workspace/applyEdit","params":"', '"}', None),
+        ('{"jsonrpc":"2.0","method":"window/logMessage","params":{"id":7,"message":"', '"}}', None),
+        ('{"method":"a","params":"', '","id":7}', None),
+    ],
+)
+@pytest.mark.parametrize("step", [700, 1 << 20])
+def test_a_message_that_is_too_large_is_passed_over_and_who_waits_for_it_told(
+    head: str, tail: str, number: int | None, step: int
+) -> None:
     framing = Framing()
-    size = BODY_CAP + 100
-    head = b'{"jsonrpc": "2.0", "id": 7, "result": "'
-    got = framing.feed(b"Content-Length: %d\r\n\r\n" % size + head)
-    rest = size - len(head)
-    while rest:
-        piece = min(rest, 1 << 20)
-        got += framing.feed(b"x" * piece)
-        rest -= piece
-    got += framing.feed(framed(HELLO))
-    assert [one["id"] for one in got] == [7, 1]
-    assert "bytes" in got[0]["error"]["message"]
+    body = head.encode() + b"x" * BODY_CAP + tail.encode()
+    data = b"Content-Length: %d\r\n\r\n" % len(body) + body + framed(HELLO)
+    early = data[: 60 * step]
+    got = [one for at in range(0, len(early), step) for one in framing.feed(early[at : at + step])]
+    late = data[60 * step : -600] if step < 1 << 20 else b""
+    got += framing.feed(late)
+    rest = data[len(early) + len(late) :]
+    got += [one for at in range(0, len(rest), 100) for one in framing.feed(rest[at : at + 100])]
+    assert [one["id"] for one in got] == [1] if number is None else [number, 1]
+    assert got[-1] == HELLO
+    assert number is None or "bytes" in got[0]["error"]["message"]
 
 
 def test_endless_noise_and_endless_faults_end_it() -> None:

@@ -97,11 +97,30 @@ def test_what_changed_on_disk_is_seen(tmp_path: Path) -> None:
     for name in ("a.py", "b.py"):
         (tmp_path / name).write_text("1")
     watch = Watch(tmp_path, frozenset({".py"}))
-    assert watch.changes() == []
+    watch.keep(first := watch.look())
+    assert first.changes == []
     (tmp_path / "a.py").write_text("12")
     (tmp_path / "b.py").unlink()
     (tmp_path / "c.py").touch()
     (tmp_path / "d.txt").touch()
-    changes = {(os.path.basename(path), kind) for path, kind in watch.changes()}
-    assert changes == {("a.py", CHANGED), ("b.py", DELETED), ("c.py", CREATED)}
-    assert watch.changes() == []
+    for _ in range(2):  # the same until it is kept
+        look = watch.look()
+        changes = {(os.path.basename(path), kind) for path, kind in look.changes}
+        assert changes == {("a.py", CHANGED), ("b.py", DELETED), ("c.py", CREATED)}
+    watch.keep(look)
+    assert watch.look().changes == []
+
+
+def test_a_file_behind_the_end_of_the_walk_is_not_taken_for_deleted(tmp_path: Path) -> None:
+    (tmp_path / "z.py").write_text("1")
+    watch = Watch(tmp_path, frozenset({".py"}), entries=4)
+    watch.keep(watch.look())
+    for name in "abcd":
+        (tmp_path / f"{name}.py").touch()
+    watch.keep(look := watch.look())
+    assert {(os.path.basename(path), kind) for path, kind in look.changes} == {(f"{n}.py", 1) for n in "abcd"}
+    (tmp_path / "z.py").write_text("12")
+    watch.keep(look := watch.look())
+    assert look.changes == [(str(tmp_path / "z.py"), CHANGED)]
+    (tmp_path / "z.py").unlink()
+    assert watch.look().changes == [(str(tmp_path / "z.py"), DELETED)]

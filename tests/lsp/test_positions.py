@@ -44,6 +44,17 @@ def test_paths_there_and_back(name: str) -> None:
 def test_names_that_are_no_text_and_addresses_that_are_no_paths() -> None:
     assert path_of(uri_of("/w/\udcff#?% x.py")) == "/w/\udcff#?% x.py"
     assert path_of("file://localhost/w/a%20b.py") == "/w/a b.py"
+    assert path_of("file:/w/a%20b.py") == "/w/a b.py"
     assert path_of("file:///w/../etc/x") == "/etc/x"
-    for odd in ("untitled:1", "http://x/y", "file://", None, 7, "file:///a%00b"):
+    for odd in (
+        "untitled:1",
+        "http://x/y",
+        "file://",
+        "file:",
+        "file:x/y",
+        "file://x",
+        None,
+        7,
+        "file:///a%00b",
+    ):
         assert path_of(odd) == ""

@@ -101,6 +101,70 @@ def test_a_growing_file_is_counted_on_and_searched_both_ways(
     assert pages.size == 0
 
 
+def test_what_is_replaced_while_it_is_counted_has_its_own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "COUNTED", 1000)
+    old, new = b"\n" * 5_000, b"x" * 99 + b"\n"
+    swaps = iter((new * 50,))
+
+    class FakePages(Pages):
+        """Another thread replaces the data as soon as a piece of it was read."""
+
+        def _read(self, place: int, count: int) -> bytes:
+            data = super()._read(place, count)
+            for swap in swaps:
+                self.replace(swap)
+            return data
+
+    pages = FakePages(data=old)
+    pages.count(threading.Event())
+    assert next(swaps, None) is None
+    assert pages.lines() == 50
+    assert [pages.number(100 * line) for line in (0, 20, 49)] == [1, 21, 50]
+
+
+@pytest.mark.parametrize("block", [40, 1 << 20])
+def test_words_are_found_in_colours_and_whatever_their_case(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "COUNTED", block)
+    lines = [
+        "plain ÄRGER here",
+        "x" * 30,
+        "\x1b[1;31mÄr\x1b[0m\x1b[32mger\x1b[0m",
+        "FAILED",
+        "FA\x1b[31mILED\x1b[m",
+        "end",
+    ]
+    data = "\n".join(lines).encode()
+    pages, stop = Pages(data=data), threading.Event()
+
+    def all_of(word: str) -> list[int | None]:
+        at, seen = 0, []
+        while (found := pages.find(word, at, back=False, stop=stop)) is not None:
+            seen.append(data[:found].count(b"\n"))
+            at = found + 1
+        at, backwards = len(data), []
+        while (found := pages.find(word, at, back=True, stop=stop)) is not None:
+            backwards.append(data[:found].count(b"\n"))
+            at = found
+        assert backwards == seen[::-1]
+        return list(seen)
+
+    assert all_of("ärger") == [0, 2]
+    assert all_of("failed") == all_of("FAILED") == [3, 4]
+    assert all_of("Ärger") == [2]
+    assert all_of("Failed") == []
+
+
+@pytest.mark.parametrize("before", [0, 1, 3])
+def test_every_place_is_in_a_row_that_is_shown(before: int) -> None:
+    bar = b"x" * (before * ROW) + b"".join(b"\rdone %d %%" % part for part in range(3000)) + b"\n"
+    pages = Pages(data=b"begin\n" + bar + b"end\n")
+    rows = all_below(pages)
+    for row in rows:
+        assert {pages.row_of(place) for place in range(row.place, row.end, 97)} == {row.place}
+
+
 def test_only_a_real_file_is_opened(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc/passwd")
     os.mkfifo(tmp_path / "pipe")

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import logging
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -99,3 +102,48 @@ async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
         await Talk.with_program(
             tmp_path / "none", ("none",), cwd=tmp_path, environment={}, hear=heard.take, over=heard.over.set
         )
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3, 4, 6])
+async def test_of_a_start_that_is_given_up_nothing_is_left(tmp_path: Path, turns: int) -> None:
+    before = set(supervisor.table())
+    heard = Heard()
+    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)"
+    starting = asyncio.create_task(talk(heard, code, tmp_path))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    ours = {pid for pid, (parent, _) in supervisor.table().items() if parent == os.getpid()}
+    assert not ours - before
+
+
+async def test_where_descriptors_run_out_none_is_lost(tmp_path: Path) -> None:
+    def held() -> int:
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    heard = Heard()
+    before, limits = held(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
+    refused = 0
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(spare) + 1, limits[1]))
+        for _ in range(12):
+            os.close(spare.pop())
+            try:
+                child = await talk(heard, "import time; time.sleep(1000)", tmp_path)
+            except ProcessError:
+                refused += 1
+            else:
+                child.stop()
+                await child.gone()
+                break
+            assert held() == before + len(spare)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for one in spare:
+            with contextlib.suppress(OSError):
+                os.close(one)
+    assert refused > 4

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from tests.doubles.fake_bench import FakeBench
 from tests.doubles.fake_code import FakeCode
 from tui_agent.domain import Mode, ToolCall, ToolResult
 from tui_agent.symbols import Diagnostic, Family, Link, Place, Spot, Symbol, Unavailable
+from tui_agent.tools import code_position
 from tui_agent.tools.code_position import spots_of
 from tui_agent.tools.registry import default_tools
 
@@ -73,6 +76,24 @@ async def test_a_name_is_asked_about_until_something_is_known(bench: FakeBench) 
     bench.code = FakeCode(definitions=())
     result = await ask(bench, "find_definition", path="a.py", symbol="x")
     assert result.data == "No definition of x was found."
+
+
+async def test_the_places_of_a_name_have_one_limit_together(
+    bench: FakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(FakeCode):
+        async def definitions(self, path: Path, spot: Spot) -> tuple[Place, ...] | Unavailable:
+            self.asked.append(("definitions", spot))
+            if len(self.asked) == 2:
+                await asyncio.Event().wait()
+            return ()
+
+    monkeypatch.setattr(code_position, "PATIENCE", 0.2)
+    bench.code = slow = Slow()
+    async with asyncio.timeout(60):
+        result = await ask(bench, "find_definition", path="a.py", symbol="x")
+    assert len(slow.asked) == 2
+    assert result.data.startswith("Not available: the language server took longer than 0.2 s.")
 
 
 async def test_references_are_capped_and_grouped(bench: FakeBench) -> None:

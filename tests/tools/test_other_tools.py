@@ -295,6 +295,18 @@ def test_ripgrep_from_the_workspace_is_never_taken(tmp_path: Path, monkeypatch: 
     assert find_ripgrep((inside,)) == tmp_path / "more" / "rg"
 
 
+def test_ripgrep_beside_the_interpreter_is_not_taken_from_the_workspace_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "work" / ".venv" / "bin"
+    own.mkdir(parents=True)
+    program(own, "")
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    monkeypatch.setattr(sys, "prefix", str(own.parent))
+    assert find_ripgrep((tmp_path / "work",)) is None
+    assert find_ripgrep((tmp_path / "elsewhere",)) == own / "rg"
+
+
 # --- run_terminal_command ---
 
 

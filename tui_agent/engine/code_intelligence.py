@@ -51,7 +51,8 @@ class CodeIntelligence:
         self._limits = limits
         self._fleet: Fleet | None = None
         self._expecting: dict[Path, asyncio.Task[None]] = {}
-        self._known: dict[tuple[str, str], tuple[Diagnostic, ...]] = {}
+        self._known: dict[tuple[str, str], Counter[int]] = {}
+        """By path and sha256: how often which finding was in the file (`_which`)."""
         self.allowed: Callable[[], bool] = lambda: False
         """Whether the workspace is trusted by now (A8)."""
 
@@ -74,6 +75,7 @@ class CodeIntelligence:
         """End all servers; nothing of them is left afterwards."""
         for task in self._expecting.values():
             task.cancel()
+        await asyncio.gather(*self._expecting.values(), return_exceptions=True)
         if self._fleet is not None:
             await self._fleet.close()
 
@@ -146,7 +148,7 @@ class CodeIntelligence:
             reasons = [one for one in answers if isinstance(one, Unavailable)]
             if not found and len(reasons) == len(answers):
                 return reasons[0]
-            return _likest(name, found)
+            return await asyncio.to_thread(_likest, name, found)
 
         return await self._limited(ask)
 
@@ -251,7 +253,7 @@ class CodeIntelligence:
             return None
         sha256, found = answer
         self._known.pop((str(path), sha256), None)
-        self._known[str(path), sha256] = found
+        self._known[str(path), sha256] = Counter(map(_which, found))
         while len(self._known) > KEPT:
             del self._known[next(iter(self._known))]
         return found
@@ -261,14 +263,17 @@ class CodeIntelligence:
         known."""
         import msgspec
 
-        known = self._known.get((path, before), ()) if before is not None else ()
-        old = Counter((one.kind, one.message, one.code) for one in known)
+        old = self._known.get((path, before or ""), Counter()).copy()
         marked = []
         for one in found:
-            key = (one.kind, one.message, one.code)
-            old[key] -= 1
-            marked.append(msgspec.structs.replace(one, new=old[key] < 0))
+            old[_which(one)] -= 1
+            marked.append(msgspec.structs.replace(one, new=old[_which(one)] < 0))
         return tuple(marked)
+
+
+def _which(one: Diagnostic) -> int:
+    """The same for findings that only stand in other places."""
+    return hash((one.kind, one.message, one.code))
 
 
 async def _started(server: LanguageServer) -> None:

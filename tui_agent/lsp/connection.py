@@ -12,13 +12,14 @@ from typing import Any, Self
 from tui_agent.lsp.framing import Framing, Garbled, Message, framed
 from tui_agent.platform.proc import ProcessError
 from tui_agent.platform.talking import Clogged, Talk
-from tui_agent.text import clean, one_line
+from tui_agent.text import one_line
 
 log = logging.getLogger(__name__)
 
 AGAIN = (-32800, -32801, -32802)
 """Codes of a request that the server gave up because something changed meanwhile: asked once more."""
 _UNKNOWN = {"code": -32601, "message": "not supported"}
+_FAILED = {"code": -32603, "message": "it could not be understood"}
 
 
 class LspFault(Exception):
@@ -59,8 +60,8 @@ class Connection:
         self.why = ""
         """Why it is over; empty as long as it is not."""
         self.over = asyncio.Event()
-        self.said = 0
-        """How many messages came."""
+        self.heard = asyncio.get_running_loop().time()
+        """When something came last, on the loop's clock."""
 
     @classmethod
     async def to_program(
@@ -136,13 +137,13 @@ class Connection:
     # --- what comes ---
 
     def _take(self, data: bytes) -> None:
+        self.heard = asyncio.get_running_loop().time()
         try:
             messages = self._framing.feed(data)
         except Garbled as error:
             self._end(str(error))
             return
         for message in messages:
-            self.said += 1
             try:
                 self._take_message(message)
             except Exception:
@@ -160,6 +161,9 @@ class Connection:
                 reply["result"] = self._answer(method, message.get("params"))
             except LookupError:
                 reply["error"] = _UNKNOWN
+            except Exception:
+                log.warning("%s of %s could not be answered", method, self.name, exc_info=True)
+                reply["error"] = _FAILED
             with contextlib.suppress(Gone):
                 self._send(reply)
 
@@ -173,7 +177,7 @@ class Connection:
             answer.set_result(message.get("result"))
             return
         told = error if isinstance(error, dict) else {}
-        text = one_line(clean(str(told.get("message") or "it reports an error")), 200)
+        text = one_line(str(told.get("message") or "it reports an error"), 200)
         answer.set_exception(Declined(text, told.get("code")))
 
     # --- the end ---
@@ -205,5 +209,9 @@ class Connection:
                     async with asyncio.timeout(seconds):
                         await self.over.wait()
         self._end("it was ended")
+        await self.gone()
+
+    async def gone(self) -> None:
+        """Until nothing of an ended one is left."""
         if self._talk is not None:
             await self._talk.gone()

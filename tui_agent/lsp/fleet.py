@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from tui_agent.lsp.connection import Gone, LspFault
+from tui_agent.lsp.documents import NoSuchFile
 from tui_agent.lsp.languages import Command, Language, commands, language_of, languages
 from tui_agent.lsp.limits import Limits
-from tui_agent.lsp.server import LanguageServer, NoSuchFile
+from tui_agent.lsp.server import LanguageServer
 from tui_agent.lsp.watching import CREATED, Watch
 from tui_agent.platform.environment import child_environment
 from tui_agent.platform.programs import path_outside
@@ -38,12 +39,17 @@ class Berth:
         self.found: tuple[Command, ...] | None = None
         """Commands that are left to be tried; None before they were looked for."""
         self.starts = 0
+        self.began = 0.0
+        """When it was started last, on the monotonic clock."""
         self.worked = False
         """The first command of `found` has started before: it is the one to start again."""
         self.next_start = 0.0
         self.given_up = ""
         self.told = False
         self.watch = Watch(root, frozenset(language.suffixes))
+        self.looking = asyncio.Lock()
+        self.looks = self.looked = 0
+        """Looks at the disk that were begun, and the last one of which the server was told."""
 
 
 class Fleet:
@@ -115,21 +121,35 @@ class Fleet:
     async def refresh(self) -> None:
         """Tell the running servers what was written, created and deleted on disk since the last time."""
         for berth in tuple(self._berths.values()):
+            if berth.server is not None and berth.server.alive:
+                await self._catch_up(berth)
+
+    async def _catch_up(self, berth: Berth) -> None:
+        """One look at a time. All who came while one was going on share the next: only that surely saw what they mean.
+        What is cut short is told by the next one."""
+        came = berth.looks
+        async with berth.looking:
             server = berth.server
-            if server is not None and server.alive:
-                changes = await asyncio.to_thread(berth.watch.changes)
-                with contextlib.suppress(LspFault):
-                    server.files_changed(changes)
-                    await server.refresh()
-                    # Servers put off looking at what they are told of; what is open counts at once.
-                    for path in [path for path, kind in changes if kind == CREATED][:OPENED]:
-                        with contextlib.suppress(NoSuchFile):
-                            await server.show(Path(path))
+            if berth.looked > came or server is None or not server.alive:
+                return
+            berth.looks += 1
+            number = berth.looks
+            look = await asyncio.to_thread(berth.watch.look)
+            with contextlib.suppress(LspFault):
+                server.files_changed(look.changes)
+                await server.refresh()
+                # Servers put off looking at what they are told of; what is open counts at once.
+                for path in [path for path, kind in look.changes if kind == CREATED][:OPENED]:
+                    with contextlib.suppress(NoSuchFile):
+                        await server.show(Path(path))
+            if berth.server is server and server.alive:
+                berth.watch.keep(look)
+                berth.looked = number
 
     async def close(self) -> None:
         """End all servers; nothing of them is left afterwards."""
         self._closed = True
-        for berth in self._berths.values():
+        for berth in tuple(self._berths.values()):
             if berth.starting is not None and not berth.starting.done():
                 berth.starting.cancel()
                 await asyncio.wait([berth.starting])
@@ -149,8 +169,11 @@ class Fleet:
 
     async def _bring_up(self, berth: Berth) -> LanguageServer | Unavailable:
         if berth.server is not None:
+            await berth.server.close()  # nothing of it is left beside the next one
             why, berth.server = berth.server.why, None
             log.warning("the language server for %s ended: %s", berth.language.title, why)
+            if time.monotonic() - berth.began >= self.limits.sound:
+                berth.starts = 0
             self._failed(berth, why)
         while berth.server is None:
             hindrance = await self._hindrance(berth)
@@ -178,7 +201,8 @@ class Fleet:
     async def _start(self, berth: Berth) -> None:
         assert berth.found
         command = berth.found[0]
-        berth.starts += 1
+        berth.starts, berth.began = berth.starts + 1, time.monotonic()
+        berth.watch.keep(await asyncio.to_thread(berth.watch.look))  # it reads the disk after that
         environment = child_environment()
         environment["PATH"] = path_outside(self.folders, environment["PATH"])
         try:
@@ -195,8 +219,6 @@ class Fleet:
                 berth.found, berth.starts = berth.found[1:], 0
                 return
             self._failed(berth, str(fault), hopeless=not berth.worked)
-            return
-        await asyncio.to_thread(berth.watch.changes)
 
     def _failed(self, berth: Berth, why: str, *, hopeless: bool = False) -> None:
         """Note a failure. A server that never started is not tried again in this session."""

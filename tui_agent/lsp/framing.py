@@ -20,7 +20,20 @@ Message: TypeAlias = dict[str, Any]
 
 _LENGTH = re.compile(rb"content-length: *(\d{1,15}) *\r?\n", re.IGNORECASE)
 _END = re.compile(rb"\r?\n\r?\n")
-_ID = re.compile(rb'"id" *: *(\d{1,18})')
+SEEN = 512
+"""Bytes at the beginning and at the end of a message that is passed over in which its number is looked for."""
+
+# Only what stands on the outermost level counts: within an answer there may be any number of ids.
+_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
+_ANSWER = rb'"(?:result|error)"\s*:'
+_NUMBER = rb'"id"\s*:\s*(\d{1,18})'
+_ANSWER_TO = re.compile(
+    rb"\s*\{\s*(?:%b\s*,\s*)?%b\s*,\s*(?:%b\s*,\s*)?%b" % (_VERSION, _NUMBER, _VERSION, _ANSWER)
+)
+_ANSWER_FIRST = re.compile(rb"\s*\{\s*(?:%b\s*,\s*)?%b" % (_VERSION, _ANSWER))
+_NUMBER_LAST = re.compile(
+    rb"[\]}\"\w]\s*,\s*(?:%b\s*,\s*)?%b\s*(?:,\s*%b\s*)?\}\s*\Z" % (_VERSION, _NUMBER, _VERSION)
+)
 
 
 class Garbled(Exception):
@@ -38,17 +51,19 @@ class Framing:
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._skip = 0
+        self._skip = self._size = 0
+        self._head = self._tail = b""
+        """Of a message that is passed over."""
         self._noise = self._faults = 0
 
     def feed(self, data: bytes) -> list[Message]:
         """The messages that are complete now. Raises Garbled."""
+        messages: list[Message] = []
         if self._skip:
             passed = min(self._skip, len(data))
-            self._skip -= passed
+            messages = self._passed(data[:passed])
             data = data[passed:]
         self._buffer += data
-        messages: list[Message] = []
         while (message := self._next()) is not None:
             if message:
                 messages.append(message)
@@ -98,13 +113,26 @@ class Framing:
     def _pass_over(self, start: int, size: int) -> Message:
         """A message that is too large: whoever waits for it is told."""
         self._fault()
-        body = self._buffer[start : start + size]
-        found = _ID.search(body[:512])
-        self._skip = size - len(body)
+        body = bytes(self._buffer[start : start + size])
         del self._buffer[: start + size]
+        self._head, self._tail = body[:SEEN], b""
+        self._skip = self._size = size
+        told = self._passed(body)
+        return told[0] if told else {}
+
+    def _passed(self, data: bytes) -> list[Message]:
+        """Part of it came: at its end the answer that tells so, if it was one."""
+        self._skip -= len(data)
+        self._tail = (self._tail + data[-SEEN:])[-SEEN:]
+        if self._skip:
+            return []
+        found = _ANSWER_TO.match(self._head)
+        if found is None and _ANSWER_FIRST.match(self._head):
+            found = _NUMBER_LAST.search(self._tail)
         if found is None:
-            return {}
-        return {"id": int(found[1]), "error": {"code": -32000, "message": f"the answer has {size:,} bytes"}}
+            return []
+        error = {"code": -32000, "message": f"the answer has {self._size:,} bytes"}
+        return [{"id": int(found[1]), "error": error}]
 
     def _drop(self, count: int) -> None:
         del self._buffer[:count]

@@ -6,14 +6,16 @@ supertypes; classes whose heads hold a reference to a type are that type's subty
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tui_agent.lsp import reading
+from tui_agent.lsp.documents import Document, NoSuchFile
 from tui_agent.lsp.positions import from_units, line_of, path_of, whole_number
-from tui_agent.lsp.server import Document, LanguageServer, NoSuchFile
+from tui_agent.lsp.server import LanguageServer
 from tui_agent.symbols import Family, Link, Place, Spot, Symbol
 
 HEAD_LINES = 12
@@ -82,7 +84,7 @@ async def _classes(server: LanguageServer, document: Document) -> list[tuple[Sym
     """The types of a file and where their names stand."""
     result = await server.ask("textDocument/documentSymbol", {"textDocument": {"uri": document.uri}})
     found = []
-    for symbol, given in reading.nested(result, str(document.path)):
+    for symbol, given in await asyncio.to_thread(reading.nested, result, str(document.path)):
         if symbol.kind in reading.TYPES:
             found.append((symbol, _name_of(server, document, symbol, given)))
     return found
@@ -119,7 +121,7 @@ async def _types_at(server: LanguageServer, document: Document, spot: Spot) -> l
     """The types that the name at `spot` is defined as."""
     params = {"textDocument": {"uri": document.uri}, "position": server.position(document, spot)}
     found: list[Symbol] = []
-    for place in reading.places(await server.ask("textDocument/definition", params)):
+    for place in await asyncio.to_thread(reading.places, await server.ask("textDocument/definition", params)):
         try:
             home = await server.show(Path(place.path))
         except NoSuchFile:

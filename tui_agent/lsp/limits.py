@@ -18,9 +18,15 @@ class Limits(msgspec.Struct, frozen=True):
     """Before it is started a second time; doubled each time."""
     starts: int = 3
     """How often it is started in a session."""
+    sound: float = 600.0
+    """In which it served well, so that its earlier starts count no more."""
     silences: int = 2
-    """Requests in a row without an answer after which it is ended."""
+    """Requests in a row without a word from it after which it is ended."""
     farewell: float = 1.0
     """To end by itself when it is asked to."""
     settle: float = 0.25
     """In which a server that gives no versions may correct the diagnostics that it published."""
+    settle_empty: float = 1.0
+    """The same where it published that there are none: the first of several stages finds little."""
+    open_size: int = 32_000_000
+    """Characters of all files that are open at the same time; the last one is open whatever its size."""

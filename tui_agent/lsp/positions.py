@@ -17,7 +17,13 @@ class Lines:
     """The lines of a text as the protocol counts them."""
 
     def __init__(self, text: str) -> None:
-        self._lines = _LINE_END.split(text)
+        self._lines: list[str] = []
+        start = 0
+        # One by one: a split of a large text would keep all other threads waiting.
+        for end in _LINE_END.finditer(text):
+            self._lines.append(text[start : end.start()])
+            start = end.end()
+        self._lines.append(text[start:])
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -56,11 +62,13 @@ def uri_of(path: str) -> str:
 
 
 def path_of(uri: object) -> str:
-    """The absolute path of a `file:` address; empty for any other."""
-    if not isinstance(uri, str) or not uri.startswith("file://"):
+    """The absolute path of a `file:` address, also in the short form `file:/x`; empty for any other."""
+    if not isinstance(uri, str) or not uri.startswith("file:/"):
         return ""
-    rest = uri.removeprefix("file://")
-    path = os.fsdecode(unquote_to_bytes(rest[rest.find("/") :] if "/" in rest else ""))
+    rest = uri.removeprefix("file:")
+    if rest.startswith("//"):
+        rest = rest[rest.find("/", 2) :] if "/" in rest[2:] else ""
+    path = os.fsdecode(unquote_to_bytes(rest))
     return "" if "\0" in path else os.path.normpath(path) if path else ""
 
 

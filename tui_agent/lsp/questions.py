@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 from tui_agent.lsp import reading
 from tui_agent.lsp.connection import Declined, Silent
+from tui_agent.lsp.documents import Document
 from tui_agent.lsp.kinship import family_of_type, subtypes
 from tui_agent.lsp.positions import line_of
-from tui_agent.lsp.server import Document, LanguageServer
+from tui_agent.lsp.server import LanguageServer
 from tui_agent.symbols import Diagnostic, Family, Link, Place, Spot, Symbol, Unavailable
 
 CALLS = 200
@@ -37,7 +39,8 @@ async def checked(
     items = await server.diagnostics(document, seconds)
     if server.documents.get(document.uri) is not document:
         raise Silent(f"{path.name} changed meanwhile")
-    return document.sha256, reading.diagnostics(items, document.lines, server.encoding)
+    found = await asyncio.to_thread(reading.diagnostics, items, document.lines, server.encoding)
+    return document.sha256, found
 
 
 async def outline(server: LanguageServer, path: Path) -> tuple[Symbol, ...] | Unavailable:
@@ -47,7 +50,7 @@ async def outline(server: LanguageServer, path: Path) -> tuple[Symbol, ...] | Un
         return _cannot(server, "list symbols")
     document = await prepared(server, path)
     result = await server.ask(method, {"textDocument": {"uri": document.uri}})
-    return reading.outline(result, str(path))
+    return await asyncio.to_thread(reading.outline, result, str(path))
 
 
 async def definitions(server: LanguageServer, path: Path, spot: Spot) -> tuple[Place, ...] | Unavailable:
@@ -79,7 +82,7 @@ async def hover(server: LanguageServer, path: Path, spot: Spot) -> str | Unavail
     if not server.can(method):
         return _cannot(server, "tell types")
     document = await prepared(server, path)
-    return reading.hover_text(await server.ask(method, _at(server, document, spot)))
+    return await asyncio.to_thread(reading.hover_text, await server.ask(method, _at(server, document, spot)))
 
 
 async def symbols(
@@ -92,8 +95,7 @@ async def symbols(
     if example is not None and not server.documents:
         await server.show(example)
     await server.ready()
-    found = reading.listed(await server.ask(method, {"query": name}))
-    return tuple(symbol for one in found if (symbol := reading.symbol_of(one)) is not None)
+    return await asyncio.to_thread(reading.symbols, await server.ask(method, {"query": name}))
 
 
 async def calls(
@@ -130,7 +132,7 @@ async def types(server: LanguageServer, path: Path, spot: Spot) -> Family | Unav
     found = []
     for way in ("supertypes", "subtypes"):
         result = await server.ask(f"typeHierarchy/{way}", {"item": item})
-        symbols = [symbol for one in reading.listed(result) if (symbol := reading.symbol_of(one)) is not None]
+        symbols = await asyncio.to_thread(reading.symbols, result)
         found.append(tuple(Link(symbol=one) for one in symbols[:CALLS]))
     return Family(symbol=symbol, above=found[0], below=found[1])
 
@@ -147,7 +149,7 @@ async def _places(
     params = _at(server, document, spot)
     if method.endswith("references"):
         params["context"] = {"includeDeclaration": True}
-    return reading.places(await server.ask(method, params))
+    return await asyncio.to_thread(reading.places, await server.ask(method, params))
 
 
 async def _item(server: LanguageServer, method: str, document: Document, spot: Spot) -> dict[str, Any] | None:

@@ -15,6 +15,10 @@ DEEP = 20
 """Levels of symbols within symbols."""
 TEXT = 8_000
 """Characters of one text."""
+FOUND = 1_000
+"""Diagnostics of one file; the gravest ones."""
+MESSAGE = 2_000
+"""Characters of what one says."""
 
 KINDS = (
     "symbol", "file", "module", "namespace", "package", "class", "method", "property", "field", "constructor", "enum",
@@ -78,12 +82,16 @@ def symbol_of(given: dict[str, Any]) -> Symbol | None:
     )
 
 
+def symbols(result: Any) -> tuple[Symbol, ...]:
+    """The symbols of an answer that is a flat list."""
+    return tuple(symbol for one in listed(result) if (symbol := symbol_of(one)) is not None)
+
+
 def outline(result: Any, path: str) -> tuple[Symbol, ...]:
     """The symbols of a file, outer ones before what they hold, in the file's order."""
     found = listed(result)
     if found and "location" in found[0]:
-        flat = [symbol for one in found if (symbol := symbol_of(one)) is not None]
-        return tuple(sorted(flat, key=lambda symbol: symbol.place.line))
+        return tuple(sorted(symbols(found), key=lambda symbol: symbol.place.line))
     return tuple(symbol for symbol, _ in nested(result, path))
 
 
@@ -126,30 +134,57 @@ def hover_text(result: Any) -> str:
     contents = result.get("contents") if isinstance(result, dict) else None
     parts = contents if isinstance(contents, list) else [contents]
     texts = [part.get("value") if isinstance(part, dict) else part for part in parts[:50]]
-    return clean("\n\n".join(text.strip() for text in texts if isinstance(text, str) and text.strip()))[:TEXT]
+    joined = "\n\n".join(
+        text[:TEXT].strip() for text in texts if isinstance(text, str) and text[:TEXT].strip()
+    )
+    return clean(joined[: TEXT * 2])[:TEXT]
+
+
+def trimmed(items: list[Any]) -> list[dict[str, Any]]:
+    """Diagnostics as a server sends them, with no more of each than is read of it."""
+    found = listed(items)
+    if len(found) > FOUND:
+        found = sorted(found, key=_severity)[:FOUND]
+    return [_trimmed(one) for one in found]
+
+
+def _trimmed(one: dict[str, Any]) -> dict[str, Any]:
+    extent, code, source, message = (one.get(name) for name in ("range", "code", "source", "message"))
+    start = extent.get("start") if isinstance(extent, dict) else None
+    place = {"line": whole_number(start, "line"), "character": whole_number(start, "character")}
+    return {
+        "range": {"start": place},
+        "severity": _severity(one),
+        "code": code if isinstance(code, int) else code[:200] if isinstance(code, str) else "",
+        "source": source[:200] if isinstance(source, str) else "",
+        "message": message[: MESSAGE * 2] if isinstance(message, str) else "",
+    }
+
+
+def _severity(one: dict[str, Any]) -> int:
+    """From 1, an error, to 4, a hint; what is not said is an error."""
+    given = one.get("severity")
+    return given if isinstance(given, int) and 0 < given < len(_SEVERITIES) else 1
 
 
 def diagnostics(items: list[Any], lines: Lines, encoding: Encoding) -> tuple[Diagnostic, ...]:
     """What a server finds wrong in a file, in the file's order."""
     found = []
-    for one in listed(items):
-        extent = one.get("range")
-        start = extent.get("start") if isinstance(extent, dict) else None
+    for one in trimmed(items):
+        start = one["range"]["start"]
         line = line_of(start)
-        severity = one.get("severity")
-        code = one.get("code")
         found.append(
             Diagnostic(
-                kind=_SEVERITIES[severity] if isinstance(severity, int) and 0 < severity < 5 else "error",
+                kind=_SEVERITIES[one["severity"]],
                 line=line,
-                column=from_units(lines[line - 1], whole_number(start, "character"), encoding),
-                message=clean(str(one.get("message") or ""))[:2_000].strip(),
-                code=_word(code if isinstance(code, str | int) else ""),
-                source=_word(one.get("source")),
+                column=from_units(lines[line - 1], start["character"], encoding),
+                message=clean(one["message"])[:MESSAGE].strip(),
+                code=_word(one["code"]),
+                source=_word(one["source"]),
             )
         )
     return tuple(sorted(found, key=lambda one: (one.line, one.column)))
 
 
 def _word(given: Any) -> str:
-    return one_line(clean(str(given)), 200) if given not in (None, "") else ""
+    return one_line(str(given), 200) if isinstance(given, str | int) else ""

@@ -7,45 +7,34 @@ import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
 from tui_agent.lsp.capabilities import CLIENT, PROVIDERS
-from tui_agent.lsp.connection import Connection, Declined, Gone, LspFault, Silent
+from tui_agent.lsp.connection import Connection, Declined, Gone, Silent
+from tui_agent.lsp.documents import Document, NoSuchFile, shown
 from tui_agent.lsp.languages import Command, Language
 from tui_agent.lsp.limits import Limits
-from tui_agent.lsp.positions import Encoding, Lines, to_units, uri_of
-from tui_agent.platform.encoding import NotText, decode
-from tui_agent.platform.files import FileFault, read_file, sha256_of
+from tui_agent.lsp.positions import Encoding, path_of, to_units, uri_of
+from tui_agent.lsp.reading import trimmed
 from tui_agent.symbols import Spot
 
-FILE_CAP = 4 << 20
-"""Bytes of a file that a server is shown."""
 OPEN = 40
 """Files that are open at the same time; the one that was asked about longest ago is closed."""
-PUBLISHED = 500
-"""Files whose diagnostics are kept."""
 PULL = "textDocument/diagnostic"
 TOKENS = 100
 """Reports of progress that are followed at the same time."""
 
 
-class NoSuchFile(Exception):
-    """A file that can't be shown to a server; the message says why."""
+class Published(NamedTuple):
+    """What a server announced to be wrong in a file."""
 
-
-class Document(msgspec.Struct):
-    """A file as the server was shown it."""
-
-    path: Path
-    uri: str
-    version: int
-    text: str
-    lines: Lines
-    stamp: tuple[int, int, int]
-    sha256: str
-    """Of the bytes on disk."""
+    version: int | None
+    """Of the document; None from a server that does not say."""
+    items: list[dict[str, Any]]
+    at: float
+    """When, on the loop's clock."""
 
 
 class LanguageServer:
@@ -60,12 +49,17 @@ class LanguageServer:
         self._capabilities: Mapping[str, Any] = {}
         self._registered: dict[str, str] = {}
         self._encoding: Encoding = "utf-16"
-        self._published: dict[str, tuple[int | None, list[Any]]] = {}
+        self._published: dict[str, Published] = {}
+        """Of the open files, by path: every server spells addresses its own way."""
+        self._shown = 0
+        """How often it was shown a text."""
         self._news = asyncio.Event()
-        self._busy: set[str] = set()
+        self._busy: dict[str, float] = {}
+        """What it says it is at, and when it said so last, in that order."""
         self._idle = asyncio.Event()
         self._idle.set()
         self._silences = 0
+        self._silent_at = 0.0
         self._showing = asyncio.Lock()
 
     @classmethod
@@ -102,6 +96,7 @@ class LanguageServer:
             connection.notify("workspace/didChangeConfiguration", {"settings": {}})
         except BaseException as fault:
             connection.stop(f"it did not start: {fault}")
+            await connection.gone()
             raise
         return made
 
@@ -124,12 +119,11 @@ class LanguageServer:
 
     async def ask(self, method: str, params: Any, seconds: float | None = None) -> Any:
         """Its answer. A server that falls silent again and again is ended."""
+        began, seconds = asyncio.get_running_loop().time(), seconds or self.limits.request
         try:
-            result = await self._connection.request(method, params, seconds or self.limits.request)
+            result = await self._connection.request(method, params, seconds)
         except Silent:
-            self._silences += 1
-            if self._silences >= self.limits.silences:
-                self._connection.stop("it answers no more")
+            self._note_silence(began, seconds)
             raise
         except Declined:
             self._silences = 0
@@ -137,15 +131,35 @@ class LanguageServer:
         self._silences = 0
         return result
 
+    def _note_silence(self, began: float, seconds: float) -> None:
+        """A request was not answered: that counts where nothing else was heard for half of the time either, and once
+        for requests that waited side by side."""
+        now, heard = asyncio.get_running_loop().time(), self._connection.heard
+        if began < self._silent_at or now - heard < seconds / 2 or self._working():
+            return
+        self._silences = 1 if heard > self._silent_at else self._silences + 1
+        self._silent_at = now
+        if self._silences >= self.limits.silences:
+            self._connection.stop("it answers no more")
+
+    def _working(self) -> bool:
+        """Whether it says that it is at work; a report that is not continued for `limits.indexing` counts no more."""
+        return bool(self._busy) and self._patience() > 0
+
+    def _patience(self) -> float:
+        latest = next(reversed(self._busy.values()))
+        return latest + self.limits.indexing - asyncio.get_running_loop().time()
+
     async def ready(self) -> None:
         """Until it has read the project, as far as it says so, or for `limits.indexing`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.limits.indexing):
-                while not self._idle.is_set() and self.alive:
+                while self._working() and self.alive:
                     over = asyncio.ensure_future(self._connection.over.wait())
                     idle = asyncio.ensure_future(self._idle.wait())
+                    both, first = [over, idle], asyncio.FIRST_COMPLETED
                     try:
-                        await asyncio.wait([over, idle], return_when=asyncio.FIRST_COMPLETED)
+                        await asyncio.wait(both, timeout=self._patience(), return_when=first)
                     finally:
                         over.cancel()
                         idle.cancel()
@@ -171,23 +185,31 @@ class LanguageServer:
         NoSuchFile, LspFault."""
         async with self._showing:
             uri = uri_of(str(path))
-            known = self.documents.pop(uri, None)
+            known = self.documents.get(uri)
             try:
-                document = await asyncio.to_thread(_read, path, uri, known, data)
+                document = await asyncio.to_thread(shown, path, known, self._shown + 1, data)
             except NoSuchFile:
                 if known is not None:
                     self._close(uri)
                 raise
+            self.documents.pop(uri, None)
             self.documents[uri] = document
-            if known is None:
-                self._open(document)
-            elif document is not known:
-                self._change(document)
-            while len(self.documents) > OPEN:
-                oldest = next(iter(self.documents))
-                del self.documents[oldest]
-                self._close(oldest)
+            if document is not known:
+                self._shown += 1
+                if known is None:
+                    self._open(document)
+                else:
+                    self._change(document)
+                document.text = msgspec.Raw()
+            self._close_old()
             return document
+
+    def _close_old(self) -> None:
+        size = sum(document.size for document in self.documents.values())
+        while len(self.documents) > OPEN or (size > self.limits.open_size and len(self.documents) > 1):
+            oldest = next(iter(self.documents.values()))
+            size -= oldest.size
+            self._close(oldest.uri)
 
     async def refresh(self) -> None:
         """Tell it of every open file what stands on disk by now."""
@@ -202,6 +224,7 @@ class LanguageServer:
             self._connection.notify("workspace/didChangeWatchedFiles", {"changes": events})
 
     def _open(self, document: Document) -> None:
+        self._published.pop(path_of(document.uri), None)
         given = {
             "uri": document.uri,
             "languageId": self.language.id_of(document.path),
@@ -212,15 +235,15 @@ class LanguageServer:
 
     def _change(self, document: Document) -> None:
         uri = document.uri
-        if self._published.get(uri, (0, []))[0] is None:
-            del self._published[uri]
+        self._published.pop(path_of(uri), None)
         which = {"uri": uri, "version": document.version}
         change = {"textDocument": which, "contentChanges": [{"text": document.text}]}
         self._connection.notify("textDocument/didChange", change)
         self._connection.notify("textDocument/didSave", {"textDocument": {"uri": uri}})
 
     def _close(self, uri: str) -> None:
-        self._published.pop(uri, None)
+        self.documents.pop(uri, None)
+        self._published.pop(path_of(uri), None)
         self._connection.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
 
     # --- what it finds wrong ---
@@ -237,20 +260,23 @@ class LanguageServer:
         """What it published of this version; of a server without versions what it said last, once it is quiet. A server
         that says, perhaps later, that it wants to be asked is asked."""
         while not self.can(PULL):
-            version, items = self._published.get(document.uri, (-1, []))
-            if version is not None and version >= document.version:
-                return items
+            told = self._published.get(path_of(document.uri))
+            if told is not None and told.version is not None and told.version >= document.version:
+                return told.items
             self._news.clear()
             if not self.alive:
                 raise Gone(self.why)
-            if version is not None:
+            if told is None or told.version is not None:
                 await self._news.wait()
                 continue
+            # An empty list may as well be the first of several stages.
+            quiet = self.limits.settle if told.items else self.limits.settle_empty
+            left = told.at + quiet - asyncio.get_running_loop().time()
+            if left <= 0 and (told.items or not self._working()):
+                return told.items
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.limits.settle):
+                async with asyncio.timeout(left if left > 0 else self.limits.settle_empty):
                     await self._news.wait()
-                    continue
-            return items
         params = {"textDocument": {"uri": document.uri}}
         # Not by `ask`: that it is cut short is no silence that counts.
         report = await self._connection.request(PULL, params, self.limits.start)
@@ -263,26 +289,27 @@ class LanguageServer:
         if not isinstance(params, dict):
             return
         if method == "textDocument/publishDiagnostics":
-            uri, items, version = params.get("uri"), params.get("diagnostics"), params.get("version")
-            if isinstance(uri, str) and isinstance(items, list):
-                self._published.pop(uri, None)
-                self._published[uri] = (version if isinstance(version, int) else None, items)
-                while len(self._published) > PUBLISHED:
-                    del self._published[next(iter(self._published))]
+            path, items = path_of(params.get("uri")), params.get("diagnostics")
+            if isinstance(items, list) and uri_of(path) in self.documents:
+                given, now = params.get("version"), asyncio.get_running_loop().time()
+                version = given if isinstance(given, int) else None
+                self._published[path] = Published(version, trimmed(items), now)
                 self._news.set()
         elif method == "$/progress":
             self._progress(str(params.get("token")), params.get("value"))
 
     def _progress(self, token: str, value: Any) -> None:
         kind = value.get("kind") if isinstance(value, dict) else None
-        if kind == "begin" and len(self._busy) < TOKENS:
-            self._busy.add(token)
-        elif kind == "end":
-            self._busy.discard(token)
+        known = self._busy.pop(token, None) is not None
+        if kind == "begin" or (kind == "report" and known):
+            self._busy[token] = asyncio.get_running_loop().time()
+            if len(self._busy) > TOKENS:
+                del self._busy[next(iter(self._busy))]
         if self._busy:
             self._idle.clear()
         else:
             self._idle.set()
+            self._news.set()
 
     def _answer(self, method: str, params: Any) -> Any:
         """The result of what it asks. Raises LookupError for what we don't do."""
@@ -316,35 +343,3 @@ class LanguageServer:
                     self._registered[str(one.get("id"))] = str(one.get("method"))
                 else:
                     self._registered.pop(str(one.get("id")), None)
-
-
-def _read(path: Path, uri: str, known: Document | None, data: bytes | None) -> Document:
-    """The file on disk as a document, or `data` in its place; `known` itself where nothing changed."""
-    stamp = (-1, 0, 0)
-    try:
-        if data is None:
-            stat = os.stat(path)
-            stamp = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
-            if known is not None and known.stamp == stamp:
-                return known
-            file = read_file(path, FILE_CAP)
-            data, sha256 = file.data, file.sha256
-        else:
-            sha256 = sha256_of(data)
-        if known is not None and known.sha256 == sha256:
-            known.stamp = stamp
-            return known
-        text = decode(data).text
-    except FileFault as fault:
-        raise NoSuchFile(str(fault)) from fault
-    except OSError as error:
-        raise NoSuchFile(f"{path.name}: {error.strerror}") from error
-    except NotText as error:
-        raise NoSuchFile(f"{path.name} is no text") from error
-    version = 1 if known is None else known.version + 1
-    return Document(
-        path=path, uri=uri, version=version, text=text, lines=Lines(text), stamp=stamp, sha256=sha256
-    )
-
-
-__all__ = ["Document", "LanguageServer", "LspFault", "NoSuchFile"]

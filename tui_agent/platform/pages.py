@@ -6,6 +6,7 @@ All of it blocks for a moment and belongs into a thread. The file may grow meanw
 from __future__ import annotations
 
 import os
+import re
 import stat
 import threading
 from bisect import bisect_right
@@ -20,6 +21,7 @@ ROW = 4096
 BLOCK = 1 << 16
 COUNTED = 1 << 20
 """Bytes that are counted or searched at a time."""
+COLOURS = rb"(?:\x1b\[[0-9;:]{0,20}m){0,3}"
 FAR = 8 << 20
 """Bytes in which the end of a line is looked for."""
 
@@ -43,9 +45,7 @@ class Pages:
         self._closed = False
         self._lock = threading.Lock()
         self._counts: list[int] = [0]
-        """Line feeds before each block."""
-        self._counted = 0
-        """Bytes that were counted."""
+        """Line feeds before each block, as far as they were counted; another list for other data."""
         if path is not None:
             self._fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):
@@ -69,8 +69,8 @@ class Pages:
 
     def replace(self, data: bytes) -> None:
         """Of bytes at hand: these are what there is now."""
-        self._data = data
-        self._counts, self._counted = [0], 0
+        with self._lock:
+            self._data, self._counts = data, [0]
 
     def _read(self, place: int, count: int) -> bytes:
         if place < 0:
@@ -182,18 +182,24 @@ class Pages:
     def row_of(self, place: int) -> int:
         """Where the row begins that holds the byte at `place`."""
         start = self._line_start(place)
-        return start + (place - start) // ROW * ROW
+        if b"\r" not in self._read(start, place - start + 1):
+            return start + (place - start) // ROW * ROW
+        while (rows := self.below(start, 1)) and rows[0].end <= place:
+            start = rows[0].end
+        return start
 
     # --- numbers ---
 
     def count(self, stop: threading.Event) -> None:
         """Count the lines as far as they were not; a growing file is counted on with the next call."""
         while not stop.is_set():
-            data = self._read(self._counted, COUNTED)
+            counts = (
+                self._counts
+            )  # before the data: what is replaced meanwhile is counted into a list that is gone
+            data = self._read((len(counts) - 1) * COUNTED, COUNTED)
             if len(data) < COUNTED:
                 return
-            self._counts.append(self._counts[-1] + data.count(b"\n"))
-            self._counted += COUNTED
+            counts.append(counts[-1] + data.count(b"\n"))
 
     def lines(self) -> int | None:
         """How many lines there are; None as long as they are not counted."""
@@ -205,17 +211,17 @@ class Pages:
 
     def number(self, place: int) -> int | None:
         """The number of the line at `place`, from 1; None as long as that much is not counted."""
-        block = place // COUNTED
-        if block >= len(self._counts):
+        block, counts = place // COUNTED, self._counts
+        if block >= len(counts):
             return None
         begin = block * COUNTED
-        return self._counts[block] + self._read(begin, place - begin).count(b"\n") + 1
+        return counts[block] + self._read(begin, place - begin).count(b"\n") + 1
 
     def place_of(self, line: int) -> int | None:
         """Where a line begins; the end when there are fewer. None as long as that is not counted."""
-        wanted = max(0, line - 1)
-        block = max(0, bisect_right(self._counts, wanted - 1) - 1) if wanted else 0
-        left = wanted - self._counts[block]
+        wanted, counts = max(0, line - 1), self._counts
+        block = max(0, bisect_right(counts, wanted - 1) - 1) if wanted else 0
+        left = wanted - counts[block]
         begin = block * COUNTED
         data = self._read(begin, COUNTED)
         at = 0
@@ -230,20 +236,39 @@ class Pages:
 
     def find(self, wanted: str, place: int, *, back: bool, stop: threading.Event) -> int | None:
         """The nearest match behind `place`, or before it; None where there is none. Capitals count if there are any."""
-        needle = wanted.encode("utf-8", "surrogatepass")
-        plain = wanted == wanted.lower()
-        if not needle:
+        if not wanted:
             return None
-        size, over = self.size, len(needle) - 1
+        needle, over = _needle(wanted)
+        ascii = wanted.encode() if wanted.isascii() else None
+        plain = wanted == wanted.lower()
+        size = self.size
         while not stop.is_set() and (place > 0 if back else place < size):
             begin = max(0, place - COUNTED) if back else place
-            data = self._read(begin, (place - begin if back else COUNTED) + over)
-            data = data.lower() if plain else data
-            found = data.rfind(needle) if back else data.find(needle)
+            count = place - begin if back else COUNTED
+            data = self._read(begin, count + over)
+            if ascii is not None and b"\x1b" not in data:  # the quick way
+                data = (data.lower() if plain else data)[: count + len(ascii) - 1]
+                found = data.rfind(ascii) if back else data.find(ascii)
+            else:
+                places = (match.start() for match in needle.finditer(data) if match.start() < count)
+                found = max(places, default=-1) if back else next(places, -1)
             if found >= 0:
                 return begin + found
             place = begin if back else begin + COUNTED
         return None
+
+
+def _needle(wanted: str) -> tuple[re.Pattern[bytes], int]:
+    """What finds `wanted` in bytes, also where colours begin or end in it, and how many bytes beyond its first one
+    that may take."""
+    plain = wanted == wanted.lower()
+    letters: list[bytes] = []
+    for letter in wanted:
+        forms = {letter, letter.upper()} if plain else {letter}
+        letters.append(
+            b"(?:%s)" % b"|".join(re.escape(one.encode("utf-8", "surrogatepass")) for one in sorted(forms))
+        )
+    return re.compile(COLOURS.join(letters)), len(wanted) * (8 + 3 * 24)
 
 
 def _text(data: bytes) -> str:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import array
 import asyncio
 import contextlib
-import fcntl
 import marshal
 import os
 import signal
 import socket
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,9 +20,8 @@ from tui_agent.platform import supervisor
 from tui_agent.platform.cage import Cage
 from tui_agent.platform.capture import Capture, OnOutput
 from tui_agent.platform.output import Presented
+from tui_agent.platform.pipes import read_chunk, waiting
 
-CHUNK = 64 * 1024
-"""Bytes read at most in one turn of the event loop."""
 DRAIN = 0.2
 """Seconds that output is still read after the command itself has ended."""
 STUCK = 8.0
@@ -141,29 +137,29 @@ class Child:
 
     def _open(self, *ends: int) -> None:
         """`ends`: what becomes the command's standard input and standard error."""
-        ours, theirs = socket.socketpair()
-        self._output, output = os.pipe()
         kept = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # some Pythons do not start without
-        try:
-            # Not in a thread: the kernel tells the supervisor of its parent's death when that thread ends.
-            self._popen = subprocess.Popen(
-                [sys.executable, "-I", "-S", supervisor.__file__, *map(str, ends)],
-                pass_fds=ends,
-                stdin=theirs.fileno(),
-                stdout=output,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env={name: os.environ[name] for name in kept if name in os.environ},
-                start_new_session=True,
-            )
-        except OSError:
-            ours.close()
-            os.close(self._output)
-            self._gone.set()
-            raise
-        finally:
-            theirs.close()
-            os.close(output)
+        with contextlib.ExitStack() as closing:
+            ours, theirs = socket.socketpair()
+            closing.callback(theirs.close)
+            try:
+                self._output, output = os.pipe()
+                closing.callback(os.close, output)
+                # Not in a thread: the kernel tells the supervisor of its parent's death when that thread ends.
+                self._popen = subprocess.Popen(
+                    [sys.executable, "-I", "-S", supervisor.__file__, *map(str, ends)],
+                    pass_fds=ends,
+                    stdin=theirs.fileno(),
+                    stdout=output,
+                    stderr=subprocess.DEVNULL,
+                    cwd="/",
+                    env={name: os.environ[name] for name in kept if name in os.environ},
+                    start_new_session=True,
+                )
+            except OSError:
+                ours.close()
+                self._end_of_output()
+                self._gone.set()
+                raise
         ours.setblocking(False)
         os.set_blocking(self._output, False)
         self._control = ours
@@ -234,12 +230,9 @@ class Child:
     # --- output ----------------------------------------------------------------------------
 
     def _readable(self) -> None:
-        try:
-            data = os.read(self._output, CHUNK)
-        except BlockingIOError:
+        data = read_chunk(self._output)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self._end_of_output()
             return
@@ -270,7 +263,7 @@ class Child:
 
         What was in the pipe when it ended is read in any case.
         """
-        self._due = self._read + self._waiting()
+        self._due = self._read + (waiting(self._output) if self._output >= 0 else 0)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN):
                 await self._eof.wait()
@@ -279,16 +272,6 @@ class Child:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(2.0):
                     await self._caught_up.wait()
-
-    def _waiting(self) -> int:
-        if self._output < 0:
-            return 0
-        size = array.array("i", [0])
-        try:
-            fcntl.ioctl(self._output, termios.FIONREAD, size)
-        except OSError:
-            return 0
-        return size[0]
 
     # --- what the owner does -----------------------------------------------------------------
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Self
 
 from tui_agent.platform.capture import Capture
-from tui_agent.platform.proc import CHUNK, Child, Stage
+from tui_agent.platform.pipes import CHUNK, read_chunk
+from tui_agent.platform.proc import Child, ProcessError, Stage
 from tui_agent.text import clean
 
 log = logging.getLogger(__name__)
@@ -68,11 +69,19 @@ class Talk(Child):
         Raises ProcessError.
         """
         stage = Stage(program=str(program), argv=tuple(argv))
-        talk = await cls.start([stage], cwd=cwd, environment=environment, capture=Capture())
-        talk._name = program.name
-        sending, talk._sink = await talk._loop.connect_write_pipe(_Sink, os.fdopen(talk._source, "wb", 0))
-        talk._source = -1
-        talk._sending = sending
+        start = cls.start([stage], cwd=cwd, environment=environment, capture=Capture())
+        starting = asyncio.ensure_future(start)
+        try:
+            talk = await asyncio.shield(starting)
+            talk._name = program.name
+            await talk._connect()
+        except BaseException:
+            # Nobody else knows of it: whoever gave up waiting waits until nothing of it is left.
+            with contextlib.suppress(ProcessError):
+                talk = await starting
+                talk.stop()
+                await talk.gone()
+            raise
         talk._hear, talk._over = hear, over
         if talk._unread:
             hear(bytes(talk._unread))
@@ -81,14 +90,26 @@ class Talk(Child):
             talk._hang_up()
         return talk
 
-    def _open(self, *ends: int) -> None:
-        theirs, self._source = os.pipe()
-        self._errors, said = os.pipe()
+    async def _connect(self) -> None:
+        pipe = os.fdopen(self._source, "wb", 0)
+        self._source = -1
         try:
-            super()._open(theirs, said)
-        finally:
-            os.close(theirs)
-            os.close(said)
+            self._sending, self._sink = await self._loop.connect_write_pipe(_Sink, pipe)
+        except BaseException:
+            pipe.close()
+            raise
+
+    def _open(self, *ends: int) -> None:
+        with contextlib.ExitStack() as closing:
+            theirs, self._source = os.pipe()
+            closing.callback(os.close, theirs)
+            try:
+                self._errors, said = os.pipe()
+                closing.callback(os.close, said)
+                super()._open(theirs, said)
+            except OSError:
+                self._shut()
+                raise
         os.set_blocking(self._errors, False)
         self._loop.add_reader(self._errors, self._complains)
 
@@ -106,12 +127,9 @@ class Talk(Child):
             self._sending.close()
 
     def _readable(self) -> None:
-        try:
-            data = os.read(self._output, CHUNK)
-        except BlockingIOError:
+        data = read_chunk(self._output)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self._end_of_output()
         elif self._sending is None:
@@ -132,18 +150,19 @@ class Talk(Child):
 
     async def _close(self) -> None:
         await super()._close()
+        self._shut()
+
+    def _shut(self) -> None:
+        """Close the ends of pipes that are still held."""
         if self._source >= 0:
             os.close(self._source)
             self._source = -1
         self._silence()
 
     def _complains(self) -> None:
-        try:
-            data = os.read(self._errors, CHUNK)
-        except BlockingIOError:
+        data = read_chunk(self._errors)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self._silence()
             return

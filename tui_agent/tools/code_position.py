@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import re
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import ClassVar, NamedTuple, TypeVar
+from pathlib import Path
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from tui_agent.domain import Target, ToolResult
 from tui_agent.platform.encoding import NotText, decode
 from tui_agent.symbols import Spot, Unavailable
-from tui_agent.tools.base import Args, Bench, ToolError
+from tui_agent.tools.base import Args, Bench, Code, Tool, ToolError
 from tui_agent.tools.lines import shown_name
 from tui_agent.tools.reading import bytes_of, leave_to_read
 
 TRIES = 4
 """Places of a name that are asked about: the first may lie in a comment or a text."""
+PATIENCE = 60.0
+"""Seconds for all of them together."""
 _DEFINES = (
     r"(?:def|class|function|fn|func|fun|interface|struct|enum|type|trait|impl|protocol|namespace|module|object|record|"
     r"const|let|var|val|macro_rules!)"
 )
 _WORD = re.compile(r"[^\W\d][\w$]*")
 
-R = TypeVar("R")
+
+class FileArgs(Args):
+    """What tools take that ask about a whole file."""
+
+    path: str
 
 
 class PositionArgs(Args):
@@ -61,16 +69,69 @@ ALIASES: dict[str, str] = {
 }
 
 
-class AtSymbol:
-    """What all tools share that ask about one name."""
+P = TypeVar("P", bound=PositionArgs)
+R = TypeVar("R")
+
+
+class AboutFile(Tool[FileArgs], Generic[R]):
+    """A tool that asks about a whole file."""
+
+    args = FileArgs
+    reads_only: ClassVar[bool] = True
+    timeout: ClassVar[float | None] = None
+    argument_aliases: ClassVar[dict[str, str]] = ALIASES
+    instead: ClassVar[str] = "search_workspace and read_file"
+    """What to use where there is no answer."""
+
+    def title(self, args: FileArgs) -> str:
+        """See Tool."""
+        return args.path
+
+    async def run(self, args: FileArgs, bench: Bench) -> ToolResult:
+        """See Tool."""
+        target = bench.resolve(args.path)
+        await leave_to_read(bench, target)
+        await bytes_of(target)
+        found = await self.ask(bench.code, target.path)
+        if isinstance(found, Unavailable):
+            return not_available(found, self.instead)
+        return ToolResult(success=True, data=self.told(found, shown_name(target.display)))
+
+    @abstractmethod
+    async def ask(self, code: Code, path: Path) -> R | Unavailable:
+        """The answer."""
+
+    @abstractmethod
+    def told(self, found: R, name: str) -> str:
+        """The answer for the model; `name`: the file's."""
+
+
+class AtSymbol(Tool[P], Generic[P, R]):
+    """A tool that asks about one name."""
 
     reads_only: ClassVar[bool] = True
     timeout: ClassVar[float | None] = None
     argument_aliases: ClassVar[dict[str, str]] = ALIASES
 
-    def title(self, args: PositionArgs) -> str:
+    def title(self, args: P) -> str:
         """See Tool."""
         return f"{args.symbol} in {args.path}" if args.symbol else args.path
+
+    async def run(self, args: P, bench: Bench) -> ToolResult:
+        """See Tool."""
+        at = await located(args, bench)
+        found = await first_answer(at, lambda spot: self.ask(args, bench.code, at.target.path, spot))
+        if isinstance(found, Unavailable):
+            return not_available(found)
+        return ToolResult(success=True, data=await self.told(found, at.name, bench))
+
+    @abstractmethod
+    async def ask(self, args: P, code: Code, path: Path, spot: Spot) -> R | Unavailable | None:
+        """The answer for one place of the name."""
+
+    @abstractmethod
+    async def told(self, found: R | None, name: str, bench: Bench) -> str:
+        """The answer for the model; None: no place gave any."""
 
 
 async def located(args: PositionArgs, bench: Bench) -> Located:
@@ -137,16 +198,21 @@ def _on_line(text: str, number: int, target: Target) -> Located:
 
 
 async def first_answer(
-    at: Located, ask: Callable[[Spot], Awaitable[R | Unavailable]]
+    at: Located, ask: Callable[[Spot], Awaitable[R | Unavailable | None]]
 ) -> R | Unavailable | None:
     """The first answer that says something; None when all are empty."""
-    for spot in at.spots[:TRIES]:
-        answer = await ask(spot)
-        if answer:
-            return answer
+    try:
+        async with asyncio.timeout(PATIENCE):
+            for spot in at.spots[:TRIES]:
+                answer = await ask(spot)
+                if answer:
+                    return answer
+    except TimeoutError:
+        return Unavailable(why=f"the language server took longer than {PATIENCE:g} s")
     return None
 
 
 def not_available(answer: Unavailable, instead: str = "search_workspace and read_file") -> ToolResult:
     """Says that something can't be told and what to do instead; no failure (T3)."""
-    return ToolResult(success=True, data=f"Not available: {answer.why}. Use {instead} instead.")
+    text = f"Not available: {answer.why}. Use {instead} instead."
+    return ToolResult(success=True, data=text, code="unavailable")

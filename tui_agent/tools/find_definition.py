@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
-from tui_agent.domain import ToolResult
-from tui_agent.symbols import Unavailable
-from tui_agent.tools.base import Bench, Tool
+from tui_agent.symbols import Place, Spot, Unavailable
+from tui_agent.tools.base import Bench, Code
 from tui_agent.tools.code_output import places_text
-from tui_agent.tools.code_position import AtSymbol, PositionArgs, first_answer, located, not_available
+from tui_agent.tools.code_position import AtSymbol, PositionArgs
 
 
-class FindDefinition(AtSymbol, Tool[PositionArgs]):
+class FindDefinition(AtSymbol[PositionArgs, tuple[Place, ...]]):
     """Follows a name to its source."""
 
     name: ClassVar[str] = "find_definition"
@@ -23,11 +23,12 @@ class FindDefinition(AtSymbol, Tool[PositionArgs]):
         "definition",
     )
 
-    async def run(self, args: PositionArgs, bench: Bench) -> ToolResult:
-        """See Tool."""
-        at = await located(args, bench)
-        found = await first_answer(at, lambda spot: bench.code.definitions(at.target.path, spot))
-        if isinstance(found, Unavailable):
-            return not_available(found)
-        text = await places_text(bench, found) if found else f"No definition of {at.name} was found."
-        return ToolResult(success=True, data=text)
+    async def ask(
+        self, args: PositionArgs, code: Code, path: Path, spot: Spot
+    ) -> tuple[Place, ...] | Unavailable:
+        """See AtSymbol."""
+        return await code.definitions(path, spot)
+
+    async def told(self, found: tuple[Place, ...] | None, name: str, bench: Bench) -> str:
+        """See AtSymbol."""
+        return await places_text(bench, found) if found else f"No definition of {name} was found."

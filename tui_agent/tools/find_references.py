@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
-from tui_agent.domain import ToolResult
-from tui_agent.symbols import Unavailable
-from tui_agent.tools.base import Bench, Tool
+from tui_agent.symbols import Place, Spot, Unavailable
+from tui_agent.tools.base import Bench, Code
 from tui_agent.tools.code_output import counted, places_text
-from tui_agent.tools.code_position import AtSymbol, PositionArgs, first_answer, located, not_available
+from tui_agent.tools.code_position import AtSymbol, PositionArgs
 
 
-class FindReferences(AtSymbol, Tool[PositionArgs]):
+class FindReferences(AtSymbol[PositionArgs, tuple[Place, ...]]):
     """Finds who uses a name."""
 
     name: ClassVar[str] = "find_references"
     args = PositionArgs
     aliases: ClassVar[tuple[str, ...]] = ("get_references", "references", "find_usages", "find_uses")
 
-    async def run(self, args: PositionArgs, bench: Bench) -> ToolResult:
-        """See Tool."""
-        at = await located(args, bench)
-        found = await first_answer(at, lambda spot: bench.code.references(at.target.path, spot))
-        if isinstance(found, Unavailable):
-            return not_available(found)
+    async def ask(
+        self, args: PositionArgs, code: Code, path: Path, spot: Spot
+    ) -> tuple[Place, ...] | Unavailable:
+        """See AtSymbol."""
+        return await code.references(path, spot)
+
+    async def told(self, found: tuple[Place, ...] | None, name: str, bench: Bench) -> str:
+        """See AtSymbol."""
         if not found:
-            return ToolResult(success=True, data=f"No references to {at.name} were found.")
+            return f"No references to {name} were found."
         files = counted(len({place.path for place in found}), "file")
-        head = f"{counted(len(found), 'reference')} to {at.name} in {files}"
-        return ToolResult(success=True, data=f"{head}\n{await places_text(bench, found)}")
+        head = f"{counted(len(found), 'reference')} to {name} in {files}"
+        return f"{head}\n{await places_text(bench, found)}"

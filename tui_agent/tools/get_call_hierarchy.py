@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar, Literal
 
-from tui_agent.domain import ToolResult
-from tui_agent.symbols import Unavailable
-from tui_agent.tools.base import Bench, Tool
+from tui_agent.symbols import Family, Spot, Unavailable
+from tui_agent.tools.base import Bench, Code
 from tui_agent.tools.code_output import family_text
-from tui_agent.tools.code_position import AtSymbol, PositionArgs, first_answer, located, not_available
+from tui_agent.tools.code_position import AtSymbol, PositionArgs
 
 
 class GetCallHierarchyArgs(PositionArgs):
@@ -17,23 +17,22 @@ class GetCallHierarchyArgs(PositionArgs):
     direction: Literal["incoming", "outgoing", "both"] = "both"
 
 
-class GetCallHierarchy(AtSymbol, Tool[GetCallHierarchyArgs]):
+class GetCallHierarchy(AtSymbol[GetCallHierarchyArgs, Family]):
     """Traces calls."""
 
     name: ClassVar[str] = "get_call_hierarchy"
     args = GetCallHierarchyArgs
     aliases: ClassVar[tuple[str, ...]] = ("call_hierarchy", "find_callers", "get_callers")
 
-    async def run(self, args: GetCallHierarchyArgs, bench: Bench) -> ToolResult:
-        """See Tool."""
-        at = await located(args, bench)
+    async def ask(
+        self, args: GetCallHierarchyArgs, code: Code, path: Path, spot: Spot
+    ) -> Family | Unavailable | None:
+        """See AtSymbol."""
         incoming, outgoing = args.direction != "outgoing", args.direction != "incoming"
-        found = await first_answer(
-            at,
-            lambda spot: bench.code.calls(at.target.path, spot, incoming=incoming, outgoing=outgoing),
-        )
-        if isinstance(found, Unavailable):
-            return not_available(found)
+        return await code.calls(path, spot, incoming=incoming, outgoing=outgoing)
+
+    async def told(self, found: Family | None, name: str, bench: Bench) -> str:
+        """See AtSymbol."""
         if found is None:
-            return ToolResult(success=True, data=f"{at.name} is no function there.")
-        return ToolResult(success=True, data=await family_text(bench, found, "Called by", "Calls"))
+            return f"{name} is no function there."
+        return await family_text(bench, found, "Called by", "Calls")

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
-from tui_agent.domain import ToolResult
-from tui_agent.symbols import Unavailable
-from tui_agent.tools.base import Bench, Tool
-from tui_agent.tools.code_position import AtSymbol, PositionArgs, first_answer, located, not_available
+from tui_agent.symbols import Spot, Unavailable
+from tui_agent.tools.base import Bench, Code
+from tui_agent.tools.code_position import AtSymbol, PositionArgs
 
 
-class GetHoverInfo(AtSymbol, Tool[PositionArgs]):
+class GetHoverInfo(AtSymbol[PositionArgs, str]):
     """Tells what a name is."""
 
     name: ClassVar[str] = "get_hover_info"
     args = PositionArgs
     aliases: ClassVar[tuple[str, ...]] = ("hover", "get_hover", "get_type", "hover_info")
 
-    async def run(self, args: PositionArgs, bench: Bench) -> ToolResult:
-        """See Tool."""
-        at = await located(args, bench)
-        found = await first_answer(at, lambda spot: bench.code.hover(at.target.path, spot))
-        if isinstance(found, Unavailable):
-            return not_available(found)
-        return ToolResult(success=True, data=found or f"Nothing is known of {at.name} there.")
+    async def ask(self, args: PositionArgs, code: Code, path: Path, spot: Spot) -> str | Unavailable:
+        """See AtSymbol."""
+        return await code.hover(path, spot)
+
+    async def told(self, found: str | None, name: str, bench: Bench) -> str:
+        """See AtSymbol."""
+        return found or f"Nothing is known of {name} there."

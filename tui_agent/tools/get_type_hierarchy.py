@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
-from tui_agent.domain import ToolResult
-from tui_agent.symbols import Unavailable
-from tui_agent.tools.base import Bench, Tool
+from tui_agent.symbols import Family, Spot, Unavailable
+from tui_agent.tools.base import Bench, Code
 from tui_agent.tools.code_output import family_text
-from tui_agent.tools.code_position import AtSymbol, PositionArgs, first_answer, located, not_available
+from tui_agent.tools.code_position import AtSymbol, PositionArgs
 
 
-class GetTypeHierarchy(AtSymbol, Tool[PositionArgs]):
+class GetTypeHierarchy(AtSymbol[PositionArgs, Family]):
     """Traces inheritance."""
 
     name: ClassVar[str] = "get_type_hierarchy"
@@ -23,12 +23,14 @@ class GetTypeHierarchy(AtSymbol, Tool[PositionArgs]):
         "class_hierarchy",
     )
 
-    async def run(self, args: PositionArgs, bench: Bench) -> ToolResult:
-        """See Tool."""
-        at = await located(args, bench)
-        found = await first_answer(at, lambda spot: bench.code.types(at.target.path, spot))
-        if isinstance(found, Unavailable):
-            return not_available(found)
+    async def ask(
+        self, args: PositionArgs, code: Code, path: Path, spot: Spot
+    ) -> Family | Unavailable | None:
+        """See AtSymbol."""
+        return await code.types(path, spot)
+
+    async def told(self, found: Family | None, name: str, bench: Bench) -> str:
+        """See AtSymbol."""
         if found is None:
-            return ToolResult(success=True, data=f"{at.name} is no class or interface there.")
-        return ToolResult(success=True, data=await family_text(bench, found, "Supertypes", "Subtypes"))
+            return f"{name} is no class or interface there."
+        return await family_text(bench, found, "Supertypes", "Subtypes")

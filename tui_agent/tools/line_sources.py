@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
+import threading
 from typing import Protocol
 
 from tui_agent.domain import Target
@@ -43,15 +44,15 @@ class LineSource(Protocol):
         ...
 
 
-def open_lines(target: Target, encoding: str | None) -> LineSource:
-    """The lines of a file. Raises ToolError."""
+def open_lines(target: Target, encoding: str | None, stop: threading.Event | None = None) -> LineSource:
+    """The lines of a file; where it is large they end as soon as `stop` is set. Raises ToolError."""
     if encoding is not None:
         _check_encoding(encoding)
     try:
         with open_regular(target.path, follow=False) as opened:
             large = opened.size > EDIT_CAP
         if large:
-            return StreamedLines(target, encoding)
+            return StreamedLines(target, encoding, stop)
         held = read_file(target.path, 2 * EDIT_CAP, follow=False)
     except FileFault as fault:
         raise tool_error(fault, target) from fault
@@ -122,7 +123,8 @@ class HeldLines:
 class StreamedLines:
     """A file that is too large to hold. Memory stays within a few pieces, whatever its lines are like."""
 
-    def __init__(self, target: Target, encoding: str | None) -> None:
+    def __init__(self, target: Target, encoding: str | None, stop: threading.Event | None = None) -> None:
+        self._stop = stop or threading.Event()
         self.total: int | None = None
         self.sha256: str | None = None
         self._open = contextlib.ExitStack()
@@ -164,8 +166,8 @@ class StreamedLines:
         self._open.close()
 
     def _more(self) -> bool:
-        """Read until there are further lines; False at the end."""
-        while not self._ended:
+        """Read until there are further lines; False at the end, and when nobody wants them any more."""
+        while not self._ended and not self._stop.is_set():
             piece = os.read(self._file.fd, PIECE)
             self._ended = not piece
             lines = self._decoder.decode(piece, final=not piece).split("\n")
@@ -176,7 +178,7 @@ class StreamedLines:
                 whole = [cut_line(line.removesuffix("\r")) for line in lines[1:-1]]
                 self._lines, self._next = [first, *whole], 0
                 return True
-        if self._rest_size:
+        if self._rest_size and self._ended:
             self._lines, self._next = [self._finish()], 0
             return True
         return False

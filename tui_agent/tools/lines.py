@@ -18,6 +18,11 @@ def cut_line(line: str, cap: int = LINE_CAP) -> str:
     return line if len(line) <= cap else f"{line[:cap]}… [{len(line) - cap:,} more characters]"
 
 
+def is_cut(line: str) -> bool:
+    """Whether `cut_line` left the end of this line off."""
+    return len(line) > LINE_CAP and line.endswith(" more characters]")
+
+
 def writable(text: str) -> str:
     """`text` without lone surrogates, so that it can be written down and sent."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import ClassVar
 
 from tui_agent.domain import ToolResult
@@ -70,10 +71,12 @@ class ReadFile(Tool[ReadFileArgs]):
         first = max(1, args.start_line or 1)
         if args.end_line is not None and args.end_line < first:
             raise ToolError(f"end_line {args.end_line} lies before start_line {first}.", "bad_arguments")
-        source = await asyncio.to_thread(open_lines, target, args.encoding)
+        stop = threading.Event()
+        source = await asyncio.to_thread(open_lines, target, args.encoding, stop)
         try:
             shown = await _collect(source, first, args.end_line, bench)
         finally:
+            stop.set()
             source.close()
         if source.sha256 is not None:
             bench.saw(target.path, source.sha256)

@@ -22,6 +22,7 @@ from tui_agent.tools.ignoring import Ignoring
 from tui_agent.tools.lines import missing_text, shown_name
 from tui_agent.tools.reading import leave_to_read
 from tui_agent.tools.search_output import Findings
+from tui_agent.tools.search_program import OPTIONS
 from tui_agent.tools.search_worker import has_capitals
 
 SECONDS = 15.0
@@ -197,9 +198,9 @@ def _told(args: SearchWorkspaceArgs, found: Findings, end: _Ended, most: int) ->
 
 def _ripgrep(program: Path, args: SearchWorkspaceArgs, places: Sequence[Path], context: int) -> list[str]:
     """Never with a configuration or a preprocessor from outside (R-05), nor with ignore files of other kinds."""
-    options = ["--no-config", "--json", "--hidden", "--glob=!.git", "--no-messages", "--no-require-git"]
-    options += [f"--no-ignore-{kind}" for kind in ("dot", "exclude", "global", "parent")]
-    options += [
+    options = [
+        *OPTIONS,
+        "--json",
         "--case-sensitive" if has_capitals(args.query, args.is_regex) else "--ignore-case",
         "--sort=path",
         "--crlf",

@@ -1,0 +1,311 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.lsp.kit import PATIENT, Sea, command, heard, sailing
+from tui_agent.lsp import questions
+from tui_agent.lsp.documents import PIECE, shown
+from tui_agent.lsp.limits import Limits
+from tui_agent.lsp.reading import FOUND, MESSAGE, trimmed
+from tui_agent.lsp.server import OPEN, LanguageServer
+from tui_agent.lsp.watching import Look, Watch
+from tui_agent.platform import supervisor
+from tui_agent.symbols import Spot, Unavailable
+
+GOOD, BAD = "x = 1\n", "x = 1  # WRONG\n"
+
+
+def with_(**changes: Any) -> Limits:
+    return msgspec.structs.replace(PATIENT, **changes)
+
+
+async def found(sea: Sea, path: Path) -> Any:
+    return await sea.fleet.with_file(
+        path, lambda server: questions.diagnostics(server, path, PATIENT.request)
+    )
+
+
+async def definition(sea: Sea, path: Path) -> Any:
+    return await sea.fleet.with_file(path, lambda server: questions.definitions(server, path, Spot(line=1)))
+
+
+async def serving(sea: Sea, path: Path) -> LanguageServer:
+    await sea.fleet.with_file(path, lambda server: server.show(path))
+    server = sea.fleet.running(path)
+    assert server is not None
+    return server
+
+
+# --- the files it is shown ---
+
+
+async def test_a_file_whose_showing_was_given_up_is_shown_as_changed_and_judged_anew(tmp_path: Path) -> None:
+    async with sailing(tmp_path) as sea:
+        path = sea.file("a.py", GOOD)
+        assert await found(sea, path) == ()
+        server = await serving(sea, path)
+        path.write_text(BAD)
+        busy = threading.Event()
+        pool = ThreadPoolExecutor(1)  # the loop ends it
+        asyncio.get_running_loop().set_default_executor(pool)
+        pool.submit(busy.wait)
+        showing = asyncio.create_task(server.show(path))
+        await asyncio.sleep(0)
+        assert server._showing.locked()
+        showing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await showing
+        busy.set()
+        (wrong,) = await found(sea, path)
+        assert wrong.kind == "error"
+        assert len(sea.heard("textDocument/didOpen")) == 1
+        assert len(sea.heard("textDocument/didChange")) == 1
+
+
+async def test_an_empty_list_is_no_verdict_before_it_has_settled(tmp_path: Path) -> None:
+    limits = with_(settle=0.05, settle_empty=60.0)
+    async with sailing(tmp_path, "no-versions", "stages", limits=limits) as sea:
+        path = sea.file("a.py", BAD)
+        assert len(await found(sea, path)) == 1
+        path.write_text(BAD * 2)
+        assert len(await found(sea, path)) == 2
+
+
+async def test_what_is_said_of_a_file_at_its_closing_is_no_verdict_when_it_is_open_again(
+    tmp_path: Path,
+) -> None:
+    limits = with_(settle=0.05, settle_empty=60.0)
+    async with sailing(tmp_path, "no-versions", limits=limits) as sea:
+        path = sea.file("a.py", BAD)
+        assert len(await found(sea, path)) == 1
+        server = await serving(sea, path)
+        for number in range(OPEN):
+            await server.show(sea.file(f"other{number}.py", BAD))
+        assert await definition(sea, sea.root / "other1.py")  # what was said at the closing has come
+        assert len(sea.heard("textDocument/didClose")) == 1
+        assert len(server._published) <= OPEN
+        document = await server.show(path)
+        assert document.version > OPEN
+        items = await server.diagnostics(document, PATIENT.request)
+        assert len(items) == 1
+
+
+@pytest.mark.parametrize("mode", ["own-spelling", "short-spelling"])
+async def test_a_server_may_spell_addresses_its_own_way(tmp_path: Path, mode: str) -> None:
+    async with sailing(tmp_path, mode) as sea:
+        (sea.root / "(group)@1.2").mkdir()
+        path = sea.file("(group)@1.2/a+b=c.py", BAD)
+        (wrong,) = await found(sea, path)
+    assert wrong.kind == "error"
+
+
+async def test_what_is_said_of_files_that_nobody_asks_about_is_not_kept(tmp_path: Path) -> None:
+    async with sailing(tmp_path, "everywhere", limits=with_(open_size=12)) as sea:
+        path, other = sea.file("a.py", BAD), sea.file("b.py", BAD)
+        assert len(await found(sea, path)) == 1
+        server = await serving(sea, path)
+        assert list(server._published) == [str(path)]
+        (kept,) = server._published[str(path)].items
+        assert kept["range"] == {"start": {"line": 0, "character": 9}}
+        assert len(await found(sea, other)) == 1  # both are too much
+        assert [document.path for document in server.documents.values()] == [other]
+        assert list(server._published) == [str(other)]
+
+
+def test_of_diagnostics_is_kept_what_is_read_of_them_and_the_gravest() -> None:
+    extent = {"start": {"line": 1, "character": 2, "junk": "x" * 99}, "end": {}}
+    hint = {"severity": 4, "message": "h" * 10_000, "range": extent, "data": "x" * 10_000}
+    error = {"message": {"kind": "markdown"}, "range": "nowhere", "severity": 99, "code": [1]}
+    kept = trimmed([hint] * (FOUND + 5) + [error, "odd"])
+    assert len(kept) == FOUND
+    assert kept[0] == {
+        "range": {"start": {"line": 0, "character": 0}}, "severity": 1, "code": "", "source": "", "message": ""
+    }  # fmt: skip
+    assert kept[1]["range"] == {"start": {"line": 1, "character": 2}}
+    assert len(str(kept[1])) < MESSAGE * 2 + 200
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "plain", "ä\u2028" * PIECE, '"\\\n\r\t\x7f😀' * (PIECE // 3)],
+    ids=["empty", "short", "wide", "odd"],
+)
+def test_the_text_of_a_file_is_sent_whole(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.py").write_text(text, encoding="utf-8", newline="")
+    document = shown(tmp_path / "a.py", None, 1, text.encode())
+    assert msgspec.json.decode(msgspec.json.encode({"text": document.text})) == {"text": text}
+
+
+async def test_a_file_with_a_byte_that_is_no_text_is_shown(tmp_path: Path) -> None:
+    async with sailing(tmp_path) as sea:
+        path = sea.root / "a.py"
+        path.write_bytes("# Wörter und Wörter und Wörter \n".encode() * 20 + b"# \xff\n" + BAD.encode())
+        assert [one.line for one in await found(sea, path)] == [22]
+
+
+# --- answers ---
+
+
+async def test_a_large_answer_is_read_while_others_go_on(tmp_path: Path) -> None:
+    async with sailing(tmp_path, "many") as sea:
+        path = sea.file("a.py", "x")
+        server = await serving(sea, path)
+        many = await server.ask("many", {})
+        turns = 0
+
+        async def ask(method: str, params: Any) -> Any:
+            return many
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        server.ask = ask  # type: ignore[method-assign, assignment]  # the answer itself is at hand
+        server.can = lambda method: True  # type: ignore[method-assign]  # whatever is asked
+        going = asyncio.create_task(others())
+        asks: list[Callable[[], Awaitable[Any]]] = [
+            lambda: questions.symbols(server, "x", None),
+            lambda: questions.outline(server, path),
+            lambda: questions.references(server, path, Spot(line=1)),
+        ]
+        for one in asks:
+            before = turns
+            assert len(await one()) > 1_000
+            assert turns - before > 20
+        going.cancel()
+
+
+# --- servers that say nothing, or too much ---
+
+
+async def test_requests_that_wait_side_by_side_are_one_silence(tmp_path: Path) -> None:
+    async with sailing(tmp_path, "hang", limits=with_(request=1.5, silences=2, farewell=0.2)) as sea:
+        path = sea.file("a.py", "x")
+        await found(sea, path)  # all that it says by itself has come
+        answers = await asyncio.gather(*(definition(sea, path) for _ in range(4)))
+        assert all("did not answer" in one.why for one in answers)
+        assert sea.fleet.running(path) is not None
+        await definition(sea, path)
+        assert sea.fleet.running(path) is None
+
+
+async def test_a_server_that_still_says_something_is_not_silent(tmp_path: Path) -> None:
+    async with sailing(tmp_path, "chatters", limits=with_(request=3.0, silences=1, farewell=0.2)) as sea:
+        path = sea.file("a.py", "x")
+        assert "did not answer" in (await definition(sea, path)).why
+        assert sea.fleet.running(path) is not None
+
+
+async def test_after_a_time_of_good_service_a_crash_counts_as_the_first(tmp_path: Path) -> None:
+    async with sailing(tmp_path, "crash", limits=with_(sound=0.0)) as sea:
+        path = sea.file("a.py", "x")
+        for _ in range(PATIENT.starts):
+            assert "does not work here" not in (await definition(sea, path)).why
+        assert len(heard(tmp_path, "start")) > PATIENT.starts
+
+
+async def test_work_that_is_never_reported_as_done_is_waited_for_once(tmp_path: Path) -> None:
+    async with sailing(tmp_path, "never-ends", limits=with_(indexing=1.0)) as sea:
+        path = sea.file("a.py", "x")
+        assert isinstance(await definition(sea, path), tuple)
+        server = await serving(sea, path)
+        await server.ready()
+        assert server._busy
+        async with asyncio.timeout(0):
+            await server.ready()  # at once
+        for kind in ("begin", "report"):
+            server._hear("$/progress", {"token": 2, "value": {"kind": kind}})
+        assert server._working()
+        server._hear("$/progress", {"token": 2, "value": {"kind": "end"}})
+        assert not server._working()
+
+
+# --- what changed on disk ---
+
+
+class SlowWatch(Watch):
+    """Looks when it may."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, frozenset({".py"}))
+        self.may = threading.Event()
+        self.looking = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self.begun: list[int] = []
+        self.most = self.now = 0
+
+    def look(self) -> Look:
+        look = super().look()
+        self.begun.append(1)
+        self._loop.call_soon_threadsafe(self.looking.set)
+        self.now += 1
+        self.most = max(self.most, self.now)
+        self.may.wait(60)
+        self.now -= 1
+        return look
+
+
+async def test_looks_at_the_disk_go_one_after_the_other_and_are_shared(tmp_path: Path) -> None:
+    async with sailing(tmp_path) as sea:
+        path = sea.file("a.py", "x")
+        server = await serving(sea, path)
+        (berth,) = sea.fleet._berths.values()
+        berth.watch = watch = SlowWatch(sea.root)
+        watch.keep(Watch.look(watch))
+        first = asyncio.create_task(sea.fleet.refresh())
+        await watch.looking.wait()
+        sea.file("new.py", "y")
+        others = [asyncio.create_task(sea.fleet.refresh()) for _ in range(7)]
+        await asyncio.sleep(0)
+        watch.may.set()
+        await asyncio.gather(first, *others)
+        assert (len(watch.begun), watch.most) == (2, 1)
+        # What nobody waited for is not lost.
+        watch.may.clear()
+        watch.looking.clear()
+        path.write_text("changed")
+        cut = asyncio.create_task(sea.fleet.refresh())
+        await watch.looking.wait()
+        cut.cancel()
+        await asyncio.wait([cut])
+        watch.may.set()
+        await sea.fleet.refresh()
+        await server.ask("textDocument/hover", {"position": {"line": 0, "character": 0}})
+        told = [
+            (Path(one["uri"]).name, one["type"])
+            for line in sea.heard("workspace/didChangeWatchedFiles")
+            for one in line[1]["changes"]
+        ]
+    assert told == [("new.py", 1), ("a.py", 2)]
+
+
+# --- the end ---
+
+
+async def test_after_close_nothing_is_left_of_a_server_that_was_starting(tmp_path: Path) -> None:
+    own = {"python": command(tmp_path, "hang-initialize", "deaf"), "go": command(tmp_path)}
+    async with sailing(tmp_path, own=own) as sea:
+        asking = asyncio.create_task(definition(sea, sea.file("a.py", "x")))
+        while not heard(tmp_path, "initialize"):  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.01)
+        (pid,) = [start[1] for start in heard(tmp_path, "start")]
+        assert pid in supervisor.table()
+        closing = asyncio.create_task(sea.fleet.close())
+        await asyncio.sleep(0)
+        late = await definition(sea, sea.file("b.go", "x"))
+        assert late == Unavailable(why="the session is being closed")
+        await closing
+        assert pid not in supervisor.table()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asking
