@@ -14,9 +14,11 @@ from tests.commands.asking import Ran, run
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.doubles.raw_server import FakeConnection, FakeRawServer, Script
 from tui_agent import paths
+from tui_agent.commands import doctor_code
 from tui_agent.commands.doctor import write
 from tui_agent.commands.findings import Finding
 from tui_agent.commands.page import Page
+from tui_agent.lsp.languages import languages
 from tui_agent.mock_server.replies import ServedModel
 
 CAPSYS = pytest.CaptureFixture[str]
@@ -194,6 +196,50 @@ async def test_a_program_of_the_folder_itself_is_never_run(
     monkeypatch.setenv("PATH", str(tmp_path))
     await run(capsys, "doctor", "--json", "--provider", "scripted", "--no-probe", "-C", str(tmp_path))
     assert not (tmp_path / "ran").exists()
+
+
+async def test_the_languages_of_the_folder_are_told_with_their_servers(
+    capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    work, bin_ = tmp_path / "work", tmp_path / "bin"
+    (work / "bin").mkdir(parents=True)
+    bin_.mkdir()
+    for suffix, count in (("py", 15), ("ts", 4), ("go", 3), ("sh", 1), ("rs", 3), ("odd", 3), ("txt", 9)):
+        for number in range(count):
+            (work / f"{number}.{suffix}").write_text("")
+    for program in (bin_ / "pylsp", bin_ / "tsc", work / "bin" / "gopls"):
+        program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran-${{0##*/}}\necho Version 5.9.2\n")
+        program.chmod(0o755)
+    monkeypatch.delenv("TUI_AGENT_LANGUAGE_SERVERS_ON")
+    monkeypatch.setenv("PATH", f"{bin_}:{work / 'bin'}:/usr/bin:/bin")
+    paths.config_file().parent.mkdir(parents=True, exist_ok=True)
+    paths.config_file().write_text("language_servers:\n  odd: [no-such-odd-server]\n  rust: [no-such-rust]\n")
+    look = ("doctor", "--json", "--provider", "scripted", "--no-probe", "-C", str(work))
+    done = await run(capsys, *look)
+    states = done.states()
+    assert done.code == 0
+    assert {name: states[name] for name in ("python", "typescript", "go", "bash", "rust", "odd")} == {
+        "python": "ok",
+        "typescript": "warn",
+        "go": "warn",
+        "bash": "note",
+        "rust": "warn",
+        "odd": "warn",
+    }
+    assert done.text_of("python") == f"15 files: pylsp, {bin_}/pylsp "
+    assert "npm install -g typescript typescript-language-server" in done.text_of("typescript")
+    assert "gopls is not on PATH" in done.text_of("go") and "go install" in done.text_of("go")
+    assert "`no-such-odd-server` of the settings is not on PATH" in done.text_of("odd")
+    assert "language_servers.rust" in done.text_of("rust")
+    assert "before the folder is trusted" in done.text_of("servers")
+    assert [one.name for one in tmp_path.glob("ran-*")] == ["ran-tsc"]  # asked for its version, none started
+    paths.config_file().write_text("language_servers_on: false\n")
+    off = await run(capsys, *look)
+    assert "switched off" in off.text_of("servers") and "python" not in off.states()
+
+
+def test_every_language_that_can_be_served_says_how() -> None:
+    assert set(doctor_code._installs()) == {one.name for one in languages({})}
 
 
 # --- the page -------------------------------------------------------------------------------

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
+import os
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +29,6 @@ from tui_agent.export.reading import export
 from tui_agent.text import Mask
 
 REJECT = Answer(verdict="reject")
-
-
-@pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("TUI_AGENT_HOME", str(home / "tui-agent"))
 
 
 @pytest.fixture
@@ -81,7 +77,7 @@ async def test_what_a_message_names_goes_with_it_in_front_of_it(workspace: Path)
     assert "What is in the folder src, 2 levels deep:\na.py\n" in block
     (event,) = watch.of(ContextAttached)
     assert [item.display for item in event.items] == ["src/a.py:L10-L12", "my notes.md", "src"]
-    assert not [notice for notice in watch.of(Notice) if notice.level != "info"]
+    assert not [notice for notice in watch.of(Notice) if notice.code == "attach.failed"]
     assert watch.of(ContextMeasured)[-1].parts["files"] > 0
     page = "".join(export(folder, "markdown", Mask({})))
     log = (folder / "chat_history.log").read_text("utf-8")
@@ -211,3 +207,100 @@ async def test_who_plans_sees_it_too(workspace: Path) -> None:
     assert "11\tline 11" in planning.messages[-1]["content"]
     step_request = sent_as(server, "execution")[0]
     assert "11\tline 11" in json.dumps(step_request.messages, ensure_ascii=False).replace("\\t", "\t")
+
+
+async def test_what_an_interrupted_message_names_goes_with_the_next_one(
+    workspace: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "outside.txt").write_text("far away\n")
+    async with serve(scenario("", "ok"), strict=True) as server:
+        async with opened(server, workspace) as session:
+            watch = Watch(session, lambda event: None)
+            await session.send(f"see @{tmp_path}/outside.txt")
+            await watch.until_event(ApprovalAsked)
+            await session.interrupt()
+            assert (await watch.ended()).outcome == "interrupted"
+            resume = session.id
+        async with opened(server, workspace, resume=resume) as session:
+            watch = Watch(session)
+            for text in ("try again", "and again"):
+                await session.send(text)
+                await watch.ended()
+    assert not watch.of(ContextAttached)[1:]
+    (block,) = attached(server, 0)
+    assert "far away" in block
+    assert texts(server, 0)[-1] == f"{block}\n\ntry again"
+    assert not attached(server)
+
+
+async def test_an_answer_that_names_a_file_attaches_it(workspace: Path) -> None:
+    looks: list[Any] = [
+        step("", call("list_files", path=".")),
+        step("", call("list_files", path="src")),
+        "done",
+    ]
+    answer = Answer(verdict="reply", text='yes, and see @"my notes.md"')
+    async with serve(scenario("look", *looks), scenario("yes", "seen"), strict=True) as server:
+        async with opened(server, workspace, flags={"iterations": {"direct": 2}}) as session:
+            watch = Watch(session, lambda event: answer)
+            await session.send("look")
+            await watch.ended()
+    (block,) = attached(server)
+    assert "# Notes" in block and len(server.requests) == 3
+
+
+async def test_a_disk_that_fails_is_told_and_the_message_is_worked_on(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    big = workspace / "big.log"
+    big.write_text("a line of text\n" * 10_000)
+    os.truncate(big, 64 << 20)
+    inode, read, failed = big.stat().st_ino, os.read, []
+
+    def failing(fd: int, count: int) -> bytes:
+        if os.fstat(fd).st_ino == inode:
+            failed.append(fd)
+            raise OSError(errno.EIO, "Input/output error")
+        return read(fd, count)
+
+    monkeypatch.setattr(os, "read", failing)
+    server, watch, _ = await say(workspace, 'see @big.log and @"my notes.md"')
+    assert failed
+    assert watch.of(RunEnded)[-1].outcome == "done"
+    (block,) = attached(server)
+    assert "# Notes" in block
+    (told,) = [one.text for one in watch.of(Notice) if one.code == "attach.failed"]
+    assert told == "@big.log is not attached: Input/output error."
+
+
+async def test_going_through_a_huge_file_ends_with_the_run(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    huge = workspace / "huge.log"
+    huge.write_text("a line of text\n" * 10_000)
+    os.truncate(huge, 100 << 30)
+    inode, read, reading = huge.stat().st_ino, os.read, threading.Event()
+
+    def noting(fd: int, count: int) -> bytes:
+        if os.fstat(fd).st_ino == inode:
+            reading.set()
+        return read(fd, count)
+
+    monkeypatch.setattr(os, "read", noting)
+    async with serve(scenario("", "ok"), strict=True) as server:
+        async with opened(server, workspace) as session:
+            watch = Watch(session)
+            await session.send("see @huge.log:L900000000")
+            assert await asyncio.to_thread(reading.wait, 30)
+            await session.interrupt()
+            assert (await watch.ended()).outcome == "interrupted"
+    await asyncio.wait_for(asyncio.get_running_loop().shutdown_default_executor(), 30)
+
+
+async def test_the_end_of_a_long_line_is_told_to_be_missing(workspace: Path) -> None:
+    (workspace / "min.js").write_text("x" * 50_000)
+    server, watch, _ = await say(workspace, "see @min.js")
+    (block,) = attached(server)
+    assert "all of it" not in block
+    assert "min.js, lines 1-1 of 1; the ends of long lines are missing" in block
+    assert watch.of(ContextAttached)[0].items[0].note == "long lines cut"

@@ -22,6 +22,7 @@ from tui_agent.events import (
     SummarySettled,
 )
 from tui_agent.platform.files import sha256_of
+from tui_agent.storage.journal import records
 from tui_agent.workplan import Summary
 
 PLAN = "# Plan: Ship\n\n## Goal\nShip\n\n## Acceptance Criteria\n- [ ] one\n- [ ] two\n\n## Mine\nmy note\n"
@@ -120,6 +121,51 @@ async def test_a_proposal_that_was_not_seen_is_not_taken(workspace: Path) -> Non
             settled = await watch.until_event(PlanDocSettled)
             text = (session.folder / "plan_doc.md").read_text("utf-8")
     assert settled.answer.verdict == "approve" and "Proposed" in text
+
+
+@pytest.mark.parametrize("accept", [True, False])
+async def test_a_proposal_waits_on_when_the_session_goes_on(workspace: Path, accept: bool) -> None:
+    async with serve(PROPOSE, strict=True) as server:
+        async with opened(server, workspace, flags={"mode": "plan"}) as session:
+            watch = Watch(session)
+            await session.edit_plan(PLAN)
+            await session.send("look")
+            await watch.ended()
+            shown = watch.of(PlanDocChanged)[-1]
+            name = session.folder.name
+        async with opened(server, None, resume=name) as again:
+            assert "Proposed" in again.memory.proposals()
+            watch = Watch(again)
+            assert await again.settle_plan(accept, hash_of(shown.text))
+            assert (await watch.until_event(PlanDocSettled)).answer.verdict == (
+                "approve" if accept else "reject"
+            )
+            text = (again.folder / "plan_doc.md").read_text("utf-8")
+            assert ("- [ ] Proposed" in text) is accept and "my note" in text and "- [ ] two" in text
+        async with opened(server, None, resume=name) as third:
+            assert not third.memory.pending
+            assert not await third.settle_plan(True)
+
+
+async def test_a_proposal_for_a_plan_that_is_another_one_now_is_given_up_and_that_is_said(
+    workspace: Path,
+) -> None:
+    async with serve(PROPOSE, strict=True) as server:
+        async with opened(server, workspace, flags={"mode": "plan"}) as session:
+            watch = Watch(session)
+            await session.send("look")
+            await watch.ended()
+            path = session.folder
+        (path / "plan_doc.md").write_text(PLAN)
+        async with opened(server, None, resume=path.name) as again:
+            watch = Watch(again)
+            assert (await watch.until_event(PlanDocSettled)).answer.verdict == "withdrawn"
+            assert "does not wait any more" in watch.of(Notice)[-1].text
+            assert not again.memory.pending
+        async with opened(server, None, resume=path.name) as third:
+            assert not third.memory.pending
+            told = [record.event for record in records(path / "events.jsonl")]
+    assert sum(isinstance(event, PlanDocSettled) for event in told) == 1
 
 
 # --- texts that were kept aside ---

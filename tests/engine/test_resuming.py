@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,9 @@ from tests.engine.kit import Watch, opened, wishes
 from tui_agent import paths
 from tui_agent.engine.opening import open_session
 from tui_agent.engine.wishes import CannotOpen
-from tui_agent.events import SessionOpened, ToolFinished
+from tui_agent.events import Notice, SessionOpened, StateSaved, ToolFinished
+from tui_agent.storage.changing import add_records
+from tui_agent.text import Mask
 
 TALK = scenario("hi", "hello")
 LOOK = scenario("look", step("", call("read_file", path="only_here.txt")), "seen")
@@ -43,6 +46,21 @@ async def test_a_resumed_session_works_in_its_own_folder_wherever_it_is_resumed_
     assert watch.of(ToolFinished)[0].result.success
 
 
+@pytest.mark.parametrize(("user", "attended"), [(0, True), (0, False), (1000, True)])
+async def test_i08_who_is_there_is_warned_of_running_as_root(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, user: int, attended: bool
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    async with serve(TALK, strict=True) as server:
+        async with opened(server, workspace, attended=attended) as session:
+            monkeypatch.undo()
+            watch = Watch(session)
+            await session.send("hi")
+            await watch.ended()
+    warned = any("runs as root" in one.text for one in watch.of(Notice))
+    assert warned is (user == 0 and attended)
+
+
 async def test_another_folder_than_the_sessions_own_is_refused_with_its_name(
     workspace: Path, tmp_path: Path
 ) -> None:
@@ -69,6 +87,25 @@ async def test_a_moved_workspace_is_named_on_resuming(workspace: Path, tmp_path:
             await again.send("hi")
             await watch.ended()
     assert watch.of(SessionOpened)[0].workspace == str(moved)
+
+
+@pytest.mark.parametrize(
+    "state", [{}, {"history": 5}, {"history": [None], "queue": []}, {"history": {"a": [1]}}]
+)
+async def test_a_saved_state_of_another_shape_is_left_aside(
+    workspace: Path, tmp_path: Path, state: dict[str, Any]
+) -> None:
+    async with serve(TALK, strict=True) as server:
+        async with opened(server, workspace) as session:
+            await session.send("hi")
+            await session.wait()
+            folder = session.folder
+        add_records(folder, [StateSaved(state=state)], Mask({}))
+        async with opened(server, None, resume=folder.name) as again:
+            assert again.title == "hi"
+            watch = Watch(again)
+            await again.send("hi")
+            assert (await watch.ended()).text == "hello"
 
 
 async def test_the_other_roots_of_a_session_come_back(workspace: Path, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,9 @@ import pytest
 from tests.doubles.fake_disk import FakeDisk
 from tests.engine.test_stream import gather, said, told
 from tui_agent import events as e
+from tui_agent.domain import Answer, Reading
+from tui_agent.engine.approvals import Approvals
+from tui_agent.engine.copying import copy_journal
 from tui_agent.engine.stream import EventStream, JournalBroken
 from tui_agent.platform.append import AppendError
 from tui_agent.storage.folder import SessionFolder
@@ -183,6 +188,57 @@ async def test_a_moved_folder_is_noticed_and_welcome_back(folder: SessionFolder)
     await stream.durable()
     await stream.close()
     assert [record.seq for record in records(folder.journal)][:2] == [1, 2]
+
+
+@pytest.mark.parametrize("fault", ["gone", "full"])
+async def test_all_that_was_said_can_be_copied_elsewhere_meanwhile(
+    folder: SessionFolder, tmp_path: Path, fault: str
+) -> None:  # A12
+    disk = FakeDisk()
+    stream, _ = await EventStream.open(folder, functions=disk)
+    for number in range(20):
+        stream.emit(said(number))
+    await stream.durable()
+    if fault == "gone":
+        shutil.rmtree(folder.path)
+    else:
+        disk.room = 50
+    for number in range(20, 40):
+        stream.emit(said(number))
+    with pytest.raises(JournalBroken):
+        await stream.durable()
+    copy = tmp_path / "copy.jsonl"
+    await copy_journal(stream, copy)
+    assert [one.event for one in records(copy)] == [said(number) for number in range(40)]
+    assert copy.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(FileExistsError):
+        await copy_journal(stream, copy)
+    disk.room = None
+    with suppress(JournalBroken):
+        await stream.close()
+
+
+async def test_it_is_known_when_an_approval_is_on_disk(folder: SessionFolder) -> None:  # A14
+    disk = FakeDisk()
+    stream, _ = await EventStream.open(folder, functions=disk)
+    approvals = Approvals(stream)
+    opened: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    asking = asyncio.create_task(
+        approvals.ask(Reading(path="/x", display="x"), "", (), run="", node="", opened=opened.set_result)
+    )
+    request = await opened
+    await stream.durable()
+    disk.gate.clear()
+    disk.syncing.clear()
+    assert approvals.answer(request, Answer(verdict="approve"))
+    saved = asyncio.create_task(approvals.saved(request))
+    await asyncio.to_thread(disk.syncing.wait)
+    assert not saved.done() and not asking.done()
+    disk.gate.set()
+    await saved
+    assert (await asking)[1].verdict == "approve"
+    await approvals.saved(request)  # long ago: nothing to wait for
+    await stream.close()
 
 
 # --- the log in other hands (A27) ---------------------------------------------------------------

@@ -12,6 +12,7 @@ from tests.engine.kit import Watch, opened
 from tui_agent.domain import ToolResult
 from tui_agent.events import (
     Notice,
+    ProgramSaid,
     ReplyEnded,
     ReplyStarted,
     ReplyText,
@@ -329,3 +330,41 @@ async def test_the_logs_tell_sub_agents_from_the_agent(workspace: Path) -> None:
     assert "\n  [Tool: read_file parsers/mod_07.py]\n" in out.getvalue()
     assert "\n[Tool: run_subagent Review parsers — faults in the package parsers]\n" in out.getvalue()
     assert "by a sub-agent" in document and "Where first?" in document
+
+
+async def test_rules_of_a_folder_are_told_to_who_works_in_it_each_for_itself(workspace: Path) -> None:
+    (workspace / "parsers" / "AGENTS.md").write_text("RULES OF THE PARSERS\n")
+    again = step("", call("read_file", path="parsers/mod_08.py"))
+    looks = scenario(
+        "Look through parsers", step("", call("read_file", path="parsers/mod_07.py")), again, "Looked."
+    )
+    reads = step("", call("read_file", path="parsers/mod_07.py"))
+    async with serve(
+        scenario(REVIEW, step("", send("parsers")), reads, "Done."), looks, strict=True
+    ) as server:
+        async with opened(server, workspace, flags={"mode": "deep-explore"}) as session:
+            watch = Watch(session)
+            await session.send(REVIEW)
+            await watch.ended()
+
+    def rules(words: str) -> list[int]:
+        return [json.dumps(one.messages).count("RULES OF THE PARSERS") for one in sent_by(server, words)]
+
+    assert rules("Look through parsers") == [0, 1, 1]
+    assert rules(REVIEW) == [0, 0, 1]
+    told = [one for one in watch.of(ProgramSaid) if "RULES OF THE PARSERS" in one.text]
+    sent = [one.call.id for one in watch.of(ToolStarted) if one.call.name == "run_subagent"]
+    assert [one.agent for one in told] == [*sent, ""]
+
+
+async def test_a_sub_agent_that_failed_is_sent_again_when_it_is_asked_for(workspace: Path) -> None:
+    breaks = looks_through("storage", last=step("x", fault={"kind": "status", "status": 400}))
+    story = scenario(REVIEW, step("", send("storage")), step("", send("storage")), "It fails.")
+    async with serve(story, breaks) as server:
+        async with opened(server, workspace, flags=ORCHESTRATOR) as session:
+            watch = Watch(session)
+            await session.send(REVIEW)
+            await watch.ended()
+    sent = [one for one in watch.of(ToolFinished) if one.name == "run_subagent"]
+    assert [one.result.code for one in sent] == ["failed", "failed"]
+    assert len(sent_by(server, "Look through storage")) == 4

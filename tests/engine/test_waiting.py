@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,33 @@ async def test_the_order_of_the_queue_is_kept_and_is_the_order_of_the_runs(tmp_p
                 await watch.ended()
             assert [event.text for event in watch.of(UserSaid)] == ["third", "edited", "second"]
             assert not again.queue.send()
+
+
+async def test_what_is_said_after_a_stop_is_heard_although_that_run_is_not_over_yet(tmp_path: Path) -> None:
+    talk = [scenario(one, f"answer to {one}") for one in ("before", "after")]
+    async with serve(job(), *talk, pace=0.002, strict=True) as server:
+        async with opened(server, make_workspace(tmp_path)) as session:
+            watch = Watch(session)
+            await session.send(TASK)
+            await watch.until_event(ReplyPhase)
+            stopping = asyncio.create_task(session.interrupt())
+            await asyncio.sleep(0)
+            await session.send("after", message="after")
+            assert session.busy
+            assert ids(session) == ["after"]
+            await stopping
+            assert (await watch.ended()).outcome == "interrupted"
+            await watch.until_event(UserSaid, text="after")
+            await watch.until_event(ReplyPhase)
+            await session.send("before", message="before")
+            stopping = asyncio.create_task(session.interrupt())
+            await asyncio.sleep(0)
+            await session.send("withdrawn", message="withdrawn")
+            assert session.withdraw_message("withdrawn")
+            await stopping
+            await watch.ended()
+            await session.wait()
+            assert ids(session) == ["before"]
 
 
 def ids(session: Session) -> list[str]:

@@ -12,7 +12,7 @@ from itertools import groupby
 import msgspec
 
 from tui_agent import __version__
-from tui_agent.commands import doctor_files, reaching
+from tui_agent.commands import doctor_code, doctor_files, reaching
 from tui_agent.commands.doctor_server import ServerLook
 from tui_agent.commands.findings import Finding
 from tui_agent.commands.page import Page, cells_wide
@@ -69,6 +69,7 @@ async def _found(args: argparse.Namespace, page: Page) -> list[Finding]:
     found = await _server(args, files, page)
     found += await asyncio.to_thread(doctor_files.files, files)
     found += await asyncio.to_thread(doctor_files.programs, files)
+    found += await asyncio.to_thread(doctor_code.code, files)
     page.progress("")
     return found + await asyncio.to_thread(doctor_files.terminal, files.workspace)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Sequence
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING
 from tui_agent.domain import Target
 from tui_agent.engine.mention_syntax import Mention, Place, mentions
 from tui_agent.engine.nested_rules import bring
+from tui_agent.engine.stream import JournalBroken
 from tui_agent.events import Attachment, ContextAttached, Notice
 from tui_agent.text import clean, marked_hidden
 from tui_agent.tools.base import ToolError
 from tui_agent.tools.line_sources import open_lines
-from tui_agent.tools.lines import MODEL_CAP, shown_name
+from tui_agent.tools.lines import MODEL_CAP, is_cut, shown_name
 from tui_agent.tools.list_files import listing
 from tui_agent.tools.reading import leave_to_read
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from tui_agent.engine.bench import CallBench
     from tui_agent.engine.state import SessionStream
     from tui_agent.engine.workplace import Workplace
+
+log = logging.getLogger(__name__)
 
 TOTAL = 60_000
 """Characters of all that one message attaches."""
@@ -52,19 +56,31 @@ class Attaching:
     async def attach(self, run: str) -> None:
         """Attach what the messages mention that were given to the model since the last time.
 
-        What can't be attached is told to the user; their text stays as it is. Never raises but for cancellation.
+        What can't be attached is told to the user; their text stays as it is. Never raises but for cancellation, after
+        which the messages that were not done with are still to be looked at.
         """
         state = self._stream.state
-        fresh, state.fresh = state.fresh, []
-        for message, text in fresh:
+        for message, text in tuple(state.fresh):
             found = await asyncio.to_thread(_found, text, self._workplace)
             if found:
                 await self._attach(message, found, run)
+            state.looked_at(message)
 
     async def _attach(self, message: str, found: list[_Found], run: str) -> None:
         from tui_agent.engine.bench import CallBench
 
         bench = CallBench(self._workplace, run=run, node=run, pause=lambda _: None)
+        try:
+            items = await self._items(found, bench, run)
+        finally:
+            bench.close()
+        if items:
+            self._stream.emit(ContextAttached(message=message, items=tuple(items)), run=run)
+            beneath = (f"{item.path}/*" if item.kind == "folder" else item.path for item in items)
+            await bring(self._workplace, tuple(beneath), run)
+
+    async def _items(self, found: list[_Found], bench: CallBench, run: str) -> list[Attachment]:
+        """What can be attached; the user is told of the rest."""
         items: list[Attachment] = []
         left = TOTAL if self.window is None else min(TOTAL, round(SHARE * CHARACTERS * self.window))
         for one in found:
@@ -76,14 +92,17 @@ class Attaching:
                 item = await self._read(one, bench, left)
             except ToolError as error:
                 self._tell(one.place.text, str(error), run)
-                continue
-            left -= len(item.text)
-            items.append(item)
-        bench.close()
-        if items:
-            self._stream.emit(ContextAttached(message=message, items=tuple(items)), run=run)
-            beneath = (f"{item.path}/*" if item.kind == "folder" else item.path for item in items)
-            await bring(self._workplace, tuple(beneath), run)
+            except OSError as error:
+                self._tell(one.place.text, f"{error.strerror or error}.", run)
+            except JournalBroken:
+                raise
+            except Exception:
+                log.exception("a mention could not be attached")
+                self._tell(one.place.text, "it can't be read; the details are in the debug log.", run)
+            else:
+                left -= len(item.text)
+                items.append(item)
+        return items
 
     async def _read(self, one: _Found, bench: CallBench, left: int) -> Attachment:
         if one.target is None:
@@ -93,7 +112,11 @@ class Attaching:
         if one.target.path.is_dir():
             return await asyncio.to_thread(_folder, one, self._workplace.roots.folders, min(cap, left))
         room = min(left, cap if one.place.first is None else MODEL_CAP)
-        item = await asyncio.to_thread(_file, one, room)
+        stop = threading.Event()
+        try:
+            item = await asyncio.to_thread(_file, one, room, stop)
+        finally:
+            stop.set()
         if item.sha256 is not None:
             self._workplace.saw(one.target.path, item.sha256)
         return item
@@ -147,16 +170,16 @@ def _same(one: _Found, other: _Found) -> bool:
 # --- what the model gets --------------------------------------------------------------------
 
 
-def _file(one: _Found, room: int) -> Attachment:
-    """A file or lines of it, as `read_file` shows them, in `room` characters. Raises ToolError."""
+def _file(one: _Found, room: int, stop: threading.Event) -> Attachment:
+    """A file or lines of it, as `read_file` shows them, in `room` characters. Raises ToolError and OSError."""
     target, place = one.target, one.place
     assert target is not None
-    source = open_lines(target, None)
+    source = open_lines(target, None, stop)
     try:
         first = place.first or 1
         source.skip(first - 1)
         shown: list[str] = []
-        size, number, ended = 0, first, False
+        size, number, ended, torn = 0, first, False, False
         while not ended and (place.last is None or number <= place.last):
             wanted = CHUNK if place.last is None else min(CHUNK, place.last - number + 1)
             lines = source.take(wanted)
@@ -165,6 +188,7 @@ def _file(one: _Found, room: int) -> Attachment:
                 if shown and size + len(entry) + 1 > room:
                     ended = True
                     break
+                torn = torn or is_cut(line) or len(entry) > max(room, LEAST)
                 shown.append(entry[: max(room, LEAST)])
                 size += len(entry) + 1
                 number += 1
@@ -174,7 +198,10 @@ def _file(one: _Found, room: int) -> Attachment:
         source.close()
     if not shown and (total or first > 1):
         raise ToolError(f"it has only {total or 0:,} lines.", "out_of_range")
-    label, note = _label(target.display, place, first, number - 1, total)
+    label, note = _label(target.display, place, first, number - 1, total, torn)
+    if torn:
+        label += "; the ends of long lines are missing"
+        note = f"{note}, long lines cut" if note else "long lines cut"
     if notes:
         label += f" [{'; '.join(notes)}]"
     return Attachment(
@@ -188,14 +215,16 @@ def _file(one: _Found, room: int) -> Attachment:
     )
 
 
-def _label(display: str, place: Place, first: int, last: int, total: int | None) -> tuple[str, str]:
+def _label(
+    display: str, place: Place, first: int, last: int, total: int | None, torn: bool
+) -> tuple[str, str]:
     """What the model is told of the lines, and what the user is told of those that are missing."""
     name = shown_name(display)
     of = "" if total is None else f" of {total:,}"
     if last < first:
         return f"{name}, an empty file", ""
     wanted = total if place.last is None else min(place.last, total or place.last)
-    if place.first is None and last == total:
+    if place.first is None and last == total and not torn:
         return f"{name}, all of it ({total:,} lines)", ""
     lines = f"{name}, lines {first}-{last}{of}"
     if wanted is not None and last >= wanted:

@@ -20,7 +20,7 @@ from tui_agent.domain import (
     ToolResult,
 )
 from tui_agent.engine.keeping import CannotKeep
-from tui_agent.engine.leave import Leave, refusal
+from tui_agent.engine.leave import Leave, by_person, refusal
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import ApprovalExecuted, FileChanged, FileDiagnosed, ToolOutput
 from tui_agent.platform.files import FileChangedError, FileFault, replace_file, sha256_of
@@ -123,6 +123,11 @@ class CallBench:
     def waited_ms(self) -> int:
         """Time spent waiting for the user."""
         return self._leave.waited_ms
+
+    @property
+    def declined(self) -> bool:
+        """True once the user said no to something."""
+        return self._leave.declined
 
     # --- effects ---
 
@@ -242,6 +247,7 @@ class CallBench:
             self._leave.waited_ms += round((time.monotonic() - began) * 1000)
             self._pause(False)
         if answer.verdict not in ("reply", "approve"):
+            self._leave.declined = self._leave.declined or by_person(answer)
             raise Refused(refusal(answer))
         return answer.text
 

@@ -85,6 +85,8 @@ class Calls:
         """Files that calls of this round saw."""
         self.changed: list[str] = []
         """Files that were changed, as the user knows them, the latest last."""
+        self.declined = False
+        """The user said no to one of the calls; what rules and modes refuse does not count."""
 
     def use(self, registry: Registry) -> None:
         """Offer these tools from now on: what a step or an intent allows (W1, W11)."""
@@ -228,6 +230,7 @@ class Calls:
             result = ToolResult(success=False, error=why, code="refused")
         else:
             result = await _run(tool, args, bench, clock)
+            self.declined = self.declined or bench.declined
         self._workplace.acts += bench.acted
         self._workplace.writes += len(result.changes)
         self.changed = [path for path in self.changed if all(path != one.display for one in result.changes)]

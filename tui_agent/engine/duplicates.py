@@ -13,8 +13,12 @@ from tui_agent.engine.verification import error_class
 
 ANSWERED_FOR = 2
 """Iterations for which a call is answered with its earlier result."""
-PASSING = frozenset({"timeout", "interrupted", "unsaved", "defect", "changed", "other"})
-"""Kinds of failure that another try may not meet again."""
+PASSING = frozenset(
+    ("timeout", "interrupted", "unsaved", "defect", "changed", "other", "failed", "unreachable", "limit")
+)
+"""Kinds of failure that another try may not meet again, those of sub-agents among them (T5)."""
+UNAVAILABLE = "unavailable"
+"""Code of a result that says that nothing can be told at the moment: only time may change that."""
 PASSING_CLASSES = frozenset({"timeout", "network", "busy"})
 """As above, told by what a program wrote: see `verification.error_class`."""
 SAME_NOTE, SAME_STOP = 3, 5
@@ -65,7 +69,11 @@ class Signatures:
 
     def remember(self, key: Key, world: World, result: ToolResult, text: str) -> None:
         """Note a call that was just carried out, with the world as it left it."""
-        if result.success or not (result.code in PASSING or error_class(result) in PASSING_CLASSES):
+        if result.success:
+            passing = result.code == UNAVAILABLE
+        else:
+            passing = result.code in PASSING or error_class(result) in PASSING_CLASSES
+        if not passing:
             self._known[key] = Earlier(self._iteration, world, result, text)
 
     def earlier(self, key: Key, world: World, *, reads: bool, writes: bool) -> Earlier | None:

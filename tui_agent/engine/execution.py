@@ -11,7 +11,7 @@ import msgspec
 
 from tui_agent.domain import ToolCall
 from tui_agent.engine.calls import Calls
-from tui_agent.engine.completion import Completion, Refusal
+from tui_agent.engine.completion import Completion, Refusal, asks
 from tui_agent.engine.plan_reading import SHOW_DIFF
 from tui_agent.engine.prompts import prompt
 from tui_agent.engine.recovery import Diagnosis, diagnose, judged
@@ -43,6 +43,9 @@ FINAL = frozenset({"unreachable"})
 
 class Worker(Protocol):
     """A direct loop that is ready to run."""
+
+    claimed: bool
+    """Its last reply held the mark that the work is done."""
 
     async def work(self) -> RunEnded:
         """Run to the end."""
@@ -109,11 +112,12 @@ class Execution:
         self._recoveries = 0
         self._count = 0
         self._checks = self._inner = 0
+        self._claimed = False
         self.carried = Carried()
 
     async def alone(self) -> Carried:
         """The request itself in the direct loop, without steps."""
-        self._take(await self._loop(self._stage).work())
+        await self._work(self._stage)
         return self.carried
 
     async def steps(self, plan: InstructionPlan) -> Carried:
@@ -203,8 +207,7 @@ class Execution:
     async def _attempt(self, step: PlanStep, told: str, node: str, *, any_tool: bool = False) -> Verdict:
         self._emit(ProgramSaid(kind="step", text=told), node)
         mark, began = len(self._calls.results), time.monotonic()
-        ended = await self._loop(node).work()
-        self._take(ended)
+        ended = await self._work(node)
         done = self._calls.results[mark:]
         seen = msgspec.structs.replace(step, tool="") if any_tool else step
         verdict = by_facts(seen, done, ended.outcome)
@@ -230,13 +233,17 @@ class Execution:
             "interrupted",
         )
 
-    def _take(self, ended: RunEnded) -> None:
+    async def _work(self, node: str) -> RunEnded:
+        loop = self._loop(node)
+        ended = await loop.work()
+        self._claimed = loop.claimed
         self.carried.closing = ended.text
         self.carried.iterations += ended.iterations
         # A step that failed is judged by its verdict; only what ends the run as a whole is taken over here.
         self.carried.outcome = ended.outcome if ended.outcome in self._final else "done"
         if self._count == 0:
             self.carried.outcome = ended.outcome
+        return ended
 
     # --- after a failure ---
 
@@ -302,14 +309,8 @@ class Execution:
         self._checks += 1
         node = f"{self._run}.check{self._checks}"
         call = self._new_call(RAN_COMMANDS, {"command": check.command})
-        self._stream.emit(
-            StepStarted(
-                step=PlanStep(number=0, description=f"Check: {check.command}", expected=check.criteria), of=0
-            ),
-            run=self._run,
-            node=node,
-            parent=self._stage,
-        )
+        step = PlanStep(number=0, description=f"Check: {check.command}", expected=check.criteria)
+        self._emit(StepStarted(step=step, of=0), node)
         await self._calls.carry_out((call,), node)
         done = self._calls.results[mark:]
         ms = round((time.monotonic() - began) * 1000)
@@ -348,9 +349,12 @@ class Execution:
         """
         if needs_write and self._claims(acted()):
             await self._without_change(acted, unmet)
-        refusal = await completion.refusal(self.carried.outcome, self.carried.closing)
-        if refusal is not None:
-            await self._send_back(refusal)
+        judged = await completion.judged(self.carried.outcome, self.carried.closing, self._claimed)
+        if isinstance(judged, Refusal):
+            await self._send_back(judged)
+            judged = await completion.judged(self.carried.outcome, self.carried.closing, self._claimed)
+        if isinstance(judged, Notice):
+            self._emit(judged, self._stage)
 
     async def _without_change(self, acted: Callable[[], bool], unmet: Sequence[str]) -> None:
         carried = self.carried
@@ -370,15 +374,12 @@ class Execution:
     async def _send_back(self, refusal: Refusal) -> None:
         self._emit(CompletionRefused(why=refusal.why), self._stage)
         self._emit(ProgramSaid(kind="feedback", text=refusal.told), self._stage)
-        ended = await self._loop(self._stage).work()
-        self._take(ended)
-        self.carried.outcome = ended.outcome
+        self.carried.outcome = (await self._work(self._stage)).outcome
 
     def _claims(self, acted: bool) -> bool:
         """Whether the work is said to be done though nothing was; not where the user refused it or is asked."""
-        refused = any(result.code == "refused" for _, result in self._calls.results)
-        question = self.carried.closing.rstrip().endswith("?")
-        return self.carried.outcome == "done" and not acted and not refused and not question
+        excused = acted or self._calls.declined or asks(self.carried.closing, self._claimed)
+        return self.carried.outcome == "done" and not excused
 
     def _emit(self, event: Event, node: str) -> None:
         parent = self._stage if node != self._stage else self._run

@@ -24,6 +24,8 @@ LOOK = 0.4
 CANT_UNDO = "This change can't be undone"
 CHANGED = "changed on disk"
 """Why an approval is void."""
+SAME = "the answer to the same question"
+"""By whom a call is answered that asks for what another one asks for at the moment."""
 TOLD = 4_000
 """Characters of the hunks that the model is told of."""
 
@@ -42,6 +44,8 @@ class Leave:
         """Id of a permit → why its edit can't be undone, which was said when it was asked for."""
         self.waited_ms = 0
         """Time spent waiting for the user."""
+        self.declined = False
+        """A person said no, not a rule."""
 
     async def permit(self, action: Action) -> Permit:
         """Leave for exactly `action`. Raises Refused."""
@@ -65,6 +69,7 @@ class Leave:
             raise Refused("Not done: this change can only be taken as a whole.")
         content, chosen = await asyncio.to_thread(_carve, action, before, after, choice)
         if chosen.after == action.before or (before is None and not content):
+            self.declined = True
             raise Refused("The user took none of this change. Do not try it by another way.")
         return Agreed(
             permit=self._give(request, chosen, partly=True), content=content, note=told(action, choice)
@@ -90,7 +95,7 @@ class Leave:
             answer = await self._wait_with(other)
             if answer is not None:
                 request = self._settle(action, answer)
-                _check(answer)
+                self._check(answer)
                 return request, answer
         verdict = judge(
             action,
@@ -122,7 +127,7 @@ class Leave:
                 asked.set_result(None)
             if place.asking.get(key) is asked:
                 del place.asking[key]
-        _check(answer)
+        self._check(answer)
         if trouble:
             self.unkept[request] = trouble
         return request, answer
@@ -135,7 +140,7 @@ class Leave:
     async def without_undo(self, action: Editing, why: str) -> None:
         """Leave to make an edit that can't be undone, which showed only now. Raises Refused."""
         _, answer = await self._ask(action, f"{CANT_UNDO}: {why}", ())
-        _check(answer)
+        self._check(answer)
 
     async def _wait_with(self, other: asyncio.Future[Answer | None]) -> Answer | None:
         """What is answered to a call that asks for the very same (R4.7); None when it was stopped."""
@@ -148,12 +153,16 @@ class Leave:
             self._pause(False)
         if answer is None:
             return None
-        same = "the answer to the same question"
-        return Answer(verdict=answer.verdict, text=answer.text, by=same if answer.by == "user" else answer.by)
+        return Answer(verdict=answer.verdict, text=answer.text, by=SAME if answer.by == "user" else answer.by)
 
     def _settle(self, action: Action, answer: Answer) -> str:
         """Journal what was decided without a question of its own."""
         return self._workplace.approvals.settle(action, answer, run=self._run, node=self._node)
+
+    def _check(self, answer: Answer) -> None:
+        if answer.verdict != "approve":
+            self.declined = self.declined or by_person(answer)
+            raise Refused(refusal(answer))
 
     async def _ask(self, action: Action, why: str, grants: tuple[Grant, ...]) -> tuple[str, Answer]:
         place = self._workplace
@@ -185,9 +194,9 @@ class Leave:
         return request, answer
 
 
-def _check(answer: Answer) -> None:
-    if answer.verdict != "approve":
-        raise Refused(refusal(answer))
+def by_person(answer: Answer) -> bool:
+    """Whether somebody said no who was asked."""
+    return answer.verdict == "reject" and answer.by in ("user", SAME)
 
 
 def refusal(answer: Answer) -> str:

@@ -14,7 +14,7 @@ from tui_agent.domain import Fault, Message, ProgramMessage, ToolCall, ToolResul
 from tui_agent.engine.asking import Asking, Desk, Place
 from tui_agent.engine.brain import Brain
 from tui_agent.engine.calls import MANY, Calls, Round
-from tui_agent.engine.completion import Completion
+from tui_agent.engine.completion import Completion, Refusal
 from tui_agent.engine.emitting import Emitting
 from tui_agent.engine.feedback import Kind, Tries, announces, told, torn
 from tui_agent.engine.ladder import Ladder
@@ -66,6 +66,8 @@ class DirectLoop:
         self._reports = reports
         self.completion: Completion | None = None
         """Accepts that the work is done, or not (W8); without it every end is one."""
+        self.claimed = False
+        """The last reply held the mark that the work is done."""
         self._stream = stream
         self._brain = brain
         self._desk = desk
@@ -86,14 +88,14 @@ class DirectLoop:
             if self._asking.iteration >= self._allowed:
                 why = f"the model was called {self._asking.iteration} times without a final answer"
                 if not await self._goes_on(why):
-                    return await self._reported() if self._reports else self._limit()
+                    return await self._reported() if self._reports else await self._stopped(self._limit())
                 self._allowed = self._asking.iteration + self._max
             if self._desk.steer():
                 self._calls.heard()
-                await self._calls.attach()
+            await self._calls.attach()
             received = await self._ask(self._tools, ())
             if isinstance(received, str):
-                return self._ended("limit", received)
+                return await self._stopped(self._ended("limit", received))
             ended = await self._judge(received)
             if ended is not None and not await self._refused(ended):
                 return ended
@@ -109,6 +111,7 @@ class DirectLoop:
     async def _judge(self, received: Received) -> RunEnded | None:
         """Carry out what the reply asks for. None when the model is to be asked again."""
         reply, parsed = received.ended, received.parsed
+        self.claimed = parsed.done
         if reply.fault is not None:
             return await self._faulty(received, reply.fault)
         if received.babble:
@@ -258,12 +261,19 @@ class DirectLoop:
         """Send a claim of completion back that can't be accepted (W8)."""
         if self.completion is None:
             return False
-        refusal = await self.completion.refusal(ended.outcome, ended.text)
-        if refusal is None:
+        judged = await self.completion.judged(ended.outcome, ended.text, self.claimed)
+        if isinstance(judged, Notice):
+            self._stream.emit(judged, run=self._run)
+        if not isinstance(judged, Refusal):
             return False
-        self._stream.emit(CompletionRefused(why=refusal.why), run=self._run, node=self._asking.node)
-        self._stream.emit(ProgramSaid(kind="feedback", text=refusal.told), run=self._run)
+        self._stream.emit(CompletionRefused(why=judged.why), run=self._run, node=self._asking.node)
+        self._stream.emit(ProgramSaid(kind="feedback", text=judged.told), run=self._run)
         return True
+
+    async def _stopped(self, ended: RunEnded) -> RunEnded:
+        """An end at a limit, with what is to be told of the work as it stands."""
+        await self._refused(ended)
+        return ended
 
     async def _reported(self) -> RunEnded:
         """What the model has to say at the limit, without any more calls."""

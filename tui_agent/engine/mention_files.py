@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import tui_agent
-from tui_agent.tools.search_program import find_ripgrep
+from tui_agent.tools.search_program import OPTIONS, find_ripgrep
 
 SECONDS = 60.0
 """After which a listing is ended; what was found until then counts."""
@@ -35,8 +35,7 @@ class Listing:
         """The files of one of the folders, relative to it, some at a time."""
         found = False
         if self._program is not None:
-            options = ["--no-config", "--files", "--null", "--hidden", "--glob=!.git", "--no-messages"]
-            for names in self._run([str(self._program), *options, "--no-require-git", "--", "."], folder):
+            for names in self._run([str(self._program), *OPTIONS, "--files", "--null", "--", "."], folder):
                 found = True
                 yield names
         if not found and not self._stopped:

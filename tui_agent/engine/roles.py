@@ -173,11 +173,10 @@ class Roles:
         if name == self.name and self._brain is not None:
             return self._brain.num_ctx
         if name not in self._others:
-            chosen = self.catalog.current.entry(name).window
             info = await self.model.describe(name)
-            known = None if isinstance(info, Fault) else info
-            window = (chosen or WINDOW) if known is None else window_for(known, chosen, self.model.provider)
-            self._others[name] = (window, known)
+            if isinstance(info, Fault):  # it may pass: the next one asks again
+                return self._chosen_window(name) or WINDOW
+            self._others[name] = (window_for(info, self._chosen_window(name), self.model.provider), info)
         return self._others[name][0]
 
     def sampling(self, role: Role, window: int | None, name: str = "") -> Sampling:
@@ -197,8 +196,11 @@ class Roles:
 
     def window_asked(self, info: ModelInfo) -> int:
         """The window that requests to a model would have, by what the server says of it."""
-        chosen = self._settings.context_window or self.catalog.current.entry(info.name).window
-        return window_for(info, chosen, self.model.provider)
+        return window_for(info, self._chosen_window(info.name), self.model.provider)
+
+    def _chosen_window(self, name: str) -> int | None:
+        """What settings or models.json say of a model's window."""
+        return self._settings.context_window or self.catalog.current.entry(name).window
 
     async def select(self, role: Role, task: str = "", *, tell: bool = True) -> Selected:
         """The model of `role`; that another one was wanted which is not there is told once, unless not `tell`."""
@@ -242,7 +244,7 @@ class Roles:
         return chosen.name
 
     async def _settle_window(self) -> int | Fault:
-        chosen = self._settings.context_window or self.catalog.current.entry(self.name).window
+        chosen = self._chosen_window(self.name)
         wanted = chosen or WINDOW
         info = await self.model.describe(self.name)
         if isinstance(info, Fault):

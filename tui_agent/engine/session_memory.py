@@ -18,6 +18,7 @@ from tui_agent.events import (
     ApprovalAsked,
     ContextAttached,
     ContextCompacted,
+    ConversationRewound,
     Event,
     FileChanged,
     QuestionAnswered,
@@ -104,6 +105,8 @@ class SessionMemory:
                         self.notes.written.pop(file.display, None)
             case RunStarted():
                 self._pass()
+            case ConversationRewound(cleared=True):
+                self.notes, self.behind = Notes(), Notes()
             case ContextCompacted(summary=summary, by="model") if summary:
                 self._pass()  # the program's own summary names all of it
             case _:
@@ -123,7 +126,7 @@ class SessionMemory:
         self.notes.failed.pop(key, None)
         if name in _READERS:
             _note(self.notes.read, _LINES.sub("", title))
-        elif name in _FINDERS and not event.text.startswith("No matches"):
+        elif name in _FINDERS and not event.text.startswith(("No matches", "Not available")):
             _note(self.notes.found, key, _gist(name, event.text))
 
     def _decided(self, event: Event) -> None:
@@ -148,8 +151,8 @@ class SessionMemory:
         says already, the plan document, is left out."""
         room = SMALL if window is not None and window <= SMALL_WINDOW else FULL
         notes = self.behind
-        written = {name: how for name, how in notes.written.items() if name not in known}
-        read = {name: "" for name in notes.read if name not in notes.written and name not in known}
+        written = {name: how for name, how in notes.written.items() if not _named_in(known, name)}
+        read = {name: "" for name in notes.read if name not in notes.written and not _named_in(known, name)}
         lines = [
             *(f"The user said {about}: {said}" for about, said in _newest(notes.wishes)),
             _named("Files that were written", [f"{name} ({how})" for name, how in written.items()]),
@@ -211,6 +214,12 @@ def _named(what: str, names: list[str]) -> str:
         return ""
     more = f" and {len(names) - SHOWN} before" if len(names) > SHOWN else ""
     return f"{what}: {', '.join(names[-SHOWN:])}{more}"
+
+
+def _named_in(text: str, name: str) -> bool:
+    """Whether a text names this file, and not one whose name only holds this one (`data.py` is no `a.py`)."""
+    whole = rf"(?<![\w.-])(?<!\w/){re.escape(name)}(?![\w-]|[./]\w)"
+    return name in text and re.search(whole, text) is not None
 
 
 def _first(text: str) -> str:

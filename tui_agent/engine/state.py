@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,8 +29,10 @@ from tui_agent.events import (
     ModeChanged,
     ModelChanged,
     PlanDocChanged,
+    PlanDocSettled,
     ProtocolChanged,
     RoleChanged,
+    RunEnded,
     RunStarted,
     SessionOpened,
     SessionTitled,
@@ -42,6 +45,10 @@ from tui_agent.storage.folder import SessionFolder
 from tui_agent.storage.recovery import Recovered
 from tui_agent.text import Mask
 
+log = logging.getLogger(__name__)
+
+FRESH_MAX = 10
+"""Messages whose mentions are still to be looked at."""
 SEEN_MAX = 5_000
 """Files whose bytes are remembered from one process to the next."""
 
@@ -73,7 +80,10 @@ def _replayed(stream: EventStream) -> EngineState:
     if saved is not None:
         try:
             after, state = saved[0], EngineState.restore(saved[1])
-        except (msgspec.ValidationError, KeyError):
+        except (
+            Exception
+        ):  # what was written on another day, by another program or by a disk: the journal has it all
+            log.exception("the saved state can't be used; the journal is replayed from its beginning")
             state, after = EngineState(), 0
     for record in stream.records(after):
         state.fold(record.event, record.run)
@@ -104,7 +114,8 @@ class EngineState:
         self.seen: dict[str, str] = {}
         """Path → sha256 of files as the agent read or wrote them, the latest last."""
         self.fresh: list[tuple[str, str]] = []
-        """Id and text of the user's messages whose mentions were not looked at yet (H7)."""
+        """Id and text of the user's messages whose mentions were not looked at yet (H7); those of a run that ended
+        before it came to that are attached to the next message."""
         self.roots: tuple[str, ...] = ()
         """The workspace and the folders that were added to it."""
         self.runs = 0
@@ -121,6 +132,8 @@ class EngineState:
         """Role → the model that the user chose for it."""
         self.plan_sha256 = ""
         """Hash of plan_doc.md as it was shown last, proposals aside."""
+        self.proposal = ""
+        """What plan_doc.md would be with what the model proposed and nobody decided about (P6)."""
         self.summaries: dict[str, dict[str, Any]] = {}
         """Id → summary that nobody decided about, or that was accepted and is not in the plan yet: offered again at the
         next interactive start (X3)."""
@@ -134,10 +147,11 @@ class EngineState:
     def fold(self, event: Event, run: str = "") -> None:
         """Take in one event with the run of its record, live or replayed."""
         if isinstance(event, ConversationRewound):
-            self.rewound = self.history.export() if event.run else None
+            self.rewound = self.history.export() if event.run or event.cleared else None
+            self.fresh = []
         elif isinstance(event, UserSaid):
             self.rewound = None
-            self.fresh = [*(self.fresh if event.steering else ()), (event.id, event.text)]
+            self.fresh = [*self.fresh, (event.id, event.text)][-FRESH_MAX:]
         self.history.fold(event)
         self.memory.fold(event)
         self.ledger.fold(event, run)
@@ -163,13 +177,19 @@ class EngineState:
                 self.grants = [one for one in self.grants if one != grant]
             case FileChanged() | ToolFinished() | ContextAttached():
                 self._look(event)
-            case RunStarted():
-                self.runs += 1
-                self.log_entries = 0
+            case RunStarted() | RunEnded():
+                self._run(event)
             case ContextCompacted(entries=entries) if entries:
                 self.log_entries = entries
             case _:
                 self._fold_setting(event)
+
+    def _run(self, event: RunStarted | RunEnded) -> None:
+        if isinstance(event, RunStarted):
+            self.runs += 1
+            self.log_entries = 0
+        elif event.outcome == "done":
+            self.fresh = []
 
     def _move(self, message: str, before: str) -> None:
         moved = [one for one in self.queue if one.id == message]
@@ -181,11 +201,16 @@ class EngineState:
         if isinstance(event, FileChanged):
             self._saw(event.change.path, event.change.after)
         elif isinstance(event, ContextAttached):
+            self.looked_at(event.message)
             for item in event.items:
                 self._saw(item.path, item.sha256)
         elif not event.agent:
             for path, sha256 in event.seen.items():
                 self._saw(path, sha256)
+
+    def looked_at(self, message: str) -> None:
+        """What a message of the user's mentions was attached, or can't be."""
+        self.fresh = [one for one in self.fresh if one[0] != message]
 
     def _saw(self, path: str, sha256: str | None) -> None:
         self.seen.pop(path, None)
@@ -212,9 +237,15 @@ class EngineState:
                 self.roles |= {role: model} if model else {}
             case SessionOpened(mode=mode, roots=roots):
                 self.mode, self.roots = mode, roots
-            case PlanDocChanged(sha256=sha256, pending=False):
+            case PlanDocChanged(text=text, pending=True):
+                self.proposal = text
+            case PlanDocChanged(text=text, by=by, sha256=sha256):
                 self.plan_sha256 = sha256
+                if by in ("summary", "review") or text == self.proposal:
+                    self.proposal = ""
                 self._fold_summary(event)
+            case PlanDocSettled(id="proposal"):
+                self.proposal = ""
             case _:
                 self._fold_summary(event)
 
@@ -248,6 +279,7 @@ class EngineState:
             "queue": msgspec.to_builtins(self.queue),
             "grants": msgspec.to_builtins(self.grants),
             "seen": dict(self.seen),
+            "fresh": list(self.fresh),
             "roots": list(self.roots),
             "runs": self.runs,
             "title": self.title,
@@ -259,6 +291,7 @@ class EngineState:
             "chosen_model": self.chosen_model,
             "roles": dict(self.roles),
             "plan_sha256": self.plan_sha256,
+            "proposal": self.proposal,
             "summaries": dict(self.summaries),
             "accepted": list(self.accepted),
             "protocol": self.protocol,
@@ -270,12 +303,13 @@ class EngineState:
 
     @classmethod
     def restore(cls, data: dict[str, Any]) -> EngineState:
-        """The state that `export` wrote. Raises msgspec.ValidationError or KeyError on another shape."""
+        """The state that `export` wrote. Raises whatever another shape leads to."""
         state = cls()
         state.history = History.restore(data["history"])
         state.queue = msgspec.convert(data["queue"], list[Queued])
         state.grants = msgspec.convert(data["grants"], list[Grant])
         state.seen = msgspec.convert(data["seen"], dict[str, str])
+        state.fresh = msgspec.convert(data.get("fresh", []), list[tuple[str, str]])
         state.roots = msgspec.convert(data["roots"], tuple[str, ...])
         state.runs = msgspec.convert(data["runs"], int)
         for name in ("title", "mode", "approval_mode", "model", "provider"):
@@ -286,6 +320,7 @@ class EngineState:
         state.log_entries = msgspec.convert(data.get("log_entries", 0), int)
         state.context_window = msgspec.convert(data["context_window"], int | None)
         state.plan_sha256 = str(data.get("plan_sha256", ""))
+        state.proposal = msgspec.convert(data.get("proposal", ""), str)
         state.summaries = msgspec.convert(data.get("summaries", {}), dict[str, dict[str, Any]])
         state.accepted = msgspec.convert(data.get("accepted", ()), tuple[str, ...])
         if "ledger" in data:

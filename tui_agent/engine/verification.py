@@ -49,7 +49,8 @@ _BY_CODE: dict[str, ErrorClass] = {
 _WRITTEN: tuple[tuple[ErrorClass, str], ...] = (
     (
         "authentication",
-        r"authenticat|unauthori[sz]ed|\b401\b|\b403\b|could not read (username|password)|invalid credentials"
+        r"authenticat|unauthori[sz]ed|\b403 (client error|forbidden)|{status}(401|403)\b"
+        r"|could not read (username|password)|invalid credentials"
         r"|permission denied \(publickey|access denied|login required|not logged in|bad credentials",
     ),
     ("missing_program", r"command not found|not found in path|\bexit code 127\b|executable file not found"),
@@ -61,19 +62,23 @@ _WRITTEN: tuple[tuple[ErrorClass, str], ...] = (
     ),
     (
         "busy",
-        r"\b(http|status|error|code)\W{0,3}(429|503)\b|too many requests|rate.?limit|try again later"
+        r"{status}(429|503)\b|too many requests|rate.?limit|try again later"
         r"|temporarily unavailable|could not (get|acquire) .{0,60}lock|unable to (lock|acquire)"
         r"|\.lock['\"]?: file exists|database is locked|resource busy|text file busy|address already in use",
     ),
     ("already_exists", r"already exists|file exists"),
     ("permission", r"permission denied|operation not permitted|eacces|read-only file system"),
-    ("not_found", r"no such file|not found|does not exist|cannot find|\b404\b"),
+    ("not_found", r"no such file|not found|does not exist|cannot find|{status}404\b"),
     ("timeout", r"timed? ?out|stopped after \d+ s"),
     ("resource", r"no space left|out of memory|cannot allocate|too many open files|disk quota"),
     ("syntax", r"syntaxerror|syntax error|unexpected token|parse error|indentationerror"),
     ("test_failure", r"assertionerror|\b(test|tests) failed|failures?[=:] ?\d|\d+ failed\b|\bFAILED\b"),
 )
-_BY_TEXT = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _WRITTEN)
+_STATUS = r"\b(http(/\d(\.\d)?)?|status|error|code)\W{0,3}"
+"""What stands before a server's status; the same digits also occur in names and sizes."""
+_BY_TEXT = tuple(
+    (name, re.compile(pattern.replace("{status}", _STATUS), re.IGNORECASE)) for name, pattern in _WRITTEN
+)
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

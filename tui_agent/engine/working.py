@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -48,6 +49,8 @@ class Absent(msgspec.Struct, frozen=True):
     accept_summary: bool = False
 
 
+ENDING = 4.0
+"""Seconds that a sub-agent has for its end, the processes of its commands among it, until it is told again."""
 SUBAGENTS = 4
 """Sub-agents that work at the same time; a server that takes one request after the other lets them wait."""
 
@@ -77,8 +80,7 @@ class Subagents:
         except asyncio.CancelledError:
             caller = asyncio.current_task()
             if caller is not None and caller.cancelling():
-                task.cancel()
-                await asyncio.wait([task])
+                await put_end_to(task)
                 if not task.cancelled():
                     task.exception()  # what it ended with is nobody's any more
                 raise
@@ -89,6 +91,19 @@ class Subagents:
     async def _in_turn(self, work: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         async with self._slots:
             return await work()
+
+
+async def put_end_to(task: asyncio.Task[Any]) -> None:
+    """Cancel a task and wait until it has ended, also where the caller is stopped once more meanwhile: nothing of it
+    may come after the end of the run. A cancellation can get lost, so it is repeated."""
+    loop = asyncio.get_running_loop()
+    again = loop.time()
+    while not task.done():
+        if loop.time() >= again:
+            task.cancel()
+            again = loop.time() + ENDING
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([task], timeout=again - loop.time())
 
 
 class Working:
@@ -110,6 +125,7 @@ class Working:
         self._approvals = approvals
         self._workplace = workplace
         self._registry: Registry | None = None
+        self._has_code = False
         self._roles = roles
         self._project = project
         self._memory = memory
@@ -175,7 +191,7 @@ class Working:
         from tui_agent.engine.calls import Calls
         from tui_agent.engine.window import Window
 
-        place, tools = self._workplace, await self._tools()
+        place, tools = self._workplace, await self._tools(anew=True)
         self._calls = calls = Calls(place, tools, run)
         leads = place.settings.orchestrator
         registry, role = modes.offered(tools, place.mode, orchestrator=leads), modes.who(place.mode, leads)
@@ -292,13 +308,15 @@ class Working:
             )
         return self._ladder
 
-    async def _tools(self) -> Registry:
-        if self._registry is None:
+    async def _tools(self, *, anew: bool = False) -> Registry:
+        """All there are. With `anew`, as a run begins: those of code intelligence too, where there is code by now."""
+        if self._registry is None or (anew and not self._has_code):
             await _load("tools.registry")
             from tui_agent.tools.registry import default_tools
 
             place = self._workplace
-            self._registry = default_tools(off=place.settings.tools_off, code=await place.code.offered())
+            self._has_code = await place.code.offered()
+            self._registry = default_tools(off=place.settings.tools_off, code=self._has_code)
         return self._registry
 
     def _rounds(self, mode: Mode, step: bool) -> int:

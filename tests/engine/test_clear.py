@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.job import make_workspace
+from tests.doubles.mock import MockServer, call, scenario, serve, step
+from tests.engine.kit import Watch, opened
+from tui_agent.engine.undoing import CannotUndo
+from tui_agent.events import ConversationRewound, RunStarted
+from tui_agent.view import NoticeItem, SessionView, fold
+
+TALK = scenario("talk", step("", call("read_file", path="adder.py")), "we talked")
+MORE = scenario("more", "as you say")
+SLOW = scenario("slow", step("never", delay=300))
+
+
+def sent(server: MockServer) -> str:
+    return str(server.requests[-1].messages)
+
+
+async def test_clear_forgets_the_conversation_and_redo_brings_it_back(tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path / "work")
+    async with serve(TALK, MORE, strict=True) as server:
+        async with opened(server, workspace) as session:
+            watch = Watch(session)
+            await session.send("talk")
+            await watch.ended()
+            session.checkpoints.clear()
+            await session.send("more")
+            await watch.ended()
+            assert "we talked" not in sent(server) and "adder.py" not in sent(server)
+            session.checkpoints.clear()
+            await session.checkpoints.redo()
+            await session.send("more")
+            await watch.ended()
+            assert sent(server).count("as you say") == 1
+            session.checkpoints.clear()
+            await watch.until_event(ConversationRewound, cleared=True)
+            folder = session.folder
+        async with opened(server, None, resume=folder.name) as session:
+            watch = Watch(session)
+            await session.send("more")
+            await watch.ended()
+            assert "as you say" not in sent(server)
+        assert "The conversation begins anew" in (folder / "chat_history.log").read_text()
+    view = SessionView()
+    for record in watch.records:
+        fold(view, record)
+    assert not [one for one in view.items if isinstance(one, NoticeItem) and one.level == "error"]
+
+
+async def test_nothing_is_forgotten_under_a_run(tmp_path: Path) -> None:
+    async with serve(SLOW, strict=True) as server:
+        async with opened(server, make_workspace(tmp_path / "work")) as session:
+            watch = Watch(session)
+            await session.send("slow")
+            await watch.until_event(RunStarted)
+            with pytest.raises(CannotUndo):
+                session.checkpoints.clear()
+            await session.interrupt()
