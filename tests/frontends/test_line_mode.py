@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tui_agent.domain import Answer, Diff, Editing, Grant, Hunk, Running, Scope, Severity, Trusting
+from tui_agent.events import (
+    ApprovalAsked,
+    Event,
+    PlanDocConflict,
+    PlanProposed,
+    QuestionAsked,
+    SummaryOffered,
+)
+from tui_agent.frontends.line_mode.asking import Asking, asks, refusal
+from tui_agent.frontends.line_mode.terminal import Ended
+from tui_agent.text import Mask
+from tui_agent.workplan import Alternative, InstructionPlan, PlanStep, Summary
+
+
+class FakeTerminal:
+    """Answers from a list; `None` is Ctrl+D."""
+
+    attended = True
+
+    def __init__(self, *answers: str | None) -> None:
+        self.answers = list(answers)
+        self.out = ""
+
+    def say(self, text: str = "", style: str = "") -> None:
+        self.out += text + "\n"
+
+    def answer(self, prompt: str) -> str:
+        self.out += prompt
+        said = self.answers.pop(0)
+        if said is None:
+            raise Ended
+        return said
+
+    def edit(self, prompt: str, text: str) -> str:
+        return self.answer(prompt) or text
+
+
+def ask(event: Event, *answers: str | None, mask: Mask | None = None) -> tuple[Answer, str]:
+    terminal = FakeTerminal(*answers)
+    answer = Asking(terminal, mask or Mask({})).ask(event)  # type: ignore[arg-type]  # what it uses of a terminal
+    assert not terminal.answers
+    assert not set("\x1b\x07\x9b") & set(terminal.out)
+    return answer, terminal.out
+
+
+def hunk(start: int, text: str) -> Hunk:
+    return Hunk(
+        old_start=start, old_count=1, new_start=start, new_count=1, lines=(f"-old {start}", f"+{text}")
+    )
+
+
+def edit(*texts: str, grants: tuple[Grant, ...] = (), **more: Any) -> ApprovalAsked:
+    hunks = tuple(hunk(10 * number, text) for number, text in enumerate(texts, 1))
+    diff = Diff(path="a.py", kind="modify", hunks=hunks, added=len(texts), removed=len(texts))
+    action = Editing(path="/w/a.py", display="a.py", diff=diff, before="b", after="a", parts=True, **more)
+    return ApprovalAsked(id="a-1", action=action, digest="d", why="a rule", grants=grants)
+
+
+GRANTS = (Grant(kind="edit", pattern="a.py"), Grant(kind="edit", pattern="*.py", scope=Scope.ALWAYS))
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ("y", Answer(verdict="approve")),
+        ("YES", Answer(verdict="approve")),
+        ("s", Answer(verdict="approve", scope=Scope.SESSION)),
+        ("A", Answer(verdict="approve", scope=Scope.ALWAYS)),
+        ("always", Answer(verdict="approve", scope=Scope.ALWAYS)),
+        ("n", Answer(verdict="reject")),
+        ("no it is wrong", Answer(verdict="reject", text="it is wrong")),
+        ("p 2", Answer(verdict="approve", data={"hunks": [1], "edits": {}})),
+        ("p 1, 2", Answer(verdict="approve")),
+        (None, Answer(verdict="reject")),
+    ],
+)
+def test_an_edit_is_decided_as_in_the_dialog(said: str | None, answer: Answer) -> None:
+    given, out = ask(edit("new 1", "new 2", grants=GRANTS), said)
+    assert given == answer
+    for part in ("Edit a.py  (+2 −2)", "part 1 of 2", "-old 10", "+new 2", "A always: edit *.py", "a rule"):
+        assert part in out
+
+
+@pytest.mark.parametrize("said", ["", " ", "a", "S", "ja", "p 3", "p 0", "p", "yn", "u", "1"])
+def test_what_is_no_answer_asks_again(said: str) -> None:
+    given, out = ask(edit("new 1", "new 2", grants=GRANTS), said, "n")
+    assert given.verdict == "reject"
+    assert "Answer with y, s, A, p, e or n." in out
+
+
+def test_a_part_is_changed_in_the_own_editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "my editor"
+    script.write_text('#!/bin/sh\ncase "$1" in *.py) ;; *) exit 9;; esac\nprintf "mine\\n" > "$1"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("VISUAL", f"'{script}'")
+    given, out = ask(edit("new 1", "new 2", grants=GRANTS), "e 3", "e 2", "s", "y")
+    assert given.data == {"hunks": [0, 1], "edits": {"1": "mine"}}
+    assert "+mine" in out and "y does it with your text" in out
+    assert ask(edit("new 1", "new 2"), "e 2", "p 1")[0].data == {"hunks": [0], "edits": {}}
+    assert ask(edit("mine"), "e 1", "y")[0].data is None
+    monkeypatch.setenv("VISUAL", "false")
+    given, out = ask(edit("new 1"), "e 1", "y")
+    assert given.data is None and "false ended with 1" in out
+    monkeypatch.setenv("VISUAL", str(tmp_path / "nowhere"))
+    assert "can't be used" in ask(edit("new 1"), "e 1", "n")[1]
+
+
+def test_rules_that_nobody_offers_can_not_be_given() -> None:
+    assert ask(edit("new"), "s", "A", "p 1", "n")[0].verdict == "reject"
+
+
+def test_what_is_hidden_in_a_change_is_shown() -> None:
+    out = ask(edit("a\x1b[2J\u202eb\rc"), "n")[1]
+    assert "+a␛[2J<U+202E>b␍c" in out
+
+
+def test_secrets_are_shown_only_when_the_user_wants_it() -> None:
+    mask = Mask({"TOKEN": "hush-hush-hush"})
+    given, out = ask(edit("x = hush-hush-hush"), "u", "y", mask=mask)
+    assert given == Answer(verdict="approve")
+    before, _, after = out.partition("u show the secrets")
+    assert "hush-hush" not in before and "hush-hush-hush" in after
+
+
+def test_a_command_is_shown_with_all_that_matters() -> None:
+    action = Running(
+        command="rm -rf \u202ex\nls", cwd="/w", severity=Severity.HIGH, reasons=("deletes",), env_changes=("PATH=/t",)
+    )  # fmt: skip
+    out = ask(ApprovalAsked(id="a", action=action, digest="d", why="w"), "n")[1]
+    for part in ("severity high", "$ rm -rf <U+202E>x\n    ls", "in /w", "why deletes", "env PATH=/t"):
+        assert part in out
+
+
+def test_trust_is_asked_with_what_would_be_obeyed() -> None:
+    event = ApprovalAsked(id="a", action=Trusting(folder="/w", found=("AGENTS.md",)), digest="d", why="w")
+    given, out = ask(event, "s", "y")
+    assert given == Answer(verdict="approve")
+    assert "• AGENTS.md" in out
+
+
+PLAN = InstructionPlan(
+    approach="so",
+    steps=tuple(PlanStep(number=n, description=f"do {n}") for n in (1, 2, 3)),
+    alternatives=(Alternative(approach="otherwise"),),
+)
+
+
+def proposed() -> PlanProposed:
+    return PlanProposed(id="d-1", plan=PLAN, asks=True, why="it is unsure")
+
+
+def steps_of(answer: Answer) -> list[tuple[int, str]]:
+    assert answer.data is not None
+    plan = msgspec.convert(answer.data["plan"], InstructionPlan)
+    return [(step.number, step.description) for step in plan.steps]
+
+
+def test_a_plan_is_taken_changed_or_rejected() -> None:
+    assert ask(proposed(), "y")[0] == Answer(verdict="approve")
+    assert ask(proposed(), "1")[0].data == {"alternative": 0}
+    assert ask(proposed(), "n too long")[0] == Answer(verdict="reject", text="too long")
+    assert ask(proposed(), "4", "e 9", "d0", None)[0] == Answer(verdict="reject")
+    given, out = ask(proposed(), "d 1", "e 2", "do it well", "y")
+    assert steps_of(given) == [(1, "do 2"), (2, "do it well")]
+    assert "1 another way: otherwise" in out
+    assert steps_of(ask(proposed(), "d 3", "d 2", "d 1", "y")[0]) == [(1, "do 1")]
+
+
+def test_a_summary_is_kept_changed_dropped_or_left_for_later() -> None:
+    event = SummaryOffered(id="d-1", summary=Summary(action="did", details="so", result="✓"))
+    assert ask(event, "y")[0] == Answer(verdict="approve")
+    assert ask(event, "n")[0] == Answer(verdict="reject")
+    assert ask(event, "later")[0].verdict == ask(event, None)[0].verdict == "withdrawn"
+    given = ask(event, "e", "did it", "", "", "y")[0]
+    assert given.data is not None
+    assert msgspec.convert(given.data["summary"], Summary) == Summary(
+        action="did it", details="so", result="✓"
+    )
+
+
+def test_a_question_takes_a_number_or_words() -> None:
+    event = QuestionAsked(id="q-1", question="which?", options=("red", "blue"))
+    assert ask(event, "2")[0] == Answer(verdict="reply", text="blue")
+    assert ask(event, "", "neither")[0] == Answer(verdict="reply", text="neither")
+    assert ask(event, "3")[0] == Answer(verdict="reply", text="3")
+    assert ask(event, None)[0] == Answer(verdict="reject", text="The user did not want to answer.")
+
+
+def test_a_conflict_takes_one_side_or_both() -> None:
+    event = PlanDocConflict(id="d-1", where="goal", ours="mine\nall", theirs="yours")
+    assert [ask(event, "x", key)[0].data for key in "otb"] == [
+        {"take": one} for one in ("ours", "theirs", "both")
+    ]
+    assert ask(event, None)[0].verdict == "reject"
+
+
+@pytest.mark.parametrize("make", [proposed, lambda: edit("x")])
+def test_where_nobody_is_there_nothing_is_allowed(make: Callable[[], Event]) -> None:
+    assert asks(make())
+    assert refusal(make()).verdict == "reject"
+    offered = SummaryOffered(id="d", summary=Summary(action="x"))
+    assert refusal(offered).verdict == "withdrawn"
+    assert not asks(msgspec.structs.replace(proposed(), asks=False))

@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doubles.job import BROKEN, MENDED, REPORT, TASK, environment, job, make_workspace
+from tests.doubles.mock import MockServer, call, scenario, serve, step
+from tests.doubles.terminal import Terminal
+
+COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+
+
+class Home:
+    """A home, a workspace in it, and ways to start `tui-agent repl` there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "home"
+        self.folder.mkdir()
+        self.workspace = make_workspace(folder / "work")
+        self.env = environment(self.folder)
+        self.data = self.folder / "tui-agent"
+
+    def arguments(self, server: MockServer, *more: str) -> list[str]:
+        flags = ["--provider", "openai", "--base-url", f"{server.url}/v1", "--model", "mock-model"]
+        return ["-m", "tui_agent", "repl", "-C", str(self.workspace), *flags, *more]
+
+    async def pipe(
+        self, server: MockServer, said: str | bytes, *more: str, **env: str
+    ) -> tuple[int, str, str]:
+        """The exit code, output and errors for lines that come through a pipe."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *self.arguments(server, *more),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env={**self.env, **env}, cwd=self.folder,
+        )  # fmt: skip
+        try:
+            out, err = await process.communicate(said.encode() if isinstance(said, str) else said)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        assert process.returncode is not None
+        return process.returncode, out.decode(), err.decode()
+
+    def terminal(self, server: MockServer, *more: str, **env: str) -> Terminal:
+        return Terminal(
+            *self.arguments(server, *more),
+            size=(110, 60),
+            env={**self.env, **env},
+            cwd=self.folder,
+            whole_env=True,
+        )
+
+    def session(self) -> str:
+        return max(path.name for path in (self.data / "sessions").iterdir())
+
+    def records(self) -> list[dict[str, Any]]:
+        lines = (self.data / "sessions" / self.session() / "events.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+@contextlib.asynccontextmanager
+async def at(terminal: Terminal) -> AsyncIterator[Terminal]:
+    try:
+        yield terminal
+    finally:
+        terminal.close()
+
+
+def count(terminal: Terminal, text: str, times: int) -> Callable[[], bool]:
+    return lambda: terminal.bytes.decode("utf-8", "replace").count(text) >= times
+
+
+def prompted(terminal: Terminal) -> Callable[[], bool]:
+    return lambda: terminal.text.rstrip().endswith("You:")
+
+
+# --- in a pipe ------------------------------------------------------------------------------
+
+
+async def test_a_pipe_is_read_line_by_line_and_nobody_is_asked(home: Home) -> None:
+    hello = scenario("hello", "Hi.\x1b]0;owned\x07 Twice\x1b[2J hi.")
+    async with serve(hello, job(), strict=True) as server:
+        said = f"hello\n\n   \n!echo out; echo err >&2; exit 3\n/no-such\n/status\n{TASK}\n"
+        code, out, err = await home.pipe(server, said, "--trust")
+    assert code == 3, out + err
+    assert (home.workspace / "adder.py").read_text() == BROKEN
+    assert "You: hello\nAgent: Hi. Twice hi.\n" in out
+    assert "[Tool: read_file adder.py]" in out
+    assert "You: !echo out; echo err >&2; exit 3\nout\nerr\n[exit code 3]\n" in out
+    assert "There is no command /no-such" in out
+    assert "  ✗ refused (no terminal)" in out
+    assert REPORT in out
+    assert out.count("You: ") == 5
+    assert not set("\x1b\x07\r") & set(out)
+    assert [r["data"]["outcome"] for r in home.records() if r["type"] == "run.ended"] == ["done", "done"]
+    assert not (home.data / "repl_history").exists()
+
+
+async def test_what_the_mode_allows_is_done_in_a_pipe_and_resumed(home: Home) -> None:
+    again = scenario("and now", step("Now what?"))
+    async with serve(job(), again, strict=True) as server:
+        code, out, err = await home.pipe(server, TASK, "--trust", "--approval-mode", "auto")  # no line end
+        assert code == 0, out + err
+        assert (home.workspace / "adder.py").read_text() == MENDED
+        assert "  ✓ adder.py  +1 −1" in out
+        first = home.session()
+        said = "and now\n/clear\nand now\\\nthis\n"
+        code, out, err = await home.pipe(server, said, "--trust", "--resume", first[:23])
+        assert code == 0, out + err
+        assert home.session() == first
+        assert f"Going on with «{TASK}»." in out and "· resumed" in out
+        assert "The conversation begins anew" in out
+        told = [[str(m["content"]) for m in request.messages] for request in server.requests[-2:]]
+    assert any(TASK in text for text in told[0])
+    assert not any(TASK in text or "Now what?" in text for text in told[1])
+    assert any("and now\nthis" in text for text in told[1])
+
+
+async def test_a_pipe_without_trust_only_reads(home: Home) -> None:
+    async with serve(job(), strict=True) as server:
+        said = b"\xff\xfe\x00\n" + f"{TASK}\n/help\n/quit\nxyzzy\n".encode()
+        code, out, err = await home.pipe(server, said, "--approval-mode", "auto")
+        assert code in (0, 3), out + err
+        assert not any("xyzzy" in str(request.messages) for request in server.requests)
+    assert "This folder is not trusted" in out
+    assert (home.workspace / "adder.py").read_text() == BROKEN
+
+
+async def test_usage_and_what_can_not_be_opened(home: Home) -> None:
+    async with serve(strict=True) as server:
+        assert (await home.pipe(server, "", "--resume"))[0] == 2
+        code, _, err = await home.pipe(server, "hi\n", "--resume", "1999")
+        assert code == 2 and "No session" in err
+
+
+async def test_a_signal_ends_a_pipe_in_order(home: Home) -> None:
+    slow = scenario("wait", step("never", delay=300))
+    async with serve(slow, strict=True) as server:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *home.arguments(server, "--trust"),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=home.env, cwd=home.folder,
+        )  # fmt: skip
+        assert process.stdin is not None
+        process.stdin.write(b"wait\n")
+        await process.stdin.drain()
+        number = 1
+        while "wait" not in str((await server.wait_for_request(number, 60)).messages):
+            number += 1
+        process.send_signal(signal.SIGINT)
+        out, _ = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 130
+    assert b"interrupted: " in out
+    assert home.records()[-1]["type"] == "session.closed"
+
+
+@pytest.mark.parametrize("command", ["repl", "stats"])
+def test_help_loads_no_engine(command: str) -> None:
+    code = (
+        "import sys\nfrom tui_agent.__main__ import main\n"
+        f"try:\n    main(['{command}', '--help'])\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'pydantic', 'httpx', 'msgspec', 'asyncio', 'readline', 'textual'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert f"usage: tui-agent {command}" in done.stdout
+
+
+# --- at a terminal --------------------------------------------------------------------------
+
+
+async def test_a_session_at_a_terminal(home: Home) -> None:
+    secret = "sk-proj-" + "a8Kd93jLmQ" * 4
+    keeps = scenario("keep", step("", call("write_file", path="note.txt", content=f"a {secret}\n")), "Kept.")
+    async with serve(job(), keeps, strict=True) as server:
+        async with at(home.terminal(server, NO_COLOR="1")) as terminal:
+            await terminal.sees("Trust this folder?")
+            await terminal.sees(count(terminal, "Do it? ", 1))
+            terminal.type("y\r")
+            await terminal.sees("You: ")
+            terminal.type(f"{TASK}\r")
+            await terminal.sees("Edit adder.py  (+1 −1)")
+            await terminal.sees(count(terminal, "Do it? ", 2))
+            assert "-    return a - b" in terminal.text and "+    return a + b" in terminal.text
+            assert "s for this session" in terminal.text
+            terminal.type("\r")
+            await terminal.sees("Answer with y, s, A, e or n.")
+            await terminal.sees(count(terminal, "Do it? ", 3))
+            terminal.type("y\r")
+            await terminal.sees("Run a command, severity")
+            await terminal.sees(count(terminal, "Do it? ", 4))
+            terminal.type("n use make instead\r")
+            await terminal.sees(REPORT)
+            assert (home.workspace / "adder.py").read_text() == MENDED
+            await terminal.sees(prompted(terminal))
+            terminal.type("keep\r")
+            await terminal.sees("u show the secrets")
+            await terminal.sees(count(terminal, "Do it? ", 5))
+            assert secret[:20] not in terminal.text
+            terminal.type("u\r")
+            await terminal.sees(secret)
+            await terminal.sees(count(terminal, "Do it? ", 6))
+            terminal.type("n\r")
+            await terminal.sees("Kept.")
+            await terminal.sees(prompted(terminal))
+            terminal.type("/und\t\r")
+            await terminal.sees("undo adder.py: restored")
+            await terminal.sees(prompted(terminal))
+            terminal.type("\x03")
+            await terminal.sees("Nothing goes on. Ctrl+C once more")
+            await terminal.sees(prompted(terminal))
+            terminal.type("\x04")
+            assert await terminal.end() == 0
+            assert f"tui-agent repl --resume {home.session()}" in terminal.text
+            assert terminal.is_sane()
+            assert not COLOUR.search(terminal.bytes)
+        answers = [r["data"]["answer"] for r in home.records() if r["type"] == "approval.answered"]
+        verdicts = [(one["verdict"], one["text"]) for one in answers if one["by"] == "user"]
+        assert verdicts == [
+            ("approve", ""),
+            ("approve", ""),
+            ("reject", "use make instead"),
+            ("reject", ""),
+        ]
+        history = home.data / "repl_history"
+        assert history.read_text().splitlines() == [TASK, "keep", "/undo"]
+        assert history.stat().st_mode & 0o777 == 0o600
+
+
+async def test_ctrl_c_stops_the_run_and_what_was_typed_ahead_answers_nothing(home: Home) -> None:
+    slow = scenario("wait", step("never", delay=300))
+    edit = step("", call("edit_file", path="adder.py", old_string="a - b", new_string="a + b"), delay=1.5)
+    late = scenario("late", step("", call("read_file", path="adder.py")), edit, "Left as it is.")
+    async with serve(slow, late, strict=True) as server:
+        async with at(home.terminal(server, "--trust")) as terminal:
+            await terminal.sees("You: ")
+            terminal.type("wait\r")
+            await terminal.sees(lambda: any("wait" in str(one.messages) for one in server.requests))
+            terminal.type("\x03")
+            await terminal.sees("interrupted: ")
+            await terminal.sees(prompted(terminal))
+            terminal.type(f"!echo here > {home.folder}/begun; sleep 300\r")
+            await terminal.sees((home.folder / "begun").exists)
+            terminal.type("\x03")
+            await terminal.sees("[stopped]")
+            await terminal.sees(prompted(terminal))
+            terminal.type("late\r")
+            await terminal.sees(
+                lambda: len([1 for one in server.requests if "late" in str(one.messages)]) >= 2
+            )
+            terminal.type("y\rhalf a")
+            await terminal.sees("Do it? ")
+            assert (home.workspace / "adder.py").read_text() == BROKEN
+            terminal.type("n\r")
+            await terminal.sees("Left as it is.")
+            await terminal.sees(lambda: "You: y half a" in terminal.text)
+            terminal.type("\x03")
+            await terminal.sees("Nothing goes on. Ctrl+C once more")
+            await terminal.sees(prompted(terminal))
+            terminal.type("\x03")
+            assert await terminal.end() == 0
+            assert terminal.is_sane()
+    assert (home.workspace / "adder.py").read_text() == BROKEN
+
+
+async def test_a_hangup_at_the_prompt_closes_the_session(home: Home) -> None:
+    async with serve(strict=True) as server:
+        async with at(home.terminal(server, "--trust")) as terminal:
+            await terminal.sees("You: ")
+            terminal.kill(signal.SIGTERM)
+            assert await terminal.end() == 128 + signal.SIGTERM
+            assert terminal.is_sane()
+    assert home.records()[-1]["type"] == "session.closed"

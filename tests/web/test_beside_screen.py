@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.doubles.mock import call, scenario, serve, step
+from tests.engine.kit import opened, wishes
+from tests.tui.kit import still, until
+from tests.web.kit import Served
+from tui_agent.engine.opening import open_session
+from tui_agent.engine.session import Session
+from tui_agent.tui import web
+from tui_agent.tui.app import TuiAgentApp
+from widgets.approval_modal import ApprovalModal
+from widgets.link_panel import LinkPanel
+
+
+async def test_the_page_of_the_running_session_and_a_second_browser_see_the_same(tmp_path: Path) -> None:
+    write = scenario(
+        ["one", "two"],
+        step("first", call("write_file", path="a.txt", content="a\n")),
+        step("second", call("write_file", path="b.txt", content="b\n")),
+        "both are there",
+    )
+    async with serve(write) as server:
+
+        async def opening() -> Session:
+            return await open_session(wishes(server, tmp_path))
+
+        app = TuiAgentApp(opening, stillness=0.0)
+        async with app.run_test(size=(100, 36)) as pilot:
+            await until(pilot, lambda: app.session is not None and app.view.id != "")
+            await pilot.press(*"/web", "enter")
+            await until(pilot, lambda: isinstance(app.screen, LinkPanel))
+            assert isinstance(app.screen, LinkPanel)
+            link = app.screen.link
+            assert link.startswith("http://127.0.0.1:") and "#" in link
+            serving = web._SERVED[app].serving
+            page, other = Served(app.session, serving), Served(app.session, serving)
+            assert (await page.post("/enter", ticket=link.partition("#")[2])).status_code == 200
+            await other.enter()
+            await pilot.press("escape")
+            async with page.events() as left, other.events() as right:
+                assert (
+                    await other.client.post(
+                        "/chat", json={"message": "one"}, headers={"Accept": "application/json"}
+                    )
+                ).status_code == 202
+                asked = await left.until("approval.asked")
+                await until(pilot, lambda: isinstance(app.screen, ApprovalModal))
+                assert (
+                    await page.post("/answer", id=asked.data["data"]["id"], verdict="approve")
+                ).status_code == 200
+                # Closed here, it closes there; the next one is answered on the screen.
+                asked = await right.until("approval.asked", why=asked.data["data"]["why"])
+                await right.until("file.changed")
+                again = await right.until("approval.asked")
+                await until(
+                    pilot,
+                    lambda: (
+                        getattr(getattr(app.screen, "request", None), "id", "") == again.data["data"]["id"]
+                    ),
+                )
+                await still(pilot)
+                await pilot.press("a")
+                for stream in (left, right):
+                    await stream.until("approval.answered", id=again.data["data"]["id"])
+                    await stream.until("done")
+                assert [(e.name, e.data) for e in left.seen] == [(e.name, e.data) for e in right.seen]
+            assert (tmp_path / "b.txt").read_text(encoding="utf-8") == "b\n"
+            await pilot.press(*"/web stop", "enter")
+            await until(pilot, lambda: app not in web._SERVED)
+            assert app.session is not None
+            id = app.session.id
+            await page.client.aclose()
+            await other.client.aclose()
+            await app.session.close()
+        # And it goes on without a screen.
+        async with opened(server, None, resume=id) as session:
+            await session.send("two")
+            await session.interrupt()
+            await session.wait()

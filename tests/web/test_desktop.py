@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.web_door import FakeDoor
+from tests.web.kit import faced
+from tui_agent.frontends import desktop
+from tui_agent.frontends.web.addresses import CannotServe
+
+PATIENCE = 90.0
+
+
+def below(text: str) -> list[int]:
+    """Processes whose command line holds `text`."""
+    found = []
+    for one in Path("/proc").iterdir():
+        if one.name.isdigit() and int(one.name) != os.getpid():
+            try:
+                line = (one / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if text.encode() in line:
+                found.append(int(one.name))
+    return found
+
+
+@pytest.fixture
+async def display(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+    reading, writing = os.pipe()
+    server = await asyncio.create_subprocess_exec(
+        "Xvfb", "-displayfd", str(writing), "-screen", "0", "1000x760x24", "-nolisten", "tcp", "-noreset",
+        pass_fds=[writing], stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    os.close(writing)
+    with os.fdopen(reading, "rb") as told:  # up to the line's end: it dies of a pipe that is closed too early
+        number = (await asyncio.to_thread(told.readline)).decode().strip()
+    monkeypatch.setenv("DISPLAY", f":{number}")
+    yield f":{number}"
+    with contextlib.suppress(ProcessLookupError):
+        server.terminate()
+    await server.wait()
+
+
+@pytest.mark.needs("Xvfb", "chromium")
+async def test_the_window_shows_the_page_and_leaves_nothing(display: str) -> None:
+    program = desktop.find("chromium", os.environ)
+    async with faced(FakeDoor()) as page:
+        window = asyncio.create_task(desktop.show(page.serving, program))
+        async with asyncio.timeout(PATIENCE):
+            while not page.serving.feed.readers and not window.done():
+                await asyncio.wait([window], timeout=0.05)
+        assert not window.done()
+        ours = below("tui-agent-window-")
+        assert ours
+        assert page.serving.tickets.token not in "".join(
+            Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+            for pid in ours
+            if Path(f"/proc/{pid}").exists()
+        ), "H13: not in ps"
+        if kept := os.environ.get("TUI_AGENT_TEST_PICTURES"):
+            await asyncio.sleep(1)
+            shot = await asyncio.create_subprocess_exec(
+                "import", "-display", display, "-window", "root", f"{kept}/desktop.png"
+            )
+            await shot.wait()
+        window.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await window
+        assert below("tui-agent-window-") == []
+
+
+@pytest.mark.needs("Xvfb", "chromium")
+async def test_a_closed_window_ends_server_and_session(display: str, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    env = {name: value for name, value in os.environ.items() if not name.startswith("TUI_AGENT_")}
+    env |= {"HOME": str(home), "TUI_AGENT_HOME": str(home / "own"), "TUI_AGENT_LANGUAGE_SERVERS_ON": "false"}
+    env |= {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tui_agent", "desktop", "--demo", env=env, cwd=tmp_path,
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while not (mains := [pid for pid in below("tui-agent-window-") if _is_main(pid)]):
+                assert program.returncode is None, await program.communicate()
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(1)  # a browser that is only starting does not end in order
+            os.kill(mains[0], 15)  # as closing its window does: the browser ends
+            out, err = await program.communicate()
+    finally:
+        if program.returncode is None:
+            program.kill()
+    assert (program.returncode, err) == (0, b""), (out, err)
+    assert b"Resume with: tui-agent --resume" in out
+    assert below("tui-agent-window-") == []
+
+
+def _is_main(pid: int) -> bool:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(word.startswith(b"--app=") for word in words) and not any(
+        word.startswith(b"--type=") for word in words
+    )
+
+
+def test_without_a_browser_one_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(CannotServe, match="tui-agent web"):
+        desktop.find(None, {"DISPLAY": ":0"})
+    with pytest.raises(CannotServe, match="nonsense was not found"):
+        desktop.find("nonsense", {"DISPLAY": ":0"})
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there always is one")
+def test_without_a_display_one_is_told_what_to_do() -> None:
+    with pytest.raises(CannotServe, match="no display"):
+        desktop.find(None, {})

@@ -1,0 +1,413 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.doubles.mock import call, scenario, serve, step
+from tests.doubles.planted import NAMED, SECRETS, TEXT, leaked
+from tests.doubles.web_door import FakeDoor
+from tests.web.kit import JSON, Served, faced, served
+from tui_agent.frontends.web import serving as serving_module
+from tui_agent.frontends.web.addresses import host_of, is_ours, same_origin
+from tui_agent.frontends.web.app import STREAMS
+from tui_agent.frontends.web.guard import BODY_MAX
+from tui_agent.frontends.web.tickets import TICKETS, Tickets
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+POSTS = {
+    "/chat": {"message": "do it"},
+    "/clear": {},
+    "/answer": {"id": "a-1", "verdict": "approve"},
+    "/interrupt": {},
+    "/modes": {"approval_mode": "auto"},
+    "/plan": {"accept": True, "seen": ""},
+    "/shell": {"command": "touch pwned"},
+    "/reveal": {"id": "a-1"},
+    "/withdraw": {"id": "m-1"},
+    "/link": {},
+}
+GETS = ("/events", "/main.js", "/page.css", "/page.html", "/nothing", "/door.html")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def open_page() -> AsyncIterator[Served]:
+    async with faced(FakeDoor()) as one:
+        yield one
+
+
+@pytest.fixture
+def page(open_page: Served) -> Iterator[Served]:
+    open_page.client.cookies.clear()
+    yield open_page
+    assert open_page.session.done == [], "whatever was asked, nothing is done"
+
+
+async def raw(page: Served, head: str, body: bytes = b"") -> bytes:
+    """What the server answers to exactly these bytes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", page.serving.port)
+    try:
+        writer.write(head.replace("\n", "\r\n").encode() + b"\r\n\r\n" + body)
+        async with asyncio.timeout(30):
+            return await reader.readuntil(b"\r\n\r\n")
+    finally:
+        writer.close()
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
+
+
+def cookie(page: Served, token: str | None = None) -> str:
+    return f"tui_agent_{page.serving.port}={token or page.serving.tickets.token}"
+
+
+@pytest.mark.parametrize("token", [None, "", "x" * 43, "old"], ids=["none", "empty", "wrong", "old"])
+async def test_h01_without_the_token_nothing_is_let_in(page: Served, token: str | None) -> None:
+    given = Tickets().token if token == "old" else token
+    headers = {} if given is None else {"Cookie": f"tui_agent_{page.serving.port}={given}"}
+    for path, body in POSTS.items():
+        answer = await page.client.post(path, json=body, headers=headers)
+        assert answer.status_code == 401, path
+    for path in GETS:
+        assert (await page.client.get(path, headers=headers)).status_code == 401, path
+    shell = (await page.client.get("/", headers=headers)).text
+    assert "door.js" in shell and page.session.id not in shell
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    socket = {
+        **headers,
+        **upgrade,
+        "Sec-WebSocket-Key": "eHh4eHh4eHh4eHh4eHh4eA==",
+        "Origin": page.serving.address,
+    }
+    assert (await page.client.get("/terminal", headers=socket)).status_code == 401
+
+
+async def test_h01_a_token_elsewhere_than_in_its_cookie_is_none(page: Served) -> None:
+    token = page.serving.tickets.token
+    for headers in (
+        {"Authorization": f"Bearer {token}"},
+        {"Cookie": f"token={token}"},
+        {"Cookie": f"tui_agent_1={token}"},
+    ):
+        assert (await page.client.get("/events", headers=headers)).status_code == 401
+    assert (await page.client.get("/events", params={"token": token})).status_code == 401
+
+
+async def test_h01_a_ticket_is_good_once_and_not_for_long(page: Served) -> None:
+    ticket = page.serving.link().partition("#")[2]
+    assert (await page.post("/enter", ticket="x" * 43)).status_code == 401
+    assert (await page.post("/enter", ticket=ticket)).status_code == 200
+    assert page.client.cookies
+    page.client.cookies.clear()
+    assert (await page.post("/enter", ticket=ticket)).status_code == 401
+    now = [0.0]
+    tickets = Tickets(now=lambda: now[0])
+    late, other = tickets.issue(10), tickets.issue(100)
+    now[0] = 11.0
+    assert not tickets.redeem(late)
+    assert tickets.redeem(other) and not tickets.redeem(other)
+    first = tickets.issue(100)
+    for _ in range(TICKETS):
+        tickets.issue(100)
+    assert not tickets.redeem(first), "the oldest link went"
+
+
+HOSTS = [
+    "evil.test", "evil.test:{port}", "127.0.0.1.nip.io:{port}", "127.0.0.1", "127.0.0.1:{other}", "localhost:{other}",
+    "localhost.:{port}", "ok.localhost:{port}", "localhost.evil.test:{port}", "127.0.0.1:{port}.evil.test",
+    "127.0.0.2:{port}", "0.0.0.0:{port}", "[::]:{port}", "[::1].evil:{port}", "127.1:{port}", "2130706433:{port}",
+    "127.0.0.1:{port}@evil.test", "evil@127.0.0.1:{port}", "xn--lcalhost-n4f:{port}", "localhost:0{port}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("host", HOSTS)
+async def test_h02_another_name_is_not_ours(page: Served, host: str) -> None:
+    name = host.format(port=page.serving.port, other=page.serving.port + 1)
+    for line in ("GET / HTTP/1.1", "GET /events HTTP/1.1", "GET /door.js HTTP/1.1"):
+        answer = await raw(page, f"{line}\nHost: {name}\nCookie: {cookie(page)}")
+        assert status(answer) in (400, 403), answer
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "GET / HTTP/1.1",
+        "GET / HTTP/1.0",
+        "GET / HTTP/1.1\nHost: ",
+        "GET / HTTP/1.1\nHost: 127.0.0.1:{port}\nHost: 127.0.0.1:{port}",
+        "GET / HTTP/1.1\nHost: 127.0.0.1:{port}\nHost: evil.test",
+        "GET / HTTP/1.1\nHost: 127.0.0.1:{port}\0.evil.test",
+        "GET http://evil.test/ HTTP/1.1\nHost: evil.test",
+        "GET / HTTP/1.1\nHost: 127.0.0.1:{port}\nCookie: a=b\nOrigin: http://127.0.0.1:{port}\nOrigin: http://evil.test",
+        "GET / HTTP/1.1\nHost: löcalhost:{port}",
+        "NONSENSE",
+    ],
+)
+async def test_h02_requests_of_a_bad_form_are_refused(page: Served, head: str) -> None:
+    assert status(await raw(page, head.format(port=page.serving.port))) in (400, 403)
+
+
+async def test_h02_our_own_names_are_known(page: Served) -> None:
+    port = page.serving.port
+    for name in (f"127.0.0.1:{port}", f"localhost:{port}", f"LOCALHOST:{port}", f"[::1]:{port}"):
+        assert status(await raw(page, f"GET / HTTP/1.1\nHost: {name}")) == 200
+    assert host_of(b"[::1]:8765") == ("::1", 8765) and is_ours(b"localhost", 80)
+    assert same_origin(b"http://127.0.0.1:8765", b"127.0.0.1:8765")
+    assert not same_origin(b"https://127.0.0.1:8765", b"127.0.0.1:8765")
+    assert not same_origin(b"http://localhost:8765", b"127.0.0.1:8765")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.test"},
+        {"Origin": "null"},
+        {"Origin": "file://"},
+        {"Origin": ""},
+        {"Origin": "http://localhost:1"},
+        {"Origin": "https://127.0.0.1:{port}"},
+        {"Origin": "http://127.0.0.1:{port}.evil.test"},
+        {"Origin": "http://localhost:{port}"},
+        {"Origin": "http://127.0.0.1:{port}/"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "nonsense"},
+    ],
+)
+async def test_h03_other_pages_get_nothing_even_with_the_token(page: Served, headers: dict[str, str]) -> None:
+    given = {name: value.format(port=page.serving.port) for name, value in headers.items()}
+    given["Cookie"] = cookie(page)
+    for path, body in POSTS.items():
+        assert (await page.client.post(path, json=body, headers=given)).status_code == 403, path
+    assert (await page.client.post("/enter", json={"ticket": "x"}, headers=given)).status_code == 403
+    assert (await page.client.get("/events", headers=given)).status_code == 403
+    socket = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    socket["Sec-WebSocket-Key"] = "eHh4eHh4eHh4eHh4eHh4eA=="
+    assert (await page.client.get("/terminal", headers=given | socket)).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [None, "text/plain", "text/plain;charset=UTF-8", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
+     "application/jsonp", "text/json", "application/json, text/plain", "application/json; charset=utf-7"],
+)  # fmt: skip
+async def test_h04_only_json_is_read(page: Served, kind: str | None) -> None:
+    headers = {"Cookie": cookie(page)} | ({} if kind is None else {"Content-Type": kind})
+    for path, body in POSTS.items():
+        answer = await page.client.post(path, content=json.dumps(body).encode(), headers=headers)
+        assert answer.status_code == 415, path
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"null", b"{", b'{"message": 1}', b'{"message": "a", "more": 1}', b"\xff", b'{"message": " "}']
+)  # fmt: skip
+async def test_h04_a_body_of_another_form_is_refused(page: Served, body: bytes) -> None:
+    answer = await page.client.post("/chat", content=body, headers={"Cookie": cookie(page), **JSON})
+    assert answer.status_code == 400 and answer.json()["error"]
+
+
+async def test_h05_a_preflight_gets_no_leave(page: Served) -> None:
+    asks = {"Origin": "http://evil.test", "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "content-type"}  # fmt: skip
+    for path in (*POSTS, "/", "/events", "/enter"):
+        for more in ({}, {"Cookie": cookie(page)}, {"Origin": page.serving.address, "Cookie": cookie(page)}):
+            answer = await page.client.request("OPTIONS", path, headers=asks | more)
+            assert answer.status_code in (401, 403, 405, 415)
+            assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+async def test_h06_every_answer_forbids_frames_and_foreign_code(page: Served) -> None:
+    await page.enter()
+    answers = [await page.client.get(path) for path in ("/", "/door.js", "/nothing", "/page.css")]
+    answers.append(await page.post("/chat"))
+    answers.append(await page.client.get("/", headers={"Origin": "null"}))
+    for answer in answers:
+        policy = answer.headers["content-security-policy"]
+        for rule in (
+            "default-src 'self'",
+            "script-src 'self'",
+            "frame-ancestors 'none'",
+            "object-src 'none'",
+            "base-uri 'none'",
+        ):
+            assert rule in policy
+        assert "unsafe" not in policy and "http:" not in policy
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["cache-control"] == "no-store"
+        assert "server" not in answer.headers
+
+
+PATHS = [
+    "/../../etc/passwd", "/..%2f..%2fetc%2fpasswd", "/%2e%2e/%2e%2e/etc/passwd", "/static/", "/static", "/.git/config",
+    "//etc/passwd", "/page.html", "/door.html", "/app.py", "/../guard.py", "/%00", "/main.js/", "/main.js%00.css",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_h07_nothing_but_the_pages_own_files(page: Served, path: str) -> None:
+    answer = await raw(
+        page, f"GET {path} HTTP/1.1\nHost: 127.0.0.1:{page.serving.port}\nCookie: {cookie(page)}"
+    )
+    assert status(answer) == 404
+
+
+async def test_h07_reading_changes_nothing(page: Served) -> None:
+    await page.enter()
+    for path in (*POSTS, "/enter"):
+        for method in ("GET", "HEAD"):
+            assert (await page.client.request(method, path)).status_code in (404, 405), path
+        for method in ("PUT", "DELETE", "PATCH"):
+            assert (await page.client.request(method, path, json={})).status_code == 405, path
+    assert (await page.client.head("/events")).status_code == 200
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def hasty(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
+    monkeypatch.setattr(serving_module.Connection, "headers_within", 1.5)
+    monkeypatch.setattr(serving_module, "IDLE", 1.0)
+    async with faced(FakeDoor()) as page:
+        yield page
+
+
+async def closed(reader: asyncio.StreamReader) -> bool:
+    async with asyncio.timeout(30):
+        with contextlib.suppress(ConnectionError):
+            return await reader.read() == b""
+    return True
+
+
+async def test_h08_sockets_that_only_wait_are_limited_and_dropped(hasty: Served) -> None:
+    open_ = [await asyncio.open_connection("127.0.0.1", hasty.serving.port) for _ in range(100)]
+    for _, writer in open_[:20]:
+        writer.write(b"GET / HTTP/1.1\r\nHost: ")
+    ended = await asyncio.gather(*(closed(reader) for reader, _ in open_))
+    assert all(ended)
+    for _, writer in open_:
+        writer.close()
+    assert (await hasty.client.get("/")).status_code == 200
+
+
+async def test_h08_a_second_request_may_not_keep_its_head_back_either(hasty: Served) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", hasty.serving.port)
+    writer.write(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{hasty.serving.port}\r\n\r\nGET /".encode())
+    async with asyncio.timeout(30):
+        assert b"200 OK" in await reader.readuntil(b"\r\n")
+    await reader.readuntil(b"</html>\n")
+    assert await closed(reader)
+    writer.close()
+
+
+async def test_h08_a_body_too_long_is_not_read(page: Served) -> None:
+    port = page.serving.port
+    head = f"POST /chat HTTP/1.1\nHost: 127.0.0.1:{port}\nCookie: {cookie(page)}\nContent-Type: application/json\n"
+    assert status(await raw(page, head + "Content-Length: 1000000000")) == 413
+    assert status(await raw(page, head + f"Content-Length: {BODY_MAX + 1}")) == 413
+    assert status(await raw(page, head + "Content-Length: -1")) in (400, 413)
+    chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+    assert status(await raw(page, head + "Transfer-Encoding: chunked", chunk * 20)) == 413
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET / HTTP/1.1\r\nX: " + b"x" * 200_000)
+    async with asyncio.timeout(30):
+        assert status(await reader.readline()) == 400, "a head without an end"
+    writer.close()
+
+
+async def test_h08_streams_are_few(open_page: Served) -> None:
+    page = open_page
+    await page.enter()
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(STREAMS):
+            stream = await stack.enter_async_context(page.events())
+            await stream.until("session.opened")
+        assert (await page.client.get("/events")).status_code == 503
+        assert (await page.post("/chat", message="do it")).status_code == 503
+    async with asyncio.timeout(30):
+        while len(page.serving.feed.readers) == STREAMS:
+            await page.client.get("/")
+    async with page.events() as stream:
+        await stream.until("session.opened")
+
+
+@pytest.mark.parametrize("after", ["x", "-1", "1e3", "9" * 40, "٣"])
+async def test_h09_a_place_that_is_none_is_refused(page: Served, after: str) -> None:
+    headers: Any = {"Cookie": cookie(page), "Last-Event-ID": after.encode()}
+    assert (await page.client.get("/events", headers=headers)).status_code == 400
+
+
+async def test_h11_what_the_model_writes_is_data(tmp_path: Path) -> None:
+    text = "<script>alert(1)</script><img src=x onerror=alert(1)>\n[x](javascript:alert(1))\ndata: x\n\nevent: done\r\ndata: {}\u2028"
+    async with serve(scenario("hi", text)) as server, served(server, tmp_path) as page:
+        await page.enter()
+        async with page.chat("hi") as stream:
+            events = await stream.rest()
+    (ended,) = [e for e in events if e.name == "reply.ended"]
+    assert ended.data["data"]["text"].splitlines()[0] == text.splitlines()[0]
+    assert [e.name for e in events].count("done") == 1
+
+
+async def test_h13_the_token_is_told_in_the_cookie_only(
+    page: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    token, link = page.serving.tickets.token, page.serving.link()
+    assert token not in link
+    answer = await page.post("/enter", ticket=link.partition("#")[2])
+    (set_cookie,) = answer.headers.get_list("set-cookie")
+    assert token in set_cookie
+    assert "httponly" in set_cookie.lower() and "samesite=strict" in set_cookie.lower()
+    assert token not in answer.text and token not in json.dumps(page.session.id)
+    for path in ("/", "/door.js", "/page.css", "/main.js"):
+        assert token not in (await page.client.get(path)).text
+    async with page.events() as stream:
+        await stream.until("session.opened")
+    assert token not in json.dumps([event.data for event in stream.seen])
+    said = "\n".join(one.getMessage() for one in caplog.records if not one.name.startswith("http"))
+    assert "session.opened" in said, "what the server's own libraries log was looked at"
+    assert token not in said and link.partition("#")[2] not in said
+    assert len(token) >= 43
+
+
+async def test_a_link_is_of_no_use_to_other_users(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 12345)
+    refused = await page.post("/enter", ticket=page.serving.link().partition("#")[2])
+    here = await asyncio.to_thread(lambda: Path("/proc/net/tcp").exists())
+    assert refused.status_code in ((200, 403) if not here else (200,) if _is_root() else (403,))
+
+
+def _is_root() -> bool:
+    return Path("/proc/self").stat().st_uid == 0
+
+
+async def test_secrets_are_masked_and_shown_only_when_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in NAMED.items():
+        monkeypatch.setenv(name, value)
+    talk = scenario(
+        "go", step(TEXT, call("write_file", path="a.txt", content=SECRETS["github"] + "\n")), TEXT
+    )
+    async with serve(talk, token=NAMED["LLM_AUTH_TOKEN"]) as server, served(server, tmp_path) as page:
+        await page.enter()
+        async with page.events() as stream:
+            await page.session.send("go")
+            asked = (await stream.until("approval.asked")).data["data"]
+            assert asked["hides"] is True
+            shown: Any = (await page.post("/reveal", id=asked["id"])).json()
+            assert SECRETS["github"] in json.dumps(shown)
+            await page.post("/answer", id=asked["id"], verdict="approve")
+            await stream.until("done")
+            assert (await page.post("/reveal", id=asked["id"])).status_code == 409
+        async with page.events() as late:
+            await late.until("done")
+    assert leaked(json.dumps([e.data for e in stream.seen], ensure_ascii=False)) == []
+    assert leaked(json.dumps([e.data for e in late.seen], ensure_ascii=False)) == []

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.doubles.job import environment
+from tests.doubles.mock import scenario, serve
+from tui_agent.frontends.web.addresses import listen
+
+PATIENCE = 90.0
+
+
+async def start(home: Path, *args: str) -> asyncio.subprocess.Process:
+    home.mkdir(exist_ok=True)
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tui_agent", *args, env=environment(home), cwd=home, stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl+c", "term"])
+async def test_it_shows_a_link_serves_and_ends_in_order(tmp_path: Path, number: signal.Signals) -> None:
+    home = tmp_path / "home"
+    async with serve(scenario("hi", "hello there")) as server, asyncio.timeout(PATIENCE):
+        flags = ["--trust", "--provider", "openai", "--base-url", f"{server.url}/v1", "--model", "mock-model"]
+        program = await start(home, "web", "--port", "0", *flags)
+        assert program.stdout is not None
+        told = ""
+        while "Ctrl+C" not in told:
+            line = await program.stdout.readline()
+            assert line, await program.communicate()
+            told += line.decode()
+        found = re.search(r"(http://127\.0\.0\.1:\d+)/#(\S+)", told)
+        assert found is not None
+        async with httpx.AsyncClient(base_url=found[1], timeout=PATIENCE, trust_env=False) as client:
+            assert (await client.post("/enter", json={"ticket": found[2]})).status_code == 200
+            said = await client.post("/chat", json={"message": "hi"})
+            assert "hello there" in said.text and said.text.rstrip().endswith("data: {}")
+            (token,) = client.cookies.values()
+        program.send_signal(number)
+        out, err = await program.communicate()
+    assert (program.returncode, err) == (0 if number == signal.SIGINT else 143, b"")
+    id = re.search(r"--resume (\S+)", out.decode())
+    assert id is not None
+    assert len(list((home / "tui-agent" / "sessions").iterdir())) == 1
+    kept = b"".join(path.read_bytes() for path in (home / "tui-agent").rglob("*") if path.is_file())
+    assert b'"session.closed"' in kept
+    assert token.encode() not in kept and found[2].encode() not in kept, "H13: written down nowhere"
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--host", "0.0.0.0"], "this machine only"),
+        (["--port", "70000"], "no port"),
+        (["--resume"], "needs the id"),
+        (["--resume", "nonsense", "--port", "0"], "nonsense"),
+    ],
+    ids=["host", "port", "resume", "unknown"],
+)
+async def test_what_can_not_be_is_said(tmp_path: Path, args: list[str], says: str) -> None:
+    program = await start(tmp_path / "home", "web", *args)
+    async with asyncio.timeout(PATIENCE):
+        out, err = await program.communicate()
+    assert program.returncode == 2 and says in err.decode()
+    assert "Traceback" not in err.decode() and out == b""
+
+
+async def test_a_taken_port_is_said_before_a_session_is_made(tmp_path: Path) -> None:
+    with listen("127.0.0.1", 0) as taken:
+        program = await start(tmp_path / "home", "web", "--port", str(taken.getsockname()[1]))
+        async with asyncio.timeout(PATIENCE):
+            _, err = await program.communicate()
+    assert program.returncode == 2 and "Name another port" in err.decode()
+    assert not (tmp_path / "home" / "tui-agent" / "sessions").exists()

@@ -1,0 +1,167 @@
+"""`tui-agent desktop`: the page in a window of its own; server, session and window end together (X5)."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui_agent.frontends.web.addresses import CannotServe
+from tui_agent.frontends.web.running import parser_of, serve
+
+if TYPE_CHECKING:
+    from tui_agent.frontends.web.running import Wish
+    from tui_agent.frontends.web.serving import Serving
+
+SIZE = (900, 700)
+BROWSERS = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome-stable",
+    "google-chrome",
+    "microsoft-edge-stable",
+    "microsoft-edge",
+    "brave-browser",
+    "vivaldi-stable",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    "/Applications/Microsoft Edge.app/Contents/MacOS/Microsoft Edge",
+    "/Applications/Brave Browser.app/Contents/MacOS/Brave Browser",
+)
+"""What can show a page as an application, in the order in which they are looked for."""
+QUIET = (
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--no-pings",
+    "--disable-background-mode",
+    "--disable-background-networking",
+    "--disable-breakpad",
+    "--disable-client-side-phishing-detection",
+    "--disable-component-extensions-with-background-pages",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-domain-reliability",
+    "--disable-extensions",
+    "--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,AutofillServerCommunication",
+    "--disable-sync",
+    "--metrics-recording-only",
+    "--password-store=basic",
+    "--use-mock-keychain",
+)
+"""The window talks to our page and asks nobody else anything (R25.1)."""
+DISPLAY = (
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "XDG_SESSION_TYPE",
+    "XDG_CURRENT_DESKTOP",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "GDK_SCALE",
+    "QT_SCALE_FACTOR",
+)
+SOON = 60.0
+"""Seconds that a link is good for: the window uses it at once."""
+
+
+def run(argv: Sequence[str], shared: argparse.ArgumentParser, wish: Wish) -> int:
+    """Open a session in a window, and close it with that. Returns the exit code."""
+    parser = parser_of(
+        "desktop",
+        "The agent in a window of its own. It needs a browser of the Chromium family, or pywebview.",
+        shared,
+    )
+    parser.add_argument("--browser", metavar="PROGRAM", help="the browser to take; `webview` takes pywebview")
+    args = parser.parse_args(argv)
+    if args.resume == "":
+        parser.error("--resume needs the id of a session here; `tui-agent sessions` lists them")
+    try:
+        program = find(args.browser, os.environ)
+    except CannotServe as error:
+        sys.stderr.write(f"tui-agent: {error}\n")
+        return 2
+
+    async def beside(serving: Serving) -> None:
+        await show(serving, program)
+
+    return serve(wish(args, args.approval_mode, attended=True), beside, port=0)
+
+
+def find(wanted: str | None, environ: Mapping[str, str]) -> str:
+    """The absolute path of a browser, or `webview`. Raises CannotServe with what to do."""
+    if sys.platform == "linux" and not (environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")):
+        raise CannotServe("There is no display for a window. `tui-agent web` shows the page in any browser.")
+    if wanted not in (None, "webview"):
+        found = shutil.which(wanted or "")
+        if found is None:
+            raise CannotServe(
+                f"The browser {wanted} was not found. Leave --browser out to take one that is there."
+            )
+        return found
+    if wanted is None:
+        found = next(filter(None, map(shutil.which, BROWSERS)), None)
+        if found is not None:
+            return found
+    if importlib.util.find_spec("webview") is not None:
+        return "webview"
+    raise CannotServe(
+        "A window needs Chromium, Chrome, Edge, Brave or Vivaldi, or pywebview: pip install 'tui-agent[desktop]'. "
+        "Without one, `tui-agent web` shows the page in any browser."
+    )
+
+
+async def show(serving: Serving, program: str) -> None:
+    """Show the page in a window until it is closed. Nothing of the window is left afterwards, also where we are
+    stopped or killed: it runs below a supervisor (R-50). Raises CannotServe when it can't be started."""
+    from tui_agent.platform.capture import Capture
+    from tui_agent.platform.environment import child_environment
+    from tui_agent.platform.proc import Child, ProcessError, Stage
+
+    with tempfile.TemporaryDirectory(prefix="tui-agent-window-", ignore_cleanup_errors=True) as folder:
+        environment = child_environment() | {name: os.environ[name] for name in DISPLAY if name in os.environ}
+        link = serving.link(SOON)
+        if program == "webview":
+            program = sys.executable
+            argv = [program, "-m", "tui_agent.frontends.webview_window"]
+            environment |= {"TUI_AGENT_LINK": link, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        else:
+            argv = [program, *flags(link, folder)]
+        stage = Stage(program=os.path.abspath(program), argv=tuple(argv), quiet_out=True, quiet_err=True)
+        try:
+            child = await Child.start([stage], cwd=Path(folder), environment=environment, capture=Capture())
+        except ProcessError as error:
+            raise CannotServe(f"The window can't be opened: {error}") from error
+        began = asyncio.get_running_loop().time()
+        try:
+            status = await child.wait(None)
+        finally:
+            child.stop()
+            await child.gone()
+    if status and not serving.feed.readers and asyncio.get_running_loop().time() - began < SOON:
+        raise CannotServe(
+            f"The window can't be opened: {os.path.basename(program)} ended with status {status}. "
+            "`tui-agent web` shows the page in any browser."
+        )
+
+
+def flags(link: str, folder: str) -> list[str]:
+    """How a browser of the Chromium family shows one page as an application, with a profile of its own."""
+    width, height = SIZE
+    made = [
+        f"--app={link}",
+        f"--user-data-dir={folder}/profile",
+        f"--window-size={width},{height}",
+        "--class=tui-agent",
+    ]
+    if os.geteuid() == 0:
+        made += [
+            "--no-sandbox",
+            "--test-type",
+        ]  # it does not start as root with one; the second spares a bar about it
+    return [*made, *QUIET]

@@ -1,0 +1,48 @@
+// The exact change of a file, line by line with both numbers; a long one is unfolded step by step.
+
+import { el, button, plural } from "./dom.js";
+
+const AT_ONCE = 300;
+
+/** Elements for a diff: what became of which file, and its lines. */
+export function diff(change) {
+  const words = { create: "New file", modify: "Change", delete: "Delete" };
+  const head = el("div", { class: "diff-head" },
+    el("span", { class: "diff-kind", text: words[change.kind] ?? change.kind }), el("code", { text: change.path }),
+    el("span", { class: "count added", text: `+${change.added}` }), el("span", { class: "count removed", text: `−${change.removed}` }));
+  const body = el("div", { class: "diff-lines", tabindex: "0", role: "region", "aria-label": `Change of ${change.path}` });
+  const rows = lines(change);
+  more(body, rows, 0);
+  return el("div", { class: "diff" }, head, change.note ? el("p", { class: "diff-note", text: change.note }) : null, rows.length ? body : null);
+}
+
+function more(body, rows, from) {
+  const inner = body.querySelector(".rows") ?? body.appendChild(el("div", { class: "rows" }));
+  const upto = from + AT_ONCE >= rows.length - 50 ? rows.length : from + AT_ONCE;
+  inner.append(...rows.slice(from, upto).map((one) => one()));
+  if (upto < rows.length) {
+    const rest = button(`Show ${plural(rows.length - upto, "more line")}`, () => { rest.remove(); more(body, rows, upto); }, { class: "more" });
+    inner.append(rest);
+  }
+}
+
+/** Each row as a function that makes it. */
+function lines(change) {
+  const rows = [];
+  const row = (kind, before, after, sign, text) => () => el("div", { class: `row ${kind}` },
+    el("span", { class: "no", "aria-hidden": "true", text: before }), el("span", { class: "no", "aria-hidden": "true", text: after }),
+    el("span", { class: "sign", text: sign }), el("span", { class: "line", text }));
+  change.hunks.forEach((hunk, place) => {
+    if (place || hunk.old_start > 1) rows.push(row("gap", "", "", "", `⋯ line ${hunk.new_start || hunk.old_start}`));
+    let before = hunk.old_start;
+    let after = hunk.new_start;
+    for (const line of hunk.lines) {
+      const text = line.slice(1).replace(/\r?\n$/, "");
+      if (line[0] === "+") rows.push(row("plus", "", after++, "+", text));
+      else if (line[0] === "-") rows.push(row("minus", before++, "", "−", text));
+      else if (line[0] === "\\") rows.push(row("gap", "", "", "", text));
+      else rows.push(row("same", before++, after++, "", text));
+    }
+  });
+  return rows;
+}

@@ -1,0 +1,175 @@
+// Puts the page together: the stream goes in on one side, wishes go out on the other.
+
+import { $, el, button, copy, flash, plural } from "./dom.js";
+import { PlanPanel } from "./plan.js";
+import { Dock, approval, conflict, plan, question, summary } from "./requests.js";
+import { Transcript, planned } from "./transcript.js";
+import { follow, post } from "./wire.js";
+import { Composer } from "./composer.js";
+
+const MODES = ["agent", "direct", "chat", "plan", "explore", "review", "deep-explore"];
+const APPROVALS = [["ask", "ask first"], ["auto-edit", "edits run"], ["auto", "all runs"], ["read-only", "read only"]];
+const PHASES = { connecting: "Connecting", loading: "Loading the model", reading: "Reading", thinking: "Thinking", writing: "Writing" };
+const ROLES = { dispatcher: "Sorting the request", planning: "Planning", execution: "Checking the outcome", summary: "Writing the summary", title: "Naming the session" };
+
+const state = { busy: false, since: 0, doing: "", role: "", model: "", workspace: "", said: 0, shut: false };
+const transcript = new Transcript();
+const plans = new PlanPanel(say);
+const dock = new Dock($("dock"), say, tick);
+const queue = new Map();
+const steps = new Map();  // node of a step → its number
+const composer = new Composer(say, () => state.busy);
+
+let hint = "";
+let hintTimer = 0;
+function say(words) {
+  hint = words;
+  clearTimeout(hintTimer);
+  hintTimer = setTimeout(() => { hint = ""; tick(); }, 5000);
+  tick();
+}
+
+function tick() {
+  const seconds = Math.floor((Date.now() - state.since) / 1000);
+  const line = hint || (dock.size ? "Waiting for you" : state.busy ? `${state.doing || "Working"}${seconds > 2 && seconds < 86400 ? ` · ${seconds} s` : ""}` : "");
+  const activity = $("activity");
+  if (activity.textContent !== line) activity.textContent = line;
+  activity.className = hint ? "said" : dock.size ? "asks" : state.busy ? "busy" : "";
+  $("stop").hidden = !state.busy;
+  document.title = `${dock.size ? "● " : state.busy ? "… " : ""}${$("title").textContent} · tui-agent`;
+}
+setInterval(tick, 1000);
+
+function doing(words) {
+  state.doing = words;
+  tick();
+}
+
+function place() {
+  $("place").textContent = [state.workspace.replace(/^.*\/(?=[^/]+$)/, ""), state.model].filter(Boolean).join(" · ");
+  $("place").title = state.workspace;
+}
+
+function modes(data) {
+  $("mode").value = data.mode;
+  $("approvals").value = data.approval_mode;
+}
+
+function showQueue() {
+  $("queue").replaceChildren(...[...queue].map(([id, text]) => el("li", {}, el("span", { text }),
+    button("Take back", () => post("/withdraw", { id }).catch((error) => say(error.message)), { class: "quiet small" }))));
+}
+
+const take = {
+  "session.opened": ({ data }) => {
+    dock.clear();
+    state.model = data.model;
+    state.workspace = data.workspace;
+    place();
+    modes(data);
+    if (data.resumed) transcript.divider("Session resumed");
+    if (!data.trusted) say("This folder is not trusted yet.");
+  },
+  "session.titled": ({ data }) => { $("title").textContent = data.title || "tui-agent"; tick(); },
+  "session.closed": () => { state.busy = false; dock.clear(); away("The session was closed. What was said is kept; tui-agent --continue goes on with it."); state.shut = true; },
+  "mode.changed": ({ data }) => modes(data),
+  "model.changed": ({ data }) => { state.model = data.model; place(); },
+  "history.cut": () => transcript.divider("The older part of this session is not shown here"),
+  "notice": ({ data }) => transcript.notice(data.level, data.text),
+  "user.said": ({ data }) => {
+    queue.delete(data.id);
+    showQueue();
+    state.said += 1;
+    transcript.user(data.text, data.steering);
+  },
+  "message.queued": ({ data }) => { queue.set(data.id, data.text); showQueue(); },
+  "message.changed": ({ data }) => { if (queue.has(data.id)) queue.set(data.id, data.text); showQueue(); },
+  "message.withdrawn": ({ data }) => { queue.delete(data.id); showQueue(); },
+  "shell.ran": ({ data }) => transcript.shell(data),
+  "context.attached": ({ data }) => transcript.notice("info", `Attached: ${data.items.map((one) => one.display).join(", ")}`),
+  "context.measured": ({ data }) => {
+    const share = data.used && data.limit ? Math.round((100 * data.used) / data.limit) : null;
+    $("window").textContent = share === null ? "" : `${share} % of the model's window`;
+  },
+  "context.compacted": ({ data }) => { if (data.before) transcript.divider(`Earlier parts were summed up for the model: ${data.before.toLocaleString("en")} → ${data.after.toLocaleString("en")} tokens`); },
+  "run.started": ({ at }) => { state.busy = true; state.since = Date.parse(at); doing("Working"); },
+  "run.ended": ({ data }) => { state.busy = false; transcript.finish(data); doing(""); },
+  "reply.started": ({ node, data }) => { state.role = data.role; transcript.begin(node, data.role); doing(ROLES[data.role] ?? "Connecting"); },
+  "reply.phase": ({ data }) => doing(ROLES[state.role] ?? [PHASES[data.phase], data.detail].filter(Boolean).join(" ")),
+  "text": ({ node, content }) => transcript.text(node, content),
+  "reply.thought": ({ node, data }) => transcript.thought(node, data.text),
+  "reply.ended": ({ node, data }) => { state.role = ""; transcript.ended(node, data); },
+  "retry.waiting": ({ data }) => doing(`${data.why} · trying again (${data.attempt} of ${data.of})`),
+  "tool": (told) => { transcript.tool(told.node, told); doing(told.title || told.name); },
+  "tool.output": ({ node, data }) => transcript.card(node)?.output(data.text),
+  "tool.finished": ({ node, data }) => { transcript.card(node)?.finish(data); doing("Working"); },
+  "file.changed": ({ node, data }) => transcript.changed(node, data.diff),
+  "file.diagnosed": ({ node, data }) => { if (data.found.length) transcript.card(node)?.wrong(data.found); },
+  "command.changed": ({ data }) => transcript.notice("info", `This command changed files, which undo can't take back: ${[...data.created, ...data.changed, ...data.deleted].slice(0, 5).join(", ")}`),
+  "approval.asked": ({ data }) => dock.ask(data.id, approval(data)),
+  "approval.answered": ({ node, data }) => { dock.settle(data.id); transcript.card(node)?.decided(data.answer); },
+  "approval.voided": ({ data }) => dock.voided(data.id, data.reason),
+  "question.asked": ({ data }) => dock.ask(data.id, question(data)),
+  "question.answered": ({ data }) => { dock.settle(data.id); if (data.answer.verdict === "reply") transcript.notice("info", `You answered: ${data.answer.text}`); },
+  "plan.proposed": ({ data }) => { if (data.fallback) return; if (data.asks) dock.ask(data.id, plan(data, planned(data.plan))); else transcript.proposed(data); },
+  "plan.reviewed": ({ data }) => { const asked = dock.open.has(data.id); dock.settle(data.id); if (asked && data.answer.verdict === "approve") transcript.proposed({ plan: data.plan }); },
+  "step.started": ({ node, data }) => { steps.set(node, data.step.number); transcript.step(data.step.number, "running"); },
+  "step.finished": ({ node, data }) => transcript.step(steps.get(node), data.outcome, data.text),
+  "summary.offered": ({ data }) => dock.ask(data.id, summary(data)),
+  "summary.settled": ({ data }) => { dock.settle(data.id); if (data.outcome === "accepted" || data.outcome === "edited") transcript.notice("info", `Kept in the plan: ${data.summary.action}`); },
+  "plan_doc.changed": ({ data }) => plans.changed(data),
+  "plan_doc.conflict": ({ data }) => dock.ask(data.id, conflict(data)),
+  "plan_doc.settled": ({ data }) => { dock.settle(data.id); plans.settled(); },
+  "undo.done": ({ data }) => transcript.notice("info", `${{ undo: "Undone", redo: "Done again", rewind: "Rewound" }[data.kind]}: ${plural(data.items.length, "file")}`),
+  "conversation.rewound": ({ data }) => {
+    if (data.cleared) {
+      transcript.empty();
+      transcript.divider("Cleared: the model no longer knows what was said before");
+    } else transcript.divider(data.run ? "The model no longer knows the last part of this" : "The conversation goes on where it was");
+  },
+};
+
+function away(words) {
+  $("away").textContent = words;
+  $("away").hidden = !words;
+}
+
+follow(
+  (name, data) => { take[name]?.(data); },
+  (word) => {
+    if (state.shut) return;
+    away({ open: "", lost: "The connection is lost; trying again…", shut: "This page is over. Open it again with a new link from tui-agent." }[word]);
+  },
+);
+
+for (const one of MODES) $("mode").append(el("option", { value: one, text: one }));
+for (const [value, words] of APPROVALS) $("approvals").append(el("option", { value, text: words }));
+$("mode").addEventListener("change", (event) => post("/modes", { mode: event.target.value }).catch((error) => say(error.message)));
+$("approvals").addEventListener("change", (event) => post("/modes", { approval_mode: event.target.value }).catch((error) => say(error.message)));
+$("stop").addEventListener("click", () => post("/interrupt").catch((error) => say(error.message)));
+$("clear").addEventListener("click", () => composer.clear($("clear")));
+$("new-link").addEventListener("click", async () => {
+  try {
+    const { link } = await post("/link");
+    await copy(link, $("new-link"));
+    say("A link for one other browser on this machine was copied. It is good once, for ten minutes.");
+  } catch (error) { say(error.message); }
+});
+
+const wide = matchMedia("(min-width: 62rem)");
+function showPlan(open) {
+  document.body.classList.toggle("with-plan", open);
+  $("see-plan").setAttribute("aria-expanded", String(open));
+}
+$("see-plan").addEventListener("click", () => showPlan(!document.body.classList.contains("with-plan")));
+$("hide-plan").addEventListener("click", () => showPlan(false));
+wide.addEventListener("change", () => showPlan(wide.matches));
+showPlan(wide.matches);
+plans.show();
+
+$("look").addEventListener("click", () => {
+  const root = document.documentElement;
+  const dark = root.dataset.look ? root.dataset.look === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.look = dark ? "light" : "dark";
+  try { localStorage.setItem("tui-agent-look", root.dataset.look); } catch { flash($("look"), "Not kept"); }
+});
