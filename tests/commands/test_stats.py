@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.stats.journals import Journal, three_runs
+from tui_agent.__main__ import main
+
+ONE, TWO = "2026-01-05T09:00:00.000Z", "2026-01-06T09:00:00.000Z"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_text(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    three_runs().write(home, ONE)
+    assert main(["stats"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("1 session · 3 runs · 2026-01-05 to 2026-01-06\n")
+    rows = {
+        line.split("  ")[1]: " ".join(line.split()) for line in said.out.splitlines() if line.startswith("  ")
+    }
+    assert rows["first attempt"] == "first attempt 33 % 1 of 3"
+    assert rows["p95"] == "p95 9.0 s"
+    assert rows["from cache"] == "from cache 33 % 1 of 3"
+    assert rows["passed"] == "passed 75 % 3 of 4"
+    assert rows["tool · not found"] == "tool · not found 2"
+    assert re.search(r"large +1 +0 %", said.out)
+    assert "rules aaaa" in said.out and "tools tttt" not in said.out
+    assert "\x1b" not in said.out and said.err == ""
+
+
+def test_json_is_the_same_and_more(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    three_runs().write(home, ONE)
+    broken = Journal().begin().end().write(home, TWO)
+    broken.write_bytes(b"no journal\n" + broken.read_bytes())
+    assert main(["stats", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["sessions"], found["runs"]) == (2, 4)
+    assert found["damaged_sessions"] == [TWO] and found["skipped"] == {}
+    assert found["models"]["large"]["planning"]["p95_ms"] == 9_000
+    assert found["prompts"]["rules"]["bbbb"]["runs"] == 1
+    assert found["days"]["2026-01-05"] == {"runs": 2, "first_try": 2, "tokens": 1_440}
+    assert main(["stats"]) == 0
+    assert f"not counted, in {TWO}." in capsys.readouterr().err
+
+
+def test_one_session_run_by_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    three_runs().write(home, ONE)
+    assert main(["stats", "2026-01-05"]) == 0
+    table = capsys.readouterr().out.partition("Run by run\n")[2].splitlines()
+    assert [row.split()[:4] for row in table[1:]] == [
+        ["run-1", "done", "4", "2"],
+        ["run-2", "done", "6", "3"],
+        ["run-3", "interrupted", "1", "0"],
+    ]
+    assert main(["stats", ONE, "--json"]) == 0
+    each = json.loads(capsys.readouterr().out)["each"]
+    assert [(one["run"], one["parse_errors"], one["retries"]) for one in each] == [
+        ("run-1", 0, 0),
+        ("run-2", 1, 1),
+        ("run-3", 0, 0),
+    ]
+    assert main(["stats", "1999"]) == 2
+    assert "No session" in capsys.readouterr().err
+
+
+def test_nothing_yet(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["stats"]) == 1
+    assert "nothing to count yet" in capsys.readouterr().err
+    Journal().write(home, ONE)
+    assert main(["stats", ONE]) == 1
+    assert main(["stats", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["first_attempt"]["rate"] is None

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.stats.journals import Journal, answered, plan, reply, three_runs, tool, verified
+from tui_agent import events as e
+from tui_agent.domain import Answer
+from tui_agent.stats.numbers import FEW, OTHER, Numbers, Tally, Times, added, count_up, rounded
+from tui_agent.stats.reading import Run, read
+from tui_agent.stats.report import as_json
+from tui_agent.workplan import Summary
+
+SUMMARY = Summary(action="x")
+
+
+def tally_of(journal: Journal, folder: Path) -> Tally:
+    path = folder / "events.jsonl"
+    path.write_bytes(journal.data)
+    return read(path)
+
+
+def test_a_journal_with_known_answers(tmp_path: Path) -> None:
+    tally = tally_of(three_runs(), tmp_path)
+    whole = tally.whole
+    assert (whole.runs, whole.outcomes) == (3, {"done": 2, "interrupted": 1})
+    assert (whole.first_try, whole.hands_on) == (1, 2)
+    assert whole.interventions == {"rejection": 1, "answer": 1, "interrupt": 1}
+    assert (whole.iterations, whole.tool_calls, whole.ms) == (11, 5, 12_500)
+    assert (whole.plans, whole.cache_hits, whole.fallbacks) == (3, 1, 0)
+    assert (whole.carried, whole.plan_steps, whole.mean_steps) == (4, 10, 2.5)
+    assert sorted(whole.planning.kept) == [100, 1_230, 9_000]
+    assert (whole.met, whole.unmet) == ({"facts": 2, "command": 1}, {"model": 1})
+    assert whole.recoveries == {"recovery": 1}
+    assert (whole.parse_errors, whole.retries) == (1, 1)
+    assert whole.failures == {
+        "reply.unreadable": 1,
+        "reply.duplicate": 1,
+        "tool.not_found": 2,
+        "step.missing_program": 1,
+        "model.timeout": 1,
+    }
+    planning, work = whole.tokens["planning"], whole.tokens["execution"]
+    assert (planning.replies, planning.prompt, planning.completion) == (2, 600, 180)
+    assert (work.replies, work.prompt, work.completion, work.cached, work.uncounted) == (3, 1_020, 50, 800, 1)
+    assert {name: one.runs for name, one in tally.models.items()} == {"small": 2, "large": 1}
+    assert tally.models["large"].first_try == 0
+    assert {name: one.runs for name, one in tally.prompts["rules"].items()} == {"aaaa": 1, "bbbb": 1}
+    assert set(tally.compared) == {"rules"}
+    assert {day: (one.runs, one.first_try) for day, one in tally.days.items()} == {
+        "2026-01-05": (1, 1),
+        "2026-01-06": (2, 0),
+    }
+    assert tally.days["2026-01-05"].tokens == 1_440
+
+
+def test_rates_follow_from_the_counts(tmp_path: Path) -> None:
+    found = as_json(tally_of(three_runs(), tmp_path))
+    assert found["first_attempt"] == {"count": 1, "rate": 1 / 3}
+    assert found["planning"]["cache_rate"] == 1 / 3
+    assert found["planning"]["fallback_rate"] == 0.0
+    assert [found["planning"][f"p{part}_ms"] for part in (50, 95, 99)] == [1_230, 9_000, 9_000]
+    assert found["verification"]["rate"] == 0.75
+    assert found["interventions"]["rate"] == 2 / 3
+    json.dumps(found)
+
+
+def test_nothing_counted_is_no_rate() -> None:
+    found = as_json(Tally())
+    assert found["first_attempt"]["rate"] is None
+    assert found["planning"]["p95_ms"] is None
+    assert found["verification"]["rate"] is None
+
+
+def test_a_run_without_an_end_is_unfinished(tmp_path: Path) -> None:
+    journal = Journal().begin().put(reply()).begin()
+    whole = tally_of(journal.end(), tmp_path).whole
+    assert whole.outcomes == {"done": 1, "unfinished": 1}
+    assert whole.first_try == 1
+
+
+def test_what_a_fork_copied_is_its_parents(tmp_path: Path) -> None:
+    journal = three_runs().put(e.SessionForked(parent="p"), run="").begin().end(iterations=2)
+    tally = tally_of(journal, tmp_path)
+    assert (tally.whole.runs, tally.whole.iterations) == (1, 2)
+    assert list(tally.models) == ["small"]
+
+
+def test_only_the_user_steps_in(tmp_path: Path) -> None:
+    journal = Journal().begin().put(
+        answered("approve"),
+        answered("approve", by="Approval mode auto"),
+        answered("reject", by="--approve safe"),
+        answered("withdrawn", by="interrupt"),
+        e.SummarySettled(id="s", outcome="accepted", summary=SUMMARY),
+    )  # fmt: skip
+    assert tally_of(journal.end(), tmp_path).whole.hands_on == 0
+    edits = Journal().begin().put(
+        answered("approve", data={"hunks": [0]}),
+        *plan(2, 10, user=Answer(verdict="approve"), edited=True),
+        *plan(2, 10, user=Answer(verdict="approve"), alternative=1),
+        *plan(2, 10, user=Answer(verdict="reject", text="no")),
+        e.SummarySettled(id="s", outcome="discarded", summary=SUMMARY),
+    )  # fmt: skip
+    whole = tally_of(edits.end(), tmp_path).whole
+    assert whole.interventions == {"edit": 2, "answer": 1, "rejection": 2}
+    assert (whole.hands_on, whole.first_try) == (1, 0)
+
+
+def test_a_decision_after_its_run_counts_for_the_session(tmp_path: Path) -> None:
+    journal = Journal().begin().end()
+    journal.put(e.SummarySettled(id="s", outcome="edited", summary=SUMMARY), run="")
+    whole = tally_of(journal, tmp_path).whole
+    assert (whole.runs, whole.interventions) == (1, {"edit": 1})
+
+
+def test_every_run_is_told_as_it_ends(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(three_runs().data)
+    told: list[tuple[str, Run]] = []
+    read(path, lambda key, run: told.append((key, run)))
+    assert [(key, run.outcome) for key, run in told] == [
+        ("run-1", "done"),
+        ("run-2", "done"),
+        ("run-3", "interrupted"),
+    ]
+    assert told[1][1].numbers.retries == 1
+
+
+def test_tables_of_hostile_names_stay_small(tmp_path: Path) -> None:
+    counts: dict[str, int] = {}
+    for number in range(3 * FEW):
+        count_up(counts, f"kind {number}")
+    assert len(counts) == FEW + 1 and counts[OTHER] == 2 * FEW
+    journal = Journal()
+    for number in range(FEW + 50):
+        journal.begin(f"model {number} \x1b[2J" + "x" * 500).end()
+    tally = tally_of(journal, tmp_path)
+    assert len(tally.models) == FEW + 1
+    assert all(len(name) <= 80 and "\x1b" not in name for name in tally.models)
+
+
+@given(st.lists(st.integers(0, 10**7), min_size=1, max_size=60), st.sampled_from([0.5, 0.95, 0.99, 1.0]))
+@settings(max_examples=100)
+def test_percentiles_are_those_of_the_sorted_times(times: list[int], part: float) -> None:
+    kept = Times()
+    for ms in times:
+        kept.note(ms)
+    ordered = sorted(rounded(ms) for ms in times)
+    rank = max(1, -(-round(part * 100) * len(ordered) // 100))
+    assert kept.percentile(part) == ordered[rank - 1]
+    assert abs(rounded(times[0]) - times[0]) <= times[0] * 0.005 + 0.5
+
+
+OUTCOMES = ["done", "failed", "interrupted", "limit", "refused", "unreachable"]
+PIECES = {
+    "reply": lambda: [reply()],
+    "planning": lambda: [reply("planning", None, None)],
+    "fault": lambda: [reply(fault="broken")],
+    "plan": lambda: plan(3, 1_500),
+    "cached": lambda: plan(2, cached=True),
+    "fallback": lambda: plan(1, 20_000, fallback=True),
+    "met": lambda: [verified(True)],
+    "unmet": lambda: [verified(False, "command")],
+    "recovery": lambda: [e.StepRecovering(by="fallback", error_class="timeout")],
+    "tool": lambda: [tool("refused")],
+    "no": lambda: [answered("reject")],
+    "yes": lambda: [answered()],
+    "unread": lambda: [e.ReplyRejected(kind="empty")],
+}
+run = st.tuples(
+    st.sampled_from(["small", "large", ""]),
+    st.lists(st.sampled_from(sorted(PIECES)), max_size=5),
+    st.sampled_from([*OUTCOMES, ""]),
+    st.sampled_from(["aaaa", "bbbb"]),
+)
+
+
+@given(st.lists(st.lists(run, max_size=4), max_size=5), st.randoms(use_true_random=False))
+@settings(max_examples=40, deadline=None)
+def test_the_order_of_sessions_does_not_matter_and_counts_add_up(sessions, random) -> None:
+    tallies: list[Tally] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for runs in sessions:
+            journal = Journal()
+            for model, pieces, outcome, version in runs:
+                journal.begin(model)
+                for piece in pieces:
+                    journal.put(*PIECES[piece]())
+                if outcome:
+                    journal.end(outcome, iterations=2, prompts={"rules": version})
+            tallies.append(tally_of(journal, Path(folder)))
+    whole = added(tallies)
+    shuffled = list(tallies)
+    random.shuffle(shuffled)
+    assert as_json(added(shuffled)) == as_json(whole)
+    flat = [one for runs in sessions for one in runs]
+    assert whole.whole.runs == sum(whole.whole.outcomes.values()) == len(flat)
+    assert whole.whole.runs == sum(day.runs for day in whole.days.values())
+    assert sum(one.runs for one in whole.models.values()) == sum(bool(model) for model, *_ in flat)
+    assert sum(one.runs for one in whole.prompts.get("rules", {}).values()) == sum(
+        bool(o) for *_, o, _ in flat
+    )
+    assert whole.whole.first_try <= whole.whole.done and whole.whole.hands_on <= whole.whole.runs
+    assert whole.whole.checks == sum(p.count("met") + p.count("unmet") for _, p, *_ in flat)
+    assert msgspec.json.decode(msgspec.json.encode(whole), type=Tally) == whole
+    assert added([]) == Tally() and Numbers().all_tokens.replies == 0

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.stats.journals import Journal, answered, plan, reply, three_runs, tool, verified
+from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tui_agent import events as e
+from tui_agent.tui.app import TuiAgentApp
+from widgets.dashboard import Dashboard, spark
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path))
+    return tmp_path
+
+
+async def opened(pilot: Pilot[int], app: TuiAgentApp) -> Dashboard:
+    await pilot.press(*"/stats", "enter")
+    await until(pilot, lambda: isinstance(app.screen, Dashboard) and app.screen.tally is not None)
+    await still(pilot)
+    assert isinstance(app.screen, Dashboard)
+    return app.screen
+
+
+async def test_the_numbers_of_all_sessions_are_shown_and_read_again(home: Path) -> None:
+    app, session = app_for("answered")
+    async with running(app, (120, 50)) as pilot:
+        await opened(pilot, app)
+        assert "No session has worked on a message yet" in screen_text(app)
+        three_runs().write(home, "2026-01-05T09:00:00.000Z")
+        broken = Journal().begin().end().write(home, "2026-01-06T09:00:00.000Z")
+        broken.write_bytes(b"no journal\n" + broken.read_bytes())
+        await pilot.press("r")
+        await until(pilot, lambda: "4 runs" in screen_text(app))
+        text = screen_text(app)
+        for part in (
+            "first attempt     50 %",
+            "p95             9.0 s",
+            "passed           75 %",
+            "large",
+            "rules bbbb",
+        ):
+            assert part in text
+        assert "1 record is damaged and not counted" in text
+        await pilot.resize_terminal(40, 12)
+        await still(pilot)
+        await pilot.press("end", "pageup", "home")
+        await still(pilot)
+        assert "Statistics" in screen_text(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, Dashboard))
+        assert session.sent == []
+
+
+def test_a_curve_is_as_high_as_its_values() -> None:
+    assert spark([0, 4, 8]) == "▁▅█"
+    assert spark([None, 0.0, 0.5, 1.0], 1.0) == " ▁▅█"
+    assert spark([0, 0]) == "▁▁"
+    assert spark([]) == ""
+
+
+MODELS = ("qwen2.5-coder:7b", "qwen2.5-coder:7b", "llama3.1:8b", "gpt-oss:20b")
+CODES = (None, None, "not_found", None, "timeout", None, None)
+
+
+def some_weeks(home: Path) -> None:
+    """Thirty sessions, the same at every start."""
+    for number in range(30):
+        journal = Journal()
+        journal.day = f"2026-01-{1 + number * 11 % 28:02d}"
+        for turn in range(1 + number % 3):
+            key = number * 3 + turn
+            journal.begin(MODELS[key % 4]).put(
+                reply("planning", 900 + key * 7, 200), reply("dispatcher", 240, 30)
+            )
+            journal.put(*(plan(3, cached=True) if key % 9 == 0 else plan(2 + key % 4, 700 + key * key * 3)))
+            for step in range(2 + key % 5):
+                journal.put(reply(prompt=2_000 + step * 300, completion=90), tool(CODES[(key + step) % 7]))
+            journal.put(verified(key % 8 != 0), verified(True, "command"))
+            if key % 8 == 0:
+                journal.put(e.StepRecovering(by="recovery", error_class="not_found"))
+            if key % 13 == 0:
+                journal.put(answered("reject"), e.ReplyRejected(kind="unreadable"))
+            outcome = "limit" if key % 17 == 5 else "done"
+            prompts = {"rules": "5117da4b" if number < 12 else "8fe01c22", "tools": "0102bc84"}
+            journal.end(
+                outcome, iterations=2 + key % 5, tool_calls=2 + key % 5, ms=9_000 + key * 300, prompts=prompts
+            )
+        journal.write(home, f"2026-01-05T09:00:{number:02d}.000Z")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+def test_pictures(snap_compare, home: Path, size: tuple[int, int]) -> None:
+    some_weeks(home)
+    app = app_for("answered")[0]
+
+    async def show(pilot: Pilot[int]) -> None:
+        await settled(pilot)
+        await opened(pilot, app)
+
+    assert snap_compare(app, terminal_size=size, run_before=show)

@@ -1,0 +1,1 @@
+"""What the journals of all sessions say in numbers (S4)."""

@@ -1,0 +1,317 @@
+"""The numbers of a run, of a session or of all sessions: counts that can be added up in any order (S4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+
+import msgspec
+
+Counts = dict[str, int]
+
+DIGITS = 3
+"""Significant digits to which a time is kept: what is remembered of any number of them stays small."""
+FEW = 200
+"""Keys of one table that are kept apart; what is left goes to `other`."""
+OTHER = "other"
+
+
+class Times(msgspec.Struct, omit_defaults=True):
+    """How long something took, as often as it happened: milliseconds to three digits → how often."""
+
+    kept: dict[int, int] = {}
+
+    def note(self, ms: int) -> None:
+        """One more."""
+        ms = rounded(ms)
+        self.kept[ms] = self.kept.get(ms, 0) + 1
+
+    def add(self, other: Times) -> None:
+        """All of another one."""
+        for ms, count in other.kept.items():
+            self.kept[ms] = self.kept.get(ms, 0) + count
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(self.kept.values())
+
+    def percentile(self, share: float) -> int | None:
+        """The time in ms that `share` of them do not exceed (nearest rank); None when there are none."""
+        count, seen = self.count, 0
+        rank = max(1, -(-round(share * 1e9) * count // 10**9))
+        for ms in sorted(self.kept):
+            seen += self.kept[ms]
+            if seen >= rank:
+                return ms
+        return None
+
+
+class Tokens(msgspec.Struct, omit_defaults=True):
+    """What one stage asked of models."""
+
+    replies: int = 0
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    """Of the prompt: what the server still had."""
+    uncounted: int = 0
+    """Replies of which the server told no count."""
+
+    def add(self, other: Tokens) -> None:
+        """All of another one."""
+        _add_numbers(self, other)
+
+
+class Numbers(msgspec.Struct, omit_defaults=True):
+    """What is counted. Every field is a sum, so that numbers of parts add up to those of the whole."""
+
+    runs: int = 0
+    outcomes: Counts = {}
+    """As in `run.ended`; `unfinished` is a run whose end is not in the journal."""
+    first_try: int = 0
+    """Runs that were done without a recovery, an unmet check, or a rejection by the user."""
+    hands_on: int = 0
+    """Runs in which the user stepped in: an edit, a rejection, an answer or an interrupt."""
+    iterations: int = 0
+    tool_calls: int = 0
+    ms: int = 0
+    plans: int = 0
+    """Plans for a whole request that a model was asked for or that came from the cache."""
+    plan_steps: int = 0
+    """Steps of the plans that were carried out."""
+    carried: int = 0
+    """How many those plans are."""
+    fallbacks: int = 0
+    """Plans that were asked for and of which none could be used."""
+    cache_hits: int = 0
+    planning: Times = msgspec.field(default_factory=Times)
+    """Of plans that a model was asked for."""
+    met: Counts = {}
+    """Verifications that found what was expected, by who judged: `facts`, `model`, `command`."""
+    unmet: Counts = {}
+    recoveries: Counts = {}
+    """`fallback` and `recovery`."""
+    parse_errors: int = 0
+    retries: int = 0
+    failures: Counts = {}
+    """`model.<fault>`, `reply.<what was wrong>`, `tool.<code>`, `step.<error class>`."""
+    interventions: Counts = {}
+    """`edit`, `rejection`, `answer`, `interrupt`."""
+    tokens: dict[str, Tokens] = {}
+    """By stage: `dispatcher`, `planning`, `execution`, `summary`, …"""
+
+    def add(self, other: Numbers) -> None:
+        """All of another one."""
+        _add_numbers(self, other)
+        self.planning.add(other.planning)
+        for name in ("outcomes", "met", "unmet", "recoveries", "failures", "interventions"):
+            if found := getattr(other, name):
+                mine = getattr(self, name)
+                for key, count in found.items():
+                    count_up(mine, key, count)
+        for stage, tokens in other.tokens.items():
+            self.stage(stage).add(tokens)
+
+    def stage(self, name: str) -> Tokens:
+        """The tokens of a stage, to be added to."""
+        if name not in self.tokens and len(self.tokens) >= FEW:
+            name = OTHER
+        return self.tokens.setdefault(name, Tokens())
+
+    def slim(self) -> Numbers:
+        """What versions of a prompt are compared by, without the long tables."""
+        return msgspec.structs.replace(self, failures={}, interventions={}, recoveries={}, tokens={})
+
+    # --- rates ---
+
+    @property
+    def done(self) -> int:
+        """Runs that ended as done."""
+        return self.outcomes.get("done", 0)
+
+    @property
+    def first_try_rate(self) -> float | None:
+        """Share of the runs that succeeded at the first attempt."""
+        return share(self.first_try, self.runs)
+
+    @property
+    def hands_on_rate(self) -> float | None:
+        """Share of the runs in which the user stepped in; the goal is below 10 %."""
+        return share(self.hands_on, self.runs)
+
+    @property
+    def mean_steps(self) -> float | None:
+        """Steps of a plan that was carried out."""
+        return share(self.plan_steps, self.carried)
+
+    @property
+    def mean_iterations(self) -> float | None:
+        """Rounds of the model for one message."""
+        return share(self.iterations, self.runs)
+
+    @property
+    def fallback_rate(self) -> float | None:
+        """Share of the plans asked for of which none could be used."""
+        return share(self.fallbacks, self.plans - self.cache_hits)
+
+    @property
+    def cache_rate(self) -> float | None:
+        """Share of the plans that were known already."""
+        return share(self.cache_hits, self.plans)
+
+    @property
+    def checks(self) -> int:
+        """Verifications there were."""
+        return sum(self.met.values()) + sum(self.unmet.values())
+
+    @property
+    def verified_rate(self) -> float | None:
+        """Share of the verifications that found what was expected."""
+        return share(sum(self.met.values()), self.checks)
+
+    @property
+    def all_tokens(self) -> Tokens:
+        """Those of all stages."""
+        whole = Tokens()
+        for tokens in self.tokens.values():
+            whole.add(tokens)
+        return whole
+
+
+class Day(msgspec.Struct, omit_defaults=True):
+    """One day."""
+
+    runs: int = 0
+    first_try: int = 0
+    tokens: int = 0
+
+    def add(self, other: Day) -> None:
+        """All of another one."""
+        _add_numbers(self, other)
+
+
+class Tally(msgspec.Struct, omit_defaults=True):
+    """Numbers of one session or of all of them, with the tables that compare."""
+
+    sessions: int = 0
+    whole: Numbers = msgspec.field(default_factory=Numbers)
+    models: dict[str, Numbers] = {}
+    """By the model that did the work."""
+    prompts: dict[str, dict[str, Numbers]] = {}
+    """Prompt → version → the runs whose requests were made of it."""
+    days: dict[str, Day] = {}
+    """By ISO date, in the journal's own time zone."""
+    damaged: int = 0
+    """Records that could not be read."""
+
+    def add(self, other: Tally) -> None:
+        """All of another one."""
+        _add_numbers(self, other)
+        self.whole.add(other.whole)
+        for model, numbers in other.models.items():
+            self.of_model(model).add(numbers)
+        for name, versions in other.prompts.items():
+            for version, numbers in versions.items():
+                self.of_prompt(name, version).add(numbers)
+        for date, day in other.days.items():
+            self.days.setdefault(date, Day()).add(day)
+
+    def of_model(self, name: str) -> Numbers:
+        """The numbers of a model, to be added to."""
+        return _entry(self.models, name)
+
+    def of_prompt(self, name: str, version: str) -> Numbers:
+        """The numbers of a prompt's version, to be added to."""
+        if name not in self.prompts and len(self.prompts) >= FEW:
+            name = OTHER
+        return _entry(self.prompts.setdefault(name, {}), version)
+
+    @property
+    def compared(self) -> dict[str, dict[str, Numbers]]:
+        """The prompts of which there is more than one version."""
+        return {name: versions for name, versions in sorted(self.prompts.items()) if len(versions) > 1}
+
+
+# --- words ----------------------------------------------------------------------------------
+
+
+def percent(rate: float | None) -> str:
+    """A rate in words; a dash where nothing was counted."""
+    return "–" if rate is None else f"{100 * rate:.0f} %"
+
+
+def seconds(ms: float | None) -> str:
+    """A time in words, such as `1.2 s`; a dash where nothing was measured."""
+    if ms is None:
+        return "–"
+    if ms < 1_000:
+        return f"{ms:.0f} ms"
+    return f"{ms / 1_000:.1f} s" if ms < 60_000 else f"{ms / 60_000:.1f} min"
+
+
+def mean(number: float | None) -> str:
+    """A mean in words."""
+    return "–" if number is None else f"{number:.1f}"
+
+
+def short(count: int) -> str:
+    """A count in few characters, such as `1.2M`."""
+    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if count >= size:
+            value = count / size
+            return f"{value:.1f}{unit}" if value < 100 else f"{value:.0f}{unit}"
+    return str(count)
+
+
+# --- parts ----------------------------------------------------------------------------------
+
+
+def rounded(ms: int) -> int:
+    """`ms` to three significant digits, never less than 0."""
+    ms = max(0, ms)
+    unit: int = 10 ** max(0, len(str(ms)) - DIGITS)
+    return (ms + unit // 2) // unit * unit
+
+
+def share(part: float, whole: float) -> float | None:
+    """`part` of `whole`; None where there is no whole."""
+    return part / whole if whole else None
+
+
+def count_up(counts: Counts, key: str, by: int = 1) -> None:
+    """Count under `key`, or under `other` when there are too many keys already."""
+    if key not in counts and len(counts) >= FEW:
+        key = OTHER
+    counts[key] = counts.get(key, 0) + by
+
+
+def ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The most frequent first; equal ones by name."""
+    return sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+
+
+def added(tallies: Iterable[Tally]) -> Tally:
+    """One tally of all of them."""
+    whole = Tally()
+    for one in tallies:
+        whole.add(one)
+    return whole
+
+
+def _entry(table: dict[str, Numbers], name: str) -> Numbers:
+    if name not in table and len(table) >= FEW:
+        name = OTHER
+    return table.setdefault(name, Numbers())
+
+
+def _add_numbers(mine: msgspec.Struct, other: msgspec.Struct) -> None:
+    """Add the fields that are plain numbers."""
+    for name in _numbers_of(type(mine)):
+        if value := getattr(other, name):
+            setattr(mine, name, getattr(mine, name) + value)
+
+
+@cache
+def _numbers_of(cls: type[msgspec.Struct]) -> tuple[str, ...]:
+    return tuple(one.name for one in msgspec.structs.fields(cls) if one.type is int)

@@ -1,0 +1,263 @@
+"""The dashboard: what the journals of all sessions say in numbers, with bars and curves where they say more (S4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, timedelta
+
+from rich.cells import cell_len
+from rich.style import Style
+from textual import events
+
+from tui_agent.stats import report
+from tui_agent.stats.numbers import Day, Tally, percent, share, short
+from tui_agent.stats.report import Fact, Table
+from widgets.ink import Ink, Line, Span, fit, indent, line, wrap
+from widgets.line_view import LinesView
+from widgets.panel import Panel
+
+COLUMNS = 92
+"""Width from which on two columns stand side by side."""
+NAME, VALUE, BAR, BAR_SMALL = 14, 7, 12, 8
+"""Cells of a row's parts."""
+WIDE = 60
+"""Width from which on bars are long."""
+NAME_MAX = 24
+DAYS = 60
+"""Days of a curve at most."""
+ROWS = 12
+"""Rows of a section or table that are shown."""
+STEPS = "▁▂▃▄▅▆▇█"
+NOTHING = "No session has worked on a message yet. What is counted appears here after the first run."
+
+
+class Dashboard(Panel):
+    """Filled by `show` once the numbers are there; says how far the reading is until then."""
+
+    def __init__(self, again: Callable[[], None], left: Callable[[], None]) -> None:
+        """`again` reads the journals anew, `left` is called when the dashboard goes."""
+        super().__init__()
+        self.tally: Tally | None = None
+        self.notes: Sequence[str] = ()
+        self.progress = (0, 0)
+        self._again = again
+        self._left = left
+
+    def show(self, tally: Tally, notes: Sequence[str]) -> None:
+        """The numbers, and what is missing in them."""
+        self.tally, self.notes = tally, notes
+        self._repaint()
+
+    def advance(self, done: int, of: int) -> None:
+        """So many sessions were read."""
+        self.progress = (done, of)
+        if self.tally is None:
+            self._repaint()
+
+    def _repaint(self) -> None:
+        for part in self.query(LinesView):
+            part.relayout()
+        self.call_after_refresh(self._scrolled)
+
+    def on_unmount(self) -> None:
+        """Nobody wants the numbers any more."""
+        self._left()
+
+    def on_key(self, event: events.Key) -> None:
+        """Read again, or what every panel takes."""
+        if event.key == "r":
+            event.stop()
+            event.prevent_default()
+            self.tally, self.progress = None, (0, 0)
+            self._repaint()
+            self._again()
+        else:
+            super().on_key(event)
+
+    def keys(self, width: int, ink: Ink) -> list[Line]:
+        """How to leave, to scroll, and to read again."""
+        found = super().keys(width, ink)
+        more = line(("   r", ink.accent), (" reads again", ink.muted))
+        return [Line([*found[0].segments, *more.segments]), *found[1:]]
+
+    # --- what is shown ---
+
+    def head(self, width: int, ink: Ink) -> list[Line]:
+        """What is counted."""
+        title: list[Span] = [("Statistics", ink.heading)]
+        if self.tally is not None and self.tally.whole.runs:
+            tally = self.tally
+            words = [
+                report.counted(tally.sessions, "session"),
+                report.counted(tally.whole.runs, "run"),
+                report.span(tally),
+            ]
+            title.append(("  " + " · ".join(word for word in words if word), ink.muted))
+        return [line(*title)]
+
+    def body(self, width: int, ink: Ink) -> list[Line]:
+        """Curves, sections, tables, what is missing."""
+        tally = self.tally
+        if tally is None:
+            done, of = self.progress
+            return [
+                line(
+                    (
+                        f"reading the journals … {done:,} of {of:,}" if of else "reading the journals …",
+                        ink.muted,
+                    )
+                )
+            ]
+        notes = [one for text in self.notes for one in _note(text, width, ink)]
+        if not tally.whole.runs:
+            return [*wrap([(NOTHING, ink.muted)], width), *notes]
+        lines = [*curves(tally, width, ink), *_sections(tally, width, ink)]
+        for one in (report.models(tally), report.prompts(tally)):
+            if one.rows:
+                lines += [Line([]), *table(one, width, ink)]
+        return [*lines, *([Line([])] if notes else []), *notes]
+
+
+def _note(text: str, width: int, ink: Ink) -> list[Line]:
+    return indent(wrap([(text, ink.text)], width - 2), [("! ", ink.warn)], [("  ", ink.text)])
+
+
+# --- curves ---------------------------------------------------------------------------------
+
+
+def curves(tally: Tally, width: int, ink: Ink) -> list[Line]:
+    """Days side by side, the last one at the right; nothing when there is only one."""
+    days = _days(tally.days, min(DAYS, width - NAME - 2 * VALUE - 2))
+    if len(days) < 2:
+        return []
+    runs = [day.runs for day in days]
+    rates = [share(day.first_try, day.runs) for day in days]
+    tokens = [day.tokens for day in days]
+    rows = (
+        ("runs a day", spark(runs), f"most {max(runs):,}", ink.accent),
+        ("first attempt", spark(rates, 1.0), f"last {percent(_last(rates))}", ink.ok),
+        ("tokens a day", spark(tokens), f"most {short(max(tokens))}", ink.accent),
+    )
+    lines = [
+        line((f"{name:<{NAME}}", ink.text), (curve, style), (f"  {says}", ink.muted))
+        for name, curve, says, style in rows
+    ]
+    return [*lines, Line([])]  # fmt: skip
+
+
+def _days(found: dict[str, Day], most: int) -> list[Day]:
+    """Every day from the first to the last, those without runs too; the newest `most`."""
+    known: dict[date, Day] = {}
+    for text, day in found.items():
+        try:
+            known[date.fromisoformat(text)] = day
+        except ValueError:
+            continue
+    if not known or most < 2:
+        return []
+    last = max(known)
+    count = min(most, (last - min(known)).days + 1)
+    return [known.get(last - timedelta(days=back), Day()) for back in range(count - 1, -1, -1)]
+
+
+def _last(rates: Iterable[float | None]) -> float | None:
+    known = [rate for rate in rates if rate is not None]
+    return known[-1] if known else None
+
+
+def spark(values: Sequence[float | None], whole: float | None = None) -> str:
+    """A curve of one row; a blank where there is no value."""
+    top = whole or max((value for value in values if value is not None), default=0) or 1
+    steps = len(STEPS) - 1
+    return "".join(
+        " " if value is None else STEPS[min(steps, round(max(0.0, value / top) * steps))] for value in values
+    )
+
+
+# --- sections -------------------------------------------------------------------------------
+
+
+def _sections(tally: Tally, width: int, ink: Ink) -> list[Line]:
+    """One column, or two of about the same height."""
+    found = list(report.sections(tally))
+    if width < COLUMNS:
+        return _column(found, width, ink)
+    half = (width - 4) // 2
+    sizes = [min(len(facts), ROWS) + 2 for _name, facts in found]
+    split = min(range(len(sizes) + 1), key=lambda at: max(sum(sizes[:at]), sum(sizes[at:])))
+    left, right = _column(found[:split], half, ink), _column(found[split:], half, ink)
+    lines: list[Line] = []
+    for number in range(max(len(left), len(right))):
+        one = left[number] if number < len(left) else Line([])
+        other = right[number] if number < len(right) else Line([])
+        gap: Span = (" " * (half + 4 - sum(part.cell_length for part in one.segments)), ink.text)
+        lines.append(Line([*one.segments, *line(gap).segments, *other.segments]))
+    return lines
+
+
+def _column(found: Sequence[tuple[str, list[Fact]]], width: int, ink: Ink) -> list[Line]:
+    lines: list[Line] = []
+    for name, facts in found:
+        lines += [Line([])] if lines else []
+        lines.append(line((name, ink.muted)))
+        shown = facts[:ROWS]
+        wide = min(NAME_MAX, max(NAME, *(cell_len(fact.name) + 2 for fact in shown)))
+        lines += [_row(fact, wide, width, ink) for fact in shown]
+        if len(facts) > ROWS:
+            lines.append(line((f"… {len(facts) - ROWS:,} more in `tui-agent stats`", ink.muted)))
+    return lines
+
+
+def _row(fact: Fact, wide: int, width: int, ink: Ink) -> Line:
+    """Name, number, bar, what it is made of."""
+    style = ink.strong if fact.good is None else ink.ok if fact.good else ink.warn
+    name = fit(fact.name, wide - 1)
+    spans: list[Span] = [
+        (name + " " * (wide - cell_len(name)), ink.text),
+        (f"{fact.value:>{VALUE}}", style),
+        ("  ", ink.text),
+    ]
+    room = width - wide - VALUE - 2
+    if fact.share is not None:
+        cells = min(BAR if width >= WIDE else BAR_SMALL, max(0, room))
+        spans += [*bar(fact.share, cells, _bar_style(fact, ink), ink), ("  ", ink.text)]
+        room -= cells + 2
+    if fact.note and room > 3:
+        spans.append((fit(fact.note, room), ink.muted))
+    return line(*spans)
+
+
+def _bar_style(fact: Fact, ink: Ink) -> Style:
+    return ink.accent if fact.good is None else ink.ok if fact.good else ink.warn
+
+
+def bar(part: float, cells: int, style: Style, ink: Ink) -> list[Span]:
+    """`part` of 1 as a bar; what is not nothing shows at least one cell."""
+    part = min(1.0, max(0.0, part))
+    full = min(cells, max(1 if part else 0, round(part * cells)))
+    return [("▰" * full, style), ("▱" * (cells - full), ink.faint)]
+
+
+# --- tables ---------------------------------------------------------------------------------
+
+
+def table(one: Table, width: int, ink: Ink) -> list[Line]:
+    """As many of the columns as there is room for, the first ones first."""
+    rows = one.rows[:ROWS]
+    head = (one.title.lower(), *one.head[1:])
+    widths = [max(cell_len(row[at]) for row in (head, *rows)) for at in range(len(head))]
+    widths[0] = min(widths[0], max(12, width // 3))
+    while len(widths) > 2 and sum(widths) + 2 * (len(widths) - 1) > width:
+        widths.pop()
+
+    def cells(row: Sequence[str]) -> str:
+        first = fit(row[0], widths[0])
+        parts = [first + " " * (widths[0] - cell_len(first))]
+        parts += [f"{row[at]:>{widths[at]}}" for at in range(1, len(widths))]
+        return "  ".join(parts)
+
+    lines = [line((cells(head), ink.muted))]
+    lines += [line((cells(row), ink.text)) for row in rows]
+    if len(one.rows) > ROWS:
+        lines.append(line((f"… {len(one.rows) - ROWS:,} more in `tui-agent stats`", ink.muted)))
+    return lines
