@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tui_agent.settings.document import table
+from tui_agent.settings.screen import ROLES
 
 HERE = Path(__file__).resolve().parent
 
@@ -13,9 +14,28 @@ SETTINGS = """# Settings
 In `~/.config/tui-agent/config.yaml`, as `TUI_AGENT_…` in the environment, or as flags; later wins. A
 `.tui-agent.yaml` in a trusted project may only tighten those marked so. `tui-agent settings` prints a file with
 all of them to start from. A mistake is named with file, line and field, and the program does not start on it.
-`sandbox: required` refuses commands where no sandbox can be had, which at present is everywhere.
+`sandbox: required` refuses commands where no sandbox can be had. In a session, `/settings` shows all of them with
+their values and where those come from, and changes them.
 
-{table}"""
+{table}
+## Keys and colours of your own
+
+```yaml
+keys:
+  details: f12              # instead of the built-in one
+  palette: [ctrl+p, alt+p]  # several
+  undo: alt+u               # for a command that has none
+  progress: none            # no key at all
+theme: mine
+themes:
+  mine:
+    base: dark              # dark, light or high-contrast; the rest is as there
+    primary: "#e0b0ff"
+```
+
+The actions are listed in [keys](keys.md). A name, a key or a colour that can't be, and a key that two actions want,
+are told when a session begins and by `tui-agent doctor`, and left out. The roles that have colours: {roles}.
+"""
 
 KEYS = """# Keys
 
@@ -24,15 +44,28 @@ summary every letter is typing.
 """
 
 
+NAMES = """## Actions, as `keys:` in the settings names them
+
+In the composer alone: those of writing, `guide` and `leave`. What a key of yours is called there, `/keys` shows.
+
+| Action | Built-in keys | What it does |
+|---|---|---|"""
+
+
 def keys() -> str:
     """Every key, group by group, as the program looks it up itself."""
-    from tui_agent.tui.keys import groups
+    from tui_agent.keymap import NAMED, shown
+    from tui_agent.tui.keys import does, groups
 
     parts = [KEYS]
     for name, rows in groups():
         lines = [f"| {_cell(pressed)} | {_cell(does)} |" for pressed, does in rows]
         parts.append("\n".join((f"## {name}\n", "| | |", "|---|---|", *lines, "")))
-    return "\n".join(parts)
+    rows = [
+        f"| `{one.name}` | {_cell('  '.join(shown(key) for key in one.keys))} | {_cell(one.does or does(one.name))} |"
+        for one in NAMED.values()
+    ]
+    return "\n".join([*parts, NAMES, *rows, ""])
 
 
 def _cell(text: str) -> str:
@@ -41,7 +74,10 @@ def _cell(text: str) -> str:
 
 def pages() -> dict[str, str]:
     """File name → text of every generated page."""
-    return {"settings.md": SETTINGS.format(table=table()), "keys.md": keys()}
+    return {
+        "settings.md": SETTINGS.format(table=table(), roles=", ".join(f"`{role}`" for role in ROLES)),
+        "keys.md": keys(),
+    }
 
 
 if __name__ == "__main__":

@@ -98,7 +98,9 @@ def _still_screen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("textual.widgets.TextArea._toggle_cursor_blink_visible", lambda self: None)
 
 
-gc.set_threshold(50_000, 20, 50)  # the cycles of hundreds of screens: looking for them took a quarter of all time
+gc.set_threshold(
+    50_000, 20, 50
+)  # the cycles of hundreds of screens: looking for them took a quarter of all time
 
 
 def pytest_collection_finish() -> None:

@@ -21,6 +21,7 @@ SOURCES = sorted(
 )
 FILE_LINES = 400
 FUNCTION_LINES = 50
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 SMALLER = {"tui_agent/tui/app.py": 300}
 HEADLESS_FORBIDDEN = ("textual", "rich", "widgets")
 
@@ -30,33 +31,17 @@ def name_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_files_and_functions_stay_small(path: Path) -> None:
+def test_files_functions_and_classes_stay_small_and_say_what_they_are(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.count("\n") <= SMALLER.get(name_of(path), FILE_LINES)
-    long = [
-        f"{node.name}: {size} lines"
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (size := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES
-    ]
-    assert not long
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_classes_keep_few_public_methods(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ClassDef):
-            public = [
-                item.name
-                for item in node.body
-                if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) and not item.name.startswith("_")
-            ]
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, FUNCTIONS):
+            assert (node.end_lineno or node.lineno) - node.lineno < FUNCTION_LINES, node.name
+        elif isinstance(node, ast.ClassDef):
+            public = [item for item in node.body if isinstance(item, FUNCTIONS) and item.name[0] != "_"]
             assert len(public) <= 20, node.name
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_modules_say_what_they_are(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize(
@@ -141,10 +126,13 @@ def test_a_known_event_with_a_field_of_the_future_is_read() -> None:
     assert from_data("session.closed", {"reason": "x", "mood": "good"}) == events.SessionClosed(reason="x")
 
 
-def test_what_the_readme_shows_is_there() -> None:
-    shown = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert shown
-    assert [name for name in shown if not (ROOT / name).is_file()] == []
-    assert {path.name for path in (ROOT / "docs" / "screenshots").iterdir()} == {
-        Path(name).name for name in shown
-    }
+def test_what_the_pages_show_and_point_to_is_there() -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    named: set[Path] = set()
+    for page in pages:
+        links = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+        named |= {(page.parent / link).resolve() for link in links}
+    assert [path for path in named if not path.is_file()] == []
+    pictures = set((ROOT / "docs" / "screenshots").iterdir())
+    assert pictures and pictures <= named
+    assert set(pages) - {ROOT / "README.md"} <= named

@@ -79,7 +79,7 @@ def test_a_file_is_read(user):
         ("command_max: 5\n", 1, "command_max", "timeouts.command_max"),
         ("tools_off: web\n", 1, "tools_off", "a list, not 'web'"),
         ("tools_off:\n  - a\n  - 3\n", 1, "tools_off", "a text"),
-        ("keys:\n  a: b\n  c: 3\n", 3, "keys.c", "a text"),
+        ("keys:\n  undo: f5\n  redo: 3\n", 3, "keys.redo", "a key such as"),
         ("token: sk-123\n", 1, "token", "LLM_AUTH_TOKEN"),
         ("api_key: sk-123\n", 1, "api_key", "token_file"),
         ("base_url: ftp://x\n", 1, "base_url", "http:// or https://"),
@@ -108,13 +108,13 @@ def test_mistakes_are_named_by_line_and_field(user, text, line, field, said):
 
 
 def test_what_is_right_counts_beside_what_is_wrong(user):
-    user.write_text("model: a\nnonsense: 1\ntimeouts: {command: -1, tool: 7}\nkeys: {x: 1, y: z}\n")
+    user.write_text("model: a\nnonsense: 1\ntimeouts: {command: -1, tool: 7}\nkeys: {undo: 1, redo: f5}\n")
     loaded = load(user)
     assert len(loaded.problems) == 3
     assert loaded.settings.model == "a"
     assert loaded.settings.timeouts.tool == 7
     assert loaded.settings.timeouts.command == 30
-    assert loaded.settings.keys == {"y": "z"}
+    assert loaded.settings.keys == {"redo": ("f5",)}
 
 
 def test_a_byte_order_mark_and_crlf_are_fine(user):
@@ -154,7 +154,7 @@ def test_names_from_the_file_are_shown_without_control(user):
 
 
 def test_environment_and_flags_win_in_this_order(user):
-    user.write_text("mode: chat\nmodel: a\ntheme: x\n")
+    user.write_text("mode: chat\nmodel: a\ntheme: light\n")
     environ = {
         "TUI_AGENT_MODE": "plan",
         "TUI_AGENT_TIMEOUTS_COMMAND": "60",
@@ -169,7 +169,7 @@ def test_environment_and_flags_win_in_this_order(user):
     assert loaded.settings.timeouts.command == 60
     assert loaded.settings.tools_off == ("a", "b")
     assert loaded.settings.planning is False
-    assert loaded.settings.theme == "x"
+    assert loaded.settings.theme == "light"
     assert loaded.sources["planning"] == "environment (TUI_AGENT_PLANNING)"
     assert loaded.sources["mode"] == "command line"
 
@@ -250,7 +250,7 @@ def test_every_setting_has_been_thought_of_for_workspaces():
     assert others == {
         "provider", "base_url", "token_env", "token_file", "model", "small_model", "explorer_model", "roles", "context_window", "keep_alive",
         "temperature", "pass_env", "planning", "plan_depth", "plan_fallback", "plan_cache", "plan_cache_days", "caps", "log", "language_servers",
-        "orchestrator", "git_branch", "theme", "keys", "animation", "notifications", "debug",
+        "orchestrator", "git_branch", "theme", "themes", "keys", "vim", "animation", "notifications", "notify_of", "debug",
     }  # fmt: skip
 
 
@@ -317,6 +317,26 @@ def test_the_token_comes_from_the_variable_or_a_file(tmp_path):
     for broken in (tmp_path / "missing", tmp_path):
         token, problem = settings.read_token(Settings(token_file=str(broken)), {})
         assert token is None and problem is not None and not problem.ignored
+
+
+def test_keys_and_colours_that_cannot_be_are_told_and_nothing_else_suffers(user):
+    user.write_text(
+        "model: a\nkeys:\n  undo: q\n  detials: f5\n  plan: [f4, f5]\n  redo: none\n"
+        "theme: mine\nthemes:\n  mine: {base: dark, primary: blue}\n"
+    )
+    loaded = load(user)
+    assert loaded.errors == () and loaded.settings.model == "a"
+    assert [(one.line, one.field) for one in loaded.problems] == [
+        (3, "keys.undo"),
+        (4, "keys.detials"),
+        (5, "keys.plan"),
+        (9, "themes.mine.primary"),
+    ]
+    assert "was the key of `progress`" in loaded.problems[2].message
+    user.write_text("theme: gone\n")
+    problem = only(load(user))
+    assert problem.ignored and problem.field == "theme" and "high-contrast" in problem.message
+    assert load(user, None, {"TUI_AGENT_THEME": "light"}).problems == ()
 
 
 def test_settings_never_change_once_made():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import os
 import signal
 import sys
@@ -137,12 +138,22 @@ def build_exec_parser() -> argparse.ArgumentParser:
     return parser
 
 
+APART = ("doctor", "undo", "sessions", "stats", "reliability")
+"""Commands with a module of their own, whose `run` takes what follows the name and returns the exit code."""
+
+FACES = {"repl": "repl", "web": "web.running", "desktop": "desktop"}
+"""Commands that show a session in another way → their modules, whose `run` takes the options and how to read them."""
+
 COMMANDS = """commands:
   exec TASK   work on one task without a screen; see `tui-agent exec --help`
+  repl        the agent line by line, for a plain terminal, a screen reader or a pipe
+  web         the agent in a browser on this machine; see `tui-agent web --help`
+  desktop     the same in a window of its own
   doctor      look at server, model, files and terminal, and say what to do
   reliability MODEL   measure how often a model's tool calls can run
   undo        take back what the agent did to files; see `tui-agent undo --help`
   sessions    list, search, rename, fork, export, delete; see `tui-agent sessions --help`
+  stats       success, planning, checks, failures and tokens in numbers, over all sessions
   settings    print a config.yaml that explains every setting
   rules       write ~/AGENTS.md, your rules for the agent, from a template
 """
@@ -220,7 +231,6 @@ def _exec(argv: Sequence[str]) -> int:
 async def _open_behind(wished: Wishes) -> Session:
     """Load the engine in a thread and open the session: the screen is there and takes keys meanwhile (R23.1)."""
     import asyncio
-    import importlib
 
     try:
         opening = await asyncio.to_thread(importlib.import_module, "tui_agent.engine.opening")
@@ -259,22 +269,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         from tui_agent.commands import settings
 
         return settings.run()
-    if arguments[:1] == ["doctor"]:
-        from tui_agent.commands import doctor
-
-        return doctor.run(arguments[1:])
-    if arguments[:1] == ["undo"]:
-        from tui_agent.commands import undo
-
-        return undo.run(arguments[1:])
-    if arguments[:1] == ["sessions"]:
-        from tui_agent.commands import sessions
-
-        return sessions.run(arguments[1:])
-    if arguments[:1] == ["reliability"]:
-        from tui_agent.commands import reliability
-
-        return reliability.run(arguments[1:])
+    if arguments and arguments[0] in APART:
+        return int(importlib.import_module(f"tui_agent.commands.{arguments[0]}").run(arguments[1:]))
+    if arguments and arguments[0] in FACES:
+        face = importlib.import_module(f"tui_agent.frontends.{FACES[arguments[0]]}")
+        return int(face.run(arguments[1:], _shared(), wishes))
     args = build_parser().parse_args(arguments)
     if args.reset_tty:
         from tui_agent.tui.terminal import reset

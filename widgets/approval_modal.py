@@ -37,7 +37,7 @@ class ApprovalModal(RequestModal):
         self.end_seen = False
         """True once the end of what will happen was on screen."""
         self._room = 0
-        self._told_void = False
+        self._told_void = self._slow = False
         self.reasoning = False
         """True while the reason for a rejection is typed."""
 
@@ -98,6 +98,11 @@ class ApprovalModal(RequestModal):
 
     def listening(self) -> None:
         """Light the keys."""
+        self._repaint_keys()
+
+    def still_saving(self) -> None:
+        """Said where the keys were."""
+        self._slow = self.saving
         self._repaint_keys()
 
     def look_again(self) -> None:
@@ -181,6 +186,10 @@ class ApprovalModal(RequestModal):
                 return []
 
     def _keys(self, width: int, ink: Ink) -> list[Line]:
+        if self._slow:
+            why: Span = (" your answer; nothing is done before it is on disk", ink.muted)
+            stop: list[Span] = [("esc", ink.accent), (" stops the run", ink.muted)]
+            return [*wrap([("saving", ink.accent), why], width), Line([]), *wrap(stop, width)]
         if self.reasoning:
             again: list[Span] = [("   esc", ink.accent), (" goes back", ink.muted)]
             return [line(("enter", ink.accent), (" rejects", ink.muted), *again)]
@@ -359,7 +368,7 @@ def _command(action: Running, width: int, ink: Ink) -> list[Line]:
     lines.append(Line([]))
     for label, text in notes:
         style = ink.warn if label == "env" else ink.muted
-        lines += indent(chop([(text, style)], width - 5), [(f"{label:<5}", ink.faint)], [("     ", ink.text)])
+        lines += indent(chop([(text, style)], width - 5), [(f"{label:<5}", ink.muted)], [("     ", ink.text)])
     return lines
 
 

@@ -107,14 +107,13 @@ class Columns(Horizontal):
 
     def visit(self) -> None:
         """Show the progress and go there; from there, back."""
-        if self.progress.has_focus:
+        if self.app.focused is self.progress:
             self.post_message(ToolTree.Left())
             return
-        there = self.progress.display
         self.beside, self.over = True, "progress"
         self.fit_in()
         if self.progress.rows:
-            self._go_to(self.progress, there)
+            self.progress.take_focus()  # at once: keys that follow are meant for it, and none for others comes to it
 
     def visit_plan(self) -> bool:
         """Show the plan and go there; from there, back. False when there is none."""
@@ -126,19 +125,19 @@ class Columns(Horizontal):
         there = self.plan.display
         self.beside, self.over, self._asked_for_plan = True, "plan", True
         self.fit_in()
-        self._go_to(self.plan, there)
+        self._go_to_plan(there)
         return True
 
-    def _go_to(self, panel: ToolTree | PlanPanel, there: bool) -> None:
+    def _go_to_plan(self, there: bool) -> None:
         """At once where it was to be seen before: keys that follow are meant for it, and none for it comes later."""
         if there:
-            panel.take_focus()
+            self.plan.take_focus()
         else:
-            self.call_after_refresh(panel.take_focus)
+            self.call_after_refresh(self.plan.take_focus)
 
     def is_left_by(self, event: events.Key) -> bool:
         """True for a letter while the tree has the keys; what lies over the transcript makes room."""
-        left = self.progress.has_focus and self.progress.leaves(event)
+        left = self.app.focused is self.progress and self.progress.leaves(event)
         if left:
             self.close_over()
         return left

@@ -84,5 +84,5 @@ class CommandMenu(LinesView):
             ]
             lines.append(line(*spans, (fit(does, max(1, width - wide - 2)), ink.muted)))
         if len(self.found) > SHOWN:
-            lines.append(line((f"  {self.chosen + 1} of {len(self.found)}", ink.faint)))
+            lines.append(line((f"  {self.chosen + 1} of {len(self.found)}", ink.muted)))
         return lines

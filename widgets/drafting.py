@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -80,12 +80,19 @@ def size_in_words(text: str) -> str:
 class Chips:
     """Pastes by the labels that stand for them. A label once given is never given to another text."""
 
-    def __init__(self) -> None:
+    def __init__(self, shown: Callable[[], Iterable[Written]] = lambda: ()) -> None:
+        """What `shown` tells keeps its pastes, however many there are."""
         self.texts: dict[str, str] = {}
+        self._shown = shown
         self._count = 0
 
     def add(self, text: str) -> str:
         """A label for `text`."""
+        label = self._add(text)
+        self._forget({label})
+        return label
+
+    def _add(self, text: str) -> str:
         self._count += 1
         label = f"⟦paste {self._count} · {size_in_words(text)}⟧"
         self.texts[label] = text
@@ -94,6 +101,7 @@ class Chips:
     def adopt(self, written: Written) -> str:
         """The text of something kept, with labels of ours for its chips."""
         names = {label: self._name(label, text) for label, text in written.chips.items()}
+        self._forget(set(names.values()))
         return expanded(written.text, names)
 
     def _name(self, label: str, text: str) -> str:
@@ -102,7 +110,7 @@ class Chips:
             return label
         number = LABEL.fullmatch(label)
         if known is not None or number is None or len(number[1]) > 9:
-            return self.add(text)
+            return self._add(text)
         self._count = max(self._count, int(number[1]))
         self.texts[label] = text
         return label
@@ -122,12 +130,12 @@ class Chips:
         """`column`, or the edge of the chip that it lies in: its end or its beginning."""
         return next((span[end] for span in self.spans(line) if span[0] < column < span[1]), column)
 
-    def forget(self, used: Iterable[Written]) -> None:
-        """Drop the oldest pastes beyond CHIPS_KEPT that none of `used` shows."""
+    def _forget(self, new: set[str]) -> None:
+        """Drop the oldest pastes beyond CHIPS_KEPT that nothing shows; `new` ones are about to be shown."""
         size = sum(map(len, self.texts.values()))
         if size <= CHIPS_KEPT:
             return
-        wanted = {label for one in used for label in one.chips}
+        wanted = new.union(label for one in self._shown() for label in one.chips)
         for label in [one for one in self.texts if one not in wanted]:
             size -= len(self.texts.pop(label))
             if size <= CHIPS_KEPT:
@@ -192,6 +200,20 @@ class History:
         self._changed.clear()
         self.place = None
         return new
+
+    def add(self, written: Written) -> list[Written]:
+        """A text from elsewhere is the newest one now; what is shown stays, and so does what was changed on the way.
+        Returns what is new in the history."""
+        if written.blank or (self.entries and self.entries[-1] == written):
+            return []
+        draft = len(self.entries)
+        self.entries.append(written)
+        self._changed = {place + (place == draft): one for place, one in self._changed.items()}
+        return [written]
+
+    def everything(self) -> list[Written]:
+        """All that can be shown again."""
+        return [*self.entries, *self._changed.values()]
 
     def draft_left(self) -> Written:
         """The unsent draft, when something else is shown."""

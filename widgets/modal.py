@@ -25,6 +25,10 @@ STILLNESS = 0.4
 """Seconds without a key before a dialog takes one (A9)."""
 
 
+SAVING = 0.3
+"""Seconds from which on it is said that an answer is being saved."""
+
+
 class StillModal(OverScreen):
     """Takes no key until none came for a while. What is typed before that goes back to the draft."""
 
@@ -149,7 +153,22 @@ class RequestModal(StillModal):
     ) -> None:
         super().__init__(clock=clock, stillness=stillness)
         self.request = request
+        self.saving = False
+        """The answer is on its way to the disk."""
         self._answered = False
+
+    @property
+    def armed(self) -> bool:
+        """Not any more once it was answered: what is typed then is meant for the composer."""
+        return super().armed and not self._answered
+
+    def save(self) -> None:
+        """Stay until the answer is on disk; where that takes its time, say so."""
+        self.saving = True
+        after(SAVING, self, self.still_saving)
+
+    def still_saving(self) -> None:
+        """Called when the answer has been on its way for a while."""
 
     def escape(self) -> None:
         """Stop the run."""

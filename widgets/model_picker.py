@@ -242,7 +242,7 @@ class ModelPicker(Sheet):
             spans = [
                 ("for  ", ink.muted),
                 (one.says, ink.link),
-                (f"  {self.role + 1} of {len(self.roles)}", ink.faint),
+                (f"  {self.role + 1} of {len(self.roles)}", ink.muted),
             ]
         now = self.roles[self.role]
         tail = f" · {now.why}" if now.why else ""

@@ -53,17 +53,30 @@ class Panel(Sheet):
         """All of it."""
         raise NotImplementedError
 
+    _hidden_then = 0
+    """Lines that were hidden when the line of keys was drawn last."""
+
+    def hidden(self) -> int:
+        """Lines below what is shown."""
+        body = self.query_one("#body", LinesView)
+        return int(body.max_scroll_y - body.scroll_offset.y)
+
     def keys(self, width: int, ink: Ink) -> list[Line]:
         """How to leave, and how much is hidden."""
-        body = self.query_one("#body", LinesView)
-        left = int(body.max_scroll_y - body.scroll_offset.y)
+        left = self.hidden()
         more = [("   ↓ pgdn", ink.accent), (f" {left} more lines", ink.muted)] if left else []
         return [line(("esc", ink.accent), (" closes", ink.muted), *more)]
 
     def on_mount(self) -> None:
         """Say how much is hidden."""
         self.watch(self.query_one("#body"), "scroll_y", self._scrolled, init=False)
+        self.screen_layout_refresh_signal.subscribe(self, self._laid_out)
         self.call_after_refresh(self._scrolled)
+
+    def _laid_out(self, _screen: object) -> None:
+        """The body may have got another height with the second layout only."""
+        if self.is_mounted and self.hidden() != self._hidden_then:
+            self._scrolled()
 
     def on_resize(self) -> None:
         """The body gets what is left of the screen."""
@@ -72,6 +85,7 @@ class Panel(Sheet):
 
     def _scrolled(self) -> None:
         if self.is_mounted:
+            self._hidden_then = self.hidden()
             self.query_one("#keys", LinesView).relayout()
 
     def on_key(self, event: events.Key) -> None:

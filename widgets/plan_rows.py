@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from rich.style import Style
 
+from tui_agent.keymap import key_of
 from tui_agent.text import one_line
 from widgets.ink import Ink, Line, Span, fit, indent, line, width_of, wrap
 from widgets.plan_reading import ListName, Mark, Own, Reading, Sighted, Value
@@ -283,7 +284,7 @@ def head(reading: Reading, width: int, ink: Ink, *, deciding: bool = False) -> l
         lines.append(bar(plan.completed, len(plan.acceptance_criteria), width, ink))
     if reading.proposed:
         spans: list[Span] = [(f"{reading.proposed} proposed", ink.warn)]
-        for key, does in (("^S", "accept"), ("^D", "discard")) if deciding else (("F3", "decide"),):
+        for key, does in (("^S", "accept"), ("^D", "discard")) if deciding else ((key_of("plan"), "decide"),):
             spans += [("  ", ink.text), (key, ink.accent), (f"\N{NO-BREAK SPACE}{does}", ink.muted)]
         lines += wrap(spans, width)
     return [*lines, line()]

@@ -17,7 +17,7 @@ from textual.strip import Strip
 from textual.widgets import TextArea
 
 from widgets.command_menu import CommandMenu
-from widgets.drafting import OPEN_CHARACTERS, Chips, History, Written, can_open, is_big
+from widgets.drafting import NOTHING, OPEN_CHARACTERS, Chips, History, Written, can_open, is_big
 from widgets.in_order import press_bound
 from widgets.ties import Ties
 
@@ -26,14 +26,6 @@ NEWLINE_KEYS = ("ctrl+j", "alt+enter", "shift+enter")
 
 MENU_KEYS = ("up", "down", "tab", "enter", "escape")
 """Belong to the list of commands while it is open."""
-
-HELP = (
-    ("ctrl+l", "put a paste in the place of its chip"),
-    ("ctrl+t", "the draft in your own editor"),
-    ("up", "in an empty composer: take the last message back from the queue"),
-    ("ctrl+z", "undo"),
-)
-"""Keys of the composer that the table of keys does not list, and what they do."""
 
 PLACEHOLDER = "Ask for a change, or ask a question"
 
@@ -87,7 +79,7 @@ class PromptInput(TextArea):
         """A question mark with nothing typed."""
 
     def __init__(self, menu: CommandMenu | None = None, *, id: str | None = None) -> None:
-        self.chips = Chips()
+        self.chips = Chips(lambda: [self.written, self.parked, *self.past.everything()])
         super().__init__(
             id=id,
             soft_wrap=True,
@@ -101,8 +93,8 @@ class PromptInput(TextArea):
         self.menu = menu
         self.ties = Ties()
         self._begun = False
-        self._parked = ""
-        """The draft while a command is typed."""
+        self.parked = NOTHING
+        """The draft while a command is typed over it."""
         self.past = History()
         self._past_loaded = False
 
@@ -121,12 +113,12 @@ class PromptInput(TextArea):
     def kept(self) -> tuple[Written, list[Written]]:
         """What must survive: the draft, and further texts that are not in the history yet."""
         shown, aside = self.written, self.past.elsewhere()
-        if self._parked and shown.text.startswith("/"):
-            shown = self.chips.within(self._parked)
         place = self.past.place
         if place is not None and shown == self.past.entries[place]:
             shown = self.past.draft_left()
             aside = [one for one in aside if one is not shown]
+        if not self.parked.blank:
+            return self.parked, [*aside, *([] if shown.text.strip() in ("", "/") else [shown])]
         return shown, aside
 
     def put(self, written: Written) -> None:
@@ -187,24 +179,32 @@ class PromptInput(TextArea):
             self.post_message(self.Commanded(name, rest))
         else:
             menu.close()
-            if self._parked:
+            if not self.parked.blank:
                 self._unpark()
 
-    def _unpark(self) -> None:
-        self.text, self._parked = self._parked, ""
+    def _show(self, text: str) -> None:
+        self.text = text
         self.move_cursor(self.document.end)
+
+    def _unpark(self) -> None:
+        draft, self.parked = self.parked, NOTHING
+        self._show(self.chips.adopt(draft))
         if self.menu is not None:
             self.menu.filter(self.text)
 
     def open_menu(self) -> None:
-        """List the commands; the draft comes back afterwards."""
+        """List the commands; the draft comes back when one was chosen, or when nothing else stands here any more."""
         if not self.text.startswith("/"):
-            self._parked = self.text
-            self.text = "/"
-            self.move_cursor(self.document.end)
+            if not self.parked.blank:
+                self.remember(self.parked)
+                self.ties.say("an earlier draft is in the history · up")
+            self.parked = self.written
+            self._show("/")
 
     def on_text_area_changed(self) -> None:
         """The draft filters the list, and is kept."""
+        if not self.text and not self.parked.blank:
+            self._unpark()
         if self.menu is not None:
             self.menu.filter(self.text)
         self.ties.changed(False)
@@ -259,7 +259,6 @@ class PromptInput(TextArea):
         self._begin()
         if is_big(text):
             text = self.chips.add(text)
-            self.chips.forget([self.written, *self.past.entries])
         self.history.checkpoint()
         if (done := self._replace_via_keyboard(text, *self.selection)) is not None:
             self.move_cursor(done.end_location)
@@ -319,17 +318,22 @@ class PromptInput(TextArea):
         self.clear()
         if not draft.blank:
             self.put(draft)
+        elif not self.parked.blank:
+            self._unpark()
         self.post_message(self.Submitted(text, steering, message))
 
     def set_aside(self) -> bool:
         """Put the draft into the history and clear the composer (R11.1). False when there was none."""
         written, draft = self.written, self.past.draft_left()
-        if written.blank:
+        parked, self.parked = self.parked, NOTHING
+        if written.blank and parked.blank:
             self.clear()
             return False
-        self._remember(written)
-        if not draft.blank:
-            self._remember(draft)
+        if written.text.strip() == "/" and not parked.blank:
+            written = NOTHING  # no more than the key that lists the commands
+        for one in (written, draft, parked):
+            if not one.blank:
+                self._remember(one)
         self.clear()
         return True
 
@@ -339,8 +343,9 @@ class PromptInput(TextArea):
         self.move_cursor(self.document.end)
 
     def remember(self, written: Written) -> None:
-        """Put a text into the history as the newest one."""
-        self._remember(self.chips.within(self.chips.adopt(written)))
+        """Put a text into the history as the newest one, whatever the user looks at."""
+        if new := self.past.add(self.chips.within(self.chips.adopt(written))):
+            self.ties.remembered(new)
 
     def _remember(self, written: Written) -> None:
         self.ties.remembered(self.past.remember(written))
@@ -366,12 +371,9 @@ class PromptInput(TextArea):
             self.action_cursor_down()
 
     def _look(self, by: int) -> bool:
-        found = self.past.step(by, self.written)
-        if found is None:
-            return False
-        self.text = found.text
-        self.move_cursor(self.document.end)
-        return True
+        if (found := self.past.step(by, self.written)) is not None:
+            self._show(self.chips.adopt(found))
+        return found is not None
 
     # --- undo ---
 

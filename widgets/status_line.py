@@ -9,6 +9,7 @@ from time import time
 from rich.style import Style
 
 from tui_agent.domain import Mode
+from tui_agent.keymap import key_of
 from tui_agent.text import one_line
 from tui_agent.view import SessionView
 from widgets.blocks.base import duration
@@ -41,6 +42,7 @@ SANDBOXES = {
     "off": "switched off in the settings",
 }
 LOOKING = tuple(mode.value for mode in Mode if mode.reads_only)
+ELSEWHERE = " · /export FILE keeps what was said in another place"
 METER = 6
 """Cells of the context meter's bar."""
 QUEUED = 3
@@ -161,7 +163,9 @@ class ActivityLine(LinesView):
 
     def _paint(self, width: int, ink: Ink) -> list[Line]:
         trouble = (
-            wrap([("! ", ink.bad), (one_line(self.trouble, 400), ink.text)], width) if self.trouble else []
+            wrap([("! ", ink.bad), (one_line(self.trouble, 400), ink.text), (ELSEWHERE, ink.muted)], width)
+            if self.trouble
+            else []
         )
         trouble += self._truncated(width, ink)
         return [*trouble, *self._queue(width, ink), apart(self._phase(ink), self._below(ink), width, ink)]
@@ -209,7 +213,7 @@ class ActivityLine(LinesView):
         if self.following:
             return []
         new = f"↓ {self.unseen} new" if self.unseen else "↓ more"
-        return [(new, ink.accent), (" ctrl+end", ink.muted)]
+        return [(new, ink.accent), (f" {key_of('end')}", ink.muted)]
 
 
 class KeyLine(LinesView):

@@ -282,7 +282,7 @@ class ToolTree(LineView):
         """The user asked for it."""
         self.can_focus = True
         self.selected = max(0, len(self.rows) - 1)
-        self.focus()
+        self.screen.set_focus(self)
 
     def on_blur(self) -> None:
         """Nothing but the key brings the focus here."""

@@ -26,6 +26,7 @@ BATCHES = {
     "listing": ("listing", "listed", "folders"),
     "editing": ("editing", "edited", "files"),
     "commands": ("running", "ran", "commands"),
+    "inspecting": ("inspecting", "inspected", "files"),
     "code": ("analysing code, ", "analysed code, ", "questions"),
     "delegating": ("sending", "sent", "sub-agents"),
     "": ("looking at", "looked at", "things"),
@@ -40,11 +41,11 @@ KINDS = {
     "run_terminal_command": "commands",
     SUBAGENT: "delegating",
     "get_diagnostics": "code",
-    "get_document_symbols": "code",
+    "get_document_symbols": "inspecting",
     "find_definition": "code",
     "find_references": "code",
     "find_implementations": "code",
-    "find_symbol": "code",
+    "find_symbol": "searching",
     "get_hover_info": "code",
     "get_call_hierarchy": "code",
     "get_type_hierarchy": "code",
@@ -53,12 +54,20 @@ KINDS = {
 
 
 def batch(tools: Sequence[ToolItem], going: bool) -> str:
-    """The title of calls that belong together, by their kind."""
-    kinds = {KINDS.get(tool.call.name, "") for tool in tools}
-    now, after, things = BATCHES[kinds.pop() if len(kinds) == 1 else "code" if "code" in kinds else ""]
-    count = len(tools)
-    if things == "files" and now == "editing":
-        count = len({str(tool.title) for tool in tools})
+    """The title of calls that belong together, by their kind; of several kinds each with its number."""
+    kinds: dict[str, list[ToolItem]] = {}
+    for tool in tools:
+        kinds.setdefault(KINDS.get(tool.call.name, ""), []).append(tool)
+    if "code" in kinds:
+        return _part("code", tools, going)
+    others = kinds.pop("", []) if len(kinds) > 1 else []
+    parts = [_part(kind, held, going) for kind, held in kinds.items()]
+    return ", ".join([*parts, f"{len(others)} more"] if others else parts)
+
+
+def _part(kind: str, tools: Sequence[ToolItem], going: bool) -> str:
+    now, after, things = BATCHES[kind]
+    count = len({str(tool.title) for tool in tools}) if kind == "editing" else len(tools)
     things = {"searches": "search"}.get(things, things[:-1]) if count == 1 else things
     words = now if going else after
     return f"{words}{'' if words.endswith(' ') else ' '}{count} {things}"

@@ -230,6 +230,12 @@ async def test_a_running_session_is_forked_and_both_go_on(
             assert again.title == "Renamed"
         with pytest.raises(CannotOpen, match="No session"):
             await open_session(wishes(server, None, resume="none", fork=True))
+        count = len(catalog.sessions(paths.data_dir()))
+        with pytest.raises(CannotOpen):
+            await open_session(
+                wishes(server, None, flags={"base_url": "ftp://nowhere"}, resume=original.name, fork=True)
+            )
+        assert len(catalog.sessions(paths.data_dir())) == count, "a start that failed left a copy"
 
 
 def test_a_fork_can_be_asked_for_at_the_start() -> None:

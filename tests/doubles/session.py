@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -14,6 +15,7 @@ from tui_agent.domain import Answer, Grant
 from tui_agent.engine.state import EngineState
 from tui_agent.engine.waiting import Waiting
 from tui_agent.events import Event, Record
+from tui_agent.storage.lines import to_line
 from tui_agent.text import Mask
 from tui_agent.workplan import InstructionPlan, Summary
 
@@ -109,6 +111,10 @@ class FakeSession:
         self.queue = FakeQueue(self)
         self.subagents = FakeSubagents()
         self.interrupts = 0
+        self.stopped_at_once = False
+        self.disk = asyncio.Event()
+        """Clear while an answer takes its time to be saved."""
+        self.disk.set()
         self.compactions = 0
         self.looks = 0
         self.closed = ""
@@ -166,8 +172,9 @@ class FakeSession:
             self.push(e.MessageWithdrawn(id=message))
         return queued and not gone
 
-    async def interrupt(self) -> None:
+    async def interrupt(self, *, at_once: bool = False) -> None:
         self.interrupts += 1
+        self.stopped_at_once = at_once
 
     def answer(self, request_id: str, answer: Answer) -> bool:
         self.answers.append((request_id, answer))
@@ -192,6 +199,12 @@ class FakeSession:
         text = next(one.text for one in reversed(told) if one.pending is accept)
         self.push(e.PlanDocChanged(text=text, by="review"))
         return True
+
+    async def copy_journal(self, path: Path) -> None:
+        path.write_bytes(b"".join(to_line(record, 0) for record in self.records))
+
+    async def saved(self, request: str) -> None:
+        await self.disk.wait()
 
     async def set_modes(self, mode: str | None = None, approval_mode: str | None = None) -> None:
         self.modes.append((mode, approval_mode))

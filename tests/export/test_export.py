@@ -16,6 +16,7 @@ from tests.storage.samples import OPENED, SHELL, story_records, write_journal
 from tui_agent import events as e
 from tui_agent.domain import Answer, Fault, Running, ToolResult
 from tui_agent.events import to_data
+from tui_agent.export.content import Document, Prose, Section
 from tui_agent.export.html import html
 from tui_agent.export.markdown import code, fenced, markdown, plain
 from tui_agent.export.prose import blocks, spans
@@ -52,6 +53,12 @@ TAGS = frozenset(
         "ol",
         "li",
         "a",
+        "blockquote",
+        "em",
+        "table",
+        "tr",
+        "th",
+        "td",
     )
 )
 ATTACKS = (
@@ -421,3 +428,25 @@ def test_damage_and_forks_are_told(tmp_path: Path) -> None:
     events = [OPENED, e.SessionForked(parent="old", before="say <b>")]
     assert dict(document(tmp_path, *events).facts)["fork of"] == "old"
     assert "fork of old, which went on here with: «say \\<b>»." in markdown(document(tmp_path, *events))
+
+
+def page_of(text: str) -> str:
+    section = Section("agent", "Agent", parts=(Prose(text),))
+    return html(Document("t", (), (section,))).partition("<main>")[2]
+
+
+def test_tables_quotes_and_emphasis_are_set_as_such() -> None:
+    page = page_of("| a | b |\n|:--|---|\n| `x` | *one* <i> |\n\n> said **so**\n> twice\nnot *this\n")
+    assert "<tr><th>a</th><th>b</th></tr>" in page
+    assert "<tr><td><code>x</code></td><td><em>one</em> &lt;i&gt;</td></tr>" in page
+    assert '<blockquote class="text">said <b>so</b>\ntwice</blockquote>' in page
+    assert '<p class="text">not *this</p>' in page
+
+
+@pytest.mark.parametrize(
+    "text", ["| a | b |", "| a | b |\n| c | d |", "| a |\n|---|\n| b | c |", "| `a|b` |\n|---|\n| c |"]
+)
+def test_what_is_no_whole_table_is_shown_as_it_is_written(text: str) -> None:
+    page = page_of(text)
+    assert "<table>" not in page
+    assert f"<pre>\n{text}</pre>" in page

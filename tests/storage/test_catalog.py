@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -204,6 +205,20 @@ def test_search_finds_titles_messages_and_replies_whatever_their_case(home: Path
     assert "needle" in context and len(context) < 200
 
 
+def test_a_search_that_is_not_wanted_any_more_ends_within_a_session(home: Path) -> None:
+    make(home, *(said(number, f"message {number}") for number in range(2000)))
+    (entry,) = catalog.sessions(home)
+    asked: list[bool] = []
+
+    def stopped() -> bool:
+        asked.append(True)
+        return len(asked) > 100
+
+    assert list(catalog.search([entry], "message 1999", stopped=stopped)) == []
+    assert 100 < len(asked) < 110
+    assert len(list(catalog.search([entry], "message 1999"))) == 1
+
+
 def test_what_is_hidden_is_not_found(home: Path) -> None:
     make(home, said(1, f"use {SECRET} and hunter2hunter2, please"))
     entries, mask = catalog.sessions(home), Mask({"PW": "hunter2hunter2"})
@@ -277,6 +292,22 @@ def test_deleting_stays_inside_the_folder(home: Path, tmp_path: Path) -> None:
     (folder.path / "scratch").symlink_to(tmp_path / "mine")
     catalog.delete(catalog.look(folder.path))
     assert not folder.path.exists() and (tmp_path / "mine" / "file").read_text("utf-8") == "mine"
+
+
+def test_what_is_deleted_but_for_some_files_is_said_as_it_is(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make(home, *TALK)
+
+    def fails(path: Path) -> None:
+        raise OSError(16, "Device or resource busy", str(path))
+
+    monkeypatch.setattr(shutil, "rmtree", fails)
+    with pytest.raises(
+        SessionError, match=f"conversation .* is deleted, but files of it are left in {folder.path}: .*busy"
+    ):
+        catalog.delete(catalog.look(folder.path))
+    assert not folder.journal.exists()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")

@@ -42,6 +42,19 @@ async def test_a_key_approves_with_its_scope(scene: str, key: str, scope: Scope)
         assert session.answers == [(request, Answer(verdict="approve", scope=scope))]
 
 
+async def test_a_dialog_whose_answer_is_not_on_disk_yet_says_so_and_takes_no_more_keys() -> None:
+    app, session = app_for("command_asked")
+    async with running(app) as pilot:
+        session.disk.clear()
+        await pilot.press("a")
+        await until(pilot, lambda: "saving your answer" in screen_text(app))
+        await pilot.press(*"and")
+        assert len(session.answers) == 1 and not closed(app)
+        session.disk.set()
+        await until(pilot, lambda: closed(app))
+        assert app._prompt.text == "and"
+
+
 async def test_only_offered_scopes_have_a_key() -> None:
     app, session = app_for("edit_asked")
     async with running(app) as pilot:

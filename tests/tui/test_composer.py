@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
+import signal
 import stat
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -17,7 +20,7 @@ from tests.tui.kit import app_for, running, screen_text, settled, still, until
 from tui_agent import events as e
 from tui_agent import paths
 from tui_agent.engine.session import MESSAGE_MAX
-from tui_agent.tui import composer_files
+from tui_agent.tui import composer, composer_files
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.composer_files import PAST_BYTES, append_past, past_file, read_kept, read_past
 from tui_agent.tui.lending import Ended, _settle, editor, folded
@@ -234,6 +237,190 @@ def test_without_a_place_to_write_nothing_fails(monkeypatch: pytest.MonkeyPatch,
     assert read_kept(ID).empty
 
 
+class Late:
+    """A session that is opened when the test says so."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self.session = session
+        self.there = asyncio.Event()
+
+    async def __call__(self) -> FakeSession:
+        await self.there.wait()
+        return self.session
+
+
+@asynccontextmanager
+async def waited_for(
+    session: FakeSession, draft: str = ""
+) -> AsyncIterator[tuple[TuiAgentApp, Pilot[int], Late]]:
+    late = Late(session)
+    app = TuiAgentApp(late, draft=draft)
+    app.composer.folder = "."
+    async with app.run_test(size=(100, 30)) as pilot:
+        yield app, pilot, late
+        app.exit(0)
+
+
+async def test_a_command_of_the_users_own_stays_one_before_the_session_is_open() -> None:
+    folder()
+    session = FakeSession()
+    async with waited_for(session) as (app, pilot, late):
+        await pilot.press(*"!ls", "enter", *"and this", "enter")
+        await still(pilot)
+        late.there.set()
+        await until(
+            pilot, lambda: session.commands == ["ls"] and [one for one, _ in session.sent] == ["and this"]
+        )
+        await until(pilot, lambda: read_kept(ID).empty and not app.composer._dirty)
+
+
+async def test_what_was_brought_from_another_session_is_kept_when_this_one_can_not_be_opened() -> None:
+    async with waited_for(FakeSession(), draft="brought along") as (app, pilot, _late):
+        await pilot.press("end", *"!", "ctrl+c", *"x", "enter", *"other")
+        app._prompt.open_menu()
+        app.composer.save_now()
+    assert [one.text for one in read_past(os.path.realpath("."))] == ["brought along!", "x", "other"]
+    assert "up brings it back" in app.composer.saved_words
+
+
+async def test_a_draft_is_kept_that_was_typed_while_the_past_was_read() -> None:
+    folder()
+    app, session = app_for("answered")
+    session.begins = len(session.records) + 1  # the past never ends
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: app.composer._workspace != "")
+        await pilot.press(*"early")
+        assert not app.composer._ready
+        app.composer.save_now()
+        assert "up brings it back" in app.composer.saved_words
+        assert [one.text for one in read_past(app.view.workspace)] == ["early"]
+        assert read_kept(ID).empty
+        app.exit(0)
+
+
+async def test_a_write_that_is_late_puts_nothing_old_over_what_was_written_at_the_end() -> None:
+    desk, file = composer_files.Desk(), folder() / composer_files.FILE
+    old, new = (Kept(draft=Written(text=text)) for text in ("old", "new"))
+    numbers = [desk.number(), desk.number()]
+    assert desk.keep(ID, new, numbers[1])
+    assert desk.keep(ID, old, numbers[0])
+    assert read_kept(ID).draft.text == "new"
+    assert desk.keep(ID, Kept(), desk.number()) and not file.exists()
+    assert desk.keep(ID, old, numbers[0]) and not file.exists()
+
+
+async def test_what_is_new_in_the_history_is_written_at_the_end_if_not_before() -> None:
+    app, _session = app_for("answered")
+    async with running(app) as pilot:
+        async with app.composer._writing:  # the disk is slow
+            await pilot.press(*"set aside", "ctrl+c")
+            await until(pilot, lambda: app.composer._unwritten)
+            app.composer.save_now()
+            assert [one.text for one in read_past(app.view.workspace)] == ["set aside"]
+    assert [one.text for one in read_past(app.view.workspace)] == ["set aside"]
+
+
+async def test_a_draft_that_can_not_be_written_is_said_once_and_written_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(composer, "RETRY", 0.01)
+    file = folder() / composer_files.FILE
+    file.mkdir()  # nothing can be put into its place
+    app, session = app_for("streaming")
+    told: list[str] = []
+    async with running(app) as pilot:
+        session.push(e.MessageQueued(id="q1", text="waits"))
+        await settled(pilot)
+        app.hints.say = told.append  # type: ignore[assignment,method-assign]  # hints are gone soon
+        await pilot.press("up")
+        await until(pilot, lambda: len(told) == 2)
+        assert app._prompt.text == ""
+        assert order(app) == ["q1"]
+        await pilot.press(*"draft")
+        await until(pilot, lambda: app.composer._failing)
+        assert ["can't be saved just now" in told[0], "not taken back" in told[1]] == [True, True]
+        file.rmdir()
+        await saved(pilot, "draft")
+        assert len(told) == 2
+
+
+async def test_a_write_that_never_begins_since_the_screen_ends_is_nothing_to_warn_of(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    folder()
+    app, _session = app_for("answered")
+    async with running(app) as pilot:
+        await pilot.press("x")
+        app.composer._save()
+        assert any(not one.is_finished for one in app.workers)
+        app.workers.cancel_all()
+    gc.collect()
+    assert [one for one in recwarn if "never awaited" in str(one.message)] == []
+
+
+def test_a_draft_that_can_not_be_read_is_not_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(composer_files, "LARGEST", 10)
+    assert composer_files.write_kept(folder().name, Kept(draft=Written(text="long")))
+    assert read_kept(ID).empty
+    assert composer_files.write_kept(ID, Kept(draft=Written(text="new")))
+    assert b'"long"' in (folder() / composer_files.UNREAD).read_bytes()
+
+
+async def test_what_an_editor_had_saved_when_the_program_was_killed_is_offered() -> None:
+    kept = Kept(id="d1", draft=Written(text="draft"))
+    (folder() / composer_files.FILE).write_bytes(msgspec.json.encode(kept))
+    files = {
+        "prompt-1-a.md": "draft and more\n",
+        "prompt-1-b.md": "draft",
+        f"{composer_files.LENT}c.md": "ours",
+    }
+    for name, text in files.items():
+        (folder() / name).write_text(text, encoding="utf-8")
+    app, _session = resumed()
+    async with running(app) as pilot:
+        await until(pilot, lambda: not (folder() / "prompt-1-a.md").exists())
+        assert app._prompt.text == "draft"
+        await pilot.press("up")
+        assert app._prompt.text == "draft and more\n"
+        await pilot.press("down")
+        assert app._prompt.text == "draft"
+        assert [path.name for path in folder().glob("prompt-*")] == [f"{composer_files.LENT}c.md"]
+        assert [one.text for one in read_past(app.view.workspace)] == ["draft and more\n"]
+
+
+# --- a draft below the list of commands ---
+
+
+async def test_a_draft_comes_back_from_below_the_list_of_commands() -> None:
+    app, session = app_for("empty")
+    async with running(app) as pilot:
+        prompt = app._prompt
+        await pilot.press(*"draft")
+        prompt.open_menu()
+        await pilot.press("backspace")
+        await until(pilot, lambda: prompt.text == "draft")
+        prompt.open_menu()
+        await pilot.press(*"nothing like it", "enter")
+        await until(pilot, lambda: [text for text, _ in session.sent] == ["/nothing like it"])
+        assert prompt.text == "draft"
+        prompt.open_menu()
+        prompt.select_all()
+        await pilot.press("x")
+        await still(pilot)
+        prompt.open_menu()  # over what stands over a draft
+        await pilot.press("escape")
+        assert prompt.text == "x"
+        await pilot.press("up")
+        assert prompt.text == "draft"
+        await pilot.press("down")
+        prompt.open_menu()
+        await pilot.press("ctrl+c")
+        assert prompt.text == ""
+        assert "draft set aside" in screen_text(app)
+        await pilot.press("up")
+        assert prompt.text == "x"
+
+
 # --- the queue ---
 
 
@@ -264,8 +451,13 @@ async def test_a_message_that_is_on_its_way_stays_on_it() -> None:
         await settled(pilot)
         session.withdraw_message = lambda message: False  # type: ignore[method-assign]  # the run took it just now
         await pilot.press("up")
-        await still(pilot)
+        await until(pilot, lambda: "that message has just begun" in screen_text(app))
         assert app._prompt.text == ""
+        app.hints.say("")
+        app.composer.show_queue()
+        await until(pilot, lambda: isinstance(app.screen, QueuePanel))
+        await pilot.press("x")
+        await until(pilot, lambda: "that message has just begun" in screen_text(app))
         session.push(e.UserSaid(id="q1", text="steer", steering=True))
         await settled(pilot)
         assert read_kept(ID).empty
@@ -390,6 +582,20 @@ async def test_the_terminal_is_ours_again_however_the_editor_ends(how: str, tmp_
         terminal.type("\x04")
         assert await terminal.end() == 0
         assert terminal.is_sane()
+
+
+async def test_what_the_editor_saved_is_kept_when_the_program_is_ended(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with edited(tmp_path, "echo more >> $1; echo it is saved; exec sleep 300") as terminal:
+        terminal.type("draft")
+        await terminal.sees("draft")
+        terminal.type("\x14")
+        await terminal.sees("it is saved")
+        terminal.kill(signal.SIGTERM)
+        assert await terminal.end() == 128 + signal.SIGTERM
+    (file,) = (home / "history").iterdir()
+    kept = [msgspec.json.decode(line, type=Written).text for line in file.read_bytes().splitlines()]
+    assert "draftmore" in kept
 
 
 @pytest.mark.parametrize(("code", "kept"), [(0, True), (1, False)])

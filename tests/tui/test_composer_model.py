@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import tempfile
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,10 +19,10 @@ from tui_agent import events as e
 from tui_agent.engine.state import EngineState
 from tui_agent.engine.waiting import Waiting
 from tui_agent.events import Event, Record
-from tui_agent.tui import composer_files
+from tui_agent.tui import composer_files, queue
 from tui_agent.tui.composer import Composer
 from tui_agent.tui.outbox import Outbox
-from widgets.drafting import Chips, History, Written
+from widgets.drafting import NOTHING, Chips, History, Written
 from widgets.prompt_input import PromptInput
 from widgets.ties import Ties
 
@@ -85,25 +87,26 @@ class FakePrompt:
     def written(self) -> Written:
         return self.chips.within(self.text)
 
-    def kept(self) -> tuple[Written, list[Written]]:
-        return PromptInput.kept(cast(Any, self))
-
-    _parked = ""
+    menu = None
+    parked = NOTHING
 
     def change(self, text: str) -> None:
+        """The screen tells of it when it comes to that."""
         self.text = text
-        self.ties.changed(False)
+        asyncio.get_running_loop().call_soon(self.on_text_area_changed)
 
     def put(self, written: Written) -> None:
         self.change(self.chips.adopt(written))
 
-    def remember(self, written: Written) -> None:
-        self._remember(self.chips.within(self.chips.adopt(written)))
-
-    def _remember(self, written: Written) -> None:
-        PromptInput._remember(cast(Any, self), written)
-
-    set_aside = PromptInput.set_aside
+    kept: Any = PromptInput.kept
+    on_text_area_changed: Any = PromptInput.on_text_area_changed
+    open_menu: Any = PromptInput.open_menu
+    remember: Any = PromptInput.remember
+    set_aside: Any = PromptInput.set_aside
+    _look: Any = PromptInput._look
+    _remember: Any = PromptInput._remember
+    _show = change
+    _unpark: Any = PromptInput._unpark
 
     def clear(self) -> None:
         self.change("")
@@ -112,12 +115,7 @@ class FakePrompt:
         self.posted = message
 
     Submitted = PromptInput.Submitted
-    action_submit = PromptInput.action_submit
-
-    def look(self, by: int) -> None:
-        found = self.past.step(by, self.written)
-        if found is not None:
-            self.change(found.text)
+    action_submit: Any = PromptInput.action_submit
 
 
 class World:
@@ -140,8 +138,10 @@ class World:
         self.composer = Composer(cast(Any, self.app), cast(Any, self.prompt))
         self.seq = 0
 
-    def _start(self, job: Coroutine[Any, Any, Any], **how: object) -> None:
-        self.jobs.append(asyncio.get_running_loop().create_task(job))
+    def _start(
+        self, job: Coroutine[Any, Any, Any] | Callable[[], Coroutine[Any, Any, Any]], **how: object
+    ) -> None:
+        self.jobs.append(asyncio.get_running_loop().create_task(job() if callable(job) else job))
 
     async def open(self) -> None:
         self.composer.open(cast(Any, self.engine))
@@ -238,6 +238,31 @@ class ComposerAndQueue(RuleBasedStateMachine):
         else:
             self.act(cast(Any, self.world.prompt).set_aside)
 
+    @rule()
+    def lists_the_commands(self) -> None:
+        self.act(cast(Any, self.world.prompt).open_menu)
+
+    @rule()
+    def takes_the_stroke_away(self) -> None:
+        prompt = self.world.prompt
+        if prompt.text == "/":
+            self.act(lambda: prompt.change(""))
+
+    @rule()
+    def closes_the_list(self) -> None:
+        prompt = self.world.prompt
+        if prompt.text == "/" and not prompt.parked.blank:
+            self.act(cast(Any, prompt)._unpark)
+
+    @rule(place=st.integers(0, 3))
+    def withdraws(self, place: int) -> None:
+        engine = self.world.engine
+        self.the_journal_is_written()
+        for key, _steering in engine.queue.order()[place : place + 1]:
+            door = queue.Queue(self.world.composer, cast(Any, engine))
+            self.act(partial(door.withdraw, key))
+            self.run(self.world.rest)
+
     @rule(dies=st.booleans())
     def takes_back(self, dies: bool) -> None:
         if dies:
@@ -300,7 +325,7 @@ class ComposerAndQueue(RuleBasedStateMachine):
                 prompt.loaded = True
                 found = await prompt.ties.past()
                 prompt.past.load([prompt.chips.within(prompt.chips.adopt(one)) for one in found])
-            prompt.look(by)
+            cast(Any, prompt)._look(by)
 
         self.run(look)
         if self.world.prompt.past.place is not None:
@@ -336,7 +361,7 @@ class ComposerAndQueue(RuleBasedStateMachine):
 
     @staticmethod
     def words(text: str) -> set[str]:
-        return {word + "." for word in text.replace("\n", " ").replace(".", " ").split() if word[0] == "w"}
+        return {word + "." for word in re.split(r"[\s./]+", text.strip(" ./\n")) if word[:1] == "w"}
 
     def disk(self, journal: list[Event]) -> str:
         kept = composer_files.read_kept(ID)
@@ -363,7 +388,8 @@ class ComposerAndQueue(RuleBasedStateMachine):
             word = f"w{number}."
             if word in self.free:
                 continue
-            times = sum(word in self.words(text) for text in (*sent, shown, prompt.past.draft_left().whole))
+            drafts = (shown, prompt.parked.whole, prompt.past.draft_left().whole)
+            times = sum(word in self.words(text) for text in (*sent, *drafts))
             assert times <= 1, f"{word} is in several places"
             assert times or any(word in self.words(text) for text in aside), f"{word} is lost"
 
@@ -416,6 +442,33 @@ WALKS: tuple[tuple[tuple[Any, ...], ...], ...] = (
     (("queues",), ("queues",), ("queues",), ("moves", 2, -1), ("edits", 1), ("it_dies", 1), ("a_run_ends",)),
     (("queues",), ("queues",), ("means_it_otherwise", 1), ("types", 1), ("edits", 0), ("edits", 1)),
     (("queues",), ("queues",), ("moves", 0, 1), ("it_dies", 1), ("takes_back", True)),
+    (("types", 2), ("lists_the_commands",), ("presses_ctrl_c",), ("it_dies", 0)),
+    (("types", 2), ("lists_the_commands",), ("takes_the_stroke_away",), ("types", 1), ("enters", False)),
+    (
+        ("types", 2),
+        ("lists_the_commands",),
+        ("types", 1),
+        ("time_passes",),
+        ("enters", False),
+        ("it_dies", 3),
+    ),
+    (
+        ("types", 2),
+        ("lists_the_commands",),
+        ("time_passes",),
+        ("it_dies", 0),
+        ("types", 1),
+        ("enters", False),
+    ),
+    (
+        ("queues",),
+        ("takes_back", False),
+        ("lists_the_commands",),
+        ("types", 1),
+        ("enters", False),
+        ("it_dies", 1),
+    ),
+    (("enters", False), ("queues",), ("types", 1), ("looks_back", -1), ("withdraws", 0), ("time_passes",)),
 )
 
 

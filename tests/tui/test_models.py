@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -56,6 +57,8 @@ class FakeModels:
         self.models = models
         self.chosen: list[tuple[str, str]] = []
         self.problem = ""
+        self.answers = asyncio.Event()
+        self.answers.set()
         self.roles: dict[Role, tuple[str, bool]] = dict.fromkeys(CHOICES, (OWN, False))
 
     async def listed(self) -> list[Candidate] | Fault:
@@ -76,6 +79,7 @@ class FakeModels:
 
     async def choose(self, role: Role, name: str) -> str:
         self.chosen.append((role, name))
+        await self.answers.wait()
         if not self.problem:
             self.roles[role] = (name or OWN, bool(name))
         return self.problem
@@ -148,6 +152,18 @@ async def test_a_role_gets_a_model_and_loses_it_again() -> None:
         await pilot.press("enter", "f8", "escape")
         await until(pilot, lambda: not isinstance(app.screen, ModelPicker))
         assert len(models.chosen) == 3
+
+
+async def test_a_second_enter_says_that_the_first_goes_on() -> None:
+    app, _session, models = on_screen()
+    models.answers.clear()
+    async with running(app) as pilot:
+        await opened(pilot, app)
+        await pilot.press("enter", "enter")
+        await told(pilot, "still asking about the model chosen before")
+        models.answers.set()
+        await until(pilot, lambda: not isinstance(app.screen, ModelPicker))
+        assert len(models.chosen) == 1
 
 
 async def test_names_are_chosen_at_once() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,10 @@ from tui_agent import events as e
 from tui_agent.domain import ToolCall, ToolResult
 from tui_agent.text import Mask
 from tui_agent.tui.app import TuiAgentApp
-from tui_agent.tui.pager import GONE
+from tui_agent.tui.pager import GONE, Outputs
+from tui_agent.view import ToolItem
 from widgets.output_pager import KEYS, OutputPager
-from widgets.pager_door import HELP, amount
+from widgets.pager_door import HELP, Sight, amount
 
 NAME = "output-0123abcd.txt"
 KEY = "sk-ant-api03-" + "Zk3vQ9x7Lm2Np8Rt4Wy6Ub1Ds5Gh0Jf" * 2
@@ -162,6 +165,24 @@ async def test_without_its_file_what_is_at_hand_is_shown_and_said(tmp_path: Path
         await opened(pilot, app)
         await until(pilot, lambda: body(app)[0] == "first")
         assert GONE[:40] in screen_text(app)
+
+
+async def test_a_file_that_is_open_only_after_the_pager_was_closed_is_given_back(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text("all of it\n")
+    app, session = app_for("empty")
+    async with running(app) as pilot:
+        ran(session, "one", "half", file=str(tmp_path / NAME), result="half")
+        await settled(pilot)
+        door = Outputs(app, [item for item in app.view.items if isinstance(item, ToolItem)], 0)
+        before = len(os.listdir("/proc/self/fd"))
+        looking = asyncio.create_task(door.look(-1, 5, 0))
+        await asyncio.sleep(0)
+        door.closed()
+        assert await looking == Sight()
+        assert door._pages is None
+        assert len(os.listdir("/proc/self/fd")) == before
+        assert [row[2] for row in (await door.look(-1, 5, 0)).above] == ["all of it"]
+        door.closed()
 
 
 def test_sizes_and_keys() -> None:

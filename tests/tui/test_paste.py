@@ -21,7 +21,18 @@ from tests.tui.kit import Clock, app_for, running, still
 from tui_agent.text import clean
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.driver import ScreenDriver
-from tui_agent.tui.paste import GRACE, LONGEST, LONGEST_GRACE, STOP_KEYS, TORN, WARY_GRACE, PasteGuard
+from tui_agent.tui.paste import (
+    ENTER_GRACE,
+    GRACE,
+    LONGEST,
+    LONGEST_GRACE,
+    REST,
+    STOP_KEYS,
+    SUSPECT,
+    TORN,
+    WARY_GRACE,
+    PasteGuard,
+)
 
 START, END = "\x1b[200~", "\x1b[201~"
 
@@ -153,6 +164,7 @@ def test_a_torn_paste_ends_by_itself_although_keys_come() -> None:
     guarded.wait(TORN / 3.5)
     assert guarded.told == [("paste", "the first half of itxyz")]
     guarded.feed("q")
+    guarded.wait(GRACE)
     assert guarded.told[-1] == ("key", "q")
     assert TORN + 0.1 < 2.0
 
@@ -164,6 +176,90 @@ def test_ctrl_c_works_in_a_torn_paste(key: str) -> None:
     guarded.wait(0.1)
     guarded.feed(key)
     assert guarded.told == [("paste", "half"), ("key", "ctrl+c")]
+
+
+def slowly(text: str, size: int, rate: float) -> tuple[list[str], float]:
+    """What a slow line delivers: pieces of `size`, and the seconds between them at `rate` characters a second."""
+    return [text[at : at + size] for at in range(0, len(text), size)], size / rate
+
+
+COMMANDS = "one line of it\r!rm -rf ~\ry\r/quit\r"
+
+
+@pytest.mark.parametrize(("size", "rate"), [(1, 960), (1, 240), (8, 960), (16, 1800), (3, 300)])
+def test_a_paste_through_a_slow_line_is_one_paste(size: int, rate: float) -> None:
+    guarded = Guarded()
+    pieces, every = slowly(START + COMMANDS * 100 + END, size, rate)
+    guarded.feed(*pieces, every=every)
+    guarded.wait(GRACE)
+    assert guarded.clock.now - 1000.0 > TORN
+    assert guarded.told == [("paste", clean(COMMANDS * 100))]
+
+
+@pytest.mark.parametrize("stall", [TORN * 1.1, SUSPECT * 0.7])
+@pytest.mark.parametrize(("size", "rate"), [(1, 120), (1, 960), (8, 960), (4096, 1_000_000)])
+def test_what_comes_after_a_stall_is_no_keys(size: int, rate: float, stall: float) -> None:
+    guarded = Guarded()
+    first, every = slowly(START + COMMANDS * 5, size, rate)
+    guarded.feed(*first, every=every)
+    guarded.wait(stall)
+    rest, _ = slowly("\r" + COMMANDS * 5 + END, size, rate)
+    guarded.feed(*rest, every=every)
+    guarded.wait(WARY_GRACE)
+    keys = "".join(key for kind, key in guarded.told if kind == "key")
+    assert keys == ""
+    assert "".join(text for _, text in guarded.told) == clean(COMMANDS * 5) + clean("\r" + COMMANDS * 5)
+    guarded.feed("a", "\r", "ab\r")
+    assert [key for _, key in guarded.told[-5:]] == ["a", "enter", "a", "b", "enter"]
+
+
+def test_an_enter_that_leads_the_rest_of_a_torn_paste_is_a_line_break() -> None:
+    guarded = Guarded()
+    guarded.feed(START + "half")
+    guarded.wait(TORN)
+    guarded.feed("\r")
+    guarded.wait(ENTER_GRACE * 0.8)
+    guarded.feed("!ls\r")
+    guarded.wait(WARY_GRACE)
+    assert guarded.told == [("paste", "half"), ("paste", "\n!ls\n")]
+
+
+def test_single_keys_by_hand_are_keys_soon_after_a_torn_paste() -> None:
+    guarded = Guarded()
+    guarded.feed(START + "half")
+    guarded.wait(TORN)
+    guarded.feed(*"ok", every=0.01)
+    guarded.wait(WARY_GRACE)
+    guarded.feed("\x1b[A", "\x1b[B\x1b[B", "\x1bb", "\x1b", "[C", every=0.01)
+    guarded.feed(*"x\x7f", "é", every=GRACE)
+    guarded.feed("\r", every=ENTER_GRACE)
+    keys = [key for kind, key in guarded.told[1:] if kind == "key"]
+    assert keys == ["up", "down", "down", "ctrl+left", "right", "x", "backspace", "é", "enter"]
+    assert guarded.told[1] == ("paste", "ok")  # so close to each other no two fingers type
+
+
+def test_the_mouse_is_no_text_after_a_torn_paste() -> None:
+    guarded = Guarded()
+    moves = "\x1b[<35;20;10M" * 5
+    guarded.feed(START + "half", *[moves] * 20, every=TORN / 10)
+    guarded.feed(*[moves] * 5, every=0.01)
+    texts = [message.text for message in guarded.messages if isinstance(message, events.Paste)]
+    assert texts == ["half"]
+    assert sum(isinstance(message, events.MouseMove) for message in guarded.messages) > 25
+    guarded.feed("\r", *[moves] * 50, every=0.01)
+    assert (
+        sum(isinstance(message, events.Key) and message.key == "enter" for message in guarded.messages) == 1
+    )
+
+
+@given(st.text(st.sampled_from("\x1b[]01~ay\r\n\x9b")), st.lists(st.integers(0, 300)))
+def test_no_split_makes_an_enter_of_the_rest_of_a_torn_paste(body: str, places: list[int]) -> None:
+    guarded = Guarded()
+    guarded.feed(START + "half")
+    guarded.wait(TORN)
+    guarded.feed(*split("x\r" + body.replace("\x1b", "\x1b[m") + "\ry" + END, places), every=GRACE * 0.4)
+    guarded.wait(WARY_GRACE)
+    assert ("key", "enter") not in guarded.told
 
 
 def test_an_escape_key_is_still_told_from_a_marker() -> None:
@@ -184,11 +280,24 @@ def test_the_end_of_the_input_ends_a_paste() -> None:
 
 def test_a_paste_is_bounded() -> None:
     guarded = Guarded()
-    guarded.feed(START, *["x" * 1_000_000] * 20, "\x1b[20", "1~")
+    guarded.feed(START, *["x" * 1_000_000] * 20, "the end of it\x1b[20", "1~")
     guarded.wait(GRACE)
     (paste,) = guarded.messages
     assert isinstance(paste, events.Paste)
     assert LONGEST <= len(paste.text) <= LONGEST + 1_100_000
+    assert paste.text[-100:].endswith("x\n[… 4,000,013 more characters of this paste were left out]")
+
+
+@pytest.mark.parametrize("over", [0, 1, 5, 7, 100, REST, REST + 1])
+def test_a_paste_that_is_a_little_too_long_says_so(over: int) -> None:
+    guarded = Guarded()
+    whole = "x" * LONGEST + "y" * over + END
+    guarded.feed(START, whole[:LONGEST], *[whole[at : at + 3] for at in range(LONGEST, len(whole), 3)])
+    guarded.wait(GRACE)
+    (paste,) = guarded.messages
+    assert isinstance(paste, events.Paste)
+    said = f"\n[… {over:,} more characters of this paste were left out]" if over else ""
+    assert paste.text[LONGEST:] == said
 
 
 def test_textual_still_has_what_the_guard_builds_upon() -> None:
@@ -300,7 +409,7 @@ MEGABYTE = {
 
 async def test_f07_pastes_of_a_megabyte_send_nothing_and_are_one_chip_each() -> None:
     async with told() as terminal:
-        for number, name in enumerate((*MEGABYTE, "torn"), 1):
+        for number, name in enumerate(("torn", *MEGABYTE), 1):
             text = MEGABYTE.get(name, MEGABYTE["many lines"])
             whole = f"{START}{text}" + ("" if name == "torn" else END)
             writing = asyncio.create_task(asyncio.to_thread(write_all, terminal, whole.encode()))

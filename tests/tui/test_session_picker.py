@@ -217,7 +217,7 @@ async def test_a_fork_stops_the_run_only_when_that_was_said() -> None:
         assert session.interrupts == 0
         commands.run(app, "fork", "now")
         await until(pilot, lambda: app.return_value == GO_ON)
-        assert session.interrupts == 1
+        assert session.interrupts == 1 and session.stopped_at_once
 
 
 async def test_a_request_closes_the_picker() -> None:

@@ -67,8 +67,16 @@ async def test_from_the_list_into_one_session_and_on_into_others() -> None:
         await typed(program, "/rename Another name")
         await program.sees("tui-agent · Another name", LONG)
         await typed(program, "/fork")
+        program.type("\x1b[200~the paste begins\r!touch pwned\rin this one ")
         await program.sees(lambda: len(catalog.sessions(paths.data_dir())) == 3, LONG)
         await program.sees("This session is a fork of", LONG)
+        program.type("and ends\r!touch pwned\rin that one\r\x1b[201~")
+        await program.sees("in that one", LONG)
+        await program.still(0.5)
+        assert "the paste begins" in program.text and "pwned" in program.text
+        assert not (here() / "pwned").exists()
+        program.type("\x03")
+        await program.sees("set aside", LONG)
         program.type("\x04")
         assert await program.end(LONG) == 0
     finally:

@@ -20,7 +20,7 @@ import pytest
 from tests.doubles.terminal import Terminal
 from tests.tui.kit import app_for, running, screen_text, until
 from tui_agent import events as e
-from tui_agent.tui.output import BEHIND, SHORT, TerminalOutput
+from tui_agent.tui.output import BEHIND, CLIPBOARD, SHORT, TerminalOutput
 
 DEADLINE = 60.0
 GREEN = "\x1b[32m"
@@ -138,6 +138,21 @@ def test_what_waits_is_bounded_and_modes_are_switched_all_the_same() -> None:
     assert not made.drain(0.05)
     data = ""
     while data.count(GREEN) < 1_000:
+        data += pipe.taken(1)
+    assert made.drain(DEADLINE)
+    assert told == ["caught up"]
+
+
+def test_what_is_copied_arrives_also_at_a_terminal_that_is_behind() -> None:
+    made, pipe, told = output()
+    for number in range(1_000):
+        made.write("x" * 1_000)
+        if number % 100 == 50:
+            made.write(f"{CLIPBOARD}c;{'A' * 60_000}{number}\x07")
+    assert made.left_out > 700
+    assert sum(map(len, made._waiting)) <= BEHIND + 70_000
+    data = ""
+    while "950\x07" not in data:
         data += pipe.taken(1)
     assert made.drain(DEADLINE)
     assert told == ["caught up"]

@@ -95,7 +95,12 @@ def test_a_batch_is_named_by_its_kind() -> None:
     assert title("find_references", "get_hover_info", "read_file") == "analysing code, 3 questions"
     assert title("edit_file", "write_file") == "editing 2 files"
     assert title("run_terminal_command", "run_terminal_command", going=False) == "ran 2 commands"
-    assert title("read_file", "list_files") == "looking at 2 things"
+    assert title("get_document_symbols", "get_document_symbols") == "inspecting 2 files"
+    assert title("find_symbol", "search_workspace", going=False) == "ran 2 searches"
+    mixed = ("read_file", "search_workspace", "read_file", "list_files")
+    assert title(*mixed, going=False) == "read 2 files, ran 1 search, listed 1 folder"
+    assert title("read_file", "new_tool", "search_workspace") == "reading 1 file, running 1 search, 1 more"
+    assert title("new_tool", "new_tool") == "looking at 2 things"
 
 
 @SIZES

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,10 @@ async def test_a_reply_its_code_the_plan_and_all_of_it_can_be_taken(
         assert (tmp_path / "it.html").read_text().startswith("<!DOCTYPE html>")
         await does("export", f"markdown {tmp_path}/it.html", "is there already")
         await does("export", f"{tmp_path}/none/it", "There is no folder")
+        shutil.rmtree(folder)
+        session.tell("Saving events.jsonl failed: No such file or directory")
+        offer = "/export FILE keeps what was said in another place"
+        await until(pilot, lambda: offer in " ".join(screen_text(app).split()))
+        await does("export", f"{tmp_path}/kept.md", "written to")
+        assert "one = 1" in (tmp_path / "kept.md").read_text()
+        session.tell(None)

@@ -204,3 +204,16 @@ async def test_no_markup_is_ever_read(start: list[Terminal]) -> None:
         await settled(pilot)
         assert app.is_running
         assert not app.query(Static)
+
+
+async def test_the_size_is_the_terminals_whatever_is_exported() -> None:
+    program = Terminal(
+        "-m", "tests.tui.pty_app", "empty", size=(90, 30), env={"COLUMNS": "50", "LINES": "12"}
+    )
+    try:
+        await program.sees("Ask for a change")
+        assert "qwen2.5-coder:7b" in program.screen.display[0][60:]
+        program.resize(70, 20)
+        await program.sees(lambda: "qwen2.5-coder:7b" in program.screen.display[0][:70])
+    finally:
+        program.close()

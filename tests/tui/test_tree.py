@@ -31,7 +31,7 @@ async def test_it_shows_what_a_run_is_made_of() -> None:
         assert listed(app) == [
             "✓ add a --json flag to the exp… 18 s",
             "· I'll read the exporter fi… 2.4 s",
-            "✓ looked at 2 things ▸",
+            "✓ read 1 file, ran 1 search ▸",
             "· next step 2.4 s",
             "✓ edit src/export.py +5 −2",
             "· Now the tests. 2.4 s",
@@ -100,7 +100,7 @@ async def test_below_a_hundred_columns_it_lies_over_the_transcript_on_demand() -
         assert not tree(app).display
         await pilot.press("f4")
         await until(pilot, lambda: tree(app).has_focus)
-        assert "looked at 2 things" in screen_text(app)
+        assert "read 1 file, ran 1" in screen_text(app)
         await pilot.press("escape")
         await until(pilot, lambda: app._prompt.has_focus)
         assert not tree(app).display
@@ -199,3 +199,15 @@ async def test_letters_that_are_typed_at_once_go_to_the_composer_in_their_order(
             lambda: app.focused is app._prompt and len(app._prompt.text) == len("and then a longer text"),
         )
         assert app._prompt.text == "and then a longer text"
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_keys_that_follow_f4_at_once_are_sent_from_the_composer(size: tuple[int, int]) -> None:
+    app, session = app_for("tests_ok")
+    async with running(app, size) as pilot:
+        for key in ("f4", "up", "down", *"typed on"):
+            app.post_message(events.Key("space" if key == " " else key, key if len(key) == 1 else None))
+        await until(pilot, lambda: app._prompt.text == "typed on")
+        await still(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: [text for text, _ in session.sent] == ["typed on"])

@@ -53,10 +53,35 @@ def test_chips_of_another_composer_never_take_over_ours() -> None:
 
 def test_old_pastes_are_forgotten_but_none_that_is_wanted(monkeypatch) -> None:
     monkeypatch.setattr(drafting, "CHIPS_KEPT", 100)
-    chips = Chips()
-    labels = [chips.add(str(number) * 60) for number in range(4)]
-    chips.forget([chips.within(labels[0])])
-    assert list(chips.texts) == [labels[0]]
+    shown: list[Written] = []
+    chips = Chips(lambda: shown)
+    labels = [chips.add("0" * 60)]
+    shown.append(chips.within(labels[0]))
+    labels += [chips.add(str(number) * 60) for number in range(1, 4)]
+    assert list(chips.texts) == [labels[0], labels[3]]
+    both = chips.adopt(
+        Written(
+            text="⟦paste 7 · x⟧⟦paste 8 · x⟧", chips={"⟦paste 7 · x⟧": "a" * 60, "⟦paste 8 · x⟧": "b" * 60}
+        )
+    )
+    assert chips.within(both).whole == "a" * 60 + "b" * 60
+
+
+def test_a_text_from_elsewhere_leaves_what_is_shown_and_the_draft_behind_it() -> None:
+    history = History()
+    for text in ("one", "two"):
+        history.remember(written(text))
+    assert history.step(-1, written("draft")) == written("two")
+    assert history.step(-1, written("two!")) == written("one")
+    assert history.add(written("three")) == [written("three")]
+    assert history.add(written("three")) == []
+    assert history.draft_left() == written("draft")
+    assert history.step(1, written("one")) == written("two!")
+    assert history.step(1, written("two!")) == written("three")
+    assert history.step(1, written("three")) == written("draft")
+    assert history.add(written("four")) == [written("four")]
+    assert history.step(-1, written("draft?")) == written("four")
+    assert history.step(1, written("four")) == written("draft?")
 
 
 def test_looking_back_and_forth_restores_the_draft_and_what_was_changed() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from tui_agent.domain import Action, Answer, Grant, digest
 from tui_agent.engine.stream import EventStream
@@ -33,6 +34,8 @@ class Approvals:
         self._open: dict[str, asyncio.Future[Answer]] = {}
         self._void: dict[str, str] = {}
         """Open requests that can't be approved any more, each with the reason."""
+        self._saving: dict[str, asyncio.Event] = {}
+        """Requests that were approved and whose answer is not durable yet."""
 
     @property
     def open_ids(self) -> tuple[str, ...]:
@@ -58,11 +61,12 @@ class Approvals:
         await self._stream.durable()
         asked = ApprovalAsked(id=request, action=action, digest=bound, why=why, grants=grants)
         withdrawn = ApprovalAnswered(id=request, answer=WITHDRAWN, digest=bound)
-        answer = await self._wait(request, asked, withdrawn, run, node, opened)
-        grant = _chosen(grants, answer)
-        answered = ApprovalAnswered(id=request, answer=answer, digest=bound, grant=grant)
-        self._stream.emit(answered, run=run, node=node)
-        await self._stream.durable()
+        with self._settling(request):
+            answer = await self._wait(request, asked, withdrawn, run, node, opened)
+            grant = _chosen(grants, answer)
+            answered = ApprovalAnswered(id=request, answer=answer, digest=bound, grant=grant)
+            self._stream.emit(answered, run=run, node=node)
+            await self._stream.durable()
         return request, answer
 
     def settle(self, action: Action, answer: Answer, *, run: str, node: str) -> str:
@@ -78,8 +82,9 @@ class Approvals:
         await self._stream.durable()
         asked = QuestionAsked(id=request, question=text, options=options)
         withdrawn = QuestionAnswered(id=request, answer=WITHDRAWN)
-        answer = await self._wait(request, asked, withdrawn, run, node)
-        self._stream.emit(QuestionAnswered(id=request, answer=answer), run=run, node=node)
+        with self._settling(request):
+            answer = await self._wait(request, asked, withdrawn, run, node)
+            self._stream.emit(QuestionAnswered(id=request, answer=answer), run=run, node=node)
         return answer
 
     async def decide(
@@ -97,9 +102,10 @@ class Approvals:
         """
         request = f"d-{secrets.token_hex(6)}"
         await self._stream.durable()
-        answer = await self._wait(request, ask(request), settle(request, WITHDRAWN), run, node)
-        self._stream.emit(settle(request, answer), run=run, node=node)
-        await self._stream.durable()
+        with self._settling(request):
+            answer = await self._wait(request, ask(request), settle(request, WITHDRAWN), run, node)
+            self._stream.emit(settle(request, answer), run=run, node=node)
+            await self._stream.durable()
         return answer
 
     def answer(self, request: str, answer: Answer) -> bool:
@@ -115,7 +121,22 @@ class Approvals:
             waiting.set_result(Answer(verdict="withdrawn", by=void))
             return answer.verdict == "withdrawn"
         waiting.set_result(answer)
+        if answer.verdict == "approve":
+            self._saving[request] = asyncio.Event()
         return True
+
+    async def saved(self, request: str) -> None:
+        """Wait until an approval that was given is durable, as nothing is done before it is, or can't be made so."""
+        if (saved := self._saving.get(request)) is not None:
+            await saved.wait()
+
+    @contextmanager
+    def _settling(self, request: str) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            if (saved := self._saving.pop(request, None)) is not None:
+                saved.set()
 
     def void(self, request: str, reason: str, *, run: str, node: str) -> None:
         """Tell that an open request can't be approved any more, and see to it."""

@@ -23,7 +23,7 @@ from tui_agent.engine.session import Session
 from tui_agent.engine.state import EngineState, SessionStream, open_stream
 from tui_agent.engine.stream import JournalBroken
 from tui_agent.engine.undoing import Checkpoints
-from tui_agent.engine.wishes import CannotOpen, Wishes
+from tui_agent.engine.wishes import AS_ROOT, CannotOpen, Wishes
 from tui_agent.engine.working import Absent
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import Notice, SessionOpened
@@ -78,7 +78,7 @@ async def _open(wishes: Wishes) -> Session:
     try:
         await parts.gather()
         session = parts.session()
-        await session.memory.open(parts.shown_plan)
+        await session.memory.open(*parts.shown_plan)
         parts.begin(session)
         return session
     except BaseException as error:
@@ -95,6 +95,8 @@ class _Place(msgspec.Struct):
     more_roots: tuple[Path, ...]
     resumed: Path | None
     """Folder of the session that goes on; None begins one."""
+    fork: bool = False
+    """A copy of it goes on."""
 
 
 def _place(wishes: Wishes) -> _Place:
@@ -110,11 +112,7 @@ def _place(wishes: Wishes) -> _Place:
     try:
         session = find(paths.sessions_dir(), wishes.resume)
         workspace = _workspace_of(session, wishes.workspace)
-        if wishes.fork:
-            from tui_agent.engine.forks import forked
-
-            session = forked(session)
-        return _Place(workspace, more, session)
+        return _Place(workspace, more, session, wishes.fork)
     except SessionError as error:
         raise CannotOpen(str(error)) from error
 
@@ -195,6 +193,10 @@ def _folder(place: _Place, chosen: settings.Settings) -> SessionFolder:
     sessions = paths.sessions_dir()
     try:
         if place.resumed is not None:
+            if place.fork:  # last of all, or each start that fails would leave one
+                from tui_agent.engine.forks import forked
+
+                place.resumed = forked(place.resumed)
             folder = SessionFolder.open(place.resumed)
             folder.save(workspace=str(place.workspace))
             return folder
@@ -263,9 +265,9 @@ class _Parts:
         await asyncio.to_thread(self._folder.close, "crashed")
 
     @property
-    def shown_plan(self) -> str:
-        """Hash of the plan document's text as it was shown last; empty in a new session."""
-        return self._stream.state.plan_sha256 if self._stream is not None else ""
+    def shown_plan(self) -> tuple[str, str]:
+        """Hash of the plan document's text as it was shown last, and the text that waits as a proposal."""
+        return (one.state.plan_sha256, one.state.proposal) if (one := self._stream) is not None else ("", "")
 
     def session(self) -> Session:
         """Put the parts together and tell that the session is open."""
@@ -301,12 +303,13 @@ class _Parts:
             roles=roles,
             project=Project(self._workspace, trusted=self._trusted, tell=stream.emit),
             memory=self._memory(stream, approvals),
-            checkpoints=self._checkpoints(stream, store, approvals),
+            checkpoints=Checkpoints(stream, store, approvals=approvals if self._wishes.attended else None),
             absent=Absent(accept_plan=self._wishes.accept_plan, accept_summary=self._wishes.accept_summary),
         )
         self._tell(stream, roles.name, mode, approval_mode)
         session.checkpoints.busy = lambda: session.busy and state.ledger.going
         session.checkpoints.tell_cut_off()
+        session.settings = self._loaded
         return session
 
     def begin(self, session: Session) -> None:
@@ -331,9 +334,6 @@ class _Parts:
             because=self._server.because,
             tell=self._stream.emit,
         )
-
-    def _checkpoints(self, stream: SessionStream, store: BlobStore, approvals: Approvals) -> Checkpoints:
-        return Checkpoints(stream, store, approvals=approvals if self._wishes.attended else None)
 
     def _memory(self, stream: SessionStream, approvals: Approvals) -> PlanMemory:
         attended, entries = self._wishes.attended, self._loaded.settings.log.entries
@@ -386,10 +386,8 @@ class _Parts:
         )
         stream.emit(opened)
         notices = [str(problem) for problem in self._loaded.problems]
-        if self._server.caution:
-            notices.append(self._server.caution)
-        if self._folder.warning:
-            notices.append(self._folder.warning)
+        root = AS_ROOT if self._wishes.attended and os.geteuid() == 0 else ""
+        notices += filter(None, (self._server.caution, self._folder.warning, root))
         if not self._trusted and not self._wishes.attended:
             notices.append(
                 "This folder is not trusted, so the session is read-only. Use --trust to change that."

@@ -15,7 +15,7 @@ from tui_agent.engine.approvals import Approvals
 from tui_agent.engine.finishing import finished
 from tui_agent.engine.plan_aside import Asides
 from tui_agent.engine.plan_repair import Repair, Rewrite
-from tui_agent.engine.proposals import check, in_words, proposed
+from tui_agent.engine.proposals import check, in_words, proposed, taken_up
 from tui_agent.engine.stream import EventStream
 from tui_agent.engine.summary_reading import applied
 from tui_agent.events import Event, Notice, PlanDocChanged, PlanDocConflict, PlanDocSettled
@@ -79,10 +79,11 @@ class PlanMemory:
         self._watching: asyncio.Task[None] | None = None
         self._alone = asyncio.Lock()
 
-    async def open(self, shown: str = "") -> None:
+    async def open(self, shown: str = "", proposal: str = "") -> None:
         """Read the document, writing the empty template for a new session, and watch it from now on.
 
-        `shown` is the hash of the text that was shown last: only another one is told again.
+        `shown` is the hash of the text that was shown last: only another one is told again. `proposal` is the text that
+        the model proposed for it and that nobody decided about.
         """
         seen = mark(self.path)
         try:
@@ -93,9 +94,20 @@ class PlanMemory:
                 self._remember(sha256)
                 if sha256 != shown:
                     self._tell("editor" if shown else "template")
+                if proposal:
+                    self._take_up(proposal, sha256 == shown)
         except FileFault as fault:
             self._fail(fault)
         self._watching = asyncio.create_task(self._watch(seen))
+
+    def _take_up(self, text: str, same: bool) -> None:
+        """A proposal from before waits on, as long as the plan is the one that it was made for (P6)."""
+        if same and (change := taken_up(text, self._store.plan)) is not None:
+            self._proposals, self._proposed = [change], sha256_of(text.encode())
+            return
+        said = "The plan is another one than when the session ended: what was proposed for it does not wait any more."
+        self._notice(said, "plan_doc.refused")
+        self._stream.emit(PlanDocSettled(id=PROPOSAL, answer=Answer(verdict="withdrawn", by="session")))
 
     def repair_by(self, rewrite: Rewrite) -> None:
         """Ask the model through this when the document can't be read (P3)."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 import msgspec
 
 from tui_agent.engine.summary_reading import applied_changes, same_criterion
 from tui_agent.plan.document import Criterion, Plan, PlanStatus
+from tui_agent.plan.markdown import parse
+from tui_agent.plan.merge import merge
 from tui_agent.tools.base import ToolError
 from tui_agent.workplan import PlanChange
 
@@ -33,6 +36,14 @@ def check(plan: Plan, change: PlanChange) -> None:
             raise ToolError(
                 f"The plan has no criterion {one.description[:100]!r}. Its criteria: {there}.", "not_found"
             )
+
+
+def taken_up(text: str, ground: Plan) -> Callable[[Plan], Plan] | None:
+    """What leads from `ground` to the plan document `text`, as a change of the plan; None when there is nothing."""
+    wanted = parse(text)
+    if wanted.problem or wanted.plan == ground:
+        return None
+    return lambda plan: merge(ground, plan, wanted.plan).plan
 
 
 def in_words(plan: Plan) -> str:

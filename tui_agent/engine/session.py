@@ -8,12 +8,14 @@ import datetime as dt
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from tui_agent.domain import Answer, ApprovalMode, CommandOutcome, Mode, Trusting
 from tui_agent.engine.approvals import Approvals
+from tui_agent.engine.copying import copy_journal
 from tui_agent.engine.mentions import Mentions
 from tui_agent.engine.model_choice import ModelChoice
 from tui_agent.engine.naming import Naming
@@ -43,6 +45,7 @@ from tui_agent.events import (
     StateSaved,
     UserSaid,
 )
+from tui_agent.settings import Loaded
 from tui_agent.storage.folder import SessionFolder
 from tui_agent.storage.lines import RecordTooBig
 from tui_agent.text import clean
@@ -59,6 +62,11 @@ MESSAGE_MAX = 500_000
 
 class Session:
     """A conversation with the agent in one workspace. Made by `engine.opening.open_session`."""
+
+    _task: asyncio.Task[None] | None = None
+    _trust: asyncio.Task[None] | None = None
+    _looking: asyncio.Task[None] | None = None
+    _offering: asyncio.Task[None] | None = None
 
     def __init__(
         self,
@@ -82,8 +90,9 @@ class Session:
         self._workplace = workplace
         self._roles = roles
         self._project = project
-        self._task: asyncio.Task[None] | None = None
         self._own: set[asyncio.Task[CommandOutcome]] = set()
+        self.saved = approvals.saved  # whether an answer that was given is on disk (FAULTS A14)
+        self.copy_journal = partial(copy_journal, stream)  # all of it, for another place (FAULTS A12)
         self.mask = stream.mask  # what a front end hides of what it shows (A7)
         self.begins = stream.last
         """Number of the last record before this process took the session: `follow(begins)` shows what is new."""
@@ -95,6 +104,7 @@ class Session:
         self.naming = Naming(stream, folder)  # what the session is called (S3)
         self.models = ModelChoice(roles, stream)  # which model does what (M5, U4)
         self.mentions = Mentions(workplace.roots, workplace.recent)  # what can be named behind an @ (H7)
+        self.settings = Loaded(settings=workplace.settings)  # whole once the session is open (G1)
         self.queue = Waiting(stream.state, self._emit, self._start_next)  # messages that wait (R11.3)
         self._working = Working(
             stream=stream,
@@ -107,9 +117,6 @@ class Session:
             raw=RawReplies(folder.path, stream.mask),
         )
         self.subagents = self._working.subagents  # one of them can be stopped alone (T5)
-        self._trust: asyncio.Task[None] | None = None
-        self._looking: asyncio.Task[None] | None = None
-        self._offering: asyncio.Task[None] | None = None
 
     # --- what a front end reads ---
 
@@ -158,6 +165,7 @@ class Session:
         if self.busy or self._state.queue or self._ending is not None:
             self._emit(MessageQueued(id=message, text=text, steering=steering))
             self.queue.move(message, before)
+            self.queue.said(message)
             self._start_next()
         else:
             self._start(Queued(message, text))
@@ -191,6 +199,8 @@ class Session:
             await self._stop()
 
     async def _stop(self) -> None:
+        if self.busy:
+            self.queue.stopped()
         await asyncio.sleep(0)  # a run that was never entered could not tell its end
         going = {task for task in (self._task, *self._own) if task is not None and not task.done()}
         for task in going:
@@ -321,10 +331,12 @@ class Session:
 
     def _start(self, message: Queued) -> None:
         run = f"run-{self._state.runs + 1}"
+        self.queue.begun()
         self._emit(UserSaid(id=message.id, text=message.text), run=run)
         started = RunStarted(message_id=message.id, mode=self._workplace.mode, model=self._roles.name)
         self._emit(started, run=run)
         self._task = asyncio.create_task(self._work(run, message.text))
+        self._task.add_done_callback(self.queue.go_on)
 
     async def _work(self, run: str, request: str) -> None:
         ended = RunEnded(outcome="interrupted", text="Interrupted by the user.")
@@ -340,7 +352,8 @@ class Session:
             text = "Something went wrong inside tui-agent; the details are in the debug log. The session goes on."
             ended = RunEnded(outcome="failed", text=text, tool_calls=self._working.tool_calls)
         self._emit(ended, run=run)
-        await self._after_run(ended)
+        self.queue.ended(ended.outcome == "interrupted")
+        await self._after_run()
 
     async def _run(self, run: str, request: str) -> RunEnded:
         if self._trust is not None:
@@ -349,7 +362,7 @@ class Session:
             await asyncio.wait([self._looking])
         return await self._working.work(run, request)
 
-    async def _after_run(self, ended: RunEnded) -> None:
+    async def _after_run(self) -> None:
         """Everything of the run is on disk before the next one starts."""
         if self._stream.state_due:
             self._save_state()
@@ -361,8 +374,6 @@ class Session:
             self._emit(
                 Notice(level="error", text=f"The session could not be saved: {error}", code="save.failed")
             )
-        if ended.outcome != "interrupted":
-            asyncio.get_running_loop().call_soon(self._start_next)
 
     def _save_state(self) -> None:
         try:

@@ -268,6 +268,10 @@ class EventStream:
             if self.on_failure is not None:
                 self.on_failure(failure)
 
+    def kept(self) -> tuple[Callable[[int, int], bytes], list[Record]]:
+        """What reads the journal's bytes (offset, size), wherever its file is by now, and the records not in it yet."""
+        return self._writer.read, [record for record, _size in self._pending]
+
     # --- following -------------------------------------------------------------------------
 
     def records(self, after: int = 0) -> Iterator[Record]:

@@ -176,6 +176,12 @@ class Checkpoints:
                 report = msgspec.structs.replace(report, text=await self._rewind_conversation(run))
             return report
 
+    def clear(self) -> None:
+        """Forget the conversation (`/clear`, U5): the model begins anew, plan, files and session stay; `redo` brings it
+        back. Raises CannotUndo while a run or an undo goes on."""
+        with self._alone(open_too=True):
+            self._stream.emit(ConversationRewound(run="", text="", history=(), cleared=True))
+
     def keep(self, run: str = "") -> tuple[str, ...]:
         """Be content with a run, or with all: `undo` passes them over, and their contents may go when room is needed.
 

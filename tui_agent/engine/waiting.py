@@ -18,6 +18,33 @@ class Waiting:
         self._state = state
         self._emit = emit
         self._start = start
+        self._stopped = self._rests = False
+        self._late: set[str] = set()
+        """Said after the stop."""
+
+    def begun(self) -> None:
+        """A run begins."""
+        self._stopped = self._rests = False
+        self._late.clear()
+
+    def stopped(self) -> None:
+        """The user wants the run that goes on to end."""
+        self._stopped = True
+
+    def said(self, message: str) -> None:
+        """A message came to wait."""
+        if self._stopped:
+            self._late.add(message)
+
+    def ended(self, interrupted: bool) -> None:
+        """This is how the run ended."""
+        self._rests = interrupted
+
+    def go_on(self, _run: object = None) -> None:
+        """The run is over and saved. After one that was stopped the queue waits for its user, unless something was
+        said after the stop: who said that waits for no more than the end of the run."""
+        if not self._rests or any(one.id in self._late for one in self._state.queue):
+            self._start()
 
     def order(self) -> list[tuple[str, bool]]:
         """Ids in the order in which they are sent, each with whether it guides the run that goes on."""

@@ -7,6 +7,12 @@ from typing import Any
 
 import msgspec
 
+AS_ROOT = (
+    "tui-agent runs as root: what it is allowed to do reaches the whole machine. "
+    "Start it as an ordinary user where you can."
+)
+"""Said to whoever is there (FAULTS I08)."""
+
 
 class CannotOpen(Exception):
     """The session can't be opened; the message says why and what to do. `code` is the exit status."""

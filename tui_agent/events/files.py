@@ -127,3 +127,5 @@ class ConversationRewound(Event, frozen=True, kw_only=True):
     """That message, to be said again in other words."""
     history: tuple[Any, ...]
     """The conversation as it is now, as `History.export` writes it."""
+    cleared: bool = False
+    """The user wants all of it forgotten (`/clear`, U5); plan, files and session stay as they are."""

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from functools import cache
 from html import escape
 from importlib import resources
+from itertools import groupby
 
 from tui_agent.domain import Diff
 from tui_agent.export.content import Change, Code, Document, Facts, Fold, Part, Prose, Section, Text
-from tui_agent.export.prose import blocks, spans
+from tui_agent.export.prose import LONG, blocks, spans
 
 SIGNS = {"ok": "✓", "bad": "✗", "warn": "!", "": "·"}
 FOLDED = frozenset(("tool", "shell", "notice"))
@@ -20,6 +21,9 @@ FOLDED = frozenset(("tool", "shell", "notice"))
 LISTED = 3
 """Messages from which on there is a table of them."""
 
+_BAR = re.compile(r"(?<!\\)\|")
+_RULE = re.compile(r":?-+:?")
+_SLANTED = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*<]{1,500}?)(?<=\S)\*(?![\w*])")
 _STRONG = re.compile(r"\*\*(?=\S)([^*]{1,500}?)(?<=\S)\*\*")
 
 
@@ -136,21 +140,46 @@ def _facts(rows: tuple[tuple[str, str], ...]) -> str:
 def _prose(text: str) -> Iterator[str]:
     for block in blocks(text):
         match block.kind:
+            case "table" if rows := _table(block.text):
+                yield "<table>" + "".join(rows) + "</table>"
             case "code" | "table":
                 label = f'<p class="language">{_text(block.language)}</p>' if block.language else ""
                 yield f"{label}<pre>\n{_text(block.text)}</pre>"
             case "heading":
                 yield f'<p class="heading">{_inline(block.text)}</p>'
             case _:
-                lines = (_inline(line) for line in block.text.split("\n"))
-                yield '<p class="text">' + "\n".join(lines) + "</p>"
+                for quoted, lines in groupby(
+                    block.text.split("\n"), lambda line: line.lstrip().startswith(">")
+                ):
+                    tag = "blockquote" if quoted else "p"
+                    shown = (_inline(line.lstrip()[1:].lstrip(" ") if quoted else line) for line in lines)
+                    yield f'<{tag} class="text">' + "\n".join(shown) + f"</{tag}>"
+
+
+def _table(text: str) -> list[str]:
+    """Its rows; none where it is no table that all cells have their place in."""
+    lines = text.split("\n")
+    cells = [[cell.strip() for cell in _BAR.split(line.strip().strip("|"))] for line in lines]
+    wide = len(cells[0])
+    if len(cells) < 2 or max(map(len, lines)) >= LONG or any(len(row) != wide for row in cells):
+        return []
+    if not all(_RULE.fullmatch(cell) for cell in cells[1]):
+        return []
+    told = [("th", cells[0]), *(("td", row) for row in cells[2:])]
+    return [
+        "<tr>" + "".join(f"<{tag}>{_inline(cell)}</{tag}>" for cell in row) + "</tr>" for tag, row in told
+    ]
 
 
 def _inline(line: str) -> str:
     return "".join(
-        f"<code>{_text(span.text)}</code>" if span.code else _STRONG.sub(r"<b>\1</b>", _text(span.text))
+        f"<code>{_text(span.text)}</code>" if span.code else _emphasized(_text(span.text))
         for span in spans(line)
     )
+
+
+def _emphasized(text: str) -> str:
+    return _SLANTED.sub(r"<em>\1</em>", _STRONG.sub(r"<b>\1</b>", text))
 
 
 def _change(diff: Diff) -> Iterator[str]:
@@ -170,8 +199,8 @@ def _rows(diff: Diff) -> Iterator[str]:
         yield f'<span class="hunk">{where}</span>\n'
         for line in hunk.lines:
             kind = _ROWS.get(line[:1])
-            text = _text(line.rstrip("\n"))
-            yield (f'<span class="{kind}">{text}</span>' if kind else text) + "\n"
+            attribute = f' class="{kind}"' if kind else ""
+            yield f"<span{attribute}>{_text(line.rstrip(chr(10)))}</span>\n"
 
 
 def _text(text: str) -> str:

@@ -104,6 +104,8 @@ def _sentence(where: Where, mistake: Any) -> str:
     context = mistake.get("ctx", {})
     if kind == "extra_forbidden":
         return _unknown(where)
+    if where[0] == "keys" and len(where) > 1 and kind in _KINDS:
+        return f"must be a key such as ctrl+o, a list of them, or `none`, not {_shown(given)}"
     if kind in _KINDS:
         return f"must be {_KINDS[kind]}, not {_shown(given)}"
     if kind == "literal_error":

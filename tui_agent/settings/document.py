@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -36,14 +36,15 @@ def example() -> str:
 
 
 def table() -> str:
-    """All settings as a markdown table: name, default, range, what it is, and whether a workspace may tighten it."""
-    rows = ["| Setting | Default | Values | What | Workspace |", "| --- | --- | --- | --- | --- |"]
+    """All settings as a markdown table: name, type or range, default, what it is, and whether a workspace may tighten
+    it."""
+    rows = ["| Setting | Type | Default | What | Workspace |", "| --- | --- | --- | --- | --- |"]
     for where, field in fields():
         name = ".".join(where)
         may = "may tighten" if rule_for(name) else ""
         default = _written(field.get_default(call_default_factory=True))
-        values = _range(field).replace("|", "\\|")
-        rows.append(f"| `{name}` | `{default}` | {values} | {field.description} | {may} |")
+        kind = kind_of(field).replace("|", "\\|")
+        rows.append(f"| `{name}` | {kind} | `{default}` | {field.description} | {may} |")
     return "\n".join(rows) + "\n"
 
 
@@ -55,6 +56,32 @@ def fields() -> Iterator[tuple[Where, FieldInfo]]:
             yield (name,), field
         else:
             yield from (((name, inner), part) for inner, part in group.model_fields.items())
+
+
+def kind_of(field: FieldInfo) -> str:
+    """What a value may be, in words: the words there are, the range of a number, or the type."""
+    kinds = [kind for kind in (get_args(field.annotation) or (field.annotation,)) if kind is not type(None)]
+    outer = get_origin(field.annotation)
+    if outer is dict:
+        return "names with values"
+    words = _range(field)
+    if outer is tuple or _many(field.annotation):
+        return f"list of: {words}" if words else "list of texts"
+    if bool in kinds:
+        return "true | false"
+    number = "whole number" if int in kinds else "number" if float in kinds else ""
+    if number:
+        return f"{number}, {words}" if words else number
+    return words or "text"
+
+
+def _many(kind: Any) -> bool:
+    return get_origin(kind) is tuple
+
+
+def written(value: Any) -> str:
+    """A value as YAML takes it, on one line."""
+    return _written(value)
 
 
 def _group(field: FieldInfo) -> type[Part] | None:

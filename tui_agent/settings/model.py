@@ -16,8 +16,19 @@ def _switch(value: Any) -> Any:
     return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
 
 
+def _some_keys(value: Any) -> Any:
+    """`f5`, `ctrl+p, f2`, a list of such, or `none`."""
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        words = [word for word in (part.strip() for part in value.split(",")) if word]
+        return () if [word.lower() for word in words] == ["none"] else tuple(words)
+    return _tuple(value)
+
+
 Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_tuple)]
 Command: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_tuple), Field(min_length=1)]
+Keys: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_some_keys)]
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=500)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=86_400)]
 Rounds: TypeAlias = Annotated[int, Field(ge=1, le=1_000)]
@@ -208,13 +219,23 @@ class Settings(Part):
     git_branch: bool = Field(False, description="Make a git branch for a session when it first writes.")
 
     # --- screen
-    theme: Name = Field("default", description="Name of the colour theme.")
-    keys: dict[str, str] = Field(
-        default_factory=dict, description="Keys of actions, instead of the built-in ones."
+    theme: Name = Field(
+        "default", description="Colours: default, dark, light, high-contrast, ansi, or a name of `themes`."
     )
+    themes: dict[str, dict[str, str]] = Field(
+        default_factory=dict,
+        description="Themes of your own: for each name the `base` that it changes, and colours of its roles.",
+    )
+    keys: dict[str, Keys] = Field(
+        default_factory=dict, description="Keys of actions, instead of the built-in ones; `none` for no key."
+    )
+    vim: bool = Field(False, description="Keys of vi in the composer.")
     animation: bool = Field(True, description="Move spinners and other signs of work.")
     notifications: Annotated[Literal["off", "bell", "desktop"], BeforeValidator(_switch)] = Field(
         "bell",
         description="How the end of long work and questions are announced while the terminal is not in front.",
+    )
+    notify_of: Annotated[tuple[Literal["questions", "ends", "failures"], ...], BeforeValidator(_tuple)] = (
+        Field(("questions", "ends", "failures"), description="What is announced.")
     )
     debug: bool = Field(False, description="Write more to the debug log.")

@@ -12,6 +12,7 @@ import msgspec
 
 from tui_agent.settings.checking import check, leaves, paths_of
 from tui_agent.settings.model import Settings
+from tui_agent.settings.screen import doubts, theme_doubt
 from tui_agent.settings.tightening import rule_for
 from tui_agent.settings.yaml_tree import SettingsProblem, Tree, Where, parse_tree, read_tree
 
@@ -56,11 +57,9 @@ def load(
     given = {field: value for field, value in (flags or {}).items() if value is not None}
     gathered.take(_from_words("command line", given), [])
     _choose_server(gathered, environ)
-    return Loaded(
-        settings=Settings.model_validate(_nested(gathered.values)),
-        problems=tuple(gathered.problems),
-        sources=gathered.sources,
-    )
+    chosen = Settings.model_validate(_nested(gathered.values))
+    gathered.problems += theme_doubt(chosen, gathered.sources.get("theme", ""))
+    return Loaded(settings=chosen, problems=tuple(gathered.problems), sources=gathered.sources)
 
 
 def reload(
@@ -123,6 +122,7 @@ class _Gathered:
         self.problems += wrong
         for where, value in leaves(good):
             self._set(where, value, tree)
+        self.problems += doubts(good, tree)
 
     def tighten(self, tree: Tree | None, problems: list[SettingsProblem]) -> None:
         """Let what tightens in the workspace's `tree` count, and tell what does not."""
@@ -184,11 +184,12 @@ def _from_words(file: str, given: Mapping[str, Any]) -> Tree:
     values: dict[Where, Any] = {}
     for field, value in given.items():
         where = tuple(field.split("."))
-        values[where] = _read_word(where, value) if isinstance(value, str) else value
+        values[where] = read_word(where, value) if isinstance(value, str) else value
     return Tree(file=file, values=_nested(values), lines={})
 
 
-def _read_word(where: Where, word: str) -> Any:
+def read_word(where: Where, word: str) -> Any:
+    """A value written as a word, such as in the environment: as it is where text is wanted, else read as YAML."""
     if not check(Tree(file="", values=_nested({where: word}), lines={}))[1]:
         return word
     for text in (word, f"[{word}]"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -232,12 +232,18 @@ def _running(lock: Path) -> bool:
 
 
 def search(
-    entries: Iterable[Entry], text: str, mask: Mask | None = None, *, each: int = 1
+    entries: Iterable[Entry],
+    text: str,
+    mask: Mask | None = None,
+    *,
+    each: int = 1,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[Entry, str]]:
     """Sessions in whose title, messages or replies all words of `text` stand together, whatever their case; with a
     line of context. At most `each` hits a session. Reads as it goes; never raises.
 
-    `mask` hides secrets in what is shown, and what it hides is not found.
+    `mask` hides secrets in what is shown, and what it hides is not found. `stopped` is asked line by line; once it is
+    true nothing more is read.
     """
     words = [word.casefold() for word in text.split()]
     mask = mask or Mask({})
@@ -245,7 +251,7 @@ def search(
         return
     for entry in entries:
         count = 0
-        for told in _spoken(entry):
+        for told in _spoken(entry, stopped):
             context = _context(told, words, mask)
             if context:
                 yield entry, context
@@ -254,7 +260,7 @@ def search(
                     break
 
 
-def _spoken(entry: Entry) -> Iterator[str]:
+def _spoken(entry: Entry, stopped: Callable[[], bool]) -> Iterator[str]:
     """The title, then all that was said, the earliest first."""
     if entry.title:
         yield entry.title
@@ -262,7 +268,7 @@ def _spoken(entry: Entry) -> Iterator[str]:
     if not regular(journal):
         return
     with contextlib.suppress(OSError), open(journal, "rb") as file:
-        while raw := file.readline(MAX_LINE):
+        while not stopped() and (raw := file.readline(MAX_LINE)):
             if not _SPOKEN.match(raw):
                 continue
             line = parse(raw, 0, unsigned=False)

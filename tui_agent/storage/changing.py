@@ -56,7 +56,11 @@ def delete_session(path: Path) -> None:
                 os.unlink(path / JOURNAL)
             shutil.rmtree(path)  # does not follow symlinks
         except OSError as error:
-            raise SessionError(f"Session {path.name} could not be deleted: {error}.") from error
+            if os.path.lexists(path / JOURNAL):
+                raise SessionError(f"Session {path.name} could not be deleted: {error}.") from error
+            raise SessionError(
+                f"The conversation of session {path.name} is deleted, but files of it are left in {path}: {error}."
+            ) from error
 
 
 @contextlib.contextmanager

@@ -58,6 +58,8 @@ def command(event: e.CommandChanged) -> str:
 
 
 def rewound(event: e.ConversationRewound) -> str:
+    if event.cleared:
+        return "The conversation begins anew: the model no longer knows what was said until here."
     if not event.run:
         return "The conversation goes on where it was before it was rewound."
     return f"The conversation goes on before: {event.text}"

@@ -156,8 +156,8 @@ class SessionFolder:
         if not regular(path / JOURNAL):
             raise SessionError(f"{JOURNAL} in {path} is no regular file: there is nothing to go on with.")
         lock = FileLock(path / LOCK)
-        remove_leftovers(path, time.time())
         try:
+            remove_leftovers(path, time.time())
             if version_of(path) > INFO_VERSION:
                 raise SessionError(
                     f"Session {path.name} was last used by a newer tui-agent. Update to open it; nothing was changed."

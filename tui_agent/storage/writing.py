@@ -109,6 +109,10 @@ class SessionWriter:
             self._changed.notify_all()
             return self.attempt
 
+    def read(self, offset: int, size: int) -> bytes:
+        """Bytes of the open journal, also of one that was deleted or moved."""
+        return self._journal.read(offset, size)
+
     def close(self) -> None:
         """Write and sync what can be, end both threads and close the files. Blocks; call it off the event loop."""
         with self._changed:

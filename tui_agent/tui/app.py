@@ -15,7 +15,7 @@ from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.types import CSSPathType
 
-from tui_agent import ROOT
+from tui_agent import ROOT, keymap
 from tui_agent.tui import commands, keys
 from tui_agent.tui.calm_app import CalmApp
 from tui_agent.tui.composer import Composer
@@ -24,6 +24,7 @@ from tui_agent.tui.door import SessionDoor
 from tui_agent.tui.hints import Hints
 from tui_agent.tui.leaving import RESTART_AS_DEMO
 from tui_agent.tui.plans import Plans
+from tui_agent.tui.preferences import Preferences
 from tui_agent.tui.routing import Router
 from tui_agent.view import Part, SessionView
 from widgets.columns import Columns
@@ -45,7 +46,7 @@ BREATH = 0.012
 CHROME = ("status_line", "modal", "panels")
 DOCK = ("docked", "plan_review", "summary_editor")
 PANELS = ("transcript", "tool_tree", "plan_panel", "search_bar", "prompt_input", *DOCK)
-STYLES = ("tokens", "app", *PANELS, *CHROME)
+STYLES = ("tokens", "app", *PANELS, *CHROME, "ansi")
 
 OpenSession = Callable[[], Awaitable[SessionDoor]]
 
@@ -86,6 +87,7 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
         self._menu = CommandMenu(commands.entries(), id="menu")
         self._prompt = PromptInput(self._menu, id="prompt")
         self.composer: Composer = Composer(self, self._prompt)
+        self.preferences = Preferences(self)
         self._key_line = KeyLine(self.view, keys.footer, id="keyline")
         self._frame: TimerHandle | None = None
         self._second: Timer | None = None
@@ -112,6 +114,7 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
         """The first paint waits for nobody: the session is opened behind it."""
         self._prompt.focus()
         self._prompt.take_typed(self._draft)
+        self._draft = ""
         self._second = self.set_interval(1.0, self._tick, pause=True)
         self.call_after_refresh(lambda: self._work(self._follow(), group="stream"))
 
@@ -123,6 +126,7 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
         session.tell_saving(self._tell_saving)
         self._activity.say(starting="", hint=self._first_hint)
         self.composer.open(session)
+        self.preferences.open(session)
         from asyncio import sleep
 
         await self._router.show_end(session, self._paint_soon)
@@ -132,6 +136,7 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
             self.dialogs.look_at(record)
             self.plans.look_at(record)
             self.composer.look_at(record)
+            self.preferences.notifying.look_at(record)
             if record.seq >= session.begins:  # the past is painted when all of it is there
                 self._paint_soon()
             if self._clock() - breath > BREATH:
@@ -216,7 +221,7 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
         """Send or run."""
         text = message.text
         if self.session is not None and text.startswith("!") and text[1:].strip():
-            self.composer.outbox.done(message.message)
+            self.composer.done(message.message)
             self._work(self._run_shell(self.session, text[1:].strip()))
         else:
             self.composer.submit(message)
@@ -235,14 +240,9 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
         """A command was chosen."""
         commands.run(self, message.name, message.rest)
 
-    def action_commands(self) -> None:
-        """List the commands."""
-        self._prompt.focus()
-        self._prompt.open_menu()
-
     def on_prompt_input_leave(self) -> None:
         """Ctrl+D in an empty composer."""
-        self.hints.quit_or_arm("ctrl+d") if self.view.busy else self.exit(0)
+        self.hints.quit_or_arm(keymap.key_of("leave")) if self.view.busy else self.exit(0)
 
     @on(Transcript.Followed)
     def _followed(self, message: Transcript.Followed) -> None:
@@ -264,7 +264,7 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
         elif not isinstance(self.screen, ModalScreen) and self._prompt.set_aside():
             self.hints.say("draft set aside · up brings it back")
         else:
-            self.hints.quit_or_arm("ctrl+c")
+            self.hints.quit_or_arm(keymap.key_of("cancel"))
 
     def set_modes(self, *, mode: str | None = None, approval_mode: str | None = None) -> None:
         """Switch the mode (W11), the approval mode (A4), or both."""
@@ -283,7 +283,7 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
     @on(ToolTree.Left)
     def _left(self, message: PlanPanel.Left | ToolTree.Left) -> None:
         self._columns.close_over()
-        self._prompt.focus()
+        self.screen.set_focus(self._prompt)
         self._prompt.take_typed(message.text)
 
     async def on_event(self, event: events.Event) -> None:

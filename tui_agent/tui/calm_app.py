@@ -7,11 +7,12 @@ from typing import Any
 
 from textual import events
 from textual.app import App
+from textual.filter import Monochrome, NoColor
 from textual.screen import Screen
 
 from tui_agent.tui.leaving import GoOn
 from tui_agent.tui.terminal import log_failure
-from tui_agent.tui.themes import DARK, THEMES, fallbacks
+from tui_agent.tui.themes import ANSI, DARK, THEMES, fallbacks
 from widgets.calm_screen import CalmScreen
 
 
@@ -28,9 +29,15 @@ class CalmApp(App[int], inherit_bindings=False):
         """A sentence for the user when the screen ended by a failure."""
         self.following: GoOn | None = None
         """What the screen ended for, when it returns GO_ON."""
+        if self.no_color:  # attributes stay, greys would be colours too
+            self._filters = [NoColor() if isinstance(one, Monochrome) else one for one in self._filters]
         for theme in THEMES:
             self.register_theme(theme)
         self.theme = DARK.name
+
+    def validate_theme(self, name: str) -> str:
+        """Without colours the one theme that needs none (R26.2)."""
+        return ANSI.name if self.no_color and ANSI.name in self.available_themes else name
 
     async def on_event(self, event: events.Event) -> None:
         """Keys that come before anything can take them wait for that."""

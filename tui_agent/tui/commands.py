@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from tui_agent import keymap
 from tui_agent.domain import ApprovalMode, Grant, Mode
-from tui_agent.tui.themes import THEMES
+from tui_agent.tui.themes import NAMES
 from widgets.columns import Columns
 from widgets.search_bar import SearchBar
 from widgets.transcript import Transcript
@@ -63,9 +64,31 @@ def _page(app: TuiAgentApp, direction: int) -> None:
     transcript.scroll_to(y=y, animate=False)
 
 
-def _theme(app: TuiAgentApp, _: str) -> None:
-    names = tuple(theme.name for theme in THEMES)
-    app.theme = _following(app.theme, names) if app.theme in names else names[0]
+def _theme(app: TuiAgentApp, word: str) -> None:
+    app.preferences.paint_with(word)
+
+
+def _palette(app: TuiAgentApp, _: str) -> None:
+    from tui_agent.tui import palette
+
+    palette.show(app)
+
+
+def _keys(app: TuiAgentApp, _: str) -> None:
+    from widgets.key_name import KeyName
+
+    app.push_screen(KeyName(lambda key: keymap.current().said_of(key)))
+
+
+def _settings(app: TuiAgentApp, _: str) -> None:
+    from tui_agent.tui import settings_screen
+
+    settings_screen.show(app)
+
+
+def _menu(app: TuiAgentApp, _: str) -> None:
+    app.set_focus(app.composer.prompt)
+    app.composer.prompt.open_menu()
 
 
 async def copy(app: TuiAgentApp, text: str, what: str = "") -> None:
@@ -128,6 +151,18 @@ def _grants(app: TuiAgentApp, _: str) -> None:
     app.push_screen(GrantsPanel(grants.listed(), revoke))
 
 
+def _stats(app: TuiAgentApp, _: str) -> None:
+    from tui_agent.tui import dashboard
+
+    dashboard.show(app, _)
+
+
+def _clear(app: TuiAgentApp, _: str) -> None:
+    from tui_agent.tui import undoing
+
+    undoing.clear(app)
+
+
 def _model(app: TuiAgentApp, words: str) -> None:
     from tui_agent.tui import models
 
@@ -138,6 +173,12 @@ def _output(app: TuiAgentApp, words: str) -> None:
     from tui_agent.tui import pager
 
     pager.show(app, words)
+
+
+def _web(app: TuiAgentApp, word: str) -> None:
+    from tui_agent.tui import web
+
+    web.show(app, word)
 
 
 def stop_subagent(app: TuiAgentApp, node: str) -> None:
@@ -155,6 +196,8 @@ COMMANDS = (
     Command("tree", "show or hide the progress", lambda app, _: app.query_one(Columns).toggle()),
     Command("compact", "make room in the model's context", _compact),
     Command("context", "what the model's window holds", _context),
+    Command("clear", "forget the conversation; plan and files stay", _clear),
+    Command("stats", "how well it goes, over all sessions", _stats),
     Command(
         "undo", "take back what the last run did to files", lambda app, word: _undoing("undo", app, word)
     ),
@@ -186,6 +229,7 @@ COMMANDS = (
         lambda app, words: _taking("export", app, words),
         ("html", "markdown", "FILE"),
     ),
+    Command("web", "this session in a browser on this machine;", _web, ("stop",)),
     Command("search", "search the session", lambda app, _: app.query_one(SearchBar).open()),
     Command("details", "show or hide thinking and output", _details),
     Command("output", "all that a call printed", _output),
@@ -198,7 +242,9 @@ COMMANDS = (
         "end", "to the end of the transcript, and follow", lambda app, _: app.query_one(Transcript).follow()
     ),
     Command("stop", "stop the run", lambda app, _: app.action_interrupt()),
-    Command("theme", "dark, light, high contrast", _theme),
+    Command("settings", "all of them: look, search, change", _settings),
+    Command("theme", "the next one, or by its name:", _theme, NAMES),
+    Command("keys", "what a key that you press is called and does", _keys),
     Command("quit", "leave; the session can be resumed", lambda app, _: app.exit(0)),
     Command(
         "queue", "messages that wait: edit, move, withdraw, guide", lambda app, _: app.composer.show_queue()
@@ -208,6 +254,8 @@ KEYS_ONLY = (
     Command("page-up", "", lambda app, _: _page(app, -1)),
     Command("page-down", "", lambda app, _: _page(app, 1)),
     Command("progress", "", lambda app, _: app.query_one(Columns).visit()),
+    Command("palette", "", _palette),
+    Command("commands", "the list of commands, over the composer", _menu),
 )
 """What a key does and no name is listed for."""
 BY_NAME = {one.name: one for one in (*COMMANDS, *KEYS_ONLY)}

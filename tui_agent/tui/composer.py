@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from asyncio import TimerHandle, to_thread
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable
+from functools import cached_property, partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from tui_agent.events import Record, SessionOpened
 from tui_agent.tui import queue
@@ -21,13 +21,18 @@ from widgets.prompt_input import PromptInput
 from widgets.ties import Ties
 
 if TYPE_CHECKING:
+    from textual.worker import WorkType
+
     from tui_agent.tui.app import TuiAgentApp
+    from tui_agent.tui.composer_files import Desk
     from tui_agent.tui.door import SessionDoor
 
 PAUSE = 0.5
 """Seconds from a change until it is written (R11.2: at most 1)."""
 SHARE = 4
 """A write is followed by at least so many times its own duration without one."""
+RETRY = 5.0
+"""Seconds after a write that failed until the next."""
 AHEAD = 0.5
 """Seconds that taking a message back waits for the disk."""
 
@@ -47,13 +52,15 @@ class Composer:
         """Where the session is going to work, as far as it is known before it is open."""
         self.saved_words = ""
         """What the user is told at the end of what was typed for no session."""
-        self._unwritten: list[Written] = []
-        """New in the history while no workspace is known."""
+        self._unwritten = False
+        """Something is new in the history and not in its file."""
         self._ready = False
         """What an earlier process left was read, so that it may be written over."""
         self._recovering = False
         self._on_disk = False
         """There may be a file."""
+        self._failing = False
+        """The last write failed."""
         self._dirty = False
         self._taking = False
         """A message is about to become the draft: what is on disk says so, and stays until it is."""
@@ -72,6 +79,16 @@ class Composer:
             edit_elsewhere=self.open_editor,
         )
 
+    @cached_property
+    def _desk(self) -> Desk:
+        from tui_agent.tui.composer_files import Desk
+
+        return Desk()
+
+    def _do(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Called later, if at all: a coroutine made by now would be left unused when the screen ends first."""
+        self.app.run_worker(cast("WorkType[Any]", work), exit_on_error=False)
+
     # --- the session ---
 
     def open(self, session: SessionDoor) -> None:
@@ -79,16 +96,21 @@ class Composer:
         self._session = session
         self.mentioning.open()
         self._ready = session.begins == 0  # a new one has nothing of an earlier process
-        for message in self._early:
-            self.submit(message)
-        self._early.clear()
+        early, self._early = self._early, []
+        for message in early:
+            self.app.on_prompt_input_submitted(message)
         if self._dirty:
             self.changed(False)
 
     def _send(self, text: str) -> str:
-        message = self.outbox.send(text)
+        message = self.outbox.send(text, beside=not self.prompt.parked.blank)
         self.changed(True)
         return message
+
+    def done(self, message: str) -> None:
+        """This one was no message for the session: a command of the user's own."""
+        self.outbox.done(message)
+        self.changed(True)
 
     def submit(self, message: PromptInput.Submitted) -> None:
         """Send a message; without a session as soon as there is one."""
@@ -115,13 +137,14 @@ class Composer:
         session = self._session
         if session is not None and not self._ready and not self._recovering and record.seq >= session.begins:
             self._recovering = True
-            self.app.run_worker(self._recover(session), exit_on_error=False)
+            self._do(partial(self._recover, session))
 
     async def _recover(self, session: SessionDoor) -> None:
         """Offer again what an earlier process left in the composer."""
         from tui_agent.tui import composer_files as files
 
         kept = await to_thread(files.read_kept, session.id)
+        left = await to_thread(files.left_by_editors, session.id)
         self._on_disk = not kept.empty
         texts, aside, withdraw = self.outbox.recover(kept)
         for message in withdraw:
@@ -132,6 +155,12 @@ class Composer:
             self._offer(texts)
         self._ready = True
         self.changed(False)
+        if new := [text for _path, text in left if text.rstrip("\n") != kept.draft.whole.rstrip("\n")]:
+            for text in new:
+                self.prompt.remember(Written(text=text))
+            self.app.hints.say("what your editor had saved is in the history · up")
+        if left and await self._append():
+            await to_thread(files.forget_lent, left)
 
     def _offer(self, texts: list[Written]) -> None:
         if self.prompt.text:
@@ -160,25 +189,36 @@ class Composer:
 
     def save_now(self) -> None:
         """Write it, here and now: the program is about to end."""
-        if self._session is None:
-            self._save_without_session()
-            return
         kept = self._kept()
-        if self._ready and (self._on_disk or not kept.empty):
-            from tui_agent.tui import composer_files as files
+        if self._session is None or not self._ready:
+            texts = (*kept.aside, kept.draft, Written(text=self.app._draft))
+            self._save_without_session([one for one in texts if not one.blank])
+        elif self._on_disk or not kept.empty:
+            self._desk.keep(self._session.id, kept, self._desk.number())
+        if self._unwritten:
+            self._append_now()
 
-            files.write_kept(self._session.id, kept)
-
-    def _save_without_session(self) -> None:
-        """No session was opened: what was typed meanwhile goes to the history of the folder."""
-        texts = [Written(text=one.text) for one in self._early]
-        texts += [one for one in (self.prompt.written,) if one.text != self.app._draft]
-        texts = [one for one in texts if not one.blank]
-        if texts and self.folder:
-            from tui_agent.tui import composer_files as files
-
-            files.append_past(os.path.realpath(self.folder), texts)
+    def _save_without_session(self, texts: list[Written]) -> None:
+        """No session was opened, or what an earlier process left in it was not read: what was typed meanwhile goes to
+        the history of the folder."""
+        if not (texts or self._unwritten):
+            return
+        self._desk.remember(texts)
+        if self._append_now():
             self.saved_words = "What you typed is kept: up brings it back in the next session here."
+
+    def _append_now(self) -> bool:
+        where = self._workspace or (os.path.realpath(self.folder) if self.folder else "")
+        self._unwritten = not (where and self._desk.append(where))
+        return not self._unwritten
+
+    def keep_edited(self, text: str) -> bool:
+        """The program ends while an editor has the draft: what it saved goes to the history, here and now. False when
+        it has to stay in its file."""
+        from tui_agent.tui.composer_files import fits
+
+        self._desk.remember([Written(text=text)])
+        return self._append_now() and fits(text)
 
     def _kept(self) -> Kept:
         return self.outbox.kept(*self.prompt.kept())
@@ -186,34 +226,41 @@ class Composer:
     def _save(self) -> None:
         self._timer = None
         if self._dirty:
-            self.app.run_worker(self._write(), exit_on_error=False)
+            self._do(self._write)
 
-    async def _write(self, kept: Kept | None = None) -> None:
+    async def _write(self, kept: Kept | None = None) -> bool:
+        """Write `kept`, or what there is to keep by now. False when that failed; then it is tried again."""
         async with self._writing:
             if self._session is None or (kept is None and (self._taking or not self._dirty)):
-                return
+                return True
             if kept is None:
                 self._dirty, kept = False, self._kept()
             if kept.empty and not self._on_disk:
-                return
-            from tui_agent.tui import composer_files as files
-
-            self._on_disk = not kept.empty
+                return True
+            self._on_disk = self._on_disk or not kept.empty
             begun = monotonic()
-            await to_thread(files.write_kept, self._session.id, kept)
-            self._pause = max(PAUSE, SHARE * (monotonic() - begun))
+            written = await to_thread(self._desk.keep, self._session.id, kept, self._desk.number())
+            self._pause = max(PAUSE, SHARE * (monotonic() - begun)) if written else RETRY
+            self._on_disk = not (written and kept.empty)
+        if not written:
+            if not self._failing:
+                self.app.hints.say("what you type can't be saved just now · it is tried again")
+            self.changed(False)
+        self._failing = not written
+        return written
 
     def _remembered(self, new: Iterable[Written]) -> None:
-        self._unwritten += new
+        if texts := [*new]:
+            self._desk.remember(texts)
+            self._unwritten = True
         if self._workspace and self._unwritten:
-            new, self._unwritten = self._unwritten, []
-            self.app.run_worker(self._append(new), exit_on_error=False)
+            self._do(self._append)
 
-    async def _append(self, new: list[Written]) -> None:
-        from tui_agent.tui import composer_files as files
-
+    async def _append(self) -> bool:
         async with self._writing:
-            await to_thread(files.append_past, self._workspace, new)
+            written = await to_thread(self._desk.append, self._workspace)
+            self._unwritten = self._unwritten and not written
+            return written
 
     async def _past(self) -> list[Written]:
         from tui_agent.tui import composer_files as files
@@ -231,24 +278,36 @@ class Composer:
         """A message of the queue: on disk as a draft first, then out of the queue. None when it is not there."""
         session, text = self._session, self.outbox.queue.get(message)
         if session is None or text is None:
+            self.app.hints.say(queue.GONE)
             return None
-        if self._ready:
-            now = self.prompt.written
-            ahead = self._write(self.outbox.taking(message, () if now.blank else (now,)))
-            self._taking = True
-            with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(ahead)), AHEAD)
-            self._taking = False
+        if not await self._is_kept(message):
+            self.app.hints.say("not taken back: it can't be saved as a draft")
+            return None
         order = session.queue.order()
         if not session.withdraw_message(message):
+            self.app.hints.say(queue.GONE)
             self.changed(True)
             return None
-        if self.prompt.text:
-            self.prompt.set_aside()
+        self.prompt.set_aside()
         place = next((place for place, one in enumerate(order) if one[0] == message), len(order))
         self.outbox.took(message, text, [one for one, _ in order[place + 1 :]], (message, True) in order)
         self.app.hints.say("taken back from the queue")
         return Written(text=text)
+
+    async def _is_kept(self, message: str) -> bool:
+        """A message of the queue is on disk as the draft; False when that failed. A slow disk is not waited for."""
+        if not self._ready:
+            return True
+        draft, aside = self.prompt.kept()
+        aside = [one for one in (*aside, draft) if not one.blank]
+        ahead = asyncio.ensure_future(self._write(self.outbox.taking(message, aside)))
+        self._taking = True
+        try:
+            return await asyncio.wait_for(asyncio.shield(ahead), AHEAD)
+        except TimeoutError:
+            return True
+        finally:
+            self._taking = False
 
     def show_queue(self) -> None:
         """Every message that waits."""
@@ -262,7 +321,7 @@ class Composer:
             if (draft := await self._take_back(message)) is not None:
                 self.prompt.put(draft)
 
-        self.app.run_worker(edit(), exit_on_error=False)
+        self._do(edit)
 
     # --- the user's own editor ---
 
@@ -270,7 +329,7 @@ class Composer:
         """Edit the draft in `$VISUAL` or `$EDITOR`; the terminal is the editor's until it ends."""
         from tui_agent.tui.lending import edit_draft
 
-        self.app.run_worker(edit_draft(self.app, self.prompt, self._folder()), exit_on_error=False)
+        self._do(partial(edit_draft, self.app, self.prompt, self._folder()))
 
     def _folder(self) -> Path | None:
         from tui_agent.tui.composer_files import session_folder

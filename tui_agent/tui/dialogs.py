@@ -71,7 +71,7 @@ class Dialogs:
             app.call_later(self.ask_next)
             return
         if isinstance(app.screen, RequestModal):
-            if app.screen.request.id in app.view.pending:
+            if app.screen.saving or app.screen.request.id in app.view.pending:
                 app.screen.look_again()
                 return
             app.screen.dismiss()
@@ -101,11 +101,25 @@ class Dialogs:
         self._decided.add(message.request)
         self.docking.decided(message.request)
         self.docking.hush()
-        if isinstance(app.screen, RequestModal) and app.screen.request.id == message.request:
-            app.screen.dismiss()
-        if app.session is not None:
-            app.session.answer(message.request, message.answer)
-        app.call_later(self.ask_next)
+        modal = app.screen if isinstance(app.screen, RequestModal) else None
+        modal = modal if modal is not None and modal.request.id == message.request else None
+        taken = app.session is not None and app.session.answer(message.request, message.answer)
+        if taken and modal is not None and message.answer.verdict == "approve":
+            modal.save()
+            app.run_worker(self._saved(modal), exit_on_error=False)
+        else:
+            if modal is not None:
+                modal.dismiss()
+            app.call_later(self.ask_next)
+
+    async def _saved(self, modal: RequestModal) -> None:
+        """The dialog goes once its answer is on disk: what was approved begins then (FAULTS A14)."""
+        if self.app.session is not None:
+            await self.app.session.saved(modal.request.id)
+        modal.saving = False
+        if modal is self.app.screen:
+            modal.dismiss()
+        self.app.call_later(self.ask_next)
 
     def close_first_run(self) -> None:
         """It is not needed any more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Protocol
 
 from tui_agent.domain import Answer, Grant
@@ -96,16 +97,24 @@ class SessionDoor(Protocol):
         message's id: `message` if given."""
         ...
 
+    async def copy_journal(self, path: Path) -> None:
+        """Write all that was told to the new file `path`, also what can't be saved now. Raises OSError."""
+        ...
+
     def withdraw_message(self, message: str) -> bool:
         """Take a message back from the queue; False when it is not there any more."""
         ...
 
-    async def interrupt(self) -> None:
-        """Stop the run."""
+    async def interrupt(self, *, at_once: bool = False) -> None:
+        """Stop the run. While a plan is waited for, that alone is given up, unless `at_once`."""
         ...
 
     def answer(self, request_id: str, answer: Answer) -> bool:
         """Decide a request; False when somebody else already did."""
+        ...
+
+    async def saved(self, request: str) -> None:
+        """Wait until an approval that was given is on disk, as nothing is done before, or can't be brought there."""
         ...
 
     async def set_modes(self, mode: str | None = None, approval_mode: str | None = None) -> None:

@@ -9,9 +9,9 @@ import selectors
 import signal
 import sys
 from codecs import getincrementaldecoder
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from textual import events
 from textual.app import App
@@ -33,6 +33,9 @@ PATIENCE = 1.0
 
 class ScreenDriver(LinuxDriver):
     """Reads with `PasteGuard`; ends the program as a hang-up would when the terminal is gone."""
+
+    _left: ClassVar[tuple[PasteGuard, Callable[[bytes], str]] | None] = None
+    """How far the screen before this one had read when it left the keys to it: it may be in the middle of a paste."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
@@ -88,6 +91,10 @@ class ScreenDriver(LinuxDriver):
         if self._key_thread is not None:
             await asyncio.to_thread(self._key_thread.join)
 
+    def _disable_bracketed_paste(self) -> None:
+        if not self._held:  # what is pasted between two screens is a paste
+            super()._disable_bracketed_paste()
+
     def disable_input(self) -> None:
         """Nothing is thrown away that was typed for the screen that follows."""
         if not self._held:
@@ -107,8 +114,11 @@ class ScreenDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Read until told to stop. The end of the input is the end of the program (R14.3)."""
-        parser = PasteGuard(self._debug)
-        decode = getincrementaldecoder("utf-8")("replace").decode
+        parser, decode = ScreenDriver._left or (
+            PasteGuard(self._debug),
+            getincrementaldecoder("utf-8")("replace").decode,
+        )
+        ScreenDriver._left, parser.mouse_pixels = None, False
         with selectors.DefaultSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
@@ -121,6 +131,8 @@ class ScreenDriver(LinuxDriver):
                         self.process_message(message)
                 for message in parser.tick():
                     self.process_message(message)
+        if self._held:
+            ScreenDriver._left = parser, decode
 
     # --- the size ---
 
@@ -130,6 +142,14 @@ class ScreenDriver(LinuxDriver):
         signal.signal(signal.SIGWINCH, self._sigwinch)
         if _tells_other_keys(os.environ):
             self.write("\x1b[>4;1m")
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        """Of the terminal itself: COLUMNS and LINES may be exported, and are not true any more after a change."""
+        with suppress(OSError):
+            size = os.get_terminal_size(self.fileno)
+            if size.columns and size.lines:
+                return size.columns, size.lines
+        return super()._get_terminal_size()
 
     def _sigwinch(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._tell_size)

@@ -81,6 +81,8 @@ class Finder:
         self._wanted = ""
         self._listings = 0
         self._stop = threading.Event()
+        self._searching = asyncio.Lock()
+        """An old search ends, but that takes a moment; all at once they would take the threads that others need."""
 
     def begin(self) -> None:
         """Show the picker, and fill it."""
@@ -167,13 +169,14 @@ class Finder:
 
     async def _search(self, text: str, entries: list[Entry], stop: threading.Event) -> None:
         await asyncio.sleep(PAUSE)
-        if not stop.is_set():
-            loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
 
-            def tell(found: dict[str, str]) -> None:
-                loop.call_soon_threadsafe(self._found, text, found, stop)
+        def tell(found: dict[str, str]) -> None:
+            loop.call_soon_threadsafe(self._found, text, found, stop)
 
-            await asyncio.to_thread(self._read_all, text, entries, stop, tell)
+        async with self._searching:
+            if not stop.is_set():
+                await asyncio.to_thread(self._read_all, text, entries, stop, tell)
 
     def _read_all(
         self, text: str, entries: list[Entry], stop: threading.Event, tell: Callable[[dict[str, str]], None]
@@ -183,7 +186,7 @@ class Finder:
         found: dict[str, str] = {}
         told = monotonic()
         for entry in entries:
-            for hit, line in catalog.search([entry], text, self._mask):
+            for hit, line in catalog.search([entry], text, self._mask, stopped=stop.is_set):
                 found[hit.id] = line
             if stop.is_set():
                 return

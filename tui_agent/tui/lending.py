@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from textual.app import SuspendNotSupported
 
-from tui_agent.text import clean, one_line
+from tui_agent.text import one_line
+from tui_agent.tui.composer_files import LENT, read_lent
 from widgets.drafting import Written, is_big
 from widgets.prompt_input import PromptInput
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from tui_agent.tui.app import TuiAgentApp
 
 FALLBACKS: Final = ("nano", "vim", "vi")
-LONGEST: Final = 16_000_000
-"""Bytes of a text that are taken back from an editor."""
 STOPPING: Final = 1.0
 """Seconds that an editor has to end when we must."""
 AFTER: Final = b"\x1b[?1l\x1b>\x1b[?2004l\x1b[?1000l\x1b[?1049l\x1b[?25h\x1b[0m"
@@ -70,20 +69,33 @@ async def edit_draft(
         with app.suspend():
             ended = await _run([*argv, str(path)])
         app.screen.refresh(layout=True)
-        text = await asyncio.to_thread(_taken, path)
+        text = await asyncio.to_thread(read_lent, path)
     except SuspendNotSupported:
         app.hints.say("this terminal can't be lent to an editor")
-        return
-    finally:
-        with contextlib.suppress(OSError):
-            path.unlink()
-    app.hints.say(_settle(prompt, before, whole, text, ended))
+        text, ended = whole, None
+    except asyncio.CancelledError:  # the program ends
+        text = _without_end(read_lent(path), whole)
+        if not text or text == whole or app.composer.keep_edited(text):
+            _remove(path)
+        raise
+    _remove(path)
+    if ended is not None:
+        app.hints.say(_settle(prompt, before, whole, text, ended))
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _without_end(text: str | None, whole: str) -> str | None:
+    """Editors end a file with a line feed."""
+    return text if text is None or whole.endswith("\n") else text.removesuffix("\n")
 
 
 def _settle(prompt: PromptInput, before: Written, whole: str, text: str | None, ended: Ended) -> str:
     """What becomes of the text; a sentence for the user."""
-    if text is not None and not whole.endswith("\n"):
-        text = text.removesuffix("\n")  # editors end a file with one
+    text = _without_end(text, whole)
     changed = text is not None and text != whole
     if not ended.code and not ended.trouble:
         if not changed or text is None:
@@ -161,14 +173,7 @@ def _its_terminal() -> Iterator[None]:
 
 def _put(folder: Path | None, text: str) -> Path:
     """A file of its own (0600) with the text; in the session's folder if there is one."""
-    handle, name = tempfile.mkstemp(prefix="prompt-", suffix=".md", dir=folder)
+    handle, name = tempfile.mkstemp(prefix=LENT, suffix=".md", dir=folder)
     with os.fdopen(handle, "w", encoding="utf-8", errors="replace", newline="") as file:
         file.write(text)
     return Path(name)
-
-
-def _taken(path: Path) -> str | None:
-    """What lies there now; None when it can't be read."""
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        return clean(file.read(LONGEST).decode("utf-8", "replace"))
-    return None

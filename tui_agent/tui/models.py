@@ -158,6 +158,8 @@ class Models:
             self._busy = True
             self.picker.say(f"Asking {self._choice.endpoint} …")
             _do(self.app, self._choose(role, name))
+        else:
+            self.picker.say("still asking about the model chosen before")
 
     async def _choose(self, role: str, name: str) -> None:
         try:

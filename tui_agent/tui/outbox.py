@@ -107,8 +107,13 @@ class Outbox:
         self._known.add(key)
         return self.waiting.pop(key, None) is not None
 
-    def send(self, text: str) -> str:
-        """The draft goes on its way; another one begins. Returns the message's id."""
+    def send(self, text: str, *, beside: bool = False) -> str:
+        """The draft goes on its way; another one begins. `beside` says that the draft stays, and something else goes.
+        Returns the message's id."""
+        if beside:
+            key = self._ids()
+            self.waiting[key] = Sent(id=key, text=text)
+            return key
         key, self.id = self.id, self._ids()
         self.waiting[key] = Sent(id=key, text=text, of=self.of)
         if self.of:

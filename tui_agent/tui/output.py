@@ -18,6 +18,9 @@ SHORT: Final = 40
 SWITCHES: Final = 2_000
 """So many of those wait at most."""
 
+CLIPBOARD: Final = "\x1b]52;"
+"""Begins what sets the clipboard: the user was told that it is sent. The last one counts."""
+
 PIECE: Final = 4_096
 """Bytes that are written at once."""
 
@@ -50,13 +53,16 @@ class TerminalOutput:
         """Nothing waits longer than it must."""
 
     def write(self, text: str) -> None:
-        """Take it. While the terminal is behind only what switches a mode is taken."""
+        """Take it. While the terminal is behind only what switches a mode or sets the clipboard is taken."""
         with self._more:
             if not text or self._gone:
                 return
             if not self._behind and self._waiting and self._size + len(text) > BEHIND:
                 self._behind = True
-            if self._behind and (len(text) > SHORT or len(self._waiting) > SWITCHES):
+            if text.startswith(CLIPBOARD):
+                self._waiting = [one for one in self._waiting if not one.startswith(CLIPBOARD)]
+                self._size = sum(map(len, self._waiting))
+            elif self._behind and (len(text) > SHORT or len(self._waiting) > SWITCHES):
                 self.left_out += 1
                 return
             self._waiting.append(text)

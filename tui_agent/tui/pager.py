@@ -89,7 +89,8 @@ class Outputs:
         """See PagerDoor."""
         await self._refresh()
         pages = self._pages
-        assert pages is not None
+        if pages is None:  # closed meanwhile
+            return Sight()
         sight = await asyncio.to_thread(self._looked, pages, place, above, below)
         if (sight.lines is None or self.growing) and (self._counting is None or self._counting.done()):
             self._counting = asyncio.ensure_future(asyncio.to_thread(pages.count, self._stop))
@@ -116,27 +117,18 @@ class Outputs:
 
     async def _refresh(self) -> None:
         """Open what is to be read; go over to the file as soon as there is one."""
-        item = self._item
+        item, stop = self._item, self._stop
         if self._pages is None or (isinstance(item, ToolItem) and item.file and not self._from_file):
-            await asyncio.to_thread(self._open, item)
-        elif self.growing and not self._from_file:
-            self._pages.replace(_bytes(item))
-
-    def _open(self, item: Item) -> None:
-        from tui_agent.platform.pages import Pages
-
-        self.note = ""
-        if isinstance(item, ToolItem) and _OURS.fullmatch(Path(item.file).name):
-            with suppress(OSError, ValueError):
-                pages = Pages(Path(item.file))
-                self._close()
-                self._pages, self._from_file = pages, True
+            pages, note = await asyncio.to_thread(_opened, item)
+            if stop is not self._stop:  # closed meanwhile, or turned to another one
+                pages.close()
                 return
-            if item.status != "running" and "[…" in item.text:
-                self.note = GONE
-        if self._pages is None:
-            self._pages = Pages(data=_bytes(item))
-        elif self.growing:
+            if note is None or self._pages is None:
+                self._close()
+                self._pages, self._from_file, self.note = pages, note is None, note or ""
+                return
+            self.note = note
+        if self.growing and not self._from_file:
             self._pages.replace(_bytes(item))
 
     async def find(self, text: str, place: int, *, back: bool) -> int | None:
@@ -174,6 +166,19 @@ class Outputs:
     def closed(self) -> None:
         """See PagerDoor."""
         self._close()
+
+
+def _opened(item: Item) -> tuple[Pages, str | None]:
+    """The file with all of it; else what is at hand, and what should be known of that."""
+    from tui_agent.platform.pages import Pages
+
+    note = ""
+    if isinstance(item, ToolItem) and _OURS.fullmatch(Path(item.file).name):
+        with suppress(OSError, ValueError):
+            return Pages(Path(item.file)), None
+        if item.status != "running" and "[…" in item.text:
+            note = GONE
+    return Pages(data=_bytes(item)), note
 
 
 def _bytes(item: Item) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from math import exp
 from time import monotonic
 from typing import Final
 
@@ -31,7 +32,16 @@ TORN: Final = 1.5
 """Seconds without more text until a paste that lacks its end is over (R12.3)."""
 
 TYPED: Final = 16
-"""Characters at most that one key sends. They do not keep a torn paste open."""
+"""Characters at most that one key sends. So few do not keep a torn paste open, unless they come one after the other."""
+
+FLOW: Final = 120
+"""Characters a second that come in such small reads only where something flows: a slow line, and no key held down."""
+
+SUSPECT: Final = 10.0
+"""Seconds after the last text of a torn paste in which its rest may come yet, without a start marker."""
+
+ENTER_GRACE: Final = 0.3
+"""Seconds that an Enter waits meanwhile: with more behind it, it is a line break of the paste."""
 
 LONGEST: Final = 16_000_000
 """Characters of a paste that are kept; what is beyond them is dropped (F07)."""
@@ -53,6 +63,17 @@ WHOLE_KEY: Final = re.compile(r"\x1b\[(\d*)[\d:]*;(\d*)(?::(\d*))?((?:;[\d:]*)?[
 
 RELEASED: Final = "3"
 
+SEQUENCES: Final = re.compile(r"(?:\x1b(?:\[[0-9;:<?]*[A-Za-z~]|O[A-Za-z]|[^\[O\x1b]))+")
+"""Keys, the mouse and reports, as no pasted text writes them."""
+
+SEQUENCE_BEGUN: Final = re.compile(r"\x1b(?:\[[0-9;:<?]*|O)?")
+
+MOUSE: Final = re.compile(r"(?:\x1b\[<[\d;]+[mM])+")
+
+MARKERS: Final = (BRACKETED_PASTE_START, BRACKETED_PASTE_END)
+
+ENTER: Final = re.compile(r"[\r\n]|\x1b(?:\[13(?:[;:][\d;:]*)?u|\[27;\d+;13~|OM|\r|\n)")
+
 BACKSLASH_ENTER: Final = "\\\r\n"
 """What VS Code sends for Shift+Enter when it was told to by programs of old: one new line, not two."""
 
@@ -69,6 +90,8 @@ class PasteGuard(XTermParser):
         self._size = 0
         self._rest = ""
         """Of a paste that is too long: the end of it, with the end marker and the keys behind it."""
+        self._beyond = 0
+        """Characters that came after there were too many."""
         self._tail = ""
         """The last characters of the paste: a marker may lie across reads."""
         self._ended: float | None = None
@@ -76,27 +99,41 @@ class PasteGuard(XTermParser):
         self._wary = False
         """More text than a key sends came behind it."""
         self._last = self._grown = 0.0
-        """When anything came, and when more came than a key sends."""
+        """When anything came, and when more came than keys send."""
+        self._level = 0.0
+        """Characters a second in small reads, about."""
+        self._patient = TORN
+        """Seconds that this paste may stand still without its end."""
+        self._suspect = 0.0
+        """Until when text without a start marker may be the rest of a torn paste."""
+        self._held = ""
+        """What was read meanwhile and is a key if nothing comes behind it."""
         super().__init__(debug)
 
     @property
     def patience(self) -> float:
         """Seconds until the next `tick` is due."""
-        return GRACE if self._pasting and self._ended is not None else 0.1
+        return GRACE if self._held or (self._pasting and self._ended is not None) else 0.1
 
     def feed(self, data: str) -> Iterable[Message]:
         """The messages of what was read; an empty text is the end of all."""
         if not data:
+            yield from self._let_go()
             yield from self._end_paste()
             yield from super().feed("")
         elif self._pasting:
             yield from self._inside(data)
+        elif self._held or self._clock() < self._suspect:
+            yield from self._behind_torn(data)
         else:
             yield from self._outside(data)
 
     def tick(self) -> Iterable[Message]:
         """What time brings: the end of a paste, and of an escape sequence that does not go on."""
-        if not self._pasting:
+        if self._held:
+            if self._clock() - self._last >= (ENTER_GRACE if ENTER.fullmatch(self._held) else GRACE):
+                yield from self._let_go()
+        elif not self._pasting:
             waited = self._timeout_time is not None
             yield from super().tick()
             if waited and self._timeout_time is None:
@@ -106,7 +143,7 @@ class PasteGuard(XTermParser):
 
     def _is_over(self, now: float) -> bool:
         if self._ended is None:
-            return now - self._grown >= TORN
+            return now - self._grown >= self._patient
         typing = now - self._ended >= LONGEST_GRACE and now - self._grown >= LONGEST_GRACE
         return typing or now - self._last >= (WARY_GRACE if self._wary else GRACE)
 
@@ -138,11 +175,43 @@ class PasteGuard(XTermParser):
             return
         cut = at + len(BRACKETED_PASTE_START) - known
         yield from super().feed(data[:cut])
-        self._beginning = ""
-        self._pasting = True
-        self._last = self._grown = self._clock()
+        self._begin_paste(TORN)
+        self._suspect = self._last + SUSPECT
         if data[cut:]:
             yield from self._inside(data[cut:])
+
+    def _begin_paste(self, patience: float) -> None:
+        self._beginning, self._pasting, self._patient = "", True, patience
+        self._last = self._grown = self._clock()
+
+    def _behind_torn(self, data: str) -> Iterable[Message]:
+        """More than a key at once is the rest of the torn paste, and so is all that follows closely."""
+        if SEQUENCES.fullmatch(data) and not (ENTER.fullmatch(data) or data in MARKERS):
+            yield from self._outside(data)  # whatever waits: it is not text
+            return
+        text, self._held = self._held + data, ""
+        before, start, behind = text.partition(BRACKETED_PASTE_START)
+        if start or (SEQUENCES.fullmatch(text) and not ENTER.fullmatch(text) and text != BRACKETED_PASTE_END):
+            if start and before:
+                yield from self._go_on(before)
+                yield from self._end_paste()
+            yield from self._outside(start + behind if start else text)
+        elif len(text) == 1 or ENTER.fullmatch(text) or SEQUENCE_BEGUN.fullmatch(text):
+            self._held, self._last = text, self._clock()
+        else:
+            yield from self._go_on(text)
+
+    def _go_on(self, text: str) -> Iterable[Message]:
+        """The rest of a torn paste, as a paste of its own."""
+        yield from super().feed(BRACKETED_PASTE_START)
+        self._begin_paste(WARY_GRACE)
+        yield from self._inside(text)
+
+    def _let_go(self) -> Iterable[Message]:
+        """What was held was a key."""
+        held, self._held = self._held, ""
+        if held:
+            yield from self._outside(held)
 
     def _inside(self, data: str) -> Iterable[Message]:
         now = self._clock()
@@ -150,16 +219,25 @@ class PasteGuard(XTermParser):
             yield from self._end_paste()
             yield from super().feed(data)
             return
+        flows = self._flows(data, now)
         self._last = now
-        if len(data) > TYPED:
-            self._grown = now
+        if flows:
+            self._grown, self._suspect = now, now + SUSPECT
         self._keep(data)
         if self._ended is not None:
-            self._wary = self._wary or len(data) > TYPED
+            self._wary = self._wary or flows
         elif (at := (self._tail + data).find(BRACKETED_PASTE_END)) >= 0:
             self._ended = now
             self._wary = len(self._tail + data) - at - len(BRACKETED_PASTE_END) > TYPED
         self._tail = (self._tail + data)[1 - len(BRACKETED_PASTE_END) :]
+
+    def _flows(self, data: str, now: float) -> bool:
+        """More than keys send: at once, or in the last second."""
+        if len(data) > TYPED:
+            return MOUSE.fullmatch(data) is None
+        faded = self._level * exp(self._last - now)
+        self._level = min(faded + len(data), FLOW * 1.25)  # it is forgotten soon after the flow
+        return self._level > FLOW
 
     def _keep(self, data: str) -> None:
         if self._size < LONGEST:
@@ -167,22 +245,44 @@ class PasteGuard(XTermParser):
             self._size += len(data)
         else:
             self._rest = (self._rest + data)[-REST:]
+            self._beyond += len(data)
 
     def _end_paste(self) -> Iterable[Message]:
         """The paste in one message; then what was read behind its end, as if it came now."""
         if not self._pasting:
             return
-        text = "".join(self._parts) + self._rest
-        at = text.rfind(BRACKETED_PASTE_END)
-        before, after = (text, "") if at < 0 else (text[:at], text[at + len(BRACKETED_PASTE_END) :])
+        before, end, after = self._taken_apart()
+        if end:
+            self._suspect = 0.0
+        else:
+            before = MOUSE.sub("", before)  # the mouse moved while the end did not come
+        alone = not before and self._patient != TORN
         self._pasting, self._ended, self._wary, self._tail = False, None, False, ""
-        self._parts, self._size, self._rest = [], 0, ""
+        self._parts, self._size, self._rest, self._beyond, self._level = [], 0, "", 0, 0.0
         for message in super().feed(BRACKETED_PASTE_END):
             if not isinstance(message, events.Paste):
                 yield message
-        yield events.Paste(clean(before))
+        if not alone:
+            yield events.Paste(clean(before))
         if after:
-            yield from self._outside(after)
+            yield from self.feed(after)
+
+    def _taken_apart(self) -> tuple[str, bool, str]:
+        """The paste, whether its end came, and what is behind that."""
+        text = "".join(self._parts)
+        if self._beyond <= REST:
+            text += self._rest
+            at = text.rfind(BRACKETED_PASTE_END)
+            kept = text if at < 0 else text[:at]
+            gone = max(0, len(kept) - self._size)
+        else:
+            at = self._rest.rfind(BRACKETED_PASTE_END)
+            kept, gone = text, self._beyond - (len(self._rest) - at if at >= 0 else 0)
+            text = self._rest
+        after = text[at + len(BRACKETED_PASTE_END) :] if at >= 0 else ""
+        if gone:
+            kept = f"{kept[: self._size]}\n[… {gone:,} more characters of this paste were left out]"
+        return kept, at >= 0, after
 
 
 def _marker_begun(text: str) -> str:

@@ -9,6 +9,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from tui_agent.events import PlanDocChanged, PlanDocSettled, Record
+from tui_agent.keymap import key_of
 from tui_agent.tui.drafts import PLAN_FILE, Drafts
 from widgets.columns import Columns
 from widgets.plan_edits import Edit, ListEdit, WordEdit, edited, inverse
@@ -128,7 +129,7 @@ class Plans:
         kept = None if session is None else await self._drafts.find(session.id, EDIT)
         draft = restored(kept) if kept is not None else None
         if draft is not None and self.app.query_one(Columns).plan.take_up(draft):
-            self.app.hints.say("an edit of the plan is not finished · F3 goes on with it")
+            self.app.hints.say(f"an edit of the plan is not finished · {key_of('plan')} goes on with it")
 
     def set_status(self, status: str) -> None:
         """How the work as a whole stands, as the user sees it."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 CHANGES = (MessageQueued, MessageChanged, MessageMoved, MessageWithdrawn, UserSaid)
 """Events after which the queue is another."""
+GONE = "that message has just begun"
+"""It is not in the queue any more."""
 
 
 def show(composer: Composer, session: SessionDoor) -> None:
@@ -50,6 +52,8 @@ class Queue:
         if text is not None and self._session.withdraw_message(message):
             self._composer.prompt.remember(Written(text=text))
             self._composer.app.hints.say("withdrawn · it is in the history · up")
+        else:
+            self._composer.app.hints.say(GONE)
 
     def move(self, message: str, before: str) -> None:
         """See QueueDoor."""

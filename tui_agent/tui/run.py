@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic
 
+from tui_agent import paths
 from tui_agent.text import clean, one_line
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.door import SessionDoor
@@ -19,6 +20,7 @@ from tui_agent.tui.driver import ScreenDriver
 from tui_agent.tui.hints import QUIT_ARMED
 from tui_agent.tui.leaving import GO_ON, RESTART_AS_DEMO, GoOn
 from tui_agent.tui.terminal import DEADLINE, Saved, die_by, log_failure, widen_control_tables
+from tui_agent.tui.themes import early
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 CLOSING = 1.5
@@ -48,6 +50,7 @@ def run_picker(open_chosen: Callable[[str], Awaitable[SessionDoor]], here: str) 
 
 
 def _shown(app: TuiAgentApp) -> int | GoOn:
+    _dress(app)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         print("tui-agent needs a terminal; for scripts there is: tui-agent exec", file=sys.stderr)
         return 2
@@ -59,6 +62,13 @@ def _shown(app: TuiAgentApp) -> int | GoOn:
         return 2
     code = show(app)
     return app.following if code == GO_ON and app.following is not None else code
+
+
+def _dress(app: TuiAgentApp) -> None:
+    """The colours of the settings before anything is painted."""
+    with contextlib.suppress(paths.NoHome):  # the session tells
+        if (theme := early(paths.config_file())).name != app.theme:
+            app.theme = theme.name
 
 
 def show(app: TuiAgentApp) -> int:
@@ -80,6 +90,8 @@ def show(app: TuiAgentApp) -> int:
             _abandon(app)
         for number in (*SIGNALS, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT):
             signal.signal(number, signal.SIG_DFL)
+        if left and code == GO_ON:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # until the screen that follows has it
         saved.restore(modes=not left)
         if isinstance(app._driver, ScreenDriver) and app._driver.stuck:
             die_by(

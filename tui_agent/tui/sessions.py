@@ -59,7 +59,7 @@ async def _fork(app: TuiAgentApp, session: SessionDoor) -> None:
     from tui_agent.storage import catalog
 
     if app.view.busy:
-        await session.interrupt()
+        await session.interrupt(at_once=True)
     if (written := getattr(session, "wait", None)) is not None:
         await written()
     entry = await asyncio.to_thread(catalog.look, sessions_dir() / session.id)
@@ -83,6 +83,11 @@ async def _rest(app: TuiAgentApp, field: MessagePump) -> None:
     """Read no more keys; those that were read are in the field that they are typed into."""
     if (hold := getattr(app._driver, "hold", None)) is not None:
         await hold()
+    await _arrived(app, field)
+
+
+async def _arrived(app: TuiAgentApp, field: MessagePump) -> None:
+    """Return when the keys that were read are in `field`."""
     quiet = 0
     for _turn in range(TURNS):
         busy = app.message_queue_size or app.screen.message_queue_size or field.message_queue_size
@@ -106,10 +111,7 @@ async def pick(
     finder = Finder(app, here=here, leave=lambda entry: chosen.set_result(entry.id), gone=lambda: app.exit(0))
     finder.begin()
     id = await chosen
-    for _turn in range(TURNS):
-        if not finder.picker.field.message_queue_size:
-            break
-        await asyncio.sleep(0)
+    await _arrived(app, finder.picker.field)
     finder.picker.dismiss()
     app.composer.prompt.take_typed(finder.picker.typed_ahead)
     return await open_chosen(id)

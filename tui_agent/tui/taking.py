@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_agent.paths import sessions_dir
+from tui_agent.text import one_line
 from widgets.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -85,18 +86,26 @@ def export(app: TuiAgentApp, words: str) -> None:
 
 async def _export(app: TuiAgentApp, session: SessionDoor, form: Format | None, name: str) -> None:
     from tui_agent.export import writing
+    from tui_agent.tui.rescue import readable
 
-    def write() -> Path:
+    def write(folder: Path) -> Path:
         wanted = form or writing.form_of(name) or "markdown"
         path = writing.target(name, Path(app.view.workspace), session.id, wanted)
-        writing.write(sessions_dir() / session.id, wanted, session.mask, path)
+        writing.write(folder, wanted, session.mask, path)
         return path
 
     app.hints.say("writing the session …")
     try:
-        path = await asyncio.to_thread(write)
+        async with readable(app, session) as folder:
+            path = await asyncio.to_thread(write, folder)
     except writing.NotWritten as error:
         app.hints.say(str(error))
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+    ) as error:  # a name that no file can have, a home that nobody has
+        app.hints.say(f"not written: {one_line(str(error), 200)}")
     else:
         workspace = Path(app.view.workspace)
         app.hints.say(f"written to {path.relative_to(workspace) if path.is_relative_to(workspace) else path}")

@@ -71,6 +71,19 @@ def keep(app: TuiAgentApp, word: str) -> None:
         app.hints.say(str(error))
 
 
+def clear(app: TuiAgentApp) -> None:
+    """Forget the conversation; the record of it stays, and so do plan and files (U5)."""
+    checkpoints = _checkpoints(app)
+    if checkpoints is None:
+        return
+    from tui_agent.engine.undoing import CannotUndo
+
+    try:
+        checkpoints.clear()
+    except CannotUndo as error:
+        app.hints.say(str(error))
+
+
 def diff(app: TuiAgentApp, word: str) -> None:
     """What a run did to files, line by line; the last one without a number."""
     checkpoints = _checkpoints(app)

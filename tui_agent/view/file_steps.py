@@ -74,7 +74,11 @@ def _command(view: SessionView, event: e.CommandChanged, record: e.Record) -> Ch
 
 
 def _rewound(view: SessionView, event: e.ConversationRewound, record: e.Record) -> Change:
-    if not event.run:
+    if event.cleared:
+        text = (
+            "The model no longer knows what was said until here. The plan stays; /redo brings the talk back."
+        )
+    elif not event.run:
         text = "The conversation goes on where it was before it was rewound."
     else:
         said = " ".join(event.text.split())

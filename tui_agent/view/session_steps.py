@@ -42,11 +42,19 @@ def _recovered(view: SessionView, event: e.SessionRecovered, record: e.Record) -
     change = abandon(view)
     said: list[str] = []
     if event.interrupted:
-        said.append(f"{len(event.interrupted)} tool call(s) had no end; their outcome is unknown.")
+        calls = len(event.interrupted)
+        said.append(
+            "One tool call was interrupted: its outcome is unknown. It is not run again, and the model is told."
+            if calls == 1
+            else f"{calls} tool calls were interrupted: their outcome is unknown. "
+            "They are not run again, and the model is told."
+        )
     if event.void:
-        said.append(f"{len(event.void)} open approval(s) are void.")
+        requests = "One open request is" if len(event.void) == 1 else f"{len(event.void)} open requests are"
+        said.append(f"{requests} void: nothing was done.")
     if event.damaged:
-        said.append(f"{event.damaged} record(s) of the log could not be read and were kept as they are.")
+        records = "One record" if event.damaged == 1 else f"{event.damaged} records"
+        said.append(f"{records} of the session could not be read; the bytes are kept as they are.")
     if not said:
         return change
     text = "The session ended without being closed. " + " ".join(said)

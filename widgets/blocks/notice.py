@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.style import Style
 
 from tui_agent.domain import Answer, Scope, Trusting
+from tui_agent.keymap import key_of
 from tui_agent.view import EndItem, NoticeItem, RequestItem
 from widgets.blocks.base import Block, duration
 from widgets.ink import Ink, Line, Span, indent, wrap
@@ -63,7 +64,7 @@ class NoticeBlock(Block[NoticeItem]):
         more = self.item.more
         text: list[Span] = [(self.item.text, body)]
         if more and not self.open:
-            text.append((" · ctrl+o", ink.muted))
+            text.append((f" · {key_of('details')}", ink.muted))
         lines = indent(wrap(text, width - 2), [(symbol + " ", style)], [("  ", style)])
         return [*lines, *self._behind(more, width, ink)] if more and self.open else lines
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.style import Style
 
 from tui_agent.domain import Scope
+from tui_agent.keymap import key_of
 from tui_agent.view import ToolItem
 from widgets import ansi
 from widgets.blocks.base import Block, duration
@@ -109,7 +110,7 @@ class ToolCard(Block[ToolItem]):
             text = said if self.open else fit(said, max(1, width - width_of(place)))
             lines += chop([*place, (text, ink.text)], width)
         hidden = len(self.item.wrong) - len(shown)
-        return [*lines, line((f"… {hidden} more · ctrl+o", ink.muted))] if hidden else lines
+        return [*lines, line((f"… {hidden} more · {key_of('details')}", ink.muted))] if hidden else lines
 
     def _decisions(self, width: int, ink: Ink) -> list[Line]:
         lines: list[Line] = []
@@ -178,13 +179,15 @@ class ToolCard(Block[ToolItem]):
             lines = lines[: 2 * limit] if head else lines[-2 * limit :]
             hidden += 1
         if hidden > 0:
-            note = line((self._more(hidden) + (" · F7" if self.open and not head else ""), ink.muted))
+            note = line(
+                (self._more(hidden) + (f" · {key_of('output')}" if self.open and not head else ""), ink.muted)
+            )
             lines = [*lines, note] if head else [note, *lines]
         return lines
 
     def _more(self, hidden: int) -> str:
         lines = f"… {hidden} more line{'s' if hidden > 1 else ''}"
-        return lines if self.open else f"{lines} · ctrl+o"
+        return lines if self.open else f"{lines} · {key_of('details')}"
 
     def plain(self) -> str:
         """Call and output."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tui_agent.keymap import key_of
 from tui_agent.view import ShellItem, UserItem
 from widgets import ansi
 from widgets.blocks.base import Block
@@ -40,7 +41,10 @@ class ShellBlock(Block[ShellItem]):
         gutter = [("  │ ", ink.faint)]
         if len(shown) < len(output):
             lines.append(
-                line(*gutter, (f"… {len(output) - len(shown)} lines above · ctrl+o shows them", ink.muted))
+                line(
+                    *gutter,
+                    (f"… {len(output) - len(shown)} lines above · {key_of('details')} shows them", ink.muted),
+                )
             )
         for one in shown:
             lines += indent(chop(list(ansi.spans(one, ink, ink.muted)), width - 4), gutter)

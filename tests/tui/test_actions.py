@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+
+import pytest
+from textual.binding import BindingsMap
+
+from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tui_agent.keymap import KEYS, NAMED, Keymap
+from tui_agent.settings import Loaded, Settings
+from tui_agent.tui import commands, keys, palette
+from tui_agent.tui.app import TuiAgentApp
+from widgets.help_panel import HelpPanel
+from widgets.palette import Palette, Row, find
+from widgets.search_bar import SearchBar
+
+WITHOUT = {"exit"}
+"""Another word for a command."""
+
+
+def opened(app: TuiAgentApp) -> bool:
+    return isinstance(app.screen, Palette)
+
+
+def test_every_action_is_in_the_palette_and_can_have_another_key() -> None:
+    listed = {row.name for row in palette.rows()}
+    actions = {name for name in commands.BY_NAME if name not in WITHOUT} | set(NAMED)
+    assert actions - listed == {palette.ITSELF}
+    assert set(NAMED) == actions  # so each has a name in `keys:`
+    free = [
+        f"{first}{second}+f{n}"
+        for first, second, n in itertools.product(("", "alt+"), ("ctrl", "shift"), range(1, 21))
+    ]
+    chosen = {name: [key] for name, key in zip(sorted(actions), free, strict=False)}
+    other = Keymap(chosen)
+    assert other.troubles == []
+    bound = BindingsMap(list(keys.bindings(other))).key_to_bindings
+    stands = other.standing_for()
+    for name, (key,) in chosen.items():
+        if NAMED[name].scope == "app":
+            assert [one.action for one in bound[key]] == [NAMED[name].action]
+        else:
+            assert stands[key] == NAMED[name].keys[0]
+    assert {one for one in KEYS if not one.name} == {
+        one for one in KEYS if not one.keys and one.also
+    }  # only typed
+
+
+async def test_the_palette_finds_does_and_shows_keys() -> None:
+    app, session = app_for("answered")
+    async with running(app) as pilot:
+        await pilot.press(*"draft", "ctrl+p")
+        await until(pilot, lambda: opened(app))
+        await still(pilot)
+        assert "ctrl+o" in screen_text(app)
+        await pilot.press(*"apauto", "enter")  # as fast as one types
+        await until(pilot, lambda: session.modes != [])
+        assert session.modes[0][1] in ("auto", "auto-edit")
+        assert not opened(app) and app._prompt.text == "draft"
+        await pilot.press("f2", *"srch", "down", "up", "enter")
+        await until(pilot, lambda: app.query_one(SearchBar).display)
+        await pilot.press("escape", "ctrl+p", *"newline", "enter")
+        await until(pilot, lambda: app._prompt.text == "draft\n")
+        await pilot.press("ctrl+p", *"zzzz", "enter", "escape")
+        await until(pilot, lambda: not opened(app))
+        await pilot.press("ctrl+p", *"send", "enter")
+        await until(pilot, lambda: session.sent == [("draft\n", False)])
+        assert app.is_running
+
+
+def test_letters_find_the_better_name_first() -> None:
+    rows = [
+        Row(name, name, does)
+        for name, does in (("compact", "room"), ("model", "who"), ("mode", "how"), ("scroll mode", ""))
+    ]
+    assert [one.row.name for one in find(rows, "mode")] == ["model", "mode", "scroll mode"]
+    assert [one.row.name for one in find(rows, "cp")] == ["compact"]
+    assert [one.row.name for one in find(rows, "who")] == ["model"]
+    assert find(rows, "sm")[0].row.name == "scroll mode" and find(rows, "sm")[0].letters == {0, 7}
+    assert find(rows, "xyz") == []
+
+
+async def test_keys_of_the_user_are_the_keys_everywhere() -> None:
+    app, session = app_for("plan")
+    settings = Settings.model_validate(
+        {
+            "keys": {
+                "send": "ctrl+s",
+                "newline": "enter",
+                "details": ["f12"],
+                "older": "ctrl+up",
+                "help": "f5",
+                "undo": "alt+u",
+                "top": "nokey",
+            }
+        }
+    )
+    session.settings = Loaded(settings=settings)  # type: ignore[attr-defined]  # as the engine's has
+    async with running(app, (120, 120)) as pilot:
+        await until(pilot, lambda: "ctrl+s send" in screen_text(app))
+        assert "F12 details" in screen_text(app)
+        await pilot.press(*"one", "enter", *"two", "up", "x", "ctrl+s")
+        await until(pilot, lambda: session.sent == [("onex\ntwo", False)])
+        await settled(pilot)
+        await pilot.press("up")
+        assert app._prompt.text == ""
+        await pilot.press("ctrl+up")
+        await until(pilot, lambda: app._prompt.text == "onex\ntwo")
+        before = app._transcript.look.details
+        await pilot.press("ctrl+o")
+        assert app._transcript.look.details == before
+        await pilot.press("f12")
+        assert app._transcript.look.details != before
+        await pilot.press("f5")
+        await until(pilot, lambda: isinstance(app.screen, HelpPanel))
+        await still(pilot)
+        text = screen_text(app)
+        assert "ctrl+s" in text and "F12" in text and "alt+u" in text
+
+
+async def test_a_pressed_key_says_its_name() -> None:
+    app, _session = app_for("answered")
+    async with running(app) as pilot:
+        await pilot.press(*"/keys", "enter")
+        for key, says in (
+            ("ctrl+o", "show or hide thinking"),
+            ("x", "is typed"),
+            ("f1", "this help"),
+            ("ctrl+c", "quit"),
+        ):
+            await pilot.press(key)
+            await still(pilot)
+            assert says in screen_text(app)
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+
+
+@pytest.mark.parametrize("told", ["busy", "idle"])
+def test_the_footer_names_the_keys_that_hold(told: str) -> None:
+    view = SimpleNamespace(busy=told == "busy", plan=SimpleNamespace(by=""))
+    assert keys.footer(view)[0] == (("esc", "stop") if view.busy else ("enter", "send"))  # type: ignore[arg-type]

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.doubles.session import FakeSession
+from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tui_agent import settings
+from tui_agent.settings.checking import paths_of
+from tui_agent.text import Mask
+from tui_agent.tui.app import TuiAgentApp
+from widgets.settings_form import SettingsForm
+
+FILE = """\
+# my settings
+base_url: http://me:sesame@10.0.0.5:8080/v1  # at home
+small_model: tok-1234567890abcdef
+timeouts:
+  command: 45   # slow disk
+keys: {details: f12}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path))
+    monkeypatch.setenv("TUI_AGENT_MODE", "chat")
+    (tmp_path / "config.yaml").write_text(FILE)
+    return tmp_path / "config.yaml"
+
+
+def app_with(config: Path, **flags: object) -> tuple[TuiAgentApp, FakeSession]:
+    app, session = app_for("answered")
+    session.settings = settings.load(config, None, None, flags)  # type: ignore[attr-defined]  # as the engine's has
+    session.mask = Mask({"token": "tok-1234567890abcdef"})
+    return app, session
+
+
+def form(app: TuiAgentApp) -> SettingsForm:
+    assert isinstance(app.screen, SettingsForm)
+    return app.screen
+
+
+async def opened(app: TuiAgentApp, pilot: Pilot[int], *keys: str) -> None:
+    await pilot.press("f6")
+    await until(pilot, lambda: isinstance(app.screen, SettingsForm))
+    await still(pilot)
+    await pilot.press(*keys)
+    await still(pilot)
+
+
+async def test_every_setting_is_there_with_its_value_and_source_and_no_secret(config: Path) -> None:
+    app, _session = app_with(config, approval_mode="auto")
+    async with running(app, (120, 100)) as pilot:
+        await opened(app, pilot)
+        assert [row.name for row in form(app).rows] == [".".join(where) for where in paths_of()]
+        text = screen_text(app)
+        for shown in ("line 5", "environment (TUI_AGENT_", "command line", "http://…@10.0.0.5:8080/v1"):
+            assert shown in text
+        for row in form(app).rows:
+            assert "sesame" not in str(row) and "tok-1234567890abcdef" not in str(row)
+
+
+async def test_a_change_is_written_and_comments_stay(config: Path) -> None:
+    app, _session = app_with(config, approval_mode="auto")
+    async with running(app) as pilot:
+        await opened(app, pilot, *"timeouts.command", "up", "enter")
+        await pilot.press("backspace", "backspace", *"90", "enter")
+        await until(pilot, lambda: "from the next session on" in screen_text(app))
+        assert config.read_text() == FILE.replace("command: 45 ", "command: 90 ")
+        assert config.stat().st_mode & 0o777 == 0o644  # as it was
+        await pilot.press("enter", "ctrl+u", *"-3", "enter")
+        await until(pilot, lambda: "more than 0" in screen_text(app))
+        await pilot.press("escape", "delete")
+        assert "command: 90" in config.read_text()  # something is searched for: it was meant for that
+        await pilot.press("ctrl+u", *"base_url", "enter", "enter")  # a hidden value is kept as it is
+        assert form(app).editing is None and "sesame" in config.read_text()
+        await pilot.press("end", "ctrl+u", *"theme", "enter", "ctrl+u", *"light", "enter")
+        await until(pilot, lambda: app.theme == "tui-agent-light")
+        await until(pilot, lambda: "theme: light\n" in config.read_text())
+        await pilot.press("ctrl+u", *"keys", "enter", "ctrl+u", *"{details: f11, nope: f5}", "enter")
+        await until(pilot, lambda: "is no action" in screen_text(app))
+        await pilot.press("ctrl+u", *"{details: f11}", "enter")
+        await until(pilot, lambda: "f11" in app._bindings.key_to_bindings)
+        assert app.preferences.loaded is not None
+        assert app.preferences.loaded.settings.approval_mode == "auto"  # a flag holds on
+        config.write_text("mode: [\n")
+        await pilot.press("ctrl+u", *"vim", "enter", "up", "enter")
+        await until(pilot, lambda: "nothing was changed" in screen_text(app))
+        assert config.read_text() == "mode: [\n"
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+
+
+async def test_a_file_that_is_not_there_yet_is_made_and_settings_taken_back(config: Path) -> None:
+    config.unlink()
+    app, _session = app_with(config)
+    async with running(app) as pilot:
+        await opened(app, pilot, *"small", "enter", *"tiny", "enter")
+        await until(pilot, lambda: config.exists() and config.read_text() == "small_model: tiny\n")
+        assert config.stat().st_mode & 0o777 == 0o600
+        await settled(pilot)
+        await pilot.press("ctrl+u", "delete")
+        await until(pilot, lambda: config.read_text() == "")
+        await until(pilot, lambda: form(app).rows[5].value == "not set")
+        await pilot.press("ctrl+u", *"start of a session how", "enter", "down", "enter")
+        await until(pilot, lambda: "environment (TUI_AGENT_MODE) counts more" in screen_text(app))
