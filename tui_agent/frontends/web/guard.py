@@ -36,7 +36,6 @@ HEADERS: tuple[tuple[bytes, bytes], ...] = (
 READING = ("GET", "HEAD")
 OPEN = {"/": READING, "/enter": ("POST",), "/door.js": READING, "/door.css": READING, "/mark.svg": READING}
 """What is there before the token is: a page that holds nothing, and the exchange of a ticket for the token."""
-READING = ("GET", "HEAD")
 
 
 def cookie_name(port: int) -> str:
