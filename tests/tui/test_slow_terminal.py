@@ -58,7 +58,7 @@ async def test_f16_f18_a_stopped_terminal_holds_nothing_up_and_shows_all_when_it
     async with flowing(tmp_path) as (terminal, over):
         os.set_blocking(terminal.slave, blocking)  # the program's own: EAGAIN in the place of waiting
         await said(over)
-        assert unread(terminal) > 2_000, "the terminal was never full"
+        assert unread(terminal) > 1_000, "somebody read meanwhile"
         await terminal.sees("the flow ends")
         await terminal.sees("Ask for a change")
         await terminal.still(0.5)
@@ -77,7 +77,7 @@ async def test_f16_f18_a_stopped_terminal_holds_nothing_up_and_shows_all_when_it
 async def test_f16_a_stopped_terminal_keeps_nobody_from_ending(tmp_path: Path) -> None:
     async with flowing(tmp_path) as (terminal, over):
         await said(over)
-        assert unread(terminal) > 2_000, "the terminal was never full"
+        assert unread(terminal) > 1_000, "somebody read meanwhile"
         began = time.monotonic()
         terminal.kill(signal.SIGTERM)
         assert await asyncio.to_thread(terminal.process.wait, DEADLINE) == 143
@@ -189,9 +189,7 @@ async def test_f17_every_kind_of_terminal_shows_it(name: str) -> None:
         terminal.type("hello")
         await terminal.sees("hello")
         if name == "no colour":
-            colours = re.findall(rb"[34]8;2;(\d+);(\d+);(\d+)", terminal.bytes)
-            assert colours and all(red == green == blue for red, green, blue in colours)
-            assert not re.search(rb"\x1b\[(?:\d+;)*(?:3[1-6]|4[1-6]|9[1-6]|[34]8;5;\d+)[;m]", terminal.bytes)
+            assert not re.search(rb"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])[;m]", terminal.bytes)
         terminal.type("\r")
         await terminal.sees("sent")
         terminal.type("\x04")
