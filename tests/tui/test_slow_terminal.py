@@ -189,7 +189,9 @@ async def test_f17_every_kind_of_terminal_shows_it(name: str) -> None:
         terminal.type("hello")
         await terminal.sees("hello")
         if name == "no colour":
-            assert not re.search(rb"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;\d+)*m", terminal.bytes)
+            assert not re.search(
+                rb"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;\d+)*m", terminal.bytes
+            )
         terminal.type("\r")
         await terminal.sees("sent")
         terminal.type("\x04")
