@@ -169,5 +169,7 @@ async def test_a05_a_resumed_session_asks_what_it_would_have_asked(way: Any, wor
     found = await bodies(way, workspace)
     assert len(expected) > 2 * len(TALK)
     for number, (one, other) in enumerate(zip(expected, found, strict=False)):
-        assert one == other, f"request {number}"
+        at = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
+        seen = slice(max(0, at - 100), at + 300)
+        assert one == other, f"request {number} from {at}:\n{one[seen]}\n{other[seen]}"
     assert len(expected) == len(found)

@@ -118,6 +118,16 @@ async def test_both_find_the_same(
     assert theirs == ours
 
 
+@pytest.mark.parametrize(
+    "text", [b"needle\r\nother", b"other\r\nneedle\r", b"needle\r\n", b"a needle\rb\r\n"]
+)
+async def test_both_find_the_end_of_a_line_before_its_cr(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "a").write_bytes(text)
+    theirs, ours = await both(FakeBench(tmp_path.resolve()), query="needle$", is_regex=True)
+    assert theirs == ours
+    assert ("→" in ours.data) == (b"\rb" not in text)
+
+
 async def test_both_have_the_same_limits(tmp_path: Path) -> None:
     bench = FakeBench(tmp_path.resolve())
     (tmp_path / "many.txt").write_text("needle\n" * 150)

@@ -165,7 +165,7 @@ def _text(data: bytes, wanted: Wanted) -> str | None:
 
 def _search(path: Path, data: bytes, wanted: Wanted, context: int) -> bool:
     text = _text(data, wanted)
-    if text is None or (wanted.sure and wanted.pattern.search(text) is None):
+    if text is None or (wanted.sure and wanted.pattern.search(_plain(text, wanted)) is None):
         return False
     lines = text.split("\n")
     if not lines[-1]:
@@ -174,6 +174,11 @@ def _search(path: Path, data: bytes, wanted: Wanted, context: int) -> bool:
     if spans:
         _tell(path, lines, spans, context, wanted)
     return bool(spans)
+
+
+def _plain(text: str, wanted: Wanted) -> str:
+    """All lines as they are looked at one by one: a `$` stands before the CR of a line that ends with it."""
+    return text if wanted.lines or "\r" not in text else text.replace("\r\n", "\n").removesuffix("\r")
 
 
 def _in_lines(lines: list[str], wanted: Wanted) -> Iterator[Span]:
