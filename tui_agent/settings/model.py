@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+import tui_agent.settings.without_plugins  # noqa: F401  # before pydantic makes the first model
+
 
 def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
