@@ -24,6 +24,9 @@ import pyte
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT = 60.0
+EARLY = 200 if os.environ.get("TUI_AGENT_EARLY") else 0
+"""With TUI_AGENT_EARLY a test is told of what it waits for when no byte more than that has been painted: what it then
+looks at without waiting fails every time, not once in a hundred runs on a busy machine."""
 
 
 def stacks_of(pid: int) -> Path:
@@ -34,6 +37,17 @@ def stacks_of(pid: int) -> Path:
 def tell_stacks() -> None:
     """Called in the program: do so."""
     faulthandler.register(signal.SIGUSR1, stacks_of(os.getpid()).open("w"))
+
+
+class _Screen(pyte.Screen):
+    """One that can be read in the middle of a line, when half of a wide character is overwritten."""
+
+    @property
+    def display(self) -> list[str]:
+        return [
+            "".join(self.buffer[line][column].data for column in range(self.columns))
+            for line in range(self.lines)
+        ]
 
 
 class Terminal:
@@ -55,10 +69,11 @@ class Terminal:
         self.master, self.slave = pty.openpty()
         self.resize(*size)
         self.before = termios.tcgetattr(self.slave)
-        self.screen = pyte.Screen(*size)
+        self.screen = _Screen(*size)
         self._stream = pyte.ByteStream(self.screen)
         self.bytes = b""
-        """Every byte that the program wrote."""
+        """Every byte that the program wrote and the screen has taken."""
+        self._unseen = b""
         world = {} if whole_env else {**os.environ, "PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(
             [sys.executable, *arguments],
@@ -79,19 +94,33 @@ class Terminal:
 
     # --- reading ---
 
-    def read(self, seconds: float = 0.05) -> None:
+    def read(self, seconds: float = 0.05, condition: Callable[[], bool] = lambda: False) -> None:
         """Take what is written within `seconds`, and all that is there then."""
+        if self._paint(condition):
+            return
         while self.master >= 0 and select.select([self.master], [], [], seconds)[0]:
             try:
-                data = os.read(self.master, 65536)
+                self._unseen += os.read(self.master, 65536)
             except OSError:
                 return
-            self.bytes += data
-            self._stream.feed(data)
+            if self._paint(condition):
+                return
             seconds = 0
+
+    def _paint(self, condition: Callable[[], bool]) -> bool:
+        """Put on the screen what was read: all of it, or (EARLY) no more than the condition needs to become true."""
+        while self._unseen:
+            size = EARLY or len(self._unseen)
+            piece, self._unseen = self._unseen[:size], self._unseen[size:]
+            self.bytes += piece
+            self._stream.feed(piece)
+            if EARLY and condition():
+                return True
+        return False
 
     def drain(self) -> None:
         """Take what is there and look at none of it."""
+        self._unseen = b""
         while select.select([self.master], [], [], 0)[0]:
             os.read(self.master, 65536)
 
@@ -110,7 +139,7 @@ class Terminal:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, self._seen()
-            self.read()
+            self.read(condition=condition)
 
     def shows(self, text: str) -> None:
         self.until(lambda: text in self.text)
@@ -123,12 +152,12 @@ class Terminal:
     async def sees(self, wanted: Callable[[], bool] | str, seconds: float = WAIT) -> None:
         condition = (lambda: wanted in self.text) if isinstance(wanted, str) else wanted
         deadline = time.monotonic() + seconds
-        self.read(0)
+        self.read(0, condition)
         while not condition():
             assert time.monotonic() < deadline, f"{wanted}: {self._seen()}"
             assert self.process.poll() is None or condition(), f"it ended: {self._seen()}"
             await self._readable(0.05)
-            self.read(0)
+            self.read(0, condition)
 
     async def still(self, seconds: float) -> None:
         """Wait until nothing was painted for so long, as a person who reads would."""
