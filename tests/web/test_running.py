@@ -16,10 +16,12 @@ from tui_agent.frontends.web.addresses import listen
 PATIENCE = 90.0
 
 
-async def start(home: Path, *args: str) -> asyncio.subprocess.Process:
+async def start(
+    home: Path, *args: str, stdin: int = asyncio.subprocess.DEVNULL
+) -> asyncio.subprocess.Process:
     home.mkdir(exist_ok=True)
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tui_agent", *args, env=environment(home), cwd=home, stdin=asyncio.subprocess.DEVNULL,
+        sys.executable, "-m", "tui_agent", *args, env=environment(home), cwd=home, stdin=stdin,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
 
@@ -52,6 +54,41 @@ async def test_it_shows_a_link_serves_and_ends_in_order(tmp_path: Path, number: 
     kept = b"".join(path.read_bytes() for path in (home / "tui-agent").rglob("*") if path.is_file())
     assert b'"session.closed"' in kept
     assert token.encode() not in kept and found[2].encode() not in kept, "H13: written down nowhere"
+
+
+async def test_a_session_of_the_page_goes_on_in_repl_and_then_in_exec(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    talk = [scenario(f"word {number}", f"reply {number}") for number in range(1, 4)]
+    async with serve(*talk, strict=True) as server, asyncio.timeout(PATIENCE):
+        flags = ["--trust", "--provider", "openai", "--base-url", f"{server.url}/v1", "--model", "mock-model"]
+        program = await start(home, "web", "--port", "0", *flags)
+        assert program.stdout is not None
+        told = b""
+        while b"Ctrl+C" not in told:
+            told += await program.stdout.readline()
+        found = re.search(r"(http://127\.0\.0\.1:\d+)/#(\S+)", told.decode())
+        assert found is not None
+        async with httpx.AsyncClient(base_url=found[1], timeout=PATIENCE, trust_env=False) as client:
+            assert (await client.post("/enter", json={"ticket": found[2]})).status_code == 200
+            assert "reply 1" in (await client.post("/chat", json={"message": "word 1"})).text
+        program.send_signal(signal.SIGINT)
+        out, _ = await program.communicate()
+        left = re.search(r"--resume (\S+)", out.decode())
+        assert left is not None
+        for args, said, reply in ((["repl"], b"word 2\n", b"reply 2"), (["exec", "word 3"], b"", b"reply 3")):
+            program = await start(home, *args, "--resume", left[1], *flags, stdin=asyncio.subprocess.PIPE)
+            out, err = await program.communicate(said)
+            assert program.returncode == 0 and reply in out, out.decode() + err.decode()
+        told_to = [
+            [(one["role"], one["content"]) for one in request.messages if one["role"] in ("user", "assistant")]
+            for request in server.requests
+            if "word 3" in str(request.messages)
+        ]
+    assert told_to, "exec asked the model"
+    flat = str(told_to[-1])
+    places = [flat.find(f"{what} {number}") for number in (1, 2) for what in ("word", "reply")]
+    assert -1 not in places and places == sorted(places) and places[-1] < flat.find("word 3")
+    assert len(list((home / "tui-agent" / "sessions").iterdir())) == 1
 
 
 @pytest.mark.parametrize(
