@@ -6,11 +6,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from tui_agent import events
+from tui_agent.__main__ import APART, FACES
+from tui_agent.commands.reliability import PROTOCOLS
 from tui_agent.events import TABLE, from_data, to_data
+from tui_agent.protocols.parser import Protocol
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted(
@@ -73,17 +77,27 @@ def test_tests_of_faceless_parts_need_no_screen(folder: str) -> None:
     assert loaded.isdisjoint(HEADLESS_FORBIDDEN)
 
 
-def test_the_command_line_loads_no_engine_for_help() -> None:
+@pytest.mark.parametrize("command", ["", "exec", *APART, *FACES])
+def test_the_command_line_loads_no_engine_for_help(command: str) -> None:
     code = (
         "import sys, json\n"
         "from tui_agent.__main__ import main\n"
-        "try:\n    main(['exec', '--help'])\nexcept SystemExit:\n    pass\n"
+        "try:\n    main([*sys.argv[1:], '--help'])\nexcept SystemExit:\n    pass\n"
         "print(json.dumps(sorted(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT)
+    words = [sys.executable, "-c", code, *filter(None, [command])]
+    done = subprocess.run(words, capture_output=True, check=True, cwd=ROOT)
+    assert f"usage: tui-agent {command}".strip() in done.stdout.decode()
     loaded = json.loads(done.stdout.splitlines()[-1])
-    heavy = {"pydantic", "httpx", "msgspec", "asyncio", "textual", "tui_agent.engine"}
+    heavy = {
+        "pydantic", "httpx", "msgspec", "yaml", "asyncio", "ssl", "readline", "starlette", "uvicorn", "textual",
+        "tui_agent.engine", "tui_agent.settings",
+    }  # fmt: skip
     assert not heavy.intersection(loaded)
+
+
+def test_the_ways_to_ask_for_a_call_are_those_there_are() -> None:
+    assert get_args(Protocol) == PROTOCOLS
 
 
 def test_the_engine_knows_no_demonstration() -> None:

@@ -141,7 +141,7 @@ def build_exec_parser() -> argparse.ArgumentParser:
 APART = ("doctor", "undo", "sessions", "stats", "reliability")
 """Commands with a module of their own, whose `run` takes what follows the name and returns the exit code."""
 
-FACES = {"repl": "repl", "web": "web.running", "desktop": "desktop"}
+FACES = {"repl": "repl", "web": "web.command", "desktop": "desktop"}
 """Commands that show a session in another way → their modules, whose `run` takes the options and how to read them."""
 
 COMMANDS = """commands:

@@ -15,7 +15,7 @@ from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.doubles.raw_server import FakeConnection, FakeRawServer, Script
 from tui_agent import paths
 from tui_agent.commands import doctor_code
-from tui_agent.commands.doctor import write
+from tui_agent.commands.doctor_visit import write
 from tui_agent.commands.findings import Finding
 from tui_agent.commands.page import Page
 from tui_agent.lsp.languages import languages
@@ -269,7 +269,7 @@ def test_colours_only_where_they_are_welcome(capsys: CAPSYS) -> None:
 
 def test_an_old_encoding_gets_plain_signs() -> None:
     code = (
-        "from tui_agent.commands.doctor import write\nfrom tui_agent.commands.page import Page\n"
+        "from tui_agent.commands.doctor_visit import write\nfrom tui_agent.commands.page import Page\n"
         "from tui_agent.commands.findings import Finding as F\n"
         "write([F(group='Gruppe', name='a', state='bad', text='größer …', advice='x')], Page())"
     )

@@ -7,7 +7,7 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.widgets import Static
 
-from tui_agent.commands.doctor import write
+from tui_agent.commands.doctor_visit import write
 from tui_agent.commands.findings import Finding, State
 from tui_agent.commands.page import Page
 
@@ -85,7 +85,7 @@ class PageApp(App[None]):
 
 @pytest.mark.parametrize("findings", [WELL, TROUBLE], ids=["well", "trouble"])
 def test_doctor(findings: list[Finding], snap_compare, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui_agent.commands.doctor.__version__", "0.0.0-test")
+    monkeypatch.setattr("tui_agent.commands.doctor_visit.__version__", "0.0.0-test")
     pipe = BytesIO()
     out = TextIOWrapper(pipe, encoding="utf-8")
     write(findings, Page(out, colour=True))

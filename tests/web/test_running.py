@@ -80,7 +80,11 @@ async def test_a_session_of_the_page_goes_on_in_repl_and_then_in_exec(tmp_path: 
             out, err = await program.communicate(said)
             assert program.returncode == 0 and reply in out, out.decode() + err.decode()
         told_to = [
-            [(one["role"], one["content"]) for one in request.messages if one["role"] in ("user", "assistant")]
+            [
+                (one["role"], one["content"])
+                for one in request.messages
+                if one["role"] in ("user", "assistant")
+            ]
             for request in server.requests
             if "word 3" in str(request.messages)
         ]

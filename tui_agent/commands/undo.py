@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
 from collections.abc import Sequence
@@ -74,6 +73,8 @@ def run(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     if args.rewind and not args.run:
         parser.error("--rewind needs --run N: the run before which to go back")
+    import asyncio
+
     from tui_agent.engine.stream import JournalBroken
     from tui_agent.engine.undoing import CannotUndo
     from tui_agent.platform.locks import InUse
@@ -176,6 +177,8 @@ def _say(text: str) -> None:
 @asynccontextmanager
 async def _opened(session: Path) -> AsyncIterator[Checkpoints]:
     """The session's checkpoints, in this process's hands."""
+    import asyncio
+
     from tui_agent import settings
     from tui_agent.checkpoints.store import BlobStore
     from tui_agent.engine.state import open_stream

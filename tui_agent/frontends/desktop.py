@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import importlib.util
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_agent.frontends.web.addresses import CannotServe
-from tui_agent.frontends.web.running import parser_of, serve
+from tui_agent.frontends.web.command import parser_of
 
 if TYPE_CHECKING:
-    from tui_agent.frontends.web.running import Wish
+    from tui_agent.frontends.web.command import Wish
     from tui_agent.frontends.web.serving import Serving
 
 SIZE = (900, 700)
@@ -86,6 +84,7 @@ def run(argv: Sequence[str], shared: argparse.ArgumentParser, wish: Wish) -> int
     except CannotServe as error:
         sys.stderr.write(f"tui-agent: {error}\n")
         return 2
+    from tui_agent.frontends.web.running import serve
 
     async def beside(serving: Serving) -> None:
         await show(serving, program)
@@ -119,6 +118,9 @@ def find(wanted: str | None, environ: Mapping[str, str]) -> str:
 async def show(serving: Serving, program: str) -> None:
     """Show the page in a window until it is closed. Nothing of the window is left afterwards, also where we are
     stopped or killed: it runs below a supervisor (R-50). Raises CannotServe when it can't be started."""
+    import asyncio
+    import tempfile
+
     from tui_agent.platform.capture import Capture
     from tui_agent.platform.environment import child_environment
     from tui_agent.platform.proc import Child, ProcessError, Stage

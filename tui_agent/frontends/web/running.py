@@ -1,15 +1,14 @@
-"""`tui-agent web`: a session of its own, shown in a browser on this machine (X4)."""
+"""A session of its own, served as long as somebody wants its page (X4, X5)."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from tui_agent.frontends.web import browsing
@@ -20,41 +19,10 @@ if TYPE_CHECKING:
     from tui_agent.engine.wishes import Wishes
     from tui_agent.frontends.web.serving import Serving
 
-    Wish = Callable[..., Wishes]
     Beside = Callable[[Serving], Awaitable[None]]
 
 USAGE = 2
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-def parser_of(name: str, description: str, shared: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """The parser of a command that serves the page."""
-    parser = argparse.ArgumentParser(prog=f"tui-agent {name}", parents=[shared], description=description)
-    parser.add_argument(
-        "--approval-mode",
-        choices=("ask", "auto-edit", "auto", "read-only"),
-        help="who is asked when; default ask",
-    )
-    return parser
-
-
-def run(argv: Sequence[str], shared: argparse.ArgumentParser, wish: Wish) -> int:
-    """Serve until Ctrl+C; returns the exit code. `shared` are the options of every front end, `wish` reads them."""
-    parser = parser_of("web", "The agent in a browser on this machine, and on no other.", shared)
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="a loopback address: 127.0.0.1 (the default), ::1 or localhost"
-    )
-    parser.add_argument("--port", type=int, default=PORT, help=f"default {PORT}; 0 takes a free one")
-    parser.add_argument("--open", action="store_true", help="open the page in your browser")
-    args = parser.parse_args(argv)
-    if args.resume == "":
-        parser.error("--resume needs the id of a session here; `tui-agent sessions` lists them")
-    wished = wish(args, args.approval_mode, attended=True)
-
-    async def beside(serving: Serving) -> None:
-        await _invite(serving, args.open)
-
-    return serve(wished, beside, host=args.host, port=args.port)
 
 
 def serve(wished: Wishes, beside: Beside, *, host: str = "127.0.0.1", port: int = PORT) -> int:
@@ -135,7 +103,7 @@ class _Signals:
         return f"signal {signal.Signals(self._came).name}" if self._came else "user"
 
 
-async def _invite(serving: Serving, open_it: bool) -> None:
+async def invite(serving: Serving, open_it: bool) -> None:
     """Show a link, and another one whenever Enter is pressed."""
     write = sys.stdout.write
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
