@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+import re
+import signal
+from pathlib import Path
+
 import pytest
 from textual import events
 
+from tests.doubles.job import environment
+from tests.doubles.terminal import Terminal
 from tests.scenes import build
 from tests.tui.kit import app_for, running, settled, still
 from tui_agent import events as e
 from tui_agent.settings import Loaded, Settings
+from tui_agent.tui.driver import POP_TITLE, PUSH_TITLE
 from tui_agent.tui.notifying import payload
 
 
@@ -45,6 +52,63 @@ async def test_it_calls_only_where_nobody_looks(monkeypatch: pytest.MonkeyPatch)
         app.preferences.take(Loaded(settings=Settings()))
         await focus(events.AppFocus())
         assert await told(e.RunEnded(outcome="failed")) == []
+
+
+async def test_a_terminal_that_tells_no_focus_calls_after_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, session = app_for("answered")
+    session.begins = len(session.records)
+    async with running(app) as pilot:
+        assert app._driver is not None
+        written: list[str] = []
+        monkeypatch.setattr(app._driver, "write", written.append)
+
+        async def took(seconds: float) -> list[str]:
+            written.clear()
+            session.push(e.UserSaid(id=f"m{seconds}", text="hi"))
+            session.push(e.RunEnded(outcome="done"), seconds=seconds)
+            await settled(pilot)
+            return [one for one in written if not one.startswith("\x1b]22;")]
+
+        assert await took(9.9) == []
+        assert await took(10.0) == ["\a"]
+        said = "tui-agent · exporter is done"
+        for how, shown in {
+            "desktop-777": f"\x1b]777;notify;tui-agent;{said}\x1b\\",
+            "desktop-99": f"\x1b]99;;{said}\x1b\\",
+        }.items():
+            app.preferences.take(Loaded(settings=Settings.model_validate({"notifications": how})))
+            assert await took(11.0) == ["\a", shown]
+        session.push(e.UserSaid(id="m", text="hi"))
+        app.post_message(events.AppBlur())
+        app.post_message(events.AppFocus())
+        await still(pilot)
+        assert await took(60.0) == [], "it has said that it is in front"
+
+
+async def test_the_window_that_calls_is_marked_until_one_is_back(tmp_path: Path) -> None:
+    env = environment(tmp_path, TUI_AGENT_MODE="agent")
+    program = Terminal("-m", "tui_agent", "--demo", env=env, whole_env=True, cwd=tmp_path, size=(100, 32))
+    back = POP_TITLE.encode()
+
+    def marks() -> list[bytes]:
+        return re.findall(rb"\x1b\]2;([^\x07]*)\x07", program.bytes)
+
+    try:
+        await program.sees("Find the bug")
+        program.type("\r\x1b[O")  # what follows Enter: the terminal says that it is not in front any more
+        await program.sees("Plan · 3 steps")
+        await program.sees(lambda: b"\x07" in program.bytes and bool(marks()))
+        (mark,) = marks()
+        assert re.fullmatch("● tui-agent · .* waits for you", mark.decode())
+        assert program.bytes.count(PUSH_TITLE.encode()) == 1 and back not in program.bytes
+        program.type("\x1b[I")
+        await program.sees(lambda: back in program.bytes)
+        assert marks() == [mark, b"tui-agent"]
+        program.kill(signal.SIGTERM)
+        await program.end()
+        assert program.bytes.count(back) == 1
+    finally:
+        program.close()
 
 
 def test_what_the_desktop_shows_is_only_text() -> None:

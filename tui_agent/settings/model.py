@@ -233,9 +233,11 @@ class Settings(Part):
     )
     vim: bool = Field(False, description="Keys of vi in the composer.")
     animation: bool = Field(True, description="Move spinners and other signs of work.")
-    notifications: Annotated[Literal["off", "bell", "desktop"], BeforeValidator(_switch)] = Field(
+    notifications: Annotated[
+        Literal["off", "bell", "desktop", "desktop-777", "desktop-99"], BeforeValidator(_switch)
+    ] = Field(
         "bell",
-        description="How the end of long work and questions are announced while the terminal is not in front.",
+        description="How you are called while the terminal is not in front; desktop: OSC 9, 777 (foot) or 99 (kitty).",
     )
     notify_of: Annotated[tuple[Literal["questions", "ends", "failures"], ...], BeforeValidator(_tuple)] = (
         Field(("questions", "ends", "failures"), description="What is announced.")

@@ -27,6 +27,9 @@ NEVER_WRITTEN = re.compile("[\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u206
 All of them take no cell, so a line keeps its width without them.
 """
 
+PUSH_TITLE, POP_TITLE = "\x1b[22;2t", "\x1b[23;2t"
+"""The terminal keeps the window's title, and takes it back (xterm's ctlseqs)."""
+
 PATIENCE = 1.0
 """Seconds that a terminal has to take the last of what is written."""
 
@@ -47,6 +50,8 @@ class ScreenDriver(LinuxDriver):
         """Keys are left to the screen that follows."""
         self.stuck = False
         """The terminal did not take all before the end."""
+        self._titled = False
+        """The window has a title of ours; its own one is kept by the terminal."""
         self._output: TerminalOutput | None = None
         if sys.__stderr__ is not None:
             self._output = TerminalOutput(sys.__stderr__, lost=_hang_up)
@@ -60,8 +65,17 @@ class ScreenDriver(LinuxDriver):
         if not self._stopped and self._writer_thread is not None:
             super().write(data if data.isascii() else NEVER_WRITTEN.sub("", data))
 
+    def show_title(self, text: str) -> None:
+        """Give the window this title, which is printable; without one it gets its own back (R28.1)."""
+        if text:
+            self.write(("" if self._titled else PUSH_TITLE) + f"\x1b]2;{text}\a")
+        elif self._titled:
+            self.write("\x1b]2;tui-agent\a" + POP_TITLE)  # the first for terminals that keep no titles
+        self._titled = bool(text)
+
     def stop_application_mode(self) -> None:
         """Also out of the modes that Textual switches on and forgets."""
+        self.show_title("")
         if self._mouse_pixels:
             self.write("\x1b[?1016l")
         if _tells_other_keys(os.environ):

@@ -37,6 +37,7 @@ class Preferences:
 
     def open(self, session: SessionDoor) -> None:
         """The session is there, and with it the settings."""
+        self.notifying.open()
         loaded: Loaded | None = getattr(session, "settings", None)
         if loaded is not None:
             self.take(loaded)
