@@ -18,7 +18,7 @@ from tui_agent.frontends.web.app import Page
 from tui_agent.frontends.web.doing import Doing
 from tui_agent.frontends.web.door import WebDoor
 from tui_agent.frontends.web.feed import Feed
-from tui_agent.frontends.web.guard import Guard, cookie_name
+from tui_agent.frontends.web.guard import App, Guard, cookie_name
 from tui_agent.frontends.web.tickets import Tickets
 
 CONNECTIONS = 32
@@ -31,6 +31,8 @@ ENDING = 2
 """Seconds that what is being answered gets when the server stops."""
 HEAD_MAX = 32 << 10
 """Bytes of a request's head."""
+FRAME = 64 << 10
+"""Bytes of a message of a socket, where the page says nothing else."""
 
 DAY = 86_400.0
 
@@ -111,6 +113,46 @@ class _Server(uvicorn.Server):
         yield
 
 
+class Listening:
+    """A page that is answered at an address of ours, behind the guard: `start` with its routes, at the end `stop`."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        """`listener` is what `addresses.listen` gave; it is closed with the server."""
+        self._listener = listener
+        self.address = address_of(self._listener)
+        self.port: int = self._listener.getsockname()[1]
+        self.tickets = Tickets()
+        self.cookie = cookie_name(self.port)
+        self._server: _Server | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, app: App, *, frame: int = FRAME) -> None:
+        """Answer with `app`; `frame` is how many bytes a message of a socket may have."""
+        self._server = _Server(_configured(Guard(app, port=self.port, tickets=self.tickets), frame))
+        self._task = asyncio.create_task(self._server.serve([self._listener]))
+        listens = asyncio.create_task(self._server.listens.wait())
+        await asyncio.wait([listens, self._task], return_when="FIRST_COMPLETED")
+        listens.cancel()
+
+    async def stop(self) -> None:
+        """Let go of port and connections."""
+        if self._server is not None and self._task is not None:
+            self._server.should_exit = True
+            (result,) = await asyncio.gather(self._task, return_exceptions=True)
+            if isinstance(result, Exception):
+                log.error("the page's server failed", exc_info=result)
+        self._listener.close()
+
+    def drop(self) -> None:
+        """Let go of everything at once, where there is no time for more."""
+        if self._server is not None:
+            for server in getattr(self._server, "servers", ()):
+                server.close()
+            for connection in tuple(self._server.server_state.connections):
+                connection.transport.abort()
+        self._listener.close()
+
+
 class Serving:
     """A session's page while it is served: `start`, then `link()` for every browser, at the end `stop`.
 
@@ -119,27 +161,21 @@ class Serving:
 
     def __init__(self, door: WebDoor, listener: socket.socket) -> None:
         """`listener` is what `addresses.listen` gave; it is closed with the server."""
-        self._listener = listener
-        self.address = address_of(self._listener)
-        self.port: int = self._listener.getsockname()[1]
-        self.tickets = Tickets()
+        self._listening = Listening(listener)
+        self.address = self._listening.address
+        self.port = self._listening.port
+        self.tickets = self._listening.tickets
         self.feed = Feed(door)
         self._doing = Doing(door, self.feed)
         self._page = Page(
-            self._doing, self.feed, self.tickets, address=self.address, cookie=cookie_name(self.port)
+            self._doing, self.feed, self.tickets, address=self.address, cookie=self._listening.cookie
         )
-        self._server = _Server(_configured(Guard(self._page.app(), port=self.port, tickets=self.tickets)))
-        self._tasks: list[asyncio.Task[None]] = []
+        self._following: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Follow the session and answer browsers."""
-        self._tasks = [
-            asyncio.create_task(self.feed.run()),
-            asyncio.create_task(self._server.serve([self._listener])),
-        ]
-        listens = asyncio.create_task(self._server.listens.wait())
-        await asyncio.wait([listens, self._tasks[1]], return_when="FIRST_COMPLETED")
-        listens.cancel()
+        self._following = asyncio.create_task(self.feed.run())
+        await self._listening.start(self._page.app())
 
     def link(self, seconds: float = DAY) -> str:
         """An address that lets one browser in, once, within that time."""
@@ -147,31 +183,26 @@ class Serving:
 
     async def ended(self) -> None:
         """Until the session is closed, by whomever."""
-        await asyncio.wait(self._tasks[:1])
+        if self._following is not None:
+            await asyncio.wait([self._following])
 
     async def stop(self) -> None:
         """Let go of port and connections; streams end at once."""
         self.feed.end()
-        self._server.should_exit = True
         await self._doing.close()
-        for task in self._tasks[:1]:
-            task.cancel()
-        results = await asyncio.gather(*self._tasks, return_exceptions=True)
-        for result in results:
+        if self._following is not None:
+            self._following.cancel()
+            (result,) = await asyncio.gather(self._following, return_exceptions=True)
             if isinstance(result, Exception):
-                log.error("the page's server failed", exc_info=result)
-        self._listener.close()
+                log.error("the page could not follow the session", exc_info=result)
+        await self._listening.stop()
 
     def drop(self) -> None:
         """Let go of everything at once, where there is no time for more."""
-        for server in getattr(self._server, "servers", ()):
-            server.close()
-        for connection in tuple(self._server.server_state.connections):
-            connection.transport.abort()
-        self._listener.close()
+        self._listening.drop()
 
 
-def _configured(guarded: Any) -> uvicorn.Config:
+def _configured(guarded: Any, frame: int) -> uvicorn.Config:
     return uvicorn.Config(
         guarded,
         http=Connection,
@@ -185,6 +216,6 @@ def _configured(guarded: Any) -> uvicorn.Config:
         timeout_keep_alive=IDLE,
         timeout_graceful_shutdown=ENDING,
         h11_max_incomplete_event_size=HEAD_MAX,
-        ws_max_size=64 << 10,
+        ws_max_size=frame,
         ws_max_queue=8,
     )
