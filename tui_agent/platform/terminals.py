@@ -12,7 +12,7 @@ import sys
 import termios
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 CHUNK = 1 << 16
 """Bytes that are read at once."""
@@ -42,7 +42,7 @@ class TerminalProgram:
     def __init__(self, process: asyncio.subprocess.Process, master: int) -> None:
         self._process = process
         self._master = master
-        self._ended = asyncio.ensure_future(process.wait())
+        self._ended: asyncio.Future[int] = asyncio.ensure_future(process.wait())
         self._writing = asyncio.Lock()
 
     @classmethod
@@ -97,9 +97,15 @@ class TerminalProgram:
     async def _until(self, watch: Callable[..., None], *, write: bool) -> None:
         loop, master = asyncio.get_running_loop(), self._master
         ready: asyncio.Future[None] = loop.create_future()
-        watch(master, lambda: ready.done() or ready.set_result(None))
+
+        def readied() -> None:
+            if not ready.done():
+                ready.set_result(None)
+
+        watch(master, readied)
+        waited: list[asyncio.Future[Any]] = [ready, self._ended]
         try:
-            await asyncio.wait({ready, self._ended}, return_when="FIRST_COMPLETED")
+            await asyncio.wait(waited, return_when="FIRST_COMPLETED")
         finally:
             if self._master == master:
                 (loop.remove_writer if write else loop.remove_reader)(master)

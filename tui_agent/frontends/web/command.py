@@ -34,7 +34,18 @@ def run(argv: Sequence[str], shared: argparse.ArgumentParser, wish: Wish) -> int
     )
     parser.add_argument("--port", type=int, default=PORT, help=f"default {PORT}; 0 takes a free one")
     parser.add_argument("--open", action="store_true", help="open the page in your browser")
+    parser.add_argument(
+        "--tui",
+        action="store_true",
+        help="the full screen instead of the page; it ends with the last browser, or with this command",
+    )
     args = parser.parse_args(argv)
+    if args.tui:
+        from tui_agent.frontends.web.running_screen import again, serve_screen
+
+        own = ("help", "host", "port", "open", "tui")
+        said = again((one for one in parser._actions if one.dest not in own), args)
+        return serve_screen(said, host=args.host, port=args.port, open_it=args.open)
     if args.resume == "":
         parser.error("--resume needs the id of a session here; `tui-agent sessions` lists them")
     from tui_agent.frontends.web.running import invite, serve

@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tui_agent.frontends.web import browsing
 from tui_agent.frontends.web.addresses import PORT, CannotServe, listen
@@ -20,6 +20,20 @@ if TYPE_CHECKING:
     from tui_agent.frontends.web.serving import Serving
 
     Beside = Callable[[Serving], Awaitable[None]]
+
+
+class Inviting(Protocol):
+    """A page that is served."""
+
+    @property
+    def address(self) -> str:
+        """As a browser is to call it."""
+        ...
+
+    def link(self) -> str:
+        """An address that lets one browser in, once."""
+        ...
+
 
 USAGE = 2
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -48,7 +62,7 @@ async def _serve(wished: Wishes, beside: Beside, listener: socket.socket) -> int
         return error.code
     session.tell_saving(_tell_saving)
     serving = Serving(session, listener)
-    signals = _Signals()
+    signals = Signals()
     failed: BaseException | None = None
     try:
         await serving.start()
@@ -71,7 +85,7 @@ async def _serve(wished: Wishes, beside: Beside, listener: socket.socket) -> int
     return 1 if failed is not None else signals.code
 
 
-class _Signals:
+class Signals:
     """The first one ends all in order; a second one does not wait for that."""
 
     def __init__(self) -> None:
@@ -103,7 +117,7 @@ class _Signals:
         return f"signal {signal.Signals(self._came).name}" if self._came else "user"
 
 
-async def invite(serving: Serving, open_it: bool) -> None:
+async def invite(serving: Inviting, open_it: bool) -> None:
     """Show a link, and another one whenever Enter is pressed."""
     write = sys.stdout.write
     interactive = sys.stdin.isatty() and sys.stdout.isatty()

@@ -48,6 +48,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as it says there
         """Take it, or drop it when there are enough."""
         super().connection_made(transport)
+        self._upgraded = False
         self._due: asyncio.TimerHandle | None = None
         if len(self.connections) > self.at_most:
             transport.abort()
@@ -61,6 +62,7 @@ class Connection(H11Protocol):
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """From here on another protocol minds the time."""
+        self._upgraded = True
         self._forget()
         super().handle_websocket_upgrade(event)
 
@@ -77,7 +79,7 @@ class Connection(H11Protocol):
     @property
     def _waits(self) -> bool:
         """Whether the head of a request is still to come."""
-        return self.cycle is None or self.cycle.response_complete
+        return not self._upgraded and (self.cycle is None or self.cycle.response_complete)
 
     def _expect(self) -> None:
         if not self._waits:
