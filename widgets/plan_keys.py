@@ -54,7 +54,7 @@ SUMMARY: Table = (
     Does(("ctrl+d",), "discard", "discard it; pressed twice", "discard"),
     Does(("tab", "shift+tab"), "next", "next field, field before", "next field"),
     Does(("space", "x"), "tick", "tick a criterion", "ticks"),
-    Does(("escape",), "leave", "leave the field", "leaves"),
+    Does(("escape",), "leave", "leave the field, then the summary", "leaves"),
 )
 HELP: Sequence[tuple[str, Table]] = (
     ("In the plan panel", PANEL),

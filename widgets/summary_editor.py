@@ -219,6 +219,10 @@ class SummaryEditor(Docked):
             return True
         return False
 
+    def escape(self) -> None:
+        """To the composer, where Esc stops the run: it takes one more than leaving a field does."""
+        self.screen.query_one("#prompt").focus()
+
     def unmeant(self, event: events.Key) -> None:
         """Letters are for the composer."""
         self.typed_ahead(event)

@@ -151,13 +151,18 @@ class Terminal:
 
     async def sees(self, wanted: Callable[[], bool] | str, seconds: float = WAIT) -> None:
         condition = (lambda: wanted in self.text) if isinstance(wanted, str) else wanted
+        assert await self.saw(condition, seconds), f"{wanted}: {self._seen()}"
+
+    async def saw(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """False when it did not happen in time, or the program ended before."""
         deadline = time.monotonic() + seconds
         self.read(0, condition)
         while not condition():
-            assert time.monotonic() < deadline, f"{wanted}: {self._seen()}"
-            assert self.process.poll() is None or condition(), f"it ended: {self._seen()}"
+            if time.monotonic() >= deadline or (self.process.poll() is not None and not condition()):
+                return False
             await self._readable(0.05)
             self.read(0, condition)
+        return True
 
     async def still(self, seconds: float) -> None:
         """Wait until nothing was painted for so long, as a person who reads would."""

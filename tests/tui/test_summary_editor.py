@@ -148,14 +148,18 @@ async def test_letters_outside_of_the_fields_belong_to_the_composer() -> None:
         assert session.answers == []
 
 
-async def test_escape_leaves_the_field_and_stops_nothing() -> None:
+async def test_escape_leaves_the_field_then_the_summary_and_only_then_stops() -> None:
     app, session = app_for("summary_waits")
     async with running(app) as pilot:
         widget = await shown(pilot)
         await pilot.press("tab", "escape")
         assert widget.has_focus
-        await pilot.press("escape", "escape")
         assert session.interrupts == 0
+        await pilot.press("escape")
+        assert app._prompt.has_focus
+        assert session.interrupts == 0
+        await pilot.press("escape")
+        await until(pilot, lambda: session.interrupts == 1)
         assert session.answers == []
 
 
