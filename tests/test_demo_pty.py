@@ -45,22 +45,17 @@ async def started(
         program.close()
 
 
-async def dialog(program: Terminal, title: str) -> None:
-    await program.sees(title, LONG)
-    await program.sees(lambda: lit(program), LONG)
-
-
 async def decide(program: Terminal, *asked: tuple[str, str]) -> None:
     """Press each dialog's key, again where it came too early: then it decides nothing."""
     early = False
     for title, key in asked:
         until = time.monotonic() + LONG
-        await dialog(program, title)
+        await program.asks(title, LONG)
         program.type(key)
         while title in program.text:
             assert time.monotonic() < until, program.text
             if not await program.saw(partial(gone, program, title), 5):
-                await program.sees(lambda: lit(program), LONG)
+                await program.sees(lambda: program.listens, LONG)
                 program.type(key)
                 early = True
     if early:
@@ -69,17 +64,6 @@ async def decide(program: Terminal, *asked: tuple[str, str]) -> None:
 
 def gone(program: Terminal, title: str) -> bool:
     return title not in program.text
-
-
-def lit(program: Terminal) -> bool:
-    """A key of a dialog stands out from what it does."""
-    for row, text in enumerate(program.screen.display):
-        key = re.match(r"[│ ]*([ad]|ctrl\+s)[ \xa0]{1,2}\S", text)
-        if key:
-            cells = program.screen.buffer[row]
-            if cells[key.start(1)].bold or cells[key.start(1)].fg != cells[key.end() - 1].fg:
-                return True
-    return False
 
 
 def session_id(program: Terminal) -> str:
@@ -127,7 +111,7 @@ async def test_the_demonstration_from_start_to_exit_by_keys_alone(
         program.type("\r")
         name = await end(program)
     async with started(tmp_path, "--resume", name, size=size) as program:  # as it was said
-        await dialog(program, "Trust this folder?")
+        await program.asks("Trust this folder?", LONG)
         program.type("r")
         await program.sees(DONE, LONG)
         program.type("\x04")
@@ -139,7 +123,7 @@ async def test_a_refused_edit_is_not_made_and_the_reason_goes_to_the_model(tmp_p
         await program.sees("Find the bug", LONG)
         program.type("\r")
         await decide(program, PLAN)
-        await dialog(program, "Edit wordcount/counting.py")
+        await program.asks("Edit wordcount/counting.py", LONG)
         (workspace,) = tmp_path.glob("tui-agent-demo-*")
         before = (workspace / "wordcount" / "counting.py").read_bytes()
         program.type("ras it was, please")
@@ -164,7 +148,7 @@ async def test_without_a_server_d_leads_to_the_demonstration(tmp_path: Path) -> 
     work.mkdir()
     flags = ["-C", str(work), "--trust", "--base-url", "http://127.0.0.1:9/v1", "--provider", "openai"]
     async with started(tmp_path, *flags, "--model", "none") as program:
-        await dialog(program, "No model yet")
+        await program.asks("No model yet", LONG)
         program.type("d")
         await program.sees("Enter starts the demonstration", LONG)
         await program.sees("Find the bug", LONG)
@@ -186,7 +170,7 @@ async def test_keys_typed_before_the_session_is_open_are_not_lost(tmp_path: Path
         program.type(" Be quick.\r")
         await program.sees("Be quick.", LONG)
         await decide(program, PLAN)
-        await dialog(program, "Edit wordcount/counting.py")
+        await program.asks("Edit wordcount/counting.py", LONG)
         assert time.monotonic() - began < LONG
         program.type(ESC)
         await program.sees("■ Stopped", LONG)

@@ -10,9 +10,6 @@ from tests.doubles.job import MENDED, REPORT, TASK, environment, job, make_works
 from tests.doubles.mock import serve
 from tests.doubles.terminal import Terminal
 
-STILLNESS = 0.6
-"""Longer than a dialog wants to stand still before it takes keys."""
-
 
 @asynccontextmanager
 async def started(folder: Path, *args: str, **more: str) -> AsyncIterator[Terminal]:
@@ -34,23 +31,21 @@ async def test_the_screen_does_the_job_by_keys_alone(tmp_path: Path, provider: s
         url = server.url + ("/v1" if provider == "openai" else "")
         flags = ["-C", str(workspace), "--provider", provider, "--base-url", url, "--model", "mock-model"]
         async with started(tmp_path, *flags) as program:
-            await program.sees("Trust this folder")
-            await program.still(STILLNESS)
+            await program.asks("Trust this folder")
             program.type("a")
             await program.sees("Ask for a change")
             program.type(TASK)
             await program.sees(TASK)
             program.type("\r")
-            await program.sees("Edit adder.py")
-            await program.still(STILLNESS)
+            await program.asks("Edit adder.py")
             program.type("a")
-            await program.sees("Run a command")
-            await program.still(STILLNESS)
+            await program.asks("Run a command")
             program.type("a")
             await program.sees(REPORT)
+            await program.sees("· Done ·")
             assert (workspace / "adder.py").read_text() == MENDED
             program.type("\x03")
-            await program.still(STILLNESS)
+            await program.sees("again quits")
             program.type("\x03")
             assert await program.end() == 0
             assert b"--resume" in program.bytes
@@ -61,13 +56,10 @@ async def test_the_shipped_demonstration_runs(tmp_path: Path) -> None:
     async with started(tmp_path, "--demo", TUI_AGENT_MODE="agent") as program:
         await program.sees("Find the bug")
         program.type("\r")
-        await program.sees("Plan · 3 steps")
-        await program.still(STILLNESS)
+        await program.asks("Plan · 3 steps")
         program.type("a")
-        await program.sees("Edit wordcount/counting.py")
-        await program.still(STILLNESS)
+        await program.asks("Edit wordcount/counting.py")
         program.type("a")
-        await program.sees("python3 -m unittest")
-        await program.still(STILLNESS)
+        await program.asks("python3 -m unittest")
         program.type("a")
         await program.sees("all tests pass")

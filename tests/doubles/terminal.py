@@ -130,8 +130,14 @@ class Terminal:
 
     @property
     def listens(self) -> bool:
-        """The keys of a dialog are lit."""
-        return any(line[3].data == "a" and line[3].bold for line in self.screen.buffer.values())
+        """A key of a dialog stands out from what it does."""
+        for row, text in enumerate(self.screen.display):
+            key = re.match(r"[│ ]*([ad]|ctrl\+s)[ \xa0]{1,2}\S", text)
+            if key:
+                cells = self.screen.buffer[row]
+                if cells[key.start(1)].bold or cells[key.start(1)].fg != cells[key.end() - 1].fg:
+                    return True
+        return False
 
     # --- waiting ---
 
@@ -163,6 +169,11 @@ class Terminal:
             await self._readable(0.05)
             self.read(0, condition)
         return True
+
+    async def asks(self, title: str, seconds: float = WAIT) -> None:
+        """Wait for a dialog, and until it takes keys."""
+        await self.sees(title, seconds)
+        await self.sees(lambda: title in self.text and self.listens, seconds)
 
     async def still(self, seconds: float) -> None:
         """Wait until nothing was painted for so long, as a person who reads would."""

@@ -21,8 +21,6 @@ from tests.doubles.terminal import Terminal
 from tests.web.kit import Stream
 
 PATIENCE = 120.0
-STILLNESS = 0.6
-"""Longer than a dialog wants to stand still before it takes keys."""
 
 
 class Place:
@@ -77,18 +75,17 @@ async def screen(place: Place) -> dict[str, Any]:
         "-m", "tui_agent", *place.flags, env=environment(place.home), whole_env=True, cwd=place.home, size=(100, 32)
     )  # fmt: skip
     try:
-        await program.sees("Trust this folder", PATIENCE)
-        await program.still(STILLNESS)
+        await program.asks("Trust this folder", PATIENCE)
         program.type("a")
         await program.sees("Ask for a change", PATIENCE)
         program.type(TASK)
         await program.sees(TASK, PATIENCE)
         program.type("\r")
         for asked in ("Edit adder.py", "Run a command"):
-            await program.sees(asked, PATIENCE)
-            await program.still(STILLNESS)
+            await program.asks(asked, PATIENCE)
             program.type("a")
         await program.sees(REPORT, PATIENCE)
+        await program.sees("· Done ·", PATIENCE)
         program.type("\x04")
         return {"code": await program.end(PATIENCE), "said": REPORT}
     finally:
