@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_agent import paths
+from tui_agent.commands.ending import ended, tell
 
 if TYPE_CHECKING:
     from tui_agent.export.reading import Format
     from tui_agent.storage.catalog import Entry
     from tui_agent.text import Mask
 
-FAILED, USAGE, NEEDS_PERSON, INTERRUPTED = 1, 2, 3, 130
+FAILED, USAGE, NEEDS_PERSON = 1, 2, 3
 COMMANDS = ("list", "search", "rename", "fork", "export", "delete")
 
 EPILOG = """a session is named by its id or the beginning of it
@@ -94,30 +95,15 @@ def run(argv: Sequence[str]) -> int:
         "export": _export,
         "delete": _delete,
     }
-    try:
-        return work[args.command](args)
-    except Refused as error:
-        _tell(str(error))
-        return error.code
-    except SessionError as error:
-        _tell(str(error))
-        return FAILED
-    except paths.NoHome as error:
-        _tell(str(error))
-        return USAGE
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on
-        return 0
-    except KeyboardInterrupt:
-        sys.stderr.write("\nStopped.\n")
-        return INTERRUPTED
 
+    def answered() -> int:
+        try:
+            return work[args.command](args)
+        except Refused as error:
+            tell(str(error))
+            return error.code
 
-def _tell(text: str) -> None:
-    from tui_agent.text import clean, reveal
-
-    line = f"tui-agent: {reveal(clean(text))}\n"
-    sys.stderr.write(line.encode("utf-8", "replace").decode())
+    return ended(answered, {SessionError: FAILED, paths.NoHome: USAGE})
 
 
 # --- finding --------------------------------------------------------------------------------
@@ -173,7 +159,7 @@ def _list(args: argparse.Namespace) -> int:
         return 0
     if not entries:
         elsewhere = "" if args.all else " `tui-agent sessions list --all` shows those of all folders."
-        _tell(f"There is no session {'yet' if args.all else 'in this folder'}.{elsewhere}")
+        tell(f"There is no session {'yet' if args.all else 'in this folder'}.{elsewhere}")
         return 0
     print_list(entries, folders=args.all)
     return 0
@@ -194,7 +180,7 @@ def _search(args: argparse.Namespace) -> int:
         count = print_hits(hits, folders=args.all)
     if not count:
         elsewhere = "" if args.all else " --all looks through those of all folders."
-        _tell(f"Nothing was found.{elsewhere}")
+        tell(f"Nothing was found.{elsewhere}")
     return 0 if count else FAILED
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_agent import paths
+from tui_agent.commands.ending import ended, tell
 
 if TYPE_CHECKING:
     from tui_agent.commands.page import Page
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tui_agent.stats.numbers import Tally
     from tui_agent.stats.report import Fact, Table
 
-FAILED, USAGE, INTERRUPTED = 1, 2, 130
+FAILED, USAGE = 1, 2
 NAMED = 5
 """Sessions that are named as damaged."""
 MOST = 20
@@ -59,24 +59,7 @@ def run(argv: Sequence[str]) -> int:
     args = build_parser().parse_args(argv)
     from tui_agent.storage.folder import SessionError
 
-    try:
-        return _one(args) if args.id else _all(args)
-    except (SessionError, paths.NoHome) as error:
-        _tell(str(error))
-        return USAGE
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on
-        return 0
-    except KeyboardInterrupt:
-        sys.stderr.write("\nStopped.\n")
-        return INTERRUPTED
-
-
-def _tell(text: str) -> None:
-    from tui_agent.text import clean, reveal
-
-    line = f"tui-agent: {reveal(clean(text))}\n"
-    sys.stderr.write(line.encode("utf-8", "replace").decode())
+    return ended(lambda: _one(args) if args.id else _all(args), {SessionError: USAGE, paths.NoHome: USAGE})
 
 
 # --- all sessions ---------------------------------------------------------------------------
@@ -185,7 +168,7 @@ def _one(args: argparse.Namespace) -> int:
     try:
         tally = read(folder / JOURNAL, lambda key, one: ended.append((key, one)))
     except OSError as error:
-        _tell(f"{folder.name} can't be read: {error.strerror}.")
+        tell(f"{folder.name} can't be read: {error.strerror}.")
         return FAILED
     if args.json:
         each = [
@@ -195,7 +178,7 @@ def _one(args: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps({"id": folder.name, **report.as_json(tally), "each": each}) + "\n")
         return 0
     if not ended:
-        _tell(f"{folder.name} has not worked on a message yet.")
+        tell(f"{folder.name} has not worked on a message yet.")
         return FAILED
     page = Page()
     show(page, tally)
