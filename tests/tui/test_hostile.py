@@ -43,6 +43,7 @@ async def painted(
 ) -> AsyncIterator[tuple[Pilot[int], RecordingDriver]]:
     widen_control_tables()
     app, _session = app_for(records)
+    app.preferences.notifying.how = "off"  # a bell of our own would be one of them
     app.driver_class = RecordingDriver
     async with app.run_test(headless=False, size=size) as pilot:
         await settled(pilot)

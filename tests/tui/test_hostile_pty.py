@@ -84,7 +84,7 @@ async def started(folder: Path, url: str, *args: str, size: tuple[int, int]) -> 
     home = folder / "home"
     home.mkdir()
     arguments = flags(make_workspace(folder / "work [@click=app.quit]x\x1b]0;pwned\x07"), url)
-    env = environment(home, COLORTERM="truecolor")
+    env = environment(home, COLORTERM="truecolor", TUI_AGENT_NOTIFICATIONS="off")  # no bell of our own
     program = Terminal(*arguments, *args, env=env, whole_env=True, cwd=home, size=size)
     try:
         await program.sees("Ask for a change", LONG)
