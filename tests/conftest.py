@@ -12,13 +12,17 @@ from pathlib import Path
 
 import pytest
 import pytest_textual_snapshot as plugin
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from textual.css.stylesheet import Stylesheet
 
 # How long an example takes says how busy the machine is. The same examples in every run: a failure is the change's, not
 # luck's; TUI_AGENT_EXPLORE=1 looks for others.
 settings.register_profile(
-    "ours", deadline=None, max_examples=50, derandomize=os.environ.get("TUI_AGENT_EXPLORE") != "1"
+    "ours",
+    deadline=None,
+    max_examples=50,
+    derandomize=os.environ.get("TUI_AGENT_EXPLORE") != "1",
+    suppress_health_check=(HealthCheck.too_slow,),
 )
 settings.load_profile("ours")
 

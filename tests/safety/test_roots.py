@@ -300,7 +300,11 @@ steps = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.lists(steps, min_size=1, max_size=8), st.booleans())
 def test_it_agrees_with_the_kernel(work, parts, absolute):
     for name, leads_to in {

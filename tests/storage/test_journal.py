@@ -54,7 +54,7 @@ json_values = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=200)
 @given(
     text=st.text(st.characters(codec=None), max_size=40),
     state=st.dictionaries(st.text(max_size=5), json_values),
@@ -200,7 +200,7 @@ def test_an_event_too_big_for_a_line_is_refused_before_it_has_a_number() -> None
         encode_event(e.UserSaid(id="1", text="x" * MAX_LINE))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=300)
 @given(data=st.data())
 def test_no_mutation_raises_or_costs_a_record_it_did_not_touch(path: Path, data: st.DataObject) -> None:
     lines = write_journal(path, STORY)
