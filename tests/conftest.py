@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -48,9 +49,27 @@ class TopLevelSVG(plugin.SVGImageExtension):  # type: ignore[misc]  # the plugin
 plugin.SVGImageExtension = TopLevelSVG
 
 
+@pytest.fixture(scope="session")
+def _shelf(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+    """Makes folders. pytest looks through those of all tests before to find a number for the next one."""
+    shelf, numbers = tmp_path_factory.mktemp("of", numbered=False), count()
+
+    def make() -> Path:
+        folder = shelf / str(next(numbers))
+        folder.mkdir()
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def tmp_path(_shelf: Callable[[], Path]) -> Path:
+    return _shelf()
+
+
 @pytest.fixture(autouse=True)
-def _still_world(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    home = tmp_path_factory.mktemp("home")
+def _still_world(monkeypatch: pytest.MonkeyPatch, _shelf: Callable[[], Path]) -> None:
+    home = _shelf()
     for name in (
         "NO_COLOR",
         "OLLAMA_HOST",

@@ -61,20 +61,17 @@ def _clear(repl: Repl, _: str) -> None:
     repl.backstage.call(repl.session.checkpoints.clear)
 
 
-def _mode(repl: Repl, word: str) -> None:
-    names = [mode.value for mode in Mode]
-    if word in names:
-        repl.wait_for(repl.session.set_modes(mode=word))
-    else:
-        repl.say(f"/mode takes {', '.join(names)}")
+def _chooses(command: str, field: str, modes: type[Mode | ApprovalMode]) -> Callable[[Repl, str], None]:
+    """What switches one of the two modes, and tells which there are."""
 
+    def run(repl: Repl, word: str) -> None:
+        names = [mode.value for mode in modes]
+        if word in names:
+            repl.wait_for(repl.session.set_modes(**{field: word}))
+        else:
+            repl.say(f"{command} takes {', '.join(names)}")
 
-def _approvals(repl: Repl, word: str) -> None:
-    names = [mode.value for mode in ApprovalMode]
-    if word in names:
-        repl.wait_for(repl.session.set_modes(approval_mode=word))
-    else:
-        repl.say(f"/approvals takes {', '.join(names)}")
+    return run
 
 
 def _model(repl: Repl, name: str) -> None:
@@ -219,8 +216,8 @@ def _quit(repl: Repl, _: str) -> None:
 COMMANDS = (
     Command("help", "", "this list", _help),
     Command("clear", "", "forget the conversation; plan, files and session stay", _clear),
-    Command("mode", "NAME", "how messages are worked on", _mode),
-    Command("approvals", "NAME", "who is asked when", _approvals),
+    Command("mode", "NAME", "how messages are worked on", _chooses("/mode", "mode", Mode)),
+    Command("approvals", "NAME", "who is asked when", _chooses("/approvals", "approval_mode", ApprovalMode)),
     Command("model", "[NAME]", "the server's models; choose one", _model),
     Command("plan", "[accept|discard]", "show the plan; decide what the model proposes for it", _plan),
     Command("status", "", "session, model, how full its window is", _status),
