@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import re
 import shutil
@@ -123,6 +124,10 @@ def _still_screen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("textual.constants.TEXTUAL_ANIMATIONS", "none")
     monkeypatch.setattr("textual.widgets.Input._toggle_cursor", lambda self: None)
     monkeypatch.setattr("textual.widgets.TextArea._toggle_cursor_blink_visible", lambda self: None)
+    if "snap_compare" in request.fixturenames:
+        # Shown in one piece: what a first piece had to show is measured and the rest is guessed, so that on a busy
+        # machine the scroll bar would be another one.
+        monkeypatch.setattr("tui_agent.tui.app.BREATH", math.inf)
 
 
 gc.set_threshold(
