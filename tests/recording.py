@@ -13,7 +13,7 @@ from pathlib import Path
 import pyte
 
 from tests.doubles.terminal import Terminal
-from tests.test_demo_pty import ASKED, DONE, LONG, dialog, started
+from tests.test_demo_pty import ASKED, DONE, LONG, started
 
 FILE = Path(__file__).resolve().parents[1] / "docs" / "screenshots" / "demo.svg"
 SIZE = (100, 30)
@@ -37,7 +37,7 @@ async def recorded() -> list[str]:
             frames.append(drawn(program))
             program.type("\r")
             for title, key in ASKED:
-                await dialog(program, title)
+                await program.asks(title, LONG)
                 await program.still(0.7)
                 frames.append(drawn(program))
                 program.type(key)
