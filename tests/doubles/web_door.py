@@ -102,5 +102,9 @@ class FakeDoor:
         self.done.append(("settle", accept))
         return False
 
+    async def edit_plan(self, text: str, base: str = "") -> bool:
+        self.done.append(("edit", text, base))
+        return False
+
     async def run_shell(self, command: str) -> None:
         self.done.append(("shell", command))

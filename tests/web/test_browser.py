@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +11,10 @@ from tests.doubles.mock import call, scenario, serve, step
 from tests.doubles.web_door import FakeDoor
 from tests.scenes import load
 from tests.web.kit import faced, served
-
-playwright = pytest.importorskip("playwright.async_api")
+from tests.web.windows import PATIENCE, Pages, say, shot, when
 
 pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium"), pytest.mark.timeout(240)]
 
-PATIENCE = 60_000
 CODE = "def add(a, b):\n    # both of them\n    return a + b"
 STORY = (
     "## What I found\n\nThe **adder** subtracts, see `adder.py` and https://example.org/why.\n\n"
@@ -31,58 +26,6 @@ HOSTILE = (
     "![pic](http://127.0.0.1:{port}/pic.png) <svg onload='window.pwned=1'> [safe](https://example.org/a)\n\n"
     "```html\n<script>window.pwned=1</script>\n```\n<b>bold?</b> </script> &lt;x&gt; [x](data:text/html,hi) [f](file:///etc/passwd)"
 )
-
-
-class Pages:
-    """Browser windows, each as a browser of its own; whatever a page complains about fails the test."""
-
-    def __init__(self, browser: Any) -> None:
-        self._browser = browser
-        self.said: list[str] = []
-        self.asked: list[str] = []
-
-    async def open(self, link: str, *, size: tuple[int, int] = (1280, 800), look: Any = "dark") -> Any:
-        width, height = size
-        context = await self._browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=look, reduced_motion="reduce"
-        )
-        page = await context.new_page()
-        page.set_default_timeout(PATIENCE)
-        page.on("console", lambda message: self.said.append(message.text))
-        page.on("pageerror", lambda error: self.said.append(str(error)))
-        page.on("request", lambda request: self.asked.append(request.url))
-        await page.goto(link)
-        await page.wait_for_selector("#say")
-        return page
-
-
-@pytest.fixture
-async def pages() -> AsyncIterator[Pages]:
-    async with playwright.async_playwright() as driver:
-        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = await driver.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
-        one = Pages(browser)
-        yield one
-        await browser.close()
-    assert one.said == []
-
-
-async def shot(page: Any, name: str) -> None:
-    if kept := os.environ.get("TUI_AGENT_TEST_PICTURES"):
-        await page.wait_for_timeout(300)
-        await page.screenshot(path=f"{kept}/{name}.png")
-
-
-async def when(page: Any, expression: str) -> None:
-    """Until it is true. Asked from outside: the page's own policy forbids code from strings, and stays in force."""
-    async with asyncio.timeout(PATIENCE / 1000):
-        while not await page.evaluate(expression):
-            await page.wait_for_timeout(30)
-
-
-async def say(page: Any, text: str) -> None:
-    await page.fill("#say", text)
-    await page.press("#say", "Enter")
 
 
 async def test_chat_streams_approves_clears_and_goes_on_after_a_reload(tmp_path: Path, pages: Pages) -> None:

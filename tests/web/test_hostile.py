@@ -29,6 +29,8 @@ POSTS = {
     "/interrupt": {},
     "/modes": {"approval_mode": "auto"},
     "/plan": {"accept": True, "seen": ""},
+    "/plan/text": {"exact": True},
+    "/plan/edit": {"text": "# Plan", "base": "0"},
     "/shell": {"command": "touch pwned"},
     "/reveal": {"id": "a-1"},
     "/withdraw": {"id": "m-1"},

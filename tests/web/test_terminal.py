@@ -20,7 +20,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.doubles.job import environment
-from tests.web.test_browser import shot
+from tests.web.windows import shot
 from tui_agent.__main__ import _shared, build_parser
 from tui_agent.frontends.web import serving
 from tui_agent.frontends.web.addresses import CannotServe, listen

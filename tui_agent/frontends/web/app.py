@@ -17,6 +17,8 @@ from tui_agent.frontends.web.doing import (
     Doing,
     Named,
     Nothing,
+    PlanEdited,
+    PlanText,
     Say,
     Settle,
     Shell,
@@ -57,6 +59,8 @@ class Page:
             ("/interrupt", self._interrupt),
             ("/modes", self._modes),
             ("/plan", self._plan),
+            ("/plan/text", self._plan_text),
+            ("/plan/edit", self._edit_plan),
             ("/shell", self._shell),
             ("/reveal", self._reveal),
             ("/withdraw", self._withdraw),
@@ -99,7 +103,11 @@ class Page:
         return JSONResponse({"status": "ok"})
 
     async def _answer(self, request: Request) -> Response:
-        taken = self._doing.decide(await wished(request, Decide))
+        wish = await wished(request, Decide)
+        try:
+            taken = self._doing.decide(wish)
+        except ValueError as error:
+            raise Refused(400, str(error)) from error
         return JSONResponse({"status": "ok" if taken else "settled"}, 200 if taken else 409)
 
     async def _interrupt(self, request: Request) -> Response:
@@ -114,6 +122,17 @@ class Page:
     async def _plan(self, request: Request) -> Response:
         taken = await self._doing.settle(await wished(request, Settle))
         return JSONResponse({"status": "ok" if taken else "settled"}, 200 if taken else 409)
+
+    async def _plan_text(self, request: Request) -> Response:
+        wish = await wished(request, PlanText)
+        try:
+            return JSONResponse(self._doing.plan_text(wish))
+        except ValueError as error:
+            raise Refused(409, str(error)) from error
+
+    async def _edit_plan(self, request: Request) -> Response:
+        written = await self._doing.edit_plan(await wished(request, PlanEdited))
+        return JSONResponse({"status": "ok" if written else "settled"}, 200 if written else 409)
 
     async def _shell(self, request: Request) -> Response:
         wish = await wished(request, Shell)

@@ -6,18 +6,21 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Coroutine
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
 from tui_agent.domain import Answer, ApprovalMode, Mode, Scope
 from tui_agent.frontends.web.door import WebDoor
+from tui_agent.frontends.web.edits import Given, answered
 from tui_agent.frontends.web.feed import Feed, decisive
 
 log = logging.getLogger(__name__)
 
 STOPPING = 10.0
 """Seconds that a run gets to end before the conversation is cleared."""
+PLAN_TEXT = 500_000
+"""Characters of the plan document that can be edited in a page."""
 
 
 class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,7 +41,8 @@ class Decide(Wish, frozen=True, forbid_unknown_fields=True):
     verdict: Literal["approve", "reject", "reply", "withdrawn"]
     scope: Scope = Scope.ONCE
     text: str = ""
-    data: dict[str, Any] | None = None
+    data: Given | None = None
+    """What was chosen or changed before approving."""
 
 
 class Switch(Wish, frozen=True, forbid_unknown_fields=True):
@@ -53,6 +57,19 @@ class Settle(Wish, frozen=True, forbid_unknown_fields=True):
 
     accept: bool
     seen: str
+
+
+class PlanText(Wish, frozen=True, forbid_unknown_fields=True):
+    """The text of the plan document, to be edited; with its secrets only when `exact` asks for that."""
+
+    exact: bool = False
+
+
+class PlanEdited(Wish, frozen=True, forbid_unknown_fields=True):
+    """All of the plan document as it shall be; `base` is the sha256 of the text that the edit began with."""
+
+    text: Annotated[str, msgspec.Meta(max_length=PLAN_TEXT)]
+    base: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
 class Shell(Wish, frozen=True, forbid_unknown_fields=True):
@@ -77,6 +94,7 @@ class Nothing(Wish, frozen=True, forbid_unknown_fields=True):
     """`{}`."""
 
 
+T = TypeVar("T")
 W = TypeVar("W", bound=Wish)
 
 
@@ -94,7 +112,7 @@ class Doing:
     def __init__(self, door: WebDoor, feed: Feed) -> None:
         self._door = door
         self._feed = feed
-        self._going: set[asyncio.Task[None]] = set()
+        self._going: set[asyncio.Task[Any]] = set()
         self._clearing = asyncio.Lock()
 
     async def say(self, wish: Say) -> str:
@@ -106,9 +124,17 @@ class Doing:
         )
 
     def decide(self, wish: Decide) -> bool:
-        """False when it was decided before, or is not asked any more."""
-        answer = Answer(verdict=wish.verdict, scope=wish.scope, text=wish.text, data=wish.data)
-        return self._door.answer(wish.id, answer)
+        """False when it was decided before, or is not asked any more. Raises ValueError for changes that do not fit."""
+        data: dict[str, Any] | None = None
+        if wish.data is not None:
+            if wish.verdict != "approve":
+                raise ValueError("only what is approved can be changed")
+            if (asked := self._feed.asked(wish.id)) is None:
+                return False
+            data = answered(asked, wish.data)
+        return self._door.answer(
+            wish.id, Answer(verdict=wish.verdict, scope=wish.scope, text=wish.text, data=data)
+        )
 
     async def interrupt(self) -> None:
         """Stop what goes on."""
@@ -126,6 +152,26 @@ class Doing:
     async def settle(self, wish: Settle) -> bool:
         """False when nothing was written or dropped."""
         return await self._door.settle_plan(wish.accept, wish.seen)
+
+    def plan_text(self, wish: PlanText) -> dict[str, Any]:
+        """The document as it is saved, with its sha256. Where secrets are in it and were not asked for, `hides` says so
+        in the place of the text. Raises ValueError while there is none."""
+        document = self._feed.document
+        if document is None:
+            raise ValueError("there is no plan document yet")
+        if len(document.text) > PLAN_TEXT:
+            raise ValueError("the plan document is too long to be edited here")
+        if not wish.exact and self._door.mask.mask(document.text) != document.text:
+            return {"hides": True}
+        return {"text": document.text, "base": document.sha256}
+
+    async def edit_plan(self, wish: PlanEdited) -> bool:
+        """False when it was not written; why not is on the stream, and so is what must be asked before. Whoever asked
+        may go away meanwhile."""
+        text, document = wish.text, self._feed.document
+        if document is not None and document.sha256 == wish.base and "\r\n" in document.text:
+            text = text.replace("\r\n", "\n").replace("\n", "\r\n")  # a browser's field knows line feeds only
+        return await asyncio.shield(self._behind(self._door.edit_plan(text, wish.base))) is True
 
     def shell(self, wish: Shell) -> None:
         """Run it; its end is on the stream. Raises ValueError for an empty command."""
@@ -162,16 +208,18 @@ class Doing:
         except TimeoutError as error:
             raise ValueError("what goes on could not be stopped; nothing was cleared") from error
 
-    def _behind(self, job: Coroutine[Any, Any, None]) -> None:
-        async def guarded() -> None:
+    def _behind(self, job: Coroutine[Any, Any, T]) -> asyncio.Task[T | None]:
+        async def guarded() -> T | None:
             try:
-                await job
+                return await job
             except Exception:
                 log.exception("a wish of the page's failed")
+                return None
 
         task = asyncio.create_task(guarded())
         self._going.add(task)
         task.add_done_callback(self._going.discard)
+        return task
 
     async def close(self) -> None:
         """Stop what goes on behind."""

@@ -95,6 +95,10 @@ class WebDoor(Protocol):
         """Write or drop what is proposed for the plan document."""
         ...
 
+    async def edit_plan(self, text: str, base: str = "") -> bool:
+        """Write the user's own edit of the plan document, made in the text with the sha256 `base`."""
+        ...
+
     async def run_shell(self, command: str) -> None:
         """Run a command of the user's own."""
         ...

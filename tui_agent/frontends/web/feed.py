@@ -15,6 +15,7 @@ from weakref import WeakSet
 
 from tui_agent import events as e
 from tui_agent.frontends.web.door import WebDoor
+from tui_agent.frontends.web.edits import Asked
 from tui_agent.storage.lines import encode
 from tui_agent.text import reveal, visible
 from tui_agent.view import Veil
@@ -94,6 +95,10 @@ class Feed:
         """Browsers that are being told at the moment."""
         self.requests: dict[str, e.ApprovalAsked] = {}
         """Open requests for leave, exact."""
+        self._offers: dict[str, Asked] = {}
+        """Plans, summaries and conflicts that wait, exact."""
+        self.document: e.PlanDocChanged | None = None
+        """The plan document as it is saved, exact."""
 
     async def run(self) -> None:
         """Take every record until the session is closed."""
@@ -111,6 +116,10 @@ class Feed:
     def _wake(self) -> None:
         for one in self.readers:
             one.changed.set()
+
+    def asked(self, id: str) -> Asked | None:
+        """What waits for an answer under this id, exact."""
+        return self.requests.get(id) or self._offers.get(id)
 
     def behind(self, position: int) -> list[Entry]:
         """The next entries behind a number."""
@@ -154,8 +163,15 @@ class Feed:
                 self.requests[asked.id] = asked
             case e.ApprovalAnswered(id=id):
                 self.requests.pop(id, None)
+            case e.PlanProposed() | e.SummaryOffered() | e.PlanDocConflict() as offer:
+                self._offers[offer.id] = offer
+            case e.PlanReviewed(id=id) | e.SummarySettled(id=id) | e.PlanDocSettled(id=id):
+                self._offers.pop(id, None)
+            case e.PlanDocChanged(pending=False) as document:
+                self.document = document
             case e.SessionOpened():
                 self.requests.clear()
+                self._offers.clear()
 
     def _frame(self, record: e.Record) -> Frame:
         event = record.event

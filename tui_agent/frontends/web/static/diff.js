@@ -4,14 +4,14 @@ import { el, button, plural } from "./dom.js";
 
 const AT_ONCE = 300;
 
-/** Elements for a diff: what became of which file, and its lines. */
-export function diff(change) {
+/** Elements for a diff: what became of which file, and its lines. With `parts` its hunks can be taken one by one. */
+export function diff(change, parts = null) {
   const words = { create: "New file", modify: "Change", delete: "Delete" };
   const head = el("div", { class: "diff-head" },
     el("span", { class: "diff-kind", text: words[change.kind] ?? change.kind }), el("code", { text: change.path }),
     el("span", { class: "count added", text: `+${change.added}` }), el("span", { class: "count removed", text: `−${change.removed}` }));
   const body = el("div", { class: "diff-lines", tabindex: "0", role: "region", "aria-label": `Change of ${change.path}` });
-  const rows = lines(change);
+  const rows = lines(change, parts);
   more(body, rows, 0);
   return el("div", { class: "diff" }, head, change.note ? el("p", { class: "diff-note", text: change.note }) : null, rows.length ? body : null);
 }
@@ -27,13 +27,18 @@ function more(body, rows, from) {
 }
 
 /** Each row as a function that makes it. */
-function lines(change) {
+function lines(change, parts) {
   const rows = [];
-  const row = (kind, before, after, sign, text) => () => el("div", { class: `row ${kind}` },
+  let mine = [];  // the rows of the hunk
+  let at = 0;
+  const row = (kind, before, after, sign, text, group = mine, place = at) => () => noted(group, el("div", { class: `row ${kind}${parts && !parts.taken.has(place) ? " out" : ""}` },
     el("span", { class: "no", "aria-hidden": "true", text: before }), el("span", { class: "no", "aria-hidden": "true", text: after }),
-    el("span", { class: "sign", text: sign }), el("span", { class: "line", text }));
+    el("span", { class: "sign", text: sign }), el("span", { class: "line", text })));
   change.hunks.forEach((hunk, place) => {
-    if (place || hunk.old_start > 1) rows.push(row("gap", "", "", "", `⋯ line ${hunk.new_start || hunk.old_start}`));
+    mine = [];
+    at = place;
+    if (parts) rows.push(chooser(hunk, place, parts, mine));
+    else if (place || hunk.old_start > 1) rows.push(row("gap", "", "", "", `⋯ line ${hunk.new_start || hunk.old_start}`));
     let before = hunk.old_start;
     let after = hunk.new_start;
     for (const line of hunk.lines) {
@@ -45,4 +50,24 @@ function lines(change) {
     }
   });
   return rows;
+}
+
+function noted(group, row) {
+  group.push(row);
+  return row;
+}
+
+/** The head of a hunk that can be left out; `rows` are those below it, as far as they are shown. */
+function chooser(hunk, place, parts, rows) {
+  return () => {
+    const last = hunk.old_start + Math.max(hunk.old_count, 1) - 1;
+    const out = el("span", { class: "left-out", text: "left out" });
+    const tick = el("input", { type: "checkbox", checked: parts.taken.has(place), on: { change: () => { parts.take(place, tick.checked); show(); } } });
+    const show = () => {
+      out.hidden = tick.checked;
+      for (const one of rows) one.classList.toggle("out", !tick.checked);
+    };
+    out.hidden = tick.checked;
+    return el("label", { class: "row hunk" }, el("span", { class: "stays" }, tick, el("span", { text: `part ${place + 1} of ${parts.count} · lines ${hunk.old_start}–${last}` }), out));
+  };
 }

@@ -14,10 +14,12 @@ const ROLES = { dispatcher: "Sorting the request", planning: "Planning", executi
 
 const state = { busy: false, since: 0, doing: "", role: "", model: "", workspace: "", said: 0, shut: false };
 const transcript = new Transcript();
-const plans = new PlanPanel(say);
+const wide = matchMedia("(min-width: 62rem)");
+const plans = new PlanPanel(say, showPlan);
 const dock = new Dock($("dock"), say, tick);
 const queue = new Map();
 const steps = new Map();  // node of a step → its number
+const asked = new Set();  // plans that somebody was asked about
 const composer = new Composer(say, () => state.busy);
 
 let hint = "";
@@ -75,7 +77,7 @@ const take = {
   "mode.changed": ({ data }) => modes(data),
   "model.changed": ({ data }) => { state.model = data.model; place(); },
   "history.cut": () => transcript.divider("The older part of this session is not shown here"),
-  "notice": ({ data }) => transcript.notice(data.level, data.text),
+  "notice": ({ data }) => { transcript.notice(data.level, data.text); plans.told(data); },
   "user.said": ({ data }) => {
     queue.delete(data.id);
     showQueue();
@@ -107,19 +109,27 @@ const take = {
   "file.diagnosed": ({ node, data }) => { if (data.found.length) transcript.card(node)?.wrong(data.found); },
   "command.changed": ({ data }) => transcript.notice("info", `This command changed files, which undo can't take back: ${[...data.created, ...data.changed, ...data.deleted].slice(0, 5).join(", ")}`),
   "approval.asked": ({ data }) => dock.ask(data.id, approval(data)),
-  "approval.answered": ({ node, data }) => { dock.settle(data.id); transcript.card(node)?.decided(data.answer); },
+  "approval.answered": ({ node, data }) => { dock.settle(data.id, why(data.answer.verdict)); transcript.card(node)?.decided(data.answer); },
   "approval.voided": ({ data }) => dock.voided(data.id, data.reason),
   "question.asked": ({ data }) => dock.ask(data.id, question(data)),
-  "question.answered": ({ data }) => { dock.settle(data.id); if (data.answer.verdict === "reply") transcript.notice("info", `You answered: ${data.answer.text}`); },
-  "plan.proposed": ({ data }) => { if (data.fallback) return; if (data.asks) dock.ask(data.id, plan(data, planned(data.plan))); else transcript.proposed(data); },
-  "plan.reviewed": ({ data }) => { const asked = dock.open.has(data.id); dock.settle(data.id); if (asked && data.answer.verdict === "approve") transcript.proposed({ plan: data.plan }); },
+  "question.answered": ({ data }) => { dock.settle(data.id, why(data.answer.verdict)); if (data.answer.verdict === "reply") transcript.notice("info", `You answered: ${data.answer.text}`); },
+  "plan.proposed": ({ data }) => {
+    if (data.asks) {
+      asked.add(data.id);
+      dock.ask(data.id, plan(data, planned(data.plan), say));
+    } else if (!data.fallback) transcript.proposed(data);
+  },
+  "plan.reviewed": ({ data }) => {
+    dock.settle(data.id, why(data.answer.verdict));
+    if (asked.delete(data.id) && data.answer.verdict === "approve" && data.alternative === null) transcript.proposed({ plan: data.plan });
+  },
   "step.started": ({ node, data }) => { steps.set(node, data.step.number); transcript.step(data.step.number, "running"); },
   "step.finished": ({ node, data }) => transcript.step(steps.get(node), data.outcome, data.text),
-  "summary.offered": ({ data }) => dock.ask(data.id, summary(data)),
-  "summary.settled": ({ data }) => { dock.settle(data.id); if (data.outcome === "accepted" || data.outcome === "edited") transcript.notice("info", `Kept in the plan: ${data.summary.action}`); },
+  "summary.offered": ({ data }) => dock.ask(data.id, summary(data, say)),
+  "summary.settled": ({ data }) => { dock.settle(data.id, why(data.outcome)); if (data.outcome === "accepted" || data.outcome === "edited") transcript.notice("info", `Kept in the plan: ${data.summary.action}`); },
   "plan_doc.changed": ({ data }) => plans.changed(data),
-  "plan_doc.conflict": ({ data }) => dock.ask(data.id, conflict(data)),
-  "plan_doc.settled": ({ data }) => { dock.settle(data.id); plans.settled(); },
+  "plan_doc.conflict": ({ data }) => { dock.ask(data.id, conflict(data)); plans.conflict(); },
+  "plan_doc.settled": ({ data }) => { dock.settle(data.id); if (data.id === "proposal") plans.settled(); },
   "undo.done": ({ data }) => transcript.notice("info", `${{ undo: "Undone", redo: "Done again", rewind: "Rewound" }[data.kind]}: ${plural(data.items.length, "file")}`),
   "conversation.rewound": ({ data }) => {
     if (data.cleared) {
@@ -128,6 +138,13 @@ const take = {
     } else transcript.divider(data.run ? "The model no longer knows the last part of this" : "The conversation goes on where it was");
   },
 };
+
+/** Why a request closed that was not answered here. */
+function why(how) {
+  if (how === "withdrawn") return "This is not asked any more.";
+  if (how === "pending") return "This was put off: it is offered again at the next start.";
+  return "This was decided elsewhere.";
+}
 
 function away(words) {
   $("away").textContent = words;
@@ -156,15 +173,14 @@ $("new-link").addEventListener("click", async () => {
   } catch (error) { say(error.message); }
 });
 
-const wide = matchMedia("(min-width: 62rem)");
 function showPlan(open) {
   document.body.classList.toggle("with-plan", open);
   $("see-plan").setAttribute("aria-expanded", String(open));
 }
 $("see-plan").addEventListener("click", () => showPlan(!document.body.classList.contains("with-plan")));
 $("hide-plan").addEventListener("click", () => showPlan(false));
-wide.addEventListener("change", () => showPlan(wide.matches));
-showPlan(wide.matches);
+wide.addEventListener("change", () => showPlan(wide.matches || plans.editor !== null));
+showPlan(wide.matches || plans.editor !== null);
 plans.show();
 
 $("look").addEventListener("click", () => {

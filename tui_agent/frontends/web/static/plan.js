@@ -1,20 +1,36 @@
-// The plan document beside the conversation, as its text says; a proposal waits above it.
+// The plan document beside the conversation, as its text says; a proposal waits above it, and it can be edited.
 
 import { $, el, button } from "./dom.js";
+import { Draft, twice } from "./fields.js";
+import { changes } from "./changes.js";
 import { Markdown } from "./markdown.js";
 import { post } from "./wire.js";
 
 const NONE = /^\[(?:No |User will|Criteria will|Goal to be).*\]$/;
+const KEPT = "It was not written. Your text is still here.";
+const KNOWN = "plan_doc.";  // how the codes of notices about it begin
 
 export class PlanPanel {
-  constructor(say) {
+  /** `shows(open)` opens and closes the panel. */
+  constructor(say, shows) {
     this.say = say;
+    this.shows = shows;
     this.text = "";
+    this.sha256 = "";
+    this.editor = null;
+    this.draft = new Draft("plan");
+    $("edit-plan").addEventListener("click", () => this.open(false));
+    if (this.draft.value) this.edit({ ...this.draft.value, note: "This is what you typed before the page was loaded anew." });
   }
 
   changed(data) {
     if (data.pending) this.proposal = data;
-    else { this.text = data.text; this.proposal = null; }
+    else {
+      this.text = data.text;
+      this.sha256 = data.sha256;
+      this.proposal = null;
+      this.editor?.elsewhere(data.sha256, sections(data.text));
+    }
     this.show();
   }
 
@@ -23,18 +39,155 @@ export class PlanPanel {
     this.show();
   }
 
+  /** What is said about the document, such as why it was not written. */
+  told(notice) {
+    if (notice.code?.startsWith(KNOWN)) this.editor?.refused(notice.text);
+  }
+
+  /** Two edits of it differ, and somebody must choose. */
+  conflict() {
+    if (!this.editor?.saving) return;
+    this.editor.tell("You and somebody else changed the same. Choose in the question that is asked; your text stays here until then.");
+    if (matchMedia("(max-width: 61.99rem)").matches) this.shows(false);
+  }
+
   show() {
+    const above = $("plan-proposal");
+    above.replaceChildren(...(this.proposal ? [this.offer(this.proposal)] : []));
     const place = $("plan-text");
-    place.replaceChildren();
-    if (this.proposal) {
-      const settle = (accept) => post("/plan", { accept, seen: this.proposal.sha256 }).catch((error) => this.say(error.message));
-      place.append(el("div", { class: "proposal" },
-        el("p", { text: "The agent proposes this for the plan:" }), sections(this.proposal.text),
-        el("div", { class: "choices" }, button("Take it", () => settle(true), { class: "primary" }), button("Drop it", () => settle(false)))));
-    }
-    if (this.text) place.append(sections(this.text));
-    const empty = !this.proposal && !place.textContent.trim();
+    place.replaceChildren(...(this.text && !this.editor ? [sections(this.text)] : []));
+    $("edit-plan").hidden = !this.text || Boolean(this.editor);
+    const empty = !this.proposal && !this.editor && !place.textContent.trim();
     if (empty) place.append(el("p", { class: "empty", text: "No plan yet. It grows with the work: a goal, what must be true at the end, and what was decided." }));
+  }
+
+  offer(proposal) {
+    const settle = async (accept) => {
+      const buttons = box.querySelectorAll("button");
+      for (const one of buttons) one.disabled = true;
+      try {
+        const { status } = await post("/plan", { accept, seen: proposal.sha256 });
+        if (status === "settled") this.say("The proposal is another one by now, or was decided elsewhere.");
+      } catch (error) { this.say(error.message); }
+      for (const one of buttons) one.disabled = false;
+    };
+    const whole = el("details", {}, el("summary", { text: "The plan as it would be" }), sections(proposal.text));
+    const box = el("section", { class: "proposal", "aria-label": "A proposal for the plan" },
+      el("p", { text: "The agent proposes this for the plan:" }), changes(this.text, proposal.text), whole,
+      el("div", { class: "choices" }, button("Take it", () => settle(true), { class: "primary" }), button("Drop it", () => settle(false))));
+    return box;
+  }
+
+  async open(exact) {
+    try {
+      const told = await post("/plan/text", { exact });
+      if (told.hides) this.ask();
+      else { this.edit({ ...told, exact }); this.editor.field.focus(); }
+    } catch (error) { this.say(error.message); }
+  }
+
+  /** Secrets are in it, which the editor would show. */
+  ask() {
+    const close = () => { $("plan-editor").replaceChildren(); $("edit-plan").focus(); };
+    const show = button("Show and edit", () => this.open(true), { class: "primary" });
+    $("plan-editor").replaceChildren(el("div", { class: "proposal" }, el("p", { text: "Something in plan_doc.md looks like a secret and is hidden here. The editor shows it." }),
+      el("div", { class: "choices" }, show, button("Not now", close))));
+    show.focus();
+  }
+
+  edit({ text, base, typed, note = "", exact = false }) {
+    this.editor = new DocEditor({ text, base, typed, note, draft: exact ? null : this.draft, done: () => {
+      this.editor = null;
+      $("plan-editor").replaceChildren();
+      document.body.classList.remove("edits-plan");
+      this.show();
+      $("edit-plan").focus();
+    } });
+    $("plan-editor").replaceChildren(this.editor.node);
+    document.body.classList.add("edits-plan");
+    this.shows(true);
+    this.show();
+  }
+}
+
+/** The whole text of the document in a field. `base` is the hash of the text that the edit began with. */
+class DocEditor {
+  constructor({ text, base, typed, note, draft, done }) {
+    this.base = base;
+    this.draft = draft;
+    this.done = done;
+    this.saving = false;
+    this.field = el("textarea", { class: "doc", "aria-label": "Text of plan_doc.md", spellcheck: "true", wrap: "soft", text });
+    this.start = this.field.value;
+    if (typed !== undefined) this.field.value = typed;
+    this.note = el("p", { class: "doc-note", role: "status", hidden: true });
+    this.now = el("details", { hidden: true }, el("summary", { text: "The plan as it is now" }));
+    this.save = button("Save", () => this.write(), { class: "primary" });
+    this.cancel = twice("Cancel", "Drop what you typed?", () => this.close(), { hidden: true });
+    this.leave = button("Cancel", () => this.close());
+    this.node = el("div", { class: "doc-editor" }, this.note, this.field,
+      el("div", { class: "choices foot" }, this.save, this.cancel, this.leave, el("span", { class: "hint wide", text: "Ctrl+S saves" })), this.now);
+    this.field.addEventListener("input", () => this.touched());
+    this.field.addEventListener("keydown", (event) => {
+      if ((event.ctrlKey || event.metaKey) && (event.key === "s" || event.key === "Enter")) { event.preventDefault(); this.write(); }
+    });
+    if (note) this.tell(note);
+    this.touched();
+  }
+
+  get dirty() { return this.field.value !== this.start; }
+
+  touched() {
+    this.save.disabled = !this.dirty || this.saving;
+    this.cancel.hidden = !this.dirty;
+    this.leave.hidden = this.dirty;
+    this.draft?.keep(this.dirty ? { text: this.start, base: this.base, typed: this.field.value } : null);
+  }
+
+  tell(words) {
+    this.note.textContent = words;
+    this.note.hidden = !words;
+  }
+
+  /** The document is another one than the edit began with. */
+  elsewhere(sha256, view) {
+    if (sha256 === this.base || this.saving) return;
+    this.tell("The plan was changed elsewhere meanwhile. What you save is merged with it; where both changed the same, you are asked.");
+    this.now.replaceChildren(this.now.firstChild, view);
+    this.now.hidden = false;
+  }
+
+  /** Why it was not written, which may come after that. */
+  refused(words) {
+    if (this.saving || this.failed) this.why = words;
+    if (this.failed) this.tell(`${KEPT} ${words}`);
+  }
+
+  async write() {
+    if (this.saving || !this.dirty) return;
+    this.saving = true;
+    this.why = "";
+    this.failed = false;
+    this.field.readOnly = true;
+    this.save.textContent = "Saving…";
+    this.touched();
+    try {
+      const { status } = await post("/plan/edit", { text: this.field.value, base: this.base });
+      if (status === "ok") { this.close(); return; }
+      this.tell(`${KEPT} ${this.why}`);
+      this.failed = true;
+    } catch (error) {
+      this.tell(`${KEPT} ${error.message}`);
+    }
+    this.saving = false;
+    this.field.readOnly = false;
+    this.save.textContent = "Save";
+    this.touched();
+  }
+
+  close() {
+    this.draft?.keep(null);
+    this.done();
   }
 }
 

@@ -1,14 +1,19 @@
 // What somebody must decide: shown above the composer, one at a time, until it is settled here or elsewhere.
 
-import { el, button, icon } from "./dom.js";
+import { $, el, button, icon } from "./dom.js";
 import { diff } from "./diff.js";
+import { PlanEditor, SummaryEditor, quick } from "./editors.js";
+import { Draft, leftover, twice, typed } from "./fields.js";
 import { post } from "./wire.js";
 
 const STILL = 350;  // milliseconds in which a click was meant for what stood there before
+const ELSEWHERE = "This was decided elsewhere.";
 
 export class Dock {
   constructor(place, say, changed) {
-    this.place = place;
+    this.left = el("div", { class: "leftovers" });
+    this.place = el("div");
+    place.replaceChildren(this.left, this.place);
     this.say = say;
     this.changed = changed;
     this.open = new Map();
@@ -18,23 +23,42 @@ export class Dock {
   get size() { return this.open.size; }
 
   ask(id, make) {
-    this.open.set(id, { make, card: null });
+    this.open.set(id, { make, card: null, draft: new Draft(id), sent: false });
     this.show();
   }
 
-  /** Answered here, in another browser, in the terminal, or withdrawn. */
-  settle(id) {
-    if (this.open.delete(id)) this.show();
+  /** Answered here, in another browser, in the terminal, or withdrawn. What was typed and not sent stays to be copied. */
+  settle(id, why = ELSEWHERE) {
+    const one = this.open.get(id);
+    if (!one) return;
+    this.open.delete(id);
+    if (!one.sent) this.keep(id, one, why);
+    this.show();
   }
 
   clear() {
-    this.open.clear();
-    this.show();
+    for (const id of [...this.open.keys()]) this.settle(id, "The session ended.");
+  }
+
+  keep(id, one, why) {
+    if (!one.card && one.draft.value) this.make(id, one);
+    const text = one.card ? typed(one.card) : "";
+    if (!text) { one.draft.keep(null); return; }
+    const held = one.card.contains(document.activeElement);
+    const left = leftover(why, text, () => one.draft.keep(null));
+    this.left.append(left);
+    if (held) left.querySelector("textarea").focus();
+  }
+
+  make(id, one) {
+    const { node, editor = false } = one.make((body) => this.answer(id, body), one.draft);
+    one.card = el("section", { class: `request${editor ? " editor" : ""}`, role: "group", "aria-label": "A decision is needed" }, node);
   }
 
   voided(id, reason) {
     const card = this.open.get(id)?.card;
     if (!card) return;
+    card.dataset.void = "yes";
     card.prepend(el("p", { class: "warning", text: `This can't be approved any more: ${reason}` }));
     for (const one of card.querySelectorAll("button.approve")) one.disabled = true;
   }
@@ -42,13 +66,14 @@ export class Dock {
   show() {
     const [id, first] = this.open.entries().next().value ?? ["", null];
     if (id !== this.shown) {
+      const held = this.place.contains(document.activeElement);
       this.shown = id;
       if (first) {
-        first.card ??= first.make((body) => this.answer(id, body));
-        const card = el("section", { class: "request", role: "group", "aria-label": "A decision is needed" }, first.card);
-        card.dataset.since = String(performance.now());
-        this.place.replaceChildren(card);
+        if (!first.card) this.make(id, first);
+        first.since = performance.now();
+        this.place.replaceChildren(first.card);
       } else this.place.replaceChildren();
+      if (held && matchMedia("(hover: hover)").matches) $("say").focus();  // nothing that decides gets the keys of before
     }
     this.place.querySelector(".waiting")?.remove();
     if (this.open.size > 1) this.place.firstChild?.append(el("p", { class: "waiting", text: `${this.open.size - 1} more to decide` }));
@@ -56,15 +81,20 @@ export class Dock {
   }
 
   async answer(id, body) {
-    const since = Number(this.place.firstChild?.dataset.since ?? 0);
-    if (performance.now() - since < STILL) return;
-    for (const one of this.place.querySelectorAll("button")) one.disabled = true;
+    const one = this.open.get(id);
+    if (!one || one.sent || performance.now() - one.since < STILL) return;
+    one.sent = true;
+    const ready = [...one.card.querySelectorAll("button")].filter((each) => !each.disabled);
+    for (const each of ready) each.disabled = true;
     try {
       const said = await post("/answer", { id, ...body });
-      if (said.status === "settled") this.say("This was decided elsewhere.");
+      if (said.status === "settled") { this.say(ELSEWHERE); this.keep(id, one, ELSEWHERE); }
+      else one.draft.keep(null);
       this.settle(id);
     } catch (error) {
-      for (const one of this.place.querySelectorAll("button")) one.disabled = false;
+      one.sent = false;
+      for (const each of ready) each.disabled = false;
+      if (!this.open.has(id)) this.keep(id, one, ELSEWHERE);
       this.say(error.message);
     }
   }
@@ -74,23 +104,51 @@ export class Dock {
 export function approval(asked) {
   return (answer) => {
     const { action } = asked;
-    const what = el("div", { class: "what" }, shown(action));
+    const parts = new Parts(action, () => chosen());
+    const what = el("div", { class: "what" }, shown(action, parts));
     const hidden = asked.hides ? button("Show what is hidden", async () => {
       const { action: exact } = await post("/reveal", { id: asked.id });
-      what.replaceChildren(...shown(exact));
+      what.replaceChildren(...shown(exact, parts));
       hidden.remove();
     }, { class: "quiet small" }) : null;
     const scopes = new Set((asked.grants ?? []).map((one) => one.scope));
-    const choices = el("div", { class: "choices" },
-      button(action.kind === "trust" ? "Trust it" : "Approve", () => answer({ verdict: "approve" }), { class: "primary approve" }),
-      scopes.has("session") ? button("For this session", () => answer({ verdict: "approve", scope: "session" }), { class: "approve" }) : null,
-      scopes.has("always") ? button("Always", () => answer({ verdict: "approve", scope: "always" }), { class: "approve" }) : null,
+    const once = button(action.kind === "trust" ? "Trust it" : "Approve", () => answer({ verdict: "approve", ...parts.data() }), { class: "primary approve" });
+    const standing = [scopes.has("session") ? button("For this session", () => answer({ verdict: "approve", scope: "session" }), { class: "approve" }) : null,
+      scopes.has("always") ? button("Always", () => answer({ verdict: "approve", scope: "always" }), { class: "approve" }) : null];
+    const choices = el("div", { class: "choices" }, once, standing,
       action.kind === "trust" ? button("Only read", () => answer({ verdict: "reject" }))
         : reason("Reject", "Why not? The model reads it.", (text) => answer({ verdict: "reject", text })));
     const grants = (asked.grants ?? []).filter((one) => one.scope === "session").map((one) => one.pattern).join(", ");
-    return el("div", {}, heading(title(action), asked.why), what, hidden, marks(action), choices,
-      grants ? el("p", { class: "grant" }, "“For this session” allows ", el("code", { text: grants })) : null);
+    const grant = grants ? el("p", { class: "grant" }, "“For this session” allows ", el("code", { text: grants })) : null;
+    const chosen = () => {
+      once.textContent = parts.whole ? "Approve" : `Approve ${parts.taken.size} of ${parts.count}`;
+      once.disabled = !parts.taken.size || node.closest("[data-void]") !== null;
+      for (const one of [...standing, grant]) if (one) one.hidden = !parts.whole;
+    };
+    const node = el("div", {}, heading(title(action), asked.why), parts.many ? el("p", { class: "hint", text: "Untick what shall be left out." }) : null,
+      what, hidden, marks(action), choices, grant);
+    return { node };
   };
+}
+
+/** Which hunks of an edit are taken. */
+class Parts {
+  constructor(action, changed) {
+    this.count = action.kind === "edit" ? action.diff.hunks.length : 0;
+    this.many = Boolean(action.parts) && this.count > 1;
+    this.taken = new Set(Array(this.count).keys());
+    this.changed = changed;
+  }
+
+  get whole() { return this.taken.size === this.count; }
+
+  data() { return this.whole ? {} : { data: { hunks: [...this.taken].sort((a, b) => a - b) } }; }
+
+  take(place, yes) {
+    if (yes) this.taken.add(place);
+    else this.taken.delete(place);
+    this.changed();
+  }
 }
 
 function title(action) {
@@ -100,8 +158,8 @@ function title(action) {
   return "Trust this folder?";
 }
 
-function shown(action) {
-  if (action.kind === "edit") return [diff(action.diff)];
+function shown(action, parts) {
+  if (action.kind === "edit") return [diff(action.diff, parts.many ? parts : null)];
   if (action.kind === "run") return [el("pre", { class: "command", text: action.command }), el("p", { class: "where" }, "in ", el("code", { text: action.cwd }))];
   if (action.kind === "read") return [el("pre", { class: "command", text: action.display })];
   const found = action.found?.length ? el("ul", {}, action.found.map((one) => el("li", { text: one }))) : null;
@@ -141,40 +199,94 @@ export function question(asked) {
     const field = el("input", { type: "text", placeholder: "Your answer", "aria-label": "Your answer" });
     const form = el("form", { class: "reason", on: { submit: (event) => { event.preventDefault(); if (field.value.trim()) reply(field.value.trim()); } } },
       field, el("button", { type: "submit", class: "primary" }, "Answer"));
-    return el("div", {}, heading(asked.question, ""),
-      el("div", { class: "choices column" }, (asked.options ?? []).map((one) => button(one, () => reply(one)))), form);
+    return { node: el("div", {}, heading(asked.question, ""),
+      el("div", { class: "choices column" }, (asked.options ?? []).map((one) => button(one, () => reply(one)))), form) };
   };
 }
 
-export function plan(asked, view) {
-  return (answer) => el("div", {}, heading("Carry out this plan?", asked.why), el("div", { class: "what" }, view),
-    el("div", { class: "choices" },
-      button("Carry it out", () => answer({ verdict: "approve" }), { class: "primary" }),
-      (asked.plan.alternatives ?? []).map((one, at) => button(`Instead: ${one.approach}`, () => answer({ verdict: "approve", data: { alternative: at } }))),
-      reason("Reject", "What should be different?", (text) => answer({ verdict: "reject", text }))));
+/** A plan to be carried out: looked at first, its steps edited on demand. */
+export function plan(asked, view, say) {
+  return (answer, draft) => {
+    const approve = () => {
+      const edit = editor?.edit();
+      const wrong = edit ? editor.wrong() : "";
+      if (wrong) say(wrong);
+      else answer({ verdict: "approve", ...(edit ? { data: { plan: edit } } : {}) });
+    };
+    let editor = null;
+    const mark = chip();
+    const what = el("div", { class: "what" }, view);
+    const yes = button("Carry it out", approve, { class: "primary" });
+    const change = button("Change it", () => { edit(); editor.list.querySelector("textarea")?.focus(); });
+    const back = twice("As it was proposed", "Drop your changes?", () => { editor.reset(); look(); change.focus(); });
+    const others = (asked.plan.alternatives ?? []).map((one, at) => button(`Instead: ${one.approach}`, () => answer({ verdict: "approve", data: { alternative: at } })));
+    const head = heading(asked.recovery ? "Go on with this plan?" : "Carry out this plan?", asked.why);
+    head.append(mark);
+    const node = el("div", {}, head, asked.fallback ? el("p", { class: "warning", text: "No usable plan came: this is the request as one step." }) : null, what,
+      el("div", { class: "choices foot" }, yes, change, back, others, reason("Reject", "What should be different?", (text) => answer({ verdict: "reject", text }))));
+    const changed = () => {
+      const touched = editor !== null && editor.edit() !== null;
+      mark.hidden = !touched;
+      yes.textContent = touched ? "Carry it out as changed" : "Carry it out";
+    };
+    const edit = () => {
+      if (!editor) {
+        editor = new PlanEditor(asked.plan, draft, () => changed());
+        quick(editor.node, approve);
+      }
+      what.replaceChildren(editor.node);
+      shows(true);
+      changed();
+    };
+    const look = () => { what.replaceChildren(view); shows(false); };
+    const shows = (edits) => {
+      change.hidden = edits;
+      back.hidden = !edits;
+      for (const one of others) one.hidden = edits;
+    };
+    shows(false);
+    if (draft.value) edit();
+    return { node, editor: true };
+  };
 }
 
-export function summary(asked) {
-  return (answer) => el("div", {}, heading("Keep this in the plan?", ""), el("div", { class: "what" }, summed(asked.summary)),
-    el("div", { class: "choices" }, button("Keep it", () => answer({ verdict: "approve" }), { class: "primary" }),
-      button("Discard", () => answer({ verdict: "reject" }), { class: "danger" })));
+/** What of the run shall become memory (W9): corrected in place, then kept or discarded. */
+export function summary(asked, say) {
+  return (answer, draft) => {
+    const keep = () => {
+      const edit = editor.edit();
+      const wrong = editor.wrong();
+      if (wrong) say(wrong);
+      else answer({ verdict: "approve", ...(edit ? { data: { summary: edit } } : {}) });
+    };
+    const mark = chip();
+    const yes = button("Keep it", keep, { class: "primary" });
+    const back = button("Reset", () => { editor.reset(); editor.action.field.focus(); }, { class: "quiet", title: "As it was offered" });
+    const changed = () => {
+      const touched = editor.edit() !== null;
+      yes.textContent = touched ? "Keep as edited" : "Keep it";
+      mark.hidden = back.hidden = !touched;
+    };
+    const editor = new SummaryEditor(asked.summary, draft, () => changed());
+    const head = heading("Keep this in the plan?", asked.by === "program" ? "written by the program" : "it becomes memory once you keep it");
+    head.append(mark);
+    const node = el("div", {}, head, editor.node,
+      el("div", { class: "choices foot" }, yes, twice("Discard", "Discard it for good?", () => answer({ verdict: "reject" }), { class: "danger" }), back,
+        el("span", { class: "hint wide", text: "Ctrl+Enter keeps it" })));
+    changed();
+    quick(editor.node, keep);
+    return { node, editor: true };
+  };
 }
 
-export function summed(one) {
-  const row = (name, text) => (text ? [el("dt", { text: name }), el("dd", { text })] : []);
-  const list = (name, many, say) => (many?.length ? [el("dt", { text: name }), el("dd", {}, el("ul", {}, many.map((each) => el("li", { text: say(each) }))))] : []);
-  return el("dl", { class: "facts" }, row("What", one.action), row("How", one.details), row("Result", one.result),
-    list("Criteria", one.criteria, (each) => `${each.completed ? "✓" : "○"} ${each.description}`),
-    list("Decided", one.decisions_made, (each) => each.title), list("Rejected", one.decisions_rejected, (each) => each.title),
-    row("Goal", one.goal), row("Status", one.status));
-}
+function chip() { return el("span", { class: "chip edited", hidden: true, text: "edited" }); }
 
 export function conflict(asked) {
   const side = (name, text) => el("div", { class: "side" }, el("h3", { text: name }), el("pre", { class: "output", tabindex: "0", text }));
-  return (answer) => el("div", {}, heading(`Two edits of the plan differ: ${asked.where}`, ""),
+  return (answer) => ({ node: el("div", {}, heading(`Two edits of the plan differ: ${asked.where}`, ""),
     el("div", { class: "sides" }, side("The agent's", asked.ours), side("The file's", asked.theirs)),
     el("div", { class: "choices" },
       button("The agent's", () => answer({ verdict: "approve", data: { take: "ours" } })),
       button("The file's", () => answer({ verdict: "approve", data: { take: "theirs" } })),
-      button("Both", () => answer({ verdict: "approve", data: { take: "both" } }))));
+      button("Both", () => answer({ verdict: "approve", data: { take: "both" } })))) });
 }

@@ -1,0 +1,43 @@
+// What differs between two texts of the plan, line by line: what comes, and what goes.
+
+import { el } from "./dom.js";
+
+const MOST = 2000;  // lines that are compared with each other
+const ALIKE = /^\s*$|^(?:updated|version|created):|^---$/;  // says nothing to a reader
+
+export function changes(before, after) {
+  const list = el("ul", { class: "changes" });
+  for (const [sign, text] of compared(lines(before), lines(after))) {
+    list.append(el("li", { class: sign === "+" ? "plus" : "minus" }, el("span", { class: "sign", text: sign === "+" ? "+" : "−" }), el("span", { text })));
+  }
+  if (!list.childNodes.length) list.append(el("li", { class: "empty", text: "Nothing that can be seen changes." }));
+  return list;
+}
+
+function lines(text) { return text.split(/\r?\n/).filter((line) => !ALIKE.test(line)); }
+
+function compared(old, now) {
+  let from = 0;
+  while (from < old.length && from < now.length && old[from] === now[from]) from += 1;
+  let end = 0;
+  while (end < old.length - from && end < now.length - from && old[old.length - 1 - end] === now[now.length - 1 - end]) end += 1;
+  const left = old.slice(from, old.length - end);
+  const right = now.slice(from, now.length - end);
+  if (left.length * right.length > MOST * MOST) return [...left.map((one) => ["-", one]), ...right.map((one) => ["+", one])];
+  const width = right.length + 1;
+  const common = new Uint16Array((left.length + 1) * width);
+  for (let a = left.length - 1; a >= 0; a -= 1) {
+    for (let b = right.length - 1; b >= 0; b -= 1) {
+      common[a * width + b] = left[a] === right[b] ? common[(a + 1) * width + b + 1] + 1 : Math.max(common[(a + 1) * width + b], common[a * width + b + 1]);
+    }
+  }
+  const found = [];
+  let a = 0;
+  let b = 0;
+  while (a < left.length || b < right.length) {
+    if (a < left.length && b < right.length && left[a] === right[b]) { a += 1; b += 1; }
+    else if (a < left.length && (b >= right.length || common[(a + 1) * width + b] >= common[a * width + b + 1])) found.push(["-", left[a++]]);
+    else found.push(["+", right[b++]]);
+  }
+  return found;
+}

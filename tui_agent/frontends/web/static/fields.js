@@ -1,0 +1,101 @@
+// Fields that one types in: they grow with their text, know what was touched, and what is typed survives a reload.
+
+import { el, button, copy } from "./dom.js";
+
+const KEPT = "tui-agent-edit:";
+const GROWS = CSS.supports("field-sizing", "content");
+
+/** What is typed about one thing, kept with the tab until it is used or put away. */
+export class Draft {
+  constructor(id) { this.key = KEPT + id; }
+
+  get value() {
+    try { return JSON.parse(sessionStorage.getItem(this.key)); } catch { return null; }
+  }
+
+  keep(value) {
+    try {
+      if (value === null) sessionStorage.removeItem(this.key);
+      else sessionStorage.setItem(this.key, JSON.stringify(value));
+    } catch { /* not kept */ }
+  }
+}
+
+let count = 0;
+
+/**
+ * A field with its label. `lines`: Enter makes a new line in it; without, Enter goes on to the next field.
+ * Returns { node, label, field, start, value, changed, put(text) }.
+ */
+export function field(name, start, { lines = false, hint = "", hidden = false } = {}) {
+  const id = `field-${count += 1}`;
+  const area = el("textarea", { id, rows: "1", placeholder: hint, spellcheck: "true", class: lines ? "lines" : null, text: start });
+  const label = el("label", { for: id, class: hidden ? "unseen" : null, text: name });
+  const first = area.value;
+  const grow = () => {
+    if (GROWS) return;
+    area.style.height = "auto";
+    area.style.height = `${area.scrollHeight + 2}px`;
+  };
+  if (!GROWS) new ResizeObserver(grow).observe(area);
+  area.addEventListener("input", () => { area.removeAttribute("aria-invalid"); grow(); });
+  area.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || lines || event.isComposing || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    onward(area);
+  });
+  area.dataset.typed = name;
+  area.first = first;
+  return {
+    node: el("div", { class: "field" }, label, area), label, field: area, start: first,
+    get value() { return area.value; },
+    get changed() { return area.value !== first; },
+    put(text) { area.value = text; grow(); },
+    wrong() { area.setAttribute("aria-invalid", "true"); area.focus(); },
+  };
+}
+
+function onward(area) {
+  const all = [...area.closest(".request").querySelectorAll("textarea, input, select")].filter((one) => one.offsetParent);
+  all[all.indexOf(area) + 1]?.focus();
+}
+
+/** Everything that was typed in the fields of a card and differs from what stood there, as text to copy. */
+export function typed(card) {
+  const said = [];
+  for (const one of card.querySelectorAll("textarea, input[type=text]")) {
+    const text = one.value;
+    if (text.trim() && text !== (one.first ?? "")) said.push(one.dataset.typed ? `${one.dataset.typed}: ${text}` : text);
+  }
+  return said.join("\n\n");
+}
+
+/** A button that asks on the first click and acts on the second one. */
+export function twice(label, again, act, props = {}) {
+  let since = 0;
+  let timer = 0;
+  const calm = () => { since = 0; clearTimeout(timer); one.textContent = label; one.classList.remove("armed"); };
+  const one = button(label, () => {
+    if (!since) {
+      since = performance.now();
+      timer = setTimeout(calm, 5000);
+      one.textContent = again;
+      one.classList.add("armed");
+    } else if (performance.now() - since > 350) {  // a double click is one
+      calm();
+      act();
+    }
+  }, props);
+  one.addEventListener("blur", calm);
+  return one;
+}
+
+/** What was typed and is not needed any more, to be read and copied until it is put away. */
+export function leftover(why, text, away) {
+  const area = el("textarea", { readonly: true, rows: String(Math.min(8, text.split("\n").length + 1)), "aria-label": "What you typed", text });
+  const copier = button("Copy", () => copy(text, copier), { class: "small" });
+  const one = el("section", { class: "leftover", role: "group", "aria-label": "What you typed was not used" },
+    el("div", { class: "leftover-head" }, el("p", { role: "status", text: `${why} What you typed is kept here:` }), copier,
+      button("Put away", () => { one.remove(); away(); }, { class: "small quiet" })), area);
+  return one;
+}
