@@ -108,3 +108,27 @@ class FakeDoor:
 
     async def run_shell(self, command: str) -> None:
         self.done.append(("shell", command))
+
+
+class AnsweredDoor(FakeDoor):
+    """Takes every answer while it `takes` them, and keeps it."""
+
+    takes = True
+
+    def __init__(self, *events: Event, records: list[Record] | None = None) -> None:
+        super().__init__(*events)
+        self.records = self.records if records is None else list(records)
+        self.answers: list[Answer] = []
+        self._answered = asyncio.Event()
+
+    def answer(self, request_id: str, answer: Answer) -> bool:
+        self.answers.append(answer)
+        self._answered.set()
+        return self.takes
+
+    async def next_answer(self) -> Answer:
+        """The one that comes next."""
+        async with asyncio.timeout(60):
+            await self._answered.wait()
+        self._answered.clear()
+        return self.answers[-1]

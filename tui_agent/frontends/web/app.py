@@ -131,8 +131,8 @@ class Page:
             raise Refused(409, str(error)) from error
 
     async def _edit_plan(self, request: Request) -> Response:
-        written = await self._doing.edit_plan(await wished(request, PlanEdited))
-        return JSONResponse({"status": "ok" if written else "settled"}, 200 if written else 409)
+        became = await self._doing.edit_plan(await wished(request, PlanEdited))
+        return JSONResponse({"status": became}, 409 if became == "settled" else 200)
 
     async def _shell(self, request: Request) -> Response:
         wish = await wished(request, Shell)

@@ -165,13 +165,15 @@ class Doing:
             return {"hides": True}
         return {"text": document.text, "base": document.sha256}
 
-    async def edit_plan(self, wish: PlanEdited) -> bool:
-        """False when it was not written; why not is on the stream, and so is what must be asked before. Whoever asked
-        may go away meanwhile."""
+    async def edit_plan(self, wish: PlanEdited) -> Literal["ok", "merged", "settled"]:
+        """`merged` when others changed it meanwhile, so that not all may stand as it was typed; `settled` when it was
+        not written. Why not is on the stream, and so is what must be asked before. Whoever asked may go away then."""
         text, document = wish.text, self._feed.document
-        if document is not None and document.sha256 == wish.base and "\r\n" in document.text:
+        newest = document is not None and document.sha256 == wish.base
+        if newest and document is not None and "\r\n" in document.text:
             text = text.replace("\r\n", "\n").replace("\n", "\r\n")  # a browser's field knows line feeds only
-        return await asyncio.shield(self._behind(self._door.edit_plan(text, wish.base))) is True
+        written = await asyncio.shield(self._behind(self._door.edit_plan(text, wish.base)))
+        return ("ok" if newest else "merged") if written else "settled"
 
     def shell(self, wish: Shell) -> None:
         """Run it; its end is on the stream. Raises ValueError for an empty command."""

@@ -3,7 +3,7 @@
 import { el } from "./dom.js";
 
 const MOST = 2000;  // lines that are compared with each other
-const ALIKE = /^\s*$|^(?:updated|version|created):|^---$/;  // says nothing to a reader
+const ALIKE = /^\s*$|^(?:updatedAt|createdAt|version):|^---$|^(?:- \[ \] )?\[(?:No |User will|Criteria will|Goal to be).*\]$/;  // says nothing to a reader
 
 export function changes(before, after) {
   const list = el("ul", { class: "changes" });

@@ -75,13 +75,14 @@ export function twice(label, again, act, props = {}) {
   let since = 0;
   let timer = 0;
   const calm = () => { since = 0; clearTimeout(timer); one.textContent = label; one.classList.remove("armed"); };
-  const one = button(label, () => {
+  const one = button(label, (event) => {
+    if (event.detail > 1) return;  // a double click is one
     if (!since) {
       since = performance.now();
       timer = setTimeout(calm, 5000);
       one.textContent = again;
       one.classList.add("armed");
-    } else if (performance.now() - since > 350) {  // a double click is one
+    } else if (performance.now() - since > 350) {
       calm();
       act();
     }

@@ -69,6 +69,7 @@ const take = {
     state.workspace = data.workspace;
     place();
     modes(data);
+    plans.session(data.id);
     if (data.resumed) transcript.divider("Session resumed");
     if (!data.trusted) say("This folder is not trusted yet.");
   },

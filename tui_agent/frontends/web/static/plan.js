@@ -1,7 +1,7 @@
 // The plan document beside the conversation, as its text says; a proposal waits above it, and it can be edited.
 
 import { $, el, button } from "./dom.js";
-import { Draft, twice } from "./fields.js";
+import { Draft, leftover, twice } from "./fields.js";
 import { changes } from "./changes.js";
 import { Markdown } from "./markdown.js";
 import { post } from "./wire.js";
@@ -18,9 +18,15 @@ export class PlanPanel {
     this.text = "";
     this.sha256 = "";
     this.editor = null;
-    this.draft = new Draft("plan");
+    this.draft = null;
     $("edit-plan").addEventListener("click", () => this.open(false));
-    if (this.draft.value) this.edit({ ...this.draft.value, note: "This is what you typed before the page was loaded anew." });
+  }
+
+  /** The session that it belongs to, and so does what is typed. */
+  session(id) {
+    this.draft = new Draft(`plan:${id}`);
+    const kept = this.editor ? null : this.draft.value;
+    if (kept) this.edit({ ...kept, note: "This is what you typed before the page was loaded anew." });
   }
 
   changed(data) {
@@ -54,6 +60,8 @@ export class PlanPanel {
   show() {
     const above = $("plan-proposal");
     above.replaceChildren(...(this.proposal ? [this.offer(this.proposal)] : []));
+    $("see-plan").classList.toggle("waits", Boolean(this.proposal));
+    $("see-plan").title = this.proposal ? "Plan: a proposal waits" : "Plan";
     const place = $("plan-text");
     place.replaceChildren(...(this.text && !this.editor ? [sections(this.text)] : []));
     $("edit-plan").hidden = !this.text || Boolean(this.editor);
@@ -96,9 +104,10 @@ export class PlanPanel {
   }
 
   edit({ text, base, typed, note = "", exact = false }) {
-    this.editor = new DocEditor({ text, base, typed, note, draft: exact ? null : this.draft, done: () => {
+    this.editor = new DocEditor({ text, base, typed, note, draft: exact ? null : this.draft, done: (merged) => {
       this.editor = null;
-      $("plan-editor").replaceChildren();
+      const left = merged && leftover("It was merged with what others changed meanwhile.", merged, () => $("edit-plan").focus());
+      $("plan-editor").replaceChildren(...(left ? [left] : []));
       document.body.classList.remove("edits-plan");
       this.show();
       $("edit-plan").focus();
@@ -117,6 +126,7 @@ class DocEditor {
     this.draft = draft;
     this.done = done;
     this.saving = false;
+    this.other = false;  // the document is another one by now
     this.field = el("textarea", { class: "doc", "aria-label": "Text of plan_doc.md", spellcheck: "true", wrap: "soft", text });
     this.start = this.field.value;
     if (typed !== undefined) this.field.value = typed;
@@ -152,6 +162,7 @@ class DocEditor {
   /** The document is another one than the edit began with. */
   elsewhere(sha256, view) {
     if (sha256 === this.base || this.saving) return;
+    this.other = true;
     this.tell("The plan was changed elsewhere meanwhile. What you save is merged with it; where both changed the same, you are asked.");
     this.now.replaceChildren(this.now.firstChild, view);
     this.now.hidden = false;
@@ -173,7 +184,10 @@ class DocEditor {
     this.touched();
     try {
       const { status } = await post("/plan/edit", { text: this.field.value, base: this.base });
-      if (status === "ok") { this.close(); return; }
+      if (status !== "settled") {
+        this.close(status === "merged" || this.other ? this.field.value : "");
+        return;
+      }
       this.tell(`${KEPT} ${this.why}`);
       this.failed = true;
     } catch (error) {
@@ -185,9 +199,9 @@ class DocEditor {
     this.touched();
   }
 
-  close() {
+  close(merged = "") {
     this.draft?.keep(null);
-    this.done();
+    this.done(merged);
   }
 }
 

@@ -70,7 +70,7 @@ export class Dock {
       this.shown = id;
       if (first) {
         if (!first.card) this.make(id, first);
-        first.since = performance.now();
+        first.card.dataset.since = String(performance.now());
         this.place.replaceChildren(first.card);
       } else this.place.replaceChildren();
       if (held && matchMedia("(hover: hover)").matches) $("say").focus();  // nothing that decides gets the keys of before
@@ -82,7 +82,7 @@ export class Dock {
 
   async answer(id, body) {
     const one = this.open.get(id);
-    if (!one || one.sent || performance.now() - one.since < STILL) return;
+    if (!one || one.sent || performance.now() - Number(one.card.dataset.since) < STILL) return;
     one.sent = true;
     const ready = [...one.card.querySelectorAll("button")].filter((each) => !each.disabled);
     for (const each of ready) each.disabled = true;
