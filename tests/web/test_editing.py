@@ -218,6 +218,9 @@ async def test_parts_of_an_edit_are_chosen(pages: Pages) -> None:
         assert not await page.is_visible("text=For this session")
         assert await page.locator(".row.out").count() > 3
         await shot(page, "edit-parts-dark")
+        await page.set_viewport_size({"width": 320, "height": 568})
+        assert await page.evaluate(WIDE) <= 0
+        await shot(page, "edit-parts-320")
         await parts.nth(1).uncheck()
         assert await page.is_disabled("text=Approve 0 of 2")
         await parts.nth(1).check()
@@ -249,11 +252,14 @@ async def test_the_plan_document_is_edited_beside_what_others_do_to_it(tmp_path:
         assert await session.edit_plan(text.replace("\nMine\n", "\nTheirs\n"))
         await page.wait_for_selector(".doc-note >> text=changed elsewhere")
         await shot(page, "edit-doc-dark")
+        await page.set_viewport_size({"width": 320, "height": 568})
+        assert await page.evaluate(WIDE) <= 0
+        await shot(page, "edit-doc-320")
         await page.click("button:text-is('Save')")
         await page.wait_for_selector(".request .sides")
-        await page.set_viewport_size({"width": 1280, "height": 800})
         await when(page, STILL)
-        await page.click(".request >> text=Both")
+        await page.click(".request >> text=Both")  # the panel made room for it
+        await page.set_viewport_size({"width": 1280, "height": 800})
         await page.wait_for_selector(".leftover >> text=merged")
         assert "Mine again" in await page.input_value(".leftover textarea")
         assert "Theirs" in doc.read_text("utf-8") and "Mine again" in doc.read_text("utf-8")

@@ -93,7 +93,7 @@ export class Dock {
       this.settle(id);
     } catch (error) {
       one.sent = false;
-      for (const each of ready) each.disabled = false;
+      for (const each of ready) each.disabled = Boolean(one.card.dataset.void) && each.classList.contains("approve");
       if (!this.open.has(id)) this.keep(id, one, ELSEWHERE);
       this.say(error.message);
     }
