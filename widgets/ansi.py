@@ -8,7 +8,9 @@ from functools import lru_cache
 
 from rich.color import Color
 from rich.style import Style
+from textual.color import Color as Paint
 
+from widgets.contrast import readable
 from widgets.ink import Ink, Span
 
 SGR = re.compile(r"\x1b\[([0-9;:]*)m")
@@ -22,11 +24,11 @@ def spans(text: str, ink: Ink, base: Style) -> Iterator[Span]:
     style, place = base, 0
     for found in SGR.finditer(text):
         if found.start() > place:
-            yield text[place : found.start()], style
+            yield text[place : found.start()], _shown(style, base)
         style = _apply(style, base, tuple(found[1].replace(":", ";").split(";")), ink)
         place = found.end()
     if place < len(text):
-        yield text[place:], style
+        yield text[place:], _shown(style, base)
 
 
 def plain(text: str) -> str:
@@ -57,6 +59,21 @@ def _apply(style: Style, base: Style, codes: tuple[str, ...], ink: Ink) -> Style
             if code == 38 and colour is not None:
                 style += Style(color=colour)
     return style
+
+
+@lru_cache(512)
+def _shown(style: Style, base: Style) -> Style:
+    """A colour that can be read on the ground of the output, where that is known: dim and foreign ones too."""
+    colour, own, ground = style.color, base.color, base.bgcolor
+    if colour is None or own is None or ground is None or ground.is_default or not ground.triplet:
+        return style
+    if not own.triplet or (style.color is base.color and not style.dim):
+        return style
+    full = Paint.from_rich_color(own)
+    paint, under = Paint(*colour.get_truecolor()), Paint.from_rich_color(ground)
+    faded = paint.blend(under, 0.5) if style.dim else paint
+    found = readable(readable(faded, paint, under), full, under)
+    return style + Style(color=found.rich_color, dim=False)
 
 
 def _extended(numbers: list[int]) -> Color | None:

@@ -337,10 +337,7 @@ def flow(pairs: Sequence[tuple[str, str]], width: int, ink: Ink, *, lit: bool) -
     """Keys with what they do, side by side, as many on a line as fit."""
     lines: list[list[Span]] = [[]]
     for key, does in pairs:
-        more: list[Span] = [
-            (key, ink.accent if lit else ink.faint),
-            (f" {does}", ink.muted if lit else ink.faint),
-        ]
+        more: list[Span] = [(key, ink.accent if lit else ink.muted), (f" {does}", ink.muted)]
         if lines[-1] and width_of(lines[-1]) + 3 + width_of(more) > width:
             lines.append([])
         lines[-1] += ([("   ", ink.text)] if lines[-1] else []) + more

@@ -12,7 +12,7 @@ from textual import events
 from tui_agent.stats import report
 from tui_agent.stats.numbers import Day, Tally, percent, share, short
 from tui_agent.stats.report import Fact, Table
-from widgets.ink import Ink, Line, Span, fit, indent, line, wrap
+from widgets.ink import Ink, Line, Span, fit, indent, line, width_of, wrap
 from widgets.line_view import LinesView
 from widgets.panel import Panel
 
@@ -92,7 +92,10 @@ class Dashboard(Panel):
                 report.counted(tally.whole.runs, "run"),
                 report.span(tally),
             ]
-            title.append(("  " + " · ".join(word for word in words if word), ink.muted))
+            room = width - width_of(title) - 2
+            while len(words) > 1 and cell_len(_side_by_side(words)) > room:
+                words.pop(0)
+            title.append(("  " + fit(_side_by_side(words), room), ink.muted))
         return [line(*title)]
 
     def body(self, width: int, ink: Ink) -> list[Line]:
@@ -116,6 +119,10 @@ class Dashboard(Panel):
             if one.rows:
                 lines += [Line([]), *table(one, width, ink)]
         return [*lines, *([Line([])] if notes else []), *notes]
+
+
+def _side_by_side(words: Iterable[str]) -> str:
+    return " · ".join(word for word in words if word)
 
 
 def _note(text: str, width: int, ink: Ink) -> list[Line]:

@@ -125,14 +125,14 @@ def _spans(row: Row, style: Style, ink: Ink, look: Look) -> list[Span]:
     if not look.words or sum(len(part) for part, _style in spans) != len(text):
         return spans
     word = ink.added_word if row.sign == "+" else ink.removed_word
-    ground = Style(bgcolor=word.bgcolor, bold=word.bold, underline=word.underline)
+    own = Style(color=word.color, bgcolor=word.bgcolor, bold=word.bold, underline=word.underline)
     marked: list[Span] = []
     at = 0
     for part, token in spans:
         stop = at + len(part)
         inside = tuple((max(a, at) - at, min(b, stop) - at) for a, b in look.words if a < stop and b > at)
         pieces = split_at(inside, len(part))
-        marked += [(part[a:b], token + ground if on else token) for a, b, on in pieces]
+        marked += [(part[a:b], token + own if on else token) for a, b, on in pieces]
         at = stop
     return marked
 

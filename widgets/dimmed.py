@@ -1,4 +1,4 @@
-"""Screens that lie over another one, which is seen dimmed behind them."""
+"""Screens that lie over another one, which is seen dimmed behind them: as far as its words can still be read."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from textual.screen import ModalScreen, Screen
 from textual.strip import Strip
 from textual.style import Style
 from textual.visual import RenderOptions, Visual, VisualType
+
+from widgets.contrast import LEAST, ratio, readable
 
 _NONE = RichStyle()
 
@@ -43,7 +45,9 @@ class _Dimmed(Visual):
         return [
             Strip(
                 [
-                    one if one.control else Segment(one.text, _dimmed(one.style or _NONE, color, base))
+                    one
+                    if one.control
+                    else Segment(one.text, _dimmed(one.style or _NONE, color, base, _has_words(one.text)))
                     for one in line
                 ],
                 line.cell_length,
@@ -60,7 +64,21 @@ class _Dimmed(Visual):
         return self._screen.size.height
 
 
+def _has_words(text: str) -> bool:
+    return any(map(str.isalnum, text))
+
+
 @lru_cache(maxsize=1024)
-def _dimmed(style: RichStyle, color: Color, base: RichStyle) -> RichStyle:
+def _dimmed(style: RichStyle, color: Color, base: RichStyle, words: bool) -> RichStyle:
     (one,) = BackgroundScreen.process_segments((Segment(" ", style),), color)
-    return base if one.style is None else base + one.style
+    found = base if one.style is None else base + one.style
+    full = base + style
+    pairs = found.color, found.bgcolor, full.color, full.bgcolor
+    known = [Color.from_rich_color(one) for one in pairs if one is not None and not one.is_default]
+    if not words or len(known) < len(pairs):
+        return found  # or the terminal's own colours
+    shown, ground, whole, bright = known
+    if ratio(whole, ground) < LEAST <= ratio(whole, bright):  # on light, as the letter under a cursor is
+        shown, ground, whole = ground, shown, bright
+    shown = readable(shown, whole, ground)
+    return found + RichStyle(color=shown.rich_color, bgcolor=ground.rich_color)

@@ -279,14 +279,14 @@ class Docked(Still):
         raise NotImplementedError
 
     def paint_keys(self, width: int, ink: Ink) -> list[Line]:
-        """As many as fit; dim while they do not work yet."""
+        """As many as fit; without the accent while they do not work yet."""
         away = not self.has_focus and not self.has_focus_within
         pairs = [("tab", "goes there")] if away else self.keys()
         lit = away or not self.has_focus or self.armed
         spans: list[Span] = []
         for key, does in pairs:
-            more: list[Span] = [("   " if spans else "", ink.text), (key, ink.accent if lit else ink.faint)]
-            more.append((f" {does}", ink.muted if lit else ink.faint))
+            more: list[Span] = [("   " if spans else "", ink.text), (key, ink.accent if lit else ink.muted)]
+            more.append((f" {does}", ink.muted))
             if width_of(spans) + width_of(more) > width:
                 break
             spans += more

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.segment import Segment
+
 from widgets.ink import Ink, Line, Span, indent, line, wrap
 from widgets.panel import Panel
 
 Group = tuple[str, Sequence[tuple[str, str]]]
-COLUMNS = 92
-"""Width from which on two columns stand side by side."""
+COLUMN, GAP = 44, 4
+"""The least width of a column, and what is between two."""
 
 
 class HelpPanel(Panel):
@@ -24,33 +26,47 @@ class HelpPanel(Panel):
         return [line(("Keys and commands", ink.heading))]
 
     def body(self, width: int, ink: Ink) -> list[Line]:
-        """One column, or two of about the same height."""
-        if width < COLUMNS:
-            return self._column(self.groups, width, ink)
-        half = (width - 4) // 2
-        sizes = [len(rows) + 2 for _name, rows in self.groups]
-        split = min(range(len(sizes) + 1), key=lambda at: max(sum(sizes[:at]), sum(sizes[at:])))
-        left = self._column(self.groups[:split], half, ink)
-        right = self._column(self.groups[split:], half, ink)
+        """As many columns as there is room for, all of about the same height."""
+        count = max(1, (width + GAP) // (COLUMN + GAP))
+        room = (width + GAP) // count - GAP
+        groups = [_group(one, room, ink) for one in self.groups]
+        columns = [
+            [row for at, one in enumerate(some) for row in ([Line([])] if at else []) + one]
+            for some in shared(groups, count)
+        ]
         lines: list[Line] = []
-        for number in range(max(len(left), len(right))):
-            one = left[number] if number < len(left) else Line([])
-            other = right[number] if number < len(right) else Line([])
-            gap: Span = (" " * (half + 4 - sum(part.cell_length for part in one.segments)), ink.text)
-            lines.append(Line([*one.segments, *line(gap).segments, *other.segments]))
+        for number in range(max(map(len, columns), default=0)):
+            segments: list[Segment] = []
+            for at, column in enumerate(columns):
+                gap = at * (room + GAP) - sum(part.cell_length for part in segments)
+                if number < len(column):
+                    segments += [*line((" " * gap, ink.text)).segments, *column[number].segments]
+            lines.append(Line(segments))
         return lines
 
-    @staticmethod
-    def _column(groups: Sequence[Group], width: int, ink: Ink) -> list[Line]:
-        lines: list[Line] = []
-        for name, rows in groups:
-            wide = min(max(len(keys) for keys, _does in rows), 11) + 2
-            lines += [Line([])] if lines else []
-            lines.append(line((name, ink.muted)))
-            for keys, does in rows:
-                head: list[Span] = [(f"{keys:<{wide}}", ink.accent)]
-                if len(keys) > wide - 2:
-                    lines.append(line((keys, ink.accent)))
-                    head = [(" " * wide, ink.text)]
-                lines += indent(wrap([(does, ink.text)], width - wide), head, [(" " * wide, ink.text)])
-        return lines
+
+def shared(groups: Sequence[list[Line]], count: int) -> list[list[list[Line]]]:
+    """The groups in their order, in at most `count` columns, the highest of them as low as can be."""
+    most = max(map(len, groups), default=0)
+    while True:
+        columns: list[list[list[Line]]] = [[]]
+        for one in groups:
+            if columns[-1] and sum(map(len, columns[-1])) + len(columns[-1]) + len(one) > most:
+                columns.append([])
+            columns[-1].append(one)
+        if len(columns) <= count:
+            return columns
+        most += 1
+
+
+def _group(group: Group, width: int, ink: Ink) -> list[Line]:
+    name, rows = group
+    wide = min(max(len(keys) for keys, _does in rows), 11) + 2
+    lines = [line((name, ink.muted))]
+    for keys, does in rows:
+        head: list[Span] = [(f"{keys:<{wide}}", ink.accent)]
+        if len(keys) > wide - 2:
+            lines.append(line((keys, ink.accent)))
+            head = [(" " * wide, ink.text)]
+        lines += indent(wrap([(does, ink.text)], width - wide), head, [(" " * wide, ink.text)])
+    return lines

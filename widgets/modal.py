@@ -218,18 +218,18 @@ class LineInput(Input):
 def options(
     pairs: Sequence[tuple[str, str, str]], width: int, ink: Ink, *, lit: Callable[[str], bool]
 ) -> list[Line]:
-    """Keys with what they do and, behind it, the exact rule; those that do not work yet are dim."""
+    """Keys with what they do and, behind it, the exact rule; those that do not work yet are muted."""
     label = max((len(text) for _key, text, _rule in pairs), default=0)
     wide = max((len(key) for key, _text, _rule in pairs), default=1)
     lines: list[Line] = []
     for key, text, rule in pairs:
         on = lit(key)
-        head: list[Span] = [(f"{key:<{wide}}  ", ink.accent + ink.strong.without_color if on else ink.faint)]
-        style: Style = ink.text if on else ink.faint
+        head: list[Span] = [(f"{key:<{wide}}  ", ink.accent + ink.strong.without_color if on else ink.muted)]
+        style: Style = ink.text if on else ink.muted
         if not rule:
             lines += indent(wrap([(text, style)], width - wide - 2), head, [(" " * (wide + 2), ink.text)])
             continue
         room = width - wide - 2
-        spans = [(f"{text:<{label}}  ", style), (rule, ink.muted if on else ink.faint)]
+        spans = [(f"{text:<{label}}  ", style), (rule, ink.muted)]
         lines += indent(wrap(spans, room), head, [(" " * (wide + 2), ink.text)])
     return lines

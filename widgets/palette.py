@@ -99,7 +99,7 @@ class PaletteList(LineView):
         return self._line(self.found[y], y == self.chosen, ink) if y < len(self.found) else None
 
     def _line(self, found: Found, on: bool, ink: Ink) -> Line:
-        row, width = found.row, self.columns
+        row, width = found.row, self.columns - 1  # beside the scroll bar
         plain = ink.strong if on else ink.text
         spans: list[Span] = [("▸ " if on else "  ", ink.accent)]
         spans += [
@@ -159,7 +159,7 @@ class Palette(Sheet):
         """The list gets what is left of the screen."""
         low = self.size.height < 20
         self.set_class(low, "-low")
-        self._list.styles.max_height = max(3, self.size.height - (6 if low else 10))
+        self._list.styles.max_height = max(3, self.size.height - (4 if low else 9))
 
     def keys(self, width: int, ink: Ink) -> list[Line]:
         """What can be done, and how much was found."""

@@ -14,6 +14,9 @@ from widgets.dimmed import OverScreen
 from widgets.ink import Ink, Line, Span, line, width_of
 from widgets.line_view import LinesView
 
+WIDE = 170
+"""Width of the screen from which on a sheet with much to show is wider."""
+
 
 def key_rows(pairs: Iterable[tuple[str, str]], width: int, ink: Ink) -> list[Line]:
     """Keys with what they do, in as many lines as they need."""
@@ -69,6 +72,7 @@ class Panel(Sheet):
 
     def on_mount(self) -> None:
         """Say how much is hidden."""
+        self.set_class(self.app.size.width >= WIDE, "-wide")
         self.watch(self.query_one("#body"), "scroll_y", self._scrolled, init=False)
         self.screen_layout_refresh_signal.subscribe(self, self._laid_out)
         self.call_after_refresh(self._scrolled)
@@ -80,6 +84,7 @@ class Panel(Sheet):
 
     def on_resize(self) -> None:
         """The body gets what is left of the screen."""
+        self.set_class(self.size.width >= WIDE, "-wide")
         self.query_one("#body").styles.max_height = max(1, self.size.height - 6)
         self.call_after_refresh(self._scrolled)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple, Protocol
 
+from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -15,12 +16,12 @@ from textual.message import Message
 from widgets.ink import Ink, Line, Span, fit, line, width_of, wrap
 from widgets.line_view import LinesView, LineView
 from widgets.modal import LineInput
-from widgets.panel import Sheet, key_rows
+from widgets.panel import WIDE, Sheet, key_rows
 
 NAME = 30
 """Cells of a setting's name."""
 SOURCE = 24
-"""Cells that the source takes at most."""
+"""Cells that a value leaves to its source, where there is room for both."""
 
 HELP = (
     ("enter", "change it; again: keep what is typed"),
@@ -100,20 +101,21 @@ class SettingsList(LineView):
 
     def line_at(self, y: int) -> Line | None:
         """One row; what is said where there is none."""
-        ink, width = self.ink, self.columns
+        ink, width = self.ink, self.columns - 1  # beside the scroll bar
         if not self.rows:
             return line(("no setting has these letters", ink.muted)) if y == 0 else None
         if y >= len(self.rows):
             return None
         row, on = self.rows[y], y == self.chosen
-        source = fit(row.source, min(SOURCE, width // 4))
         name = fit(row.name, min(NAME, width // 2))
         spans: list[Span] = [("▸ " if on else "  ", ink.accent), (name, ink.strong if on else ink.text)]
         spans.append((" " * (min(NAME, width // 2) + 4 - width_of(spans)), ink.text))
-        room = width - width_of(spans) - width_of([(source, ink.text)]) - 2
-        value = fit(row.value, max(1, room))
-        spans.append((value, ink.accent if row.source else ink.muted))
-        gap = width - width_of(spans) - width_of([(source, ink.text)])
+        room = width - width_of(spans)
+        kept = min(SOURCE, cell_len(row.source) + 2) if room >= 2 * SOURCE else 0
+        spans.append((fit(row.value, max(1, room - kept)), ink.accent if row.source else ink.muted))
+        left = width - width_of(spans) - 2
+        source = fit(row.source, left) if left >= min(SOURCE // 2, cell_len(row.source)) else ""
+        gap = left + 2 - cell_len(source)
         return line(*spans, (" " * max(0, gap), ink.text), (source, ink.muted))
 
     def on_click(self, event: events.Click) -> None:
@@ -165,6 +167,7 @@ class SettingsForm(Sheet):
         """The list gets what is left of the screen."""
         low = self.size.height < 24
         self.set_class(low, "-low")
+        self.set_class(self.size.width >= WIDE, "-wide")
         self._list.styles.max_height = max(3, self.size.height - (9 if low else 14))
 
     # --- what is shown ---

@@ -386,8 +386,9 @@ class Transcript(BlockView):
         return [(*cells, style) for cells, style in placed if cells is not None]
 
     def _mark_style(self, name: str) -> Style:
-        full = self.get_component_rich_style(name)
-        return Style(bgcolor=full.bgcolor, color=full.color if name == MARKS[2] else None)
+        full = self.get_component_rich_style(name)  # no colour of a role can be read on all of these grounds
+        bold, underline, reverse = full.bold or None, full.underline or None, full.reverse or None
+        return Style(color=full.color, bgcolor=full.bgcolor, bold=bold, underline=underline, reverse=reverse)
 
 
 def _over(strip: Strip, left: int, right: int, style: Style) -> Strip:

@@ -93,13 +93,29 @@ def some_weeks(home: Path) -> None:
         journal.write(home, f"2026-01-05T09:00:{number:02d}.000Z")
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
-def test_pictures(snap_compare, home: Path, size: tuple[int, int]) -> None:
+PICTURES = [
+    ((60, 16), "dark"),
+    ((80, 24), "light"),
+    ((120, 40), "dark"),
+    ((240, 60), "high-contrast"),
+    ((100, 30), "ansi"),
+    ((100, 30), "no-colour"),
+]
+
+
+@pytest.mark.parametrize(("size", "theme"), PICTURES, ids=[f"{w}x{h}-{theme}" for (w, h), theme in PICTURES])
+def test_pictures(
+    snap_compare, home: Path, size: tuple[int, int], theme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     some_weeks(home)
-    app = app_for("answered")[0]
+    if theme == "no-colour":
+        monkeypatch.setenv("NO_COLOR", "1")
+    app = app_for("answered", theme="dark" if theme == "no-colour" else theme)[0]
 
     async def show(pilot: Pilot[int]) -> None:
         await settled(pilot)
+        if theme != "no-colour":
+            app.theme = f"tui-agent-{theme}"
         await opened(pilot, app)
 
     assert snap_compare(app, terminal_size=size, run_before=show)

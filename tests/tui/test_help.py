@@ -109,7 +109,7 @@ def test_every_command_says_what_it_does() -> None:
 
 async def test_help_lists_the_keys_of_plan_and_summary_as_they_are_bound() -> None:
     app, _session = app_for("plan")
-    async with running(app, (120, 160)) as pilot:
+    async with running(app, (90, 260)) as pilot:
         await pilot.press("f1")
         await until(pilot, lambda: helped(app))
         await still(pilot)
@@ -146,8 +146,9 @@ async def test_every_key_of_the_table_is_bound() -> None:
         assert {key for one in keys.KEYS for key in one.keys} <= bound | typed
 
 
-@pytest.mark.parametrize("theme", ["dark", "light"])
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+@pytest.mark.parametrize(
+    ("size", "theme"), [((80, 24), "light"), ((120, 40), "dark")], ids=["80x24-light", "120x40-dark"]
+)
 @pytest.mark.parametrize(("name", "pressed"), [("help", ("f1",)), ("commands", ("/",))])
 def test_shown(name: str, pressed: tuple[str, ...], size: tuple[int, int], theme: str, snap_compare) -> None:
     app, _session = app_for("tests_ok", theme=theme)

@@ -29,12 +29,18 @@ SETTINGS = Loaded(
 
 SHOWN = {
     "palette": ("tests_ok", "dark", USUAL, ["ctrl+p"]),
-    "palette-found": ("tests_ok", "light", USUAL, ["ctrl+p", *"mod", "down"]),
+    "palette-found": ("tests_ok", "light", (80, 24), ["ctrl+p", *"mod", "down"]),
     "palette-small": ("tests_ok", "dark", SMALL, ["ctrl+p"]),
+    "palette-wide": ("tests_ok", "high-contrast", WIDE, ["ctrl+p"]),
+    "palette-ansi": ("tests_ok", "ansi", USUAL, ["ctrl+p"]),
     "settings": ("tests_ok", "dark", USUAL, ["f6", "down"]),
     "settings-changed": ("tests_ok", "light", (80, 24), ["f6", *"start of a session", "enter", "down"]),
-    "settings-small": ("tests_ok", "dark", SMALL, ["f6"]),
+    "settings-small": ("tests_ok", "dark", SMALL, ["f6", "down"]),
+    "settings-wide": ("tests_ok", "high-contrast", WIDE, ["f6", "down"]),
+    "settings-ansi": ("tests_ok", "ansi", USUAL, ["f6", "down"]),
     "help-small": ("tests_ok", "dark", SMALL, ["f1"]),
+    "help-wide": ("tests_ok", "high-contrast", WIDE, ["f1"]),
+    "help-ansi": ("tests_ok", "ansi", USUAL, ["f1"]),
     "key-name": ("tests_ok", "dark", (80, 24), ["ctrl+p", *"keys", "enter", "ctrl+o"]),
     "small": ("plan", "dark", SMALL, []),
     "wide": ("plan", "dark", WIDE, []),
@@ -63,13 +69,27 @@ def test_shown(name: str, snap_compare, monkeypatch: pytest.MonkeyPatch) -> None
     assert snap_compare(app, terminal_size=size, run_before=press)
 
 
-@pytest.mark.parametrize("scene", ["plan", "edit_asked"])
-def test_shown_without_colours(scene: str, snap_compare, monkeypatch: pytest.MonkeyPatch) -> None:
+BARE = {
+    "plan": [],
+    "edit_asked": [],
+    "help": ["f1"],
+    "palette": ["ctrl+p", *"mod"],
+    "settings": ["f6", "down"],
+}
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_shown_without_colours(name: str, snap_compare, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    app, _session = app_for(scene)
+    monkeypatch.setenv("TUI_AGENT_HOME", "/home/me")
+    app, session = app_for("tests_ok" if BARE[name] else name)
+    session.settings = SETTINGS if name == "settings" else None  # type: ignore[attr-defined]  # as the engine's has
 
     async def press(pilot: Pilot[int]) -> None:
         await settled(pilot)
+        for key in BARE[name]:
+            await pilot.press(key)
+            await still(pilot)
         await still(pilot)
 
     assert snap_compare(app, terminal_size=USUAL, run_before=press)

@@ -1,22 +1,17 @@
 from __future__ import annotations
 
 import re
-from itertools import product
 from pathlib import Path
 
 import pytest
-from textual.color import Color
-from textual.theme import Theme
 
-from tests.tui.kit import app_for, running, screen_text, still, until
-from tui_agent import ROOT
+from tests.tui.kit import app_for, running, screen_text, until
 from tui_agent.settings import Loaded, Settings
 from tui_agent.settings.screen import ROLES
 from tui_agent.settings.screen import THEMES as BUILT_IN
 from tui_agent.tui.themes import (
     ANSI,
     DARK,
-    HIGH_CONTRAST,
     LIGHT,
     NAMES,
     OWN_FIELDS,
@@ -25,94 +20,6 @@ from tui_agent.tui.themes import (
     early,
     theme_for,
 )
-from widgets.ink import Ink
-
-TEXTS = (
-    "foreground",
-    "primary",
-    "success",
-    "warning",
-    "error",
-    "muted",
-    "code",
-    "keyword",
-    "string",
-    "number",
-    "name",
-)
-GROUNDS = ("background", "surface", "panel")
-CHANGED = [
-    ("added", "added-ground"),
-    ("removed", "removed-ground"),
-    ("added", "added-word"),
-    ("removed", "removed-word"),
-    *product(("keyword", "string", "number", "name", "muted"), ("added-ground", "removed-ground")),
-]
-
-
-def colour(theme: Theme, name: str) -> Color:
-    return Color.parse(theme.variables.get(name) or getattr(theme, name))
-
-
-def ratio(one: Color, other: Color) -> float:
-    def light(colour: Color) -> float:
-        parts = [part / 255 for part in colour.rgb]
-        linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    dark, bright = sorted((light(one), light(other)))
-    return (bright + 0.05) / (dark + 0.05)
-
-
-@pytest.mark.parametrize("theme", THEMES[:3], ids=lambda theme: theme.name)
-def test_every_text_can_be_read_on_every_ground(theme: Theme) -> None:
-    least = 7.0 if theme is HIGH_CONTRAST else 4.5
-    pairs = [*product(TEXTS, GROUNDS), *CHANGED]
-    found = {
-        (text, ground): round(ratio(colour(theme, text), colour(theme, ground)), 2) for text, ground in pairs
-    }
-    assert {pair: value for pair, value in found.items() if value < least} == {}
-
-
-SCENES = (
-    "plan", "plan_waits", "edit_asked", "command_asked", "question", "summary_waits", "notices", "failed", "tests_failed",
-    "subagents_running", "trust",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("scene", SCENES)
-async def test_every_text_on_the_screen_can_be_read(scene: str) -> None:
-    app, _session = app_for(scene)
-    found: dict[tuple[str, str], float] = {}
-    async with running(app, (120, 50)) as pilot:
-        for theme in THEMES[:3]:
-            app.theme = theme.name
-            await still(pilot)
-            over = app.screen.query("#dialog")
-            seen = over.first().region if over else app.screen.region
-            for y, strip in enumerate(app.screen._compositor.render_strips()):
-                inside = strip.crop(seen.x, seen.right) if seen.y <= y < seen.bottom else ()
-                for text, style, _ in inside:
-                    if style is None or not any(letter.isalnum() for letter in text):
-                        continue
-                    pair = [Color.from_rich_color(one) for one in (style.color, style.bgcolor)]
-                    least = 7.0 if theme is HIGH_CONTRAST else 4.5
-                    if (value := ratio(*pair)) < least:
-                        found[theme.name, text] = value
-    assert found == {}
-
-
-def test_every_text_role_of_the_sheets_is_measured() -> None:
-    roles = set(
-        re.findall(r"^\.ink--(\w+) \{ color: \$([\w-]+)", (ROOT / "styles" / "tokens.tcss").read_text(), re.M)
-    )
-    assert {role for role, _ in roles} == set(Ink._fields)
-    assert {colour for _, colour in roles} == {
-        *TEXTS,
-        "added",
-        "removed",
-        "faint",
-    }  # faint: lines and rules, no words
 
 
 def test_own_themes_take_what_is_right_and_leave_the_rest() -> None:

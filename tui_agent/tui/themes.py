@@ -104,7 +104,7 @@ HIGH_CONTRAST = Theme(
         "string": "#9dffb0",
         "number": "#ffd9a0",
         "name": "#6fd3ff",
-        "input-selection-background": "#6fd3ff 40%",
+        "input-selection-background": "#6fd3ff 30%",
         "block-cursor-background": "#ffd84a",
         "block-cursor-foreground": "#000000",
     },
