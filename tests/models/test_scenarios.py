@@ -143,6 +143,26 @@ def test_variant_replaces_the_response_by_the_latest_result():
     assert choose(file, wire(("user", "go"), ("tool", "OK"), ("tool", "boom"))).step.response.content == "bad"
 
 
+def test_variant_follows_all_that_was_told_since_the_user_spoke_but_not_the_models_own_words():
+    variants = [
+        {"seen": ["Files changed", "ok"], "unseen": "refused", "response": {"content": "changed"}},
+        {"seen": "refused", "response": {"content": "refused"}},
+    ]
+    file = convert(scenarios(scenario("", step("nothing", instead=variants))))
+
+    def answer(*messages: tuple[str, str]) -> str | None:
+        return choose(file, wire(*messages)).step.response.content
+
+    assert answer(("user", "How it came: Files changed, ok")) == "changed"
+    assert (
+        answer(("user", "go"), ("tool", "ok"), ("user", "<agent_outcome>\nFiles changed</agent_outcome>"))
+        == "changed"
+    )
+    assert answer(("user", "go"), ("tool", "Files changed, ok"), ("tool", "refused")) == "refused"
+    assert answer(("user", "Files changed"), ("tool", "refused"), ("user", "ok")) == "nothing"
+    assert answer(("user", "go"), ("assistant", "Files changed, ok. refused")) == "nothing"
+
+
 def test_ids_of_calls_are_never_used_twice_in_a_conversation():
     file = convert(scenarios(scenario("go", step("x", call("a"), call("a"), {"id": "mine", "name": "b"}))))
     first = choose(file, wire(("user", "go")))

@@ -205,7 +205,7 @@ class Hands:
                 old = path.read_text(encoding="utf-8")
                 assert old.count(given["old_string"]) == 1
                 path.write_text(old.replace(given["old_string"], given["new_string"]), encoding="utf-8")
-                return "done"
+                return f"Edited {given['path']}"
             case "edit_file":
                 return "refused by the user"
             case "run_terminal_command":
@@ -249,8 +249,8 @@ async def test_demo_job_turns_failing_tests_green(tmp_path: Path):
 async def test_demo_says_so_when_the_edit_was_declined(tmp_path: Path):
     hands = Hands(create_scratch_workspace(tmp_path))
     report = await converse(DEMO_TASK, hands, edits=False)
-    assert "don't pass" in report
-    assert "all tests pass" not in report
+    assert "The edit was not made" in report
+    assert hands.done == ["read_file", "edit_file"]
 
 
 async def test_demo_knows_how_to_list_and_to_help(tmp_path: Path):

@@ -26,6 +26,8 @@ CHANGED = "changed on disk"
 """Why an approval is void."""
 SAME = "the answer to the same question"
 """By whom a call is answered that asks for what another one asks for at the moment."""
+NOT_OTHERWISE = " Do not try it by another way."
+"""What only the model is told of a refusal."""
 TOLD = 4_000
 """Characters of the hunks that the model is told of."""
 
@@ -70,7 +72,7 @@ class Leave:
         content, chosen = await asyncio.to_thread(_carve, action, before, after, choice)
         if chosen.after == action.before or (before is None and not content):
             self.declined = True
-            raise Refused("The user took none of this change. Do not try it by another way.")
+            raise Refused(f"The user took none of this change.{NOT_OTHERWISE}")
         return Agreed(
             permit=self._give(request, chosen, partly=True), content=content, note=told(action, choice)
         )
@@ -205,7 +207,7 @@ def refusal(answer: Answer) -> str:
         return "Interrupted by the user before they decided."
     reason = f" Their reason: {answer.text}" if answer.text else ""
     who = "The user" if answer.by == "user" else f"The rule «{answer.by}»"
-    return f"{who} refused this.{reason} Do not try it by another way."
+    return f"{who} refused this.{reason}{NOT_OTHERWISE}"
 
 
 async def _watch(action: Editing, void: Callable[[], None]) -> None:

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from tui_agent.domain import ToolCall, ToolResult
+from tui_agent.engine.leave import NOT_OTHERWISE
 from tui_agent.engine.plan_reading import find_object
 from tui_agent.protocols.repair import Unreadable
 from tui_agent.workplan import PlanStep
@@ -142,12 +143,12 @@ def read_verdict(text: str, fallback: Verdict) -> Verdict:
 
 
 def brief(result: ToolResult) -> str:
-    """A result in a line or two: how it ended, and the end of what it printed."""
+    """A result in a line or two: how it ended, and the end of what it printed; without what only a model is told."""
     text = result.data if isinstance(result.data, str) else ""
     tail = text.strip()[-_TAIL:]
     if result.success:
         return tail.splitlines()[-1] if tail else "it worked"
-    return f"{result.error or 'it failed'}" + (f"\n{tail}" if tail else "")
+    return f"{(result.error or 'it failed').removesuffix(NOT_OTHERWISE)}" + (f"\n{tail}" if tail else "")
 
 
 def _last_failure(done: Sequence[tuple[ToolCall, ToolResult]]) -> ToolResult | None:

@@ -34,6 +34,8 @@ class PlainText:
         self._masker = Masker(mask)
         self._in_text = False
         self._said = ""
+        self._refused: str | None = None
+        """The call that was refused last; that its result says so, too, is no news."""
 
     def show(self, record: Record) -> None:
         """Write one record."""
@@ -43,6 +45,8 @@ class PlainText:
             self._out.flush()
             self._in_text = True
             return
+        if isinstance(event, ApprovalAnswered) and event.answer.verdict != "approve":
+            self._refused = record.node
         line = self._line(event)
         if isinstance(event, ReplyEnded) and not event.role:
             self._said = event.text
@@ -64,7 +68,9 @@ class PlainText:
                 recovered = " (recovered)" if call.recovered else ""
                 inside = "  " if agent else ""
                 return f"{inside}[Tool: {one_line(clean(call.name), 60)} {clean(title)}{recovered}]"
-            case ToolFinished(result=result) if not result.success:
+            case ToolFinished(call_id=call, result=result) if not result.success:
+                if result.code == "refused" and call == self._refused:
+                    return None
                 return f"  ✗ {one_line(clean(result.error or 'failed'), 300)}"
             case FileChanged(change=change):
                 return f"  ✓ {clean(change.display)}  +{change.added} −{change.removed}"

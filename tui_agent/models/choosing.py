@@ -200,19 +200,38 @@ def fitting(scenarios: Scenarios, words: str, conversation: Conversation) -> Sce
 def at(scenario: Scenario, index: int, latest: str, conversation: Conversation) -> Choice:
     """The scenario's reply number `index`, or its last one; `latest` is the newest tool result."""
     index = min(index, len(scenario.steps) - 1)
-    return _chosen(scenario.name, index, _varied(scenario.steps[index], latest), conversation)
+    return _chosen(scenario.name, index, _varied(scenario.steps[index], latest, conversation), conversation)
 
 
-def _varied(step: Step, latest: str) -> Step:
+def _varied(step: Step, latest: str, conversation: Conversation) -> Step:
     for variant in step.instead:
         has, lacks = variant.has, variant.lacks
-        if (has is None or has in latest) and (lacks is None or lacks not in latest):
+        if (has is not None and has not in latest) or (lacks is not None and lacks in latest):
+            continue
+        seen, unseen = _several(variant.seen), _several(variant.unseen)
+        said = _since_the_user(conversation) if seen or unseen else ""
+        if all(part in said for part in seen) and not any(part in said for part in unseen):
             return msgspec.structs.replace(step, response=variant.response)
     return step
 
 
+def _several(given: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else given
+
+
+def _since_the_user(conversation: Conversation) -> str:
+    """The user's last message and all that was told to the model since."""
+    told: list[str] = []
+    for said in reversed(conversation.messages):
+        if said.role != "assistant":
+            told.append(said.text)
+        if said.role == "user":
+            break
+    return "\n".join(reversed(told))
+
+
 def _fits(scenario: Scenario, words: str, conversation: Conversation) -> bool:
-    triggers = (scenario.trigger,) if isinstance(scenario.trigger, str) else scenario.trigger
+    triggers = _several(scenario.trigger)
     if scenario.ignore_case:
         words, triggers = words.casefold(), tuple(t.casefold() for t in triggers)
     when = scenario.when

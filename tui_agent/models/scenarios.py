@@ -137,10 +137,19 @@ class Response(_Part, frozen=True, kw_only=True):
 
 
 class Variant(_Part, frozen=True, kw_only=True):
-    """Another response, given when the latest tool result has or lacks a substring."""
+    """Another response, given when all conditions that it names hold.
+
+    `has` and `lacks` look at the latest tool result. `seen` and `unseen` look at all that the request holds from the
+    user's last message on: that message, tool results and the program's words, but not what the model said itself.
+    So a summary can follow the record that it is asked about, and a step what came out of the steps before it.
+    """
 
     has: str | None = None
     lacks: str | None = None
+    seen: str | tuple[str, ...] = ()
+    """Substrings that all must be there."""
+    unseen: str | tuple[str, ...] = ()
+    """Substrings of which none may be there."""
     response: Response
 
 
@@ -149,7 +158,7 @@ class Step(_Part, frozen=True, kw_only=True):
 
     response: Response = Response()
     instead: tuple[Variant, ...] = ()
-    """The first variant that fits the latest tool result replaces `response`."""
+    """The first variant that fits replaces `response`."""
     fault: Misbehaviour | None = None
     delay: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     """Seconds before the first byte."""
