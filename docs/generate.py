@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tui_agent.settings.document import table
@@ -68,6 +69,25 @@ def keys() -> str:
     return "\n".join([*parts, NAMES, *rows, ""])
 
 
+COMMANDS = """# Commands
+
+What `--help` says. Options that stand under `model`, `where` and `session` are the same wherever a session begins.
+"""
+
+
+def commands() -> str:
+    """The help page of every command."""
+    from tui_agent.__main__ import parsers
+
+    columns, os.environ["COLUMNS"] = os.environ.get("COLUMNS"), "80"
+    try:
+        shown = {parser.prog: parser.format_help().strip() for parser in parsers().values()}
+    finally:
+        os.environ.pop("COLUMNS")
+        os.environ |= {"COLUMNS": columns} if columns is not None else {}
+    return "\n".join([COMMANDS, *(f"## {name}\n\n```text\n{text}\n```\n" for name, text in shown.items())])
+
+
 def _cell(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|")
 
@@ -77,6 +97,7 @@ def pages() -> dict[str, str]:
     return {
         "settings.md": SETTINGS.format(table=table(), roles=", ".join(f"`{role}`" for role in ROLES)),
         "keys.md": keys(),
+        "commands.md": commands(),
     }
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_agent import __version__
+from tui_agent.arguments import COMMANDS, PICK, build_exec_parser, build_parser
 
 if TYPE_CHECKING:
     from tui_agent.engine.session import Session
@@ -25,141 +25,23 @@ COLLECT = (5_000, 20, 50)
 USAGE = 2
 """Exit code of a wrong command line."""
 
-PICK = ""
-"""`--resume` without an id."""
-
-EPILOG = """exit codes of exec:
-  0 done   1 failed   2 wrong usage   3 refused or needs a person
-  4 model unreachable   5 limit reached   130 interrupted
-
-answers for exec --answers (JSON lines on standard input):
-  {"verdict": "approve"}                          the oldest open request
-  {"id": "a-…", "verdict": "reject", "text": "…"}  a certain one, with a reason
-  {"id": "q-…", "verdict": "reply", "text": "…"}   the answer to a question
-"""
-
-
-def _shared() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(add_help=False)
-    where = parser.add_argument_group("where")
-    where.add_argument(
-        "-C", "--workspace", type=Path, metavar="DIR", help="the folder to work in; default the current one"
-    )
-    where.add_argument(
-        "--add-root",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="another folder that belongs to it",
-    )
-    where.add_argument(
-        "--trust", action="store_true", help="trust this folder: read its AGENTS.md and settings"
-    )
-    model = parser.add_argument_group("model")
-    model.add_argument("--provider", choices=("ollama", "openai", "scripted"), help="which kind of server")
-    model.add_argument("--base-url", metavar="URL", help="address of the server")
-    model.add_argument("--model", metavar="NAME", help="name of the model")
-    model.add_argument("--context-window", type=int, metavar="TOKENS", help="size of the window to ask for")
-    model.add_argument("--scenarios", type=Path, metavar="FILE", help="scenario file of the scripted model")
-    session = parser.add_argument_group("session")
-    earlier = session.add_mutually_exclusive_group()
-    earlier.add_argument(
-        "--continue", dest="resume_last", action="store_true", help="go on with the last session here"
-    )
-    earlier.add_argument(
-        "--resume",
-        nargs="?",
-        const=PICK,
-        metavar="ID",
-        help="go on with a session, named by its id or the beginning of it; without one, pick it from a list",
-    )
-    earlier.add_argument("--fork", metavar="ID", help="go on in a copy of a session, which stays as it is")
-    session.add_argument("--mode", choices=MODES, help="how messages are worked on")
-    session.add_argument(
-        "--max-iterations", type=int, metavar="N", help="rounds of the model for one message"
-    )
-    parser.add_argument(
-        "--demo",
-        action="store_true",
-        help="work on a small project in a scratch folder, with a scripted model",
-    )
-    return parser
-
-
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of `tui-agent` without a command."""
-    parser = argparse.ArgumentParser(
-        prog="tui-agent",
-        parents=[_shared()],
-        description="A coding agent for the terminal that runs on your own model.",
-        epilog=COMMANDS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"tui-agent {__version__}")
-    parser.add_argument(
-        "--reset-tty", action="store_true", help="put a terminal in order that was left broken"
-    )
-    parser.add_argument(
-        "--approval-mode",
-        choices=("ask", "auto-edit", "auto", "read-only"),
-        help="who is asked when; default ask",
-    )
-    return parser
-
-
-def build_exec_parser() -> argparse.ArgumentParser:
-    """The parser of `tui-agent exec`."""
-    parser = argparse.ArgumentParser(
-        prog="tui-agent exec",
-        parents=[_shared()],
-        description="Work on one task without a screen. Plain text, or JSON lines of every event.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("task", nargs="?", help="what to do; `-` reads it from standard input")
-    parser.add_argument("--json", action="store_true", help="print every event as a line of JSON")
-    parser.add_argument(
-        "--approve",
-        choices=("none", "safe", "edits", "all"),
-        default="safe",
-        help="what may happen without a person: nothing that asks, reading commands (the default), "
-        "edits too, or all but what always asks",
-    )
-    parser.add_argument(
-        "--accept-plan", action="store_true", help="carry out plans that somebody would have to look at"
-    )
-    parser.add_argument(
-        "--accept-summary", action="store_true", help="take the summary of the work into plan_doc.md"
-    )
-    parser.add_argument(
-        "--answers", action="store_true", help="read answers as JSON lines from standard input"
-    )
-    return parser
-
-
-APART = ("doctor", "undo", "sessions", "stats", "reliability")
+APART = ("doctor", "undo", "sessions", "stats", "reliability", "settings", "rules")
 """Commands with a module of their own, whose `run` takes what follows the name and returns the exit code."""
 
 FACES = {"repl": "repl", "web": "web.command", "desktop": "desktop"}
-"""Commands that show a session in another way → their modules, whose `run` takes the options and how to read them."""
+"""Commands that show a session in another way → their modules, whose `run` takes the arguments and what makes a
+session's wishes of them."""
 
-COMMANDS = """commands:
-  exec TASK   work on one task without a screen; see `tui-agent exec --help`
-  repl        the agent line by line, for a plain terminal, a screen reader or a pipe
-  web         the agent in a browser on this machine; see `tui-agent web --help`
-  desktop     the same in a window of its own
-  doctor      look at server, model, files and terminal, and say what to do
-  reliability MODEL   measure how often a model's tool calls can run
-  undo        take back what the agent did to files; see `tui-agent undo --help`
-  sessions    list, search, rename, fork, export, delete; see `tui-agent sessions --help`
-  stats       success, planning, checks, failures and tokens in numbers, over all sessions
-  settings    print a config.yaml that explains every setting
-  rules       write ~/AGENTS.md, your rules for the agent, from a template
-"""
 
-MODES = ("agent", "direct", "chat", "plan", "explore", "review", "deep-explore")
-"""Values of `--mode` (W11)."""
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """Every command → its parser, for pages and tests; "" is the screen."""
+    modules = {name: f"tui_agent.commands.{name}" for name in APART} | {
+        name: f"tui_agent.frontends.{module}" for name, module in FACES.items()
+    }
+    own = {"": build_parser(), "exec": build_exec_parser()}
+    made = {name: importlib.import_module(module).build_parser() for name, module in modules.items()}
+    return own | {name: made[name] for name in COMMANDS if name in made}
+
 
 APPROVE_MODES = {"none": "ask", "safe": "ask", "edits": "auto-edit", "all": "auto"}
 """`--approve` → approval mode."""
@@ -261,20 +143,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["exec"]:
         return _exec(arguments[1:])
-    if arguments == ["rules"]:
-        from tui_agent.commands import rules
-
-        return rules.run()
-    if arguments == ["settings"]:
-        from tui_agent.commands import settings
-
-        return settings.run()
     if arguments and arguments[0] in APART:
         return int(importlib.import_module(f"tui_agent.commands.{arguments[0]}").run(arguments[1:]))
     if arguments and arguments[0] in FACES:
         face = importlib.import_module(f"tui_agent.frontends.{FACES[arguments[0]]}")
-        return int(face.run(arguments[1:], _shared(), wishes))
-    args = build_parser().parse_args(arguments)
+        return int(face.run(arguments[1:], wishes))
+    parser = build_parser()
+    if arguments and not arguments[0].startswith("-"):
+        parser.error(f"there is no command `{arguments[0]}`; `tui-agent --help` lists them")
+    args = parser.parse_args(arguments)
     if args.reset_tty:
         from tui_agent.tui.terminal import reset
 

@@ -15,7 +15,8 @@ from tests.engine.kit import Watch, opened, wishes
 from tests.storage.test_catalog import TALK, make
 from tui_agent import events as e
 from tui_agent import paths
-from tui_agent.__main__ import build_parser, main
+from tui_agent.__main__ import main
+from tui_agent.arguments import build_parser
 from tui_agent.commands.sessions_page import ago
 from tui_agent.engine.opening import open_session
 from tui_agent.engine.wishes import CannotOpen

@@ -209,3 +209,9 @@ def test_a_file_that_is_there_is_never_written(tmp_path: Path) -> None:
     file.symlink_to(tmp_path / "elsewhere")
     assert not catalog.create(file)
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_the_file_that_the_page_shows_is_read_without_a_complaint() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    found = read(page.partition("```json\n")[2].partition("```")[0])
+    assert found.catalog and found.catalog.models and not found.problems

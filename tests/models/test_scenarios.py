@@ -239,3 +239,11 @@ def test_fragments_joined_are_the_text(text: str):
 def test_any_request_body_can_be_answered(value: Any):
     body = value if isinstance(value, dict) else {"messages": value}
     choose(JOB, from_wire(body))
+
+
+def test_the_file_that_the_page_shows_does_what_it_says():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "scenarios.md").read_text(encoding="utf-8")
+    file = parse(page.partition("```json\n")[2].partition("```")[0])
+    assert choose(file, wire(("user", "fix it"))).calls[0].name == "read_file"
+    told = choose(file, wire(("user", "fix it"), ("tool", "# TODO"))).step.response.content
+    assert told == "There is something left to do."

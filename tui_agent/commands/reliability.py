@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from tui_agent.arguments import page
 from tui_agent.commands import options
 
 COUNT = 20
@@ -18,16 +19,23 @@ PROTOCOLS = ("native", "json", "xml")
 """Ways to ask for a call (C3)."""
 
 
+EXAMPLES = {
+    "tui-agent reliability qwen2.5-coder:7b -n 100": "",
+    "tui-agent reliability --protocols native --temperatures 0": "",
+    "tui-agent reliability qwen2.5-coder:7b --tasks -n 120": "",
+}
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The parser of `tui-agent reliability`."""
-    parser = argparse.ArgumentParser(
-        prog="tui-agent reliability",
-        description="Ask a model for small tool calls and count how many can run. Nothing is run, but with --tasks.",
-        epilog=f"exit codes: 0 the best way of asking reaches {GOAL} %   1 it does not   2 wrong usage   "
-        "4 model unreachable",
+    about = "Ask a model for small tool calls and count how many can run. Nothing is run, but\nwith --tasks."
+    codes = (
+        f"0 the best way of asking reaches {GOAL} %, or the suite was run   1 it does not\n"
+        "2 wrong usage   4 model unreachable   130 interrupted"
     )
+    parser = page("reliability", about, ["[OPTION]... [MODEL]"], {"examples": EXAMPLES, "exit codes": codes})
     parser.add_argument(
-        "model", metavar="MODEL", nargs="?", help="name of the model; default that of a session"
+        "model", metavar="MODEL", nargs="?", help="name of the model; default: that of a session"
     )
     parser.add_argument(
         "-n",
@@ -35,7 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
         type=_count,
         default=COUNT,
         metavar="N",
-        help=f"tasks for each protocol and temperature, or of the suite; default {COUNT}",
+        help=f"tasks for each protocol and temperature, or of the suite; default: {COUNT}",
     )
     parser.add_argument(
         "--tasks",
@@ -44,21 +52,25 @@ def build_parser() -> argparse.ArgumentParser:
         "without; what the model calls is run, and nobody is asked",
     )
     parser.add_argument(
-        "--temperatures", type=_temperatures, default=TEMPERATURES, metavar="T,…", help="default 0,0.3,0.7"
+        "--temperatures",
+        type=_temperatures,
+        default=TEMPERATURES,
+        metavar="T,…",
+        help="to ask at; default: 0,0.3,0.7",
     )
     parser.add_argument(
         "--protocols",
         type=_protocols,
         default=PROTOCOLS,
         metavar="P,…",
-        help="default native,json,xml",
+        help="ways to ask for a call; default: native,json,xml",
     )
     parser.add_argument(
         "--timeout",
         type=options.seconds_type,
         default=SECONDS,
         metavar="SECONDS",
-        help=f"for one reply; default {SECONDS:g}",
+        help=f"for one reply; default: {SECONDS:g}",
     )
     parser.add_argument("--json", action="store_true", help="print every reply's outcome as JSON")
     options.add_arguments(parser, model=False)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_agent import paths
+from tui_agent.arguments import HelpPage, Sections, page
 from tui_agent.commands.ending import ended, tell
 
 if TYPE_CHECKING:
@@ -18,15 +19,25 @@ if TYPE_CHECKING:
     from tui_agent.storage.catalog import Entry
     from tui_agent.text import Mask
 
+    _Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
 FAILED, USAGE, NEEDS_PERSON = 1, 2, 3
 COMMANDS = ("list", "search", "rename", "fork", "export", "delete")
 
-EPILOG = """a session is named by its id or the beginning of it
-
-exit codes:
-  0 done   1 failed, or nothing was found   2 wrong usage, or no such session
-  3 needs a person: deleting asks, unless --yes says that it is meant
-"""
+EXAMPLES = {
+    "tui-agent sessions": "those that work in this folder",
+    'tui-agent sessions search "flaky" --all': "",
+    "tui-agent sessions export 2026-11-22 -o session.html": "",
+    "tui-agent sessions fork 2026-11-22 --at 3": "",
+    'tui-agent sessions rename 2026-11-22 "The parser"': "",
+    "tui-agent sessions delete 2026-11-22 --yes": "",
+}
+EXIT_CODES = """\
+0 done   1 failed, or nothing was found   2 wrong usage, or no such session
+3 needs a person: deleting asks, unless --yes says that it is meant"""
+NAMED = (
+    "a session is named by its id or the beginning of it; /sessions and --resume show\nthem with a preview"
+)
 
 
 class Refused(Exception):
@@ -39,42 +50,80 @@ class Refused(Exception):
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of `tui-agent sessions`."""
-    parser = argparse.ArgumentParser(
+    about = f"The sessions there are. Without a command: those that work in this folder.\n\n{NAMED}"
+    sections: Sections = {
+        "examples": EXAMPLES,
+        "exit codes": EXIT_CODES,
+        "files": {"~/.local/share/tui-agent/sessions/": "one folder a session"},
+    }
+    parser = page("sessions", about, ["[OPTION]...", "COMMAND [OPTION]..."], sections)
+    commands = parser.add_subparsers(
+        dest="command",
+        required=True,
+        metavar="COMMAND",
+        title="commands, each with a --help of its own",
         prog="tui-agent sessions",
-        description="The sessions there are. Without a command: a list of those that work in this folder.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    where = _where()
+    _add(commands, "list", "", "list them, newest first", where)
+    search = _add(
+        commands,
+        "search",
+        "WORD...",
+        "those that hold all of these words in title, messages or replies",
+        where,
+    )
+    search.add_argument("text", nargs="+", metavar="WORD", help="what to look for")
+    one = argparse.ArgumentParser(add_help=False)
+    one.add_argument("id", metavar="ID", help="the session, by its id or the beginning of it")
+    rename = _add(commands, "rename", "ID TITLE...", "give one another title", one)
+    rename.add_argument("title", nargs="+", metavar="TITLE", help="its words")
+    fork = _add(commands, "fork", "ID", "copy one under a new id, to go another way", one)
+    fork.add_argument(
+        "--at",
+        metavar="N",
+        help="as it was before your Nth message, as an export numbers them; default: all of it",
+    )
+    export = _add(commands, "export", "ID", "write one as a document to read", one)
+    export.add_argument(
+        "--format",
+        choices=("markdown", "html"),
+        metavar="KIND",
+        help="markdown or html; default: as FILE ends, else markdown",
+    )
+    export.add_argument(
+        "-o", "--output", metavar="FILE", help="default: a new file here; `-` is standard output"
+    )
+    export.add_argument("--force", action="store_true", help="replace FILE if it is there")
+    delete = _add(commands, "delete", "ID", "delete one and all its files for good", one)
+    delete.add_argument("--yes", action="store_true", help="do not ask")
+    return parser
+
+
+def _where() -> argparse.ArgumentParser:
     where = argparse.ArgumentParser(add_help=False)
     which = where.add_mutually_exclusive_group()
     which.add_argument(
-        "-C", "--workspace", type=Path, metavar="DIR", help="whose; default the current folder"
+        "-C", "--workspace", type=Path, metavar="DIR", help="whose; default: the current folder"
     )
     which.add_argument("--all", action="store_true", help="those of all folders")
     where.add_argument("--json", action="store_true", help="print a line of JSON for each")
-    commands.add_parser("list", parents=[where], help="list them, newest first")
-    search = commands.add_parser(
-        "search", parents=[where], help="those in whose title, messages or replies all of these words are"
+    return where
+
+
+def _add(
+    commands: _Commands, name: str, rest: str, about: str, *parents: argparse.ArgumentParser
+) -> argparse.ArgumentParser:
+    one = commands.add_parser(
+        name,
+        usage=f"tui-agent sessions {name} [OPTION]... {rest}".rstrip(),
+        parents=parents,
+        help=about,
+        description=f"{about[0].upper()}{about[1:]}.",
+        formatter_class=HelpPage,
     )
-    search.add_argument("text", nargs="+", metavar="TEXT")
-    one = argparse.ArgumentParser(add_help=False)
-    one.add_argument("id", metavar="ID")
-    rename = commands.add_parser("rename", parents=[one], help="give one another title")
-    rename.add_argument("title", nargs="+", metavar="TITLE")
-    fork = commands.add_parser("fork", parents=[one], help="copy one under a new id, to go another way")
-    fork.add_argument(
-        "--at", metavar="N", help="as it was before your Nth message, as an export numbers them; default all"
-    )
-    export = commands.add_parser("export", parents=[one], help="write one as a document to read")
-    export.add_argument("--format", choices=("markdown", "html"), help="default: as FILE ends, else markdown")
-    export.add_argument(
-        "-o", "--output", metavar="FILE", help="default a new file here; `-` is standard output"
-    )
-    export.add_argument("--force", action="store_true", help="replace FILE if it is there")
-    delete = commands.add_parser("delete", parents=[one], help="delete one and all its files for good")
-    delete.add_argument("--yes", action="store_true", help="do not ask")
-    return parser
+    one._positionals.title = "arguments"
+    return one
 
 
 def run(argv: Sequence[str]) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_agent import paths
+from tui_agent.arguments import Sections, page
 from tui_agent.commands.ending import ended, tell
 
 if TYPE_CHECKING:
@@ -26,30 +27,36 @@ MOST = 20
 NAME, VALUE = 16, 10
 """Columns."""
 
-EPILOG = """first attempt   runs that were done without a recovery, an unmet check or a rejection of yours
-stepped in      runs in which you edited, rejected, answered or interrupted; a plain approval does not count
-plan p95        95 of 100 plans took at most so long
-misread         replies of the model, a run, that could not be read as they came
-
-exit codes:
-  0 done   1 there is nothing yet, or it can't be read   2 wrong usage, or no such session
-"""
+EXAMPLES = {
+    "tui-agent stats": "all sessions",
+    "tui-agent stats -C .": "those that work in this folder",
+    "tui-agent stats 2026-11-22": "one session, run by run",
+    "tui-agent stats --json | jq .": "",
+}
+WORDS = {
+    "first attempt": "done without a recovery, an unmet check or a rejection of yours",
+    "stepped in": "you edited, rejected, answered or interrupted; not: approved",
+    "plan p95": "95 of 100 plans took at most so long",
+    "misread": "replies of the model, a run, that could not be read at once",
+}
+EXIT_CODES = "0 done   1 there is nothing yet, or it can't be read\n2 wrong usage, or no such session"
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of `tui-agent stats`."""
-    parser = argparse.ArgumentParser(
-        prog="tui-agent stats",
-        description="How well it goes, over all sessions: success, planning, checks, failures, tokens. "
-        "Read from the journals; nothing is sent anywhere.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    about = (
+        "How well it goes, over all sessions: success, planning, checks, failures,\n"
+        "tokens. Read from the journals on your disk; nothing is sent anywhere."
     )
+    sections: Sections = {"examples": EXAMPLES, "words": WORDS, "exit codes": EXIT_CODES}
+    parser = page("stats", about, ["[OPTION]... [ID]"], sections)
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "id", nargs="?", metavar="ID", help="one session, run by run; by the beginning of its id"
     )
-    which.add_argument("-C", "--workspace", type=Path, metavar="DIR", help="only sessions that work in DIR")
+    which.add_argument(
+        "-C", "--workspace", type=Path, metavar="DIR", help="only sessions that work in DIR; default: all"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser  # fmt: skip
 

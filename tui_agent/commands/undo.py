@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_agent import paths
+from tui_agent.arguments import Sections, page
 from tui_agent.text import clean, one_line
 
 if TYPE_CHECKING:
@@ -23,14 +24,19 @@ if TYPE_CHECKING:
 FAILED, USAGE = 1, 2
 CHOICES = ("leave", "merge", "overwrite", "aside")
 
-EPILOG = """exit codes:
-  0 done   1 some files were left as they are, or nothing could be done   2 wrong usage
-
-files that somebody changed since the agent's edit are left as they are, unless --conflicts says otherwise:
-  merge      take the agent's change out and keep the rest
-  overwrite  put the earlier content back; --redo brings back what is there now
-  aside      write the earlier content beside the file
-"""
+EXAMPLES = {
+    "tui-agent undo": "the last run in this folder",
+    "tui-agent undo --list": "what runs did to files",
+    "tui-agent undo --diff src/app.py": "what it did to one file",
+    "tui-agent undo --rewind --run 3": "back to before the third run",
+    "tui-agent undo --redo": "after all",
+}
+CONFLICTS = """\
+They are left as they are, unless --conflicts says otherwise:
+merge      take the agent's change out and keep the rest
+overwrite  put the earlier content back; --redo brings back what is there now
+aside      write the earlier content beside the file"""
+EXIT_CODES = "0 done   1 files were left as they are, or nothing could be done\n2 wrong usage"
 
 
 class NoSession(Exception):
@@ -39,20 +45,32 @@ class NoSession(Exception):
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of `tui-agent undo`."""
-    parser = argparse.ArgumentParser(
-        prog="tui-agent undo",
-        description="Take back what the agent did to files: in the last run, a certain one, or in single files.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    about = (
+        "Take back what the agent did to files: in the last run, a certain one, or in\n"
+        "single files. No git is needed, and yours is never touched."
     )
+    sections: Sections = {
+        "examples": EXAMPLES,
+        "files that somebody changed since the agent's edit": CONFLICTS,
+        "exit codes": EXIT_CODES,
+    }
+    parser = page("undo", about, ["[OPTION]... [FILE]..."], sections)
     parser.add_argument("files", nargs="*", metavar="FILE", help="only these files of the run")
-    parser.add_argument(
-        "-C", "--workspace", type=Path, metavar="DIR", help="whose last session; default the current folder"
+    where = parser.add_argument_group("where")
+    where.add_argument(
+        "-C", "--workspace", type=Path, metavar="DIR", help="whose last session; default: the current folder"
     )
-    parser.add_argument("--session", metavar="ID", help="the session, by its id or the beginning of it")
-    parser.add_argument("--run", metavar="N", help="the run, by its number; default the last that stands")
-    parser.add_argument("--conflicts", choices=CHOICES, default="leave", help="files that were changed since")
-    what = parser.add_mutually_exclusive_group()
+    where.add_argument("--session", metavar="ID", help="the session, by its id or the beginning of it")
+    where.add_argument("--run", metavar="N", help="the run, by its number; default: the last that stands")
+    doing = parser.add_argument_group("what to do; default: undo the run")
+    doing.add_argument(
+        "--conflicts",
+        choices=CHOICES,
+        metavar="HOW",
+        default="leave",
+        help="with files that were changed since: leave, merge, overwrite or aside; default: leave",
+    )
+    what = doing.add_mutually_exclusive_group()
     what.add_argument("--list", action="store_true", help="list what runs did to files, and change nothing")
     what.add_argument("--diff", action="store_true", help="show what a run did to files, and change nothing")
     what.add_argument("--redo", action="store_true", help="make the last undo undone")

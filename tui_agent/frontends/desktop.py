@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tui_agent.arguments import add_session_options, page
 from tui_agent.frontends.web.addresses import CannotServe
-from tui_agent.frontends.web.command import parser_of
 
 if TYPE_CHECKING:
     from tui_agent.frontends.web.command import Wish
@@ -68,14 +68,37 @@ SOON = 60.0
 """Seconds that a link is good for: the window uses it at once."""
 
 
-def run(argv: Sequence[str], shared: argparse.ArgumentParser, wish: Wish) -> int:
-    """Open a session in a window, and close it with that. Returns the exit code."""
-    parser = parser_of(
-        "desktop",
-        "The agent in a window of its own. It needs a browser of the Chromium family, or pywebview.",
-        shared,
+EXAMPLES = {
+    "tui-agent desktop": "in this folder",
+    "tui-agent desktop --browser chromium": "with this browser",
+    "tui-agent desktop --demo": "try it without a server",
+}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of `tui-agent desktop`."""
+    about = "The agent's page in a window of its own; closing the window ends it."
+    needs = (
+        "an installed browser of the Chromium family, which gets a profile of its own,\n"
+        "or pywebview: pip install 'tui-agent[desktop]'"
     )
-    parser.add_argument("--browser", metavar="PROGRAM", help="the browser to take; `webview` takes pywebview")
+    codes = "0 the window was closed   1 failed   2 wrong usage, or no browser or display\n128+N ended by signal N"
+    parser = page(
+        "desktop", about, ["[OPTION]..."], {"examples": EXAMPLES, "it needs": needs, "exit codes": codes}
+    )
+    group = parser.add_argument_group("window")
+    group.add_argument(
+        "--browser",
+        metavar="PROGRAM",
+        help="the browser to take, or `webview` for pywebview; default: the first that is there",
+    )
+    add_session_options(parser)
+    return parser
+
+
+def run(argv: Sequence[str], wish: Wish) -> int:
+    """Open a session in a window, and close it with that. Returns the exit code."""
+    parser = build_parser()
     args = parser.parse_args(argv)
     if args.resume == "":
         parser.error("--resume needs the id of a session here; `tui-agent sessions` lists them")

@@ -88,7 +88,8 @@ class PlainText:
     def _ending(self, outcome: str, text: str) -> str | None:
         if outcome == "done":
             return None if text == self._said else clean(text)
-        return f"{outcome}: {clean(text)}"
+        said = f"{self._said.strip()}\n\n"  # stands above already
+        return f"{outcome}: {clean(text.removeprefix(said))}"
 
 
 def _remark(event: object) -> str | None:

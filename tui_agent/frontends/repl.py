@@ -8,47 +8,53 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tui_agent.arguments import ENVIRONMENT, EXIT_CODES, Sections, add_session_options, page
+
 if TYPE_CHECKING:
     from tui_agent.engine.wishes import Wishes
 
-EPILOG = """in the loop:
-  a message and Enter      the agent works on it; Ctrl+C stops it
-  !command                 runs in the session's shell
-  /help                    all commands, such as /clear, /undo, /plan
-  Ctrl+D                   leaves; the session can be resumed here, with exec, or on the screen
+EXAMPLES = {
+    "tui-agent repl": "in this folder",
+    "tui-agent repl --continue": "go on with the last session here",
+    'echo "explain src/app.py" | tui-agent repl': "",
+    "tui-agent repl --demo": "try it without a server; Up brings its task",
+}
+LOOP = {
+    "a message and Enter": "the agent works on it; Ctrl+C stops it",
+    "!command": "runs in the session's shell",
+    "/help": "all commands, such as /clear, /undo, /plan",
+    "Ctrl+D": "leaves; the session can be gone on with anywhere",
+}
+PIPE = """\
+Every line is a message. What would ask is refused, as in exec: say by
+--approval-mode and --trust what may happen without you.
+The exit code is that of the last message."""
 
-in a pipe every line is a message. What would ask is refused, as in exec:
---approval-mode auto-edit or auto, and --trust, say what may happen without you.
-The exit code is that of the last message, as exec has it.
 
-There is no colour where NO_COLOR is set, and never anything but lines from top to bottom.
-"""
-
-
-def build_parser(shared: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """The parser of `tui-agent repl`; `shared` holds what all ways of starting a session have."""
-    parser = argparse.ArgumentParser(
-        prog="tui-agent repl",
-        parents=[shared],
-        description="Talk to the agent line by line, without a screen: plain text from top to bottom.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of `tui-agent repl`."""
+    about = (
+        "Talk to the agent line by line: plain text from top to bottom, nothing painted\n"
+        "over. For a plain terminal, a screen reader, a pipe."
     )
-    parser.add_argument(
-        "--approval-mode",
-        choices=("ask", "auto-edit", "auto", "read-only"),
-        help="who is asked when; default ask",
-    )
+    sections: Sections = {
+        "examples": EXAMPLES,
+        "in the loop": LOOP,
+        "in a pipe": PIPE,
+        "exit codes": EXIT_CODES,
+        "environment": ENVIRONMENT,
+    }
+    parser = page("repl", about, ["[OPTION]..."], sections)
+    add_session_options(parser)
     return parser
 
 
 def run(
     argv: Sequence[str],
-    shared: argparse.ArgumentParser,
     wishes: Callable[..., Wishes],
 ) -> int:
     """Open a session and talk; returns the exit code. `wishes` makes of the arguments what is asked of a session."""
-    parser = build_parser(shared)
+    parser = build_parser()
     args = parser.parse_args(argv)
     if args.resume == "":
         parser.error("--resume needs the id of a session; `tui-agent sessions` lists them")

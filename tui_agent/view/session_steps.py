@@ -177,6 +177,8 @@ def _run_ended(view: SessionView, event: e.RunEnded, record: e.Record) -> Change
     said = () if reply is None else (reply.text.text.strip(), reply.fault.message if reply.fault else "")
     told = bool(event.text) and event.text.strip() in said
     text = "" if told else event.text
+    if said and said[0]:  # what stands right above is not said again
+        text = text.strip().removeprefix(f"{said[0]}\n\n")
     item = EndItem(event.outcome, text, event.iterations, event.tool_calls, event.ms, told)
     return join(stop_step(view), add(view, item), settle(view, record.at))
 

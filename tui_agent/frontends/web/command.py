@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tui_agent.arguments import Sections, add_session_options, page
 from tui_agent.frontends.web.addresses import PORT
 
 if TYPE_CHECKING:
@@ -15,30 +16,53 @@ if TYPE_CHECKING:
     Wish = Callable[..., Wishes]
 
 
-def parser_of(name: str, description: str, shared: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """The parser of a command that serves the page."""
-    parser = argparse.ArgumentParser(prog=f"tui-agent {name}", parents=[shared], description=description)
-    parser.add_argument(
-        "--approval-mode",
-        choices=("ask", "auto-edit", "auto", "read-only"),
-        help="who is asked when; default ask",
+EXAMPLES = {
+    "tui-agent web --open": "the page, in your browser",
+    "tui-agent web --tui --open": "the full screen in it",
+    "tui-agent web --resume 2026-11 --port 0": "a session of before, on a free port",
+    "tui-agent web --demo": "try it without a server",
+}
+GUARD = """\
+Only this machine can reach it. The link that is printed works once, and is
+exchanged for a cookie. Requests with a foreign Host or Origin are refused.
+`/web` in the terminal shows the session that runs there."""
+EXIT_CODES = """\
+0 ended by Ctrl+C or in the browser   1 failed
+2 wrong usage, or nothing to serve on   128+N ended by signal N"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of `tui-agent web`."""
+    about = (
+        "The agent in a browser on this machine, and on no other: a page of its own, or\n"
+        "with --tui the full screen."
     )
+    sections: Sections = {"examples": EXAMPLES, "who can reach it": GUARD, "exit codes": EXIT_CODES}
+    parser = page("web", about, ["[OPTION]..."], sections)
+    group = parser.add_argument_group("page")
+    group.add_argument("--open", action="store_true", help="open the page in your browser")
+    group.add_argument(
+        "--tui",
+        action="store_true",
+        help="the full screen instead of the page; it ends when you quit in it, with this command, or when no browser "
+        "has been there for five minutes",
+    )
+    group.add_argument(
+        "--port", type=int, default=PORT, metavar="N", help=f"default: {PORT}; 0 takes a free one"
+    )
+    group.add_argument(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="a loopback address: 127.0.0.1, ::1 or localhost; default: 127.0.0.1",
+    )
+    add_session_options(parser)
     return parser
 
 
-def run(argv: Sequence[str], shared: argparse.ArgumentParser, wish: Wish) -> int:
-    """Serve until Ctrl+C; returns the exit code. `shared` are the options of every front end, `wish` reads them."""
-    parser = parser_of("web", "The agent in a browser on this machine, and on no other.", shared)
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="a loopback address: 127.0.0.1 (the default), ::1 or localhost"
-    )
-    parser.add_argument("--port", type=int, default=PORT, help=f"default {PORT}; 0 takes a free one")
-    parser.add_argument("--open", action="store_true", help="open the page in your browser")
-    parser.add_argument(
-        "--tui",
-        action="store_true",
-        help="the full screen instead of the page; it ends with the last browser, or with this command",
-    )
+def run(argv: Sequence[str], wish: Wish) -> int:
+    """Serve until Ctrl+C; returns the exit code. `wish` makes of the options what is asked of a session."""
+    parser = build_parser()
     args = parser.parse_args(argv)
     if args.tui:
         from tui_agent.frontends.web.running_screen import again, serve_screen
