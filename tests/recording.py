@@ -1,5 +1,5 @@
 """The README's recording: `python -m tests.recording` plays the demonstration in a terminal of its own and writes
-`docs/screenshots/demo.svg`, a picture that moves by style sheet alone."""
+`docs/screenshots/demo.svg`, a picture that moves by style sheet alone. Not as root: the screen would warn of it."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ async def recorded() -> list[str]:
     """The frames, by keys alone."""
     frames = []
     with tempfile.TemporaryDirectory() as folder:
+        rules = Path(folder, "home", "AGENTS.md")  # so that none are offered in the picture
+        rules.parent.mkdir()
+        rules.write_text("Be brief.\n", encoding="utf-8")
         async with started(Path(folder), "--demo", size=SIZE, COLORTERM="truecolor") as program:
             await program.sees("Find the bug", LONG)
             await program.sees("you are asked before a file changes", LONG)

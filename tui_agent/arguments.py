@@ -34,7 +34,7 @@ ENVIRONMENT = {
     "LLM_BASE_URL": "an OpenAI-compatible server, which is then taken",
     "LLM_DEFAULT_MODEL": "name of its model",
     "LLM_AUTH_TOKEN": "its key; never written to disk, never given to a command",
-    "TUI_AGENT_HOME": "one folder for all of the files above",
+    "TUI_AGENT_HOME": "one folder for settings and sessions alike",
     "TUI_AGENT_…": "any setting, such as TUI_AGENT_MODE=direct",
     "NO_COLOR": "no colour",
 }
@@ -196,7 +196,9 @@ def add_server_options(parser: argparse.ArgumentParser, *, model: bool = True) -
         help="kind of server: ollama, openai (all that speak its protocol) or scripted; default: openai where "
         "LLM_BASE_URL is set, else ollama",
     )
-    group.add_argument("--base-url", metavar="URL", help="address of the server; default: see environment")
+    group.add_argument(
+        "--base-url", metavar="URL", help="address of the server; default: OLLAMA_HOST or LLM_BASE_URL"
+    )
     if model:
         group.add_argument(
             "--model", metavar="NAME", help="its model; default: as settings or models.json say"

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from tui_agent.__main__ import main
 from tui_agent.settings import load
+from tui_agent.settings.model import Settings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -32,3 +35,29 @@ def test_the_page_of_settings_is_up_to_date() -> None:
     pages = runpy.run_path(str(DOCS / "generate.py"))["pages"]()
     for name, text in pages.items():
         assert (DOCS / name).read_text(encoding="utf-8") == text
+
+
+def names_of(part: type[BaseModel], above: str = "") -> set[str]:
+    """Every setting as the program itself reads it, with its group before it."""
+    found: set[str] = set()
+    for name, field in part.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            found |= names_of(inner, f"{above}{name}.")
+        else:
+            found.add(f"{above}{name}")
+    return found
+
+
+def test_the_page_lists_every_setting_with_type_default_and_meaning() -> None:
+    page = (DOCS / "settings.md").read_text(encoding="utf-8")
+    rows = {}
+    for line in page.splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if len(cells) == 5 and cells[0].startswith("`"):
+            rows[cells[0].strip("`")] = cells[1:4]
+    assert set(rows) == names_of(Settings)
+    assert [
+        name for name, (kind, default, meaning) in rows.items() if not kind or default in ("", "``")
+    ] == []
+    assert [name for name, (_, _, meaning) in rows.items() if len(meaning.split()) < 3] == []

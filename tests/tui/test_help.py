@@ -137,6 +137,17 @@ def test_the_readme_names_no_key_that_there_is_not() -> None:
     assert deciding == set(re.findall(r"`(\w)`", section.partition("In an approval: ")[2]))
 
 
+def test_the_readme_and_the_pages_name_no_command_that_there_is_not() -> None:
+    known = {one.name for one in commands.COMMANDS}
+    named: set[str] = set()
+    for page in (README, *(README.parent / "docs").glob("*.md")):
+        named |= set(
+            re.findall(r"(?<!POST )(?<!GET )(?<![\w./~*])/([a-z]{3,})\b(?![\w./])", page.read_text("utf-8"))
+        )
+    assert {"undo", "rewind", "sessions", "mode"} <= named
+    assert named - known == set()
+
+
 async def test_every_key_of_the_table_is_bound() -> None:
     app, _session = app_for("tests_ok")
     async with running(app):

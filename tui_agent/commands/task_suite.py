@@ -20,13 +20,14 @@ from tui_agent import __version__, paths
 from tui_agent.commands import reaching
 from tui_agent.commands.page import Page
 from tui_agent.commands.reaching import NoServer
+from tui_agent.commands.reliability import TASKS_GOAL
 from tui_agent.commands.tasks.counting import figures, rows
 from tui_agent.commands.tasks.making import fault_plan, suite
 from tui_agent.commands.tasks.working import MODES, Outcome, carry_out
 from tui_agent.domain import Fault
 from tui_agent.engine.wishes import CannotOpen
 
-GOAL = 0.8
+GOAL = TASKS_GOAL
 """Share of tasks that planning must bring to their end at the first attempt (seed 004)."""
 FIGURE = "first-attempt success"
 
