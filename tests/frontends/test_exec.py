@@ -315,3 +315,11 @@ async def test_the_server_token_never_leaves(run: Exec) -> None:
     for file in run.home.rglob("*"):
         if file.is_file():
             assert token.encode() not in file.read_bytes(), file
+
+
+async def test_a_refused_edit_of_the_demonstration_is_told_once_and_not_as_done(run: Exec) -> None:
+    done = await run("--demo", "--approve", "none", TMPDIR=str(run.home))
+    assert done.code == 3
+    assert done.out.count("The edit was not made") == 1
+    assert "❌ Not mended: the edit was refused" in done.out
+    assert "tests pass" not in done.out and "Do not try" not in done.out + done.err
