@@ -318,7 +318,7 @@ async def test_the_server_token_never_leaves(run: Exec) -> None:
 
 
 async def test_a_refused_edit_of_the_demonstration_is_told_once_and_not_as_done(run: Exec) -> None:
-    done = await run("--demo", "--approve", "none", TMPDIR=str(run.home))
+    done = await run("--demo", "--approve", "none", TMPDIR=str(run.home), TUI_AGENT_MODE="agent")
     assert done.code == 3
     assert done.out.count("The edit was not made") == 1
     assert "❌ Not mended: the edit was refused" in done.out
