@@ -91,6 +91,23 @@ async def test_a_key_that_waited_while_the_program_was_busy_was_pressed_too_earl
         await until(pilot, lambda: len(session.answers) == 1)
 
 
+@pytest.mark.parametrize("scene", ["command_asked", "plan_waits"])
+async def test_who_comes_back_to_the_screen_answers_nothing_with_what_is_typed_at_once(scene: str) -> None:
+    clock = Clock()
+    app, session = app_for(scene, stillness=STILLNESS, clock=clock)
+    async with running(app) as pilot:
+        await settled(pilot)
+        clock.now += 2 * STILLNESS
+        app.app_resume_signal.publish(app)  # as after `fg`, or when a browser shows the screen
+        await quiet(pilot)
+        await pilot.press("a")
+        await until(pilot, lambda: app._prompt.text == "a")
+        assert session.answers == []
+        clock.now += 2 * STILLNESS
+        await pilot.press("a")
+        await until(pilot, lambda: len(session.answers) == 1)
+
+
 async def test_a_key_that_is_held_down_never_answers() -> None:
     clock = Clock()
     app, session = app_for("command_asked", stillness=STILLNESS, clock=clock)

@@ -120,6 +120,12 @@ class TerminalProgram:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(number)
 
+    def look_again(self) -> None:
+        """Tell who has the terminal at the moment, it or a program of its own, to paint it anew in its size."""
+        with contextlib.suppress(OSError):  # ProcessLookupError too, and a terminal that nobody has
+            if (group := os.tcgetpgrp(self._master)) > 0:  # 0 would be our own
+                os.killpg(group, signal.SIGWINCH)
+
     async def wait(self) -> int:
         """Its exit code, once it has ended; negative the signal that ended it."""
         return await asyncio.shield(self._ended)

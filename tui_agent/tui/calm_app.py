@@ -48,7 +48,18 @@ class CalmApp(App[int], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Comes after what the app itself does then, such as saying where keys go."""
+        self.app_resume_signal.subscribe(self, self._hush)
         self.call_later(self.take_keys)
+
+    def _hush(self, _: object) -> None:
+        """Nobody saw the screen for a while: what is typed before one can read it answers nothing (R-17)."""
+        from widgets.docked import Still
+        from widgets.modal import StillModal
+
+        for screen in self.screen_stack:
+            for one in (screen, *screen.query(Still)):
+                if isinstance(one, StillModal | Still):
+                    one.hush()
 
     async def take_keys(self) -> None:
         """From now on there is something that takes keys; those that came before go first."""

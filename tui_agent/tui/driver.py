@@ -203,6 +203,7 @@ class ScreenDriver(LinuxDriver):
             return
         screen = self._app.screen
         self._app.call_later(screen.refresh, layout=True)
+        self._app.app_resume_signal.publish(self._app)
 
 
 def _tells_other_keys(environment: Mapping[str, str]) -> bool:

@@ -27,8 +27,10 @@ LEFT = 300.0
 """Seconds without a browser after which it is gone for good, and the program ends."""
 STUCK = 30.0
 """Seconds after which a browser that takes nothing is given up."""
-FRAME = 1 << 20
-"""Bytes of a message: what is pasted comes as one."""
+PAINTING = 2.0
+"""Seconds within which a program that is told to paints all anew."""
+FRAME = 4 << 20
+"""Bytes of a message: what is pasted comes as one, and a megabyte of it has more of them in JSON."""
 SIZE = (80, 24)
 
 TAKEN = 4000
@@ -79,6 +81,10 @@ class Screen:
         self._viewer: WebSocket | None = None
         self._starting = asyncio.Lock()
         self._writing = asyncio.Lock()
+        self._sending: asyncio.Future[None] | None = None
+        self._parting: set[asyncio.Task[None]] = set()
+        self._deaf_till = 0.0
+        """A browser came back to it, and shows nothing yet: what is typed there is not meant for what it will show."""
         self._leaving: asyncio.TimerHandle | None = None
         self._ends: asyncio.Task[None] | None = None
         self._over = False
@@ -97,7 +103,7 @@ class Screen:
         async with self._starting:
             before, self._viewer = self._viewer, None
             if before is not None:
-                await _close(before, TAKEN)
+                self._part(before, TAKEN)
             if self._over:
                 await _close(viewer, 1001)
                 return
@@ -128,31 +134,49 @@ class Screen:
             self._viewer = viewer
             self._pump = asyncio.create_task(self._show_all(self._program))
             return
+        if self._sending is not None:
+            self._sending.cancel()  # to a browser that takes nothing, and has no part in it any more
         async with self._writing:
             self._viewer = viewer
             await self._tell(viewer, RESET)
+        self._deaf_till = asyncio.get_running_loop().time() + PAINTING
         self._program.resize(size)
         self._program.signal(signal.SIGCONT)  # it sets all modes and paints all anew, as behind `fg`
+        self._program.look_again()  # an editor that it lent the terminal to
 
     async def _show_all(self, program: TerminalProgram) -> None:
         while data := await program.read():
             async with self._writing:
                 if self._viewer is not None:
                     await self._tell(self._viewer, data)
+                    self._deaf_till = 0.0
         self._end_with(await program.end())
         viewer, self._viewer = self._viewer, None
         if viewer is not None:
             await _close(viewer, 1000)
 
     async def _tell(self, viewer: WebSocket, data: bytes) -> None:
-        try:
-            async with asyncio.timeout(STUCK):
-                await viewer.send_bytes(data)
-        except (TimeoutError, WebSocketDisconnect, RuntimeError, OSError):
-            if self._viewer is viewer:
-                self._viewer = None
-                self._wait_for_another()
-            await _close(viewer, BAD)
+        self._sending = asyncio.ensure_future(viewer.send_bytes(data))
+        await asyncio.wait([self._sending], timeout=STUCK)
+        sent, self._sending = self._sending, None
+        if not sent.done():
+            sent.cancel()
+        elif not sent.cancelled():
+            failure = sent.exception()
+            if failure is None:
+                return
+            if not isinstance(failure, WebSocketDisconnect | RuntimeError | OSError):
+                log.error("the screen can't be shown", exc_info=failure)
+        if self._viewer is viewer:
+            self._viewer = None
+            self._wait_for_another()
+        self._part(viewer, BAD)
+
+    def _part(self, viewer: WebSocket, code: int) -> None:
+        """Close the socket of one that may take nothing at the moment, without waiting for it."""
+        task = asyncio.create_task(_close(viewer, code, STUCK))
+        self._parting.add(task)
+        task.add_done_callback(self._parting.discard)
 
     async def _listen(self, viewer: WebSocket) -> None:
         """What comes from the page. Raises ValueError for what is none of its messages."""
@@ -166,7 +190,8 @@ class Screen:
             if self._viewer is not viewer:
                 return
             if kind == "stdin" and isinstance(value, str):
-                await program.write(value.encode("utf-8", "replace"))
+                if asyncio.get_running_loop().time() >= self._deaf_till:
+                    await program.write(value.encode("utf-8", "replace"))
             elif kind == "resize" and isinstance(value, dict):
                 program.resize(_size(value.get("width"), value.get("height")))
             elif kind not in ("ping", "focus", "blur"):
@@ -225,10 +250,10 @@ def _number(text: str | None, default: int) -> int:
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 6 else default
 
 
-async def _close(viewer: WebSocket, code: int) -> None:
+async def _close(viewer: WebSocket, code: int, within: float = 1.0) -> None:
     if viewer.application_state == WebSocketState.CONNECTED:
         with contextlib.suppress(RuntimeError, OSError, WebSocketDisconnect, TimeoutError):
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(within):
                 await viewer.close(code)
 
 
