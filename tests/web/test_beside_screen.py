@@ -36,7 +36,7 @@ async def test_the_page_of_the_running_session_and_a_second_browser_see_the_same
             assert link.startswith("http://127.0.0.1:") and "#" in link
             serving = web._SERVED[app].serving
             page, other = Served(app.session, serving), Served(app.session, serving)
-            assert (await page.post("/enter", ticket=link.partition("#")[2])).status_code == 200
+            await page.enter(link)
             await other.enter()
             await pilot.press("escape")
             async with page.events() as left, other.events() as right:

@@ -28,13 +28,36 @@ HOSTILE = (
 )
 
 
+async def nobody_else_is_told_the_token(page: Any, serving: Any) -> None:
+    # Cookies do not heed ports: a page of any other program on this machine is of the same site.
+    told: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        told.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/html\r\n\r\n<p id=here>hi")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as elsewhere:
+        port = elsewhere.sockets[0].getsockname()[1]
+        other = await page.context.new_page()
+        await other.goto(f"http://127.0.0.1:{port}/events")
+        await other.goto(f"{serving.address}/")  # who was let in is led to the page from the bare address too
+        await other.wait_for_selector("#say:not([role])")
+        assert other.url == page.url
+        await other.close()
+    assert told and b"tui_agent" not in b"".join(told)
+
+
 async def test_chat_streams_approves_clears_and_goes_on_after_a_reload(tmp_path: Path, pages: Pages) -> None:
     make_workspace(tmp_path)
     tale = scenario("tell me", step(STORY, pace=0.004))
     slow = scenario("slowly", step("first words " + "and more " * 60 + "the end", pace=0.03))
     async with serve(job(), tale, slow) as server, served(server, tmp_path) as one:
         page = await pages.open(one.serving.link())
-        assert page.url == one.serving.address + "/", "the ticket is gone from the address"
+        assert page.url == one.serving.address + one.serving.tickets.path, (
+            "the ticket is gone from the address"
+        )
+        await nobody_else_is_told_the_token(page, one.serving)
         await say(page, "tell me")
         await page.wait_for_selector(".end.done")
         assert await page.inner_text(".code code") == CODE

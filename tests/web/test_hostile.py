@@ -48,6 +48,7 @@ async def open_page() -> AsyncIterator[Served]:
 @pytest.fixture
 def page(open_page: Served) -> Iterator[Served]:
     open_page.client.cookies.clear()
+    open_page.client.base_url = open_page.serving.address
     yield open_page
     assert open_page.session.done == [], "whatever was asked, nothing is done"
 
@@ -364,6 +365,7 @@ async def test_h13_the_token_is_told_in_the_cookie_only(
     token, link = page.serving.tickets.token, page.serving.link()
     assert token not in link
     answer = await page.post("/enter", ticket=link.partition("#")[2])
+    page.client.base_url = page.serving.address + answer.json()["path"]
     (set_cookie,) = answer.headers.get_list("set-cookie")
     assert token in set_cookie
     assert "httponly" in set_cookie.lower() and "samesite=strict" in set_cookie.lower()
@@ -377,6 +379,59 @@ async def test_h13_the_token_is_told_in_the_cookie_only(
     assert "session.opened" in said, "what the server's own libraries log was looked at"
     assert token not in said and link.partition("#")[2] not in said
     assert len(token) >= 43
+
+
+async def test_h13_the_cookie_holds_below_an_address_that_nobody_knows(page: Served) -> None:
+    # Cookies do not heed ports: one of `/` goes to every program that has a page on this machine.
+    answer = await page.post("/enter", ticket=page.serving.link().partition("#")[2])
+    path = answer.json()["path"]
+    assert len(path) > 16 and f"path={path};" in answer.headers["set-cookie"].lower().replace(
+        path.lower(), path
+    )
+    own = {"Cookie": cookie(page)}
+    page.client.cookies.clear()
+    for inside in (path, "/"):  # who tells the token by hand may do it anywhere
+        assert (await page.client.get(inside, headers=own)).headers["x-tui-agent"] == "page"
+        assert (await page.client.get(f"{inside}main.js", headers=own)).status_code == 200
+    for inside in (path, Tickets().path):  # a page of an earlier run says so instead of an error
+        door = await page.client.get(inside)
+        assert door.headers["x-tui-agent"] == "door" and page.session.id not in door.text
+        assert (await page.client.get(f"{inside}main.js")).status_code == 401
+        assert (await page.client.post(f"{inside}chat", json={"message": "x"})).status_code == 401
+    assert (await page.client.get(f"{path}../guard.py", headers=own)).status_code == 404
+
+
+async def test_h13_the_server_tells_of_no_nonsense_and_of_no_header(
+    page: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    named = f"Host: 127.0.0.1:{page.serving.port}\nOrigin: {page.serving.address}\nCookie: {cookie(page)}"
+    upgrade = "Connection: Upgrade\nUpgrade: websocket\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: eHh4eHh4eHh4eHh4eHh4eA=="
+    for head in (
+        "NONSENSE",
+        f"GET /x HTTP/1.1\n{named}\n{upgrade}",
+        "GET / HTTP/1.1\nUpgrade: x\nConnection: Upgrade",
+    ):
+        assert status(await raw(page, head)) in (400, 403)
+    assert [one for one in caplog.records if one.name.startswith(("uvicorn", "websockets"))] == []
+    assert page.serving.tickets.token not in caplog.text
+
+
+async def test_h01_a_token_is_of_no_use_to_other_users(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = (
+        "import sys, urllib.request as r\n"
+        "try: print(r.build_opener(r.ProxyHandler({})).open(r.Request(sys.argv[1], headers={'Cookie': sys.argv[2]})).status)\n"
+        "except Exception as error: print(error.code)\n"
+    )
+    other: dict[str, Any] = {"user": 65534} if _is_root() else {}
+    if not _is_root():
+        monkeypatch.setattr("os.geteuid", lambda: 12345)
+    asking = await asyncio.create_subprocess_exec(
+        "/usr/bin/env", "python3", "-I", "-c", ask, f"{page.serving.address}/page.css", cookie(page),
+        stdout=asyncio.subprocess.PIPE, cwd="/", env={"PATH": "/usr/bin:/bin"}, **other,
+    )  # fmt: skip
+    out, _ = await asking.communicate()
+    assert out.strip() == b"403"
 
 
 async def test_a_link_is_of_no_use_to_other_users(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:

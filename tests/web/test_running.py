@@ -11,6 +11,7 @@ import pytest
 
 from tests.doubles.job import environment
 from tests.doubles.mock import scenario, serve
+from tests.web.kit import let_in
 from tui_agent.frontends.web.addresses import listen
 
 PATIENCE = 90.0
@@ -41,7 +42,7 @@ async def test_it_shows_a_link_serves_and_ends_in_order(tmp_path: Path, number: 
         found = re.search(r"(http://127\.0\.0\.1:\d+)/#(\S+)", told)
         assert found is not None
         async with httpx.AsyncClient(base_url=found[1], timeout=PATIENCE, trust_env=False) as client:
-            assert (await client.post("/enter", json={"ticket": found[2]})).status_code == 200
+            await let_in(client, found[1], found[2])
             said = await client.post("/chat", json={"message": "hi"})
             assert "hello there" in said.text and said.text.rstrip().endswith("data: {}")
             (token,) = client.cookies.values()
@@ -69,7 +70,7 @@ async def test_a_session_of_the_page_goes_on_in_repl_and_then_in_exec(tmp_path: 
         found = re.search(r"(http://127\.0\.0\.1:\d+)/#(\S+)", told.decode())
         assert found is not None
         async with httpx.AsyncClient(base_url=found[1], timeout=PATIENCE, trust_env=False) as client:
-            assert (await client.post("/enter", json={"ticket": found[2]})).status_code == 200
+            await let_in(client, found[1], found[2])
             assert "reply 1" in (await client.post("/chat", json={"message": "word 1"})).text
         program.send_signal(signal.SIGINT)
         out, _ = await program.communicate()

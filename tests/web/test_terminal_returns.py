@@ -10,6 +10,7 @@ import pyte
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
+from tests.web.kit import let_in
 from tests.web.test_terminal import PATIENCE, closed, shown, started, until
 from tui_agent.frontends.web import terminal
 
@@ -68,7 +69,7 @@ async def test_what_is_typed_before_anything_is_shown_is_not_taken_but_only_for_
 async def entered(link: str) -> AsyncIterator[tuple[str, dict[str, str]]]:
     address, _, ticket = link.partition("/#")
     async with httpx.AsyncClient(base_url=address, trust_env=False) as client:
-        assert (await client.post("/enter", json={"ticket": ticket})).status_code == 200
+        await let_in(client, address, ticket)
         ((name, token),) = client.cookies.items()
     yield (
         f"{address}/terminal?width=120&height=40".replace("http", "ws"),

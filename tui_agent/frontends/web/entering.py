@@ -13,9 +13,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tui_agent.frontends.web import peers
 from tui_agent.frontends.web.doing import Enter, Nothing, Wish, read
-from tui_agent.frontends.web.guard import Refused
+from tui_agent.frontends.web.guard import Refused, keep_out_strangers
 from tui_agent.frontends.web.tickets import Tickets
 
 READING = 10.0
@@ -98,13 +97,12 @@ class Entrance:
     async def _enter(self, request: Request) -> Response:
         """A ticket becomes the token. Browsers are told it in a cookie that no script and no other site can use."""
         wish = await wished(request, Enter)
-        client, here = request.scope.get("client"), request.scope.get("server")
-        if await asyncio.to_thread(peers.is_stranger, client, here):
-            raise Refused(403, "this page belongs to another user of this machine")
+        await keep_out_strangers(request.scope)
         if not (request.scope["entered"] or self._tickets.redeem(wish.ticket)):
             raise Refused(401, "this link was used already, or is too old")
-        response = JSONResponse({"status": "ok"})
-        response.set_cookie(self._cookie, self._tickets.token, httponly=True, samesite="strict", path="/")
+        path = self._tickets.path
+        response = JSONResponse({"status": "ok", "path": path})
+        response.set_cookie(self._cookie, self._tickets.token, httponly=True, samesite="strict", path=path)
         return response
 
     async def _link(self, request: Request) -> Response:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, TypeAlias
 
+from tui_agent.frontends.web import peers
 from tui_agent.frontends.web.addresses import is_ours, same_origin
 from tui_agent.frontends.web.tickets import Tickets
 
@@ -36,6 +39,9 @@ HEADERS: tuple[tuple[bytes, bytes], ...] = (
 READING = ("GET", "HEAD")
 OPEN = {"/": READING, "/enter": ("POST",), "/door.js": READING, "/door.css": READING, "/mark.svg": READING}
 """What is there before the token is: a page that holds nothing, and the exchange of a ticket for the token."""
+
+INSIDE = re.compile(r"/in-[A-Za-z0-9_-]{16}(/.*)", re.DOTALL)
+"""A path as `Tickets.path` begins it, of this run or of an earlier one. It lets nobody in: the cookie does."""
 
 
 def cookie_name(port: int) -> str:
@@ -71,7 +77,10 @@ class Guard:
             await self._app(scope, receive, send)
             return
         try:
+            _strip(scope)
             self._look_at(scope)
+            if scope["entered"]:
+                await keep_out_strangers(scope)
         except Refused as refused:
             await refuse(scope, send, refused)
             return
@@ -109,6 +118,18 @@ class Guard:
                 if name == self._cookie and self._tickets.knows(given.decode("ascii", "replace")):
                     return True
         return False
+
+
+def _strip(scope: Scope) -> None:
+    if found := INSIDE.fullmatch(scope["path"]):
+        scope["path"] = found[1]
+        scope["raw_path"] = found[1].encode()
+
+
+async def keep_out_strangers(scope: Scope) -> None:
+    """A token or ticket is of no use to other users of this machine, however they came by it. Raises Refused."""
+    if await asyncio.to_thread(peers.is_stranger, scope.get("client"), scope.get("server")):
+        raise Refused(403, "this page belongs to another user of this machine")
 
 
 class Headers:

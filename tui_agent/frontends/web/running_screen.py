@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import socket
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 
 from tui_agent.frontends.web.addresses import CannotServe, listen
 from tui_agent.frontends.web.running import USAGE, Signals, invite
-from tui_agent.text import clean
+from tui_agent.text import Mask, clean
 
 NOT_THEIRS = (
     "TMUX",
@@ -60,10 +61,21 @@ def serve_screen(said: list[str], *, host: str, port: int, open_it: bool) -> int
     return asyncio.run(_serve(said, listener, open_it))
 
 
+def _keep_log() -> None:
+    """Our own failures go where those of the screen go, and not into the terminal with the link."""
+    from tui_agent import paths
+    from tui_agent.platform.debug_log import keep_debug_log
+    from tui_agent.safety.secrets import values_to_mask
+
+    with contextlib.suppress(paths.NoHome):
+        keep_debug_log(paths.debug_log_file(), Mask(values_to_mask(os.environ, None)))
+
+
 async def _serve(said: list[str], listener: socket.socket, open_it: bool) -> int:
     from tui_agent.frontends.web.serving import Listening
     from tui_agent.frontends.web.terminal import LEFT, Screen, ServingScreen
 
+    _keep_log()
     # -P: nothing of the folder we are in is imported.
     argv = [sys.executable, "-P", "-m", "tui_agent", *said]
     screen = Screen(argv, cwd=Path.cwd(), environment=environment_of(os.environ))

@@ -97,6 +97,24 @@ class Connection(H11Protocol):
             self.transport.abort()
 
 
+class _Failures(logging.Handler):
+    """Of what the server says only its failures are of use, in our own log: anybody can send it nonsense to complain
+    of, and the finer it tells, the sooner a cookie is in what it says (FAULTS H13)."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Hand it on."""
+        if record.exc_info:
+            log.error("the page's server failed", exc_info=record.exc_info)
+
+
+def _quieten() -> None:
+    told = logging.getLogger("uvicorn")
+    told.handlers = [_Failures()]
+    told.propagate = False
+    for one in (told, logging.getLogger("uvicorn.error")):
+        one.setLevel(logging.ERROR)
+
+
 class _Server(uvicorn.Server):
     """Leaves signals to who started it, and tells when it listens."""
 
@@ -130,6 +148,7 @@ class Listening:
 
     async def start(self, app: App, *, frame: int = FRAME) -> None:
         """Answer with `app`; `frame` is how many bytes a message of a socket may have."""
+        _quieten()
         self._server = _Server(_configured(Guard(app, port=self.port, tickets=self.tickets), frame))
         self._task = asyncio.create_task(self._server.serve([self._listener]))
         listens = asyncio.create_task(self._server.listens.wait())

@@ -18,6 +18,9 @@ class Tickets:
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._token = secrets.token_urlsafe(BITS // 8)
+        self.path = f"/in-{secrets.token_urlsafe(12)}/"
+        """Where the page is for who was let in. Browsers tell the token there only: a cookie of the bare address would
+        also go to every other program of this machine that has a page on a port of its own."""
         self._open: dict[str, float] = {}
         self._now = now
 

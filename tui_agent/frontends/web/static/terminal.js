@@ -1,7 +1,7 @@
 // Tells the terminal where its screen is, and the reader when the terminal can't be.
 "use strict";
 const place = document.getElementById("terminal");
-place.dataset.sessionWebsocketUrl = `ws://${location.host}/terminal`;
+place.dataset.sessionWebsocketUrl = `ws://${location.host}${location.pathname}terminal`;
 
 addEventListener("load", () => setTimeout(() => {
   if (place.querySelector("textarea")) return;

@@ -25,7 +25,7 @@ export function follow(take, state) {
   let wait = 500;
 
   function open() {
-    source = new EventSource(`/events?after=${last}`);
+    source = new EventSource(`events?after=${last}`);
     source.onopen = () => { wait = 500; state("open"); };
     source.onerror = () => {
       if (closed) return;
@@ -47,7 +47,7 @@ export function follow(take, state) {
     wait = Math.min(wait * 2, 15000);
     if (closed) return;
     try {  // a token of an earlier run is known by a refusal
-      const answer = await fetch("/", { method: "HEAD" });
+      const answer = await fetch("./", { method: "HEAD" });
       if (answer.headers.get("x-tui-agent") === "door") { closed = true; state("shut"); return; }
     } catch { /* still away */ }
     open();
@@ -61,7 +61,7 @@ export function follow(take, state) {
 export async function post(path, body = {}) {
   let answer;
   try {
-    answer = await fetch(path, {
+    answer = await fetch(`.${path}`, {
       method: "POST",
       headers: { "Content-Type": "application/json", "Accept": "application/json" },
       body: JSON.stringify(body),
