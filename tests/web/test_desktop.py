@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -112,6 +113,23 @@ def _is_main(pid: int) -> bool:
     return any(word.startswith(b"--app=") for word in words) and not any(
         word.startswith(b"--type=") for word in words
     )
+
+
+def test_the_profile_of_a_window_whose_program_was_killed_goes_with_the_next_start(tmp_path: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    kept = [
+        f"{desktop.FOLDER}{os.getpid()}-x",
+        f"{desktop.FOLDER}1-x",
+        f"{desktop.FOLDER}x",
+        f"other-{gone.pid}-x",
+    ]
+    for name in (*kept, f"{desktop.FOLDER}{gone.pid}-x"):
+        (tmp_path / name / "profile").mkdir(parents=True)
+    (tmp_path / f"{desktop.FOLDER}{gone.pid}-link").symlink_to(tmp_path / kept[0])
+    desktop.sweep(tmp_path)
+    assert sorted(one.name for one in tmp_path.iterdir() if not one.is_symlink()) == sorted(kept)
+    assert (tmp_path / kept[0] / "profile").is_dir()
 
 
 def test_without_a_browser_one_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

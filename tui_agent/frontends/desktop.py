@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -64,6 +66,8 @@ DISPLAY = (
     "GDK_SCALE",
     "QT_SCALE_FACTOR",
 )
+FOLDER = "tui-agent-window-"
+"""What the folder of a window's browser is called, with our process id behind it."""
 SOON = 60.0
 """Seconds that a link is good for: the window uses it at once."""
 
@@ -148,7 +152,9 @@ async def show(serving: Serving, program: str) -> None:
     from tui_agent.platform.environment import child_environment
     from tui_agent.platform.proc import Child, ProcessError, Stage
 
-    with tempfile.TemporaryDirectory(prefix="tui-agent-window-", ignore_cleanup_errors=True) as folder:
+    await asyncio.to_thread(sweep, Path(tempfile.gettempdir()))
+    prefix = f"{FOLDER}{os.getpid()}-"
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
         environment = child_environment() | {name: os.environ[name] for name in DISPLAY if name in os.environ}
         link = serving.link(SOON)
         if program == "webview":
@@ -173,6 +179,27 @@ async def show(serving: Serving, program: str) -> None:
             f"The window can't be opened: {os.path.basename(program)} ended with status {status}. "
             "`tui-agent web` shows the page in any browser."
         )
+
+
+def sweep(folder: Path) -> None:
+    """Remove the browser's profiles that were left behind where we were killed."""
+    for one in folder.glob(f"{FOLDER}*"):
+        owner = one.name.removeprefix(FOLDER).partition("-")[0]
+        with contextlib.suppress(OSError):
+            told = one.lstat()
+            ours = stat.S_ISDIR(told.st_mode) and told.st_uid == os.geteuid()
+            if ours and owner.isascii() and owner.isdigit() and not _lives(int(owner)):
+                shutil.rmtree(one, ignore_errors=True)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return pid > 0
 
 
 def flags(link: str, folder: str) -> list[str]:
