@@ -110,6 +110,15 @@ async def by_losing_the_terminal(*, owned: bool) -> None:
         assert_closed(home, "signal SIGHUP")
 
 
+def listens(terminal: Terminal) -> bool:
+    """The keys of the question are lit: the key in another colour than what it does."""
+    for number, row in enumerate(terminal.screen.display):
+        if (at := row.find("a approve")) >= 0:
+            cells = terminal.screen.buffer[number]
+            return bool(cells[at].fg != cells[at + 2].fg)
+    return False
+
+
 async def stop_and_go_on() -> None:
     async with program() as (terminal, _home):
         await busy(terminal)
@@ -128,6 +137,9 @@ async def stop_and_go_on() -> None:
             resumed = terminal.bytes[before:]
             assert all(code in resumed for code in (b"?1049h", b"?1000h", b"?1006h", b"?2004h", b"?25l"))
             assert not terminal.is_sane()
+        await terminal.sees(
+            lambda: listens(terminal)
+        )  # what is typed behind `fg` before one can read is not for it
         terminal.type("\x1b")
         await terminal.sees("■ Stopped")
         terminal.kill(signal.SIGTERM)

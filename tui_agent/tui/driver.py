@@ -201,9 +201,9 @@ class ScreenDriver(LinuxDriver):
         if self._writer_thread is before:  # in the background still, and stopped once more
             self._stopped = True
             return
+        self._app.app_resume_signal.publish(self._app)
         screen = self._app.screen
         self._app.call_later(screen.refresh, layout=True)
-        self._app.app_resume_signal.publish(self._app)
 
 
 def _tells_other_keys(environment: Mapping[str, str]) -> bool:
