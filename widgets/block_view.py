@@ -65,7 +65,7 @@ class BlockView(LineView):
         """First visible block, and how many of its lines are above the view."""
         self._held: int | None = None
         """Place in the anchored block's text at which the view began when the user last scrolled."""
-        self._settling = False
+        self._settling = self._catching_up = False
 
     def on_mount(self) -> None:
         """Go on following when a dialog is gone."""
@@ -74,6 +74,14 @@ class BlockView(LineView):
     def _uncovered(self) -> None:
         if self.following and not self._frozen:
             self._settle()
+            self.refresh()
+
+    def catch_up(self) -> None:
+        """One dialog follows the other: what arrived under the first is shown beside the second."""
+        if self.following:
+            self._catching_up = True
+            self._settle()
+            self._catching_up = False
             self.refresh()
 
     def follow(self) -> None:
@@ -225,8 +233,9 @@ class BlockView(LineView):
 
     @property
     def _frozen(self) -> bool:
-        """True under a dialog: nothing moves there."""
-        return self.is_attached and bool(self._stack.total) and self.app.screen_stack[-1:] != [self.screen]
+        """True under a dialog: nothing moves there, once it has stood anywhere at all."""
+        placed = bool(self._stack.total and self._settled) and not self._catching_up
+        return self.is_attached and placed and self.app.screen_stack[-1:] != [self.screen]
 
     def _wanted_top(self) -> int:
         end = max(0, self._stack.total - self.scrollable_content_region.height)

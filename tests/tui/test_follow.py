@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scenes import build
+from tests.scenes import build, load
 from tests.tui.kit import Clock, app_for, running, screen_text, settled, still
 from tui_agent import events as e
-from tui_agent.domain import ToolCall, ToolResult
+from tui_agent.domain import Running, ToolCall, ToolResult
 from tui_agent.tui.app import TuiAgentApp
 from widgets.help_panel import HelpPanel
+from widgets.modal import RequestModal
 
 STEP = 1.0
 """Seconds between two looks at the screen."""
@@ -159,3 +160,16 @@ async def test_page_by_page_upwards_nothing_is_skipped(size: tuple[int, int]) ->
             shown += screen_text(app)
         wanted = [f"line {turn}.{n}." for turn in range(9) for n in range(turn * 7)]
         assert [one for one in wanted if one not in shown] == []
+
+
+async def test_beside_a_second_dialog_stands_what_came_under_the_first() -> None:
+    records = load("command_asked")
+    first = next(at for at, one in enumerate(records) if isinstance(one.event, e.ApprovalAsked)) + 1
+    app, session = app_for(records[:first])
+    async with running(app, (90, 30)) as pilot:
+        session.records += records[first:]
+        session.wake()
+        await settled(pilot)
+        assert isinstance(app.screen, RequestModal)
+        assert isinstance(app.screen.request.action, Running)
+        assert app._transcript.scroll_offset.y == app._transcript.max_scroll_y > 0

@@ -12,6 +12,7 @@ from tui_agent.view import RequestItem
 from widgets.first_run import FirstRun
 from widgets.modal import RequestModal
 from widgets.panel import Sheet
+from widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from tui_agent.tui.app import TuiAgentApp
@@ -78,6 +79,7 @@ class Dialogs:
         waiting = [one for one in self._waiting if not docks(one)]
         if waiting:
             self.close_first_run()
+            app.screen_stack[0].query_one(Transcript).catch_up()
             app.push_screen(_kind(waiting[0])(waiting[0], clock=self._clock, stillness=self._stillness))
         elif self._missing and not app.view.busy:
             told, self._missing = self._missing, ""
