@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.doubles.mock import call, scenario, serve, step
 from tests.doubles.planted import SHAPED
@@ -22,12 +23,17 @@ from tui_agent.events import (
     SummaryOffered,
     SummarySettled,
 )
-from tui_agent.workplan import CriterionChange, DecisionNote, Summary
+from tui_agent.workplan import Alternative, CriterionChange, DecisionNote, Summary
 
 pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium"), pytest.mark.timeout(240)]
 
 PHONE = (390, 844)
-STILL = "performance.now() - Number(document.querySelector('.request').dataset.since) > 360"
+STILL = "performance.now() - Number(document.querySelector('.request').dataset.since) > 410"
+SMALL = """[...document.querySelectorAll('.request button')].filter((one) => one.offsetParent).map((one) => [
+    one.textContent.slice(0, 30), ...["width", "height", "right"].map((name) => one.getBoundingClientRect()[name])
+]).filter(([_, width, height, right]) => width < 32 || height < 32 || right > innerWidth)"""
+ROOM = """document.querySelector('.request').clientHeight
+    - document.querySelector('.choices.foot').getBoundingClientRect().height"""
 WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -128,7 +134,7 @@ async def test_a_summary_is_discarded_by_a_second_click_only(pages: Pages) -> No
         assert not door.answers
         await page.click("button:text-is('Discard')")
         asked_at = await page.evaluate("performance.now()")
-        await when(page, f"performance.now() > {asked_at} + 360")
+        await when(page, f"performance.now() > {asked_at} + 410")
         await page.click("text=Discard it for good?")
         answer = await door.next_answer()
         assert (answer.verdict, answer.data) == ("reject", None)
@@ -203,6 +209,75 @@ async def test_the_steps_of_a_plan_are_reworded_moved_left_out_and_added(pages: 
         await page.keyboard.press("Enter")
         answer = await door.next_answer()
         assert (answer.verdict, answer.text, answer.data) == ("reject", "not so", None)
+
+
+async def held(page: Any, key: str) -> None:
+    for _ in range(3):
+        await page.keyboard.down(key)
+    await page.keyboard.up(key)
+
+
+async def test_held_keys_decide_nothing_and_long_texts_leave_room_to_decide(pages: Pages) -> None:
+    proposed = load("plan_unsure")[-1].event
+    assert isinstance(proposed, PlanProposed)
+    ways = (Alternative(approach="W" * 2_000), Alternative(approach="many words " * 300))
+    long = PlanProposed(id="p", plan=replace(proposed.plan, alternatives=ways), asks=True, why="y" * 400)
+    door = AnsweredDoor(long)
+    async with faced(door) as one:
+        page = await pages.open(one.serving.link(), size=PHONE)
+        await page.fill("#say", "not said yet")
+        await when(page, STILL)
+        assert await page.evaluate(SMALL) == [] and await page.evaluate(ROOM) > 300
+        await page.focus(".request >> text=Reject")
+        await held(page, "Enter")
+        await page.keyboard.type("do it otherwi")
+        await page.reload()
+        await page.get_by_label("What should be different?").press("End")
+        await page.keyboard.type("se")
+        await page.click("text=Change it")
+        await page.get_by_label("Check", exact=True).fill("make")
+        await page.keyboard.press("Enter")  # nothing is behind it but what decides
+        assert await page.evaluate(SMALL) == [] and not door.answers
+        door.tell(PlanReviewed(id="p", answer=Answer(verdict="approve"), plan=proposed.plan))
+        await page.wait_for_selector(".leftover")
+        assert await page.input_value(".leftover textarea") == "Check: make\n\ndo it otherwise"
+        await page.click("text=Put away")
+
+        notes = (DecisionNote(title="A"), DecisionNote(title="B"))
+        door.tell(SummaryOffered(id="s", summary=Summary(action="Did it", decisions_made=notes)))
+        await page.click("[aria-label='Leave out decision 1']")
+        await page.click("text=Add a decision")
+        await page.keyboard.type("C")
+        assert await page.get_by_label("Decision 1", exact=True).input_value() == "B"
+        assert await page.get_by_label("Decision 2", exact=True).input_value() == "C"
+        await page.dblclick("button:text-is('Reset')")
+        await page.set_viewport_size({"width": 390, "height": 500})  # with its keyboard out
+        await page.get_by_label("Action", exact=True).fill("")
+        await page.keyboard.press("Control+Enter")
+        await page.wait_for_selector("#activity >> text=says what was done")
+        await page.focus(".request >> text=Discard")
+        await when(page, STILL)
+        await held(page, "Enter")
+        pressed = await page.evaluate("performance.now()")
+        await when(page, f"performance.now() > {pressed} + 410")
+        await page.keyboard.down("Enter")
+        await page.keyboard.down("Enter")
+        await page.keyboard.up("Enter")
+        assert (await door.next_answer()).verdict == "reject" and len(door.answers) == 1
+        door.tell(SummarySettled(id="s", outcome="discarded", summary=Summary(action="Did it")))
+        door.tell(SummaryOffered(id="t", summary=Summary(action="Did more")))
+        await page.wait_for_selector("textarea >> text=Did more")
+        await page.set_viewport_size({"width": 1280, "height": 800})
+        await when(page, STILL)
+        await page.get_by_label("Action", exact=True).focus()
+        await page.keyboard.down("Control")
+        await page.keyboard.down("Enter")
+        assert (await door.next_answer()).verdict == "approve"
+        door.tell(SummarySettled(id="t", outcome="accepted", summary=Summary(action="Did more")))
+        await when(page, "document.activeElement.id === 'say'")
+        await page.keyboard.down("Enter")
+        assert await page.input_value("#say") == "not said yet" and len(door.answers) == 2
+        assert [one for one in door.done if one[0] == "send"] == []
 
 
 async def test_parts_of_an_edit_are_chosen(pages: Pages) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.doubles.mock import call, scenario, serve, step
 from tests.doubles.planted import SHAPED
@@ -16,6 +17,7 @@ from tests.web.kit import Served, Stream, faced, served
 from tui_agent.events import PlanDocChanged, PlanProposed, SummaryOffered
 from tui_agent.frontends.web.edits import Given, answered
 from tui_agent.platform.files import sha256_of
+from tui_agent.text import Mask
 from tui_agent.workplan import Check, CriterionChange, DecisionNote, InstructionPlan, PlanStep, Summary
 
 SECRET = SHAPED["github"]
@@ -97,6 +99,45 @@ async def test_only_what_was_touched_is_another_thing_than_was_offered() -> None
             assert door.answers[-1].data is None
 
 
+async def test_what_a_page_does_not_see_stays_in_what_is_edited_there() -> None:
+    other = SHAPED["github"][:-4] + "wxyz"
+    note = DecisionNote(title=f"{SECRET} not {other}", rationale=f"as {SECRET} as {SECRET}")
+    summary = replace(SUMMARY, decisions_made=(note,))
+    door = AnsweredDoor(SummaryOffered(id="s", summary=summary), PlanProposed(id="p", plan=PLAN, asks=True))
+    async with faced(door) as page:
+        await page.enter()
+        async with page.events() as stream:
+            shown = (await asked_for(stream, "summary.offered"))["summary"]
+            step = (await asked_for(stream, "plan.proposed"))["plan"]["steps"][0]
+        (seen,) = shown["decisions_made"]
+        assert "more characters" in shown["details"] and SECRET not in str((shown, step))
+
+        async def given(id: str, **data: Any) -> Any:
+            done = await page.post("/answer", id=id, verdict="approve", data=data)
+            assert done.status_code == 200, done.text
+            return door.answers[-1].data
+
+        decision = {"origin": 0, "title": "so " + seen["title"], "rationale": seen["rationale"][3:]}
+        edit = {"details": shown["details"].replace("with", "By") + " End.", "decisions": [decision]}
+        got = (await given("s", summary=edit))["summary"]
+        assert got["details"] == SUMMARY.details.replace("with", "By").rstrip() + "  End."
+        (kept,) = got["decisions_made"]
+        assert (kept["title"], kept["rationale"]) == ("so " + note.title, note.rationale[3:])
+        steps = [{"origin": 0, "description": step["description"] + " now"}]
+        assert (await given("p", plan={"steps": steps}))["plan"]["steps"][0][
+            "description"
+        ] == f"use {SECRET} now"
+
+        # Which one is meant must be known.
+        one = {"origin": 0, "title": seen["title"].partition(" not")[0]}
+        refused = await page.post(
+            "/answer", id="s", verdict="approve", data={"summary": {"decisions": [one]}}
+        )
+        assert refused.status_code == 400 and "hidden secrets" in refused.json()["error"]
+        got = await given("s", summary={"details": "all new", "decisions": [{"title": seen["title"]}]})
+        assert got["summary"]["details"] == "all new" and SECRET not in str(got["summary"]["decisions_made"])
+
+
 TWO = [{"origin": 0}, {"origin": 1}]
 REFUSED: list[tuple[str, Any]] = [
     ("s", {"summary": {"action": "  "}}),
@@ -144,7 +185,7 @@ async def test_what_does_not_fit_is_refused_and_decides_nothing() -> None:
         assert not door.answers
     with pytest.raises(ValueError, match="as a whole"):
         whole = asked(editing(parts=False))[-1].event
-        answered(whole, Given(hunks=[0]))  # type: ignore[arg-type]  # the request that the scene ends with
+        answered(whole, Given(hunks=[0]), Mask({}))  # type: ignore[arg-type]  # the request that the scene ends with
 
 
 async def test_the_chosen_parts_of_an_edit_are_written(tmp_path: Path) -> None:

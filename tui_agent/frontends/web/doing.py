@@ -131,7 +131,7 @@ class Doing:
                 raise ValueError("only what is approved can be changed")
             if (asked := self._feed.asked(wish.id)) is None:
                 return False
-            data = answered(asked, wish.data)
+            data = answered(asked, wish.data, self._door.mask)
         return self._door.answer(
             wish.id, Answer(verdict=wish.verdict, scope=wish.scope, text=wish.text, data=data)
         )

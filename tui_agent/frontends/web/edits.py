@@ -14,14 +14,15 @@ from msgspec.structs import replace
 
 from tui_agent import events as e
 from tui_agent.domain import Diff, Editing
+from tui_agent.frontends.web.covered import TEXT_MAX, restored
 from tui_agent.hunks import Choice
-from tui_agent.text import clean
+from tui_agent.text import Mask, clean
 from tui_agent.workplan import DecisionNote, InstructionPlan, PlanStep, Summary
 
 LINE = 4_000
 """Characters of what stands on one line."""
-TEXT = 60_000
-"""Characters of what has several; a page shows no more of one."""
+TEXT = TEXT_MAX + 4_000
+"""Characters of what has several: all that a page shows of one, and what is added."""
 MANY = 200
 """Steps, criteria or decisions."""
 HUNKS = 20_000
@@ -95,8 +96,9 @@ class Given(Part, frozen=True, forbid_unknown_fields=True):
 Asked = e.ApprovalAsked | e.SummaryOffered | e.PlanProposed | e.PlanDocConflict
 
 
-def answered(asked: Asked, given: Given) -> dict[str, Any] | None:
-    """`Answer.data` for what is given with the approval of `asked`; None when that takes it as it is.
+def answered(asked: Asked, given: Given, mask: Mask) -> dict[str, Any] | None:
+    """`Answer.data` for what is given with the approval of `asked`, which was shown behind `mask`; None when that takes
+    it as it is.
 
     Raises ValueError with a sentence for what does not fit it.
     """
@@ -106,10 +108,10 @@ def answered(asked: Asked, given: Given) -> dict[str, Any] | None:
         case e.ApprovalAsked(action=Editing() as action) if named and named <= {"hunks", "edits"}:
             data = _parts(action, given)
         case e.SummaryOffered(summary=summary) if named == {"summary"} and given.summary is not None:
-            edited = summary_with(summary, given.summary)
+            edited = summary_with(summary, given.summary, mask)
             data = None if edited == summary else {"summary": msgspec.to_builtins(edited)}
         case e.PlanProposed(plan=plan) if named == {"plan"} and given.plan is not None:
-            made = plan_with(plan, given.plan)
+            made = plan_with(plan, given.plan, mask)
             data = None if made == plan else {"plan": msgspec.to_builtins(made), "edited": True}
         case e.PlanProposed(plan=plan) if named == {"alternative"} and given.alternative is not None:
             if given.alternative >= len(plan.alternatives):
@@ -137,7 +139,7 @@ def _parts(action: Editing, given: Given) -> dict[str, Any] | None:
     return choice.data()
 
 
-def summary_with(offered: Summary, edit: SummaryEdit) -> Summary:
+def summary_with(offered: Summary, edit: SummaryEdit, mask: Mask) -> Summary:
     """The summary as it was edited. Raises ValueError with a sentence."""
     criteria = offered.criteria
     if edit.ticks is not None:
@@ -148,47 +150,50 @@ def summary_with(offered: Summary, edit: SummaryEdit) -> Summary:
     if edit.decisions is not None:
         known = (*made, *rejected)
         _once(edit.decisions, len(known))
-        notes = [(one.rejected, _decision(known, one)) for one in edit.decisions]
+        notes = [(one.rejected, _decision(known, one, mask)) for one in edit.decisions]
         made = tuple(note for no, note in notes if not no)
         rejected = tuple(note for no, note in notes if no)
-    action = offered.action if edit.action is None else _line(edit.action)
-    if not action:
+    touched = _touched(edit, ("action", "details", "result"), offered, mask)
+    if not touched.get("action", "it stays"):
         raise ValueError("a summary says what was done")
     return replace(
         offered,
-        action=action,
-        details=offered.details if edit.details is None else clean(edit.details).strip(),
-        result=offered.result if edit.result is None else _line(edit.result),
+        **touched,
         criteria=criteria,
         decisions_made=made,
         decisions_rejected=rejected,
     )
 
 
-def _decision(known: tuple[DecisionNote, ...], edit: DecisionEdit) -> DecisionNote:
+def _decision(known: tuple[DecisionNote, ...], edit: DecisionEdit, mask: Mask) -> DecisionNote:
     note = DecisionNote(title="") if edit.origin is None else known[edit.origin]
-    note = replace(note, **_touched(edit, ("title", "rationale")))
+    note = replace(note, **_touched(edit, ("title", "rationale"), note, mask))
     if not note.title:
         raise ValueError("a decision says what was decided")
     return note
 
 
-def plan_with(offered: InstructionPlan, edit: PlanEdit) -> InstructionPlan:
+def plan_with(offered: InstructionPlan, edit: PlanEdit, mask: Mask) -> InstructionPlan:
     """The plan as it was edited, its steps numbered in their order. Raises ValueError with a sentence."""
     _once(edit.steps, len(offered.steps))
     steps: list[PlanStep] = []
     for number, one in enumerate(edit.steps, start=1):
         step = PlanStep(number=0, description="") if one.origin is None else offered.steps[one.origin]
-        step = replace(step, number=number, **_touched(one, ("description", "expected", "fallback")))
+        touched = _touched(one, ("description", "expected", "fallback"), step, mask)
+        step = replace(step, number=number, **touched)
         if not step.description:
             raise ValueError("a step says what to do")
         steps.append(step)
-    check = offered.check if edit.check is None else replace(offered.check, command=_line(edit.check))
+    check = offered.check
+    if edit.check is not None:
+        check = replace(check, command=_line(restored(edit.check, check.command, mask)))
     return replace(offered, steps=tuple(steps), check=check)
 
 
-def _touched(edit: Part, names: tuple[str, ...]) -> dict[str, str]:
-    return {name: _line(getattr(edit, name)) for name in names if getattr(edit, name) is not None}
+def _touched(edit: Part, names: tuple[str, ...], offered: msgspec.Struct, mask: Mask) -> dict[str, str]:
+    typed = {name: getattr(edit, name) for name in names if getattr(edit, name) is not None}
+    whole = {name: restored(text, getattr(offered, name), mask) for name, text in typed.items()}
+    return {name: clean(text).strip() if name == "details" else _line(text) for name, text in whole.items()}
 
 
 def _once(edits: Iterable[DecisionEdit | StepEdit], count: int) -> None:

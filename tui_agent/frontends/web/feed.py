@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from tui_agent import events as e
+from tui_agent.frontends.web.covered import bounded
 from tui_agent.frontends.web.door import WebDoor
 from tui_agent.frontends.web.edits import Asked
 from tui_agent.storage.lines import encode
@@ -24,8 +25,6 @@ KEPT_BYTES = 24 << 20
 """How much is kept for browsers that come late."""
 BATCH = 200
 """Frames that a browser is given before the event loop gets its turn."""
-TEXT_MAX = 60_000
-"""Characters of one long text in a record; a page shows no more."""
 STICKY = frozenset(
     (
         e.SessionOpened.type,
@@ -181,7 +180,7 @@ class Feed:
                 return Frame("text", _json({"content": reveal(text), **place}))
             case e.ToolStarted(call=call, title=title, reads_only=reads_only, agent=agent):
                 more = {"title": title, "reads_only": reads_only, "agent": agent}
-                given = told({"name": call.name, "input": call.arguments, **more}, _bounded)
+                given = told({"name": call.name, "input": call.arguments, **more}, bounded)
                 return Frame("tool", _json({**given, **place}))
         return Frame(event.type, _json({"seq": record.seq, **place, "data": self._data(event)}))
 
@@ -198,8 +197,8 @@ class Feed:
                 exact = self.requests.get(id)
                 hides = exact is not None and exact.action != event.action
                 return {**data, "action": decisive(data["action"]), "hides": hides}
-        bounded: dict[str, Any] = told(data, _bounded)
-        return bounded
+        shown: dict[str, Any] = told(data, bounded)
+        return shown
 
     def _drop_pieces(self) -> None:
         """The end of a reply tells all of it, to who was not there while it grew."""
@@ -287,13 +286,6 @@ def told(value: Any, show: Callable[[str], str]) -> Any:
     if isinstance(value, list | tuple):
         return [told(one, show) for one in value]
     return value
-
-
-def _bounded(text: str) -> str:
-    """No longer than a page shows, and without what nobody would see."""
-    if len(text) > TEXT_MAX:
-        text = text[:TEXT_MAX] + f"\n… {len(text) - TEXT_MAX:,} more characters"
-    return reveal(text)
 
 
 def decisive(action: Any) -> Any:

@@ -3,7 +3,9 @@
 import { el } from "./dom.js";
 
 const MOST = 2000;  // lines that are compared with each other
-const ALIKE = /^\s*$|^(?:updatedAt|createdAt|version):|^---$|^(?:- \[ \] )?\[(?:No |User will|Criteria will|Goal to be).*\]$/;  // says nothing to a reader
+const HEAD = /^(---\r?\n)([\s\S]*?)(\r?\n---\r?\n)/;
+const COUNTS = /^(?:updatedAt|createdAt|version):.*$/gm;
+const ALIKE = /^\s*$|^---$|^(?:- \[ \] )?\[(?:No |User will|Criteria will|Goal to be).*\]$/;  // says nothing to a reader
 
 export function changes(before, after) {
   const list = el("ul", { class: "changes" });
@@ -14,7 +16,7 @@ export function changes(before, after) {
   return list;
 }
 
-function lines(text) { return text.split(/\r?\n/).filter((line) => !ALIKE.test(line)); }
+function lines(text) { return text.replace(HEAD, (_, begin, facts, end) => begin + facts.replace(COUNTS, "") + end).split(/\r?\n/).filter((line) => !ALIKE.test(line)); }
 
 function compared(old, now) {
   let from = 0;

@@ -37,28 +37,39 @@ export class SummaryEditor {
 
   /** A row for a decision; `note` is what was offered. */
   decide(now, note = null) {
-    const place = this.decisions.length + 1;
-    const kind = el("select", { "aria-label": `Kind of decision ${place}` }, el("option", { value: "", text: "Decided" }), el("option", { value: "no", text: "Rejected" }));
+    const kind = el("select", {}, el("option", { value: "", text: "Decided" }), el("option", { value: "no", text: "Rejected" }));
     const row = {
       origin: now.origin ?? null, kind,
-      title: field(`Decision ${place}`, note?.title ?? "", { hint: "What", hidden: true }),
-      rationale: field(`Reason of decision ${place}`, note?.rationale ?? "", { hint: "Why", hidden: true }),
+      title: field("Decision", note?.title ?? "", { hint: "What", hidden: true }),
+      rationale: field("Reason", note?.rationale ?? "", { hint: "Why", hidden: true }),
     };
     row.was = note ? now.rejected : null;
     kind.value = now.rejected ? "no" : "";
     if (now.title !== undefined) row.title.put(now.title);
     if (now.rationale !== undefined) row.rationale.put(now.rationale);
     row.node = el("li", {}, kind, el("div", { class: "words" }, row.title.node, row.rationale.node),
-      button(icon("close"), () => {
+      row.out = button(icon("close"), () => {
         this.decisions = this.decisions.filter((one) => one !== row);
         const next = row.node.nextElementSibling ?? row.node.previousElementSibling;
         row.node.remove();
+        this.number();
         (next?.querySelector("button") ?? this.list.nextElementSibling).focus();
         this.touched();
-      }, { class: "quiet bare", "aria-label": `Leave out decision ${place}`, title: "Leave it out" }));
+      }, { class: "quiet bare", title: "Leave it out" }));
     this.decisions.push(row);
     this.list.append(row.node);
+    this.number();
     return row;
+  }
+
+  number() {
+    this.decisions.forEach((row, at) => {
+      const name = `ecision ${at + 1}`;
+      row.kind.setAttribute("aria-label", `Kind of d${name}`);
+      row.out.setAttribute("aria-label", `Leave out d${name}`);
+      row.title.name(`D${name}`);
+      row.rationale.name(`Reason of d${name}`);
+    });
   }
 
   get rows() { return this.decisions.filter((one) => one.origin !== null || one.title.value.trim() || one.rationale.value.trim()); }
@@ -187,7 +198,8 @@ export class PlanEditor {
 
   leave(row, gone) {
     if (gone && row.origin === null && !row.description.value.trim()) {
-      (row.node.previousElementSibling ?? row.node.nextElementSibling)?.querySelector("textarea, button")?.focus();
+      const near = this.rows.get(row.node.previousElementSibling ?? row.node.nextElementSibling);
+      (near?.gone ? near.back : near?.description.field)?.focus();
       this.rows.delete(row.node);
       row.node.remove();
     } else {
@@ -217,8 +229,7 @@ export class PlanEditor {
     all.forEach((row, at) => {
       const shown = row.gone ? "" : String(number += 1);
       row.node.firstChild.textContent = shown;
-      row.description.label.textContent = `Step ${shown}`;
-      row.description.field.dataset.typed = `Step ${shown}`;
+      row.description.name(`Step ${shown}`);
       row.buttons[0].disabled = at === 0;
       row.buttons[1].disabled = at === all.length - 1;
       for (const one of row.buttons) {

@@ -9,6 +9,16 @@ const GROWS = CSS.supports("field-sizing", "content");
 export class Draft {
   constructor(id) { this.key = KEPT + id; }
 
+  /** The line of words beside it: an answer, or why not. */
+  get words() { return new Draft(`${this.key.slice(KEPT.length)}:words`); }
+
+  get some() { return this.value !== null || this.words.value !== null; }
+
+  drop() {
+    this.keep(null);
+    this.words.keep(null);
+  }
+
   get value() {
     try { return JSON.parse(sessionStorage.getItem(this.key)); } catch { return null; }
   }
@@ -44,19 +54,20 @@ export function field(name, start, { lines = false, hint = "", hidden = false } 
     event.preventDefault();
     onward(area);
   });
-  area.dataset.typed = name;
   area.first = first;
+  area.dataset.typed = name;
   return {
     node: el("div", { class: "field" }, label, area), label, field: area, start: first,
     get value() { return area.value; },
     get changed() { return area.value !== first; },
+    name(words) { label.textContent = area.dataset.typed = words; },
     put(text) { area.value = text; grow(); },
     wrong() { area.setAttribute("aria-invalid", "true"); area.focus(); },
   };
 }
 
 function onward(area) {
-  const all = [...area.closest(".request").querySelectorAll("textarea, input, select")].filter((one) => one.offsetParent);
+  const all = [...area.closest(".request").querySelectorAll("textarea, input, select")].filter((one) => one.offsetParent && !one.closest(".reason"));
   all[all.indexOf(area) + 1]?.focus();
 }
 
@@ -82,7 +93,7 @@ export function twice(label, again, act, props = {}) {
       timer = setTimeout(calm, 5000);
       one.textContent = again;
       one.classList.add("armed");
-    } else if (performance.now() - since > 350) {
+    } else if (performance.now() - since > 400) {
       calm();
       act();
     }

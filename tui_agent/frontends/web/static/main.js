@@ -147,6 +147,15 @@ function why(how) {
   return "This was decided elsewhere.";
 }
 
+// A key that is held down decides nothing, and does not go on with what it did in the next place.
+addEventListener("keydown", (event) => {
+  if (!event.repeat || event.key !== "Enter") return;
+  const types = event.target.matches?.("textarea.lines, textarea.doc") ? !event.ctrlKey && !event.metaKey : event.target === $("say") && event.shiftKey;
+  if (types) return;
+  event.preventDefault();
+  event.stopPropagation();
+}, true);
+
 function away(words) {
   $("away").textContent = words;
   $("away").hidden = !words;

@@ -89,6 +89,7 @@ export class PlanPanel {
   async open(exact) {
     try {
       const told = await post("/plan/text", { exact });
+      if (this.editor) return;  // it was opened meanwhile, and is typed in
       if (told.hides) this.ask();
       else { this.edit({ ...told, exact }); this.editor.field.focus(); }
     } catch (error) { this.say(error.message); }
@@ -151,6 +152,7 @@ class DocEditor {
     this.save.disabled = !this.dirty || this.saving;
     this.cancel.hidden = !this.dirty;
     this.leave.hidden = this.dirty;
+    window.onbeforeunload = this.dirty && !this.draft ? (event) => event.preventDefault() : null;  // not kept by the browser
     this.draft?.keep(this.dirty ? { text: this.start, base: this.base, typed: this.field.value } : null);
   }
 
@@ -201,6 +203,7 @@ class DocEditor {
 
   close(merged = "") {
     this.draft?.keep(null);
+    window.onbeforeunload = null;
     this.done(merged);
   }
 }

@@ -6,7 +6,7 @@ import { PlanEditor, SummaryEditor, quick } from "./editors.js";
 import { Draft, leftover, twice, typed } from "./fields.js";
 import { post } from "./wire.js";
 
-const STILL = 350;  // milliseconds in which a click was meant for what stood there before
+const STILL = 400;  // milliseconds in which a click was meant for what stood there before
 const ELSEWHERE = "This was decided elsewhere.";
 
 export class Dock {
@@ -41,11 +41,11 @@ export class Dock {
   }
 
   keep(id, one, why) {
-    if (!one.card && one.draft.value) this.make(id, one);
+    if (!one.card && one.draft.some) this.make(id, one);
     const text = one.card ? typed(one.card) : "";
-    if (!text) { one.draft.keep(null); return; }
+    if (!text) { one.draft.drop(); return; }
     const held = one.card.contains(document.activeElement);
-    const left = leftover(why, text, () => one.draft.keep(null));
+    const left = leftover(why, text, () => one.draft.drop());
     this.left.append(left);
     if (held) left.querySelector("textarea").focus();
   }
@@ -89,7 +89,7 @@ export class Dock {
     try {
       const said = await post("/answer", { id, ...body });
       if (said.status === "settled") { this.say(ELSEWHERE); this.keep(id, one, ELSEWHERE); }
-      else one.draft.keep(null);
+      else one.draft.drop();
       this.settle(id);
     } catch (error) {
       one.sent = false;
@@ -102,7 +102,7 @@ export class Dock {
 
 /** The card for an action that needs leave. */
 export function approval(asked) {
-  return (answer) => {
+  return (answer, draft) => {
     const { action } = asked;
     const parts = new Parts(action, () => chosen());
     const what = el("div", { class: "what" }, shown(action, parts));
@@ -117,7 +117,7 @@ export function approval(asked) {
       scopes.has("always") ? button("Always", () => answer({ verdict: "approve", scope: "always" }), { class: "approve" }) : null];
     const choices = el("div", { class: "choices" }, once, standing,
       action.kind === "trust" ? button("Only read", () => answer({ verdict: "reject" }))
-        : reason("Reject", "Why not? The model reads it.", (text) => answer({ verdict: "reject", text })));
+        : reason("Reject", "Why not? The model reads it.", (text) => answer({ verdict: "reject", text }), draft));
     const grants = (asked.grants ?? []).filter((one) => one.scope === "session").map((one) => one.pattern).join(", ");
     const grant = grants ? el("p", { class: "grant" }, "“For this session” allows ", el("code", { text: grants })) : null;
     const chosen = () => {
@@ -184,19 +184,27 @@ function heading(words, why) {
 }
 
 /** A button that opens a line for words before it answers. */
-function reason(label, hint, done) {
-  const field = el("input", { type: "text", placeholder: hint, "aria-label": hint });
-  const form = el("form", { class: "reason", hidden: true, on: { submit: (event) => { event.preventDefault(); done(field.value.trim()); } } },
+function reason(label, hint, done, draft) {
+  const field = words(hint, draft);
+  const form = el("form", { class: "reason", hidden: !field.value, on: { submit: (event) => { event.preventDefault(); done(field.value.trim()); } } },
     field, el("button", { type: "submit", class: "danger" }, label));
-  const first = button(label, () => { first.hidden = true; form.hidden = false; field.focus(); }, { class: "danger" });
+  const first = button(label, () => { first.hidden = true; form.hidden = false; field.focus(); }, { class: "danger", hidden: Boolean(field.value) });
   field.addEventListener("keydown", (event) => { if (event.key === "Escape") { form.hidden = true; first.hidden = false; first.focus(); } });
   return [first, form];
 }
 
+/** A line for words, which a reload leaves where they are. */
+function words(hint, draft) {
+  const field = el("input", { type: "text", placeholder: hint, "aria-label": hint });
+  field.value = draft.words.value ?? "";  // the cursor behind it
+  field.addEventListener("input", () => draft.words.keep(field.value || null));
+  return field;
+}
+
 export function question(asked) {
-  return (answer) => {
+  return (answer, draft) => {
     const reply = (text) => answer({ verdict: "reply", text });
-    const field = el("input", { type: "text", placeholder: "Your answer", "aria-label": "Your answer" });
+    const field = words("Your answer", draft);
     const form = el("form", { class: "reason", on: { submit: (event) => { event.preventDefault(); if (field.value.trim()) reply(field.value.trim()); } } },
       field, el("button", { type: "submit", class: "primary" }, "Answer"));
     return { node: el("div", {}, heading(asked.question, ""),
@@ -219,11 +227,11 @@ export function plan(asked, view, say) {
     const yes = button("Carry it out", approve, { class: "primary" });
     const change = button("Change it", () => { edit(); editor.list.querySelector("textarea")?.focus(); });
     const back = twice("As it was proposed", "Drop your changes?", () => { editor.reset(); look(); change.focus(); });
-    const others = (asked.plan.alternatives ?? []).map((one, at) => button(`Instead: ${one.approach}`, () => answer({ verdict: "approve", data: { alternative: at } })));
+    const others = el("div", { class: "choices column" }, (asked.plan.alternatives ?? []).map((one, at) => button(`Instead: ${one.approach}`, () => answer({ verdict: "approve", data: { alternative: at } }))));
     const head = heading(asked.recovery ? "Go on with this plan?" : "Carry out this plan?", asked.why);
     head.append(mark);
-    const node = el("div", {}, head, asked.fallback ? el("p", { class: "warning", text: "No usable plan came: this is the request as one step." }) : null, what,
-      el("div", { class: "choices foot" }, yes, change, back, others, reason("Reject", "What should be different?", (text) => answer({ verdict: "reject", text }))));
+    const node = el("div", {}, head, asked.fallback ? el("p", { class: "warning", text: "No usable plan came: this is the request as one step." }) : null, what, others,
+      el("div", { class: "choices foot" }, yes, change, back, reason("Reject", "What should be different?", (text) => answer({ verdict: "reject", text }), draft)));
     const changed = () => {
       const touched = editor !== null && editor.edit() !== null;
       mark.hidden = !touched;
@@ -242,7 +250,7 @@ export function plan(asked, view, say) {
     const shows = (edits) => {
       change.hidden = edits;
       back.hidden = !edits;
-      for (const one of others) one.hidden = edits;
+      others.hidden = edits || !others.childElementCount;
     };
     shows(false);
     if (draft.value) edit();
@@ -261,7 +269,7 @@ export function summary(asked, say) {
     };
     const mark = chip();
     const yes = button("Keep it", keep, { class: "primary" });
-    const back = button("Reset", () => { editor.reset(); editor.action.field.focus(); }, { class: "quiet", title: "As it was offered" });
+    const back = twice("Reset", "Drop your changes?", () => { editor.reset(); editor.action.field.focus(); }, { class: "quiet", title: "As it was offered" });
     const changed = () => {
       const touched = editor.edit() !== null;
       yes.textContent = touched ? "Keep as edited" : "Keep it";
