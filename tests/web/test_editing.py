@@ -159,6 +159,10 @@ async def test_a_summary_is_discarded_by_a_second_click_only(pages: Pages) -> No
         assert secret in await field.input_value()
         await field.press_sequentially("x")
         assert secret not in await page.evaluate("JSON.stringify(sessionStorage)")
+        text = "---\nversion: 2\n---\n# Plan\n\n## Goal\nuse\nversion: 9\n"
+        door.tell(PlanDocChanged(text=text, by="review", sha256="1" * 64, pending=True))
+        await page.wait_for_selector(".proposal .plus >> text=version: 9")  # what looks like a count is shown
+        assert not await page.locator(".proposal .plus >> text=version: 2").count()
     pages.said[:] = [one for one in pages.said if "409" not in one]  # the answer that came second
 
 
