@@ -1,4 +1,4 @@
-"""Every key of the program in one table, and what the user's own `keys:` make of it (U5, R20.2).
+"""Every key of session and composer in one table, and what the user's own `keys:` make of it (U5, R20.2).
 
 Footer, help, palette, documents and bindings are made from it. No built-in key is one that tmux, VS Code or a browser
 keeps for itself unless there is another, and each action has a command or the palette besides.
@@ -6,8 +6,28 @@ keeps for itself unless there is another, and each action has a command or the p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal, NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+from tui_agent.key_names import NAMES, PLAIN, Trouble, near, read_key, shown
+
+if TYPE_CHECKING:
+    from tui_agent.place_keys import PlaceKeys
+
+__all__ = [
+    "KEYS",
+    "NAMED",
+    "NAMES",
+    "Key",
+    "Keymap",
+    "Trouble",
+    "current",
+    "key_of",
+    "read_key",
+    "shown",
+    "use",
+]
 
 Scope: TypeAlias = Literal["app", "composer", ""]
 
@@ -34,7 +54,7 @@ class Key(NamedTuple):
     """What can be typed instead, for the help."""
 
 
-WRITING, WORKING, LOOKING, DECIDING, LEAVING = "Writing", "While it works", "Looking", "Deciding", "Leaving"
+WRITING, WORKING, LOOKING, LEAVING = "Writing", "While it works", "Looking", "Leaving"
 COMMANDS = "Commands"
 """Group of the commands that have no key unless the user gives them one."""
 _C: Final = "composer"
@@ -82,8 +102,6 @@ KEYS: Final = (
     Key(("f9",), "what the context window holds", LOOKING, action=_do("context"), name="context"),
     Key(("f6",), "settings", LOOKING, action=_do("settings"), name="settings"),
     Key(("f1",), "this help; ? in an empty composer", LOOKING, "help", "", "help", name="help", also=("?",)),
-    Key((), "approve once, for the session, always", DECIDING, also=("a", "s", "A")),
-    Key((), "reject, with a reason", DECIDING, also=("r",)),
     Key(("ctrl+c",), "copy a selection, stop, set the draft aside, quit", LEAVING, "quit", "idle", "cancel",
         name="cancel"),
     Key(("ctrl+d",), "quit, in an empty composer", LEAVING, name="leave", scope=_C),
@@ -99,49 +117,8 @@ KEYS: Final = (
 
 NAMED: Final = {one.name: one for one in KEYS if one.name}
 
-NAMES: Final = {
-    "escape": "esc",
-    "pageup": "pgup",
-    "pagedown": "pgdn",
-    "delete": "del",
-    **{f"f{number}": f"F{number}" for number in range(1, 25)},
-}
-"""Keys as the user reads them, where that is another word."""
-
-_SPOKEN = {said.lower(): key for key, said in NAMES.items()} | {"return": "enter"}
-_MODIFIERS = ("alt", "ctrl", "hyper", "meta", "shift", "super")
-_PLAIN = "enter tab up down left right home end backspace delete insert"
-_SIGNS = (
-    "space backslash underscore at right_square_bracket left_square_bracket circumflex_accent slash comma full_stop "
-    "semicolon apostrophe grave_accent minus equals_sign"
-)
-_BASES = frozenset(
-    f"a b c d e f g h i j k l m n o p q r s t u v w x y z 0 1 2 3 4 5 6 7 8 9 {_PLAIN} {_SIGNS} "
-    "escape pageup pagedown f1 f2 f3 f4 f5 f6 f7 f8 f9 f10 f11 f12 f13 f14 f15 f16 f17 f18 f19 f20".split()
-)
-_SAME = {
-    "ctrl+m": "enter",
-    "ctrl+i": "tab",
-    "ctrl+left_square_bracket": "esc",
-    "ctrl+h": "backspace",
-    "ctrl+slash": "ctrl+underscore",
-}
-"""Keys that terminals send as another one."""
-_FIXED = frozenset(f"{_PLAIN} ctrl+s ctrl+d ctrl+a".split())
+_FIXED = frozenset(f"{PLAIN} ctrl+s ctrl+d ctrl+a".split())
 """Keys of lists and fields, which an action that works everywhere would take from them."""
-
-
-def shown(key: str) -> str:
-    """A key as the user reads it."""
-    return "+".join(NAMES.get(part, part) for part in key.split("+"))
-
-
-class Trouble(NamedTuple):
-    """What is wrong with one entry of `keys:`."""
-
-    name: str
-    """As it was written."""
-    says: str
 
 
 class Keymap:
@@ -149,12 +126,15 @@ class Keymap:
 
     def __init__(self, chosen: Mapping[str, Sequence[str]] | None = None) -> None:
         """`chosen` maps names of actions to keys; none at all takes the keys off. What is wrong is left out and told
-        in `troubles`."""
+        in `troubles`. Names with a dot are those of places (`PlaceKeys`)."""
+        self._within = {name: keys for name, keys in (chosen or {}).items() if "." in name}
         self.troubles: list[Trouble] = []
         self.keys: dict[str, tuple[str, ...]] = {}
         taken: dict[tuple[Scope, str], str] = {}
         mine = {}
         for name, keys in (chosen or {}).items():
+            if name in self._within:
+                continue
             if (action := NAMED.get(name)) is None:
                 self._tell(name, _unknown(name))
                 continue
@@ -164,6 +144,16 @@ class Keymap:
                 del mine[name]  # nothing of it is right: it keeps the built-in keys
         for name, action in NAMED.items():
             self.keys[name] = mine[name] if name in mine else self._left_of(taken, action)
+        if chosen:
+            self.troubles += self.places.troubles
+
+    @cached_property
+    def places(self) -> PlaceKeys:
+        """The keys within dialogs, lists and panels; read when one of them is there, or was changed."""
+        from tui_agent.place_keys import PlaceKeys
+
+        app = {name: keys for name, keys in self.keys.items() if NAMED[name].scope == "app"}
+        return PlaceKeys(self._within, app)
 
     def _tell(self, name: str, says: str) -> None:
         self.troubles.append(Trouble(name, says))
@@ -216,9 +206,11 @@ class Keymap:
         return "  ".join((*(shown(key) for key in keys), *one.also))
 
     def said_of(self, key: str) -> str:
-        """What a key does, in words; empty for one that does nothing of its own."""
+        """What a key does, in words, and the names of what it does in dialogs, lists and panels; empty for one that
+        does nothing of its own."""
         found = [one for one in KEYS if key in (self.keys[one.name] if one.name else one.keys)]
-        return "; ".join(f"{one.does} ({one.name})" if one.does else one.name for one in found)
+        said = [f"{one.does} ({one.name})" if one.does else one.name for one in found]
+        return "; ".join([*said, *([", ".join(within)] if (within := self.places.of_key(key)) else [])])
 
     def standing_for(self) -> dict[str, str]:
         """In the composer: what each key of the user's stands for, among the keys that the composer knows. An empty
@@ -231,32 +223,10 @@ class Keymap:
         return found
 
 
-def read_key(word: str) -> tuple[str, str]:
-    """A key as Textual names it, and why it can't be one, if so."""
-    said = word.strip().lower().replace(" ", "").replace("-", "+")
-    *modifiers, base = [_SPOKEN.get(part, part) for part in said.split("+")] or [""]
-    if base not in _BASES or not set(modifiers) <= set(_MODIFIERS):
-        near = _near(base, _BASES, 0.7) if len(base) > 1 else []
-        return "", f"`{word}` is no key" + (f"; did you mean `{near[0]}`?" if near else "")
-    key = "+".join([*sorted(set(modifiers)), base])
-    if key in _SAME:
-        return "", f"terminals send `{key}` as `{_SAME[key]}`; take another key"
-    if set(modifiers) <= {"shift"} and (len(base) == 1 or base in _SIGNS.split()):
-        return "", f"`{word}` is typed; take one with ctrl or alt, or a function key"
-    return key, ""
-
-
 def _unknown(name: str) -> str:
-    near = _near(name.lower().replace("_", "-"), NAMED, 0.6)
-    if near:
-        return f"is no action; did you mean `{near[0]}`?"
+    if close := near(name.lower().replace("_", "-"), NAMED, 0.6):
+        return f"is no action; did you mean `{close[0]}`?"
     return "is no action; the palette and `docs/keys.md` list them all"
-
-
-def _near(word: str, words: Iterable[str], least: float) -> list[str]:
-    import difflib  # only for mistakes
-
-    return difflib.get_close_matches(word, words, n=1, cutoff=least)
 
 
 class _Now:

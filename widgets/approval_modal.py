@@ -14,6 +14,7 @@ from textual.widgets import Input
 from tui_agent.domain import Action, Answer, Editing, Grant, Reading, Running, Scope, Severity, Trusting
 from tui_agent.text import visible
 from tui_agent.view import RequestItem
+from widgets.dialog_keys import Keys
 from widgets.diff_view import DiffView
 from widgets.ink import Ink, Line, Span, chop, indent, line, width_of, wrap
 from widgets.line_view import LinesView
@@ -21,6 +22,14 @@ from widgets.modal import STILLNESS, LineInput, RequestModal, options
 from widgets.status_line import apart
 
 VOID = "This file changed on disk while this was open. It can't be approved any more; nothing was written."
+KEYS = Keys("approval")
+SCOPES = {
+    "approve_once": Scope.ONCE,
+    "approve_session": Scope.SESSION,
+    "approve_always": Scope.ALWAYS,
+}
+DECIDES = (*SCOPES, "reject", "again")
+SCROLLS = ("up", "down", "page_up", "page_down", "top", "bottom")
 VERBS = {"create": "Create", "modify": "Edit", "delete": "Delete"}
 
 
@@ -198,57 +207,63 @@ class ApprovalModal(RequestModal):
         if self.body.max_scroll_y:
             left = int(self.body.max_scroll_y - self.body.scroll_offset.y)
             more = f"{left} more line{'s' * (left > 1)} below" if left else "end reached"
-            hint += [("   ↓ pgdn end", ink.accent), (f" {more}", ink.muted if self.end_seen else ink.warn)]
-        listed = options(self._options(), width, ink, lit=self._works)
+            scrolls = KEYS.arrows("down", "page_down", "bottom")
+            hint += [(f"   {scrolls}", ink.accent), (f" {more}", ink.muted if self.end_seen else ink.warn)]
+        offered = {key: action for action, _text, _rule in self._options() if (key := KEYS.of(action))}
+        rows = [(key, text, rule) for action, text, rule in self._options() if (key := KEYS.of(action))]
+        listed = options(rows, width, ink, lit=lambda key: self._works(offered[key]))
         return [*listed, *self._more_keys(width, ink), Line([]), *wrap(hint, width)]
 
     def _more_keys(self, width: int, ink: Ink) -> list[Line]:
         """Keys that decide nothing, the most wanted first."""
-        pairs = self._looking_keys()
+        pairs = [(KEYS.both(*actions), does) for actions, does in self._looking()]
+        pairs = [(keys, does) for keys, does in pairs if keys]
         return [Line([]), *flow(pairs, width, ink, lit=self.armed)] if pairs else []
 
-    def _looking_keys(self) -> list[tuple[str, str]]:
-        """Those keys, each with what it does."""
-        return (
-            [("u", "hide the secrets" if self.unveiled else "show the secrets")] if self.request.hides else []
-        )
+    def _looking(self) -> list[tuple[tuple[str, ...], str]]:
+        """What can be done without deciding: actions, with what they do now."""
+        says = "hide the secrets" if self.unveiled else "show the secrets"
+        return [(("secrets",), says)] if self.request.hides else []
 
     def _options(self) -> list[tuple[str, str, str]]:
+        """Actions that decide, each with what it means now and its rule."""
+        reject = ("reject", "reject, with a reason", "")
         if self.request.void:
-            return [("w", "go on: the change is worked out anew", ""), ("r", "reject, with a reason", "")]
+            return [("again", "go on: the change is worked out anew", ""), reject]
         if isinstance(self.request.action, Trusting):
-            return [("a", "trust it from now on", ""), ("r", "do not trust it: read only", "")]
-        pairs = [("a", "approve once", "")]
-        for scope, key, text in ((Scope.SESSION, "s", "for this session"), (Scope.ALWAYS, "A", "always")):
-            if rules := self._rules(scope):
-                pairs.append((key, text, rules))
-        return [*pairs, ("r", "reject, with a reason", "")]
+            no = ("reject", "do not trust it: read only", "")
+            return [("approve_once", "trust it from now on", ""), no]
+        pairs = [("approve_once", "approve once", "")]
+        for action, text in (("approve_session", "for this session"), ("approve_always", "always")):
+            if rules := self._rules(SCOPES[action]):
+                pairs.append((action, text, rules))
+        return [*pairs, reject]
 
     def _rules(self, scope: Scope) -> str:
         return ", ".join(_rule(grant) for grant in self.request.grants if grant.scope is scope)
 
     # --- what is pressed ---
 
-    def _works(self, key: str) -> bool:
-        return self.armed and (key in "rw" or self.end_seen)
+    def _works(self, action: str) -> bool:
+        return self.armed and (action in ("reject", "again") or self.end_seen)
 
     def pressed(self, event: events.Key) -> None:
         """One of the offered keys, or a key that scrolls; while a reason is typed, nothing but that."""
         if self.reasoning:
             self._type_reason(event)
             return
-        key = event.character if event.is_printable and event.character else event.key
-        offered = {pair[0] for pair in self._options()}
-        if key in offered and self._works(key):
-            self._decide(key)
-        elif event.key in ("up", "down", "pageup", "pagedown", "home", "end"):
-            self._scroll(event.key)
-        elif self.armed and key in {one for keys, _does in self._looking_keys() for one in keys.split()}:
-            self._look(key)
+        action = KEYS.does(event)
+        if action in DECIDES:
+            if action in {one for one, _text, _rule in self._options()} and self._works(action):
+                self._decide(action)
+        elif action in SCROLLS:
+            self._scroll(action)
+        elif self.armed and any(action in actions for actions, _does in self._looking()):
+            self._look(action)
 
-    def _look(self, key: str) -> None:
-        """One of the keys that decide nothing."""
-        if key == "u":
+    def _look(self, action: str) -> None:
+        """Something that decides nothing."""
+        if action == "secrets":
             self.unveiled = not self.unveiled
             self._unveil()
             self._repaint_keys()
@@ -259,31 +274,31 @@ class ApprovalModal(RequestModal):
         if isinstance(self.body, LinesView):
             self.body.relayout()
 
-    def _decide(self, key: str) -> None:
-        if key == "r" and not isinstance(self.request.action, Trusting):
+    def _decide(self, action: str) -> None:
+        if action == "reject" and not isinstance(self.request.action, Trusting):
             self._ask_reason()
-        elif key == "r":
+        elif action == "reject":
             self.answer(Answer(verdict="reject"))
-        elif key == "w":
+        elif action == "again":
             self.answer(Answer(verdict="withdrawn"))
         elif not self.request.void:
-            self._approve({"a": Scope.ONCE, "s": Scope.SESSION, "A": Scope.ALWAYS}[key])
+            self._approve(SCOPES[action])
 
     def _approve(self, scope: Scope) -> None:
         self.answer(Answer(verdict="approve", scope=scope))
 
-    def _scroll(self, key: str) -> None:
+    def _scroll(self, way: str) -> None:
         body = self.body
         page = max(1, body.size.height - 1)
         y = body.scroll_offset.y
         target = {
             "up": y - 1,
             "down": y + 1,
-            "pageup": y - page,
-            "pagedown": y + page,
-            "home": 0,
-            "end": body.max_scroll_y,
-        }[key]
+            "page_up": y - page,
+            "page_down": y + page,
+            "top": 0,
+            "bottom": body.max_scroll_y,
+        }[way]
         body.scroll_to(y=target, animate=False)
 
     def _ask_reason(self) -> None:

@@ -9,13 +9,23 @@ from rich.style import Style
 from textual import events
 
 from tui_agent.text import one_line
+from widgets.dialog_keys import Keys
 from widgets.ink import Ink, Line, Span, indent, line, wrap
 from widgets.line_view import LinesView
 from widgets.panel import Panel
 
 NAMED = 6
 """Files of a run that are shown; of the chosen one all are."""
-ACTS = {"u": "undo", "b": "both", "c": "code", "t": "conversation", "k": "keep", "d": "diff"}
+KEYS = Keys("checkpoints")
+ACTS = {
+    "undo": "undo",
+    "rewind": "both",
+    "files": "code",
+    "conversation": "conversation",
+    "keep": "keep",
+    "diff": "diff",
+}
+"""Action of the panel → what to do."""
 
 
 class File(NamedTuple):
@@ -103,16 +113,16 @@ class CheckpointsPanel(Panel):
 
     def keys(self, width: int, ink: Ink) -> list[Line]:
         """What can be done with the chosen run."""
-        offered = [
-            ("↑↓", "choose"),
-            ("d", "diff"),
-            ("u", "undo this run"),
-            ("b", "rewind to before it"),
-            ("c", "files only"),
-            ("t", "conversation only"),
-            ("k", "keep"),
-            ("esc", "closes"),
+        said = [
+            ("diff", "diff"),
+            ("undo", "undo this run"),
+            ("rewind", "rewind to before it"),
+            ("files", "files only"),
+            ("conversation", "conversation only"),
+            ("keep", "keep"),
         ]
+        choose = KEYS.arrows("up", "down").replace("↑ ↓", "↑↓")
+        offered = [*([(choose, "choose")] if choose else []), *KEYS.pairs(said), ("esc", "closes")]
         rows: list[list[Span]] = [[]]
         used = 0
         for key, does in offered if self.rows else offered[-1:]:
@@ -126,19 +136,20 @@ class CheckpointsPanel(Panel):
 
     def on_key(self, event: events.Key) -> None:
         """Choose, act or close."""
-        if event.key in ("up", "down") and self.rows:
+        action = KEYS.does(event)
+        if action in ("up", "down") and self.rows:
             event.stop()
             event.prevent_default()
-            step = 1 if event.key == "down" else -1
+            step = 1 if action == "down" else -1
             self.chosen = max(0, min(len(self.rows) - 1, self.chosen + step))
             body = self.query_one("#body", LinesView)
             body.relayout()
             body.scroll_to(y=max(0, self._top() - 1), animate=False)
-        elif event.key in ACTS and self.rows:
+        elif action in ACTS and self.rows:
             event.stop()
             event.prevent_default()
             self.dismiss()
-            self._choose(ACTS[event.key], self.rows[self.chosen].run)
+            self._choose(ACTS[action], self.rows[self.chosen].run)
         else:
             super().on_key(event)
 

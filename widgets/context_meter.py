@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from rich.style import Style
+from textual import events
 
+from tui_agent import keymap
 from tui_agent.text import one_line
 from tui_agent.view import SessionView
 from widgets.ink import Ink, Line, Span, indent, line, wrap
@@ -29,11 +29,13 @@ COMPACTED_AT = 0.7
 class ContextPanel(Panel):
     """A bar for each part with its tokens and share, then what is known of the window."""
 
-    CLOSING: ClassVar[tuple[str, ...]] = (*Panel.CLOSING, "f9")
-
     def __init__(self, view: SessionView) -> None:
         super().__init__()
         self.view = view
+
+    def closes(self, event: events.Key) -> bool:
+        """The key that opens it closes it too."""
+        return super().closes(event) or event.key in keymap.current().keys["context"]
 
     def on_mount(self) -> None:
         """Follow what goes on behind the panel."""

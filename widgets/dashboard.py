@@ -12,10 +12,12 @@ from textual import events
 from tui_agent.stats import report
 from tui_agent.stats.numbers import Day, Tally, percent, share, short
 from tui_agent.stats.report import Fact, Table
+from widgets.dialog_keys import Keys
 from widgets.ink import Ink, Line, Span, fit, indent, line, width_of, wrap
 from widgets.line_view import LinesView
 from widgets.panel import Panel
 
+KEYS = Keys("statistics")
 COLUMNS = 92
 """Width from which on two columns stand side by side."""
 NAME, VALUE, BAR, BAR_SMALL = 14, 7, 12, 8
@@ -65,7 +67,7 @@ class Dashboard(Panel):
 
     def on_key(self, event: events.Key) -> None:
         """Read again, or what every panel takes."""
-        if event.key == "r":
+        if KEYS.does(event) == "again":
             event.stop()
             event.prevent_default()
             self.tally, self.progress = None, (0, 0)
@@ -77,8 +79,10 @@ class Dashboard(Panel):
     def keys(self, width: int, ink: Ink) -> list[Line]:
         """How to leave, to scroll, and to read again."""
         found = super().keys(width, ink)
-        more = line(("   r", ink.accent), (" reads again", ink.muted))
-        return [Line([*found[0].segments, *more.segments]), *found[1:]]
+        for key, does in KEYS.pairs([("again", "reads again")]):
+            more = line((f"   {key}", ink.accent), (f" {does}", ink.muted))
+            found[0] = Line([*found[0].segments, *more.segments])
+        return found
 
     # --- what is shown ---
 

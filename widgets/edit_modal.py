@@ -15,6 +15,7 @@ from tui_agent.domain import Answer, Diff, Editing, Hunk, Scope
 from tui_agent.hunks import Choice, counts, new_text, with_edits
 from tui_agent.view import RequestItem
 from widgets.approval_modal import ApprovalModal
+from widgets.dialog_keys import Keys
 from widgets.diff_sides import NARROWEST
 from widgets.diff_view import DiffView
 from widgets.hunk_field import HunkField, editable
@@ -22,15 +23,7 @@ from widgets.ink import Ink, Line, Span, fit, line, wrap
 from widgets.line_view import LinesView
 from widgets.modal import STILLNESS, LineInput
 
-HELP = (
-    ("n  p", "next and previous hunk"),
-    ("x", "leave the hunk out, or take it again"),
-    ("e", "change its text before it is applied"),
-    ("v", "both sides beside each other, from 100 columns on"),
-    ("u", "show and hide secrets"),
-    ("w", "go on when the file changed meanwhile"),
-)
-"""Keys beside those that decide."""
+TEXT = Keys("change")
 FIELD_AROUND = 8
 """Columns of the dialog that are not the diff's."""
 
@@ -141,33 +134,35 @@ class EditModal(ApprovalModal):
         note = wrap(
             [(f"You change {which} as it will be; it is shown once more to be approved.", ink.muted)], width
         )
-        keys: list[Span] = [("ctrl+s", ink.accent), (" takes the text", ink.muted)]
-        return [*note, Line([]), line(*keys, ("   esc", ink.accent), (" drops it", ink.muted))]
+        keys: list[Span] = []
+        for key, does in TEXT.pairs([("take", "takes the text")]):
+            keys = [(key, ink.accent), (f" {does}", ink.muted), ("   ", ink.accent)]
+        return [*note, Line([]), line(*keys, ("esc", ink.accent), (" drops it", ink.muted))]
 
     def _options(self) -> list[tuple[str, str, str]]:
         if self.request.void or not self._changed:
             return super()._options()
-        rejecting = ("r", "reject all of it, with a reason", "")
+        rejecting = ("reject", "reject all of it, with a reason", "")
         if not self.taken:
             return [rejecting]
         count = f"{len(self.taken)} of {len(self.action.diff.hunks)} hunks, " if self._many else ""
         edited = "with your text, " if self.choice.edits else ""
-        return [("a", f"approve {count}{edited}once", ""), rejecting]
+        return [("approve_once", f"approve {count}{edited}once", ""), rejecting]
 
-    def _looking_keys(self) -> list[tuple[str, str]]:
-        pairs: list[tuple[str, str]] = []
+    def _looking(self) -> list[tuple[tuple[str, ...], str]]:
+        pairs: list[tuple[tuple[str, ...], str]] = []
         if not self.request.void and self._many:
             taken = self.current in self.taken
             pairs = [
-                ("n p", f"hunk {self.current + 1} of {len(self.diff.hunks)}"),
-                ("x", "leave it out" if taken else "take it"),
+                (("next_hunk", "previous_hunk"), f"hunk {self.current + 1} of {len(self.diff.hunks)}"),
+                (("leave_out",), "leave it out" if taken else "take it"),
             ]
         if not self.request.void and self._can_edit():
-            pairs.append(("e", "edit it"))
+            pairs.append((("edit",), "edit it"))
         if self.diff.hunks and self.size.width - FIELD_AROUND >= NARROWEST:
-            pairs.append(("v", "one column" if self.view.split else "side by side"))
+            pairs.append((("sides",), "one column" if self.view.split else "side by side"))
         bare = any(self._holds_secret(place) for place in self.edits)  # what was edited can't be hidden again
-        return pairs if bare else pairs + super()._looking_keys()
+        return pairs if bare else pairs + super()._looking()
 
     def _can_edit(self) -> bool:
         """No secret is hidden in the hunk, and nothing that a field can't show."""
@@ -186,21 +181,21 @@ class EditModal(ApprovalModal):
         else:
             super().pressed(event)
 
-    def _look(self, key: str) -> None:
-        if key in "np":
-            self._go(self.current + (1 if key == "n" else -1))
-        elif key == "x":
+    def _look(self, action: str) -> None:
+        if action in ("next_hunk", "previous_hunk"):
+            self._go(self.current + (1 if action == "next_hunk" else -1))
+        elif action == "leave_out":
             self.taken ^= {self.current}
             self.view.leave_out(set(range(len(self.diff.hunks))) - self.taken)
             self._repaint_head()
-        elif key == "v":
+        elif action == "sides":
             self.view.split = not self.view.split
             self.query_one("#dialog").set_class(self.view.split, "-wide")
             self.call_after_refresh(self._read)
-        elif key == "e":
+        elif action == "edit":
             self._edit()
         else:
-            super()._look(key)
+            super()._look(action)
         self._repaint_keys()
 
     def _go(self, hunk: int) -> None:

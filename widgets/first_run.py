@@ -13,6 +13,7 @@ from textual.containers import Vertical
 from textual.message import Message
 
 from tui_agent.text import visible
+from widgets.dialog_keys import Keys
 from widgets.ink import Ink, Line, Span, chop, indent, line, wrap
 from widgets.line_view import LinesView
 from widgets.modal import STILLNESS, StillModal, options
@@ -22,10 +23,7 @@ WAYS = (
     ("another server", ("LLM_BASE_URL=http://localhost:8080/v1 tui-agent",)),
 )
 """What starts a model, or names one."""
-KEYS = (
-    ("d", "demonstration: a scripted model on a scratch project", ""),
-    ("r", "look again", ""),
-)
+KEYS = Keys("first_run")
 
 
 class FirstRun(StillModal):
@@ -68,7 +66,9 @@ class FirstRun(StillModal):
 
     def _keys(self, width: int, ink: Ink) -> list[Line]:
         hint: list[Span] = [("esc", ink.accent), (" goes on without a model", ink.muted)]
-        return [*options(KEYS, width, ink, lit=lambda key: self.armed), Line([]), *wrap(hint, width)]
+        said = (("demo", "demonstration: a scripted model on a scratch project"), ("retry", "look again"))
+        pairs = [(key, text, "") for key, text in KEYS.pairs(said)]
+        return [*options(pairs, width, ink, lit=lambda key: self.armed), Line([]), *wrap(hint, width)]
 
     def on_resize(self) -> None:
         """The body can be scrolled where it does not fit."""
@@ -82,11 +82,12 @@ class FirstRun(StillModal):
     def pressed(self, event: events.Key) -> None:
         """One of the offered keys, or one that scrolls."""
         body = self.query_one("#body", LinesView)
-        if event.key in ("up", "down", "pageup", "pagedown"):
-            step = {"up": -1, "down": 1, "pageup": -5, "pagedown": 5}[event.key]
-            body.scroll_to(y=body.scroll_offset.y + step, animate=False)
-        elif event.key in ("d", "r"):
-            self.post_message(self.Picked("demo" if event.key == "d" else "retry"))
+        steps = {"up": -1, "down": 1, "page_up": -5, "page_down": 5}
+        action = KEYS.does(event)
+        if action in steps:
+            body.scroll_to(y=body.scroll_offset.y + steps[action], animate=False)
+        elif action:
+            self.post_message(self.Picked("demo" if action == "demo" else "retry"))
 
     def escape(self) -> None:
         """Look around without one."""

@@ -8,10 +8,12 @@ from textual import events
 
 from tui_agent.domain import Grant, Scope
 from tui_agent.text import visible
+from widgets.dialog_keys import Keys
 from widgets.ink import Ink, Line, Span, chop, indent, line, wrap
 from widgets.line_view import LinesView
 from widgets.panel import Panel
 
+KEYS = Keys("grants")
 KINDS = {"read": "reading", "edit": "edits of", "run": "command"}
 NOTHING = (
     "Nothing is allowed for longer than once. A dialog that asks offers «for this session» and «always», "
@@ -20,7 +22,7 @@ NOTHING = (
 
 
 class GrantsPanel(Panel):
-    """One rule after the other; up and down choose, x takes back."""
+    """One rule after the other; one is chosen, and can be taken back."""
 
     def __init__(self, grants: Sequence[Grant], revoke: Callable[[Grant], None]) -> None:
         """`revoke` takes back the grant that it is called with."""
@@ -56,18 +58,23 @@ class GrantsPanel(Panel):
         leave: list[Span] = [("esc", ink.accent), (" closes", ink.muted)]
         if not self.grants:
             return [line(*leave)]
-        more: list[Span] = [("↑ ↓", ink.accent), (" choose   ", ink.muted), ("x", ink.accent)]
-        return [line(*more, (" takes it back: it is asked for again   ", ink.muted), *leave)]
+        pairs = [(KEYS.arrows("up", "down"), "choose")]
+        pairs += [(KEYS.of("take_back"), "takes it back: it is asked for again")]
+        more: list[Span] = []
+        for key, does in pairs:
+            more += [(key, ink.accent), (f" {does}   ", ink.muted)] if key else []
+        return [line(*more, *leave)]
 
     def on_key(self, event: events.Key) -> None:
         """Choose, take back, or what every panel takes."""
-        if self.grants and event.key in ("up", "down", "x"):
+        action = KEYS.does(event)
+        if self.grants and action:
             event.stop()
             event.prevent_default()
-            if event.key == "x":
+            if action == "take_back":
                 self._revoke(self.grants.pop(self.place))
             else:
-                self.place += 1 if event.key == "down" else -1
+                self.place += 1 if action == "down" else -1
             self.place = min(max(0, self.place), max(0, len(self.grants) - 1))
             self._show()
         else:

@@ -66,7 +66,7 @@ def _group(group: Group, width: int, ink: Ink) -> list[Line]:
     for keys, does in rows:
         head: list[Span] = [(f"{keys:<{wide}}", ink.accent)]
         if len(keys) > wide - 2:
-            lines.append(line((keys, ink.accent)))
+            lines += wrap([(keys, ink.accent)], width)
             head = [(" " * wide, ink.text)]
         lines += indent(wrap([(does, ink.text)], width - wide), head, [(" " * wide, ink.text)])
     return lines

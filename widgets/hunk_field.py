@@ -7,8 +7,10 @@ from collections.abc import Callable
 from textual import events
 from textual.widgets import TextArea
 
+from widgets.dialog_keys import Keys
 from widgets.ink import HIDDEN
 
+KEYS = Keys("change")
 LONGEST = 200_000
 """Characters of a hunk that can be edited."""
 
@@ -21,7 +23,7 @@ def editable(text: str) -> bool:
 
 
 class HunkField(TextArea):
-    """Ctrl+S takes the text, Esc drops it."""
+    """One key takes the text, Esc drops it."""
 
     def __init__(
         self, done: Callable[[bool], None], late: Callable[[events.Key], None], *, id: str | None = None
@@ -57,9 +59,10 @@ class HunkField(TextArea):
             self.insert(event.character)
 
     def _decides(self, key: str) -> bool:
-        if key in ("ctrl+s", "escape"):
+        takes = KEYS.named(key) == "take"
+        if takes or key == "escape":
             self.open = False
-            self._done(key == "ctrl+s")
+            self._done(takes)
             return True
         return False
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from textual import events
 
-from tui_agent.keymap import read_key, shown
+from tui_agent.key_names import pressed, read_any, read_key, sign
 from widgets.ink import Ink, Line, line, wrap
 from widgets.line_view import LinesView
 from widgets.panel import Panel, key_rows
@@ -34,9 +34,13 @@ class KeyName(Panel):
             says = "What does not show up here is kept by your terminal, or by tmux or a window around it."
             return wrap([(says, ink.muted)], width)
         does = self.does(self.pressed) or "does nothing of its own"
-        _, why_not = read_key(self.pressed)
-        lines = [line((shown(self.pressed), ink.accent)), *wrap([(does, ink.text)], width)]
+        (_, why_not), (key, never) = read_key(self.pressed), read_any(self.pressed)
+        lines = [line((sign(self.pressed), ink.accent)), *wrap([(does, ink.text)], width)]
         named = f"In `keys:` it is {self.pressed}" if not why_not else f"In `keys:` it can't stand: {why_not}"
+        if why_not and not never:
+            named = (
+                f"In `keys:` it is {key} for what is done in dialogs, lists and panels; elsewhere {why_not}"
+            )
         return [*lines, *wrap([(named, ink.muted)], width)]
 
     def keys(self, width: int, ink: Ink) -> list[Line]:
@@ -50,6 +54,6 @@ class KeyName(Panel):
         if event.key == "escape" and self.pressed == "escape":
             self.dismiss()
             return
-        self.pressed = event.key
+        self.pressed = pressed(event.key, event.character)
         for part in self.query(LinesView):
             part.relayout()

@@ -15,6 +15,7 @@ from textual.geometry import Size
 from textual.message import Message
 
 from tui_agent.text import one_line
+from widgets.dialog_keys import Keys
 from widgets.ink import Ink, Line, Span, fit, line, width_of, wrap
 from widgets.line_view import LinesView, LineView
 from widgets.modal import LineInput
@@ -25,14 +26,7 @@ NAME = 22
 LONGEST = 120
 """Characters of a name that are looked at."""
 
-HELP = (
-    ("enter", "use it"),
-    ("up  down  pgup  pgdn  home  end", "choose"),
-    ("tab  shift+tab", "for the whole session, or for one role"),
-    ("F8", "take the choice for a role back"),
-    ("esc", "back"),
-)
-"""Keys with what they do, for the help. Letters are typing."""
+KEYS = Keys("models")
 
 
 class Row(NamedTuple):
@@ -261,12 +255,12 @@ class ModelPicker(Sheet):
         """What can be done, or what was said last."""
         if self._told:
             return wrap([(one_line(self._told, 400), ink.warn)], width)[:2]
-        offered = [("enter", "use it")] if self.chosen else []
+        offered = [("use", "use it")] if self.chosen else []
         if len(self.roles) > 1:
-            offered.append(("tab", "for another role"))
+            offered.append(("next_role", "for another role"))
         if self.roles and self.role and self.roles[self.role].own:
-            offered.append(("F8", "take it back"))
-        return key_rows([*offered, ("esc", "back")], width, ink)
+            offered.append(("take_back", "take it back"))
+        return key_rows([*KEYS.pairs(offered), ("esc", "back")], width, ink)
 
     # --- what others show ---
 
@@ -321,12 +315,12 @@ class ModelPicker(Sheet):
         """A key that the field left; what is none of ours is the field's."""
         event.prevent_default()
         self._take_text()
-        pressed = KEYS.get(event.key)
+        does = DOES.get("back" if event.key in ("escape", "ctrl+c") else KEYS.named(event.key))
         if self._told:
             self.say("")
-        if pressed is not None:
+        if does is not None:
             event.stop()
-            pressed(self)
+            does(self)
         else:
             self._field.focus()
 
@@ -373,18 +367,17 @@ class ModelPicker(Sheet):
             self.door.choose(self.roles[self.role].role, "")
 
 
-KEYS: dict[str, Callable[[ModelPicker], object]] = {
-    "enter": ModelPicker._use,
+DOES: dict[str, Callable[[ModelPicker], object]] = {
+    "use": ModelPicker._use,
     "up": lambda picker: picker._move(-1),
     "down": lambda picker: picker._move(1),
-    "pageup": lambda picker: picker._move(-max(1, picker._list.size.height - 1)),
-    "pagedown": lambda picker: picker._move(max(1, picker._list.size.height - 1)),
-    "home": lambda picker: picker._move(-(10**9)),
-    "end": lambda picker: picker._move(10**9),
-    "tab": lambda picker: picker._turn(1),
-    "shift+tab": lambda picker: picker._turn(-1),
-    "f8": ModelPicker._take_back,
-    "escape": lambda picker: picker.dismiss(),
-    "ctrl+c": lambda picker: picker.dismiss(),
+    "page_up": lambda picker: picker._move(-max(1, picker._list.size.height - 1)),
+    "page_down": lambda picker: picker._move(max(1, picker._list.size.height - 1)),
+    "top": lambda picker: picker._move(-(10**9)),
+    "bottom": lambda picker: picker._move(10**9),
+    "next_role": lambda picker: picker._turn(1),
+    "previous_role": lambda picker: picker._turn(-1),
+    "take_back": ModelPicker._take_back,
+    "back": lambda picker: picker.dismiss(),
 }
-"""What a key does; the others are the field's."""
+"""What an action does."""

@@ -18,12 +18,14 @@ from textual.strip import Strip
 
 from tui_agent.text import one_line
 from widgets import ansi
+from widgets.dialog_keys import Keys
 from widgets.ink import Ink, Line, Span, chop, fit, line, width_of
 from widgets.line_view import LinesView, LineView
 from widgets.modal import LineInput
 from widgets.pager_door import PagerDoor, Row, Sight, amount, marked
 from widgets.panel import Sheet, key_rows
 
+KEYS = Keys("pager")
 ACROSS = 16
 """Columns of one step to the side."""
 WHEEL = 3
@@ -115,12 +117,13 @@ class OutputPager(Sheet):
         if self._told:
             return [line((fit(one_line(self._told, 300), width), ink.warn))]
         where = self._where()
-        pairs = [("esc", "back"), ("/", "search")]
-        pairs += [("n N", "matches")] if self.needle else []
-        pairs += [("w", "cut lines" if self.wraps else "wrap")]
-        pairs += [] if self.wraps else [("← →", "sideways")]
-        pairs += [] if self.following else [("end", "follow" if self.door.growing else "to the end")]
-        pairs += [("tab", "other calls")]
+        pairs = [("esc", "back"), (KEYS.of("search"), "search")]
+        pairs += [(KEYS.both("next_match", "previous_match"), "matches")] if self.needle else []
+        pairs += [(KEYS.of("wrap"), "cut lines" if self.wraps else "wrap")]
+        pairs += [] if self.wraps else [(KEYS.arrows("left", "right"), "sideways")]
+        end = "follow" if self.door.growing else "to the end"
+        pairs += [] if self.following else [(KEYS.of("bottom"), end)]
+        pairs = [pair for pair in [*pairs, (KEYS.of("older"), "other calls")] if pair[0]]
         while pairs and sum(len(key) + len(does) + 3 for key, does in pairs) + len(where) > width:
             pairs.pop()
         spans = list(key_rows(pairs, width, ink)[0].segments)
@@ -258,11 +261,11 @@ class OutputPager(Sheet):
         event.prevent_default()
         if self._told:
             self.say("")
-        pressed = KEYS.get(event.character or event.key) or KEYS.get(event.key)
+        does = DOES.get("close" if event.key in ("escape", "ctrl+c") else KEYS.does(event))
         if self._field.display:
             self._search(event.key == "enter")
-        elif pressed is not None:
-            pressed(self)
+        elif does is not None:
+            does(self)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """The wheel."""
@@ -348,26 +351,21 @@ class OutputPager(Sheet):
             self.say("There is no older output." if by > 0 else "There is no newer output.")
 
 
-KEYS: dict[str, Callable[[OutputPager], object]] = {
+DOES: dict[str, Callable[[OutputPager], object]] = {
     "up": lambda pager: pager.go(partial(pager.scroll_lines, -1)),
     "down": lambda pager: pager.go(partial(pager.scroll_lines, 1)),
-    "pageup": lambda pager: pager._page(-1),
-    "pagedown": lambda pager: pager._page(1),
-    " ": lambda pager: pager._page(1),
-    "home": lambda pager: pager.go(pager.to_home),
-    "end": lambda pager: pager.go(pager.to_end),
+    "page_up": lambda pager: pager._page(-1),
+    "page_down": lambda pager: pager._page(1),
+    "top": lambda pager: pager.go(pager.to_home),
+    "bottom": lambda pager: pager.go(pager.to_end),
     "left": lambda pager: pager._sideways(-ACROSS),
     "right": lambda pager: pager._sideways(ACROSS),
-    "w": OutputPager._wrap,
-    "/": OutputPager._ask,
-    "ctrl+f": OutputPager._ask,
-    "n": lambda pager: pager.match(False),
-    "N": lambda pager: pager.match(True),
-    "tab": lambda pager: pager.turn(1),
-    "shift+tab": lambda pager: pager.turn(-1),
-    "escape": lambda pager: pager.dismiss(),
-    "q": lambda pager: pager.dismiss(),
-    "ctrl+c": lambda pager: pager.dismiss(),
-    "f7": lambda pager: pager.dismiss(),
+    "wrap": OutputPager._wrap,
+    "search": OutputPager._ask,
+    "next_match": lambda pager: pager.match(False),
+    "previous_match": lambda pager: pager.match(True),
+    "older": lambda pager: pager.turn(1),
+    "newer": lambda pager: pager.turn(-1),
+    "close": lambda pager: pager.dismiss(),
 }
-"""What a key does."""
+"""What an action does."""

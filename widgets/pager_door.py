@@ -1,4 +1,4 @@
-"""What the pager of an output needs of the program, what its keys do, and two ways of showing."""
+"""What the pager of an output needs of the program, and two ways of showing."""
 
 from __future__ import annotations
 
@@ -9,15 +9,6 @@ from typing import NamedTuple, Protocol, TypeAlias
 from rich.style import Style
 
 from widgets.ink import Span
-
-HELP = (
-    ("up  down  pgup  pgdn  space  home  end", "move; at the end it follows"),
-    ("left  right", "to the side; w wraps long lines"),
-    ("/  n  N", "search, next and previous match; :120 goes to a line"),
-    ("tab  shift+tab", "older and newer calls"),
-    ("esc  q", "back"),
-)
-"""Keys with what they do, for the help."""
 
 Row: TypeAlias = tuple[int, int, str]
 """Place of a line in the bytes, place of the next one, text with its colours."""

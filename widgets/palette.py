@@ -14,12 +14,14 @@ from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 from textual.message import Message
 
+from widgets.dialog_keys import Keys
 from widgets.finding_names import match
 from widgets.ink import Ink, Line, Span, fit, line, width_of
 from widgets.line_view import LinesView, LineView
 from widgets.modal import LineInput
 from widgets.panel import Sheet, key_rows
 
+KEYS = Keys("palette")
 TITLE = 24
 """Cells that a title keeps beside what it does."""
 
@@ -163,7 +165,9 @@ class Palette(Sheet):
 
     def keys(self, width: int, ink: Ink) -> list[Line]:
         """What can be done, and how much was found."""
-        rows = key_rows([("enter", "do it"), ("up  down", "choose"), ("esc", "back")], width - 12, ink)
+        moves = KEYS.both("up", "down").replace(" ", "  ")
+        pairs = [*KEYS.pairs([("do", "do it")]), *([(moves, "choose")] if moves else []), ("esc", "back")]
+        rows = key_rows(pairs, width - 12, ink)
         found, known = len(self._list.found), len(self.rows)
         count = str(known) if found == known else f"{found} of {known}"
         gap = max(1, width - width_of([(rows[0].text, ink.text)]) - len(count))
@@ -172,22 +176,19 @@ class Palette(Sheet):
 
     def _first(self, key: str) -> bool:
         """A key that the field would take."""
-        if (step := self._steps().get(key)) is not None:
-            self._take_text()
-            self._list.choose(self._list.chosen + step)
-            return True
-        if key == "enter":
-            self._take_text()
-            self._use()
-        elif key in self._leave_by:
+        action = KEYS.named(key)
+        if not action and key in self._leave_by:
             self.dismiss()
-        return key == "enter" or key in self._leave_by
-
-    def _steps(self) -> dict[str, int]:
-        page, end = max(1, self._list.size.height - 1), 10**6
-        down, up = ("down", "ctrl+n", "tab"), ("up", "ctrl+p", "shift+tab")
-        steps = {"pageup": -page, "pagedown": page, "ctrl+home": -end, "ctrl+end": end}
-        return steps | dict.fromkeys(down, 1) | dict.fromkeys(up, -1)
+            return True
+        if action:
+            self._take_text()
+        if action == "do":
+            self._use()
+        elif action:
+            page, end = max(1, self._list.size.height - 1), 10**6
+            steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "top": -end, "bottom": end}
+            self._list.choose(self._list.chosen + steps[action])
+        return bool(action)
 
     def on_key(self, event: events.Key) -> None:
         """A key that came while the field did not have the focus."""

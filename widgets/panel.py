@@ -10,10 +10,12 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 
+from widgets.dialog_keys import Keys
 from widgets.dimmed import OverScreen
 from widgets.ink import Ink, Line, Span, line, width_of
 from widgets.line_view import LinesView
 
+KEYS = Keys("panel")
 WIDE = 170
 """Width of the screen from which on a sheet with much to show is wider."""
 
@@ -38,8 +40,6 @@ class Sheet(OverScreen):
 
 class Panel(Sheet):
     """Head, body, a line of keys."""
-
-    CLOSING: ClassVar[tuple[str, ...]] = ("escape", "enter", "q", "f1", "question_mark")
 
     def compose(self) -> ComposeResult:
         """The body takes what is left."""
@@ -67,7 +67,8 @@ class Panel(Sheet):
     def keys(self, width: int, ink: Ink) -> list[Line]:
         """How to leave, and how much is hidden."""
         left = self.hidden()
-        more = [("   ↓ pgdn", ink.accent), (f" {left} more lines", ink.muted)] if left else []
+        scrolls = KEYS.arrows("down", "page_down")
+        more = [(f"   {scrolls}", ink.accent), (f" {left} more lines", ink.muted)] if left else []
         return [line(("esc", ink.accent), (" closes", ink.muted), *more)]
 
     def on_mount(self) -> None:
@@ -93,14 +94,19 @@ class Panel(Sheet):
             self._hidden_then = self.hidden()
             self.query_one("#keys", LinesView).relayout()
 
+    def closes(self, event: events.Key) -> bool:
+        """True for a key that closes it."""
+        return event.key == "escape" or KEYS.does(event) == "close"
+
     def on_key(self, event: events.Key) -> None:
         """Scroll or close."""
         event.stop()
         event.prevent_default()
         body = self.query_one("#body", LinesView)
         page = max(1, body.size.height - 1)
-        steps = {"up": -1, "down": 1, "pageup": -page, "pagedown": page, "home": -(10**6), "end": 10**6}
-        if event.key in self.CLOSING:
+        end = 10**6
+        steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "top": -end, "bottom": end}
+        if self.closes(event):
             self.dismiss()
-        elif event.key in steps:
-            body.scroll_to(y=body.scroll_offset.y + steps[event.key], animate=False)
+        elif (action := KEYS.does(event)) in steps:
+            body.scroll_to(y=body.scroll_offset.y + steps[action], animate=False)

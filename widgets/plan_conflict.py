@@ -10,11 +10,13 @@ from tui_agent.domain import Answer
 from tui_agent.text import visible
 from tui_agent.view import Dispute
 from widgets.blocks.notice import place
+from widgets.dialog_keys import Keys
 from widgets.ink import Ink, Line, Span, line, width_of, wrap
 from widgets.line_view import LinesView
 from widgets.modal import RequestModal, options
 
-TAKES = {"o": "ours", "t": "theirs", "b": "both"}
+KEYS = Keys("conflict")
+TAKES = ("ours", "theirs", "both")
 ABREAST = 84
 """Columns from which on the two texts stand side by side."""
 
@@ -73,16 +75,17 @@ class ConflictModal(RequestModal):
         return [line((title, ink.muted)), *wrap([(visible(text, lookalikes=False), ink.text)], width)]
 
     def _keys(self, width: int, ink: Ink) -> list[Line]:
-        pairs = [
-            ("o", "ours: write what the agent says", ""),
-            ("t", "theirs: leave what the file says", ""),
-            ("b", "both, one after the other", ""),
-        ]
+        said = (
+            ("ours", "ours: write what the agent says"),
+            ("theirs", "theirs: leave what the file says"),
+            ("both", "both, one after the other"),
+        )
+        pairs = [(key, text, "") for key, text in KEYS.pairs(said)]
         lines = options(pairs, width, ink, lit=lambda key: self.armed)
         body = self.query_one("#body", LinesView)
         hint: list[Span] = [("esc", ink.accent), (" stops the run; nothing is written", ink.muted)]
         if left := int(body.max_scroll_y - body.scroll_offset.y):
-            hint += [("   ↓", ink.accent), (f" {left} more lines", ink.muted)]
+            hint += [(f"   {KEYS.arrows('down')}", ink.accent), (f" {left} more lines", ink.muted)]
         return [*lines, line(), *wrap(hint, width)]
 
     # --- keys ---
@@ -90,11 +93,12 @@ class ConflictModal(RequestModal):
     def pressed(self, event: events.Key) -> None:
         """One of the three, or a look at the rest."""
         body = self.query_one("#body", LinesView)
-        steps = {"up": -1, "down": 1, "home": -(10**6), "end": 10**6}
-        if event.key in TAKES:
-            self.answer(Answer(verdict="approve", data={"take": TAKES[event.key]}))
-        elif event.key in steps:
-            body.scroll_to(y=body.scroll_offset.y + steps[event.key], animate=False)
+        steps = {"up": -1, "down": 1, "top": -(10**6), "bottom": 10**6}
+        action = KEYS.does(event)
+        if action in TAKES:
+            self.answer(Answer(verdict="approve", data={"take": action}))
+        elif action in steps:
+            body.scroll_to(y=body.scroll_offset.y + steps[action], animate=False)
             self._repaint_keys()
 
 

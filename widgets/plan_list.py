@@ -9,10 +9,13 @@ from rich.style import Style
 from textual import events
 from textual.geometry import Region, Size
 
+from widgets.dialog_keys import Keys
 from widgets.ink import Line, line
 from widgets.line_view import LineView
 from widgets.plan_reading import Reading
 from widgets.plan_rows import FOLDS, Kind, Row, paint, rows, single
+
+KEYS = Keys("plan")
 
 
 class PlanList(LineView):
@@ -24,6 +27,8 @@ class PlanList(LineView):
         self.pressed = pressed
         self.moved: Callable[[], None] = lambda: None
         """Told when the cursor has gone elsewhere."""
+        self.clicked: Callable[[], None] = lambda: None
+        """Told of a click that ticks or opens the chosen row."""
         self.rows: list[Row] = []
         self.selected = 0
         """Place in `rows`."""
@@ -144,11 +149,9 @@ class PlanList(LineView):
 
     def on_key(self, event: events.Key) -> None:
         """Move; everything else is for the panel."""
-        page = max(1, self.size.height - 2)
-        moves = {"up": -1, "down": 1, "pageup": -page, "pagedown": page}
-        ends = {"home": -len(self.rows), "end": len(self.rows)}
-        if not self.held and (event.key in moves or event.key in ends):
-            self.move((moves | ends)[event.key])
+        moves = {"up": -1, "down": 1, "top": -len(self.rows), "bottom": len(self.rows)}
+        if not self.held and (way := KEYS.does(event)) in moves:
+            self.move(moves[way])
         elif event.key in ("tab", "shift+tab"):
             return
         else:
@@ -209,4 +212,4 @@ class PlanList(LineView):
         self.take_focus()
         self._go(place)
         if self.rows[place].kind in FOLDS or (self.rows[place].kind == "criterion" and event.x < 2):
-            self.pressed("space", " ")
+            self.clicked()

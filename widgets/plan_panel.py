@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from tui_agent.view import PlanSight
-from widgets import plan_keys
+from widgets.dialog_keys import Keys
 from widgets.docked import KEEP_AFTER
 from widgets.ink import Ink, Line, Span, line, wrap
 from widgets.later import after
@@ -31,6 +31,7 @@ from widgets.plan_rows import FOLDS, Row, caption, head
 
 Wish: TypeAlias = Edit | Literal["accept", "discard", "undo"]
 
+KEYS = Keys("plan")
 SOON = 24_000
 """Characters that are read at once; longer documents are read in a thread."""
 
@@ -80,7 +81,7 @@ class PlanPanel(Vertical):
 
     def on_mount(self) -> None:
         """Nothing is edited yet."""
-        self._list.moved = self._keys_anew
+        self._list.moved, self._list.clicked = self._keys_anew, self._clicked
         self._arrange()
 
     # --- what is shown ---
@@ -134,11 +135,18 @@ class PlanPanel(Vertical):
             if len(self.draft.fields) > 1:
                 keys.insert(1, ("tab", self.draft.fields[self.draft.following][1]))
         else:
-            named = {"tick": "space", "edit": "e", "add": "a", "remove": "del", "undo": "u", "leave": "esc"}
-            keys = [(key, plan_keys.short(plan_keys.PANEL, does)) for does, key in named.items()]
             row = self._list.chosen
+            first = "tick"
             if row is not None and row.kind in FOLDS:
-                keys[0] = ("space", "close" if row.kind in self._list.unfolded else "open")
+                first = "close" if row.kind in self._list.unfolded else "open"
+            named = [
+                ("tick", first),
+                ("edit", "edit"),
+                ("add", "add"),
+                ("remove", "remove"),
+                ("undo", "undo"),
+            ]
+            keys = [*KEYS.pairs(named), ("esc", "back")]
         spans: list[Span] = []
         for key, does in keys:
             spans += [
@@ -202,10 +210,19 @@ class PlanPanel(Vertical):
         if self.draft is not None:
             self._late(key, character)
             return
+        if key == "escape":
+            self.post_message(self.Left())
+        else:
+            self._do(KEYS.named(key, character), character)
+
+    def _clicked(self) -> None:
+        if self.draft is None:
+            self._do("tick", "")
+
+    def _do(self, action: str, character: str) -> None:
+        """An action of the list; what means nothing there and was typed is the composer's."""
         row = self._list.chosen
-        match plan_keys.action(plan_keys.PANEL, key) or plan_keys.action(plan_keys.PANEL, character):
-            case "leave":
-                self.post_message(self.Left())
+        match action:
             case "tick" | "edit" if row is not None and row.kind in FOLDS:
                 self._list.toggle(row.kind)
                 self._keys_anew()
@@ -246,7 +263,7 @@ class PlanPanel(Vertical):
         if self.reading is not None and self.reading.problem:
             self._say(None, "plan_doc.md can't be read: mend it in an editor")
         elif row is not None and row.mark:
-            self._say(None, "only proposed yet · ctrl+s accepts, ctrl+d discards")
+            self._say(None, f"only proposed yet · {KEYS.of('accept')} accepts, {KEYS.of('discard')} discards")
         else:
             return row is not None
         return False
@@ -263,7 +280,7 @@ class PlanPanel(Vertical):
             self._say(None, "the goal can be reworded, not removed" if row is not None else "")
         elif self._free(row):
             self._change(ListEdit(row.section, row.seen.at, row.seen.value, None))
-            self._say(None, "removed · u brings it back")
+            self._say(None, f"removed · {KEYS.of('undo')} brings it back")
 
     def _change(self, edit: Edit) -> None:
         """Show it at once; the document follows."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -17,18 +16,20 @@ from tui_agent.domain import Answer
 from tui_agent.text import one_line
 from tui_agent.view import Proposal
 from tui_agent.workplan import InstructionPlan
-from widgets import plan_keys
 from widgets.blocks.plan import LABEL, UNSURE, plan_lines, steps_of
+from widgets.dialog_keys import Keys
 from widgets.docked import Body, Docked
 from widgets.ink import Ink, Line, Span, fit, line, typable, width_of, wrap
 from widgets.line_view import LinesView
 from widgets.modal import LineInput
 from widgets.plan_edit import PlanEdit, Row
-from widgets.plan_keys import REVIEW, STEPS
 from widgets.status_line import apart
 
 LABELS = {"expected": "expect", "fallback": "if not", "command": "check $"}
-MOVES = {"up": -1, "down": 1, "home": -(10**6), "end": 10**6}
+REVIEW, STEPS = Keys("review"), Keys("steps")
+OTHERS = ("1", "2", "3", "4", "5")
+"""Keys of the other ways."""
+MOVES = {"up": -1, "down": 1, "top": -(10**6), "bottom": 10**6}
 INDENT = 3
 """Cells in front of what belongs to a step."""
 
@@ -139,19 +140,17 @@ class PlanReview(Docked):
         if self.state == "field":
             return [("enter", "takes it"), ("tab", "next"), ("esc", "leaves the field")]
         if self.state == "list":
-            named = {"enter": "reword", "K J": "move", "d": "drop", "+": "add", "esc": "done"}
-            return [
-                (key, "move" if do == "move" else plan_keys.short(STEPS, do)) for key, do in named.items()
-            ]
+            moves = STEPS.both("move_up", "move_down")
+            pairs = [*STEPS.pairs([("reword", "reword")]), *([(moves, "move")] if moves else [])]
+            return [*pairs, *STEPS.pairs([("drop", "drop"), ("add", "add")]), ("esc", "done")]
         others = len(self.proposal.plan.alternatives[:5])
-        word = partial(plan_keys.short, REVIEW)
-        pairs = [("a", word("approve") + " as edited" * self.edited), ("e", word("edit"))]
-        pairs += [("1" if others == 1 else f"1–{others}", word("other"))] if others else []
-        pairs += [("r", word("reject"))]
+        pairs = REVIEW.pairs([("approve", "approve" + " as edited" * self.edited), ("edit", "edit")])
+        pairs += [("1" if others == 1 else f"1–{others}", "another way")] if others else []
+        pairs += REVIEW.pairs([("reject", "reject")])
         body = self.query_one("#plan-body", Body)
         if left := int(body.max_scroll_y - body.scroll_offset.y):
-            pairs.append(("↓", f"{left} more line{'s' * (left > 1)}"))
-        return [*pairs, ("esc", word("stop"))]
+            pairs.append((REVIEW.arrows("down"), f"{left} more line{'s' * (left > 1)}"))
+        return [*pairs, ("esc", "stops the run")]
 
     # --- keys ---
 
@@ -159,8 +158,11 @@ class PlanReview(Docked):
         """By the state; nothing but the offered letters decides."""
         if self.state in ("field", "reason"):
             return self._late(event)
-        key = event.character if event.is_printable and event.character else event.key
-        return self._look(key) if self.state == "look" else self.state == "list" and self._list(key)
+        if self.state == "list":
+            return self._list(STEPS.does(event))
+        if event.key in OTHERS:
+            return self._take_other(int(event.key))
+        return self._look(REVIEW.does(event))
 
     def _late(self, event: events.Key) -> bool:
         """A key that was on its way here when the field opened."""
@@ -171,8 +173,13 @@ class PlanReview(Docked):
             field.insert_text_at_cursor(event.character)
         return True
 
-    def _look(self, key: str) -> bool:
-        match plan_keys.action(REVIEW, key):
+    def _take_other(self, number: int) -> bool:
+        if there := number <= len(self.proposal.plan.alternatives):
+            self.answer(Answer(verdict="approve", data={"alternative": number - 1}))
+        return there
+
+    def _look(self, action: str) -> bool:
+        match action:
             case "approve":
                 data = {"plan": msgspec.to_builtins(self.edit.plan), "edited": True} if self.edited else None
                 self.answer(Answer(verdict="approve", data=data))
@@ -180,25 +187,23 @@ class PlanReview(Docked):
                 self._enter("list")
             case "reject":
                 self._enter("reason")
-            case "other" if int(key) <= len(self.proposal.plan.alternatives):
-                self.answer(Answer(verdict="approve", data={"alternative": int(key) - 1}))
-            case "scroll":
+            case "up" | "down" | "top" | "bottom":
                 body = self.query_one("#plan-body", Body)
-                body.scroll_to(y=body.scroll_offset.y + MOVES[key], animate=False)
+                body.scroll_to(y=body.scroll_offset.y + MOVES[action], animate=False)
                 self.call_after_refresh(self.show_keys)
             case _:
                 return False
         return True
 
-    def _list(self, key: str) -> bool:
+    def _list(self, action: str) -> bool:
         edit = self.edit
-        if key in MOVES:
-            edit.row = max(0, min(len(edit.rows) - 1, edit.row + MOVES[key]))
+        if action in MOVES:
+            edit.row = max(0, min(len(edit.rows) - 1, edit.row + MOVES[action]))
             self._again()
             return True
-        match plan_keys.action(STEPS, key):
-            case "up" | "down" as way:
-                edit.move(-1 if way == "up" else 1)
+        match action:
+            case "move_up" | "move_down":
+                edit.move(-1 if action == "move_up" else 1)
             case "drop":
                 edit.drop()
             case "add":

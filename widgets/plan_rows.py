@@ -9,8 +9,10 @@ from typing import Literal, TypeAlias
 
 from rich.style import Style
 
+from tui_agent.key_names import hat
 from tui_agent.keymap import key_of
 from tui_agent.text import one_line
+from widgets.dialog_keys import Keys
 from widgets.ink import Ink, Line, Span, fit, indent, line, width_of, wrap
 from widgets.plan_reading import ListName, Mark, Own, Reading, Sighted, Value
 
@@ -20,6 +22,7 @@ Kind: TypeAlias = Literal[
 FOLDS: tuple[Kind, ...] = ("done", "older")
 """Rows that stand for others, and open."""
 
+KEYS = Keys("plan")
 FINISHED = 5
 """Criteria that are done and stand among the others; more of them are folded (R19.4)."""
 NAMED = 8
@@ -284,7 +287,8 @@ def head(reading: Reading, width: int, ink: Ink, *, deciding: bool = False) -> l
         lines.append(bar(plan.completed, len(plan.acceptance_criteria), width, ink))
     if reading.proposed:
         spans: list[Span] = [(f"{reading.proposed} proposed", ink.warn)]
-        for key, does in (("^S", "accept"), ("^D", "discard")) if deciding else ((key_of("plan"), "decide"),):
+        decide = [(hat(key), does) for key, does in KEYS.pairs((one, one) for one in ("accept", "discard"))]
+        for key, does in decide if deciding else [(key_of("plan"), "decide")]:
             spans += [("  ", ink.text), (key, ink.accent), (f"\N{NO-BREAK SPACE}{does}", ink.muted)]
         lines += wrap(spans, width)
     return [*lines, line()]

@@ -9,9 +9,12 @@ from textual.widgets import Input
 
 from tui_agent.domain import Answer
 from tui_agent.text import visible
+from widgets.dialog_keys import Keys
 from widgets.ink import Ink, Line, Span, indent, wrap
 from widgets.line_view import LinesView
 from widgets.modal import LineInput, RequestModal, options
+
+KEYS = Keys("question")
 
 
 class QuestionModal(RequestModal):
@@ -54,20 +57,21 @@ class QuestionModal(RequestModal):
     @staticmethod
     def _hint(width: int, ink: Ink) -> list[Line]:
         hint: list[Span] = [("enter", ink.accent), (" answers", ink.muted)]
-        hint += [("   ctrl+d", ink.accent), (" declines", ink.muted)]
+        for key, does in KEYS.pairs([("decline", "declines")]):
+            hint += [(f"   {key}", ink.accent), (f" {does}", ink.muted)]
         hint += [("   esc", ink.accent), (" stops the run", ink.muted)]
         return wrap(hint, width)
 
     def takes(self, key: str) -> bool:
         """The numbers and the key that declines, while nothing is typed."""
         reply = self.query_one("#reply", LineInput)
-        return not reply.value and (key == "ctrl+d" or key in tuple(reply.picks))
+        return not reply.value and (KEYS.named(key) == "decline" or key in tuple(reply.picks))
 
     def pressed(self, event: events.Key) -> None:
         """A number, the key that declines, or a key that came before the input had the focus."""
         reply = self.query_one("#reply", LineInput)
         self.listening()
-        if event.key == "ctrl+d":
+        if KEYS.does(event) == "decline":
             self.answer(Answer(verdict="reject", text="The user did not want to answer."))
         elif event.character and event.character in reply.picks and not reply.value:
             self.answer(Answer(verdict="reply", text=self.request.options[int(event.character) - 1]))

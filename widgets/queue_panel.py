@@ -8,6 +8,7 @@ from textual import events
 
 from tui_agent.text import one_line
 from tui_agent.view import SessionView
+from widgets.dialog_keys import Keys
 from widgets.ink import Ink, Line, fit, line, wrap
 from widgets.line_view import LinesView
 from widgets.panel import Panel, key_rows
@@ -15,17 +16,7 @@ from widgets.panel import Panel, key_rows
 NOTHING = (
     "Nothing waits. What you send while a run goes on is queued, and starts a run of its own afterwards."
 )
-HELP = (
-    ("enter", "edit it: it comes back to its place when it is sent again"),
-    ("-  +", "earlier, later; also shift or alt with up and down"),
-    ("g", "guide the run that goes on, or wait for a run of its own"),
-    ("x", "withdraw it; it stays in the history"),
-    ("s", "when nothing runs: send the first one"),
-)
-"""Keys with what they do, for the help."""
-EARLIER, LATER = ("minus", "shift+up", "alt+up"), ("plus", "equals_sign", "shift+down", "alt+down")
-"""An equals sign is what many keyboards have where a plus takes Shift."""
-OURS = ("up", "down", "home", "end", "enter", "x", "g", "s", *EARLIER, *LATER)
+KEYS = Keys("queue")
 
 
 class Waiting(NamedTuple):
@@ -67,7 +58,6 @@ class QueueDoor(Protocol):
 class QueuePanel(Panel):
     """One message after the other; up and down choose."""
 
-    CLOSING: ClassVar[tuple[str, ...]] = (*Panel.CLOSING, "ctrl+c")
     OWN_ACTIONS: ClassVar[tuple[str, ...]] = ("cancel",)
 
     def __init__(self, view: SessionView, door: QueueDoor) -> None:
@@ -118,42 +108,48 @@ class QueuePanel(Panel):
         if waiting:
             self._find(waiting)
             means = "wait for its run" if waiting[self.place].steering else "guide the run"
-            pairs = [("enter", "edit"), ("g", means), ("x", "withdraw"), *pairs]
+            pairs = [*KEYS.pairs([("edit", "edit"), ("guide", means), ("withdraw", "withdraw")]), *pairs]
             if len(waiting) > 1:
-                pairs = [("↑ ↓", "choose"), ("- +", "move"), *pairs]
+                moves = [(KEYS.arrows("up", "down"), "choose"), (KEYS.both("earlier", "later"), "move")]
+                pairs = [*(pair for pair in moves if pair[0]), *pairs]
             if not self.view.busy:
-                pairs.insert(-1, ("s", "send the first"))
+                pairs[-1:-1] = KEYS.pairs([("send", "send the first")])
         return key_rows(pairs, width, ink)
+
+    def closes(self, event: events.Key) -> bool:
+        """Also the key that stops elsewhere."""
+        return super().closes(event) or event.key == "ctrl+c"
 
     def on_key(self, event: events.Key) -> None:
         """What is done with the chosen one, or what every panel takes."""
         waiting = self.waiting()
-        if not waiting or event.key not in OURS:
+        action = KEYS.does(event)
+        if not waiting or not action:
             super().on_key(event)
             return
         event.stop()
         event.prevent_default()
         self._find(waiting)
-        self._press(event.key, waiting)
+        self._do(action, waiting)
 
-    def _press(self, key: str, waiting: list[Waiting]) -> None:
+    def _do(self, action: str, waiting: list[Waiting]) -> None:
         chosen = waiting[self.place]
-        steps = {"up": -1, "down": 1, "home": -len(waiting), "end": len(waiting)}
-        if key in steps:
-            self.place += steps[key]
+        steps = {"up": -1, "down": 1, "top": -len(waiting), "bottom": len(waiting)}
+        if action in steps:
+            self.place += steps[action]
             self._chosen = ""
-        elif key == "enter":
+        elif action == "edit":
             self.dismiss()
             self._door.take_back(chosen.id)
             return
-        elif key == "x":
+        elif action == "withdraw":
             self._door.withdraw(chosen.id)
-        elif key == "g":
+        elif action == "guide":
             self._door.guide(chosen.id, not chosen.steering)
-        elif key == "s":
+        elif action == "send":
             if not self.view.busy:
                 self._door.send()
-        elif key in EARLIER:
+        elif action == "earlier":
             if self.place:
                 self._door.move(chosen.id, waiting[self.place - 1].id)
         elif self.place + 1 < len(waiting):

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding, BindingsMap
 from textual.containers import Horizontal
 from textual.widget import Widget
 from textual.widgets import Input
 
+from widgets.dialog_keys import ARROWS, Keys
 from widgets.ink import Ink, Line, Span, line, width_of
 from widgets.line_view import LinesView
 from widgets.transcript import Transcript
 
+KEYS = Keys("search")
 PLACEHOLDER = "search the session"
 
 
 class SearchBar(Horizontal):
     """Hidden until `open`; searches the transcript while one types, and leaves the view at the match."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,up", "step(-1)", "Older match", show=False, priority=True),
-        Binding("shift+enter,down", "step(1)", "Newer match", show=False, priority=True),
-        Binding("escape", "close", "Close the search", show=False, priority=True),
-    ]
 
     def __init__(self, transcript: Transcript, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -43,6 +37,12 @@ class SearchBar(Horizontal):
 
     def open(self) -> None:
         """Show the bar and take the keys; when it is open, select what is searched for."""
+        bound = (("older", "step(-1)"), ("newer", "step(1)"))
+        self._bindings = BindingsMap(
+            Binding(",".join(keys), does, show=False, priority=True)
+            for keys, does in (*((KEYS.all_of(name), does) for name, does in bound), (("escape",), "close"))
+            if keys
+        )
         if not self.display:
             self._before = self.screen.focused
             self.display = True
@@ -89,8 +89,18 @@ class SearchBar(Horizontal):
             count = (f"{finder.number} of {finder.total}", ink.text)
         else:
             count = ("searching", ink.muted) if self._searching else ("no match", ink.warn)
-        keys: list[Span] = []
-        for key, does in (("↑", "older"), ("↓", "newer"), ("esc", "close")):
-            keys += [("   ", ink.text), (key, ink.text), (" " + does, ink.muted)]
-        spans = [count, *keys] if width_of([count, *keys]) <= width else [count]
+        spans: list[Span] = [count]
+        offered = [(_shown(name), name) for name in ("older", "newer")]
+        for key, does in [*(pair for pair in offered if pair[0]), ("esc", "close")]:
+            more: list[Span] = [("   ", ink.text), (key, ink.text), (" " + does, ink.muted)]
+            if width_of([*spans, *more]) > width:
+                spans = spans if finder is not None and finder.total else [count]
+                break
+            spans += more
         return [line((" " * (width - width_of(spans)), ink.text), *spans)]
+
+
+def _shown(action: str) -> str:
+    """An arrow where one is a key of it, else its first key."""
+    arrow = next((ARROWS[key] for key in KEYS.all_of(action) if key in ARROWS), "")
+    return arrow or KEYS.of(action)

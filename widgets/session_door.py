@@ -1,21 +1,9 @@
-"""What the session picker needs of the program, and what its keys do."""
+"""What the session picker needs of the program."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
-
-HELP = (
-    ("enter", "open it"),
-    ("up  down  pgup  pgdn  home  end", "choose"),
-    ("shift+up  shift+down", "scroll what is in it"),
-    ("tab", "sessions of this folder, or of all"),
-    ("F2", "give it another title"),
-    ("F4", "fork it: a copy to go on with"),
-    ("F8", "delete it; pressed twice"),
-    ("esc", "back; while a title is typed: leave it as it was"),
-)
-"""Keys with what they do, for the help. Letters are typing."""
 
 
 class PickerDoor(Protocol):

@@ -13,6 +13,7 @@ from textual.app import ComposeResult
 from textual.containers import Container, Horizontal, Vertical
 
 from tui_agent.text import one_line, visible
+from widgets.dialog_keys import Keys
 from widgets.ink import Ink, Line, Span, fit, indent, line, typable, width_of, wrap
 from widgets.line_view import LinesView
 from widgets.modal import LineInput
@@ -20,6 +21,7 @@ from widgets.panel import Panel, key_rows
 from widgets.session_door import PickerDoor
 from widgets.session_list import LONGEST, LOOKING, UNSAID, Row, SessionList, why_none
 
+KEYS = Keys("sessions")
 WIDE = 100
 """Columns from which on the preview stands beside the list."""
 TALL = 18
@@ -152,13 +154,11 @@ class SessionPicker(Panel):
         """What can be done with the chosen session, or what was said last."""
         if self._told:
             return wrap([(visible(self._told, lookalikes=False), ink.warn)], width)[:2]
-        offered = [("enter", "open"), ("F2", "rename"), ("F4", "fork"), ("F8", "delete")]
-        if self._renamed:
-            offered = [("enter", "save the title"), ("esc", "leave it as it was")]
-        else:
-            offered = offered if self.chosen else []
-            offered += [("tab", "this folder" if self.everywhere else "all folders"), ("esc", "back")]
-        return key_rows(offered, width, ink)
+        offered = [(name, name) for name in ("open", "rename", "fork", "delete") if self.chosen]
+        offered.append(("folders", "this folder" if self.everywhere else "all folders"))
+        offered = [("open", "save the title")] if self._renamed else offered
+        leaving = "leave it as it was" if self._renamed else "back"
+        return key_rows([*KEYS.pairs(offered), ("esc", leaving)], width, ink)
 
     # --- what others show ---
 
@@ -263,9 +263,10 @@ class SessionPicker(Panel):
     def _pressed(self, key: str) -> bool:
         """Do what a key does; False for one that is the field's."""
         self._take_text()
-        if (pressed := KEYS.get(key)) is not None and not self._left:
-            pressed(self)
-        return pressed is not None
+        does = DOES.get("back" if key in ("escape", "ctrl+c") else KEYS.named(key))
+        if does is not None and not self._left:
+            does(self)
+        return does is not None
 
     def on_input_changed(self, message: LineInput.Changed) -> None:
         """Titles at once; what was said in the sessions is looked for meanwhile."""
@@ -369,7 +370,7 @@ class SessionPicker(Panel):
             self.door.delete(row.id)
         else:
             name = fit(one_line(row.title, LONGEST) or row.id, max(8, self.size.width - 40))
-            self.say(f"F8 again deletes “{name}” for good.", again=("delete", row.id))
+            self.say(f"{KEYS.of('delete')} again deletes “{name}” for good.", again=("delete", row.id))
 
     def _back(self) -> None:
         """Leave the title as it was, else close."""
@@ -380,21 +381,20 @@ class SessionPicker(Panel):
             self.dismiss()
 
 
-KEYS: dict[str, Callable[[SessionPicker], None]] = {
-    "enter": SessionPicker._press_enter,
+DOES: dict[str, Callable[[SessionPicker], None]] = {
+    "open": SessionPicker._press_enter,
     "up": lambda picker: picker._move(-1),
     "down": lambda picker: picker._move(1),
-    "pageup": lambda picker: picker._page(-1),
-    "pagedown": lambda picker: picker._page(1),
-    "home": lambda picker: picker._move(-(10**9)),
-    "end": lambda picker: picker._move(10**9),
-    "shift+up": lambda picker: picker._scroll_preview(-1),
-    "shift+down": lambda picker: picker._scroll_preview(1),
-    "tab": SessionPicker._widen,
-    "f2": SessionPicker._rename,
-    "f4": SessionPicker._fork,
-    "f8": SessionPicker._delete,
-    "escape": SessionPicker._back,
-    "ctrl+c": SessionPicker._back,
+    "page_up": lambda picker: picker._page(-1),
+    "page_down": lambda picker: picker._page(1),
+    "top": lambda picker: picker._move(-(10**9)),
+    "bottom": lambda picker: picker._move(10**9),
+    "scroll_up": lambda picker: picker._scroll_preview(-1),
+    "scroll_down": lambda picker: picker._scroll_preview(1),
+    "folders": SessionPicker._widen,
+    "rename": SessionPicker._rename,
+    "fork": SessionPicker._fork,
+    "delete": SessionPicker._delete,
+    "back": SessionPicker._back,
 }
-"""What a key does; the others are the field's."""
+"""What an action does."""

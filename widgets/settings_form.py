@@ -13,6 +13,7 @@ from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 from textual.message import Message
 
+from widgets.dialog_keys import Keys
 from widgets.ink import Ink, Line, Span, fit, line, width_of, wrap
 from widgets.line_view import LinesView, LineView
 from widgets.modal import LineInput
@@ -23,13 +24,7 @@ NAME = 30
 SOURCE = 24
 """Cells that a value leaves to its source, where there is room for both."""
 
-HELP = (
-    ("enter", "change it; again: keep what is typed"),
-    ("up  down  pgup  pgdn", "choose; while changing: the next of its words"),
-    ("del", "in an empty field: back to what is built in"),
-    ("esc", "back"),
-)
-"""Keys with what they do, for the help. Letters are typing."""
+KEYS, CHANGING = Keys("settings"), Keys("setting")
 
 
 class SettingRow(NamedTuple):
@@ -203,10 +198,15 @@ class SettingsForm(Sheet):
         if self._told:
             return wrap([(self._told, ink.warn)], width)[:2]
         if self.editing is not None:
-            more = [("up  down", "the next of its words")] if self.editing.words else []
-            return key_rows([("enter", "keep it"), *more, ("esc", "leave it as it was")], width, ink)
-        back = [("del", "back to built-in")] if self.chosen is not None and self.chosen.own else []
-        return key_rows([("enter", "change it"), ("up  down", "choose"), *back, ("esc", "back")], width, ink)
+            turns = CHANGING.both("previous_word", "next_word").replace(" ", "  ")
+            more = [(turns, "the next of its words")] if self.editing.words and turns else []
+            keep = CHANGING.pairs([("keep", "keep it")])
+            return key_rows([*keep, *more, ("esc", "leave it as it was")], width, ink)
+        own = self.chosen is not None and self.chosen.own
+        moves = KEYS.both("up", "down").replace(" ", "  ")
+        pairs = [*KEYS.pairs([("change", "change it")]), *([(moves, "choose")] if moves else [])]
+        pairs += KEYS.pairs([("reset", "back to built-in")]) if own else []
+        return key_rows([*pairs, ("esc", "back")], width, ink)
 
     @property
     def chosen(self) -> SettingRow | None:
@@ -249,12 +249,14 @@ class SettingsForm(Sheet):
             self.say("")
         if self.editing is None:
             self._take_text()
-        pressed = (SEARCHING if self.editing is None else EDITING).get(key)
-        if pressed is None or (
-            key == "delete" and (self._field.value or not (self.chosen and self.chosen.own))
-        ):
+        searching = self.editing is None
+        action = (KEYS if searching else CHANGING).named(key)
+        action = "back" if key in ("escape", "ctrl+c") else action
+        does = (SEARCHING if searching else EDITING).get(action)
+        nothing = action == "reset" and (self._field.value or not (self.chosen and self.chosen.own))
+        if does is None or nothing:
             return False
-        pressed(self)
+        does(self)
         return True
 
     def on_key(self, event: events.Key) -> None:
@@ -327,26 +329,22 @@ class SettingsForm(Sheet):
         self._move(by * max(1, self._list.size.height - 1))
 
 
-Pressed = Callable[[SettingsForm], object]
-SEARCHING: dict[str, Pressed] = {
-    "enter": SettingsForm._edit,
+Act = Callable[[SettingsForm], object]
+SEARCHING: dict[str, Act] = {
+    "change": SettingsForm._edit,
     "up": lambda form: form._move(-1),
     "down": lambda form: form._move(1),
-    "pageup": lambda form: form._page(-1),
-    "pagedown": lambda form: form._page(1),
-    "ctrl+home": lambda form: form._move(-(10**6)),
-    "ctrl+end": lambda form: form._move(10**6),
-    "delete": SettingsForm._reset,
-    "escape": lambda form: form.dismiss(),
-    "ctrl+c": lambda form: form.dismiss(),
+    "page_up": lambda form: form._page(-1),
+    "page_down": lambda form: form._page(1),
+    "top": lambda form: form._move(-(10**6)),
+    "bottom": lambda form: form._move(10**6),
+    "reset": SettingsForm._reset,
+    "back": lambda form: form.dismiss(),
 }
-EDITING: dict[str, Pressed] = {
-    "enter": SettingsForm._keep,
-    "up": lambda form: form._turn(-1),
-    "down": lambda form: form._turn(1),
-    "tab": lambda form: form._turn(1),
-    "shift+tab": lambda form: form._turn(-1),
-    "escape": SettingsForm._stop_editing,
-    "ctrl+c": SettingsForm._stop_editing,
+EDITING: dict[str, Act] = {
+    "keep": SettingsForm._keep,
+    "previous_word": lambda form: form._turn(-1),
+    "next_word": lambda form: form._turn(1),
+    "back": SettingsForm._stop_editing,
 }
-"""What a key does; the others are the field's."""
+"""What an action does while one searches, and while a value is changed."""

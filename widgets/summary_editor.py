@@ -1,20 +1,19 @@
 """What of the run shall become memory, edited in place: accept it, or discard it (W9).
 
-Letters only ever type. Ctrl+S accepts; Ctrl+D discards when it is pressed a second time.
+Letters only ever type. One key accepts; another one discards when it is pressed a second time.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 from rich.style import Style
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding, BindingsMap
 from textual.containers import Grid
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
@@ -23,15 +22,15 @@ from tui_agent.domain import Answer
 from tui_agent.text import one_line
 from tui_agent.view import Offer
 from tui_agent.workplan import CriterionChange, DecisionNote, Summary
-from widgets import plan_keys
 from widgets.blocks.summary import decision
+from widgets.dialog_keys import Keys
 from widgets.docked import Docked, FieldsView
 from widgets.ink import Ink, Line, Span, fit, line, typable
 from widgets.line_view import LinesView
 from widgets.modal import LineInput
-from widgets.plan_keys import SUMMARY
 from widgets.status_line import apart
 
+KEYS = Keys("summary")
 MADE, REJECTED = "+", "-"
 """How a line of the decisions begins."""
 ABOUT = re.compile(r"\s(?:—|–|--?)\s")
@@ -74,7 +73,7 @@ class Ticks(LinesView, can_focus=True):
         place = self.place + moves.get(event.key, 0)
         if event.key in moves and 0 <= place < len(self.criteria):
             self.place = place
-        elif plan_keys.action(SUMMARY, event.key) == "tick":
+        elif KEYS.does(event) == "tick":
             one = self.criteria[self.place]
             self.criteria[self.place] = msgspec.structs.replace(one, completed=not one.completed)
             self.post_message(Input.Changed(Input(), ""))
@@ -88,20 +87,15 @@ class Ticks(LinesView, can_focus=True):
 class SummaryEditor(Docked):
     """Action, details, result, criteria, decisions: real inputs, one Tab after the other."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(",".join(one.keys), one.action, one.says, show=False, priority=True)
-        for one in SUMMARY
-        if one.action in ("accept", "discard")
-    ]
-
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
+        self._bind()
         offer = self.request.offer or Offer(Summary(action=""))
         self.offered = offer.summary
         self.by = offer.by
         self.start = _restored(self.offered, self.draft)
         self._discarding = False
-        """Ctrl+D was the last key."""
+        """The key that discards was the last one."""
 
     # --- what is shown ---
 
@@ -144,13 +138,25 @@ class SummaryEditor(Docked):
     def keys(self) -> list[tuple[str, str]]:
         """Those of the field with the focus."""
         if self._discarding:
-            return [("ctrl+d", "again discards it"), ("any other key", "keeps it")]
-        word = partial(plan_keys.short, SUMMARY)
-        pairs = [("ctrl+s", word("accept")), ("tab", "edit" if self.has_focus else word("next"))]
+            return [(KEYS.of("discard"), "again discards it"), ("any other key", "keeps it")]
+        pairs = [*KEYS.pairs([("accept", "accept")]), ("tab", "edit" if self.has_focus else "next field")]
         if isinstance(self.screen.focused, Ticks):
-            pairs.append(("space", word("tick")))
-        pairs += [] if self.has_focus else [("esc", word("leave"))]
-        return [*pairs, ("ctrl+d", word("discard"))]
+            pairs += KEYS.pairs([("tick", "ticks")])
+        pairs += [] if self.has_focus else [("esc", "leaves")]
+        return [*pairs, *KEYS.pairs([("discard", "discard")])]
+
+    def show_keys(self) -> None:
+        """Paint the keys of the moment; the settings may have changed them meanwhile."""
+        self._bind()
+        super().show_keys()
+
+    def _bind(self) -> None:
+        """The two that decide work in every field."""
+        self._bindings = BindingsMap(
+            Binding(",".join(keys), action, show=False, priority=True)
+            for action in ("accept", "discard")
+            if (keys := KEYS.all_of(action))
+        )
 
     def fields(self) -> Sequence[Widget]:
         """In the order in which they stand."""
@@ -229,10 +235,9 @@ class SummaryEditor(Docked):
 
     def in_field(self, event: events.Key) -> bool:
         """Tab and Esc; the arrows where a field has one line."""
-        does = plan_keys.action(SUMMARY, event.key)
-        if does == "leave":
+        if event.key == "escape":
             self.take_back()
-        elif does == "next" or event.key in ("down", "up"):
+        elif event.key in ("tab", "shift+tab", "down", "up"):
             self.next_field(1 if event.key in ("tab", "down") else -1)
         else:
             return False

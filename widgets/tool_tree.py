@@ -18,6 +18,7 @@ from textual.message import Message
 from tui_agent.text import one_line
 from tui_agent.view import ROLES, Node, ReplyItem, SessionView, StepItem, ToolItem
 from widgets.blocks.base import duration
+from widgets.dialog_keys import Keys
 from widgets.ink import Ink, Line, Span, fit, line, width_of
 from widgets.line_view import LineView
 from widgets.tree_words import SUBAGENT, batch, call, work
@@ -37,19 +38,11 @@ SYMBOLS = {
     "interrupted": ("■", "warn"),
     "skipped": ("⊘", "muted"),
 }
-STOP = "x"
-"""Stops the sub-agent of the selected line, while it works."""
-HELP = (
-    ("up  down", "from line to line"),
-    ("left  right", "fold and unfold"),
-    ("enter", "show it in the transcript"),
-    (STOP, "stop the sub-agent of this line; the others go on"),
-)
+KEYS = Keys("progress")
 
 
 class ToolTree(LineView):
-    """Keyboard: up, down, home, end; left and right fold and unfold; Enter shows the thing in the transcript; `x` stops
-    a sub-agent."""
+    """Keyboard: from line to line, fold and unfold, show the thing in the transcript, stop a sub-agent."""
 
     @dataclass
     class Chosen(Message):
@@ -206,7 +199,8 @@ class ToolTree(LineView):
         head: list[Span] = [("  " * min(node.depth, 6), ink.text), (symbol + " ", getattr(ink, role))]
         right = self._measure(node, ink)
         if chosen and self.stoppable == node.id:
-            right += [(f"  {STOP}", ink.text), (" stops it", ink.muted)]
+            right += [(f"  {key}", ink.text) for key in [KEYS.of("stop_subagent")] if key]
+            right += [(" stops it", ink.muted)] if KEYS.of("stop_subagent") else []
         if node.children and self.folded(place):
             right.append((" ▸", ink.muted))
         room = max(0, width - width_of(head) - width_of(right) - 1)
@@ -291,19 +285,24 @@ class ToolTree(LineView):
 
     def leaves(self, event: events.Key) -> bool:
         """True for a letter that is not meant for the tree."""
-        stops = event.key == STOP and bool(self.stoppable)
-        return event.is_printable and event.key != "space" and not stops
+        return event.is_printable and event.key != "space" and not self._means(event)
+
+    def _means(self, event: events.Key) -> str:
+        """What a key does on the selected line; what stops is a letter like others where nothing can be stopped."""
+        action = KEYS.does(event)
+        return "" if action == "stop_subagent" and not self.stoppable else action
 
     def on_key(self, event: events.Key) -> None:
         """Move, fold, show; letters go on to the composer."""
-        moves = {"up": -1, "down": 1, "home": -len(self.rows), "end": len(self.rows)}
-        if event.key in moves:
-            self._select(self.selected + moves[event.key])
-        elif event.key in ("left", "right", "space"):
-            self._fold(None if event.key == "space" else event.key == "left")
-        elif event.key == "enter":
+        moves = {"up": -1, "down": 1, "top": -len(self.rows), "bottom": len(self.rows)}
+        action = self._means(event)
+        if action in moves:
+            self._select(self.selected + moves[action])
+        elif action in ("fold", "unfold", "turn"):
+            self._fold(None if action == "turn" else action == "fold")
+        elif action == "show":
             self._choose()
-        elif event.key == STOP and self.stoppable:
+        elif action == "stop_subagent":
             self._stop(self.stoppable)
         elif event.key == "escape":
             self.post_message(self.Left())

@@ -8,14 +8,13 @@ from textual.pilot import Pilot
 
 from tests.scenes import build
 from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tui_agent.places import APPROVAL
 from tui_agent.tui import commands, keys
 from tui_agent.tui.app import TuiAgentApp
-from widgets import edit_modal, plan_keys
 from widgets.approval_modal import ApprovalModal
 from widgets.command_menu import rank
 from widgets.help_panel import HelpPanel
 from widgets.prompt_input import NEWLINE_KEYS, PromptInput
-from widgets.summary_editor import SummaryEditor
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
@@ -107,24 +106,6 @@ def test_every_command_says_what_it_does() -> None:
     assert all(one.does and one.name.isalpha() for one in commands.COMMANDS)
 
 
-async def test_help_lists_the_keys_of_plan_and_summary_as_they_are_bound() -> None:
-    app, _session = app_for("plan")
-    async with running(app, (90, 260)) as pilot:
-        await pilot.press("f1")
-        await until(pilot, lambda: helped(app))
-        await still(pilot)
-        text = screen_text(app)
-        for name, table in plan_keys.HELP:
-            assert name in text
-            for one in table:
-                assert all(plan_keys.action(table, key) == one.action for key in one.keys)
-                assert one.says in text
-    assert [one.action for one in plan_keys.SUMMARY[:2]] == ["accept", "discard"]
-    bound = SummaryEditor._merged_bindings
-    assert bound is not None
-    assert {"ctrl+s", "ctrl+d"} <= set(bound.key_to_bindings)
-
-
 def test_the_readme_names_no_key_that_there_is_not() -> None:
     section = README.read_text(encoding="utf-8").partition("### Keys")[2].partition("\n## ")[0]
     cells = [row.split("|")[1] for row in section.split("\n") if row.startswith("| ")][1:]
@@ -132,8 +113,7 @@ def test_the_readme_names_no_key_that_there_is_not() -> None:
     known = {keys.shown(key).lower() for one in keys.KEYS for key in (*one.keys, *one.also)}
     assert len(named) == len(set(named))  # each in one row
     assert set(named) <= known
-    deciding = {key for one in keys.KEYS if one.group == keys.DECIDING for key in one.also}
-    deciding |= {key for pressed, _ in edit_modal.HELP for key in pressed.split()}
+    deciding = {key for one in APPROVAL.actions for key in one.keys if len(key) == 1}
     assert deciding == set(re.findall(r"`(\w)`", section.partition("In an approval: ")[2]))
 
 

@@ -19,9 +19,8 @@ from tui_agent.tui.finder import ago, size
 from tui_agent.tui.leaving import GO_ON, GoOn
 from tui_agent.tui.sessions import pick
 from widgets.approval_modal import ApprovalModal
-from widgets.session_door import HELP
 from widgets.session_list import SessionList
-from widgets.session_picker import KEYS, SessionPicker
+from widgets.session_picker import SessionPicker
 
 
 def picker(app: TuiAgentApp) -> SessionPicker:
@@ -259,12 +258,6 @@ def test_sizes() -> None:
         "25 MB",
         "3000 GB",
     ]
-
-
-def test_the_help_names_every_key() -> None:
-    named = {key.lower() for keys, _does in HELP for key in keys.split()}
-    other = {"pageup": "pgup", "pagedown": "pgdn", "escape": "esc"}
-    assert named == {other.get(key, key) for key in KEYS} - {"ctrl+c"}
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui_agent.paths import data_dir
 from tui_agent.text import Mask
+from widgets.dialog_keys import Keys
 from widgets.session_list import Row
 from widgets.session_picker import SessionPicker
 from widgets.status_line import ActivityLine
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tui_agent.storage.catalog import Entry
     from tui_agent.tui.app import TuiAgentApp
 
+KEYS = Keys("sessions")
 PAUSE = 0.15
 """Seconds without a key before all that was said is searched."""
 TOGETHER = 0.1
@@ -229,16 +231,17 @@ class Finder:
         elif entry.problem:
             self.picker.say(entry.problem)
         elif entry.running:
-            self.picker.say("Another process has it open. F4 makes a fork of it to go on with.")
+            fork = KEYS.of("fork") or "/fork there"
+            self.picker.say(f"Another process has it open. {fork} makes a fork of it to go on with.")
         elif not os.path.isdir(entry.workspace):
             folder = _home_as_tilde(entry.workspace) or "unknown"
             self.picker.say(
                 f"Its folder is gone: {folder}. tui-agent --resume {id} -C DIR says where it is now."
             )
         elif self._own and self.app.view.busy and not sure:
-            self.picker.say(
-                "A run goes on here. Enter again stops it and opens the other session.", again=("open", id)
-            )
+            key = KEYS.of("open").capitalize()
+            text = f"A run goes on here. {key} again stops it and opens the other session."
+            self.picker.say(text, again=("open", id))
         elif not self._left:
             self._left = True
             self.picker.leave()

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from textual.binding import Binding
 
 from tui_agent import keymap
-from tui_agent.keymap import DECIDING, KEYS, NAMES, Key, Keymap, shown
+from tui_agent.key_names import sign
+from tui_agent.keymap import KEYS, NAMES, Key, Keymap, shown
 from tui_agent.view import SessionView
 
-__all__ = ["DECIDING", "KEYS", "NAMES", "Key", "bindings", "does", "footer", "groups", "shown"]
+__all__ = ["KEYS", "NAMES", "Key", "bindings", "does", "footer", "groups", "shown"]
 
 FOOTER_LAST = ("help", "plan", "details", "progress", "search", "quit")
 """Words that come last in the footer, in this order: where there is little room they are left out."""
@@ -40,23 +41,18 @@ def footer(view: SessionView) -> list[tuple[str, str]]:
 
 
 def groups(effective: Keymap | None = None) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Group → keys with what they do, for the help."""
+    """Group → keys with what they do, for the help: session and composer first, then place by place."""
     effective = effective or keymap.current()
+    return [*of_the_session(effective), *within(effective)]
+
+
+def of_the_session(effective: Keymap) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """What works in the session and in the composer."""
     found: dict[str, list[tuple[str, str]]] = {}
     for one in KEYS:
         if named := effective.label(one):
             found.setdefault(one.group, []).append((named, one.does or does(one.name)))
-    return [
-        *found.items(),
-        *_of_a_change(),
-        *_of_the_tree(),
-        *_of_the_plan(),
-        *_of_the_sessions(),
-        *_of_the_queue(),
-        *_of_the_models(),
-        *_of_an_output(),
-        *_of_the_settings(),
-    ]
+    yield from found.items()
 
 
 def does(name: str) -> str:
@@ -66,50 +62,17 @@ def does(name: str) -> str:
     return BY_NAME[name].does.rstrip(":;")
 
 
-def _of_a_change() -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    from widgets.edit_modal import HELP
+def within(effective: Keymap) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """What works in dialogs, lists and panels; neighbours that say the same stand in one row."""
+    from tui_agent.places import PLACES
 
-    yield "When a change is asked about", [(keys, says) for keys, says in HELP]
-
-
-def _of_the_plan() -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    from widgets.plan_keys import HELP
-
-    for name, table in HELP:
-        yield name, [(one.named or "  ".join(shown(key) for key in one.keys), one.says) for one in table]
-
-
-def _of_the_sessions() -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    from widgets.session_door import HELP
-
-    yield "In the list of sessions", [(keys, says) for keys, says in HELP]
-
-
-def _of_the_tree() -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    from widgets.tool_tree import HELP
-
-    yield "In the progress", [(keys, says) for keys, says in HELP]
-
-
-def _of_the_queue() -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    from widgets.queue_panel import HELP
-
-    yield "In the list of what waits (/queue)", [(keys, says) for keys, says in HELP]
-
-
-def _of_the_models() -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    from widgets.model_picker import HELP
-
-    yield "In the list of models (/model)", [(keys, says) for keys, says in HELP]
-
-
-def _of_an_output() -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    from widgets.pager_door import HELP
-
-    yield "In an output (/output)", [(keys, says) for keys, says in HELP]
-
-
-def _of_the_settings() -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    from widgets.settings_form import HELP
-
-    yield "In the settings (/settings)", [(keys, says) for keys, says in HELP]
+    for place in PLACES:
+        rows: list[tuple[str, str]] = []
+        for one in place.actions:
+            label = "  ".join(sign(key) for key in effective.places.keys[f"{place.name}.{one.name}"])
+            says = one.row or one.says
+            if label and rows and rows[-1][1] == says:
+                rows[-1] = (f"{rows[-1][0]}  {label}", says)
+            elif label:
+                rows.append((label, says))
+        yield place.title, [*rows, *((fixed.keys, fixed.says) for fixed in place.fixed)]

@@ -37,6 +37,30 @@ OF_THE_APP: Final[dict[str, Does]] = {
 """What the app's keys do that are no command."""
 ITSELF = "palette"
 
+WORDS: Final[dict[str, str]] = {
+    "approvals ask": "reads run; edits ask, with the diff; commands that change something ask",
+    "approvals auto-edit": "reads and edits run; commands that change something ask",
+    "approvals auto": "reads, edits and ordinary commands run; risky ones ask",
+    "approvals read-only": "reads run; edits are refused, and all commands but those that only read",
+    "mode agent": "planned, carried out step by step, summed up",
+    "mode direct": "carried out without plan and summary",
+    "mode chat": "only talked about; nothing is changed",
+    "mode plan": "only planned; nothing is changed",
+    "mode explore": "the code is read and explained; nothing is changed",
+    "mode review": "changes are read and judged, also with git's history; nothing is changed",
+    "mode deep-explore": "helpers read a part of the code to its ground; nothing is changed",
+    "copy plan": "the plan document",
+    "copy all": "the whole conversation",
+    "export html": "the session as a page that needs nothing else",
+    "export markdown": "the session as Markdown",
+    "web stop": "close the page again",
+    "theme dark": "light on dark",
+    "theme light": "dark on light",
+    "theme high-contrast": "the strongest differences",
+    "theme ansi": "the sixteen colours of your terminal",
+}
+"""What a command does with a word behind it."""
+
 
 def rows() -> list[Row]:
     """Everything, the commands first, each with the words that it takes, then what only has a key."""
@@ -45,7 +69,8 @@ def rows() -> list[Row]:
     for one in commands.COMMANDS:
         listed[one.name] = Row(one.name, one.name, one.does.rstrip(":;"), effective.first(one.name))
         for word in _words(one):
-            listed[f"{one.name} {word}"] = Row(f"{one.name} {word}", f"{one.name} {word}", "")
+            name = f"{one.name} {word}"
+            listed[name] = Row(name, name, WORDS[name])
     for action in KEYS:
         if action.name and action.name != ITSELF and action.name not in listed:
             does = action.does or commands.BY_NAME[action.name].does
@@ -72,6 +97,5 @@ def do(app: TuiAgentApp, name: str) -> None:
 
 
 def show(app: TuiAgentApp) -> None:
-    """Open the palette; its own keys close it."""
-    closing = [key for key in keymap.current().keys[ITSELF] if key != "ctrl+p"]
-    app.push_screen(Palette(rows(), partial(do, app), closing=closing))
+    """Open the palette; its own keys close it, but for those that choose there."""
+    app.push_screen(Palette(rows(), partial(do, app), closing=keymap.current().keys[ITSELF]))
