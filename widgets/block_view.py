@@ -177,11 +177,14 @@ class BlockView(LineView):
             self._anchor = (place, min(line, max(0, len(after) - 1)) + self._gaps[place])
 
     def on_resize(self) -> None:
-        """A new width: guess all heights, paint the visible blocks."""
+        """A new width: guess all heights, paint the visible blocks. Where all moves, the end stays in view also under a
+        dialog."""
+        self._catching_up = self.following
         if self.columns != self._width:
             self._relayout()
         else:
             self._settle()
+        self._catching_up = False
 
     def _relayout(self) -> None:
         place, within = self._anchor

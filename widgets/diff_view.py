@@ -143,14 +143,15 @@ class DiffView(LineView):
     def on_resize(self) -> None:
         """Lay out for the new width, keeping the first visible row."""
         self.post_message(self.Laid())
-        if self.columns == self._width:
+        if not self.size.width or self.columns == self._width:
             return
         place = self._place_at(self.scroll_offset.y)
         self._layout()
         self._show_place(place)
 
     def _layout(self) -> None:
-        self._width = self.columns
+        if self.size.width or not self._width:
+            self._width = self.columns  # while it is hidden, the width that it had
         self._stack.clear()
         self._pairs = pairs(self.rows) if self.beside else []
         if self._pairs:
