@@ -113,6 +113,7 @@ async def test_the_demonstration_from_start_to_exit_by_keys_alone(
     async with started(tmp_path, "--resume", name, size=size) as program:  # as it was said
         await program.asks("Trust this folder?", LONG)
         program.type("r")
+        await program.sees(partial(gone, program, "Trust this folder?"), LONG)
         await program.sees(DONE, LONG)
         program.type("\x04")
         assert await end(program) == name
