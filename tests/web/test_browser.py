@@ -11,7 +11,7 @@ from tests.doubles.mock import call, scenario, serve, step
 from tests.doubles.web_door import FakeDoor
 from tests.scenes import load
 from tests.web.kit import faced, served
-from tests.web.windows import PATIENCE, Pages, say, shot, when
+from tests.web.windows import PATIENCE, Pages, enter, say, shot, still, when
 
 pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium"), pytest.mark.timeout(240)]
 
@@ -86,7 +86,7 @@ async def test_chat_streams_approves_clears_and_goes_on_after_a_reload(tmp_path:
         await other.wait_for_selector(".request .row.plus")
         await shot(page, "approve-dark")
         await shot(other, "approve-phone-light")
-        await page.wait_for_timeout(400)
+        await still(page)
         await page.click(".request >> text=Approve")
         await when(other, "!document.querySelector('.request .diff')")
         async with asyncio.timeout(
@@ -105,8 +105,7 @@ async def test_chat_streams_approves_clears_and_goes_on_after_a_reload(tmp_path:
 
         await page.click("#look")
         await shot(page, "done-light")
-        await page.click("#clear")
-        await page.click("#clear")
+        await page.dblclick("#clear")  # the first press asks, for a moment only
         await page.wait_for_selector(".divider")
         await other.wait_for_selector(".divider")
         assert "adder" not in await page.inner_text("#items")
@@ -127,7 +126,7 @@ async def test_what_a_model_writes_is_text(tmp_path: Path, pages: Pages) -> None
             page = await pages.open(one.serving.link())
             await say(page, "go <img src=x onerror=window.pwned=1>")
             await page.wait_for_selector(".request .row.plus")
-            await page.wait_for_timeout(400)
+            await still(page)
             await page.click(".request >> text=Approve")
             await page.wait_for_selector(".end.done")
             assert await page.evaluate("window.pwned") is None
@@ -162,8 +161,7 @@ async def test_nothing_is_wider_than_the_screen_in_any_state(pages: Pages) -> No
             if page is None:
                 page = await pages.open(one.serving.link())
             else:
-                await page.goto(one.serving.link())
-                await page.wait_for_selector("#say")
+                await enter(page, one.serving.link())
             await when(
                 page,
                 "document.querySelector('#items')?.childElementCount > 0 || document.querySelector('.request')",

@@ -12,7 +12,7 @@ from tests.doubles.web_door import AnsweredDoor
 from tests.scenes import load
 from tests.tui.edits import GRANTS, asked, editing
 from tests.web.kit import Served, faced, served
-from tests.web.windows import Pages, shot, when
+from tests.web.windows import Pages, shot, still, when
 from tui_agent.domain import Answer, Scope
 from tui_agent.events import (
     Notice,
@@ -28,7 +28,6 @@ from tui_agent.workplan import Alternative, CriterionChange, DecisionNote, Summa
 pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium"), pytest.mark.timeout(240)]
 
 PHONE = (390, 844)
-STILL = "performance.now() - Number(document.querySelector('.request').dataset.since) > 410"
 SMALL = """[...document.querySelectorAll('.request button')].filter((one) => one.offsetParent).map((one) => [
     one.textContent.slice(0, 30), ...["width", "height", "right"].map((name) => one.getBoundingClientRect()[name])
 ]).filter(([_, width, height, right]) => width < 32 || height < 32 || right > innerWidth)"""
@@ -87,7 +86,7 @@ async def test_a_summary_is_corrected_in_place_and_nothing_typed_is_lost(pages: 
         await shot(other, "edit-summary-phone-light")
         await page.reload()
         await page.wait_for_selector("text=Keep as edited")
-        await when(page, STILL)
+        await still(page)
         await details.press("Control+Enter")
         given = ((await door.next_answer()).data or {})["summary"]
         assert given["action"] == summary.action and given["details"] == "Corrected,\nby hand"
@@ -123,7 +122,7 @@ async def test_a_summary_is_discarded_by_a_second_click_only(pages: Pages) -> No
         assert await page.get_by_label("Details", exact=True).input_value() == bad
         assert bad in await page.inner_text(".ticks") and not await page.locator("img").count()
         await page.get_by_label("Action", exact=True).fill(" ")
-        await when(page, STILL)
+        await still(page)
         await page.click("text=Keep as edited")
         assert await page.get_attribute(":focus", "aria-invalid") == "true"
         await page.click("text=Reset")
@@ -143,7 +142,7 @@ async def test_a_summary_is_discarded_by_a_second_click_only(pages: Pages) -> No
         door.takes = False
         door.tell(SummaryOffered(id="late", summary=summary))
         await page.get_by_label("Result", exact=True).fill("✓ late")
-        await when(page, STILL)
+        await still(page)
         await page.click("text=Keep as edited")
         await page.wait_for_selector(".leftover")
         assert await page.input_value(".leftover textarea") == "Result: ✓ late"
@@ -189,7 +188,7 @@ async def test_the_steps_of_a_plan_are_reworded_moved_left_out_and_added(pages: 
         assert await page.get_by_label("Step 2", exact=True).input_value() == "Tell the user"
         await page.click("text=Put it back")
         await page.get_by_label("Move up: Tell the user").click()
-        await when(page, STILL)
+        await still(page)
         await page.click("text=Carry it out as changed")
         given = ((await door.next_answer()).data or {})["plan"]
         said = [(one["number"], one["description"], one["tool"]) for one in given["steps"]]
@@ -207,7 +206,7 @@ async def test_the_steps_of_a_plan_are_reworded_moved_left_out_and_added(pages: 
         # A plan that is only another way on, and one that nobody may approve by accident, is asked about as well.
         door.tell(PlanProposed(id="again", plan=proposed.plan, asks=True, fallback=True, recovery=True))
         await page.wait_for_selector("text=No usable plan came")
-        await when(page, STILL)
+        await still(page)
         await page.click(".request >> text=Reject")
         await page.keyboard.type("not so")
         await page.keyboard.press("Enter")
@@ -230,7 +229,7 @@ async def test_held_keys_decide_nothing_and_long_texts_leave_room_to_decide(page
     async with faced(door) as one:
         page = await pages.open(one.serving.link(), size=PHONE)
         await page.fill("#say", "not said yet")
-        await when(page, STILL)
+        await still(page)
         assert await page.evaluate(SMALL) == [] and await page.evaluate(ROOM) > 300
         await page.focus(".request >> text=Reject")
         await held(page, "Enter")
@@ -260,7 +259,7 @@ async def test_held_keys_decide_nothing_and_long_texts_leave_room_to_decide(page
         await page.keyboard.press("Control+Enter")
         await page.wait_for_selector("#activity >> text=says what was done")
         await page.focus(".request >> text=Discard")
-        await when(page, STILL)
+        await still(page)
         await held(page, "Enter")
         pressed = await page.evaluate("performance.now()")
         await when(page, f"performance.now() > {pressed} + 410")
@@ -272,7 +271,7 @@ async def test_held_keys_decide_nothing_and_long_texts_leave_room_to_decide(page
         door.tell(SummaryOffered(id="t", summary=Summary(action="Did more")))
         await page.wait_for_selector("textarea >> text=Did more")
         await page.set_viewport_size({"width": 1280, "height": 800})
-        await when(page, STILL)
+        await still(page)
         await page.get_by_label("Action", exact=True).focus()
         await page.keyboard.down("Control")
         await page.keyboard.down("Enter")
@@ -303,7 +302,7 @@ async def test_parts_of_an_edit_are_chosen(pages: Pages) -> None:
         await parts.nth(1).uncheck()
         assert await page.is_disabled("text=Approve 0 of 2")
         await parts.nth(1).check()
-        await when(page, STILL)
+        await still(page)
         await page.click("text=Approve 1 of 2")
         answer = await door.next_answer()
         assert answer.data == {"hunks": [1], "edits": {}} and answer.scope == Scope.ONCE
@@ -336,7 +335,7 @@ async def test_the_plan_document_is_edited_beside_what_others_do_to_it(tmp_path:
         await shot(page, "edit-doc-320")
         await page.click("button:text-is('Save')")
         await page.wait_for_selector(".request .sides")
-        await when(page, STILL)
+        await still(page)
         await page.click(".request >> text=Both")  # the panel made room for it
         await page.set_viewport_size({"width": 1280, "height": 800})
         await page.wait_for_selector(".leftover >> text=merged")

@@ -21,7 +21,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.doubles.job import environment
 from tests.web.kit import let_in
-from tests.web.windows import shot
+from tests.web.windows import shot, slowed
 from tui_agent.arguments import build_parser
 from tui_agent.frontends.web import serving
 from tui_agent.frontends.web.addresses import CannotServe, listen
@@ -407,6 +407,7 @@ async def test_the_whole_screen_works_in_a_browser(tmp_path: Path) -> None:
             page.on("console", lambda message: said.append(message.text))
             page.on("pageerror", lambda error: said.append(str(error)))
             page.on("request", lambda request: asked.append(request.url))
+            await slowed(page)
             seen = Seen(page)
             await page.goto(link)
             await seen.until("Find the bug")

@@ -24,12 +24,36 @@ class Pages:
         )
         page = await context.new_page()
         page.set_default_timeout(PATIENCE)
+        await slowed(page)
         page.on("console", lambda message: self.said.append(message.text))
         page.on("pageerror", lambda error: self.said.append(str(error)))
         page.on("request", lambda request: self.asked.append(request.url))
-        await page.goto(link)
-        await page.wait_for_selector("#say")
+        await enter(page, link)
         return page
+
+
+async def slowed(page: Any) -> None:
+    """With TUI_AGENT_SLOW_PAGES, milliseconds, each answer takes so long and each script six times as long as it would."""
+    if slow := os.environ.get("TUI_AGENT_SLOW_PAGES"):
+        told = await page.context.new_cdp_session(page)
+        await told.send("Emulation.setCPUThrottlingRate", {"rate": 6})
+        line = {"offline": False, "latency": int(slow), "downloadThroughput": -1, "uploadThroughput": -1}
+        await told.send("Network.enable")
+        await told.send("Network.emulateNetworkConditions", line)
+
+
+async def enter(page: Any, link: str) -> None:
+    """Through the door, until the last of the page's scripts has run."""
+    await page.goto(link)
+    await page.wait_for_selector("#mode option", state="attached")
+
+
+async def still(page: Any) -> None:
+    """Until what is asked stands long enough for an answer to be meant for it."""
+    await page.wait_for_selector(".request")
+    await when(
+        page, "performance.now() - (document.querySelector('.request')?.dataset.since ?? Infinity) > 410"
+    )
 
 
 async def shot(page: Any, name: str) -> None:

@@ -13,7 +13,7 @@ export class Composer {
     this.sent = [];
     this.at = 0;
     this.composing = false;
-    this.field.value = kept();
+    if (!this.field.value) this.field.value = kept();  // what was typed before the scripts were there is newer
     this.field.addEventListener("input", () => this.changed());
     this.field.addEventListener("compositionstart", () => { this.composing = true; });
     this.field.addEventListener("compositionend", () => { this.composing = false; });
@@ -58,7 +58,7 @@ export class Composer {
       else await post("/chat", { message: text });
       this.sent.push(text);
     } catch (error) {
-      this.put(text);
+      this.put([text, this.field.value].filter(Boolean).join("\n"));  // before what was typed since
       this.say(error.message);
     }
   }

@@ -52,7 +52,7 @@ export class Dock {
 
   make(id, one) {
     const { node, editor = false } = one.make((body) => this.answer(id, body), one.draft);
-    one.card = el("section", { class: `request${editor ? " editor" : ""}`, role: "group", "aria-label": "A decision is needed" }, node);
+    one.card = el("section", { class: `request${editor ? " editor" : ""}`, role: "group", tabindex: "-1", "aria-label": "A decision is needed" }, node);
   }
 
   voided(id, reason) {
@@ -84,8 +84,10 @@ export class Dock {
     const one = this.open.get(id);
     if (!one || one.sent || performance.now() - Number(one.card.dataset.since) < STILL) return;
     one.sent = true;
-    const ready = [...one.card.querySelectorAll("button")].filter((each) => !each.disabled);
-    for (const each of ready) each.disabled = true;
+    const from = one.card.contains(document.activeElement) ? document.activeElement : null;
+    const ready = [...one.card.querySelectorAll("button, textarea, input, select")].filter((each) => !each.disabled);
+    for (const each of ready) each.disabled = true;  // what is typed now would not be told any more
+    if (from?.disabled) one.card.focus();  // what is disabled loses the focus to nowhere
     try {
       const said = await post("/answer", { id, ...body });
       if (said.status === "settled") { this.say(ELSEWHERE); this.keep(id, one, ELSEWHERE); }
@@ -95,6 +97,7 @@ export class Dock {
       one.sent = false;
       for (const each of ready) each.disabled = Boolean(one.card.dataset.void) && each.classList.contains("approve");
       if (!this.open.has(id)) this.keep(id, one, ELSEWHERE);
+      else if (document.activeElement === one.card) from.focus();
       this.say(error.message);
     }
   }
