@@ -11,6 +11,7 @@ from time import perf_counter
 import pytest
 from msgspec import structs
 
+from tests.doubles.fault_os import FakeOs
 from tests.faults.syscalls import Machine, open_files
 from tests.faults.syscalls import Plan as FaultyCalls
 from tui_agent.plan.document import Criterion, LogEntry, Plan
@@ -284,3 +285,23 @@ def test_a_text_that_can_not_be_kept_aside_now_is_kept_by_the_next_look(store: P
     assert isinstance(seen, Seen)
     assert [one.read_bytes() for one in seen.aside] == [b"late words"]
     store.close()
+
+
+def test_saves_while_a_text_is_given_back_are_all_kept(path: Path) -> None:
+    """An editor that starts from whatever lies there: from ours, and then from the older one that was put back."""
+    later = iter(["first", "second", "third"])
+
+    def add() -> None:
+        if words := next(later, ""):
+            beside = path.with_name(".swp")
+            beside.write_text(path.read_text(encoding="utf-8") + f"{words} note\n", encoding="utf-8")
+            beside.replace(path)
+
+    disk = FakeOs(before={"exchange": add})
+    store = PlanStore(path, calls=disk)
+    store.load()
+    saved = save(store, with_entry(store.plan, "did it"))
+    assert next(later, None) is None and disk.calls.count("exchange") > 4
+    whole = "".join(one.read_text(encoding="utf-8") for one in (path, *saved.aside, *store.close()))
+    for words in ("first note", "second note", "third note", "did it"):
+        assert words in whole

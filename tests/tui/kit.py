@@ -22,6 +22,10 @@ class Clock:
     def __call__(self) -> float:
         return self.now
 
+    def rest(self) -> None:
+        """So long that every dialog listens, also to a key which a busy machine brings late."""
+        self.now += 60
+
 
 def app_for(
     scene: str | list[Record] = "empty",

@@ -199,11 +199,11 @@ async def test_keys_typed_on_after_the_field_go_to_the_draft_and_approve_nothing
     clock = Clock()
     app, session = edit_app(stillness=STILLNESS, clock=clock)
     async with running(app) as pilot:
-        clock.now += 1
+        clock.rest()
         await edited(pilot, "x", "ctrl+s", *"aAs", "enter", "a")
         assert session.answers == []
         assert app._prompt.text == "aAs\na"
-        clock.now += STILLNESS + 0.01
+        clock.rest()
         await pilot.press("a")
         await closed(pilot, app)
         assert session.answers[0][1].data is not None
@@ -213,10 +213,10 @@ async def test_keys_typed_on_after_a_dropped_text_or_reason_approve_nothing() ->
     clock = Clock()
     app, session = edit_app(stillness=STILLNESS, clock=clock)
     async with running(app) as pilot:
-        clock.now += 1
+        clock.rest()
         await edited(pilot, "x", "escape", "a")
         assert session.answers == [] and app._prompt.text == "a"
-        clock.now += 1
+        clock.rest()
         await pilot.press("r", "n", "escape", "a")
         await pilot.pause()
         assert session.answers == [] and app._prompt.text == "aa"
@@ -336,7 +336,7 @@ async def test_a_key_on_its_way_when_it_becomes_void_goes_to_the_draft() -> None
     clock = Clock()
     app, session = edit_app(stillness=STILLNESS, clock=clock)
     async with running(app) as pilot:
-        clock.now += 1
+        clock.rest()
         await void(pilot, session)
         await pilot.press("w")
         await pilot.pause()

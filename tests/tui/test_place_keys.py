@@ -105,7 +105,7 @@ async def test_an_approval_is_as_careful_with_keys_of_the_users_as_with_its_own(
         await until(pilot, lambda: isinstance(app.screen, RequestModal))
         await pilot.press("y")  # before it listens: the draft's
         await until(pilot, lambda: app._prompt.text == "y")
-        clock.now += 1
+        clock.rest()
         await pilot.press("y", "end")  # the end was not seen; `end` means nothing any more
         await still(pilot)
         assert session.answers == [] and not dialog(app).end_seen
@@ -116,7 +116,7 @@ async def test_an_approval_is_as_careful_with_keys_of_the_users_as_with_its_own(
         await until(pilot, lambda: "ctrl+g takes the text" in screen_text(app))
         await pilot.press("ctrl+s", "ctrl+g")
         await until(pilot, lambda: "edited by you" in screen_text(app))
-        clock.now += 1
+        clock.rest()
         await pilot.press("y")  # what was edited has to be seen to its end
         await still(pilot)
         assert session.answers == []

@@ -456,7 +456,7 @@ async def test_a_conflict_takes_no_key_before_it_listens() -> None:
         await pilot.press(*"bot")
         assert session.answers == []
         assert app._prompt.text == "bot"
-        clock.now += 1
+        clock.rest()
         await pilot.press("t")
         await until(pilot, lambda: len(session.answers) == 1)
 

@@ -218,7 +218,7 @@ async def test_what_is_typed_ahead_goes_into_the_draft_and_decides_nothing() -> 
         assert session.answers == []
         assert session.sent == []
         assert app._prompt.text == typed
-        clock.now += STILLNESS + 0.01
+        clock.rest()
         await pilot.press("a")
         await until(pilot, lambda: session.answers != [])
 
@@ -228,10 +228,10 @@ async def test_after_editing_it_is_still_for_a_while() -> None:
     app, session = app_for("plan_waits", stillness=STILLNESS, clock=clock)
     async with running(app) as pilot:
         await shown(pilot, armed=False)
-        clock.now += 1
+        clock.rest()
         await pilot.press("e", "enter", "x", "escape", "escape", "a")
         assert session.answers == []
-        clock.now += 1
+        clock.rest()
         await pilot.press("a")
         await until(pilot, lambda: session.answers != [])
 

@@ -69,7 +69,7 @@ async def test_a_hundred_keys_into_an_opening_dialog_decide_nothing_and_keep_the
         sent = "".join(text for text, _steering in session.sent)
         # what Enter sent before the dialog was there, then the draft; Enter leaves no mark in what was sent
         assert (sent + app._prompt.text).replace("\n", "") == text.replace("\n", "")
-        clock.now += 1.0
+        clock.rest()
         await pilot.press("r" if kind == "approval" else "ctrl+d")
         await pilot.press("enter")
         await until(pilot, lambda: len(session.answers) == 1)
@@ -86,7 +86,7 @@ async def test_a_key_that_waited_while_the_program_was_busy_was_pressed_too_earl
         app.post_message(late)
         await until(pilot, lambda: app._prompt.text == "a")
         assert session.answers == []
-        clock.now += 2 * STILLNESS
+        clock.rest()
         await pilot.press("a")
         await until(pilot, lambda: len(session.answers) == 1)
 
@@ -97,13 +97,13 @@ async def test_who_comes_back_to_the_screen_answers_nothing_with_what_is_typed_a
     app, session = app_for(scene, stillness=STILLNESS, clock=clock)
     async with running(app) as pilot:
         await settled(pilot)
-        clock.now += 2 * STILLNESS
+        clock.rest()
         app.app_resume_signal.publish(app)  # as after `fg`, or when a browser shows the screen
         await quiet(pilot)
         await pilot.press("a")
         await until(pilot, lambda: app._prompt.text == "a")
         assert session.answers == []
-        clock.now += 2 * STILLNESS
+        clock.rest()
         await pilot.press("a")
         await until(pilot, lambda: len(session.answers) == 1)
 

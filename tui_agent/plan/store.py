@@ -32,6 +32,7 @@ from tui_agent.platform.files import (
     read_file,
     replace_file,
 )
+from tui_agent.platform.oscalls import OS, OsCalls
 
 CAP = 16 << 20
 """Bytes of a plan document that are read."""
@@ -98,9 +99,10 @@ class _Found(NamedTuple):
 class PlanStore:
     """The plan document of one session. `load` comes first."""
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time, calls: OsCalls = OS) -> None:
         self.path = path
         self._clock = clock
+        self._calls = calls
         self._lock = threading.Lock()
         self._document = parse(SKELETON)
         self._sha256: str | None = None
@@ -213,13 +215,16 @@ class PlanStore:
         try:
             with self._replaced.replacing(self.path, found.sha256):
                 done = replace_file(
-                    self.path, data, found.sha256, follow=True, beneath=self.path.parent, mode=0o600
-                )
+                    self.path, data, found.sha256,
+                    follow=True, beneath=self.path.parent, mode=0o600, calls=self._calls,
+                )  # fmt: skip
         except FileChangedError as error:
             # For a moment it may have lain under the name: whoever read it then builds on it, and not on their own
             # save that it was swapped with.
             self._versions[version] = document.plan
             self._glimpsed[version] = error.displaced
+            self._late += filter(None, error.overtaken)
+            self._keep_late()
             return None
         self._note(document, done.sha256, document.plan)
         with contextlib.suppress(FileFault):  # the save is done; what is to be kept aside is tried again

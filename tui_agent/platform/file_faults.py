@@ -28,10 +28,14 @@ class FileChangedError(FileFault):
         path: Path,
         message: str = "changed on disk meanwhile; nothing was written",
         displaced: bytes = b"",
+        overtaken: tuple[bytes, ...] = (),
     ) -> None:
         super().__init__(path, message, "changed")
         self.displaced = displaced
         """What another program had saved and did not see for a moment, because our bytes lay in its place."""
+        self.overtaken = overtaken
+        """What another program saved in that moment and is nowhere now: it saved once more, and may have started from
+        an older text that lay there while the two were put in order."""
 
 
 class NotRegularError(FileFault):

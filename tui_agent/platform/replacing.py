@@ -84,8 +84,8 @@ class Replacement:
                 found = self._hash_or_none(self._temp)
                 if found != expected:
                     displaced = self._displaced()
-                    self._give_back(found)
-                    raise FileChangedError(self.where, displaced=displaced)
+                    overtaken = self._give_back(found)
+                    raise FileChangedError(self.where, displaced=displaced, overtaken=overtaken)
         return self._done(expected)
 
     def overwrite(self, mode: int) -> Replaced:
@@ -191,9 +191,14 @@ class Replacement:
     def _swap(self) -> None:
         self.calls.exchange(self._temp, self.where.name, dir_fd=self.folder)
 
-    def _give_back(self, found: str | None) -> None:
-        """Undo a swap that took another's file, and see that the newest save of theirs ends up under the name."""
+    def _give_back(self, found: str | None) -> tuple[bytes, ...]:
+        """Undo a swap that took another's file, and see that the newest save of theirs ends up under the name.
+
+        Returns what they saved meanwhile and is not the newest: an older text lay under the name while it did not, so
+        the newest may not know of it.
+        """
         awaited, placed = self._sha256, found
+        saved: list[bytes] = []
         for _ in range(_TURNS):
             try:
                 self._swap()
@@ -201,12 +206,13 @@ class Replacement:
                 # They took the name away meanwhile; what they had saved before goes back to it.
                 with contextlib.suppress(OSError):
                     self.calls.link(self._temp, self.where.name, dir_fd=self.folder)
-                return
+                return tuple(saved[:-1])
             except OSError:
                 break
             back = self._hash_or_none(self._temp)
             if back is not None and back == awaited:
-                return
+                return tuple(saved[:-1])
+            saved.append(self._displaced())
             # They saved once more in between: what came back is the newest and goes to the name in the next turn.
             awaited, placed = placed or "", back
         self._rescue = True
