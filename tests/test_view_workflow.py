@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,10 +10,12 @@ import pytest
 from tests.scenes import build, load
 from tests.scenes.workflow import PLAN, SUMMARY, steps_recovered
 from tui_agent import events as e
+from tui_agent import frontends
 from tui_agent.domain import Answer
 from tui_agent.frontends.plain import PlainText
 from tui_agent.text import Mask
 from tui_agent.view import EndItem, NoticeItem, ReplyItem, RequestItem, SessionView, StepItem, fold
+from tui_agent.view.reply_steps import ROLES
 
 
 def view_of(scene: str) -> SessionView:
@@ -94,6 +98,18 @@ def test_replies_apart_from_the_conversation_have_no_text_and_end_no_run() -> No
 def test_the_status_names_what_a_reply_is_for() -> None:
     status = view_of("plan_planning").status
     assert (status.phase, status.detail) == ("thinking", "· planning")
+
+
+def test_the_page_and_the_screen_call_what_a_reply_is_for_the_same() -> None:
+    script = Path(frontends.__file__).parent / "web" / "static" / "main.js"
+    (table,) = re.findall(r"^const ROLES = \{ (.*) \};$", script.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {name: said.lower() for name, said in re.findall(r'(\w+): "([^"]*)"', table)} == ROLES
+    view = SessionView()
+    for seq, (role, purpose) in enumerate((("planning", "mending"), ("later", ""), ("title", "")), 1):
+        started = e.ReplyStarted(model="m", iteration=0, messages=1, estimate=1, role=role, purpose=purpose)
+        fold(view, e.Record(seq=seq, at="2026-01-01T00:00:00Z", run="run1", node=role, event=started))
+    assert [one.does for one in items(view, ReplyItem)] == [ROLES["mending"], "later", ROLES["title"]]
+    assert view.reply_phase == ("connecting", "· naming the session")
 
 
 def test_a_refused_completion_is_a_notice() -> None:

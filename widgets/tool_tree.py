@@ -16,7 +16,7 @@ from textual.geometry import Region, Size
 from textual.message import Message
 
 from tui_agent.text import one_line
-from tui_agent.view import ROLES, Node, ReplyItem, SessionView, StepItem, ToolItem
+from tui_agent.view import Node, ReplyItem, SessionView, StepItem, ToolItem
 from widgets.blocks.base import duration
 from widgets.dialog_keys import Keys
 from widgets.ink import Ink, Line, Span, fit, line, width_of
@@ -236,7 +236,7 @@ class ToolTree(LineView):
 
     def _words(self, reply: ReplyItem, node: Node) -> str:
         if reply.role and not reply.agent:
-            return ROLES.get(reply.role, one_line(reply.role, 60))
+            return reply.does
         for text in reply.text.text[:2000].split("\n"):
             if text.strip():
                 return one_line(text.strip().lstrip("#>*- "), 200)

@@ -10,6 +10,7 @@ from tests.engine.kit import Watch, opened
 from tests.engine.staging import (
     DIAGNOSE,
     PLANNING,
+    VERIFY,
     do,
     in_step,
     plan,
@@ -28,7 +29,7 @@ from tui_agent.events import (
     StageLeft,
     StepVerified,
 )
-from tui_agent.view import SessionView, fold
+from tui_agent.view import ReplyItem, SessionView, fold
 
 TASK = "mend the adder"
 EDIT = call("edit_file", path="adder.py", old_string="a - b", new_string="a + b")
@@ -44,9 +45,10 @@ def workspace(tmp_path: Path) -> Path:
 async def test_a_recovery_has_a_node_of_its_own_below_the_step_that_failed(workspace: Path) -> None:
     async with serve(
         sorted_as(),
-        side(PLANNING, plan(do("Mend it", "edit_file")), trigger="What failed, and why"),
+        side(PLANNING, plan(do("Mend it", expected_outcome="it adds")), trigger="What failed, and why"),
         planned(do("Call it", "run_terminal_command", critical=True)),
         DIAGNOSIS,
+        side(VERIFY, {"met": True, "evidence": "it adds"}),
         summed_up(),
         in_step("Call it", step("", FAILING), "It fails."),
         in_step("Mend it", step("", call("read_file", path="adder.py")), step("", EDIT), "Mended."),
@@ -68,6 +70,14 @@ async def test_a_recovery_has_a_node_of_its_own_below_the_step_that_failed(works
         stages[record.seq] = view.stage
         if record.node == "run-1.planning" and isinstance(record.event, StageLeft):
             closed = record.seq
+    assert [one.does for one in view.items if isinstance(one, ReplyItem) and one.role] == [
+        "sorting the request",
+        "planning",
+        "finding out what went wrong",
+        "planning again",
+        "checking the outcome",
+        "writing the summary",
+    ]
     tree = view.tree
     place = tree.places[entered.node]
     assert tree.nodes[tree.nodes[place].parent].id == "run-1.s1"

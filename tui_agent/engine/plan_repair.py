@@ -42,7 +42,7 @@ async def rewritten(found: Unreadable, good: str, structured: Structured, *, nod
     if good and len(good) + len(found.text or "") <= LONGEST:
         told.append(f"The last good version of it:\n{good}")
     messages = (SystemMessage(text=prompt("mend_plan")), UserMessage(text="\n\n".join(told)))
-    said = await structured.ask("planning", messages, parent=node, schema=None)
+    said = await structured.ask("planning", messages, parent=node, schema=None, purpose="mending")
     if isinstance(said, Fault):
         log.warning("the plan document was not repaired: %s", said.message)
         return ""

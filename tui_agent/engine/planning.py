@@ -112,7 +112,14 @@ class Planner:
         return sorted_as.complexity if chosen == "auto" else chosen
 
     async def plan(
-        self, request: str, sorted_as: Classified, background: Background, *, node: str, again: bool = False
+        self,
+        request: str,
+        sorted_as: Classified,
+        background: Background,
+        *,
+        node: str,
+        again: bool = False,
+        purpose: str = "",
     ) -> Planned | Fault:
         """The plan for a request, or for what is left of it (`again`). A fault only where no server is there."""
         began, depth = time.monotonic(), self.depth(sorted_as)
@@ -124,7 +131,7 @@ class Planner:
             if hit is not None:
                 return Planned(plan=hit.plan, depth=depth, cached=True, kind=kind, ms=_since(began))
         messages, faults = self._messages(request, background, depth), list[str]()
-        plan = await self._asked(messages, faults, sorted_as.task_type, node)
+        plan = await self._asked(messages, faults, sorted_as.task_type, node, purpose)
         if isinstance(plan, Fault):
             return plan
         return Planned(
@@ -138,7 +145,7 @@ class Planner:
         )
 
     async def _asked(
-        self, messages: tuple[Message, ...], faults: list[str], task: str, node: str
+        self, messages: tuple[Message, ...], faults: list[str], task: str, node: str, purpose: str
     ) -> InstructionPlan | Fault | None:
         """The model's plan; its faults go back to it, and into `faults`. None when no plan came of it."""
         for _ in range(TRIES):
@@ -149,6 +156,7 @@ class Planner:
                 schema=SCHEMA,
                 quiet=self._settings.timeouts.planning,
                 task=task,
+                purpose=purpose,
             )
             if isinstance(said, Fault):
                 if said.kind == "unreachable":

@@ -72,7 +72,7 @@ async def diagnose(
     )
     record = _record(step, verdict, done) + f"\nClass of the error: {kind}"
     messages = (SystemMessage(text=prompt("diagnose")), UserMessage(text=record))
-    said = await structured.ask("planning", messages, parent=node, schema=DIAGNOSIS)
+    said = await structured.ask("planning", messages, parent=node, schema=DIAGNOSIS, purpose="diagnosing")
     if isinstance(said, Fault):
         return plain
     try:
@@ -100,7 +100,7 @@ async def judged(
     """The verdict of a short model call, for an outcome that the facts leave open."""
     record = _record(step, verdict, done) + (f"\nThe agent's words: {closing[:1_500]}" if closing else "")
     messages = (SystemMessage(text=prompt("verify_step")), UserMessage(text=record))
-    said = await structured.ask("dispatcher", messages, parent=node, schema=VERDICT)
+    said = await structured.ask("dispatcher", messages, parent=node, schema=VERDICT, purpose="judging")
     return (
         Verdict(met=True, actual=verdict.actual)
         if isinstance(said, Fault)

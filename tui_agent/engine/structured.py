@@ -62,10 +62,11 @@ class Structured:
         schema: dict[str, Any] | None,
         quiet: float = 120.0,
         task: str = "",
+        purpose: str = "",
         preamble: int = PREAMBLE,
     ) -> Said | Fault:
         """The reply's text, which is JSON where there is a `schema`. A fault when the model says nothing for `quiet`
-        seconds, loading not counted.
+        seconds, loading not counted. `purpose` tells the user what it is for where the role alone doesn't (R15.1).
 
         A reply without an object in its first `preamble` characters is read no further, where JSON is asked for.
         """
@@ -76,12 +77,9 @@ class Structured:
         request = ModelRequest(
             model=chosen.name,
             messages=tuple(messages),
-            temperature=sampling.temperature,
-            max_tokens=sampling.max_tokens,
             num_ctx=window,
-            think=sampling.think,
-            keep_alive=sampling.keep_alive,
             format=schema,
+            **msgspec.structs.asdict(sampling),
         )
         size = Gauge().tokens(of_request(request.messages, ()))
         if window is not None and size + 256 > window:
@@ -92,7 +90,12 @@ class Structured:
         self._count += 1
         place = {"run": self._run, "node": f"{parent}.{role}{self._count}", "parent": parent}
         started = ReplyStarted(
-            model=chosen.name, iteration=0, messages=len(request.messages), estimate=size, role=role
+            model=chosen.name,
+            iteration=0,
+            messages=len(request.messages),
+            estimate=size,
+            role=role,
+            purpose=purpose,
         )
         self._stream.emit(started, **place)
         await self._stream.durable()

@@ -205,7 +205,7 @@ class Workflow:
         """The plan for the alternative that the user picked, shown again."""
         way = planned.plan.alternatives[choice]
         request = f"{self._request}\n\nDo it this way: {way.approach}"
-        made = await self._crew.planner.plan(request, self._sorted, self._background(), node=node, again=True)
+        made = await self._planned_again(request, node)
         if isinstance(made, Fault) or made.fallback:
             made = Planned(plan=one_step(request), depth=planned.depth)
         self._planned = msgspec.structs.replace(made, kind=planned.kind)
@@ -246,9 +246,7 @@ class Workflow:
         """A plan for what is left after a failure, reviewed like the first one."""
         crew = self._crew
         self._failures.append(found.sentence(step))
-        planned = await crew.planner.plan(
-            self._request, self._sorted, self._background(), node=node, again=True
-        )
+        planned = await self._planned_again(self._request, node)
         if isinstance(planned, Fault) or planned.fallback or _begins_with(planned.plan, step):
             return None
         if self._planned is not None and self._plan is not None:
@@ -257,6 +255,11 @@ class Workflow:
             return await self._reviewed(planned, node, recovery=True)
         except Rejected:
             return None
+
+    async def _planned_again(self, request: str, node: str) -> Planned | Fault:
+        return await self._crew.planner.plan(
+            request, self._sorted, self._background(), node=node, again=True, purpose="replanning"
+        )
 
     async def _divide(self, step: PlanStep, node: str) -> tuple[PlanStep, ...]:
         """The steps of a subtask, planned when it is reached and reviewed (W2); itself where there are none."""

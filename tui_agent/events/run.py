@@ -55,6 +55,9 @@ class ReplyStarted(Event, frozen=True, kw_only=True):
     """Tokens that the request is thought to hold."""
     role: str = ""
     """What the model is asked for beside the conversation: `dispatcher`, `planning`, `summary`, …; empty in it."""
+    purpose: str = ""
+    """What the reply is for, where its role has several uses: `judging`, `diagnosing`, `replanning`, `mending`; empty
+    for the one that gave the role its name."""
 
 
 class ReplyPhase(Event, frozen=True, kw_only=True):

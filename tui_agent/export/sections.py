@@ -13,7 +13,6 @@ from tui_agent.export.plans import plan_section, step_section, summary_section
 from tui_agent.export.words import duration, noted, shown, verdict
 from tui_agent.text import clean, one_line, reveal, visible
 from tui_agent.view import (
-    ROLES,
     EndItem,
     Item,
     NoticeItem,
@@ -144,7 +143,7 @@ def _reply(item: ReplyItem) -> Iterator[Section]:
     if item.fault is not None:
         parts.append(Text(shown(f"{item.fault.message} {item.fault.advice}").strip()))
     if parts:
-        title = f"Agent, {ROLES.get(item.role, item.role)}" if item.role else "Agent"
+        title = f"Agent, {item.does}" if item.does else "Agent"
         yield Section(
             "agent", title, note=noted(*notes), tone="bad" if item.fault else "", parts=tuple(parts)
         )

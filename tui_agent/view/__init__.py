@@ -27,13 +27,11 @@ from tui_agent.view.items import (
     Verdict,
 )
 from tui_agent.view.nodes import Node, Tree
-from tui_agent.view.reply_steps import ROLES
 from tui_agent.view.texts import Growing, Tail
 from tui_agent.view.veil import Veil
 
 __all__ = [
     "NOTHING",
-    "ROLES",
     "Change",
     "Dispute",
     "EndItem",

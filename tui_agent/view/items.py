@@ -76,6 +76,8 @@ class ReplyItem:
     ms: int = 0
     role: str = ""
     """What the model was asked for beside the conversation; such a reply shows no text."""
+    does: str = ""
+    """What such a reply is for, in words; empty in the conversation."""
     rejected: str = ""
     """Why nothing of it could be used, as in `reply.rejected`; empty if that is not so."""
     agent: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tui_agent import events as e
+from tui_agent.text import one_line
 from tui_agent.view.change import EXPLORER, NOTHING, Change, Steps, add, join, seconds, settle, touch
 from tui_agent.view.items import ReplyItem, Retry, SessionView
 from tui_agent.view.texts import Growing
@@ -10,26 +11,36 @@ from tui_agent.view.texts import Growing
 ROLES = {
     "dispatcher": "sorting the request",
     "planning": "planning",
-    "execution": "checking the outcome",
+    "replanning": "planning again",
+    "judging": "checking the outcome",
+    "diagnosing": "finding out what went wrong",
+    "mending": "repairing the plan document",
     "summary": "writing the summary",
     "title": "naming the session",
     "explorer": "exploring",
 }
-"""Role of a reply apart from the conversation → what it does."""
+"""Purpose of a reply apart from the conversation, its role where that says it all → what it does."""
+
+
+def does(purpose: str) -> str:
+    """What a reply with this purpose does, in words for the user; a later version's purpose as it is called."""
+    return ROLES.get(purpose) or one_line(purpose, 60)
 
 
 def _reply_started(view: SessionView, event: e.ReplyStarted, record: e.Record) -> Change:
     if event.role == EXPLORER:
-        aside = view.asides[record.node] = ReplyItem(record.node, role=event.role, agent=record.parent)
+        aside = view.asides[record.node] = ReplyItem(
+            record.node, role=event.role, does=does(event.role), agent=record.parent
+        )
         return add(view, aside, record.node)
-    view.reply = ReplyItem(record.node, role=event.role)
+    view.reply = ReplyItem(record.node, role=event.role, does=does(event.purpose or event.role))
     view.reply_phase = ("connecting", _purpose(view.reply, ""))
     return join(add(view, view.reply, record.node), settle(view, record.at))
 
 
 def _purpose(reply: ReplyItem | None, detail: str) -> str:
     """What the reply is for, where it is no part of the conversation."""
-    return "· " + ROLES.get(reply.role, reply.role) if reply is not None and reply.role else detail
+    return f"· {reply.does}" if reply is not None and reply.does else detail
 
 
 def _current(view: SessionView, record: e.Record) -> tuple[ReplyItem, Change]:
@@ -115,6 +126,7 @@ def _reply_ended(view: SessionView, event: e.ReplyEnded, record: e.Record) -> Ch
         event.ms,
     )
     reply.role = reply.role or event.role
+    reply.does = reply.does or does(reply.role)
     if view.asides.pop(reply.id, None) is None:
         view.reply = None
     _end_retry(reply)

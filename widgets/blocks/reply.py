@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tui_agent.view import ROLES, ReplyItem
+from tui_agent.view import ReplyItem
 from widgets.blocks.base import Block, Look, duration
 from widgets.blocks.notice import marked
 from widgets.highlight import prepare
@@ -175,8 +175,7 @@ class ReplyBlock(Block[ReplyItem]):
 
     @property
     def _purpose(self) -> str:
-        role = self.item.role
-        return f" · {ROLES.get(role, role)}" if role else ""
+        return f" · {self.item.does}" if self.item.does else ""
 
     @staticmethod
     def _thought_text(text: str, limit: int, width: int, ink: Ink) -> list[Line]:
@@ -204,9 +203,7 @@ class ReplyBlock(Block[ReplyItem]):
     def _end(self, width: int, ink: Ink) -> list[Line]:
         item = self.item
         if item.fault is not None and item.role:  # what comes of it is told by the run
-            return marked(
-                "·", ink.muted, f"{ROLES.get(item.role, item.role)}: {item.fault.message}", ink.muted, width
-            )
+            return marked("·", ink.muted, f"{item.does}: {item.fault.message}", ink.muted, width)
         if item.fault is not None and item.fault.kind != "cancelled":
             lines = marked("✗", ink.bad, item.fault.message, ink.text, width)
             if item.fault.advice:

@@ -10,9 +10,9 @@ import { Composer } from "./composer.js";
 const MODES = ["agent", "direct", "chat", "plan", "explore", "review", "deep-explore"];
 const APPROVALS = [["ask", "ask first"], ["auto-edit", "edits run"], ["auto", "all runs"], ["read-only", "read only"]];
 const PHASES = { connecting: "Connecting", loading: "Loading the model", reading: "Reading", thinking: "Thinking", writing: "Writing" };
-const ROLES = { dispatcher: "Sorting the request", planning: "Planning", execution: "Checking the outcome", summary: "Writing the summary", title: "Naming the session" };
+const ROLES = { dispatcher: "Sorting the request", planning: "Planning", replanning: "Planning again", judging: "Checking the outcome", diagnosing: "Finding out what went wrong", mending: "Repairing the plan document", summary: "Writing the summary", title: "Naming the session", explorer: "Exploring" };
 
-const state = { busy: false, since: 0, doing: "", role: "", model: "", workspace: "", said: 0, shut: false };
+const state = { busy: false, since: 0, doing: "", purpose: "", model: "", workspace: "", said: 0, shut: false };
 const transcript = new Transcript();
 const wide = matchMedia("(min-width: 62rem)");
 const plans = new PlanPanel(say, showPlan);
@@ -97,11 +97,11 @@ const take = {
   "context.compacted": ({ data }) => { if (data.before) transcript.divider(`Earlier parts were summed up for the model: ${data.before.toLocaleString("en")} → ${data.after.toLocaleString("en")} tokens`); },
   "run.started": ({ at }) => { state.busy = true; state.since = Date.parse(at); doing("Working"); },
   "run.ended": ({ data }) => { state.busy = false; transcript.finish(data); doing(""); },
-  "reply.started": ({ node, data }) => { state.role = data.role; transcript.begin(node, data.role); doing(ROLES[data.role] ?? "Connecting"); },
-  "reply.phase": ({ data }) => doing(ROLES[state.role] ?? [PHASES[data.phase], data.detail].filter(Boolean).join(" ")),
+  "reply.started": ({ node, data }) => { state.purpose = data.purpose || data.role; transcript.begin(node, data.role); doing(ROLES[state.purpose] ?? "Connecting"); },
+  "reply.phase": ({ data }) => doing(ROLES[state.purpose] ?? [PHASES[data.phase], data.detail].filter(Boolean).join(" ")),
   "text": ({ node, content }) => transcript.text(node, content),
   "reply.thought": ({ node, data }) => transcript.thought(node, data.text),
-  "reply.ended": ({ node, data }) => { state.role = ""; transcript.ended(node, data); },
+  "reply.ended": ({ node, data }) => { state.purpose = ""; transcript.ended(node, data); },
   "retry.waiting": ({ data }) => doing(`${data.why} · trying again (${data.attempt} of ${data.of})`),
   "tool": (told) => { transcript.tool(told.node, told); doing(told.title || told.name); },
   "tool.output": ({ node, data }) => transcript.card(node)?.output(data.text),
