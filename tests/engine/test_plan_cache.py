@@ -35,9 +35,12 @@ def cache(tmp_path: Path, clock: Clock) -> PlanCache:
 
 
 def kind(
-    request: str = "Fix the bug in src/app.py", task: str = "coding", tools: tuple[str, ...] = ("a", "b")
+    request: str = "Fix the bug in src/app.py",
+    task: str = "coding",
+    tools: tuple[str, ...] = ("a", "b"),
+    prompt: str = "1",
 ) -> Kind:
-    return kind_of(task, request, tools)
+    return kind_of(task, request, tools, prompt)
 
 
 def test_a_plan_that_worked_is_found_with_the_names_of_the_new_request(cache: PlanCache) -> None:
@@ -53,11 +56,12 @@ def test_a_plan_that_worked_is_found_with_the_names_of_the_new_request(cache: Pl
     [
         kind(task="documentation"),
         kind(tools=("a",)),
+        kind(prompt="2"),
         kind("Remove the bug in src/app.py"),
         kind("Fix the bug in src/app.py and in src/b.py"),
     ],
 )
-def test_another_task_tool_set_or_wording_is_another_plan(cache: PlanCache, other: Kind) -> None:
+def test_another_task_tool_set_prompt_or_wording_is_another_plan(cache: PlanCache, other: Kind) -> None:
     cache.settle(kind(), PLAN, True)
     assert cache.find(other) is None
 

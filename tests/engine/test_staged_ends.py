@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import sys
 from pathlib import Path
 
@@ -19,11 +21,16 @@ from tests.engine.staging import (
     planned,
     roles_of,
     run,
+    sent_as,
     side,
     sorted_as,
     summed_up,
 )
+from tui_agent import paths
 from tui_agent.domain import Answer
+from tui_agent.engine.plan_cache import kind_of
+from tui_agent.engine.prompts import version
+from tui_agent.engine.working import PLANS
 from tui_agent.events import (
     Event,
     PlanProposed,
@@ -131,6 +138,10 @@ async def test_a_plan_that_worked_is_taken_from_the_cache_and_shown_as_such(work
                 await session.send(TASK)
                 await watch.ended()
     assert [one.cached for one in watch.of(PlanProposed)] == [False, True]
+    (asked,) = sent_as(server, "planning")
+    tools = re.findall(r"^- (\w+)\(", str(asked.messages[-1]["content"]), re.MULTILINE)
+    kind = kind_of("coding", TASK, set(tools) - {"analyze", "show_diff"}, version("plan_steps"))
+    assert list(json.loads((paths.data_dir() / PLANS).read_text("utf-8"))["plans"]) == [kind.key]
     assert roles_of(server).count("planning") == 1
 
 

@@ -46,8 +46,9 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """What stood at the places that may differ."""
 
 
-def kind_of(task_type: str, request: str, tools: Iterable[str]) -> Kind:
-    """Task type + action pattern + tool set (W17)."""
+def kind_of(task_type: str, request: str, tools: Iterable[str], prompt_version: str) -> Kind:
+    """Task type + action pattern + tool set (W17), and the version of the planning prompt (H8): what another prompt led
+    to is not what would be planned now."""
     names: list[str] = []
 
     def place(found: re.Match[str]) -> str:
@@ -57,7 +58,7 @@ def kind_of(task_type: str, request: str, tools: Iterable[str]) -> Kind:
 
     pattern = _NAMED.sub(place, request)
     words = " ".join(re.findall(r"[\w·]+", pattern.lower()))
-    joined = "\n".join([task_type, words, *sorted(tools)])
+    joined = "\n".join([prompt_version, task_type, words, *sorted(tools)])
     return Kind(key=hashlib.sha256(joined.encode("utf-8", "replace")).hexdigest()[:24], names=tuple(names))
 
 

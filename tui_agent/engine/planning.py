@@ -125,7 +125,7 @@ class Planner:
         began, depth = time.monotonic(), self.depth(sorted_as)
         if depth == "simple" and not again:
             return Planned(plan=one_step(request), depth=depth)
-        kind = kind_of(sorted_as.task_type, request, self._registry.names)
+        kind = kind_of(sorted_as.task_type, request, self._registry.names, version("plan_steps"))
         if self._cache is not None and not again:
             hit = await asyncio.to_thread(self._cache.find, kind)
             if hit is not None:
