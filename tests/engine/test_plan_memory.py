@@ -224,6 +224,46 @@ async def test_a_text_kept_aside_that_contradicts_is_merged_by_question(workspac
     assert "## Goal\nShip later" in text and "- [x] two" in text
 
 
+@pytest.mark.parametrize("reply", ["Merge it", "Leave it"])
+async def test_a_text_kept_aside_is_offered_at_the_next_starts_until_it_is_decided_about(
+    workspace: Path, reply: str
+) -> None:
+    def later(event: Event) -> Answer | None:
+        return Answer(verdict="reply", text=reply) if isinstance(event, QuestionAsked) else None
+
+    async with serve(strict=True) as server:
+        async with opened(server, workspace) as session:
+            path, doc = session.folder, session.folder / "plan_doc.md"
+            watch = Watch(session, lambda event: None)
+            assert await session.edit_plan(PLAN)
+            with doc.open("r+b") as editor:
+                old = editor.read().decode()
+                assert await session.edit_plan(doc.read_text("utf-8").replace("- [ ] two\n", ""))
+                editor.seek(0)
+                editor.write(old.replace("- [ ] one\n", "- [ ] one\n- [ ] late\n").encode())
+            assert await session.edit_plan(
+                doc.read_text("utf-8").replace("## Goal\nShip", "## Goal\nShip it")
+            )
+            await watch.until_event(QuestionAsked)
+        (place,) = path.glob("plan_doc.aside-*.md")
+        async with opened(server, None, resume=path.name) as second:
+            watch = Watch(second, later)
+            asked = await watch.until_event(QuestionAsked)
+            assert asked.about == place.name and str(place) in asked.question
+            if reply == "Merge it":
+                await watch.until_event(PlanDocChanged, by="merge")
+            else:
+                await watch.until_event(QuestionAnswered)
+        text = doc.read_text("utf-8")
+        assert ("- [ ] late" in text) is (reply == "Merge it")
+        assert "two" not in text and "Ship it" in text  # what was deleted since stays deleted
+        another = place.with_name("plan_doc.aside-99990101-000000-other.md")
+        another.write_text(place.read_text("utf-8").replace("late", "later"), "utf-8")
+        async with opened(server, None, resume=path.name) as third:
+            watch = Watch(third)
+            assert (await watch.until_event(QuestionAsked)).about == another.name
+
+
 # --- summaries that wait ---
 
 

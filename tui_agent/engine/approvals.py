@@ -76,11 +76,13 @@ class Approvals:
         self._stream.emit(event, run=run, node=node)
         return request
 
-    async def question(self, text: str, options: tuple[str, ...], *, run: str, node: str) -> Answer:
+    async def question(
+        self, text: str, options: tuple[str, ...], *, run: str, node: str, about: str = ""
+    ) -> Answer:
         """Put a question to the user and wait for the answer (T8)."""
         request = f"q-{secrets.token_hex(6)}"
         await self._stream.durable()
-        asked = QuestionAsked(id=request, question=text, options=options)
+        asked = QuestionAsked(id=request, question=text, options=options, about=about)
         withdrawn = QuestionAnswered(id=request, answer=WITHDRAWN)
         with self._settling(request):
             answer = await self._wait(request, asked, withdrawn, run, node)

@@ -74,7 +74,7 @@ class PlanMemory:
         self._proposed = ""
         """Hash of the proposal as it was told last."""
         self._repair = Repair(self._store, stream, approvals, attended, accept)
-        self._asides = Asides(self._store, approvals, self._merge)
+        self.asides = Asides(self._store, approvals, self._merge)
         self._closing = False
         self._watching: asyncio.Task[None] | None = None
         self._alone = asyncio.Lock()
@@ -116,7 +116,7 @@ class PlanMemory:
     async def close(self) -> None:
         """Stop watching; what others wrote at the last moment is kept aside."""
         self._closing = True
-        await self._asides.close()
+        await self.asides.close()
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
@@ -389,7 +389,7 @@ class PlanMemory:
             "plan_doc.aside",
         )
         if self._attended and not self._closing:
-            self._asides.offer(place)
+            self.asides.offer(place)
 
     def _fail(self, fault: FileFault) -> None:
         log.warning("plan_doc.md: %s", fault)

@@ -12,6 +12,7 @@ import msgspec
 from tui_agent.checkpoints.ledger import Ledger
 from tui_agent.domain import Answer, Grant, Scope
 from tui_agent.engine.history import History
+from tui_agent.engine.plan_aside import folded
 from tui_agent.engine.session_memory import SessionMemory
 from tui_agent.engine.stream import EventStream
 from tui_agent.events import (
@@ -139,6 +140,8 @@ class EngineState:
         next interactive start (X3)."""
         self.accepted: tuple[str, ...] = ()
         """Ids of those that were accepted."""
+        self.asides: dict[str, str] = {}
+        """Name of a text of plan_doc.md that was kept aside → what became of it, by `plan_aside.folded`."""
         self.log_entries = 0
         """How many entries of the plan's log the model gets whole in this run; 0 for as many as the settings say."""
         self.protocol = ""
@@ -155,6 +158,7 @@ class EngineState:
         self.history.fold(event)
         self.memory.fold(event)
         self.ledger.fold(event, run)
+        self.asides = folded(self.asides, event)
         match event:
             case MessageQueued(id=message, text=text, steering=steering):
                 self.queue.append(Queued(message, text, steering))
@@ -294,6 +298,7 @@ class EngineState:
             "proposal": self.proposal,
             "summaries": dict(self.summaries),
             "accepted": list(self.accepted),
+            "asides": dict(self.asides),
             "protocol": self.protocol,
             "log_entries": self.log_entries,
             "ledger": self.ledger.export(),
@@ -323,6 +328,7 @@ class EngineState:
         state.proposal = msgspec.convert(data.get("proposal", ""), str)
         state.summaries = msgspec.convert(data.get("summaries", {}), dict[str, dict[str, Any]])
         state.accepted = msgspec.convert(data.get("accepted", ()), tuple[str, ...])
+        state.asides = msgspec.convert(data.get("asides", {}), dict[str, str])
         if "ledger" in data:
             state.ledger = Ledger.restore(data["ledger"])
         if "memory" in data:

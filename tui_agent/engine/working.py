@@ -168,9 +168,11 @@ class Working:
         return self._workflow is not None and self._workflow.skip_planning()
 
     async def offer_again(self) -> None:
-        """Offer the summaries that nobody decided about (X3), one after the other."""
+        """Offer what nobody decided about, one after the other: summaries (X3), texts of the plan document that were
+        kept aside (P3)."""
         for kept in tuple(self._stream.state.summaries.values()):
             await Offering(self._stream, self._approvals, self._memory).again(kept)
+        await self._memory.asides.again(self._stream.state.asides)
 
     @property
     def tool_calls(self) -> int:

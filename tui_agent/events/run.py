@@ -197,6 +197,8 @@ class QuestionAsked(Event, frozen=True, kw_only=True):
     id: str
     question: str
     options: tuple[str, ...] = ()
+    about: str = ""
+    """Name of the text kept aside that the program asks about; empty for the model's questions."""
 
 
 class QuestionAnswered(Event, frozen=True, kw_only=True):
