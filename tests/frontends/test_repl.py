@@ -265,6 +265,38 @@ async def test_ctrl_c_stops_the_run_and_what_was_typed_ahead_answers_nothing(hom
     assert (home.workspace / "adder.py").read_text() == BROKEN
 
 
+DROPPED = "import os; readline.set_pre_input_hook(lambda: os.kill(os.getpid(), 15))"
+"""What the signal raises is dropped by readline, which calls this before it waits."""
+NOTED = """
+import ctypes, re
+library = re.search(r"/\\S*libreadline\\.so\\S*", open("/proc/self/maps").read())
+if library is None:
+    sys.exit(77)
+hook = ctypes.c_void_p.in_dll(ctypes.CDLL(library[0]), "rl_pre_input_hook")
+hook.value = ctypes.cast(ctypes.pythonapi.PyErr_SetInterrupt, ctypes.c_void_p).value
+"""
+"""Ctrl+C is noted and no instruction of Python's follows it before readline waits."""
+
+
+@pytest.mark.parametrize(("hook", "code"), [(DROPPED, 128 + signal.SIGTERM), (NOTED, 0)])
+async def test_a_signal_in_the_moment_before_a_line_is_waited_for_is_noticed(
+    home: Home, hook: str, code: int
+) -> None:
+    begin = f"import readline, runpy, sys\n{hook}\nsys.argv[0] = 'x'\nrunpy.run_module('tui_agent', None, '__main__')"
+    async with serve(strict=True) as server:
+        program = Terminal(
+            "-c", begin, *home.arguments(server, "--trust")[2:],
+            size=(110, 60), env=home.env, cwd=home.folder, whole_env=True,
+        )  # fmt: skip
+        async with at(program) as terminal:
+            ended = await terminal.end()
+            if ended == 77:
+                pytest.skip("readline is no library of its own here")
+            assert ended == code and terminal.is_sane()
+            assert ("Nothing goes on" in terminal.text) is (code == 0)
+    assert home.records()[-1]["type"] == "session.closed"
+
+
 async def test_a_hangup_at_the_prompt_closes_the_session(home: Home) -> None:
     async with serve(strict=True) as server:
         async with at(home.terminal(server, "--trust")) as terminal:

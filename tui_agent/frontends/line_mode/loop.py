@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Coroutine
 from concurrent.futures import Future
-from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
 from tui_agent.domain import Answer
@@ -29,6 +28,7 @@ from tui_agent.frontends.line_mode.asking import Asking, asks, refusal
 from tui_agent.frontends.line_mode.backstage import Backstage
 from tui_agent.frontends.line_mode.shown import Lines
 from tui_agent.frontends.line_mode.terminal import Ended, Terminal
+from tui_agent.frontends.line_mode.waking import Hangup, Signals
 from tui_agent.text import clean
 
 T = TypeVar("T")
@@ -45,14 +45,6 @@ OUTCOMES = {"done": 0, "failed": 1, "refused": 3, "unreachable": 4, "limit": 5, 
 
 class Leave(Exception):
     """The user goes."""
-
-
-class Hangup(Exception):
-    """A signal ends the program. `number` is the signal's."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
 
 
 class Repl:
@@ -248,19 +240,13 @@ def _tell_saving(failure: str | None) -> None:
     sys.stderr.write(f"tui-agent: {clean(failure) if failure else 'saving works again.'}\n")
 
 
-def _hang_up(number: int, _: FrameType | None) -> None:
-    raise Hangup(number)
-
-
 def serve(wishes: Wishes, terminal: Terminal) -> int:
     """Open a session and work in it until the end; returns the exit code. Raises CannotOpen."""
     backstage = Backstage()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
-            signal.signal(number, _hang_up)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signals = Signals()
     try:
         backstage.open(wishes)
+        backstage.start(signals.wake())
     except BaseException:
         backstage.stop()
         raise
