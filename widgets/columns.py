@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from textual import events
+from textual import events, on
 from textual.containers import Horizontal, Vertical
 
 from tui_agent.view import Item, PlanSight
 from widgets.plan_panel import PlanPanel
+from widgets.prompt_input import PromptInput
 from widgets.tool_tree import ToolTree
 from widgets.transcript import Transcript
 
@@ -26,6 +27,8 @@ class Columns(Horizontal):
     ) -> None:
         self.side = Vertical(plan, progress, id="side")
         super().__init__(transcript, self.side, id=id)
+        self.home: PromptInput
+        """Where the keys go from plan and progress."""
         self.transcript = transcript
         self.plan = plan
         self.progress = progress
@@ -108,7 +111,7 @@ class Columns(Horizontal):
     def visit(self) -> None:
         """Show the progress and go there; from there, back."""
         if self.app.focused is self.progress:
-            self.post_message(ToolTree.Left())
+            self.go_home()  # at once: keys that follow are meant for the composer
             return
         self.beside, self.over = True, "progress"
         self.fit_in()
@@ -118,7 +121,7 @@ class Columns(Horizontal):
     def visit_plan(self) -> bool:
         """Show the plan and go there; from there, back. False when there is none."""
         if self.plan.has_keys:
-            self.post_message(PlanPanel.Left())
+            self.plan.leave()
             return True
         if not self._sight.by and self._sight.proposal is None:
             return False
@@ -135,12 +138,28 @@ class Columns(Horizontal):
         else:
             self.call_after_refresh(self.plan.take_focus)
 
-    def is_left_by(self, event: events.Key) -> bool:
-        """True for a letter while the tree has the keys; what lies over the transcript makes room."""
-        left = self.app.focused is self.progress and self.progress.leaves(event)
-        if left:
-            self.close_over()
-        return left
+    @on(PlanPanel.Left)
+    @on(ToolTree.Left)
+    def _left(self, message: PlanPanel.Left | ToolTree.Left) -> None:
+        message.stop()
+        self.go_home()
+        self.home.take_typed(message.text)
+        if isinstance(message, PlanPanel.Left) and message.key is not None:
+            self.home._forward_event(message.key)
+
+    def go_home(self) -> None:
+        """The composer has the keys again."""
+        self.close_over()
+        self.screen.set_focus(self.home)
+
+    def takes(self, event: events.Key) -> bool:
+        """The tree is left by a letter, which is the composer's, and by Esc: the focus moves before the next key, so
+        that none overtakes another. True for a key that is done with that."""
+        if event.is_forwarded or self.app.focused is not self.progress:
+            return False
+        if (escape := event.key == "escape") or self.progress.leaves(event):
+            self.go_home()
+        return escape
 
     def close_over(self) -> None:
         """What lies over the transcript makes room, and so does an empty plan."""

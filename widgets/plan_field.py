@@ -36,6 +36,8 @@ class PlanField(TextArea):
         )
         self.cursor_blink = False
         self.done, self.late = done, late
+        self.passes: Callable[[events.Key], bool] = lambda event: False
+        """True for a key that goes elsewhere."""
         self.open = False
 
     def take(self, text: str, placeholder: str = "") -> None:
@@ -46,7 +48,9 @@ class PlanField(TextArea):
         self.move_cursor(self.document.end)
 
     async def _on_key(self, event: events.Key) -> None:
-        if not self.open:
+        if self.passes(event):
+            pass
+        elif not self.open:
             self.late(event.key, event.character or "" if event.is_printable else "")
         elif event.key in WAYS:
             self.done(WAYS[event.key])

@@ -29,6 +29,8 @@ class PlanList(LineView):
         """Told when the cursor has gone elsewhere."""
         self.clicked: Callable[[], None] = lambda: None
         """Told of a click that ticks or opens the chosen row."""
+        self.passes: Callable[[events.Key], bool] = lambda event: False
+        """True for a key that goes elsewhere."""
         self.rows: list[Row] = []
         self.selected = 0
         """Place in `rows`."""
@@ -150,7 +152,9 @@ class PlanList(LineView):
     def on_key(self, event: events.Key) -> None:
         """Move; everything else is for the panel."""
         moves = {"up": -1, "down": 1, "top": -len(self.rows), "bottom": len(self.rows)}
-        if not self.held and (way := KEYS.does(event)) in moves:
+        if self.passes(event):
+            pass
+        elif not self.held and (way := KEYS.does(event)) in moves:
             self.move(moves[way])
         elif event.key in ("tab", "shift+tab"):
             return

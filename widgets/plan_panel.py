@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import msgspec
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
@@ -19,6 +20,7 @@ from textual.widgets import TextArea
 from tui_agent.view import PlanSight
 from widgets.dialog_keys import Keys
 from widgets.docked import KEEP_AFTER
+from widgets.going import Going
 from widgets.ink import Ink, Line, Span, line, wrap
 from widgets.later import after
 from widgets.line_view import LinesView
@@ -50,9 +52,10 @@ class PlanPanel(Vertical):
 
     @dataclass
     class Left(Message):
-        """The focus goes back to the composer, with what was typed."""
+        """The focus goes back to the composer, with what was typed, or a key that came after the one that left."""
 
         text: str = ""
+        key: events.Key | None = None
 
     class Reshaped(Message):
         """It wants another height now."""
@@ -69,6 +72,7 @@ class PlanPanel(Vertical):
         self._list = PlanList(self._pressed, id="plan-list")
         self._label = LinesView(self._paint_label, id="plan-label")
         self._field = PlanField(self._field_done, self._pressed, id="plan-field")
+        self._going = Going(lambda *said: self.post_message(self.Left(*said)), self._list, self._field)
         self._keys = LinesView(self._paint_keys, id="plan-keys")
 
     def compose(self) -> ComposeResult:
@@ -190,6 +194,10 @@ class PlanPanel(Vertical):
         else:
             self._list.take_focus()
 
+    def leave(self) -> None:
+        """Back to the composer, after the keys that came before."""
+        self._going.after_keys(self._field if self._field.has_focus else self._list)
+
     def page(self, direction: int) -> bool:
         """Scroll a page up or down when the keys come here; False when they do not."""
         if self._list.has_focus:
@@ -202,6 +210,7 @@ class PlanPanel(Vertical):
 
     def on_descendant_blur(self) -> None:
         """Hide the keys."""
+        self._going.settle(self.has_keys)
         self._arrange()
 
     # --- keys of the list ---
@@ -211,7 +220,7 @@ class PlanPanel(Vertical):
             self._late(key, character)
             return
         if key == "escape":
-            self.post_message(self.Left())
+            self._going.leave()
         else:
             self._do(KEYS.named(key, character), character)
 
@@ -240,7 +249,7 @@ class PlanPanel(Vertical):
             case "accept" | "discard" as way:
                 self._decide(way == "accept")
             case _ if character:
-                self.post_message(self.Left(character))
+                self._going.leave(character)
 
     def _late(self, key: str, character: str) -> None:
         """A key that was on its way to the list when the field opened."""

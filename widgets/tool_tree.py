@@ -304,8 +304,6 @@ class ToolTree(LineView):
             self._choose()
         elif action == "stop_subagent":
             self._stop(self.stoppable)
-        elif event.key == "escape":
-            self.post_message(self.Left())
         elif event.character and event.is_printable:
             self.post_message(self.Left(event.character))
         else:

@@ -355,6 +355,24 @@ async def test_other_letters_go_to_the_composer() -> None:
         assert session.plans == []
 
 
+@pytest.mark.parametrize("keys", [("escape",), ("f3",), ("space", "f3"), ("e", "x", "f3"), tuple(" why")[1:]])
+async def test_keys_that_follow_the_way_back_at_once_are_the_composers(keys: tuple[str, ...]) -> None:
+    app, session = app_for("plan")
+    async with running(app) as pilot:
+        await pilot.press(*"sent")
+        await visit(pilot, "down")
+        for key in (*keys, "enter"):
+            text = {"space": " ", "enter": "\r"}.get(key, key)
+            app.post_message(events.Key(key, text if len(text) == 1 else None))
+        await until(pilot, lambda: bool(session.sent))
+        assert session.sent[0][0] == "sent" + ("why" if keys[0] == "w" else "")
+        await until(pilot, lambda: app.focused is app._prompt)
+        if keys[0] == "space":
+            await edits(pilot, session)
+        await still(pilot)
+        assert len(session.plans) == (keys[0] == "space")
+
+
 async def test_a_session_that_cannot_edit_says_so_and_shows_the_old_plan() -> None:
     app, session = app_for("plan")
     session.edit_plan = None  # type: ignore[assignment,method-assign]  # as in a session without it

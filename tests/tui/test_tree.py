@@ -211,3 +211,26 @@ async def test_keys_that_follow_f4_at_once_are_sent_from_the_composer(size: tupl
         await still(pilot)
         await pilot.press("enter")
         await until(pilot, lambda: [text for text, _ in session.sent] == ["typed on"])
+
+
+@pytest.mark.parametrize("back", ["f4", "escape"])
+async def test_keys_that_follow_the_way_back_at_once_are_the_composers(back: str) -> None:
+    app, session = app_for("tests_ok")
+    async with running(app) as pilot:
+        await pilot.press(*"sent")
+        await pilot.press("f4")
+        await until(pilot, lambda: isinstance(app.focused, ToolTree))
+        for key in ("up", back, "enter"):
+            app.post_message(events.Key(key, "\r" if key == "enter" else None))
+        await until(pilot, lambda: [text for text, _ in session.sent] == ["sent"])
+        assert app.focused is app._prompt and session.interrupts == 0
+
+
+async def test_enter_that_follows_f4_at_once_is_for_the_tree() -> None:
+    app, session = app_for("tests_ok")
+    async with running(app) as pilot:
+        await pilot.press(*"draft")
+        for key in ("f4", "home", "enter", *"on", "enter"):
+            app.post_message(events.Key(key, {"enter": "\r"}.get(key, key)))
+        await until(pilot, lambda: bool(session.sent))
+        assert session.sent[0][0] == "drafton"

@@ -85,7 +85,7 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
         self._columns = Columns(self._transcript, PlanPanel(id="plan"), tree, id="columns")
         self.plans = Plans(self)
         self._menu = CommandMenu(commands.entries(), id="menu")
-        self._prompt = PromptInput(self._menu, id="prompt")
+        self._columns.home = self._prompt = PromptInput(self._menu, id="prompt")
         self.composer: Composer = Composer(self, self._prompt)
         self.preferences = Preferences(self)
         self._key_line = KeyLine(self.view, keys.footer, id="keyline")
@@ -279,18 +279,10 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
         """An edit of the plan, or what becomes of a proposal."""
         self.plans.take(message)
 
-    @on(PlanPanel.Left)
-    @on(ToolTree.Left)
-    def _left(self, message: PlanPanel.Left | ToolTree.Left) -> None:
-        self._columns.close_over()
-        self.screen.set_focus(self._prompt)
-        self._prompt.take_typed(message.text)
-
     async def on_event(self, event: events.Event) -> None:
-        """A letter typed in the tree is the composer's: the focus moves before it, so that none overtakes another."""
-        if isinstance(event, events.Key) and self._columns.is_left_by(event):
-            self.screen.set_focus(self._prompt)
-        await super().on_event(event)
+        """Keys come here first: what leads out of the progress does so before the next one."""
+        if not (isinstance(event, events.Key) and self._columns.takes(event)):
+            await super().on_event(event)
 
     @on(ToolTree.Chosen)
     def _chosen_in_tree(self, message: ToolTree.Chosen) -> None:
