@@ -72,6 +72,9 @@ def test_the_end_of_the_file_stays_as_it_is(text: str, old: str, new: str, wante
         ("x  =   1\n", "x = 1", "x = 2", "x = 2\n"),
         ("a\tb\n", "a b", "c", "c\n"),
         ("x\n\n\ny\n", "x\n\ny\n", "z\n", "z\n"),
+        ('f("a  b",   c)\n', 'f("a  b", c)', "x", "x\n"),
+        ("it's  a  dog's  life\n", "it's a dog's life", "x", "x\n"),
+        ('3"  and  4\n', '3" and 4', "x", "x\n"),
     ],
 )
 def test_blanks_may_differ(text: str, old: str, new: str, wanted: str) -> None:
@@ -168,6 +171,9 @@ def test_look_alikes_may_differ(text: str, old: str, new: str, wanted: str) -> N
         ("if a:\n    b()\nc()\n", "    if a:\n    b()\n    c()\n"),
         ("def f():\n    b()\n", "def f():\n        b()\n"),
         ("e\u0301 \nb\n", "e\nb\n"),
+        ("x = 'a  b'\n", "x = 'a b'"),
+        ('p(f"a\tb")\n', 'p(f"a b")'),
+        ("p(“a b”)\n", 'p("a  b")'),
         ("", "a"),
     ],
 )
@@ -226,6 +232,7 @@ def test_replace_all(text: str, old: str, new: str, wanted: str) -> None:
 def test_nothing_to_do_is_said() -> None:
     assert edit("a\n", "a", "a") == "<no_change>"
     assert edit("a\r\nb\r\n", "a \nb\n", "a\nb\n") == "<no_change>"
+    assert edit("a\r\nb\r\n", "a\nb\n", "a\r\nb\r\n") == "<no_change>"
     assert edit("a\n", "", "x") == "<empty_old>"
 
 
@@ -263,6 +270,7 @@ def test_a_single_line_that_is_only_like_one_is_shown() -> None:
 def test_common_slips_are_named() -> None:
     assert "line numbers" in message("a = 1\nb = 2\n", "1\ta = 1\n2\tb = 2")
     assert "escaped twice" in message("a = 1\nb = 2\n", "a = 1\\nb = 2")
+    assert "Only blanks differ" in message("x\np('a  b')\n", "p('a b')")
 
 
 # --- bytes (R5.1) ---
@@ -475,8 +483,9 @@ BIG = "".join(f"line {number} some text here\n" for number in range(50_000))
         ("é“x” a  b\n" * 50_000, '"e nd"'),
         ("é“x” a  b\n" * 50_000 + "“end”  of\n", '"end" of'),
         ("word " * 200_000, "word  word\nend"),
+        ("'" + "\\'  a" * 200_000, "'\\' a\\'  b"),
     ],
-    ids=range(14),
+    ids=range(15),
 )
 def test_no_text_makes_it_slow(text: str, old: str) -> None:
     began = time.thread_time()

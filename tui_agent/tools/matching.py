@@ -1,7 +1,8 @@
 """Finding the one place that an edit means, on a ladder from exact to tolerant (R5.2, T1).
 
-Only line ends, blanks at line ends, runs of blanks, a uniform shift of the indentation and typographic look-alikes may
-differ, never a letter, a digit, an operator or a line. Whatever the rung, exactly one place must be meant.
+Only line ends, blanks at line ends, runs of blanks outside quotes, a uniform shift of the indentation and typographic
+look-alikes may differ, never a letter, a digit, an operator or a line. Whatever the rung, exactly one place must be
+meant.
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ def locate(text: str, old: str, new: str, replace_all: bool = False) -> Located:
         raise ToolError("old_string and new_string are the same: there is nothing to change.", "no_change")
     search = _Search(text, old, new, replace_all)
     found = search.exact() or search.tolerant()
-    if found is None:
+    if found is None and not (search.ends_only and new in text):
         raise ToolError(near_miss(text, old), "not_found")
-    if all(text[place.start : place.end] == place.replacement for place in found.places):
+    if found is None or all(text[place.start : place.end] == place.replacement for place in found.places):
         raise ToolError("The text already reads like new_string: there is nothing to change.", "no_change")
     return found
 

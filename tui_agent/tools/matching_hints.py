@@ -31,6 +31,8 @@ def near_miss(text: str, old: str) -> str:
     parts = ["old_string was not found."]
     if missing is not None:
         parts.append(f"This line of it is nowhere in the file: {_cut(missing)}")
+    elif "\n".join(wanted).strip("\n") in "\n".join(bare):
+        parts.append("Only blanks differ, in the indentation or between quotes: copy them from the file.")
     else:
         parts.append("Its lines are in the file, but not together in this order and indentation.")
     region = _closest(bare, wanted) or _similar(bare, missing or next((one for one in wanted if one), ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 import unicodedata
 from bisect import bisect_right
 
@@ -27,6 +28,13 @@ _RUN = r"(?P<run>(?<=[^\s{0}])[{0}]++(?=[^\s{0}]))"
 _GAP = r"(?P<gap>(?<![{0}])(?:[{0}]*+(?:\r\n?|\n)){{3,}})"
 _ASCII = " \\t"
 _ANY = _ASCII + SPACES
+_DOUBLE = '"' + _ALIKE['"']
+_SINGLE = "'" + _ALIKE["'"]
+_QUOTED = re.compile(
+    rf"[{_DOUBLE}](?:[^{_DOUBLE}\\\r\n]|\\[^\r\n])*+(?P<double>[{_DOUBLE}])?"
+    rf"|(?<!\w)[bfruBFRU]{{0,2}}[{_SINGLE}](?:[^{_SINGLE}\\\r\n]|\\[^\r\n]){{0,200}}+(?P<single>[{_SINGLE}])(?!\w)"
+)
+"""Text between quotes on one line, where a blank is content and not layout."""
 
 
 class View:
@@ -38,8 +46,10 @@ class View:
         sources = [0]  # … and in the source
         whole = [False]  # True for a replaced piece, which matches as a whole or not at all
         view_at = at = 0
+        quoted = _Quoted(source)
         for found in pattern.finditer(source):
-            plain = _plain(found)
+            own = found.lastgroup == "run" and quoted.holds(found.start())
+            plain = fold(found[0]) if own else _plain(found)
             if plain == found[0]:
                 continue
             pieces.append(source[at : found.start()])
@@ -82,6 +92,24 @@ class View:
         return bisect_right(self._starts, position) - 1
 
 
+class _Quoted:
+    """Tells what lies between quotes; asked from front to back."""
+
+    def __init__(self, source: str) -> None:
+        self._spans = (found for found in _QUOTED.finditer(source) if found.lastgroup)
+        self._start = self._end = -1
+
+    def holds(self, place: int) -> bool:
+        """Whether `place` lies between two quotes of its line."""
+        while self._end <= place:
+            found = next(self._spans, None)
+            if found is None:
+                self._start = self._end = sys.maxsize
+                break
+            self._start, self._end = found.span()
+        return self._start < place
+
+
 def _plain(found: re.Match[str]) -> str:
     kind = found.lastgroup
     if kind == "end":
@@ -113,7 +141,7 @@ def trailing(source: str) -> View:
 
 
 def blank_runs(source: str) -> View:
-    """And each run of blanks inside a line as one space."""
+    """And each run of blanks inside a line as one space, but for those between quotes."""
     return View(source, re.compile("|".join((_END, _TAIL.format(_ASCII), _RUN.format(_ASCII)))))
 
 
