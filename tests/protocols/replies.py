@@ -20,6 +20,7 @@ CALL = '{"name": "bash", "arguments": {"command": "ls"}}'
 CALL2 = '{"name": "bash", "arguments": {"command": "pwd"}}'
 XML = f"<tool_call>{CALL}</tool_call>"
 XML2 = f"<tool_call>{CALL2}</tool_call>"
+DEFINITION = '{"name": "bash", "description": "Runs.", "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}}'
 ENVELOPE = f'{{"tool_calls": [{CALL}]}}'
 
 
@@ -121,6 +122,13 @@ MARKUP = [
     Reply("llama function", '<function=bash>{"command": "ls"}</function>', LS),
     Reply("invoke", '<invoke name="bash"><parameter name="command">ls</parameter></invoke>', LS),
     Reply("glm", "<tool_call>bash\n<arg_key>command</arg_key>\n<arg_value>ls</arg_value>\n</tool_call>", LS),
+    Reply("a tag around tags", f"<tool_calls>\n{XML}\n{XML2}\n</tool_calls>\nWait.", LS + PWD, "Wait."),
+    Reply("a tag around tags in prose", "<tool_calls> holds <tool_call> tags.", [], "<tool_calls> holds <tool_call> tags."),
+    Reply("minimax", '<minimax:tool_call>\n<invoke name="bash">\n<parameter name="command">ls</parameter>\n</invoke>\n</minimax:tool_call>', LS),
+    Reply("a description", f"<tool_call>{DEFINITION}</tool_call>", [], "", True),
+    Reply("descriptions", f'<tools>[{{"type": "function", "function": {DEFINITION}}}]</tools>', [], "", True),
+    Reply("half a name", '<tool_call>{"name": "bash"; "arguments": {"command": "ls"}}</tool_call>', [], "", True),
+    Reply("a name that swallowed the rest", '<tool_call>{"name": "<tool_call>{"name": "' * 2, [], None, True),
     Reply("python inside", '<tool_call>bash(command="ls")</tool_call>', LS),
 ]  # fmt: skip
 
@@ -145,6 +153,7 @@ OTHER_MARKUP = [
     Reply("python with an unknown name", '[bash(command="ls"), fly(to="x")]', [], '[bash(command="ls"), fly(to="x")]'),
     Reply("python with an expression", '[bash(command=ls())]', [], "[bash(command=ls())]"),
     Reply("python tag", f"<|python_tag|>{CALL}", LS),
+    Reply("command-r", f"<|START_ACTION|>[{CALL}]<|END_ACTION|>", LS),
     Reply("token at the end", f"{CALL}<|im_end|>", LS),
 ]  # fmt: skip
 
@@ -167,6 +176,7 @@ FENCES = [
     Reply("example in a sentence", f"Use `{CALL}` for it.", [], f"Use `{CALL}` for it."),
     Reply("indented", f"1. Look:\n   ```json\n   {CALL}\n   ```", LS, "1. Look:"),
     Reply("unclosed code", "```python\nx = {'a': 1}\n", [], "```python x = {'a': 1}"),
+    Reply("a description", f"```json\n{DEFINITION}\n```", [], f"```json {DEFINITION} ```", False),
     Reply("windows line ends", f"```json\r\n{CALL}\r\n```\r\n", LS),
 ]  # fmt: skip
 
@@ -192,6 +202,10 @@ SLOPPY = [
     Reply("braces in strings", '{"name": "bash", "arguments": {"command": "echo }}{{ ]["}}', [("bash", {"command": "echo }}{{ ]["})]),
     Reply("unicode", '{"name": "bash", "arguments": {"command": "echo \\u00e9 \\ud83d\\ude00 ü"}}', [("bash", {"command": "echo é 😀 ü"})]),
     Reply("half a surrogate", '{"name": "bash", "arguments": {"command": "x\\ud83d"}}', [("bash", {"command": "x\ufffd"})]),
+    Reply("joined strings", """{"name": "bash", "arguments": {"command": "a" + 'b'}}""", [], None, True),
+    Reply("joined strings in code", '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "x = "a" + "b""}}</tool_call>', wrote('x = "a" + "b"')),
+    Reply("half a number", '<tool_call>{"name": "grep", "arguments": {"n": 0x10}}</tool_call>', [], "", True),
+    Reply("half a number, bare", '{"name": "grep", "arguments": {"n": 0x10}}', [], None, True),
     Reply("plus and underscore", '{name: "grep", arguments: {n: +1, m: 1_000}}', [("grep", {"n": 1, "m": 1000})]),
 ]  # fmt: skip
 
@@ -208,6 +222,8 @@ CUT = [
     Reply("only closers", '{"name": "bash", "arguments": {"command": "ls"', LS),
     Reply("after a comma", '<tool_call>{"name": "bash", "arguments": {"command": "ls",', LS),
     Reply("fence and brace", '```json\n{"name": "bash", "arguments": {"command": "ls"}', LS),
+    Reply("in the fence", f"```json\n{CALL}\n``", LS),
+    Reply("in the fence behind code", "```python\nx = 1\n``", [], "```python x = 1 ``"),
     Reply("in the opening tag", "Look:\n<tool_c", [], None),
     Reply("behind the opening tag", "Look:\n<tool_call>", [], None),
     Reply("answer with half an escape", '{"response": "a\\', [], "a"),
@@ -220,6 +236,9 @@ CUT = [
 NO_CALL = [
     Reply("empty", "", [], ""),
     Reply("code", "function f() { return {a: 1}; }", [], "function f() { return {a: 1}; }"),
+    Reply("a call in code", 'run({name: "bash", arguments: {command: "ls"}});', [], 'run({name: "bash", arguments: {command: "ls"}});', False),
+    Reply("a name in code", 'const t = { name: "bash" };', [], 'const t = { name: "bash" };', False),
+    Reply("a description", f"The tool:\n{DEFINITION}", [], f"The tool: {DEFINITION}", False),
     Reply("css", "a { color: red; }", [], "a { color: red; }"),
     Reply("configuration", '{"name": "my-app", "version": "1.0", "scripts": {"test": "x"}}', [], '{"name": "my-app", "version": "1.0", "scripts": {"test": "x"}}'),
     Reply("a list of data", '[{"name": "Bob"}, {"name": "Eve"}]', [], '[{"name": "Bob"}, {"name": "Eve"}]'),

@@ -47,8 +47,8 @@ class FenceRegion:
                 self._parts.append(piece)
             between = _BETWEEN.match(text, self._pos)
             self._pos = between.end() if between else self._pos
-            if self._pos == len(text):
-                return self._whole(text, self._pos) if final else None
+            if self._pos == len(text) or (final and self._mark.startswith(text[self._pos :])):
+                return self._whole(text, len(text)) if final else None
             if text.startswith(self._mark, self._pos):
                 return self._closed(text)
             found = HOOK.match(text, self._pos)

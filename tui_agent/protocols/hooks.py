@@ -8,7 +8,7 @@ from tui_agent.protocols import signals
 
 TAGS = (
     "tool_calls", "tool_call", "tool-calls", "tool-call", "toolcall", "function_calls", "function_call",
-    "functioncall", "tool_use", "tools",
+    "functioncall", "tool_use", "tools", "minimax:tool_call",
 )  # fmt: skip
 _TAGS = "|".join(TAGS)
 _KEYS = (
@@ -20,6 +20,7 @@ TOKENS = (
     "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|call|>", "<|end|>", "<|return|>",
     "<|python_tag|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>",
     "<|tool_call|>", "<|/tool_call|>", "<|tool_call_start|>", "<|tool_call_end|>", "</s>",
+    "<|START_ACTION|>", "<|END_ACTION|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>",
 )  # fmt: skip
 _TOKENS = "|".join(re.escape(one) for one in TOKENS)
 
@@ -46,7 +47,7 @@ IN_PYTHON = re.compile(r"(?:[A-Za-z_][\w.]*\(|\[\s{0,16}[A-Za-z_][\w.]*\()")
 _LITERALS = (
     "<think>", "<thinking>", "</think>", "</thinking>", "[think]", "[/think]", "[tool_calls]", "[/tool_calls]",
     signals.COMPLETE.lower(), "<function=", "<invoke name=", "</function>", "</parameter>", "</invoke>",
-    *(f"<{tag}>" for tag in TAGS), *(f"</{tag}>" for tag in TAGS), *TOKENS,
+    *(f"<{tag}>" for tag in TAGS), *(f"</{tag}>" for tag in TAGS), *map(str.lower, TOKENS),
 )  # fmt: skip
 _PREFIXES = frozenset(one[:size] for one in _LITERALS for size in range(1, len(one)))
 _LONGEST = max(map(len, _LITERALS))

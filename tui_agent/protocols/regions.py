@@ -35,12 +35,20 @@ _NAME_CUT = re.compile(r"[\w.\-]{0,64}\s{0,8}(?:\[[A-Z_]{0,8}\]?[\w\-]{0,64}\s{0
 _FENCE = re.compile(r"`{3,}[ \t]{0,16}\w{0,16}\s{0,64}")
 _BETWEEN = re.compile(r"[\s,;}\]]{0,256}(?:`{3,}\s{0,64})?")
 _EXTRA = re.compile(r"[}\]]{0,8}")
+_BARE_KEY = re.compile(r"`?[{\[\s]*[A-Za-z_]")
+_REST = re.compile(r"\w*")
 _LONGEST = 300
 """Characters within which what follows a tag is decided."""
 
 
 def _may_close(rest: str) -> bool:
     return any(one.startswith(rest) for one in _CLOSER_TEXTS)
+
+
+def _whole_word(text: str, place: int) -> int:
+    """The end of the word or number that `place` cuts, else `place`: half of a number is another number."""
+    rest = _REST.match(text, place) if text[place - 1 : place].isalnum() else None
+    return rest.end() if rest is not None else place
 
 
 class Region(Protocol):
@@ -59,7 +67,8 @@ class ValueRegion:
     def __init__(self, text: str, start: int) -> None:
         self._start = start
         self._quoted = text[start] == "`"
-        self._mention = self._quoted and not at_line_start(text, start)
+        # Within a line, keys without quotes are code and not a call.
+        self._mention = not at_line_start(text, start) and bool(self._quoted or _BARE_KEY.match(text, start))
         self.scan = ValueScan(start + self._quoted)
         self._status = "more"
         self.end = start
@@ -71,6 +80,8 @@ class ValueRegion:
             if self._status == "more":
                 return None
         place = len(text) if self._status == "cut" else self.scan.pos
+        if self._status == "broken":
+            place = _whole_word(text, place)
         body = text[self._start + self._quoted : place]
         if self._status == "closed":
             extra = _EXTRA.match(text, place)
@@ -187,6 +198,8 @@ class WrapperRegion:
         if status == "cut":
             self._bodies.append(body)
             return self._done(text, len(text))
+        if status == "broken":
+            body = text[self._from : _whole_word(text, self._pos)]
         if status == "closed" or _CLOSER.match(text, self._pos) or self._only_unclosed(body):
             self._bodies.append(body)
             self._phase = self._tail
@@ -243,7 +256,7 @@ class WrapperRegion:
             if self._scan is not None:
                 self._bodies.append(text[self._from : edge.start()])
                 return self._done(text, edge.start())
-            return self._prose(text)
+            return self._around(text, edge, final)
         inner = text[self._after : edge.start()]
         words = inner.strip().strip("`'\"").strip().lower()
         if self._mention or (
@@ -252,6 +265,15 @@ class WrapperRegion:
             return self._prose(text)
         self._bodies.append(text[self._from : edge.start()])
         return self._done(text, edge.end())
+
+    def _around(self, text: str, inner: re.Match[str], final: bool) -> Piece | None:
+        """A tag that stands around others, each with its call, is markup itself; any other is prose."""
+        if not self._line or self._quoted or text[self._after : inner.start()].strip():
+            return self._prose(text)
+        follows = text[inner.end() : inner.end() + _LONGEST].lstrip()[:1]
+        if not follows and not final:
+            return None
+        return self._done(text, inner.start()) if follows and follows in "{[" else self._prose(text)
 
     def _function(self, text: str, final: bool) -> Piece | None:
         found = _FUNCTION_END.search(text, max(self._start, self._pos - 120))

@@ -123,6 +123,7 @@ _ENDS = {
     ),
     "item": re.compile(r"\s*(?:\Z|[}\]]|,\s*(?:[\"'{\[\]\d\-tfnTFN]|\Z))"),
 }
+_JOINED = re.compile(r"""\s*\+\s*["']""")
 _HALF_KEY = re.compile(r"""["']?[^"'\n:]*\Z""")
 
 
@@ -265,6 +266,8 @@ class _Reader:
             self._pos += 1
             if _ENDS[place].match(self._text, self._pos):
                 return _unescaped("".join(parts))
+            if len(parts) == 1 and _JOINED.match(self._text, self._pos):
+                raise Unreadable("strings must not be joined with +")
             parts.append('\\"' if quote == '"' else quote)
 
     def _scalar(self, sign: str) -> Any:

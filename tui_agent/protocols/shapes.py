@@ -21,11 +21,14 @@ _ARGUMENTS = ("arguments", "args", "params", "parameters")
 _RARE_ARGUMENTS = ("input", "tool_input", "kwargs")
 _ANSWERS = ("response", "message", "answer", "summary", "result", "text")
 _CUT = "the reply was cut off before its arguments were complete"
+_NO_CALL = "it is the description of a tool, not a call: give the arguments their values"
 RAW_LIMIT = 2000
 """Characters of an unreadable call that are kept to be quoted."""
 
 _ATTEMPT = re.compile(r"""["'](tool_calls?|function_calls?)["']\s{0,16}:\s{0,16}[\[{]""")
 _NAMED = re.compile(r"""["']?\b(?:name|tool|function)["']?\s{0,16}:\s{0,16}["']([^"'\n]{1,64})["']""")
+_NO_NAME = re.compile(r"[\"'{}\[\]<>\\\n\r]|.{128}")
+"""What no name of a tool holds: there the name was cut or its quotes are not where they should be."""
 _HAS_ARGUMENTS = re.compile(r"""["']?\b(?:arguments|args|params|parameters)["']?\s{0,16}:""")
 
 
@@ -184,7 +187,7 @@ def _fault_of(calls: list[Found]) -> str:
 def _runs_bare(value: dict[str, Any], call: Found, offer: Offer) -> bool:
     """Whether JSON without markup is a call: its tool is offered and its shape fits (R9.2)."""
     tool = offer.find(call.name)
-    if tool is None:
+    if tool is None or call.fault == _NO_CALL:
         return False
     if call.fault:
         return True
@@ -200,7 +203,7 @@ def _call(value: dict[str, Any], cut: str, raw: str, offer: Offer) -> Found | st
         return _call(nested, cut, raw, offer) if "function" not in nested or "name" in nested else "no tool"
     key = _name_key(value, offer)
     name = str(value.get(key, "")).strip() if key else ""
-    if not name or isinstance(value.get(key), Half):
+    if not name or isinstance(value.get(key), Half) or _NO_NAME.search(name[:200]):
         return "A call names no tool: it needs a `name`, and its arguments under `parameters`."
     tool = offer.find(name)
     name = tool.name if tool is not None else name
@@ -220,6 +223,8 @@ def _call(value: dict[str, Any], cut: str, raw: str, offer: Offer) -> Found | st
         rest = {k: item for k, item in value.items() if k not in (key, under) and offer.knows(tool, k)}
         given = rest or given
     arguments = _arguments(given, tool, offer)
+    if isinstance(arguments, dict) and _is_schema(arguments, tool, offer):
+        arguments = _NO_CALL
     if isinstance(arguments, str):
         return Found(name=name, arguments={}, fault=arguments, raw=raw[:RAW_LIMIT])
     return Found(name=name, arguments=arguments)
@@ -247,6 +252,13 @@ def _argument_key(value: Any, tool: ToolSpec | None, offer: Offer) -> str:
     if here and tool is not None and "properties" in tool.parameters and offer.knows(tool, here[0]):
         return ""
     return here[0] if here else ""
+
+
+def _is_schema(arguments: dict[str, Any], tool: ToolSpec | None, offer: Offer) -> bool:
+    """Whether a model repeated the description of a tool instead of calling it: its arguments are their JSON Schema."""
+    if arguments.get("type") != "object" or not isinstance(arguments.get("properties"), dict):
+        return False
+    return tool is None or "properties" not in tool.parameters or not offer.knows(tool, "properties")
 
 
 def _arguments(given: Any, tool: ToolSpec | None, offer: Offer) -> dict[str, Any] | str:
