@@ -202,6 +202,15 @@ SLOPPY = [
     Reply("braces in strings", '{"name": "bash", "arguments": {"command": "echo }}{{ ]["}}', [("bash", {"command": "echo }}{{ ]["})]),
     Reply("unicode", '{"name": "bash", "arguments": {"command": "echo \\u00e9 \\ud83d\\ude00 ü"}}', [("bash", {"command": "echo é 😀 ü"})]),
     Reply("half a surrogate", '{"name": "bash", "arguments": {"command": "x\\ud83d"}}', [("bash", {"command": "x\ufffd"})]),
+    *(
+        Reply(f"a quote too few or too many {number}", f'<tool_call>{{"name": "bash", "arguments": {{{inside}}}}}</tool_call>', [], "", True)
+        for number, inside in enumerate([
+            '"command": "ls, "cwd": "b"', '"command": "ls", "cwd: "b"', '"command": "ls", cwd": "b"', '"command": "ls", "cwd" "b"',
+            '"command": "ls"", "cwd": "b"', '"command": "ls", ""cwd": "b"', '"command: "ls", "cwd": "b"', '"command": "echo "a"',
+            '"command": "{"a": "b", "c": "d"}"',
+        ])
+    ),
+    Reply("done beside arguments", '{"done": false, "tool": "bash", "command": "ls"}', LS),
     Reply("joined strings", """{"name": "bash", "arguments": {"command": "a" + 'b'}}""", [], None, True),
     Reply("joined strings in code", '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "x = "a" + "b""}}</tool_call>', wrote('x = "a" + "b"')),
     Reply("half a number", '<tool_call>{"name": "grep", "arguments": {"n": 0x10}}</tool_call>', [], "", True),
@@ -219,6 +228,8 @@ CUT = [
     Reply("in the name, bare", '{"name": "ba', [], None),
     Reply("after one of two", f'{{"tool_calls": [{CALL}, {{"name": "ba', LS, "", True),
     Reply("after one of two, tags", f'{XML}\n<tool_call>{{"name": "ba', LS, "", True),
+    Reply("behind a key", '{"tool": "bash", "args": {"command": "ls", "cwd"', [], None, True),
+    Reply("behind a key, wrapped", '<tool_call>{"name": "bash", "arguments": {"command": "ls", "cwd" ', [], None, True),
     Reply("only closers", '{"name": "bash", "arguments": {"command": "ls"', LS),
     Reply("after a comma", '<tool_call>{"name": "bash", "arguments": {"command": "ls",', LS),
     Reply("fence and brace", '```json\n{"name": "bash", "arguments": {"command": "ls"}', LS),

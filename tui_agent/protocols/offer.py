@@ -52,8 +52,8 @@ class Offer:
     def is_beside(self, tool: ToolSpec | None, name: str, value: Any) -> bool:
         """Whether a key that stands among arguments is a word about the call and no argument."""
         if tool is not None and "properties" in tool.parameters:
-            return name in _ANY and not self.knows(tool, name)
-        return name == "type" and value == "function"
+            return name in (*_ANY, "done") and not self.knows(tool, name)
+        return (name == "type" and value == "function") or (name == "done" and isinstance(value, bool))
 
     def only_text(self, tool: ToolSpec) -> str:
         """The name of the one required argument if that is text, else ""."""

@@ -119,11 +119,14 @@ _KEY_NEXT = r"""(?:["'][^"'\n]{0,80}["']|[A-Za-z_$][\w$]{0,80})\s*:"""
 _ENDS = {
     "key": re.compile(r"\s*:"),
     "field": re.compile(
-        rf"\s*(?:\Z|[}}\]]|/[/*]|,\s*(?:{_KEY_NEXT}|[}}\]]|/[/*]|\Z|[\"'][^\"'\n:]{{0,80}}\Z)|(?<=\s)[\"'][\w$.\-]{{1,64}}[\"']\s*:)"
+        rf"\s*(?:\Z|[}}\]]|/[/*]|,\s*(?:{_KEY_NEXT}|[}}\]]|/[/*]|\Z|[\"'][^\"'\n:]{{0,80}}[\"']?\s*\Z)|(?<=\s)[\"'][\w$.\-]{{1,64}}[\"']\s*:)"
     ),
     "item": re.compile(r"\s*(?:\Z|[}\]]|,\s*(?:[\"'{\[\]\d\-tfnTFN]|\Z))"),
 }
 _JOINED = re.compile(r"""\s*\+\s*["']""")
+_SWALLOWED = re.compile(r"""\s*(?:,\s*["']|,?\s*[A-Za-z_$][\w$.\-]{0,64}["']\s*:)""")
+_ONE_WORD = re.compile(r"[\w$.\-]{1,64}")
+_UNESCAPED = "a quote inside a string is not escaped, or one of its own is missing"
 _HALF_KEY = re.compile(r"""["']?[^"'\n:]*\Z""")
 
 
@@ -265,10 +268,23 @@ class _Reader:
                 return Half(_unescaped("".join(parts)))
             self._pos += 1
             if _ENDS[place].match(self._text, self._pos):
+                if quote == '"' and len(parts) % 4 == 3:  # an odd number of inner quotes
+                    raise Unreadable(_UNESCAPED)
                 return _unescaped("".join(parts))
-            if len(parts) == 1 and _JOINED.match(self._text, self._pos):
-                raise Unreadable("strings must not be joined with +")
+            self._check_inner(parts, place)
             parts.append('\\"' if quote == '"' else quote)
+
+    def _check_inner(self, parts: list[str], place: str) -> None:
+        """Refuse a string whose inner quote may as well be the border of another key or value."""
+        if len(parts) == 1 and _JOINED.match(self._text, self._pos):
+            raise Unreadable("strings must not be joined with +")
+        behind_comma = len(parts) > 2 and parts[-3].rstrip().endswith(",") and _ONE_WORD.fullmatch(parts[-1])
+        if (
+            place == "key"
+            or _SWALLOWED.match(self._text, self._pos)
+            or (behind_comma and _ENDS["key"].match(self._text, self._pos))
+        ):
+            raise Unreadable(_UNESCAPED)
 
     def _scalar(self, sign: str) -> Any:
         number = _NUMBER.match(self._text, self._pos)
