@@ -211,6 +211,8 @@ SLOPPY = [
         ])
     ),
     Reply("done beside arguments", '{"done": false, "tool": "bash", "command": "ls"}', LS),
+    Reply("inner quotes in code", '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "x = {"a": 1}  # "b", c"}}</tool_call>', wrote('x = {"a": 1}  # "b", c')),
+    Reply("a quote and a comma lost", '<tool_call>{"name": "bash", "arguments": {"command": "ls" cwd": "b"}}</tool_call>', [], "", True),
     Reply("joined strings", """{"name": "bash", "arguments": {"command": "a" + 'b'}}""", [], None, True),
     Reply("joined strings in code", '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "x = "a" + "b""}}</tool_call>', wrote('x = "a" + "b"')),
     Reply("half a number", '<tool_call>{"name": "grep", "arguments": {"n": 0x10}}</tool_call>', [], "", True),

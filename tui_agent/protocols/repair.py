@@ -124,7 +124,7 @@ _ENDS = {
     "item": re.compile(r"\s*(?:\Z|[}\]]|,\s*(?:[\"'{\[\]\d\-tfnTFN]|\Z))"),
 }
 _JOINED = re.compile(r"""\s*\+\s*["']""")
-_SWALLOWED = re.compile(r"""\s*(?:,\s*["']|,?\s*[A-Za-z_$][\w$.\-]{0,64}["']\s*:)""")
+_SWALLOWED = re.compile(r"""\s*(?:,\s*["']|(?:,|(?<=\s))\s*[A-Za-z_$][\w$.\-]{0,64}["']\s*:)""")
 _ONE_WORD = re.compile(r"[\w$.\-]{1,64}")
 _UNESCAPED = "a quote inside a string is not escaped, or one of its own is missing"
 _HALF_KEY = re.compile(r"""["']?[^"'\n:]*\Z""")
