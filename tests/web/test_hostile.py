@@ -33,6 +33,8 @@ POSTS = {
     "/plan/edit": {"text": "# Plan", "base": "0"},
     "/shell": {"command": "touch pwned"},
     "/reveal": {"id": "a-1"},
+    "/part/text": {"id": "a-1", "place": 0, "exact": True},
+    "/part/typed": {"id": "a-1", "edits": {}},
     "/withdraw": {"id": "m-1"},
     "/link": {},
 }

@@ -17,6 +17,8 @@ from tui_agent.frontends.web.doing import (
     Doing,
     Named,
     Nothing,
+    PartsTyped,
+    PartText,
     PlanEdited,
     PlanText,
     Say,
@@ -63,6 +65,8 @@ class Page:
             ("/plan/edit", self._edit_plan),
             ("/shell", self._shell),
             ("/reveal", self._reveal),
+            ("/part/text", self._part_text),
+            ("/part/typed", self._parts_typed),
             ("/withdraw", self._withdraw),
         ]
         routes = [*(Route(path, take, methods=["POST"]) for path, take in wishes), events]
@@ -148,6 +152,17 @@ class Page:
             return JSONResponse({"action": self._doing.reveal(wish)})
         except ValueError as error:
             raise Refused(409, str(error)) from error
+
+    async def _part_text(self, request: Request) -> Response:
+        wish = await wished(request, PartText)
+        try:
+            return JSONResponse({"text": self._doing.part_text(wish)})
+        except ValueError as error:
+            raise Refused(409, str(error)) from error
+
+    async def _parts_typed(self, request: Request) -> Response:
+        wish = await wished(request, PartsTyped)
+        return JSONResponse({"diff": await _or_refused(self._doing.parts_typed(wish), 409)})
 
     async def _withdraw(self, request: Request) -> Response:
         taken = self._doing.withdraw((await wished(request, Named)).id)

@@ -31,8 +31,16 @@ def restored(typed: str, offered: str, mask: Mask) -> str:
         more = _more(veiled)
         place = more if more in typed else more.lstrip()
         typed = typed.replace(place, veiled[TEXT_MAX:], 1)
-    if veiled == offered:
-        return typed
+    return typed if veiled == offered else _uncovered(typed, offered, veiled)
+
+
+def uncovered(typed: str, offered: str, mask: Mask) -> str:
+    """`restored` for a text that a page shows from end to end, with its secrets or without them."""
+    veiled = mask.mask(offered)
+    return typed if veiled == offered or not _MARK.search(typed) else _uncovered(typed, offered, veiled)
+
+
+def _uncovered(typed: str, offered: str, veiled: str) -> str:
     behind = _behind(veiled, offered)
     places = dict.fromkeys(behind, 0)
 

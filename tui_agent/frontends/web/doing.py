@@ -10,10 +10,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from tui_agent.domain import Answer, ApprovalMode, Mode, Scope
+from tui_agent.domain import Answer, ApprovalMode, Editing, Mode, Scope
 from tui_agent.frontends.web.door import WebDoor
 from tui_agent.frontends.web.edits import Given, answered
 from tui_agent.frontends.web.feed import Feed, decisive
+from tui_agent.frontends.web.parts import part_text, with_parts
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +83,22 @@ class Named(Wish, frozen=True, forbid_unknown_fields=True):
     """A request or a message."""
 
     id: str
+
+
+class PartText(Wish, frozen=True, forbid_unknown_fields=True):
+    """The text of a part of an edit that waits, to be changed; with its secrets only when `exact` asks for that."""
+
+    id: str
+    place: int
+    exact: bool = False
+
+
+class PartsTyped(Wish, frozen=True, forbid_unknown_fields=True):
+    """How an edit that waits would be with what was typed: by the place of a part, its text."""
+
+    id: str
+    edits: dict[str, str]
+    exact: bool = False
 
 
 class Enter(Wish, frozen=True, forbid_unknown_fields=True):
@@ -187,6 +204,24 @@ class Doing:
         if asked is None:
             raise ValueError("this is not asked any more")
         return decisive(msgspec.to_builtins(asked.action))
+
+    def part_text(self, wish: PartText) -> str:
+        """What there is to type in. Raises ValueError with a sentence where there is nothing."""
+        return part_text(self._edit(wish.id), wish.place, self._door.mask, exact=wish.exact)
+
+    async def parts_typed(self, wish: PartsTyped) -> Any:
+        """The difference, to be seen before it is approved (A9). Raises ValueError with a sentence."""
+        action, mask = self._edit(wish.id), self._door.mask
+        diff = await asyncio.to_thread(with_parts, action, wish.edits, mask, exact=wish.exact)
+        return decisive({"diff": msgspec.to_builtins(diff)})["diff"]
+
+    def _edit(self, id: str) -> Editing:
+        asked = self._feed.requests.get(id)
+        if asked is None:
+            raise ValueError("this is not asked any more")
+        if not isinstance(asked.action, Editing):
+            raise ValueError("this has no text to be changed")
+        return asked.action
 
     async def clear(self) -> None:
         """The model forgets what was said (seed 001): the run is stopped, and what waits is withdrawn. The record of it

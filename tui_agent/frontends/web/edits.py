@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tui_agent import events as e
 from tui_agent.domain import Diff, Editing
 from tui_agent.frontends.web.covered import TEXT_MAX, restored
+from tui_agent.frontends.web.parts import typed_parts
 from tui_agent.hunks import Choice
 from tui_agent.text import Mask, clean
 from tui_agent.workplan import DecisionNote, InstructionPlan, PlanStep, Summary
@@ -87,7 +88,7 @@ class Given(Part, frozen=True, forbid_unknown_fields=True):
     """Which of two edits of the plan document holds."""
     hunks: Annotated[list[Place], msgspec.Meta(max_length=HUNKS)] | None = None
     """The parts of a change of a file that are taken."""
-    edits: dict[str, Text] | None = None
+    edits: dict[str, str] | None = None
     """By the place of a part, the text that it shall have (`hunks.Choice`)."""
     summary: SummaryEdit | None = None
     plan: PlanEdit | None = None
@@ -106,7 +107,7 @@ def answered(asked: Asked, given: Given, mask: Mask) -> dict[str, Any] | None:
     data: dict[str, Any] | None
     match asked:
         case e.ApprovalAsked(action=Editing() as action) if named and named <= {"hunks", "edits"}:
-            data = _parts(action, given)
+            data = _parts(action, given, mask)
         case e.SummaryOffered(summary=summary) if named == {"summary"} and given.summary is not None:
             edited = summary_with(summary, given.summary, mask)
             data = None if edited == summary else {"summary": msgspec.to_builtins(edited)}
@@ -126,9 +127,10 @@ def answered(asked: Asked, given: Given, mask: Mask) -> dict[str, Any] | None:
     return data
 
 
-def _parts(action: Editing, given: Given) -> dict[str, Any] | None:
+def _parts(action: Editing, given: Given, mask: Mask) -> dict[str, Any] | None:
     diff: Diff = action.diff
-    raw = {"hunks": given.hunks, "edits": given.edits}
+    edits = {} if given.edits is None else typed_parts(given.edits, diff, mask)
+    raw = {"hunks": given.hunks, "edits": {str(place): text for place, text in edits.items()}}
     choice = Choice.read({name: one for name, one in raw.items() if one is not None}, diff)
     if choice.whole(diff):
         return None

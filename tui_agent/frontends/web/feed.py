@@ -10,13 +10,17 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from weakref import WeakSet
 
+from msgspec import to_builtins
+
 from tui_agent import events as e
+from tui_agent.domain import Editing
 from tui_agent.frontends.web.covered import bounded
 from tui_agent.frontends.web.door import WebDoor
 from tui_agent.frontends.web.edits import Asked
+from tui_agent.frontends.web.parts import signed
 from tui_agent.storage.lines import encode
 from tui_agent.text import reveal, visible
 from tui_agent.view import Veil
@@ -194,8 +198,11 @@ class Feed:
             case e.ToolFinished():
                 data["result"] = {**data["result"], "data": None}
             case e.ApprovalAsked(id=id):
-                exact = self.requests.get(id)
-                hides = exact is not None and exact.action != event.action
+                asked = self.requests.get(id)
+                hides = asked is not None and asked.action != event.action
+                if asked is not None and hides and isinstance(event.action, Editing):
+                    diff = signed(event.action.diff, cast(Editing, asked.action).diff)
+                    data["action"]["diff"] = to_builtins(diff)
                 return {**data, "action": decisive(data["action"]), "hides": hides}
         shown: dict[str, Any] = told(data, bounded)
         return shown

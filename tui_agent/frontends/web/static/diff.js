@@ -4,21 +4,25 @@ import { el, button, plural } from "./dom.js";
 
 const AT_ONCE = 300;
 
-/** Elements for a diff: what became of which file, and its lines. With `parts` its hunks can be taken one by one. */
-export function diff(change, parts = null) {
+/**
+ * Elements for a diff: what became of which file, and its lines. With `parts` its hunks can be taken one by one, and
+ * their text changed. At least `least` rows of a long one are unfolded.
+ */
+export function diff(change, parts = null, least = 0) {
   const words = { create: "New file", modify: "Change", delete: "Delete" };
   const head = el("div", { class: "diff-head" },
     el("span", { class: "diff-kind", text: words[change.kind] ?? change.kind }), el("code", { text: change.path }),
     el("span", { class: "count added", text: `+${change.added}` }), el("span", { class: "count removed", text: `−${change.removed}` }));
   const body = el("div", { class: "diff-lines", tabindex: "0", role: "region", "aria-label": `Change of ${change.path}` });
   const rows = lines(change, parts);
-  more(body, rows, 0);
+  more(body, rows, 0, least);
   return el("div", { class: "diff" }, head, change.note ? el("p", { class: "diff-note", text: change.note }) : null, rows.length ? body : null);
 }
 
-function more(body, rows, from) {
+function more(body, rows, from, least = 0) {
   const inner = body.querySelector(".rows") ?? body.appendChild(el("div", { class: "rows" }));
-  const upto = from + AT_ONCE >= rows.length - 50 ? rows.length : from + AT_ONCE;
+  const next = Math.max(from + AT_ONCE, least);
+  const upto = next >= rows.length - 50 ? rows.length : next;
   inner.append(...rows.slice(from, upto).map((one) => one()));
   if (upto < rows.length) {
     const rest = button(`Show ${plural(rows.length - upto, "more line")}`, () => { rest.remove(); more(body, rows, upto); }, { class: "more" });
@@ -57,17 +61,22 @@ function noted(group, row) {
   return row;
 }
 
-/** The head of a hunk that can be left out; `rows` are those below it, as far as they are shown. */
+/** The head of a hunk that can be left out or changed; `rows` are those below it, as far as they are shown. */
 function chooser(hunk, place, parts, rows) {
   return () => {
     const last = hunk.old_start + Math.max(hunk.old_count, 1) - 1;
+    const about = [parts.many ? `part ${place + 1} of ${parts.count}` : "", hunk.old_count ? `lines ${hunk.old_start}–${last}` : ""].filter(Boolean).join(" · ");
     const out = el("span", { class: "left-out", text: "left out" });
-    const tick = el("input", { type: "checkbox", checked: parts.taken.has(place), on: { change: () => { parts.take(place, tick.checked); show(); } } });
+    const mine = parts.edits.has(place) ? el("span", { class: "yours", text: "your text" }) : null;
+    const tick = parts.many ? el("input", { type: "checkbox", checked: parts.taken.has(place), on: { change: () => { parts.take(place, tick.checked); show(); } } }) : null;
+    const change = button("Change", () => parts.change(place), { class: "small", "data-place": place, "aria-label": parts.many ? `Change the text of ${parts.named(place)}` : "Change the text" });
     const show = () => {
-      out.hidden = tick.checked;
-      for (const one of rows) one.classList.toggle("out", !tick.checked);
+      out.hidden = tick === null || tick.checked;
+      change.hidden = !out.hidden;
+      for (const one of rows) one.classList.toggle("out", !out.hidden);
     };
-    out.hidden = tick.checked;
-    return el("label", { class: "row hunk" }, el("span", { class: "stays" }, tick, el("span", { text: `part ${place + 1} of ${parts.count} · lines ${hunk.old_start}–${last}` }), out));
+    show();
+    return el("div", { class: "row hunk" }, el("span", { class: "stays" },
+      el(tick ? "label" : "span", { class: "about" }, tick, el("span", { text: about || "all of it" })), mine, out, change));
   };
 }

@@ -1,9 +1,9 @@
 // What somebody must decide: shown above the composer, one at a time, until it is settled here or elsewhere.
 
 import { $, el, button, icon } from "./dom.js";
-import { diff } from "./diff.js";
 import { PlanEditor, SummaryEditor, quick } from "./editors.js";
 import { Draft, leftover, twice, typed } from "./fields.js";
+import { EditView } from "./hunks.js";
 import { post } from "./wire.js";
 
 const STILL = 400;  // milliseconds in which a click was meant for what stood there before
@@ -104,18 +104,19 @@ export class Dock {
 }
 
 /** The card for an action that needs leave. */
-export function approval(asked) {
+export function approval(asked, say) {
   return (answer, draft) => {
     const { action } = asked;
-    const parts = new Parts(action, () => chosen());
-    const what = el("div", { class: "what" }, shown(action, parts));
+    const edit = action.kind === "edit" ? new EditView(asked, draft, () => chosen(), say) : null;
+    const what = edit?.node ?? el("div", { class: "what" }, shown(action));
     const hidden = asked.hides ? button("Show what is hidden", async () => {
       const { action: exact } = await post("/reveal", { id: asked.id });
-      what.replaceChildren(...shown(exact, parts));
+      if (edit) await edit.reveal(exact);
+      else what.replaceChildren(...shown(exact));
       hidden.remove();
     }, { class: "quiet small" }) : null;
     const scopes = new Set((asked.grants ?? []).map((one) => one.scope));
-    const once = button(action.kind === "trust" ? "Trust it" : "Approve", () => answer({ verdict: "approve", ...parts.data() }), { class: "primary approve" });
+    const once = button(action.kind === "trust" ? "Trust it" : "Approve", () => answer({ verdict: "approve", ...edit?.data() }), { class: "primary approve" });
     const standing = [scopes.has("session") ? button("For this session", () => answer({ verdict: "approve", scope: "session" }), { class: "approve" }) : null,
       scopes.has("always") ? button("Always", () => answer({ verdict: "approve", scope: "always" }), { class: "approve" }) : null];
     const choices = el("div", { class: "choices" }, once, standing,
@@ -123,35 +124,17 @@ export function approval(asked) {
         : reason("Reject", "Why not? The model reads it.", (text) => answer({ verdict: "reject", text }), draft));
     const grants = (asked.grants ?? []).filter((one) => one.scope === "session").map((one) => one.pattern).join(", ");
     const grant = grants ? el("p", { class: "grant" }, "“For this session” allows ", el("code", { text: grants })) : null;
+    const hint = edit?.many ? el("p", { class: "hint", text: "Untick what shall be left out, or change its text." }) : null;
+    const node = el("div", {}, heading(title(action), asked.why), hint, what, hidden, marks(action), choices, grant);
     const chosen = () => {
-      once.textContent = parts.whole ? "Approve" : `Approve ${parts.taken.size} of ${parts.count}`;
-      once.disabled = !parts.taken.size || node.closest("[data-void]") !== null;
-      for (const one of [...standing, grant]) if (one) one.hidden = !parts.whole;
+      once.textContent = edit.words;
+      once.disabled = !edit.ready || node.closest("[data-void]") !== null;
+      for (const one of [...standing, grant]) if (one) one.hidden = !edit.whole || edit.open !== null;
+      for (const one of [hint, hidden]) if (one) one.hidden = edit.open !== null;
     };
-    const node = el("div", {}, heading(title(action), asked.why), parts.many ? el("p", { class: "hint", text: "Untick what shall be left out." }) : null,
-      what, hidden, marks(action), choices, grant);
+    if (edit) { chosen(); edit.restore(); }
     return { node };
   };
-}
-
-/** Which hunks of an edit are taken. */
-class Parts {
-  constructor(action, changed) {
-    this.count = action.kind === "edit" ? action.diff.hunks.length : 0;
-    this.many = Boolean(action.parts) && this.count > 1;
-    this.taken = new Set(Array(this.count).keys());
-    this.changed = changed;
-  }
-
-  get whole() { return this.taken.size === this.count; }
-
-  data() { return this.whole ? {} : { data: { hunks: [...this.taken].sort((a, b) => a - b) } }; }
-
-  take(place, yes) {
-    if (yes) this.taken.add(place);
-    else this.taken.delete(place);
-    this.changed();
-  }
 }
 
 function title(action) {
@@ -161,8 +144,7 @@ function title(action) {
   return "Trust this folder?";
 }
 
-function shown(action, parts) {
-  if (action.kind === "edit") return [diff(action.diff, parts.many ? parts : null)];
+function shown(action) {
   if (action.kind === "run") return [el("pre", { class: "command", text: action.command }), el("p", { class: "where" }, "in ", el("code", { text: action.cwd }))];
   if (action.kind === "read") return [el("pre", { class: "command", text: action.display })];
   const found = action.found?.length ? el("ul", {}, action.found.map((one) => el("li", { text: one }))) : null;
