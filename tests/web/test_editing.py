@@ -189,6 +189,16 @@ async def test_the_steps_of_a_plan_are_reworded_moved_left_out_and_added(pages: 
         await page.click("text=Put it back")
         await page.get_by_label("Move up: Tell the user").click()
         await still(page)
+        field = page.get_by_label("Step 2", exact=True)
+        await field.fill("word " * 900)
+        await page.click("text=Carry it out as changed")
+        await page.wait_for_selector(
+            "#activity >> text=“Step 2” has 4,500 characters; shorten it to 4,000 at most."
+        )
+        assert await field.get_attribute("aria-invalid") == "true" and not door.answers
+        assert await field.evaluate("one => one === document.activeElement")
+        await shot(page, "edit-too-long-phone-dark")
+        await field.fill("Tell the user")
         await page.click("text=Carry it out as changed")
         given = ((await door.next_answer()).data or {})["plan"]
         said = [(one["number"], one["description"], one["tool"]) for one in given["steps"]]

@@ -138,6 +138,31 @@ async def test_what_a_page_does_not_see_stays_in_what_is_edited_there() -> None:
         assert got["summary"]["details"] == "all new" and SECRET not in str(got["summary"]["decisions_made"])
 
 
+LONG: list[tuple[str, Any, str]] = [
+    ("s", {"summary": {"action": "x" * 4_712}}, "“Action” has 4,712 characters; shorten it to 4,000 at most"),
+    ("s", {"summary": {"details": "x" * 64_001}}, "“Details” has 64,001 characters; shorten it to 64,000 at most"),
+    ("s", {"summary": {"decisions": [{"origin": 0}, {"title": "ü" * 4_001}]}}, "“Decision 2” has 4,001 characters"),
+    ("p", {"plan": {"steps": [{"origin": 1}, {"origin": 0, "expected": "x" * 5_000}]}}, "“Expected of step 2” has 5,000"),
+    ("p", {"plan": {"steps": [{"origin": 1}], "check": "x" * 5_000}}, "“Check” has 5,000 characters"),
+]  # fmt: skip
+
+
+async def test_a_text_that_is_too_long_is_named_with_its_length() -> None:
+    door = AnsweredDoor(SummaryOffered(id="s", summary=SUMMARY), PlanProposed(id="p", plan=PLAN, asks=True))
+    async with faced(door) as page:
+        await page.enter()
+        await ready(page, "summary.offered", "plan.proposed")
+        for id, data, why in LONG:
+            refused = await page.post("/answer", id=id, verdict="approve", data=data)
+            assert refused.status_code == 400 and why in refused.json()["error"], refused.text
+        refused = await page.post("/plan/edit", text="x" * 600_000, base="0")
+        assert refused.status_code == 400 and "would have 600,000 characters" in refused.json()["error"]
+        done = await page.post(
+            "/answer", id="s", verdict="approve", data={"summary": {"action": "x" * 4_000}}
+        )
+        assert done.status_code == 200 and len(door.answers) == 1
+
+
 TWO = [{"origin": 0}, {"origin": 1}]
 REFUSED: list[tuple[str, Any]] = [
     ("s", {"summary": {"action": "  "}}),

@@ -29,6 +29,7 @@ POSTS = {
     "/interrupt": {},
     "/modes": {"approval_mode": "auto"},
     "/plan": {"accept": True, "seen": ""},
+    "/plan/proposal": {"seen": "0"},
     "/plan/text": {"exact": True},
     "/plan/edit": {"text": "# Plan", "base": "0"},
     "/shell": {"command": "touch pwned"},

@@ -22,6 +22,7 @@ from tui_agent.frontends.web.doing import (
     PlanEdited,
     PlanText,
     Say,
+    Seen,
     Settle,
     Shell,
     Switch,
@@ -61,6 +62,7 @@ class Page:
             ("/interrupt", self._interrupt),
             ("/modes", self._modes),
             ("/plan", self._plan),
+            ("/plan/proposal", self._proposal),
             ("/plan/text", self._plan_text),
             ("/plan/edit", self._edit_plan),
             ("/shell", self._shell),
@@ -127,6 +129,9 @@ class Page:
         taken = await self._doing.settle(await wished(request, Settle))
         return JSONResponse({"status": "ok" if taken else "settled"}, 200 if taken else 409)
 
+    async def _proposal(self, request: Request) -> Response:
+        return JSONResponse(await _or_refused(self._doing.proposed(await wished(request, Seen)), 409))
+
     async def _plan_text(self, request: Request) -> Response:
         wish = await wished(request, PlanText)
         try:
@@ -135,7 +140,7 @@ class Page:
             raise Refused(409, str(error)) from error
 
     async def _edit_plan(self, request: Request) -> Response:
-        became = await self._doing.edit_plan(await wished(request, PlanEdited))
+        became = await _or_refused(self._doing.edit_plan(await wished(request, PlanEdited)))
         return JSONResponse({"status": became}, 409 if became == "settled" else 200)
 
     async def _shell(self, request: Request) -> Response:

@@ -18,8 +18,13 @@ def bounded(text: str) -> str:
     return reveal(text)
 
 
+def left_out(text: str) -> int:
+    """How many characters of it `bounded` does not show."""
+    return max(0, len(text) - TEXT_MAX)
+
+
 def _more(text: str) -> str:
-    return f"\n… {len(text) - TEXT_MAX:,} more characters"
+    return f"\n… {left_out(text):,} more characters"
 
 
 def restored(typed: str, offered: str, mask: Mask) -> str:

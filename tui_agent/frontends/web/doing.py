@@ -15,13 +15,14 @@ from tui_agent.frontends.web.door import WebDoor
 from tui_agent.frontends.web.edits import Given, answered
 from tui_agent.frontends.web.feed import Feed, decisive
 from tui_agent.frontends.web.parts import part_text, with_parts
+from tui_agent.text import reveal
 
 log = logging.getLogger(__name__)
 
 STOPPING = 10.0
 """Seconds that a run gets to end before the conversation is cleared."""
 PLAN_TEXT = 500_000
-"""Characters of the plan document that can be edited in a page."""
+"""Characters of the plan document that can be shown and edited in a page when that is asked for."""
 
 
 class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,6 +61,12 @@ class Settle(Wish, frozen=True, forbid_unknown_fields=True):
     seen: str
 
 
+class Seen(Wish, frozen=True, forbid_unknown_fields=True):
+    """The proposal for the plan document, from end to end; `seen` is its sha256."""
+
+    seen: str
+
+
 class PlanText(Wish, frozen=True, forbid_unknown_fields=True):
     """The text of the plan document, to be edited; with its secrets only when `exact` asks for that."""
 
@@ -69,7 +76,7 @@ class PlanText(Wish, frozen=True, forbid_unknown_fields=True):
 class PlanEdited(Wish, frozen=True, forbid_unknown_fields=True):
     """All of the plan document as it shall be; `base` is the sha256 of the text that the edit began with."""
 
-    text: Annotated[str, msgspec.Meta(max_length=PLAN_TEXT)]
+    text: str
     base: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
@@ -170,6 +177,21 @@ class Doing:
         """False when nothing was written or dropped."""
         return await self._door.settle_plan(wish.accept, wish.seen)
 
+    async def proposed(self, wish: Seen) -> dict[str, Any]:
+        """The plan document before and after the proposal, without their secrets, and in `cut` how many characters of
+        them are not there. Raises ValueError with a sentence when it is another one."""
+        proposal, document = self._feed.proposal, self._feed.document
+        if proposal is None or proposal.sha256 != wish.seen:
+            raise ValueError("the proposal is another one by now, or was decided elsewhere")
+        mask = self._door.mask
+
+        def shown() -> dict[str, Any]:
+            before, after = (mask.mask(one.text) if one else "" for one in (document, proposal))
+            cut = sum(max(0, len(text) - PLAN_TEXT) for text in (before, after))
+            return {"before": reveal(before[:PLAN_TEXT]), "after": reveal(after[:PLAN_TEXT]), "cut": cut}
+
+        return await asyncio.to_thread(shown)
+
     def plan_text(self, wish: PlanText) -> dict[str, Any]:
         """The document as it is saved, with its sha256. Where secrets are in it and were not asked for, `hides` says so
         in the place of the text. Raises ValueError while there is none."""
@@ -184,8 +206,15 @@ class Doing:
 
     async def edit_plan(self, wish: PlanEdited) -> Literal["ok", "merged", "settled"]:
         """`merged` when others changed it meanwhile, so that not all may stand as it was typed; `settled` when it was
-        not written. Why not is on the stream, and so is what must be asked before. Whoever asked may go away then."""
+        not written. Why not is on the stream, and so is what must be asked before. Whoever asked may go away then.
+
+        Raises ValueError with a sentence for a text that is too long."""
         text, document = wish.text, self._feed.document
+        if len(text) > PLAN_TEXT:
+            raise ValueError(
+                f"plan_doc.md would have {len(text):,} characters; shorten it to {PLAN_TEXT:,} at most, "
+                "or edit the file itself"
+            )
         newest = document is not None and document.sha256 == wish.base
         if newest and document is not None and "\r\n" in document.text:
             text = text.replace("\r\n", "\n").replace("\n", "\r\n")  # a browser's field knows line feeds only

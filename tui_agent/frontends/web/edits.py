@@ -21,16 +21,22 @@ from tui_agent.text import Mask, clean
 from tui_agent.workplan import DecisionNote, InstructionPlan, PlanStep, Summary
 
 LINE = 4_000
-"""Characters of what stands on one line."""
+"""Characters that can be typed in a field of one line. They are counted here: it is said which one has too many."""
 TEXT = TEXT_MAX + 4_000
-"""Characters of what has several: all that a page shows of one, and what is added."""
+"""Characters that can be typed in a field of several: all that a page shows of one, and what is added."""
+LABELS = {
+    "title": "Decision {}",
+    "rationale": "Reason of decision {}",
+    "description": "Step {}",
+    "expected": "Expected of step {}",
+    "fallback": "If it fails of step {}",
+}
+"""What the fields are called in the page, by the number of the row; the others after themselves."""
 MANY = 200
 """Steps, criteria or decisions."""
 HUNKS = 20_000
 """Parts of a diff."""
 
-Line = Annotated[str, msgspec.Meta(max_length=LINE)]
-Text = Annotated[str, msgspec.Meta(max_length=TEXT)]
 Place = Annotated[int, msgspec.Meta(ge=0, lt=HUNKS)]
 
 
@@ -44,16 +50,16 @@ class DecisionEdit(Part, frozen=True, forbid_unknown_fields=True):
     origin: Place | None = None
     """Its place among those offered, the rejected ones behind those made; None for a new one."""
     rejected: bool = False
-    title: Line | None = None
-    rationale: Line | None = None
+    title: str | None = None
+    rationale: str | None = None
 
 
 class SummaryEdit(Part, frozen=True, forbid_unknown_fields=True):
     """What of a summary was changed (W9)."""
 
-    action: Line | None = None
-    details: Text | None = None
-    result: Line | None = None
+    action: str | None = None
+    details: str | None = None
+    result: str | None = None
     ticks: Annotated[list[bool], msgspec.Meta(max_length=MANY)] | None = None
     """Of each criterion, in their order."""
     decisions: Annotated[list[DecisionEdit], msgspec.Meta(max_length=MANY)] | None = None
@@ -65,9 +71,9 @@ class StepEdit(Part, frozen=True, forbid_unknown_fields=True):
 
     origin: Place | None = None
     """Its place in the plan as it was offered; None for a new one."""
-    description: Line | None = None
-    expected: Line | None = None
-    fallback: Line | None = None
+    description: str | None = None
+    expected: str | None = None
+    fallback: str | None = None
 
 
 class PlanEdit(Part, frozen=True, forbid_unknown_fields=True):
@@ -75,7 +81,7 @@ class PlanEdit(Part, frozen=True, forbid_unknown_fields=True):
 
     steps: Annotated[list[StepEdit], msgspec.Meta(min_length=1, max_length=MANY)]
     """All that shall be carried out, in their order."""
-    check: Line | None = None
+    check: str | None = None
     """The command that checks the whole; empty for none."""
 
 
@@ -152,7 +158,8 @@ def summary_with(offered: Summary, edit: SummaryEdit, mask: Mask) -> Summary:
     if edit.decisions is not None:
         known = (*made, *rejected)
         _once(edit.decisions, len(known))
-        notes = [(one.rejected, _decision(known, one, mask)) for one in edit.decisions]
+        rows = enumerate(edit.decisions, start=1)
+        notes = [(one.rejected, _decision(known, one, mask, number)) for number, one in rows]
         made = tuple(note for no, note in notes if not no)
         rejected = tuple(note for no, note in notes if no)
     touched = _touched(edit, ("action", "details", "result"), offered, mask)
@@ -167,9 +174,9 @@ def summary_with(offered: Summary, edit: SummaryEdit, mask: Mask) -> Summary:
     )
 
 
-def _decision(known: tuple[DecisionNote, ...], edit: DecisionEdit, mask: Mask) -> DecisionNote:
+def _decision(known: tuple[DecisionNote, ...], edit: DecisionEdit, mask: Mask, number: int) -> DecisionNote:
     note = DecisionNote(title="") if edit.origin is None else known[edit.origin]
-    note = replace(note, **_touched(edit, ("title", "rationale"), note, mask))
+    note = replace(note, **_touched(edit, ("title", "rationale"), note, mask, number))
     if not note.title:
         raise ValueError("a decision says what was decided")
     return note
@@ -181,21 +188,31 @@ def plan_with(offered: InstructionPlan, edit: PlanEdit, mask: Mask) -> Instructi
     steps: list[PlanStep] = []
     for number, one in enumerate(edit.steps, start=1):
         step = PlanStep(number=0, description="") if one.origin is None else offered.steps[one.origin]
-        touched = _touched(one, ("description", "expected", "fallback"), step, mask)
+        touched = _touched(one, ("description", "expected", "fallback"), step, mask, number)
         step = replace(step, number=number, **touched)
         if not step.description:
             raise ValueError("a step says what to do")
         steps.append(step)
     check = offered.check
     if edit.check is not None:
+        _fits("Check", edit.check, LINE)
         check = replace(check, command=_line(restored(edit.check, check.command, mask)))
     return replace(offered, steps=tuple(steps), check=check)
 
 
-def _touched(edit: Part, names: tuple[str, ...], offered: msgspec.Struct, mask: Mask) -> dict[str, str]:
+def _touched(
+    edit: Part, names: tuple[str, ...], offered: msgspec.Struct, mask: Mask, row: int = 0
+) -> dict[str, str]:
     typed = {name: getattr(edit, name) for name in names if getattr(edit, name) is not None}
+    for name, text in typed.items():
+        _fits(LABELS.get(name, name.capitalize()).format(row), text, TEXT if name == "details" else LINE)
     whole = {name: restored(text, getattr(offered, name), mask) for name, text in typed.items()}
     return {name: clean(text).strip() if name == "details" else _line(text) for name, text in whole.items()}
+
+
+def _fits(label: str, text: str, limit: int) -> None:
+    if len(text) > limit:
+        raise ValueError(f"“{label}” has {len(text):,} characters; shorten it to {limit:,} at most")
 
 
 def _once(edits: Iterable[DecisionEdit | StepEdit], count: int) -> None:

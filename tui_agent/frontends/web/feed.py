@@ -17,7 +17,7 @@ from msgspec import to_builtins
 
 from tui_agent import events as e
 from tui_agent.domain import Editing
-from tui_agent.frontends.web.covered import bounded
+from tui_agent.frontends.web.covered import bounded, left_out
 from tui_agent.frontends.web.door import WebDoor
 from tui_agent.frontends.web.edits import Asked
 from tui_agent.frontends.web.parts import signed
@@ -102,6 +102,8 @@ class Feed:
         """Plans, summaries and conflicts that wait, exact."""
         self.document: e.PlanDocChanged | None = None
         """The plan document as it is saved, exact."""
+        self.proposal: e.PlanDocChanged | None = None
+        """What the agent proposes for it, exact."""
 
     async def run(self) -> None:
         """Take every record until the session is closed."""
@@ -170,8 +172,10 @@ class Feed:
                 self._offers[offer.id] = offer
             case e.PlanReviewed(id=id) | e.SummarySettled(id=id) | e.PlanDocSettled(id=id):
                 self._offers.pop(id, None)
-            case e.PlanDocChanged(pending=False) as document:
-                self.document = document
+            case e.PlanDocChanged(pending=True) as proposal:
+                self.proposal = proposal
+            case e.PlanDocChanged() as document:
+                self.document, self.proposal = document, None
             case e.SessionOpened():
                 self.requests.clear()
                 self._offers.clear()
@@ -195,6 +199,8 @@ class Feed:
                 data.pop("history")
             case e.ContextAttached():
                 data["items"] = [{**item, "text": ""} for item in data["items"]]
+            case e.PlanDocChanged(text=text):
+                data["cut"] = left_out(text)
             case e.ToolFinished():
                 data["result"] = {**data["result"], "data": None}
             case e.ApprovalAsked(id=id):

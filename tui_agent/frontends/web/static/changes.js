@@ -1,19 +1,30 @@
 // What differs between two texts of the plan, line by line: what comes, and what goes.
 
-import { el } from "./dom.js";
+import { el, button, plural } from "./dom.js";
 
 const MOST = 2000;  // lines that are compared with each other
 const HEAD = /^(---\r?\n)([\s\S]*?)(\r?\n---\r?\n)/;
 const COUNTS = /^(?:updatedAt|createdAt|version):.*$/gm;
 const ALIKE = /^\s*$|^---$|^(?:- \[ \] )?\[(?:No |User will|Criteria will|Goal to be).*\]$/;  // says nothing to a reader
 
+const AT_ONCE = 300;  // of them that are shown before more are asked for
+
 export function changes(before, after) {
-  const list = el("ul", { class: "changes" });
-  for (const [sign, text] of compared(lines(before), lines(after))) {
-    list.append(el("li", { class: sign === "+" ? "plus" : "minus" }, el("span", { class: "sign", text: sign === "+" ? "+" : "−" }), el("span", { text })));
-  }
-  if (!list.childNodes.length) list.append(el("li", { class: "empty", text: "Nothing that can be seen changes." }));
-  return list;
+  const all = compared(lines(before), lines(after));
+  const list = el("ul", { class: "changes", tabindex: "0", "aria-label": "What changes" });
+  const rest = button("", () => more(), { class: "small" });
+  const more = () => {
+    const shown = list.childElementCount;
+    const upto = shown + AT_ONCE >= all.length - 50 ? all.length : shown + AT_ONCE;
+    for (const [sign, text] of all.slice(shown, upto)) {
+      list.append(el("li", { class: sign === "+" ? "plus" : "minus" }, el("span", { class: "sign", text: sign === "+" ? "+" : "−" }), el("span", { text })));
+    }
+    rest.textContent = `Show ${plural(all.length - upto, "more line")} that ${all.length - upto === 1 ? "changes" : "change"}`;
+    rest.hidden = upto === all.length;
+  };
+  if (all.length) more();
+  else { list.append(el("li", { class: "empty", text: "Nothing that can be seen changes." })); rest.hidden = true; }
+  return el("div", {}, list, rest);
 }
 
 function lines(text) { return text.replace(HEAD, (_, begin, facts, end) => begin + facts.replace(COUNTS, "") + end).split(/\r?\n/).filter((line) => !ALIKE.test(line)); }

@@ -37,6 +37,9 @@ export function plural(count, noun) {
   return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 }
 
+/** How many characters of a long text the server did not tell; empty for none. */
+export function untold(text) { return /\n… ([\d,]+) more characters$/.exec(text ?? "")?.[1] ?? ""; }
+
 /** 1.2 s, 48 s, 3 min 5 s */
 export function spell(ms) {
   if (ms < 9950) return `${(ms / 1000).toFixed(1)} s`;

@@ -1,6 +1,6 @@
 // What is edited before it is decided: the summary that becomes memory, and the steps of a plan.
 
-import { el, button, icon } from "./dom.js";
+import { el, button, icon, untold } from "./dom.js";
 import { field } from "./fields.js";
 
 /** The summary as fields; only what was touched is told. */
@@ -19,7 +19,8 @@ export class SummaryEditor {
       for (const note of notes ?? []) this.decide({ rejected, title: note.title, rationale: note.rationale, origin: this.decisions.length }, note);
     }
     this.start = this.decisions.length;
-    this.node = el("div", { class: "fields" }, this.action.node, this.details.node, this.result.node, this.criteria(),
+    this.node = el("div", { class: "fields" }, this.action.node, this.details.node,
+      untold(offered.details) ? el("p", { class: "hint", text: `${untold(offered.details)} characters of the details are not shown. Where their mark is left, they stay.` }) : null, this.result.node, this.criteria(),
       el("div", { class: "field" }, el("span", { class: "name", text: "Decisions" }), el("div", {}, this.list,
         button("Add a decision", () => { this.decide({}).title.field.focus(); this.touched(); }, { class: "quiet small" }))),
       ...[["Goal", offered.goal], ["Status", offered.status], ["Tools", (offered.tools ?? []).join(", ")]].filter(([, text]) => text)
@@ -94,7 +95,7 @@ export class SummaryEditor {
     if (!this.action.value.trim()) { this.action.wrong(); return "A summary says what was done."; }
     const empty = this.rows.find((one) => !one.title.value.trim());
     if (empty) { empty.title.wrong(); return "A decision says what was decided; or leave it out."; }
-    return "";
+    return said([this.action, this.details, this.result, ...this.rows.flatMap((one) => [one.title, one.rationale])], (one) => one.long());
   }
 
   touched() {
@@ -131,6 +132,15 @@ export class SummaryEditor {
       if (note) row.was = one.origin >= made.length;
     }
   }
+}
+
+/** The first that something is to be said about, and what. */
+function said(all, says) {
+  for (const one of all) {
+    const words = says(one);
+    if (words) return words;
+  }
+  return "";
 }
 
 const rejected = (row) => row.kind.value === "no";
@@ -260,7 +270,8 @@ export class PlanEditor {
     if (!rows.length) return "A plan has at least one step. Reject it instead.";
     const empty = rows.find((row) => !row.description.value.trim());
     if (empty) { empty.description.wrong(); return "A step says what to do; or leave it out."; }
-    return "";
+    const of = (row) => `step ${row.node.firstChild.textContent}`;
+    return said(rows, (row) => row.description.long() || said([row.expected, row.fallback], (one) => one.long(of(row)))) || this.check.long();
   }
 
   touched() {

@@ -3,6 +3,8 @@
 import { el, button, copy } from "./dom.js";
 
 const KEPT = "tui-agent-edit:";
+const LINE = 4000;  // characters of a field of one line, as the server counts them
+const TEXT = 64000;
 const GROWS = CSS.supports("field-sizing", "content");
 
 /** What is typed about one thing, kept with the tab until it is used or put away. */
@@ -35,7 +37,7 @@ let count = 0;
 
 /**
  * A field with its label. `lines`: Enter makes a new line in it; without, Enter goes on to the next field.
- * Returns { node, label, field, start, value, changed, put(text) }.
+ * Returns { node, label, field, start, value, changed, put(text), wrong(), long() }.
  */
 export function field(name, start, { lines = false, hint = "", hidden = false } = {}) {
   const id = `field-${count += 1}`;
@@ -63,6 +65,14 @@ export function field(name, start, { lines = false, hint = "", hidden = false } 
     name(words) { label.textContent = area.dataset.typed = words; },
     put(text) { area.value = text; grow(); },
     wrong() { area.setAttribute("aria-invalid", "true"); area.focus(); },
+    /** Why it is too long to be taken, and the field is shown then; `of` is what it belongs to. */
+    long(of = "") {
+      const limit = lines ? TEXT : LINE;
+      const count = area.value.length > limit && area.value !== first ? [...area.value].length : 0;
+      if (count <= limit) return "";
+      this.wrong();
+      return `“${area.dataset.typed}${of && ` of ${of}`}” has ${count.toLocaleString("en")} characters; shorten it to ${limit.toLocaleString("en")} at most.`;
+    },
   };
 }
 

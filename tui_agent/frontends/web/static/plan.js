@@ -1,6 +1,6 @@
 // The plan document beside the conversation, as its text says; a proposal waits above it, and it can be edited.
 
-import { $, el, button } from "./dom.js";
+import { $, el, button, plural } from "./dom.js";
 import { Draft, leftover, twice } from "./fields.js";
 import { changes } from "./changes.js";
 import { Markdown } from "./markdown.js";
@@ -16,6 +16,7 @@ export class PlanPanel {
     this.say = say;
     this.shows = shows;
     this.text = "";
+    this.cut = 0;  // characters of it that were not told
     this.sha256 = "";
     this.editor = null;
     this.draft = null;
@@ -33,6 +34,7 @@ export class PlanPanel {
     if (data.pending) this.proposal = data;
     else {
       this.text = data.text;
+      this.cut = data.cut;
       this.sha256 = data.sha256;
       this.proposal = null;
       this.editor?.elsewhere(data.sha256, sections(data.text));
@@ -79,11 +81,32 @@ export class PlanPanel {
       } catch (error) { this.say(error.message); }
       for (const one of buttons) one.disabled = false;
     };
-    const whole = el("details", {}, el("summary", { text: "The plan as it would be" }), sections(proposal.text));
-    const box = el("section", { class: "proposal", "aria-label": "A proposal for the plan" },
-      el("p", { text: "The agent proposes this for the plan:" }), changes(this.text, proposal.text), whole,
-      el("div", { class: "choices" }, button("Take it", () => settle(true), { class: "primary" }), button("Drop it", () => settle(false))));
+    const box = el("section", { class: "proposal", "aria-label": "A proposal for the plan" }, el("p", { text: "The agent proposes this for the plan:" }));
+    const drop = button("Drop it", () => settle(false));
+    const all = proposal.all ?? (proposal.cut || this.cut ? null : { before: this.text, after: proposal.text, cut: 0 });
+    if (!all && !proposal.failed) {
+      this.load(proposal);
+      box.append(el("p", { class: "empty", role: "status", text: "It is a long one; all of it is being read…" }), el("div", { class: "choices" }, drop));
+      return box;
+    }
+    const { before, after, cut } = all ?? { before: this.text, after: proposal.text, cut: proposal.cut + this.cut };
+    const left = plural(cut, "character");
+    const whole = el("details", { on: { toggle: () => { if (!whole.children[1]) whole.append(sections(after)); } } }, el("summary", { text: "The plan as it would be" }));
+    box.append(changes(before, after), whole);
+    if (proposal.failed) box.append(el("p", { class: "warning", role: "status", text: `${left} of it could not be shown: ${proposal.failed}` }),
+      button("Try again", () => { proposal.failed = ""; this.show(); }, { class: "small" }));
+    else if (cut) box.append(el("p", { class: "warning", text: `It is longer than this page shows: ${left} of the plan and the proposal are not compared here.` }));
+    box.append(el("div", { class: "choices" }, cut ? twice("Take it", `Take ${left} unseen?`, () => settle(true)) : button("Take it", () => settle(true), { class: "primary" }), drop));
     return box;
+  }
+
+  /** All of a proposal that is longer than what the stream tells of it. */
+  async load(proposal) {
+    if (proposal.loads) return;
+    proposal.loads = true;
+    try { proposal.all = await post("/plan/proposal", { seen: proposal.sha256 }); } catch (error) { proposal.failed = error.message; }
+    proposal.loads = false;
+    if (this.proposal === proposal) this.show();
   }
 
   async open(exact) {

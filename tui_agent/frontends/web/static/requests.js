@@ -1,6 +1,6 @@
 // What somebody must decide: shown above the composer, one at a time, until it is settled here or elsewhere.
 
-import { $, el, button, icon } from "./dom.js";
+import { $, el, button, icon, untold } from "./dom.js";
 import { PlanEditor, SummaryEditor, quick } from "./editors.js";
 import { Draft, leftover, twice, typed } from "./fields.js";
 import { EditView } from "./hunks.js";
@@ -275,7 +275,8 @@ export function summary(asked, say) {
 function chip() { return el("span", { class: "chip edited", hidden: true, text: "edited" }); }
 
 export function conflict(asked) {
-  const side = (name, text) => el("div", { class: "side" }, el("h3", { text: name }), el("pre", { class: "output", tabindex: "0", text }));
+  const side = (name, text) => el("div", { class: "side" }, el("h3", { text: name }), el("pre", { class: "output", tabindex: "0", text }),
+    untold(text) ? el("p", { class: "warning", text: `${untold(text)} characters of it are not shown.` }) : null);
   return (answer) => ({ node: el("div", {}, heading(`Two edits of the plan differ: ${asked.where}`, ""),
     el("div", { class: "sides" }, side("The agent's", asked.ours), side("The file's", asked.theirs)),
     el("div", { class: "choices" },

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.doubles.planted import SHAPED
+from tests.doubles.web_door import AnsweredDoor
+from tests.web.kit import faced
+from tests.web.test_edits import asked_for
+from tests.web.windows import Pages, shot, when
+from tui_agent.events import PlanDocChanged, PlanDocConflict, SummaryOffered
+from tui_agent.workplan import Summary
+
+SECRET = SHAPED["github"]
+TALE = "".join(f"- entry {number} of what was done, in so many words\n" for number in range(1_600))
+
+
+def document(*notes: str, tale: str = TALE) -> str:
+    return f"# Plan\n\n## Goal\nMine\n\n## Notes\n{tale}" + "".join(f"- {note}\n" for note in notes)
+
+
+def saved(text: str) -> PlanDocChanged:
+    return PlanDocChanged(text=text, by="editor", sha256="0" * 64)
+
+
+def proposal(text: str, sha256: str = "1" * 64) -> PlanDocChanged:
+    return PlanDocChanged(text=text, by="review", sha256=sha256, pending=True)
+
+
+async def test_a_long_proposal_is_told_as_cut_and_given_whole_when_that_is_asked_for() -> None:
+    door = AnsweredDoor(saved(document()), proposal(document(f"use {SECRET}")))
+    async with faced(door) as page:
+        await page.enter()
+        async with page.events() as stream:
+            told = await asked_for(stream, "plan_doc.changed")
+            offered = (await stream.until("plan_doc.changed", pending=True)).data["data"]
+        assert told["cut"] == len(document()) - 60_000 and f"{told['cut']:,} more" in told["text"]
+        assert offered["cut"] > told["cut"]
+        given = (await page.post("/plan/proposal", seen="1" * 64)).json()
+        assert given["before"] == document() and given["cut"] == 0
+        assert given["after"].startswith(document("use ⟨secret").rstrip()) and SECRET not in given["after"]
+        door.tell(proposal("x" * 500_010, "2" * 64))
+        async with page.events() as stream:
+            await stream.until("plan_doc.changed", sha256="2" * 64)
+        given = (await page.post("/plan/proposal", seen="2" * 64)).json()
+        assert (len(given["after"]), given["cut"]) == (500_000, 10)
+        refused = await page.post("/plan/proposal", seen="1" * 64)
+        assert refused.status_code == 409 and "another one" in refused.json()["error"]
+        door.tell(saved("# Plan\n"))
+        async with page.events() as stream:
+            await stream.until("plan_doc.changed", text="# Plan\n", cut=0)
+        assert (await page.post("/plan/proposal", seen="2" * 64)).status_code == 409
+
+
+@pytest.mark.browser
+@pytest.mark.needs("chromium")
+@pytest.mark.timeout(240)
+async def test_nobody_takes_a_proposal_unseen_without_being_told(pages: Pages) -> None:
+    bad = "<img src=x onerror=window.pwned=1>"
+    door = AnsweredDoor(saved(document()), proposal(document(bad, "the last of it")))
+    async with faced(door) as one:
+        page: Any = await pages.open(one.serving.link())
+        await page.wait_for_selector(".changes .plus >> text=the last of it")
+        assert await page.locator(".changes li").count() == 2 and not await page.locator("img").count()
+        await page.wait_for_selector(".proposal button:text-is('Take it'):enabled")
+        await page.click("text=The plan as it would be")
+        await page.wait_for_selector(".proposal .plan-doc >> text=the last of it")
+
+        # More than is shown at once.
+        door.tell(proposal(document(*(f"new {number}" for number in range(700))), "2" * 64))
+        await page.wait_for_selector("text=Show 400 more lines that change")
+        await shot(page, "proposal-long-dark")
+        assert await page.locator(".changes li").count() == 300
+        await page.click("text=Show 400 more lines that change")
+        await page.click("text=Show 100 more lines that change")
+        await page.wait_for_selector(".changes .plus >> text=new 699")
+        assert not await page.is_visible("text=more lines that change")
+
+        # More than a page shows at all: taken by a second click, which says what it takes.
+        door.tell(proposal(document(tale="ab cd ef\n" * 60_000), "3" * 64))
+        await page.wait_for_selector(".proposal .warning >> text=longer than this page shows")
+        await page.set_viewport_size({"width": 390, "height": 844})
+        await page.click("#look")
+        await page.click("#see-plan")
+        unseen = len(document(tale="ab cd ef\n" * 60_000)) - 500_000
+        await page.dblclick(".proposal >> text=Take it")
+        await page.wait_for_selector(f"text=Take {unseen:,} characters unseen?")
+        await shot(page, "proposal-cut-phone-light")
+        assert door.done == []
+        began = await page.evaluate("performance.now()")
+        await when(page, f"performance.now() > {began} + 410")
+        await page.click(f"text=Take {unseen:,} characters unseen?")
+        await page.wait_for_selector("#activity >> text=another one by now")
+        assert door.done == [("settle", True)]
+
+        # What of other questions is not shown is told beside them.
+        await page.click("#hide-plan")
+        door.tell(PlanDocConflict(id="c", where="Notes", ours="a" * 60_007, theirs="b"))
+        await page.wait_for_selector(".side .warning >> text=7 characters of it are not shown.")
+        door.tell(SummaryOffered(id="s", summary=Summary(action="Did it", details="a" * 61_000)))
+        await page.reload()
+        await page.wait_for_selector(".side .warning")
+    pages.said[:] = [one for one in pages.said if "409" not in one]  # the door takes no proposal
