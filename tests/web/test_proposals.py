@@ -8,9 +8,10 @@ from tests.doubles.planted import SHAPED
 from tests.doubles.web_door import AnsweredDoor
 from tests.web.kit import faced
 from tests.web.test_edits import asked_for
-from tests.web.windows import Pages, shot, when
-from tui_agent.events import PlanDocChanged, PlanDocConflict, SummaryOffered
-from tui_agent.workplan import Summary
+from tests.web.windows import Pages, shot, still, when
+from tui_agent.domain import Answer
+from tui_agent.events import PlanDocChanged, PlanDocConflict, PlanProposed, PlanReviewed, SummaryOffered
+from tui_agent.workplan import Alternative, Check, InstructionPlan, PlanStep, Summary
 
 SECRET = SHAPED["github"]
 TALE = "".join(f"- entry {number} of what was done, in so many words\n" for number in range(1_600))
@@ -102,3 +103,51 @@ async def test_nobody_takes_a_proposal_unseen_without_being_told(pages: Pages) -
         await page.reload()
         await page.wait_for_selector(".side .warning")
     pages.said[:] = [one for one in pages.said if "409" not in one]  # the door takes no proposal
+
+
+@pytest.mark.browser
+@pytest.mark.needs("chromium")
+@pytest.mark.timeout(240)
+async def test_a_plan_shows_what_it_needs_and_when_another_way_is_better(pages: Pages) -> None:
+    bad = "<b>a database</b> that answers"
+    plan = InstructionPlan(
+        approach="Move the tables one by one, and keep the old ones until the end.",
+        prerequisites=(bad, "write access to the schema, " * 9),
+        steps=(
+            PlanStep(number=1, description="Look at the tables", tool="read_file", expected="All are known"),
+            PlanStep(
+                number=2, description="Move them", critical=True, confidence=0.4, fallback="Put them back"
+            ),
+        ),
+        check=Check(command="make test", criteria="all rows are there"),
+        alternatives=(
+            Alternative(approach="Copy all at once", when="the base is small", confidence=0.3),
+            Alternative(approach="Do nothing"),
+        ),
+    )
+    door = AnsweredDoor(PlanProposed(id="p", plan=plan, asks=True, why="unsure"))
+    async with faced(door) as one:
+        page = await pages.open(one.serving.link())
+        phone = await pages.open(one.serving.link(), size=(390, 844), look="light")
+        for each, name in ((page, "plan-needs-dark"), (phone, "plan-needs-phone-light")):
+            await each.wait_for_selector(".request .needs")
+            said = await each.inner_text(".request")
+            assert bad in said and "If it fails: Put them back" in said and "all rows are there" in said
+            assert "unsure 40 %" in said and "critical" in said
+            ways = each.locator(".choices.column button")
+            assert await ways.all_inner_texts() == [
+                "Instead: Copy all at once\nthe base is small30 % sure",
+                "Instead: Do nothing\n50 % sure",
+            ]
+            wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            assert await each.evaluate(wide) <= 0
+            await shot(each, name)
+        await page.click("text=Change it")
+        assert bad in await page.inner_text(".request .needs")
+        await still(phone)
+        await phone.click("text=Instead: Copy all at once")
+        assert (await door.next_answer()).data == {"alternative": 0}
+        door.tell(PlanReviewed(id="p", answer=Answer(verdict="approve"), plan=plan))
+        await page.wait_for_selector(".plan-card .needs >> text=the base is small")
+        assert bad in await page.inner_text(".plan-card") and not await page.locator(".needs b").count()
+        await shot(page, "plan-card-dark")

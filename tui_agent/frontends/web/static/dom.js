@@ -27,8 +27,8 @@ export function icon(name) {
   return svg;
 }
 
-export function button(label, act, props = {}) {
-  return el("button", { type: "button", on: { click: act }, ...props }, label);
+export function button(label, act, props = {}, ...more) {
+  return el("button", { type: "button", on: { click: act }, ...props }, label, ...more);
 }
 
 export const $ = (id) => document.getElementById(id);

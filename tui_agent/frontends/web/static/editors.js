@@ -2,6 +2,7 @@
 
 import { el, button, icon, untold } from "./dom.js";
 import { field } from "./fields.js";
+import { needs } from "./transcript.js";
 
 /** The summary as fields; only what was touched is told. */
 export class SummaryEditor {
@@ -154,7 +155,7 @@ export class PlanEditor {
     this.list = el("ol", { class: "edit-steps" });
     this.told = el("p", { class: "unseen", role: "status" });
     this.check = field("Check", offered.check?.command ?? "", { hint: "A command that shows whether it worked" });
-    this.node = el("div", {}, offered.approach ? el("p", { class: "approach", text: offered.approach }) : null, this.list,
+    this.node = el("div", {}, offered.approach ? el("p", { class: "approach", text: offered.approach }) : null, needs(offered), this.list,
       button("Add a step", () => { this.add(null, this.list.lastElementChild).description.field.focus(); this.touched(); }, { class: "quiet small" }), this.check.node, this.told);
     this.check.node.classList.add("checks");
     this.node.addEventListener("input", () => this.touched());

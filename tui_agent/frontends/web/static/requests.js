@@ -4,6 +4,7 @@ import { $, el, button, icon, untold } from "./dom.js";
 import { PlanEditor, SummaryEditor, quick } from "./editors.js";
 import { Draft, leftover, twice, typed } from "./fields.js";
 import { EditView } from "./hunks.js";
+import { ranked } from "./transcript.js";
 import { post } from "./wire.js";
 
 const STILL = 400;  // milliseconds in which a click was meant for what stood there before
@@ -212,7 +213,7 @@ export function plan(asked, view, say) {
     const yes = button("Carry it out", approve, { class: "primary" });
     const change = button("Change it", () => { edit(); editor.list.querySelector("textarea")?.focus(); });
     const back = twice("As it was proposed", "Drop your changes?", () => { editor.reset(); look(); change.focus(); });
-    const others = el("div", { class: "choices column" }, (asked.plan.alternatives ?? []).map((one, at) => button(`Instead: ${one.approach}`, () => answer({ verdict: "approve", data: { alternative: at } }))));
+    const others = el("div", { class: "choices column" }, (asked.plan.alternatives ?? []).map((one, at) => button(`Instead: ${one.approach}`, () => answer({ verdict: "approve", data: { alternative: at } }), {}, ranked(one))));
     const head = heading(asked.recovery ? "Go on with this plan?" : "Carry out this plan?", asked.why);
     head.append(mark);
     const node = el("div", {}, head, asked.fallback ? el("p", { class: "warning", text: "No usable plan came: this is the request as one step." }) : null, what, others,

@@ -144,7 +144,7 @@ export class Transcript {
   // --- plans ---
 
   proposed(asked) {
-    const view = planned(asked.plan, this.steps);
+    const view = planned(asked.plan, this.steps, true);
     this.add(el("article", { class: "plan-card" }, el("div", { class: "card-head" }, icon("plan"), el("b", { text: asked.recovery ? "A way on" : "Plan" }),
       el("span", { class: "note", text: plural(asked.plan.steps.length, "step") })), view));
   }
@@ -167,15 +167,36 @@ export class Transcript {
   }
 }
 
-export function planned(one, steps = null) {
+/** A plan to be read, as the terminal shows it: what it needs, its steps, how it is checked; with `ways` what else could be done. */
+export function planned(one, steps = null, ways = false) {
   if (steps) steps.clear();
   const list = el("ol", { class: "steps" }, one.steps.map((step) => {
     const row = el("li", { class: "step" }, el("span", { class: "state" }), el("div", {}, el("span", { text: step.description }),
       step.tool && step.tool !== "analyze" ? el("code", { text: step.tool }) : null,
-      step.expected ? el("p", { class: "expected", text: step.expected }) : null));
+      step.critical ? el("span", { class: "sure", text: "critical" }) : null, unsure(step),
+      step.expected ? el("p", { class: "expected", text: step.expected }) : null,
+      step.fallback ? el("p", { class: "expected", text: `If it fails: ${step.fallback}` }) : null));
     if (steps) steps.set(step.number, row);
     return row;
   }));
-  return el("div", {}, el("p", { class: "approach", text: one.approach }), list,
-    one.check?.command ? el("p", { class: "check" }, "Checked by ", el("code", { text: one.check.command })) : null);
+  const check = one.check?.command || one.check?.criteria ? el("p", { class: "check" }, "Checked by ",
+    one.check.command ? el("code", { text: one.check.command }) : null, one.check.command && one.check.criteria ? ": " : null, one.check.criteria || null) : null;
+  const others = ways && one.alternatives?.length ? el("div", { class: "needs" }, el("span", { class: "name", text: "Another way" }),
+    el("ul", {}, one.alternatives.map((way) => el("li", {}, way.approach, ranked(way))))) : null;
+  return el("div", {}, one.approach ? el("p", { class: "approach", text: one.approach }) : null, needs(one), list, check, others);
 }
+
+/** What must be there before a plan is begun. */
+export function needs(one) {
+  return one.prerequisites?.length ? el("div", { class: "needs" }, el("span", { class: "name", text: "Needs" }), el("ul", {}, one.prerequisites.map((text) => el("li", { text })))) : null;
+}
+
+/** When another way is the better one, and how sure it is. */
+export function ranked(way) {
+  return el("span", { class: "ranked" }, way.when ? el("span", { class: "when", text: way.when }) : null,
+    el("span", { class: `sure${way.confidence < UNSURE ? " low" : ""}`, text: `${Math.round(100 * way.confidence)} % sure` }));
+}
+
+const UNSURE = 0.6;  // confidence below which it is marked (W5)
+
+function unsure(one) { return one.confidence < UNSURE ? el("span", { class: "sure low", text: `unsure ${Math.round(100 * one.confidence)} %` }) : null; }
