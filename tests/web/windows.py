@@ -18,6 +18,12 @@ class Pages:
         self.asked: list[str] = []
 
     async def open(self, link: str, *, size: tuple[int, int] = (1280, 800), look: Any = "dark") -> Any:
+        page = await self.window(size=size, look=look)
+        await enter(page, link)
+        return page
+
+    async def window(self, *, size: tuple[int, int] = (1280, 800), look: Any = "dark") -> Any:
+        """An empty one."""
         width, height = size
         context = await self._browser.new_context(
             viewport={"width": width, "height": height}, color_scheme=look, reduced_motion="reduce"
@@ -28,7 +34,6 @@ class Pages:
         page.on("console", lambda message: self.said.append(message.text))
         page.on("pageerror", lambda error: self.said.append(str(error)))
         page.on("request", lambda request: self.asked.append(request.url))
-        await enter(page, link)
         return page
 
 

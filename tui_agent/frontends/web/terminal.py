@@ -21,6 +21,7 @@ from tui_agent.frontends.web.addresses import CannotServe
 from tui_agent.frontends.web.entering import Entrance, missing, refused
 from tui_agent.frontends.web.guard import POLICY, Refused
 from tui_agent.frontends.web.serving import DAY, Listening
+from tui_agent.frontends.web.titles import Titles
 from tui_agent.platform.terminals import Size, TerminalProgram, fitting
 
 LEFT = 300.0
@@ -79,6 +80,7 @@ class Screen:
         self._program: TerminalProgram | None = None
         self._pump: asyncio.Task[None] | None = None
         self._viewer: WebSocket | None = None
+        self._titles = Titles()
         self._starting = asyncio.Lock()
         self._writing = asyncio.Lock()
         self._sending: asyncio.Future[None] | None = None
@@ -139,6 +141,8 @@ class Screen:
         async with self._writing:
             self._viewer = viewer
             await self._tell(viewer, RESET)
+            if self._titles.text:
+                await self._title(viewer)
         self._deaf_till = asyncio.get_running_loop().time() + PAINTING
         self._program.resize(size)
         self._program.signal(signal.SIGCONT)  # it sets all modes and paints all anew, as behind `fg`
@@ -147,22 +151,30 @@ class Screen:
     async def _show_all(self, program: TerminalProgram) -> None:
         while data := await program.read():
             async with self._writing:
+                another = self._titles.feed(data)
                 if self._viewer is not None:
                     await self._tell(self._viewer, data)
                     self._deaf_till = 0.0
+                if another and self._viewer is not None:
+                    await self._title(self._viewer)
         self._end_with(await program.end())
         viewer, self._viewer = self._viewer, None
         if viewer is not None:
             await _close(viewer, 1000)
 
-    async def _tell(self, viewer: WebSocket, data: bytes) -> None:
-        self._sending = asyncio.ensure_future(viewer.send_bytes(data))
+    async def _title(self, viewer: WebSocket) -> None:
+        await self._tell(viewer, json.dumps(["title", self._titles.text]))
+
+    async def _tell(self, viewer: WebSocket, data: bytes | str) -> None:
+        """Bytes are for the terminal of the page, text is for the page itself."""
+        sent = viewer.send_bytes(data) if isinstance(data, bytes) else viewer.send_text(data)
+        self._sending = asyncio.ensure_future(sent)
         await asyncio.wait([self._sending], timeout=STUCK)
-        sent, self._sending = self._sending, None
-        if not sent.done():
-            sent.cancel()
-        elif not sent.cancelled():
-            failure = sent.exception()
+        told, self._sending = self._sending, None
+        if not told.done():
+            told.cancel()
+        elif not told.cancelled():
+            failure = told.exception()
             if failure is None:
                 return
             if not isinstance(failure, WebSocketDisconnect | RuntimeError | OSError):

@@ -1,7 +1,21 @@
-// Tells the terminal where its screen is, and the reader when the terminal can't be.
+// Tells the terminal where its screen is, the tab its title, and the reader when the terminal can't be.
 "use strict";
 const place = document.getElementById("terminal");
 place.dataset.sessionWebsocketUrl = `ws://${location.host}${location.pathname}terminal`;
+
+// The terminal keeps its socket to itself; what is said there beside the bytes of the screen is for the page.
+const Bare = window.WebSocket;
+window.WebSocket = class extends Bare {
+  constructor(...given) {
+    super(...given);
+    this.addEventListener("message", ({ data }) => {
+      if (typeof data !== "string") return;
+      const [kind, text] = JSON.parse(data);
+      if (kind === "title") document.title = text || "tui-agent";
+    });
+    this.addEventListener("close", () => { document.title = "tui-agent"; });
+  }
+};
 
 addEventListener("load", () => setTimeout(() => {
   if (place.querySelector("textarea")) return;
