@@ -168,6 +168,13 @@ async def test_the_text_of_a_part_is_changed_seen_and_approved(pages: Pages) -> 
         await other.wait_for_selector("text=Approve with your text")
         assert await other.evaluate(WIDE) <= 0
         await shot(other, "hunk-seen-phone-light")
+        await other.set_viewport_size({"width": 320, "height": 568})
+        change = other.locator("[aria-label='Change the text of part 1 of 2']")
+        edges = await change.evaluate(
+            "one => [one, one.closest('.diff')].map((each) => each.getBoundingClientRect().right)"
+        )
+        assert edges[0] <= edges[1] and await other.evaluate(WIDE) <= 0
+        await shot(other, "hunk-seen-320-light")
         await other.click("[aria-label='Change the text of part 1 of 2']")
         await other.click("text=As it was proposed")
         await other.click("text=Use this text")
