@@ -144,7 +144,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["exec"]:
         return _exec(arguments[1:])
     if arguments and arguments[0] in APART:
-        return int(importlib.import_module(f"tui_agent.commands.{arguments[0]}").run(arguments[1:]))
+        return _apart(arguments[0], arguments[1:])
     if arguments and arguments[0] in FACES:
         face = importlib.import_module(f"tui_agent.frontends.{FACES[arguments[0]]}")
         return int(face.run(arguments[1:], wishes))
@@ -165,6 +165,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"tui-agent needs a terminal. Without one, {instead}.\n")
         return USAGE
     return _screen(args)
+
+
+def _apart(name: str, arguments: list[str]) -> int:
+    """Run a command that needs no session of its own; a reader that leaves, or a full disk, is no traceback."""
+    from tui_agent.commands.ending import printed
+
+    command = importlib.import_module(f"tui_agent.commands.{name}")
+    return printed(lambda: int(command.run(arguments)))
 
 
 def _screen(args: argparse.Namespace) -> int:

@@ -119,11 +119,14 @@ async def test_what_the_mode_allows_is_done_in_a_pipe_and_resumed(home: Home) ->
         assert (home.workspace / "adder.py").read_text() == MENDED
         assert "  ✓ adder.py  +1 −1" in out
         first = home.session()
+        with (home.data / "sessions" / first / "events.jsonl").open("ab") as journal:
+            journal.write(bytes(100))  # as a power loss leaves it
         said = "and now\n/clear\nand now\\\nthis\n"
         code, out, err = await home.pipe(server, said, "--trust", "--resume", first[:23])
         assert code == 0, out + err
         assert home.session() == first
         assert f"Going on with «{TASK}»." in out and "· resumed" in out
+        assert "warning: The session ended without being closed. One record" in out
         assert "The conversation begins anew" in out
         told = [[str(m["content"]) for m in request.messages] for request in server.requests[-2:]]
     assert any(TASK in text for text in told[0])

@@ -25,8 +25,39 @@ def ended(work: Callable[[], int], codes: Mapping[type[Exception], int]) -> int:
         tell(str(error))
         return next(code for kind, code in codes.items() if isinstance(error, kind))
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on
+        _leave_stdout()  # nobody reads on
         return 0
     except KeyboardInterrupt:
         sys.stderr.write("\nStopped.\n")
         return INTERRUPTED
+
+
+def printed(work: Callable[[], int]) -> int:
+    """The exit code of `work`, once all that it printed has left; 0 where a reader had enough before the end, 1 where
+    the output, or something else on a disk, could not be written, which is told."""
+    try:
+        code = work()
+    except BrokenPipeError:
+        _leave_stdout()
+        return 0
+    except OSError as error:
+        return _unwritten(error)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _leave_stdout()
+    except OSError as error:
+        return _unwritten(error)
+    return code
+
+
+def _unwritten(error: OSError) -> int:
+    _leave_stdout()
+    where = f"{error.filename}: " if error.filename is not None else "the output can't be written: "
+    tell(f"{where}{error.strerror or error}")
+    return 1
+
+
+def _leave_stdout() -> None:
+    """What is still held back goes nowhere, so that the end of the program does not fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

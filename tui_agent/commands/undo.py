@@ -107,8 +107,10 @@ def run(argv: Sequence[str]) -> int:
         sys.stderr.write(f"tui-agent: {error}\nUse /undo there, or quit it first.\n")
     except (NoSession, SessionError, CannotUndo, JournalBroken) as error:
         sys.stderr.write(f"tui-agent: {clean(str(error))}\n")
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        sys.stderr.write(f"tui-agent: the session can't be opened: {error}\n")
+        sys.stderr.write(f"tui-agent: it can't be done: {error}\n")
     except KeyboardInterrupt:
         sys.stderr.write("Stopped.\n")
         return 130

@@ -48,6 +48,25 @@ class SessionRecovered(Event, frozen=True, kw_only=True):
     void: tuple[str, ...] = ()
     """Ids of approvals that were open: void."""
 
+    def told(self) -> str:
+        """What a user is told of it; empty when nothing was left open and nothing is damaged."""
+        said: list[str] = []
+        if self.interrupted:
+            calls = len(self.interrupted)
+            said.append(
+                "One tool call was interrupted: its outcome is unknown. It is not run again, and the model is told."
+                if calls == 1
+                else f"{calls} tool calls were interrupted: their outcome is unknown. "
+                "They are not run again, and the model is told."
+            )
+        if self.void:
+            requests = "One open request is" if len(self.void) == 1 else f"{len(self.void)} open requests are"
+            said.append(f"{requests} void: nothing was done.")
+        if self.damaged:
+            records = "One record" if self.damaged == 1 else f"{self.damaged} records"
+            said.append(f"{records} of the session could not be read; the bytes are kept as they are.")
+        return " ".join(["The session ended without being closed.", *said]) if said else ""
+
 
 class SessionForked(Event, frozen=True, kw_only=True):
     """Up to here the session is a copy of another one, which goes its own way (S3)."""

@@ -18,6 +18,7 @@ from tui_agent.events import (
     RetryWaiting,
     RunEnded,
     SessionOpened,
+    SessionRecovered,
     ToolFinished,
     ToolStarted,
 )
@@ -96,6 +97,9 @@ def _remark(event: object) -> str | None:
     match event:
         case QuestionAsked(question=question):
             return f"  ? {one_line(clean(question), 300)}"
+        case SessionRecovered():
+            told = event.told()
+            return f"warning: {told}" if told else None
         case Notice(level=level, text=text):
             return f"{level}: {clean(text)}"
         case RetryWaiting(attempt=attempt, of=of, seconds=seconds, why=why):

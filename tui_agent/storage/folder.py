@@ -232,6 +232,8 @@ def find(sessions: Path, prefix: str) -> Path:
     if len(hits) == 1:
         return sessions / hits[0]
     if not hits:
+        if prefix and prefix == os.path.basename(prefix) and is_session(sessions / prefix):
+            raise SessionError(f"{one_line(prefix)} can't be gone on with: its {JOURNAL} is missing.")
         raise SessionError(f"No session's id begins with {one_line(prefix)!r}.")
     listed = ", ".join(sorted(hits)[:5])
     raise SessionError(

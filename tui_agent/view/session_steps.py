@@ -40,24 +40,9 @@ def _closed(view: SessionView, event: e.SessionClosed, record: e.Record) -> Chan
 
 def _recovered(view: SessionView, event: e.SessionRecovered, record: e.Record) -> Change:
     change = abandon(view)
-    said: list[str] = []
-    if event.interrupted:
-        calls = len(event.interrupted)
-        said.append(
-            "One tool call was interrupted: its outcome is unknown. It is not run again, and the model is told."
-            if calls == 1
-            else f"{calls} tool calls were interrupted: their outcome is unknown. "
-            "They are not run again, and the model is told."
-        )
-    if event.void:
-        requests = "One open request is" if len(event.void) == 1 else f"{len(event.void)} open requests are"
-        said.append(f"{requests} void: nothing was done.")
-    if event.damaged:
-        records = "One record" if event.damaged == 1 else f"{event.damaged} records"
-        said.append(f"{records} of the session could not be read; the bytes are kept as they are.")
-    if not said:
+    text = event.told()
+    if not text:
         return change
-    text = "The session ended without being closed. " + " ".join(said)
     return join(change, add(view, NoticeItem("warning", text, "session.recovered")))
 
 
