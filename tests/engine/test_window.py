@@ -74,11 +74,13 @@ async def test_a_small_window_is_told_with_the_exact_fix(workspace: Path) -> Non
         trained = await run(server, workspace)
     async with serve(scenario("", "hello")) as server:
         chosen = await run(server, workspace, context_window=4_096)
+        held = await run(server, workspace, context_window=8_192, provider="openai")
     assert "8,192 tokens" in notices(trained, "context.small")[0].text
     assert "choose a model that was trained for more" in notices(trained, "context.small")[0].text
     told = [notice.text for notice in notices(chosen, "context.small")]
     assert len(told) == 2  # little for coding work, and little beside rules and tools
     assert all("`--context-window 32768`" in text for text in told)
+    assert "the server has 32,768" in notices(held, "context.small")[0].text
 
 
 async def test_the_parts_of_the_window_add_up(workspace: Path) -> None:

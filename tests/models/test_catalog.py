@@ -197,6 +197,14 @@ def test_no_model_of_the_first_file_asks_for_more_than_a_modest_machine_has() ->
     assert all((entry.window or 0) <= 32_768 for entry in made(info("a", 1_000_000)).models.values())
 
 
+def test_the_first_file_does_not_hold_a_server_to_the_window_it_was_started_with() -> None:
+    vllm = ModelInfo(name="a", context_window=4_096, loaded_window=4_096)
+    llama = ModelInfo(name="b", context_window=131_072, loaded_window=65_536)
+    done = read(catalog.first_text((vllm, llama), "openai")).catalog
+    assert done is not None
+    assert [done.entry(name).window for name in "ab"] == [None, 131_072]
+
+
 def test_a_file_that_is_there_is_never_written(tmp_path: Path) -> None:
     file = tmp_path / "new" / "models.json"
     assert catalog.create(file, [info("a")])

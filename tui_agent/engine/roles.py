@@ -253,7 +253,8 @@ class Roles:
         window = window_for(info, chosen, self.model.provider)
         if window < SMALL_WINDOW and self.model.provider != "scripted":
             trained = self.model.provider != "openai" and window == info.context_window
-            text = narrow(self.name, window, self.model.provider, trained=trained)
+            kept = info.loaded_window or 0 if self.model.provider == "openai" and chosen else 0
+            text = narrow(self.name, window, self.model.provider, trained=trained, served=kept)
             self._tell(Notice(level="warning", text=text, code="context.small"))
         return window
 

@@ -38,8 +38,15 @@ def larger(provider: str, limit: int, *, configured: bool = True) -> str:
     )
 
 
-def narrow(name: str, limit: int, provider: str, *, trained: bool) -> str:
-    """The window is small for coding work. `trained`: the model itself has no larger one."""
+def narrow(name: str, limit: int, provider: str, *, trained: bool, served: int = 0) -> str:
+    """The window is small for coding work. `trained`: the model itself has no larger one. `served`: what the server
+    has, where settings or models.json keep the window smaller than that."""
+    if served > limit:
+        return (
+            f"{name} is used with a window of {limit:,} tokens, which is little for coding work; the server has "
+            f"{served:,}. To change that, raise or take out `context_window` in the settings, or `contextWindow` and "
+            "`num_ctx` in models.json."
+        )
     fix = (
         "choose a model that was trained for more, such as one of qwen2.5-coder (32,768), with `--model`."
         if trained

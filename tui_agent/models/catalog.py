@@ -286,9 +286,12 @@ def _first_entry(info: ModelInfo, provider: str) -> dict[str, Any]:
     if info.capabilities is not None:
         entry["capabilities"] = list(info.capabilities)
     window = info.context_window
+    asked = provider != "openai"
+    if not asked and window == info.loaded_window:
+        window = None  # as the server was started today, which says nothing of its next start
     if window is not None and 1_024 <= window <= 10_000_000:
         entry["contextWindow"] = window
-        if window > FIRST_WINDOW:
+        if asked and window > FIRST_WINDOW:
             entry["options"] = {"num_ctx": FIRST_WINDOW}
     return entry
 
