@@ -211,7 +211,8 @@ async def test_the_limit_of_rounds(run: Exec) -> None:
             TASK, "--json", "--approve", "all", "--max-iterations", "2", *server_flags(server, "openai")
         )
     assert ran.code == 5
-    assert ran.of("run.ended")[-1]["outcome"] == "limit"
+    ended = ran.of("run.ended")[-1]
+    assert ended["outcome"] == "limit" and "`iterations` of the settings" in ended["text"]
 
 
 @pytest.mark.parametrize(

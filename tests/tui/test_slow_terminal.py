@@ -205,7 +205,7 @@ def test_f17_a_terminal_that_can_show_no_screen_is_told_what_works() -> None:
     terminal = Terminal("-m", "tests.tui.pty_app", "answered", env={"TERM": "dumb"})
     try:
         assert terminal.wait() == 2
-        assert "tui-agent exec" in terminal.text
+        assert "tui-agent repl" in terminal.text
         assert b"\x1b" not in terminal.bytes
     finally:
         terminal.close()

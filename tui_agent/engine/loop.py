@@ -297,7 +297,7 @@ class DirectLoop:
     def _limit(self) -> RunEnded:
         text = (
             f"Stopped after {self._asking.iteration} rounds without a final answer. "
-            "Say «go on» to continue, or raise max_iterations."
+            "Say «go on» to continue, or raise that limit in `iterations` of the settings."
         )
         return self._ended("limit", text)
 

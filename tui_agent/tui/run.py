@@ -56,7 +56,7 @@ def _shown(app: TuiAgentApp) -> int | GoOn:
         return 2
     if os.environ.get("TERM") == "dumb":
         print(
-            "This terminal (TERM=dumb) can't show a screen; for plain text there is: tui-agent exec",
+            "This terminal (TERM=dumb) can't show a screen; for plain text there is: tui-agent repl",
             file=sys.stderr,
         )
         return 2
