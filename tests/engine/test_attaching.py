@@ -137,7 +137,7 @@ async def test_what_needs_leave_to_read_is_asked_for(workspace: Path, tmp_path: 
     ]
     (block,) = attached(server)
     assert "far away" in block and "hush" not in block
-    assert any("@.env is not attached" in notice.text for notice in watch.of(Notice))
+    assert "@.env is not attached: to read it was refused." in [notice.text for notice in watch.of(Notice)]
     server, watch, _ = await say(workspace, text, answer=lambda event: REJECT, attended=False)
     assert not attached(server)
     assert len([one for one in watch.of(Notice) if one.code == "attach.failed"]) == 2

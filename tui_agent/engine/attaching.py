@@ -16,7 +16,7 @@ from tui_agent.engine.nested_rules import bring
 from tui_agent.engine.stream import JournalBroken
 from tui_agent.events import Attachment, ContextAttached, Notice
 from tui_agent.text import clean, marked_hidden
-from tui_agent.tools.base import ToolError
+from tui_agent.tools.base import Refused, ToolError
 from tui_agent.tools.line_sources import open_lines
 from tui_agent.tools.lines import MODEL_CAP, is_cut, shown_name
 from tui_agent.tools.list_files import listing
@@ -90,6 +90,8 @@ class Attaching:
                         "there is no room for more; the agent reads the rest itself.", "too_large"
                     )
                 item = await self._read(one, bench, left)
+            except Refused:  # it says to the model what it is not to try; the user decided, or saw what did
+                self._tell(one.place.text, "to read it was refused.", run)
             except ToolError as error:
                 self._tell(one.place.text, str(error), run)
             except OSError as error:
