@@ -134,6 +134,14 @@ async def test_what_the_mode_allows_is_done_in_a_pipe_and_resumed(home: Home) ->
     assert any("and now\nthis" in text for text in told[1])
 
 
+async def test_the_end_of_a_line_that_is_too_long_is_no_message(home: Home) -> None:
+    async with serve(scenario("hello", "Hi."), strict=True) as server:
+        code, out, err = await home.pipe(server, "x" * 2**20 + "!echo r" + "un\nhello\n", "--trust")
+    assert code == 0, out + err
+    assert "error: A line of more than 1,048,576 bytes is too long." in out
+    assert "run" not in out and out.count("You: ") == 1 and "Agent: Hi." in out
+
+
 async def test_a_pipe_without_trust_only_reads(home: Home) -> None:
     async with serve(job(), strict=True) as server:
         said = b"\xff\xfe\x00\n" + f"{TASK}\n/help\n/quit\nxyzzy\n".encode()

@@ -106,10 +106,7 @@ class Terminal:
 
     def _read(self, prompt: str) -> str:
         if not self.attended:
-            raw = sys.stdin.buffer.readline(LINE_MAX)
-            if not raw:
-                raise Ended
-            return raw.decode("utf-8", "replace").rstrip("\r\n")
+            return self._piped()
         draft, self._draft = self._draft, ""
         readline = self._readline
         if draft and readline is not None:
@@ -119,6 +116,18 @@ class Terminal:
         finally:
             if draft and readline is not None:
                 readline.set_startup_hook(None)
+
+    @staticmethod
+    def _piped() -> str:
+        """The next line of a pipe. One that is too long is left out whole: its end is no message of its own."""
+        while raw := sys.stdin.buffer.readline(LINE_MAX):
+            if len(raw) < LINE_MAX or raw.endswith(b"\n"):
+                return raw.decode("utf-8", "replace").rstrip("\r\n")
+            while (rest := sys.stdin.buffer.readline(LINE_MAX)) and not rest.endswith(b"\n"):
+                pass
+            told = f"error: A line of more than {LINE_MAX:,} bytes is too long. Put it into a file and name that.\n"
+            sys.stdout.write(told)
+        raise Ended
 
     @staticmethod
     def _ask(prompt: str) -> str:
