@@ -256,6 +256,11 @@ class Docked(Still):
         if not self._answered and self.whole:
             self._keep(self.kept())
 
+    def keep_last(self) -> None:
+        """Hand on what was edited without waiting for more: the program is about to end."""
+        if self._keeping is not None:
+            self.keep_now()
+
     def answer(self, answer: Answer) -> None:
         """Decide, once."""
         if not self._answered:

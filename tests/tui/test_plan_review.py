@@ -298,6 +298,20 @@ async def test_an_edit_survives_a_crash() -> None:
         await until(pilot, lambda: not (folder / FILE).exists())
 
 
+@pytest.mark.parametrize("edits", [True, False])
+async def test_what_was_typed_last_is_kept_when_the_program_ends_at_once(edits: bool) -> None:
+    app, session = app_for("plan_waits")
+    folder = sessions_dir() / session.id
+    folder.mkdir(parents=True)
+    async with running(app) as pilot:
+        await shown(pilot)
+        if edits:
+            await pilot.press("e", "enter", *" twice")
+        app.exit(0)
+        kept = (folder / FILE).read_text(encoding="utf-8") if (folder / FILE).exists() else ""
+        assert (" twice" in kept) is edits and (kept != "") is edits
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"id": "p1", "draft": {"plan": 3}}', '{"id": "p1"}'])
 async def test_a_draft_that_makes_no_sense_is_none(text: str) -> None:
     app, session = app_for("plan_waits")

@@ -6,7 +6,7 @@ from asyncio import TimerHandle, to_thread
 from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic, time
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -265,6 +265,11 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
             self.hints.say("draft set aside · up brings it back")
         else:
             self.hints.quit_or_arm(keymap.key_of("cancel"))
+
+    def exit(self, *given: Any, **named: Any) -> None:
+        """Also at the end by a signal what was edited last is kept."""
+        self.dialogs.docking.keep_last()
+        super().exit(*given, **named)
 
     def set_modes(self, *, mode: str | None = None, approval_mode: str | None = None) -> None:
         """Switch the mode (W11), the approval mode (A4), or both."""

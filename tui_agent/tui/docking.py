@@ -33,6 +33,7 @@ class Docking:
         self._drafts = Drafts()
         self._shown = ""
         """Id of the request that is shown, or about to be."""
+        self._ending = False
 
     @property
     def widget(self) -> Docked | None:
@@ -76,9 +77,19 @@ class Docking:
         await self.place.mount(widget)
 
     def _keep(self, request: RequestItem, draft: dict[str, Any]) -> None:
-        if self.app.session is not None:
-            kept = self._drafts.keep(self.app.session.id, draft, request.id, offered(request))
-            self.app.run_worker(kept, exit_on_error=False)
+        if self.app.session is None:
+            return
+        given = self.app.session.id, draft, request.id, offered(request)
+        if self._ending:
+            self._drafts.keep_here(*given)
+        else:
+            self.app.run_worker(self._drafts.keep(*given), exit_on_error=False)
+
+    def keep_last(self) -> None:
+        """Write what is edited here and now: the program is about to end, and with it what it does beside."""
+        self._ending = True
+        if self.widget is not None:
+            self.widget.keep_last()
 
     def close(self) -> None:
         """Make room; the focus goes back to the composer if it was here."""

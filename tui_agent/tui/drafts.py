@@ -41,10 +41,14 @@ class Drafts:
         """Write a draft; of several that wait only the newest."""
         self._newest += 1
         number = self._newest
-        text = json.dumps({"id": key, "of": of, "draft": draft}, ensure_ascii=False)
         async with self._alone:
             if number == self._newest:
-                await asyncio.to_thread(_write, self._path(session), text)
+                await asyncio.to_thread(_write, self._path(session), _text(draft, key, of))
+
+    def keep_here(self, session: str, draft: dict[str, Any], key: str, of: Any = None) -> None:
+        """Write a draft without letting anything else happen meanwhile; none that waits is written after it."""
+        self._newest += 1
+        _write(self._path(session), _text(draft, key, of))
 
     async def drop(self, session: str) -> None:
         """It was decided."""
@@ -60,6 +64,10 @@ def offered(request: RequestItem) -> Any:
     """What a request offers, as plain data: what was edited of it fits the same offer of another request."""
     what = request.proposal.plan if request.proposal else request.offer.summary if request.offer else None
     return json.loads(msgspec.json.encode(what))
+
+
+def _text(draft: dict[str, Any], key: str, of: Any) -> str:
+    return json.dumps({"id": key, "of": of, "draft": draft}, ensure_ascii=False)
 
 
 def _read(path: Path) -> dict[str, Any] | None:
