@@ -20,16 +20,15 @@ _IN_LIST: Final = "choose"
 _READ: Final = "read on"
 
 
-def _scrolling(row: str = _READ, *, pages: bool = True) -> tuple[Does, ...]:
+def _scrolling(row: str = _READ, *, pages: bool = True, edges: bool = True) -> tuple[Does, ...]:
     found = [Does("up", ("up",), "a line up", row), Does("down", ("down",), "a line down", row)]
     if pages:
         found.append(Does("page_up", ("pageup",), "a page up", row))
         found.append(Does("page_down", ("pagedown",), "a page down", row))
-    return (
-        *found,
-        Does("top", ("home",), "to the beginning", row),
-        Does("bottom", ("end",), "to the end", row),
-    )
+    if edges:
+        found.append(Does("top", ("home",), "to the beginning", row))
+        found.append(Does("bottom", ("end",), "to the end", row))
+    return tuple(found)
 
 
 def _choosing(*, top: str = "home", bottom: str = "end", pages: bool = True) -> tuple[Does, ...]:
@@ -84,7 +83,10 @@ CONFLICT: Final = Place(
 QUESTION: Final = Place(
     "question",
     "In a question",
-    (Does("decline", ("ctrl+d",), "decline, while nothing is typed", decides=True),),
+    (
+        Does("decline", ("ctrl+d",), "decline, while nothing is typed", decides=True),
+        *_scrolling(edges=False),
+    ),
     (
         Fixed("1–9", "take that answer, while nothing is typed", "the number is that of the answer"),
         Fixed("enter", "answer with what is typed", _FIELD),

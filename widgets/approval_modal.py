@@ -18,7 +18,7 @@ from widgets.dialog_keys import Keys
 from widgets.diff_view import DiffView
 from widgets.ink import Ink, Line, Span, chop, indent, line, width_of, wrap
 from widgets.line_view import LinesView
-from widgets.modal import STILLNESS, LineInput, RequestModal, options
+from widgets.modal import STILLNESS, LineInput, RequestModal, below, options, room_for, scrolled
 from widgets.status_line import apart
 
 VOID = "This file changed on disk while this was open. It can't be approved any more; nothing was written."
@@ -30,6 +30,8 @@ SCOPES = {
 }
 DECIDES = (*SCOPES, "reject", "again")
 SCROLLS = ("up", "down", "page_up", "page_down", "top", "bottom")
+LONG_RULE = 160
+"""Characters from which on a command that is shown is not shown once more as a rule."""
 VERBS = {"create": "Create", "modify": "Edit", "delete": "Delete"}
 
 
@@ -78,15 +80,9 @@ class ApprovalModal(RequestModal):
         self.call_after_refresh(self._read)
 
     def _give_room(self) -> None:
-        """The body takes what head and keys leave: all of it is in reach on a small screen too (R4.1)."""
-        dialog = self.query_one("#dialog")
-        others = dialog.gutter.height
+        """The body takes what head and keys leave."""
         middle = self._middle()
-        for part in dialog.displayed_children:
-            if part is not middle:
-                others += part.outer_size.height + part.styles.margin.height
-        room = max(3, self.size.height - others)
-        height = min(room, max(6, self.size.height * 3 // 5))
+        height = room_for(middle)
         if height != self._room:
             self._room = height
             for one in {self.body, middle}:
@@ -204,11 +200,8 @@ class ApprovalModal(RequestModal):
             return [line(("enter", ink.accent), (" rejects", ink.muted), *again)]
         trusting = isinstance(self.request.action, Trusting)
         hint: list[Span] = [("esc", ink.accent), (" not now" if trusting else " stops the run", ink.muted)]
-        if self.body.max_scroll_y:
-            left = int(self.body.max_scroll_y - self.body.scroll_offset.y)
-            more = f"{left} more line{'s' * (left > 1)} below" if left else "end reached"
-            scrolls = KEYS.arrows("down", "page_down", "bottom")
-            hint += [(f"   {scrolls}", ink.accent), (f" {more}", ink.muted if self.end_seen else ink.warn)]
+        scrolls = KEYS.arrows("down", "page_down", "bottom")
+        hint += below(self.body, scrolls, ink, seen=self.end_seen)
         offered = {key: action for action, _text, _rule in self._options() if (key := KEYS.of(action))}
         rows = [(key, text, rule) for action, text, rule in self._options() if (key := KEYS.of(action))]
         listed = options(rows, width, ink, lit=lambda key: self._works(offered[key]))
@@ -240,7 +233,9 @@ class ApprovalModal(RequestModal):
         return [*pairs, reject]
 
     def _rules(self, scope: Scope) -> str:
-        return ", ".join(_rule(grant) for grant in self.request.grants if grant.scope is scope)
+        action = self.request.action
+        above = action.command if isinstance(action, Running) else ""
+        return ", ".join(_rule(grant, above) for grant in self.request.grants if grant.scope is scope)
 
     # --- what is pressed ---
 
@@ -257,7 +252,7 @@ class ApprovalModal(RequestModal):
             if action in {one for one, _text, _rule in self._options()} and self._works(action):
                 self._decide(action)
         elif action in SCROLLS:
-            self._scroll(action)
+            self.body.scroll_to(y=scrolled(self.body, action), animate=False)
         elif self.armed and any(action in actions for actions, _does in self._looking()):
             self._look(action)
 
@@ -286,20 +281,6 @@ class ApprovalModal(RequestModal):
 
     def _approve(self, scope: Scope) -> None:
         self.answer(Answer(verdict="approve", scope=scope))
-
-    def _scroll(self, way: str) -> None:
-        body = self.body
-        page = max(1, body.size.height - 1)
-        y = body.scroll_offset.y
-        target = {
-            "up": y - 1,
-            "down": y + 1,
-            "page_up": y - page,
-            "page_down": y + page,
-            "top": 0,
-            "bottom": body.max_scroll_y,
-        }[way]
-        body.scroll_to(y=target, animate=False)
 
     def _ask_reason(self) -> None:
         self.reasoning = True
@@ -384,7 +365,10 @@ def _command(action: Running, width: int, ink: Ink) -> list[Line]:
     return lines
 
 
-def _rule(grant: Grant) -> str:
+def _rule(grant: Grant, above: str) -> str:
+    """What would be allowed. A long command is not said again: the keys have to stay in sight below it."""
     where = f" in {visible(grant.cwd)}" if grant.cwd else ""
     changed = f" with {', '.join(visible(one) for one in grant.env_changes)}" if grant.env_changes else ""
-    return f"{grant.kind} {visible(grant.pattern)}{where}{changed}"
+    whole = grant.pattern == above and ("\n" in above or len(above) > LONG_RULE)
+    what = "exactly the command above" if whole else visible(grant.pattern)
+    return f"{grant.kind} {what}{where}{changed}"

@@ -12,6 +12,8 @@ from rich.style import Style
 from textual import events
 from textual.binding import BindingType
 from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from tui_agent.domain import Answer
@@ -182,6 +184,34 @@ class RequestModal(StillModal):
         if not self._answered:
             self._answered = True
             self.post_message(self.Answered(self.request.id, answer))
+
+
+def room_for(middle: Widget) -> int:
+    """Lines that what is asked about may take: what the other parts of the dialog leave, so that all of it and every
+    key is in reach on a small screen too (R4.1)."""
+    screen = middle.screen
+    dialog = screen.query_one("#dialog")
+    others = dialog.gutter.height
+    for part in dialog.displayed_children:
+        if part is not middle:
+            others += part.outer_size.height + part.styles.margin.height
+    return min(max(3, screen.size.height - others), max(6, screen.size.height * 3 // 5))
+
+
+def scrolled(body: ScrollView, way: str) -> float:
+    """The line that a body begins with when it was scrolled `way`: up, down, page_up, page_down, top or bottom."""
+    page, y = max(1, body.size.height - 1), body.scroll_offset.y
+    steps = {"up": y - 1, "down": y + 1, "page_up": y - page, "page_down": y + page, "top": 0}
+    return steps.get(way, body.max_scroll_y)
+
+
+def below(body: ScrollView, scrolls: str, ink: Ink, *, seen: bool) -> list[Span]:
+    """The keys that scroll and how much is below; nothing where all of it is visible."""
+    if not body.max_scroll_y:
+        return []
+    left = int(body.max_scroll_y - body.scroll_offset.y)
+    more = f"{left} more line{'s' * (left > 1)} below" if left else "end reached"
+    return [(f"   {scrolls}", ink.accent), (f" {more}", ink.muted if seen else ink.warn)]
 
 
 TAKING_BACK = ("backspace", "delete", "ctrl+w", "ctrl+u", "ctrl+k", "ctrl+h")

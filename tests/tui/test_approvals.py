@@ -6,8 +6,9 @@ from textual import events
 from tests.scenes import build, load
 from tests.tui.kit import Clock, app_for, running, screen_text, settled, until
 from tui_agent import events as e
-from tui_agent.domain import Answer, Diff, Editing, Hunk, Running, Scope
+from tui_agent.domain import Answer, Diff, Editing, Hunk, Running, Scope, Severity
 from tui_agent.events import Record
+from tui_agent.safety.standing import offers
 from tui_agent.tui.app import TuiAgentApp
 from widgets.line_view import LinesView
 from widgets.modal import STILLNESS, RequestModal
@@ -328,3 +329,48 @@ async def test_what_was_asked_before_this_process_is_not_asked_again() -> None:
         session.push(e.ApprovalAnswered(id=request, answer=withdrawn))
         await settled(pilot)
         assert closed(app) and not app.view.pending
+
+
+LONG = "cat > f.py <<'EOF'\n" + "\n".join(f"line {n}" for n in range(60)) + "\nEOF"
+
+
+@pytest.mark.parametrize("size", [(60, 16), (100, 30)])
+async def test_a_long_command_leaves_its_keys_in_sight(size: tuple[int, int]) -> None:
+    app, session = app_for("empty", stillness=0)
+    async with running(app, size=size) as pilot:
+        action = Running(command=LONG, cwd="/work/a", severity=Severity.MEDIUM)
+        grants = offers(action, exactly=False)
+        session.push(e.ApprovalAsked(id="r1", action=action, digest="d", why="ask", grants=grants))
+        await until(pilot, lambda: "more lines below" in screen_text(app))
+        shown = screen_text(app)
+        assert "reject, with a reason" in shown and "esc stops the run" in shown
+        assert "run exactly the command above in /work/a" in " ".join(shown.replace("│", " ").split())
+        await pilot.press("end")
+        await until(pilot, lambda: "end reached" in screen_text(app))
+        await pilot.press("s")
+        await until(pilot, lambda: closed(app))
+        assert session.answers == [("r1", Answer(verdict="approve", scope=Scope.SESSION))]
+
+
+@pytest.mark.parametrize("size", [(60, 16), (100, 30)])
+async def test_all_of_a_long_question_is_in_reach(size: tuple[int, int]) -> None:
+    app, session = app_for("empty", stillness=0)
+    async with running(app, size=size) as pilot:
+        asked = "\n".join(f"{n}. there is something about part {n}" for n in range(40))
+        options = ("one " * 60, "two")
+        session.push(e.QuestionAsked(id="q1", question=f"{asked}\nWhich way?", options=options))
+        await until(pilot, lambda: "more lines below" in screen_text(app))
+        shown = screen_text(app)
+        assert "0. there is" in shown and "your answer" in shown and "esc stops the run" in shown
+        seen = shown
+        for _page in range(30):
+            if "end reached" in seen:
+                break
+            await pilot.press("pagedown")
+            await settled(pilot)
+            shown += (seen := screen_text(app))
+        assert all(f"{n}. there is" in shown for n in range(40))
+        assert "Which way?" in shown and "2  two" in seen
+        await pilot.press("x", "up", "pageup", "y", "enter")
+        await until(pilot, lambda: closed(app))
+        assert session.answers[0][1].text == "xy"
