@@ -17,6 +17,7 @@ from tests.engine.kit import Watch, opened
 from tests.engine.staging import SUMMARY, do, in_step, planned, run, sent_as, side, sorted_as, summed_up
 from tui_agent.domain import Answer
 from tui_agent.events import (
+    Notice,
     PlanDocChanged,
     SummaryOffered,
     SummarySettled,
@@ -257,3 +258,31 @@ ENTRY = {
 def _results(request: Any) -> bool:
     """Whether the current run has tool results already."""
     return any(message["role"] == "tool" for message in request.messages)
+
+
+async def test_what_was_accepted_while_the_plan_could_not_be_written_is_written_once_it_can(
+    workspace: Path,
+) -> None:
+    flags = {"mode": "agent"}
+    served = serve(*writing(summed_up()), strict=True)
+    async with served as server, opened(server, workspace, flags=flags) as session:
+        doc = session.folder / "plan_doc.md"
+
+        def answer(event: Any) -> Answer:
+            if isinstance(event, SummaryOffered) and len(watch.of(SummaryOffered)) == 1:
+                doc.unlink()
+                doc.mkdir()
+            return Answer(verdict="approve")
+
+        watch = Watch(session, answer)
+        for told in (1, 2):
+            await session.send(TASK)
+            await watch.ended()
+            assert [one.code for one in watch.of(Notice)].count("plan_doc.owed") == told
+        assert doc.is_dir() and not [one for one in watch.of(PlanDocChanged) if one.by == "summary"]
+        doc.rmdir()
+        await watch.until_event(PlanDocChanged, by="summary")
+        assert doc.read_text("utf-8").count(" - Did it\n") == 2
+        await session.send(TASK)
+        await watch.ended()
+        assert doc.read_text("utf-8").count(" - Did it\n") == 3

@@ -6,7 +6,7 @@ from textual import events
 from tests.scenes import build, load
 from tests.tui.kit import Clock, app_for, running, screen_text, settled, until
 from tui_agent import events as e
-from tui_agent.domain import Answer, Diff, Editing, Hunk, Running, Scope, Severity
+from tui_agent.domain import Answer, Diff, Editing, Hunk, Running, Scope, Severity, ToolResult
 from tui_agent.events import Record
 from tui_agent.safety.standing import offers
 from tui_agent.tui.app import TuiAgentApp
@@ -374,3 +374,18 @@ async def test_all_of_a_long_question_is_in_reach(size: tuple[int, int]) -> None
         await pilot.press("x", "up", "pageup", "y", "enter")
         await until(pilot, lambda: closed(app))
         assert session.answers[0][1].text == "xy"
+
+
+async def test_a_question_that_was_answered_keeps_its_lines_and_is_cut_where_it_is_long() -> None:
+    scene = build.Scene().opened().ask("go").reply()
+    call = scene.call("ask_user", question="?")
+    scene.end("", call).start(call, "?", reads_only=True)
+    scene.emit(e.QuestionAsked(id="q1", question="\n".join(f"{n}. is a line" for n in range(40))))
+    scene.emit(e.QuestionAnswered(id="q1", answer=Answer(verdict="reply", text="the first")))
+    scene.finish(call, ToolResult(success=True, data="the first"), 3)
+    app, _session = app_for(scene.records)
+    async with running(app, size=(100, 30)) as pilot:
+        lines = [one.strip(" │▏") for one in screen_text(app).splitlines()]
+        assert {"0. is a line", "7. is a line", "… 32 more lines · ctrl+o", "answer: the first"} <= set(lines)
+        await pilot.press("ctrl+o")
+        await until(pilot, lambda: "39. is a line" in screen_text(app))

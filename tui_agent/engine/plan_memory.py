@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +14,7 @@ from tui_agent.engine.approvals import Approvals
 from tui_agent.engine.finishing import finished
 from tui_agent.engine.plan_aside import Asides
 from tui_agent.engine.plan_repair import Repair, Rewrite
-from tui_agent.engine.proposals import check, in_words, proposed, taken_up
+from tui_agent.engine.proposals import Change, check, in_words, proposed, taken_up, with_changes
 from tui_agent.engine.stream import EventStream
 from tui_agent.engine.summary_reading import applied
 from tui_agent.events import Event, Notice, PlanDocChanged, PlanDocConflict, PlanDocSettled
@@ -40,7 +39,6 @@ TEXTS = 200
 PROPOSAL = "proposal"
 """Id under which it is told that the user decided about what the model proposes."""
 By = Literal["template", "summary", "review", "user", "editor", "merge", "repair"]
-Change = Callable[[Plan], Plan]
 
 
 class PlanMemory:
@@ -66,6 +64,8 @@ class PlanMemory:
         self._older = older_tokens
         self._proposals: list[Change] = []
         """What the model proposes, not on disk (P6): changes, so that they hold for the plan as it is by then."""
+        self._owed: list[Change] = []
+        """Summaries that the user accepted and that could not be written yet."""
         self._told: tuple[Document | None, int, str] = (None, 0, "")
         self._unread: Unreadable | None = None
         """Why the file can't be read as a plan: it is never written until that is settled (P3)."""
@@ -134,10 +134,7 @@ class PlanMemory:
     @property
     def plan(self) -> Plan:
         """The plan with what is proposed in it: what counts for the model in this run."""
-        plan = self._store.plan
-        for change in self._proposals:
-            plan = change(plan)
-        return plan
+        return with_changes(self._store.plan, self._proposals)
 
     @property
     def pending(self) -> bool:
@@ -175,8 +172,13 @@ class PlanMemory:
         return self._unread is None
 
     async def accept(self, summary: Summary) -> bool:
-        """Write an accepted summary, and the proposals with it (W9). False when it was not written."""
-        return await self._change(lambda plan: applied(plan, summary, dt.datetime.now()), "summary")
+        """Write an accepted summary, and the proposals with it (W9). False when it can't be written now: it is as soon
+        as the document can be."""
+        now = dt.datetime.now()
+        self._owed.append(lambda plan: applied(plan, summary, now))
+        if not (written := await self._change("summary")):
+            self._notice("What you accepted is written once plan_doc.md can be.", "plan_doc.owed")
+        return written
 
     async def settle(self, accept: bool, by: By = "review", seen: str = "") -> bool:
         """Write what the model proposed, or drop it (P6). False when there was nothing, or it was not written.
@@ -188,7 +190,7 @@ class PlanMemory:
         if seen and seen != self._proposed:
             self._notice("The proposal is another one by now. Look at it again.", "plan_doc.refused")
             return False
-        if accept and not await self._change(lambda plan: plan, by):
+        if accept and not await self._change(by):
             return False
         if not accept:
             self._proposals.clear()
@@ -230,10 +232,12 @@ class PlanMemory:
         self._tell_proposal()
         return in_words(self.plan)
 
-    async def _change(self, change: Change, by: By) -> bool:
+    async def _change(self, by: By, *, proposals: bool = True) -> bool:
+        """Write what was accepted, and what is proposed with it."""
         async with self._alone:
-            since = self._store.plan
-            return await self._save(change(self.plan), since, by, taken=len(self._proposals))
+            since, taken = self._store.plan, self._proposals if proposals else []
+            plan = with_changes(since, [*taken, *self._owed])
+            return await self._save(plan, since, by, taken=len(taken), paid=len(self._owed))
 
     async def _merge(self, plan: Plan, since: Plan, source: str) -> bool:
         async with self._alone:
@@ -247,10 +251,11 @@ class PlanMemory:
         *,
         over: Document | None = None,
         taken: int = 0,
+        paid: int = 0,
         source: str = "",
     ) -> bool:
-        """Write it, ask where that is needed; `taken` proposals are in it. What was begun is finished though we are
-        stopped, so that nothing is written that is not told."""
+        """Write it, ask where that is needed; `taken` proposals and `paid` summaries are in it. What was begun is
+        finished though we are stopped, so that nothing is written that is not told."""
         if self._unread is not None and not await self.mend():
             self._notice(
                 "plan_doc.md can't be read, so it is not written. Mend it or move it away.", "plan_doc.unread"
@@ -261,7 +266,7 @@ class PlanMemory:
         async def write_it() -> Saved | Conflicted | Unreadable:
             outcome = await asyncio.to_thread(self._store.save, plan, since, choices, over)
             if isinstance(outcome, Saved):
-                del self._proposals[:taken]
+                del self._proposals[:taken], self._owed[:paid]
                 self._saved(outcome, by)
             return outcome
 
@@ -302,10 +307,9 @@ class PlanMemory:
                 theirs=conflict.theirs or "(removed)",
             )
 
-        def settled(request: str, answer: Answer) -> Event:
-            return PlanDocSettled(id=request, answer=answer)
-
-        answer = await self._approvals.decide(asked, settled, run="", node="")
+        answer = await self._approvals.decide(
+            asked, lambda request, answer: PlanDocSettled(id=request, answer=answer), run="", node=""
+        )
         taken = (answer.data or {}).get("take")
         if answer.verdict != "approve" or taken not in ("ours", "theirs", "both"):
             return None
@@ -319,6 +323,8 @@ class PlanMemory:
             async for _ in seen:
                 try:
                     await self.look()
+                    if self._owed and self._unread is None:
+                        await self._change("summary", proposals=False)
                 except FileFault as fault:
                     self._fail(fault)
                 except Exception:
@@ -384,10 +390,8 @@ class PlanMemory:
         self._stream.emit(Notice(level="warning", text=text, code=code))
 
     def _told_aside(self, place: Path) -> None:
-        self._notice(
-            f"Somebody wrote plan_doc.md at the same moment; that text is kept in {place}.",
-            "plan_doc.aside",
-        )
+        said = f"Somebody wrote plan_doc.md at the same moment; that text is kept in {place}."
+        self._notice(said, "plan_doc.aside")
         if self._attended and not self._closing:
             self.asides.offer(place)
 

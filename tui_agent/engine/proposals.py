@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import msgspec
@@ -13,6 +13,8 @@ from tui_agent.plan.markdown import parse
 from tui_agent.plan.merge import merge
 from tui_agent.tools.base import ToolError
 from tui_agent.workplan import PlanChange
+
+Change = Callable[[Plan], Plan]
 
 
 def proposed(plan: Plan, change: PlanChange, now: datetime) -> Plan:
@@ -38,7 +40,7 @@ def check(plan: Plan, change: PlanChange) -> None:
             )
 
 
-def taken_up(text: str, ground: Plan) -> Callable[[Plan], Plan] | None:
+def taken_up(text: str, ground: Plan) -> Change | None:
     """What leads from `ground` to the plan document `text`, as a change of the plan; None when there is nothing."""
     wanted = parse(text)
     if wanted.problem or wanted.plan == ground:
@@ -61,3 +63,10 @@ def in_words(plan: Plan) -> str:
 def _kept(plan: Plan, description: str) -> Criterion:
     known = (one for one in plan.acceptance_criteria if same_criterion(one.description, description))
     return next(known, Criterion(description=description))
+
+
+def with_changes(plan: Plan, changes: Sequence[Change]) -> Plan:
+    """The plan with all of `changes`, one after the other."""
+    for change in changes:
+        plan = change(plan)
+    return plan

@@ -163,7 +163,7 @@ def _why(row: Row, action: Reading | Editing | Running, approval_mode: ApprovalM
         "protected": "This file is protected: its change is always asked for",
         "outside": "This file lies outside the workspace",
         "unasked": "This command can only read and print",
-        "command": f"Approval mode {approval_mode}: commands of {_severity(action)} severity",
+        "command": f"Approval mode {approval_mode}: {_commands(action)}",
         "high": "This command can do lasting harm (high severity)",
         "critical": "This command can destroy data beyond repair (critical severity)",
         "always_ask": "This kind of command is always asked for",
@@ -176,10 +176,12 @@ def _why_reading(action: Reading | Editing | Running) -> str:
     return "This lies outside the workspace"
 
 
-def _severity(action: Reading | Editing | Running) -> str:
+def _commands(action: Reading | Editing | Running) -> str:
     if not isinstance(action, Running):
         return ""
-    return "no" if action.severity is Severity.NONE else str(action.severity)
+    if action.severity is Severity.NONE:
+        return "commands that are not known to do nothing but read and print"
+    return f"commands of {action.severity} severity"
 
 
 def _only_reads(who: str, action: Reading | Editing | Running) -> str:

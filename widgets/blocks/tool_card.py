@@ -116,7 +116,8 @@ class ToolCard(Block[ToolItem]):
         lines: list[Line] = []
         for request in self.item.requests:
             if request.question:
-                lines += chop([(request.question, ink.text)], width)
+                asked = request.question.strip().split("\n")
+                lines += self._clip([(row, ink.text) for row in asked], width, ink, head=True)
             if request.answer is None:
                 continue
             text, role = verdict(request.answer)
