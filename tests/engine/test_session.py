@@ -349,6 +349,20 @@ async def test_the_shell_keeps_folder_and_variables_between_commands(workspace: 
     assert asked[1].cwd == str(workspace / "deep")
 
 
+async def test_what_a_command_leaves_running_is_told_to_the_user_once(workspace: Path) -> None:
+    commands = ["sleep 309 & echo up", "true | echo"]
+    steps = [step("", call("run_terminal_command", command=command)) for command in commands]
+    async with serve(scenario("start", *steps, "done"), strict=True) as server:
+        async with opened(server, workspace) as session:
+            watch = Watch(session)
+            await session.send("start")
+            left = await watch.until_event(Notice, code="command.left")
+            pid = int(left.text.partition("!kill ")[2].split("`")[0])
+            assert left.text.startswith("Still running: sleep 309.") and Path(f"/proc/{pid}").exists()
+            await watch.ended()
+            assert [one.code for one in watch.of(Notice)].count("command.left") == 1
+
+
 async def test_a_reading_command_runs_unasked_and_is_journaled_with_its_rule(workspace: Path) -> None:
     async with serve(
         scenario("ls", step("", call("run_terminal_command", command="ls")), "ok"), strict=True

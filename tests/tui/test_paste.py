@@ -426,3 +426,14 @@ async def test_f07_pastes_of_a_megabyte_send_nothing_and_are_one_chip_each() -> 
 def write_all(terminal: Terminal, data: bytes) -> None:
     while data:
         data = data[os.write(terminal.master, data) :]
+
+
+@pytest.mark.parametrize("scene", ["empty", "command_asked"])
+async def test_spaces_of_other_kinds_and_joiners_are_typed_like_letters(scene: str) -> None:
+    text = "日本\u3000語 می\u200cخواهم 👨\u200d👩\u200d👧 10\u00a0%"
+    app, session = app_for(scene, stillness=0.0 if scene == "empty" else 60.0)
+    async with running(app) as pilot:
+        for message in PasteGuard().feed(text):
+            app.post_message(message)
+        await still(pilot)
+        assert app._prompt.text == text and not session.answers

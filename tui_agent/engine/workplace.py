@@ -27,6 +27,7 @@ from tui_agent.events import Notice
 from tui_agent.safety.kept import CannotKeep
 from tui_agent.safety.roots import Roots
 from tui_agent.settings import Settings
+from tui_agent.text import one_line
 from tui_agent.tools.base import Errand, ToolError
 from tui_agent.workplan import PlanChange
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from tui_agent.engine.nested_rules import NestedRules
     from tui_agent.platform.cage import Confinement
     from tui_agent.platform.capture import Kept
+    from tui_agent.shell.jobs import Job
     from tui_agent.shell.terminal import Terminal
 
 
@@ -235,12 +237,25 @@ class Workplace:
 
         if self._terminal is None:
             self._terminal = Terminal(folder=self.workspace, roots=self.roots.folders, scratch=self.scratch)
+        before = {job.id for job in self._terminal.jobs()}
         try:
-            return await self._terminal.run(
+            outcome = await self._terminal.run(
                 command, timeout=timeout, on_output=show, cwd=cwd, kept=kept, confinement=confined
             )
         except CommandError as error:
             raise ToolError(str(error), error.code) from error
+        for job in (
+            self._terminal.jobs() if self._terminal is not None else ()
+        ):  # none when we were closed meanwhile
+            if job.id not in before:
+                self._tell_left(job)
+        return outcome
+
+    def _tell_left(self, job: Job) -> None:
+        """The user hears of what goes on running, not the model alone (R6.6)."""
+        pids = " ".join(map(str, job.pids[:10]))
+        text = f"Still running: {one_line(job.program, 200)}. It ends with the session; `!kill {pids}` ends it now."
+        self.stream.emit(Notice(level="info", text=text, code="command.left"))
 
     def shell_cwd(self) -> Path:
         """Where the session's shell stands; the workspace when that folder is gone."""

@@ -49,6 +49,9 @@ LONGEST: Final = 16_000_000
 REST: Final = 8192
 """Characters of the rest that are looked at for the end marker."""
 
+ALSO_TYPED: Final = "\u00a0\u2009\u202f\u3000\u200c\u200d"
+"""Spaces of other kinds, such as that of a Japanese keyboard, and what joins or parts letters and emoji."""
+
 STOP_KEYS: Final = ("\x03", "\x1b[99;5u")
 """Ctrl+C, plain and as kitty's protocol writes it: after a pause it is a key in a paste too."""
 
@@ -76,6 +79,22 @@ ENTER: Final = re.compile(r"[\r\n]|\x1b(?:\[13(?:[;:][\d;:]*)?u|\[27;\d+;13~|OM|
 
 BACKSLASH_ENTER: Final = "\\\r\n"
 """What VS Code sends for Shift+Enter when it was told to by programs of old: one new line, not two."""
+
+
+class Typed(events.Key):
+    """A character that is typed like every other one, though Python does not call it printable."""
+
+    @property
+    def is_printable(self) -> bool:
+        """It is text."""
+        return True
+
+    def copy(self) -> Typed:
+        """Another one of the same."""
+        return Typed(self.key, self.character)
+
+
+Typed.handler_name = events.Key.handler_name  # who handles keys handles these
 
 
 class PasteGuard(XTermParser):
@@ -160,7 +179,8 @@ class PasteGuard(XTermParser):
                 return
             sequence = f"\x1b[{found[1]};{found[2] or 1}{found[4]}"
         try:
-            yield from super()._sequence_to_key_events(sequence, alt)
+            for key in super()._sequence_to_key_events(sequence, alt):
+                yield Typed(key.key, key.character) if (key.character or "\n") in ALSO_TYPED else key
         except (ValueError, OverflowError):
             yield events.Key(Keys.Ignore, sequence)
 
