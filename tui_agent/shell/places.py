@@ -17,11 +17,13 @@ from tui_agent.domain import Severity
 from tui_agent.shell.syntax import Word
 
 _HOME = re.compile(r'^(~[A-Za-z0-9_-]*|"?\$(HOME|\{HOME\})"?)(?=/|$)')
-_BARE_VARIABLE = re.compile(r"^\$(\w+|\{[^}]*\}|\(.*\)|`.*`)(?:/+[*./]*|[*])?$")
+_BARE_VARIABLE = re.compile(r"^(?:\$(?:\w+|[@*]|\{[^}]*\}|\(.*\))|`.*`)(?:/+[*./]*|[*])?$")
 _GLOB_TAIL = re.compile(r"^(?:\.?\[[^]]*\][*]?|\.?[*]+|\.\?+|\.{1,2}[*?]*|\{[^}]*\})$")
 _DISK = re.compile(
     r"^/dev/(?!null$|zero$|full$|random$|urandom$|tty$|stdin$|stdout$|stderr$|fd/|shm(/|$)|pts/)"
 )
+_NOWHERE = re.compile(r"/dev/(null|stdout|stderr|tty|fd/\d+)|-")
+_FOREIGN_ROOT = re.compile(r"^/proc/[^/]+/(?:task/[^/]+/)?root(?=/|$)")
 _HOMES = re.compile(r"^(/root|/home/[^/]+|/Users/[^/]+)$")
 
 
@@ -63,6 +65,8 @@ class Spot(Enum):
 WIPES = frozenset((Spot.ROOT, Spot.HOME, Spot.SYSTEM, Spot.DISK, Spot.UNKNOWN))
 """Deleting there is a catastrophe."""
 
+TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/")
+
 
 class Ground:
     """Where a command stands while it is read; `cd` moves it."""
@@ -89,7 +93,7 @@ class Ground:
         path = _without_globs(self._absolute(text))
         if _DISK.match(path):
             return Spot.DISK
-        if fixed := _fixed(path):
+        if fixed := _fixed(path) or (_matched(path) if word.pattern else None):
             return fixed
         if re.search(table()["startup"], path):
             return Spot.STARTUP
@@ -133,11 +137,32 @@ class Ground:
             path = posixpath.normpath(text) if text else "."
         else:
             path = posixpath.normpath(f"{self.folder}/{text}")
+        if text.startswith(("./~", "./$")) and path[:1] in ("~", "$"):
+            return f"./{path}"
         return path.replace("//", "/", 1) if path.startswith("//") else path
+
+
+def writes(target: Word, ground: Ground, say: Say) -> None:
+    """A file is created or overwritten."""
+    if _NOWHERE.fullmatch(target.text or ""):
+        return
+    match ground.spot(target):
+        case Spot.DISK | Spot.ROOT:
+            say(Severity.CRITICAL, f"Writes to a device: {target.source}", always=True)
+        case Spot.INSIDE_SYSTEM | Spot.SYSTEM:
+            say(Severity.HIGH, f"Writes to a system file: {target.source}", always=True)
+        case Spot.STARTUP:
+            say(Severity.HIGH, f"Changes a start-up file or keys: {target.source}", always=True)
+        case Spot.OUTSIDE | Spot.HOME:
+            harmless = (target.text or "").startswith(TEMPORARY)
+            say(Severity.MEDIUM, f"Writes outside the workspace: {target.source}", always=not harmless)
+        case _:
+            say(Severity.MEDIUM, f"Writes {target.source}")
 
 
 def _fixed(path: str) -> Spot | None:
     home = os.path.expanduser("~")
+    path = _FOREIGN_ROOT.sub("", path) or "/"
     if path == "/":
         return Spot.ROOT
     if path in ("~", home) or _HOMES.match(path):
@@ -145,6 +170,16 @@ def _fixed(path: str) -> Spot | None:
     if path in names("system"):
         return Spot.SYSTEM
     return None
+
+
+def _matched(path: str) -> Spot | None:
+    """`/h*` and `/???` name system folders as well."""
+    if not re.match(r"/[^/]*[*?[]|/\w+/[^/]*[*?[][^/]*$", path):
+        return None
+    parts = path.split("/")
+    same = (name.split("/") for name in names("system") if name != "/" and "*" not in name)
+    fits = any(len(one) == len(parts) and all(map(fnmatch.fnmatchcase, one, parts)) for one in same)
+    return Spot.SYSTEM if fits else None
 
 
 def _without_globs(path: str) -> str:
@@ -160,5 +195,7 @@ def _shown(word: Word | None) -> str:
     if word is None:
         return ""
     if word.text is not None:
-        return word.text
+        # a quoted `~` or `$HOME` is the name of a file
+        quoted = word.text[:1] in ("~", "$") and word.source[:1] in ("'", '"', "\\")
+        return f"./{word.text}" if quoted else word.text
     return word.source.replace('"', "")

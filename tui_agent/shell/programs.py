@@ -4,116 +4,101 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from itertools import pairwise
 
 from tui_agent.domain import Severity
-from tui_agent.shell import git
-from tui_agent.shell.places import WIPES, Ground, Say, Spot, names, table
-from tui_agent.shell.syntax import Command, Pipeline, Word
+from tui_agent.shell import git, scripts
+from tui_agent.shell.carried import operands
+from tui_agent.shell.places import TEMPORARY, WIPES, Ground, Say, Spot, names, table, writes
+from tui_agent.shell.syntax import Pipeline, Word
 
-_SPLIT = re.compile(r"(?:-[0-9a-zA-Z]*S|--split-string=)(.+)", re.DOTALL)
 _SORT_INTO = re.compile(r"(?:-[bcCdfghiMmnrRsuVz]*o|--o(?:utput|utpu|utp|ut|u|)(?:=|$))(.*)", re.DOTALL)
+_WIDE = re.compile(
+    r"0*[24-7]\d{3}|0*1?\d?\d?[2367]|[augo]*[+=][rwxX]*s[rwxXst]*|[ugo]*[ao][ugo]*[+=][rxXst]*w[rwxXst]*|\+rwx"
+)
 NONE, MEDIUM, HIGH, CRITICAL = Severity.NONE, Severity.MEDIUM, Severity.HIGH, Severity.CRITICAL
 
 
-def rate(program: str, arguments: Sequence[Word], ground: Ground, say: Say, *, fed: bool = False) -> None:
-    """Rate one program that wraps no other. `fed`: something is piped into it."""
+def rate(
+    program: str, arguments: Sequence[Word], ground: Ground, say: Say, *, fed: bool = False, given: str = ""
+) -> None:
+    """Rate one program that wraps no other. `fed`: something is piped into it; `given`: that, if it is literal."""
     texts = [argument.text if argument.text is not None else argument.source for argument in arguments]
     if texts in (["--version"], ["-V"], ["--help"], ["-v"], ["-version"], ["version"]):
         return
+    if (reads := table()["reads"].get(program)) is not None and re.search(reads, " ".join(texts)):
+        return
     _by_table(program, texts, say)
+    _by_text(program, texts, say)
     if program in table()["interpreters"]:
-        _interpreter(program, arguments, say, fed)
+        scripts.interpreter(program, arguments, say, fed, given)
     if special := _SPECIAL.get(program):
-        special(arguments, texts, ground, say)
+        special(arguments, [*texts, given] if given and special is _sql else texts, ground, say)
 
 
 def _by_table(program: str, texts: list[str], say: Say) -> None:
     base = program.split(".", 1)[0]
     if program in names("critical") or base in ("mkfs", "newfs"):
-        say(CRITICAL, f"{program} rewrites disks.", always=True)
+        image = base.startswith("mk") and re.fullmatch(
+            r"[\w./-]*\.(img|iso|raw|ext\d|bin|qcow2)", (texts or [""])[-1]
+        )
+        image = image if image and not texts[-1].startswith("/dev/") else None
+        say(MEDIUM if image else CRITICAL, f"{program} rewrites disks.", always=not image)
         return
     entry = table()["subcommands"].get(program)
     if entry is not None:
-        words = [text for text in texts if not text.startswith("-")]
+        words = operands(program, texts)
         if words[1:] and words[0] in ("run", "run-script") and _SPECIAL.get(program) is _packages:
             return
         word = words[0] if words else (texts[0] if texts else "")
-        for severity in (HIGH, NONE, MEDIUM):
-            if word in entry.get(severity.value, "").split() or entry.get(severity.value) == "*":
-                say(severity, f"{program} {word}".strip())
-                return
+        said = ["_".join(words[:2]), word] if words[1:] else [word]
+        for one in said:
+            for severity in (HIGH, NONE, MEDIUM):
+                if one in entry.get(severity.value, "").split() or entry.get(severity.value) == "*":
+                    say(severity, f"{program} {one}".replace("_", " ").strip())
+                    return
         say(MEDIUM, f"{program} {word}".strip())
         return
+    if texts[:1] in (["publish"], ["destroy"]):
+        say(HIGH, f"{program} {texts[0]}")
     if program in _SPECIAL or program in table()["interpreters"] or program in names("none"):
         return
     say(HIGH if program in names("high") else MEDIUM, f"{program} can change things.")
 
 
-def unwrap(
-    entry: dict[str, Any], arguments: Sequence[Word]
-) -> tuple[Sequence[Word], list[tuple[str, Word]], str | None]:
-    """Of a wrapper's arguments: the command it runs, the variables it sets, and shell text it was given."""
-    rest = list(arguments)
-    assignments: list[tuple[str, Word]] = []
-    text: str | None = None
-    values = entry.get("values", "")
-    while rest:
-        word = rest[0].text or ""
-        if word == "--":
-            rest.pop(0)
-            break
-        if entry.get("assignments") and re.match(r"\w+=", word or rest[0].source):
-            name, _, value = (word or rest[0].source).partition("=")
-            assignments.append((name, Word(source=value, text=value)))
-        elif len(word) > 1 and word.startswith("-"):
-            takes = not word.startswith("--") and len(word) == 2 and word[1] in values
-            if word in ("-S", "--split-string", "-c") and len(rest) > 1:
-                text = rest[1].text or "$UNKNOWN"
-                takes = True
-            elif entry.get("assignments") and (glued := _SPLIT.match(word)):
-                text = glued[1]
-            if takes and len(rest) > 1:
-                rest.pop(0)
-        else:
-            break
-        rest.pop(0)
-    return rest[entry.get("skip", 0) :], assignments, text
+def harm(program: str, arguments: Sequence[Word], say: Say) -> None:
+    """What the table says of some arguments of a program."""
+    _by_text(program, [argument.text or argument.source for argument in arguments], say)
 
 
-def writes(target: Word, ground: Ground, say: Say) -> None:
-    """A file is created or overwritten."""
-    match ground.spot(target):
-        case Spot.DISK | Spot.ROOT:
-            say(CRITICAL, f"Writes to a device: {target.source}", always=True)
-        case Spot.INSIDE_SYSTEM | Spot.SYSTEM:
-            say(HIGH, f"Writes to a system file: {target.source}", always=True)
-        case Spot.STARTUP:
-            say(HIGH, f"Changes a start-up file or keys: {target.source}", always=True)
-        case Spot.OUTSIDE | Spot.HOME:
-            harmless = (target.text or "").startswith(("/tmp/", "/var/tmp/", "/dev/shm/"))
-            say(MEDIUM, f"Writes outside the workspace: {target.source}", always=not harmless)
-        case _:
-            say(MEDIUM, f"Writes {target.source}")
+def _by_text(program: str, texts: list[str], say: Say) -> None:
+    """What only some arguments of a program do."""
+    entry = table()["harms"].get(program, {})
+    entry = table()["harms"][entry["like"]] if "like" in entry else entry
+    for severity, pattern in entry.items():
+        if re.search(pattern, " ".join(texts)):
+            found = Severity(severity)
+            say(found, f"{program} {texts[0] if texts else ''}".strip(), always=found is CRITICAL)
 
 
 def deletes(targets: Sequence[Word], ground: Ground, say: Say, *, curated: bool = False) -> None:
     """Folders go with all that is in them. `curated`: not everything in them, so ordinary places are no alarm."""
+    far = (Spot.INSIDE_SYSTEM, Spot.STARTUP, *(() if curated else (Spot.ABOVE,)))
     for target in targets:
-        spot = ground.spot(target)
+        spot, text = ground.spot(target), target.text or ""
         if spot in WIPES:
             say(CRITICAL, f"Deletes {spot.value}: {target.source}", always=True)
-        elif spot in (Spot.ABOVE, Spot.INSIDE_SYSTEM, Spot.STARTUP) and not (curated and spot is Spot.ABOVE):
+        elif spot in far or (spot is Spot.OUTSIDE and not curated and not text.startswith(TEMPORARY)):
             say(HIGH, f"Deletes {spot.value}: {target.source}", always=True)
+        elif re.search(r"(^|/)\.git/?$", text):
+            say(HIGH, f"Deletes the history of the project: {target.source}", always=True)
         else:
             say(MEDIUM, f"Deletes {target.source}", always=spot is not Spot.BUILD and not curated)
 
 
 def _rm(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say) -> None:
     targets, options = _operands(arguments, texts)
-    recursive = any(
-        re.fullmatch(r"-[a-zA-Z]*[rR][a-zA-Z]*|--recursive|--no-preserve-root", o) for o in options
-    )
+    recursive = any(re.fullmatch(r"-[a-zA-Z]*[rR][a-zA-Z]*|--r[a-z]*|--no-p[a-z-]*", o) for o in options)
     if recursive:
         deletes(targets, ground, say)
         return
@@ -129,6 +114,8 @@ def _mv(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say) -
     for target in targets[:-1]:
         if (spot := ground.spot(target)) in WIPES or (spot is Spot.ABOVE and "*" not in target.source):
             say(CRITICAL if spot in WIPES else HIGH, f"Moves {spot.value}: {target.source}", always=True)
+        elif spot in (Spot.INSIDE_SYSTEM, Spot.STARTUP):
+            say(HIGH, f"Moves {spot.value}: {target.source}", always=True)
     _cp(arguments, texts, ground, say)
 
 
@@ -159,16 +146,19 @@ def _chmod(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say
     if any(re.fullmatch(r"-[a-zA-Z]*R[a-zA-Z]*|--recursive", option) for option in options):
         wipes = any(ground.spot(target) in WIPES for target in targets[1:])
         say(CRITICAL if wipes else HIGH, "Changes rights of a whole tree.", always=True)
-    elif any(re.fullmatch(r"[2467]\d{3}|0*777|[augo]*\+[rwx]*s[rwx]*|[ao]*\+rwx", text) for text in texts):
+    elif any(_WIDE.fullmatch(part) for text in texts for part in text.split(",")):
         say(HIGH, "Gives rights to everybody, or to run as another user.")
+    elif any(ground.spot(target) in (Spot.INSIDE_SYSTEM, Spot.STARTUP, *WIPES) for target in targets[1:]):
+        say(HIGH, "Changes rights of a system file or of keys.", always=True)
     else:
         say(MEDIUM, "Changes rights.")
 
 
 def _kill(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say) -> None:
     hard = any(
-        re.fullmatch(r"-(9|KILL|SIGKILL|s9|sKILL)|KILL|SIGKILL|--signal=(KILL|9|SIGKILL)", t) for t in texts
-    )
+        re.fullmatch(r"-(9|KILL|SIGKILL|[sn]9|sKILL)|KILL|SIGKILL|--signal=(KILL|9|SIGKILL)", t)
+        for t in texts
+    ) or any(pair in (("-s", "9"), ("-n", "9"), ("--signal", "9")) for pair in pairwise(texts))
     listing = texts[:1] == ["-l"]
     say(NONE if listing else HIGH if hard or "-1" in texts[1:] else MEDIUM, "Ends processes.")
 
@@ -189,7 +179,7 @@ def _docker(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Sa
     for place, text in enumerate(texts):
         mount = text.partition("=")[2] or (texts[place + 1] if place + 1 < len(texts) else "")
         if re.match(r"(-v|--volume|--mount)\b", text) and re.match(
-            r"(.*(source|src)=)?(/|~|/etc|/var/run[^:]*):", mount
+            r"(/|~|/etc|/var/run[^:]*):|.*\b(source|src)=(/|~|/etc|/var/run[^,]*)(,|$)", mount
         ):
             say(HIGH, f"Gives a container the machine's files: {mount}")
 
@@ -201,12 +191,16 @@ def _curl(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say)
             target = arguments[place + 1]
             if target.text != "-" and not (target.text or "-").startswith(("-", "http")):
                 writes(target, ground, say)
+    if "-P" in texts or "--directory-prefix" in texts:
+        _unpacked(arguments, texts, ground, say)
 
 
 def _rsync(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say) -> None:
     say(MEDIUM, "Copies files.")
     if any(re.match(r"-[a-zA-Z]*e$|--rsh|--rsync-path|--delete|--remove-source", text) for text in texts):
         say(HIGH, "rsync runs another program, or deletes.")
+    if any(text.startswith("--del") for text in texts):
+        deletes(_operands(arguments, texts)[0][-1:], ground, say)
     _cp(arguments, texts, ground, say)
 
 
@@ -218,46 +212,43 @@ def _tar(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say) 
         say(HIGH, "tar runs another program.")
     elif not (texts and re.fullmatch(r"-?[vzjJaf]*t[vzjJaf]*|--list", texts[0])):
         say(MEDIUM, "Packs or unpacks files.")
+        _unpacked(arguments, texts, ground, say)
 
 
-def _sed(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say) -> None:
-    if any(re.match(r"-[a-zA-Z]*i|--in-place", text) for text in texts):
-        say(MEDIUM, "Changes files in place.")
-        for target in _operands(arguments, texts)[0]:
-            ground.spot(target)
-    if any(
-        re.search(r"(^|[;{}\d$/])\s*[ew]\s*(\S|$)|/[gpiI0-9]*e[gpiI0-9]*$|[/|#]w\s", t)
-        for t in texts
-        if t[:1] != "-"
-    ):
-        say(
-            MEDIUM if not any(re.search(r"(^|;)\s*\d*e\b|/[gpI]*e", t) for t in texts) else HIGH,
-            "sed writes or runs.",
-        )
+def _unzip(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say) -> None:
+    say(MEDIUM, "Unpacks files.")
+    _unpacked(arguments, texts, ground, say)
 
 
-def _awk(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say) -> None:
-    for text in texts:
-        if re.search(r"system\s*\(|\|\s*(getline|\"|&)|\"\s*\|\s*getline|/inet/|@load", text):
-            say(HIGH, "awk runs another program.")
-        elif re.search(r"print[^;}]*>", text) or text in ("-i", "inplace"):
-            say(MEDIUM, "awk writes a file.")
-    if any(argument.text is None for argument in arguments[:1]):
-        say(MEDIUM, "The awk program is only known when it runs.")
+def _unpacked(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say) -> None:
+    """The folder that `tar -C`, `unzip -d` and `wget -P` fill."""
+    for place, text in enumerate(texts[:-1]):
+        if text in ("-C", "-d", "-P", "--directory", "--directory-prefix"):
+            writes(arguments[place + 1], ground, say)
 
 
 def _sql(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say) -> None:
+    said = re.sub(r"(?<=[\s(=,])'[^']*'", "''", " ".join(texts))
     harm = re.search(
-        r"\b(drop|truncate|delete\s+from|alter|grant|flushall|flushdb)\b", " ".join(texts), re.IGNORECASE
+        r"\b(drop|truncate|delete\s+from|alter|grant|flushall|flushdb|dropdatabase|deletemany)\b|\\!|\.(shell|system)\b",
+        said,
+        re.IGNORECASE,
     )
     say(HIGH if harm else MEDIUM, "Changes a database." if harm else "Reaches a database.")
 
 
 def _cloud(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say) -> None:
-    harm = re.search(
-        r"\b(delete|terminate|remove|rm|rb|destroy|purge|put|create|sync|cp|mv)\b", " ".join(texts)
-    )
+    said = " ".join([text for text in texts if not text.startswith("-")][:3])
+    harm = re.search(r"\b(delete|terminate|remove|rm|rb|destroy|purge|put|create|sync|cp|mv)(?=\b|-)", said)
     say(HIGH if harm else MEDIUM, "Changes something in the cloud." if harm else "Reaches the cloud.")
+
+
+def _github(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say) -> None:
+    words = operands("gh", texts)[:2]
+    if words[1:] and (words[1] in ("delete", "archive", "transfer", "merge") or words == ["repo", "create"]):
+        say(HIGH, f"gh {' '.join(words)}", always=True)
+    if words[:1] == ["api"] and any(re.match(r"-X|--method|-f|-F|--field|--input", text) for text in texts):
+        say(HIGH, "Changes something on GitHub.")
 
 
 def _crontab(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say) -> None:
@@ -274,13 +265,6 @@ def evaluated(texts: Sequence[str], say: Say) -> None:
     """Text that names a variable, or may come to do so: the index in it is evaluated (G05)."""
     if any("$(" in text or "`" in text for text in texts if "[" in text):
         say(HIGH, "A variable's index runs a command.")
-
-
-def read_in(before: Sequence[Command]) -> list[Word]:
-    """What `xargs` adds to its command: the words that a lone `echo` prints, else one that nobody knows."""
-    if before and (literal := printed(before)) is not None:
-        return [Word(source=text, text=text) for text in literal.split()]
-    return [Word(source="what it reads", text="its-input")]
 
 
 def _man(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say) -> None:
@@ -310,31 +294,6 @@ def _uniq(arguments: Sequence[Word], texts: list[str], ground: Ground, say: Say)
             writes(target, ground, say)
 
 
-def _interpreter(program: str, arguments: Sequence[Word], say: Say, fed: bool) -> None:
-    letters = table()["interpreters"][program]
-    for place, argument in enumerate(arguments):
-        text = argument.text or ""
-        if letters and re.fullmatch(rf"-[a-zA-Z]*[{letters}]|--eval|--print", text):
-            code = arguments[place + 1].text if place + 1 < len(arguments) else ""
-            risky = code is None or re.search(table()["code"], code)
-            say(HIGH if risky else MEDIUM, f"{program} runs code from its arguments.")
-            return
-        if text == "-m" and place + 1 < len(arguments):
-            _module(arguments[place + 1].text or "", [a.text or "" for a in arguments[place + 2 :]], say)
-            return
-        if not text.startswith("-") or argument.text is None:
-            foreign = argument.text is None and argument.source.startswith("<(")
-            say(HIGH if foreign else MEDIUM, f"{program} runs {argument.source}", always=foreign)
-            return
-    say(HIGH if fed else MEDIUM, f"{program} runs what it is given on its input.", always=fed)
-
-
-def _module(module: str, rest: list[str], say: Say) -> None:
-    checks = "pytest unittest mypy ruff flake8 pylint black isort doctest compileall json.tool tokenize ast dis pydoc"
-    reads = module == "pip" and rest[:1] in (["list"], ["show"], ["freeze"], ["check"])
-    say(NONE if module in checks.split() or reads else MEDIUM, f"Runs the module {module}.")
-
-
 def _operands(arguments: Sequence[Word], texts: list[str]) -> tuple[list[Word], list[str]]:
     targets: list[Word] = []
     options: list[str] = []
@@ -349,26 +308,23 @@ def _operands(arguments: Sequence[Word], texts: list[str]) -> tuple[list[Word], 
     return targets, options
 
 
-def foreign(before: Sequence[Command]) -> bool:
-    """Whether what flows on comes from the network or out of a decoder."""
-    known = names("network") | names("decoders")
-    return any(word.text in known for command in before for word in command.words[:3])
-
-
-def printed(before: Sequence[Command]) -> str | None:
-    """What a lone `echo` or `printf` would print, if it is literal."""
-    words = before[-1].words
-    texts = [word.text for word in words]
-    if len(before) != 1 or not texts or texts[0] not in ("echo", "printf") or None in texts:
-        return None
-    return " ".join(text for text in texts[1:] if text and text not in ("-e", "-n"))
-
-
 def leaks(pipeline: Pipeline, say: Say) -> None:
     """Credentials and the network in one pipeline."""
-    words = [word.text or word.source for command in pipeline.commands for word in command.words]
-    programs = {command.words[0].text for command in pipeline.commands if command.words}
-    if programs & names("network") and any(re.search(table()["credentials"], word) for word in words):
+    commands = (*pipeline.fed, *pipeline.commands)
+    words = [word.text or word.source for command in commands for word in command.words]
+    words += [
+        r.target.text or r.target.source
+        for c in commands
+        for r in c.redirects
+        if r.target and "<" in r.operator
+    ]
+    programs = [command.words[0].text or "" for command in commands if command.words]
+    if not names("network") & set(programs):
+        return
+    environment = any(
+        len(c.words) == 1 and c.words[0].text in ("env", "printenv", "set") for c in commands[:-1]
+    )
+    if environment or any(re.search(table()["credentials"], word) for word in words):
         say(HIGH, "Credentials may leave the machine.", always=True)
 
 
@@ -376,11 +332,12 @@ Rule = Callable[[Sequence[Word], list[str], Ground, Say], None]
 _SPECIAL: dict[str, Rule] = {
     "rm": _rm, "rmdir": _all_written, "unlink": _rm, "mv": _mv, "cp": _cp, "ln": _cp, "install": _cp, "dd": _dd,
     "tee": _all_written, "touch": _all_written, "mkdir": _all_written, "truncate": _all_written, "shred": _shred,
-    "chmod": _chmod, "chown": _chmod, "chgrp": _chmod, "kill": _kill, "killall": _kill, "pkill": _kill, "git": git.rate,
-    "npm": _packages, "pnpm": _packages, "yarn": _packages, "bun": _packages, "docker": _docker, "podman": _docker,
-    "curl": _curl, "wget": _curl, "rsync": _rsync, "tar": _tar, "sed": _sed, "awk": _awk, "gawk": _awk, "mawk": _awk,
-    "psql": _sql, "mysql": _sql, "sqlite3": _sql, "mongosh": _sql, "redis-cli": _sql, "aws": _cloud, "gh": _cloud,
-    "gsutil": _cloud, "crontab": _crontab, "printf": _printf, "test": _evaluating, "[": _evaluating, "sort": _ordered,
-    "man": _man, "uniq": _uniq, "[[": _evaluating, "read": _evaluating, "unset": _evaluating, "let": _evaluating,
-    "declare": _evaluating,
+    "chmod": _chmod, "chown": _chmod, "chgrp": _chmod, "kill": _kill, "killall": _kill, "pkill": _kill, "git":
+    git.rate, "npm": _packages, "pnpm": _packages, "yarn": _packages, "bun": _packages, "docker": _docker,
+    "podman": _docker, "curl": _curl, "wget": _curl, "rsync": _rsync, "tar": _tar, "sed": scripts.sed, "awk":
+    scripts.awk, "gawk": scripts.awk, "mawk": scripts.awk, "unzip": _unzip, "mongo": _sql, "mariadb": _sql,
+    "psql": _sql, "mysql": _sql, "sqlite3": _sql, "mongosh": _sql, "redis-cli": _sql, "aws": _cloud, "gh":
+    _github, "gsutil": _cloud, "crontab": _crontab, "printf": _printf, "test": _evaluating, "[": _evaluating,
+    "sort": _ordered, "man": _man, "uniq": _uniq, "[[": _evaluating, "read": _evaluating, "unset": _evaluating,
+    "let": _evaluating, "declare": _evaluating,
 }  # fmt: skip

@@ -7,17 +7,25 @@ Every simple command of the text counts, wherever it stands; the worst one decid
 from __future__ import annotations
 
 import fnmatch
+import posixpath
 import re
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
 from tui_agent.domain import Noun, Severity
-from tui_agent.shell import programs
-from tui_agent.shell.places import Ground, names, table
+from tui_agent.shell import carried, programs
+from tui_agent.shell.places import Ground, names, table, writes
 from tui_agent.shell.syntax import Command, Parsed, Pipeline, Redirect, Word, parse
 
 INNER_CAP = 6
 """Shell text within shell text (`bash -c "bash -c …"`) beyond which it is not read."""
+WRAPPED_CAP = 24
+"""Commands within commands (`env env …`) beyond which they are not read."""
+_PIECES = 100
+"""Pieces at the start and at the end of a text that could not be read as a whole which are looked at."""
+_INPUT = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+_RESERVED = frozenset(("do", "done", "then", "else", "elif", "fi", "esac", "in"))
 
 
 class Rating(Noun, frozen=True, kw_only=True):
@@ -51,6 +59,7 @@ class _Rater:
         self.reasons: dict[Severity, list[str]] = {severity: [] for severity in Severity}
         self.always = False
         self._functions: set[str] = set()
+        self._fetched: set[str] = set()
 
     def say(self, severity: Severity, reason: str, *, always: bool = False) -> None:
         """One finding."""
@@ -68,12 +77,23 @@ class _Rater:
         parsed = parse(command)
         if parsed.problem:
             self.say(Severity.HIGH, parsed.problem)
+            self._in_pieces(command, depth)
         if re.search(r"\$\{[^}]*@P\}", command):
             self.say(Severity.HIGH, "A variable's text is expanded as a prompt, which can run commands.")
         self._functions |= set(parsed.functions)
         self._bomb(parsed)
         for pipeline in parsed.pipelines:
             self._pipeline(pipeline, depth)
+
+    def _in_pieces(self, command: str, depth: int) -> None:
+        """What can't be read as a whole may still hold what is worse: its parts are looked at, each by itself."""
+        pieces = [piece.strip() for piece in re.split(r"[\r\n;&|(){}`\0]+", command)]
+        pieces += [found[1].replace(",", " ") for found in re.finditer(r"\{([^{}\s]*,[^{}\s]*)\}", command)]
+        pieces = list(dict.fromkeys(piece for piece in pieces if piece and piece != command.strip()))
+        for piece in dict.fromkeys([*pieces[:_PIECES], *pieces[-_PIECES:]]):
+            parsed = parse(piece)
+            for pipeline in () if parsed.problem else parsed.pipelines:
+                self._pipeline(pipeline, depth + 1)
 
     def _bomb(self, parsed: Parsed) -> None:
         for name in parsed.functions:
@@ -91,9 +111,10 @@ class _Rater:
             for redirect in command.redirects:
                 self._redirect(redirect)
             if command.words:
-                before = pipeline.commands[:place]
+                before = (*pipeline.fed, *pipeline.commands[:place])
                 self.command(command.words, depth, before=before, redirects=command.redirects)
         programs.leaks(pipeline, self.say)
+        self._fetched |= carried.fetched(pipeline)
 
     def command(
         self,
@@ -104,19 +125,48 @@ class _Rater:
         redirects: Sequence[Redirect] = (),
     ) -> None:
         """One simple command with its arguments."""
+        words = carried.braced(words)
         program = words[0].text
-        if program is None or (words[0].pattern and program not in ("[", "[[")):
+        if program is None or (words[0].pattern and program not in ("[", "[[", "{")) or program == "{}":
             self.say(Severity.HIGH, f"The program's name is only known when it runs: {words[0].source}")
             return
-        program = program.rsplit("/", 1)[-1] if "/" in program and not program.startswith("./") else program
-        arguments = words[1:]
+        if depth > WRAPPED_CAP:
+            self.say(Severity.HIGH, "Commands are wrapped in commands too deeply to be read.")
+            return
+        if program in _RESERVED and words[0].source == program:
+            self.say(Severity.HIGH, "The shell grammar could not read it.")
+        if program in ("{", "}") or program in _RESERVED:
+            if words[1:]:
+                self.command(words[1:], depth + 1, before=before, redirects=redirects)
+            return
+        self._named(program, words[1:], depth, before, redirects)
+
+    def _named(
+        self,
+        written: str,
+        arguments: Sequence[Word],
+        depth: int,
+        before: Sequence[Command],
+        redirects: Sequence[Redirect],
+    ) -> None:
+        """A program by its name or path."""
+        if posixpath.normpath(written) in self._fetched:
+            self.say(Severity.HIGH, f"Runs what was fetched from the network: {written}", always=True)
+        if not written.isascii() and _misleading(written):
+            self.say(Severity.HIGH, f"The program's name reads like another one: {written}")
+        path = posixpath.normpath(written)
+        program = path.rsplit("/", 1)[-1] if "/" in path else written
+        if path in ("gradlew", "mvnw"):
+            program = path[:-1]
+        elif written.startswith("./") and "/" not in path:
+            program = written
         if program in self._functions:
             return
         if program in names("privilege"):
             self.say(Severity.HIGH, f"{program} runs with other rights.", always=True)
         if program in table()["wrappers"]:
             self._wrapped(program, arguments, depth, before, redirects)
-        elif program in names("shells"):
+        elif program in names("shells") or program in ("source", "."):
             self._shell(program, arguments, depth, before, redirects)
         elif program in ("eval", "alias", "trap"):
             self._evaluated(program, arguments, depth)
@@ -125,7 +175,35 @@ class _Rater:
         elif program in ("cd", "pushd"):
             self.ground.move(next((a for a in arguments if not (a.text or "").startswith("-")), None))
         else:
-            programs.rate(program, arguments, self.ground, self.say, fed=bool(before))
+            self._rated(program, arguments, depth, before, redirects)
+
+    def _rated(
+        self,
+        program: str,
+        arguments: Sequence[Word],
+        depth: int,
+        before: Sequence[Command],
+        redirects: Sequence[Redirect],
+    ) -> None:
+        """A program that the tables tell about."""
+        given = carried.given(before, redirects)
+        programs.rate(program, arguments, self.ground, self.say, fed=bool(before), given=given)
+        if program in table()["interpreters"]:
+            self._script(next((a.text for a in arguments if not (a.text or "-").startswith("-")), None))
+        if program == "git":
+            for text in carried.git_texts(arguments):
+                self._inner(program, text, depth)
+        elif program in ("at", "batch") and given:
+            self.text(given, depth + 1)
+        elif program == "make" and re.search(
+            r"(^| )-f( ?-| /dev/stdin)?( |$)", " ".join(a.source for a in arguments)
+        ):
+            self.say(Severity.HIGH, "make runs rules that it is given on its input.")
+            self._in_pieces(given.replace(":", ";"), depth)
+
+    def _script(self, script: str | None) -> None:
+        if script and posixpath.normpath(script) in self._fetched:
+            self.say(Severity.HIGH, f"Runs what was fetched from the network: {script}", always=True)
 
     def _wrapped(
         self,
@@ -138,18 +216,33 @@ class _Rater:
         """`nice -n 5 CMD`: what is wrapped is what counts."""
         if program == "command" and arguments and arguments[0].text in ("-v", "-V"):
             return
-        entry = table()["wrappers"][program]
-        rest, assignments, text = programs.unwrap(entry, arguments)
-        for name, value in assignments:
+        inner = carried.carried(program, arguments)
+        name = inner.words[0].text if inner and inner.words else ""
+        getting = program in names("getting") and name not in names("checks")
+        if inner is None or program in names("carriers_themselves") or getting:
+            self._rated(program, arguments, depth, before, redirects)
+        if inner is None:
+            return
+        programs.harm(program, arguments, self.say)
+        for name, value in inner.assignments:
             self._assignment(name, value, True)
-        if text is not None:
-            self.text(text, depth + 1)
+        here = self.ground.folder
+        if inner.folder:
+            self.ground.move(inner.folder)
+        for text in inner.texts:
+            self._inner(program, text, depth)
+        rest = list(inner.words)
         if program in ("watch", "parallel") and all(word.text is not None for word in rest):
             self.text(" ".join(word.text or "" for word in rest), depth + 1)  # both hand it to a shell
-        if rest and program in ("xargs", "parallel") and not any("{}" in (word.text or "") for word in rest):
-            rest = [*rest, *programs.read_in(before)]
+        if rest and program in ("xargs", "parallel"):
+            rest = carried.filled(rest, arguments, before)
+        elif program == "coproc" and rest[1:] and rest[1].text == "{":
+            rest = rest[1:]
         if rest:
             self.command(rest, depth + 1, before=before, redirects=redirects)
+        elif not inner.texts and table()["wrappers"][program].get("stdin"):
+            self._fed(program, depth, before, redirects)
+        self.ground.folder = here
 
     def _shell(
         self,
@@ -167,23 +260,38 @@ class _Rater:
                 return
             if text in ("--version", "--help"):
                 return
+        if program not in ("source", ".") and "-n" in texts and before == () and len(texts) > 1:
+            return  # it only reads the script
+        self._script(next((text for text in texts if text and not text.startswith("-")), None))
         if any(argument.text is None and argument.source.startswith("<(") for argument in arguments):
             self.say(Severity.HIGH, f"{program} runs what another command prints.", always=True)
-        elif script := next((text for text in texts if text is None or not text.startswith(("-", "+"))), ""):
+        elif script := next(
+            (t for t in texts if t is None or (not t.startswith(("-", "+")) and t not in _INPUT)), ""
+        ):
             self.say(Severity.MEDIUM, f"Runs the script {script}.")
         elif None in texts:
             self.say(Severity.HIGH, f"{program} runs something that is only known when it runs.")
-        elif before:
-            self.say(
-                Severity.HIGH, f"{program} runs what another command prints.", always=programs.foreign(before)
-            )
-            if (literal := programs.printed(before)) is not None:
-                self._inner(program, literal, depth)
         else:
-            for redirect in redirects:
-                self._inner(program, redirect.body or None, depth) if "<<" in redirect.operator else self.say(
-                    Severity.MEDIUM, f"{program} reads commands from a file."
-                )
+            self._fed(program, depth, before, redirects)
+
+    def _fed(
+        self, program: str, depth: int, before: Sequence[Command], redirects: Sequence[Redirect]
+    ) -> None:
+        """A shell that reads its commands from its input."""
+        if before:
+            self.say(
+                Severity.HIGH, f"{program} runs what another command prints.", always=carried.foreign(before)
+            )
+            if (literal := carried.printed(before)) is not None:
+                self._inner(program, literal, depth)
+            return
+        for redirect in redirects:
+            if "<<" in redirect.operator:
+                self._inner(program, redirect.body or None, depth)
+            elif redirect.target is not None and redirect.target.source.startswith("<("):
+                self.say(Severity.HIGH, f"{program} runs what another command prints.", always=True)
+            else:
+                self.say(Severity.MEDIUM, f"{program} reads commands from a file.")
 
     def _inner(self, program: str, text: str | None, depth: int) -> None:
         if text is None:
@@ -211,16 +319,28 @@ class _Rater:
                 break
             places.append(argument)
         texts = [argument.text or "" for argument in arguments]
-        if "-delete" in texts:
-            programs.deletes(places or [Word(source=".", text=".")], self.ground, self.say, curated=True)
-        if any(text.startswith("-f") and text not in ("-false", "-follow", "-fstype") for text in texts):
-            self.say(Severity.MEDIUM, "find writes a file.")
+        tests = [
+            t
+            for place, t in enumerate(texts)
+            if not place or not carried.NARROWING.fullmatch(texts[place - 1])
+        ]
+        narrow = any(carried.NARROWING.fullmatch(text) for text in texts)
+        walked = places or [Word(source=".", text=".")]
+        if "-delete" in tests:
+            programs.deletes(walked, self.ground, self.say, curated=narrow or walked[0].text == ".")
         for place, text in enumerate(texts):
+            if text in ("-fprint", "-fprint0", "-fprintf", "-fls") and arguments[place + 1 :]:
+                writes(arguments[place + 1], self.ground, self.say)
             if text in ("-exec", "-execdir", "-ok", "-okdir"):
                 inner = arguments[place + 1 :]
                 end = next((i for i, word in enumerate(inner) if word.text in (";", "+")), len(inner))
-                if targets := [word for word in inner[:end] if word.text != "{}"]:
+                targets = [word for word in inner[:end] if word.text != "{}"]
+                if inner and inner[0].text == "{}":
+                    self.command(inner[:1], depth + 1)
+                elif targets:
                     self.command([*targets, *(places if end > len(targets) else [])], depth + 1)
+                    if targets[0].text in ("rm", "unlink", "shred", "/bin/rm") and end > len(targets):
+                        programs.deletes(places, self.ground, self.say, curated=True)
 
     def _assignment(self, name: str, value: Word, prefix: bool) -> None:
         if f"{name}={value.text}" in names("harmless_git_env"):
@@ -243,4 +363,11 @@ class _Rater:
         if (target.text or "").startswith(("/dev/tcp", "/dev/udp")):
             self.say(Severity.HIGH, "Opens a network connection.")
             return
-        programs.writes(target, self.ground, self.say)
+        writes(target, self.ground, self.say)
+
+
+def _misleading(name: str) -> bool:
+    """Whether a name holds what can't be seen, or letters that look like others."""
+    kinds = {unicodedata.category(letter) for letter in name}
+    mixed = re.search(r"[a-zA-Z]", name) is not None and "/" not in name and "." not in name
+    return "Cf" in kinds or "Zs" in kinds or unicodedata.normalize("NFKC", name) != name or mixed

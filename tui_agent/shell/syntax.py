@@ -6,16 +6,15 @@ The grammar is tree-sitter's; what it can't read is said (`problem`), never gues
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import TYPE_CHECKING
 
 from tui_agent.domain import Noun
+from tui_agent.shell.grammar import oddity, tree
 from tui_agent.shell.words import is_pattern, literal
 
 if TYPE_CHECKING:
-    from tree_sitter import Language, Node, Tree
+    from tree_sitter import Node
 
-LENGTH_CAP = 8 * 1024
 COMMANDS_CAP = 50
 DEPTH_CAP = 10
 """Nesting of the text (substitutions, loops, groups) beyond which it is not judged (R-13)."""
@@ -48,7 +47,6 @@ _STATEMENTS = frozenset(
 )
 _DEFINES = "function_definition"
 _JOINTS = frozenset(("&&", "||", ";", "&", "|", "|&", "\n", ";;"))
-_FOREIGN = re.compile(rb"[\x80-\xff]")
 
 
 class Word(Noun, frozen=True, kw_only=True):
@@ -85,6 +83,8 @@ class Pipeline(Noun, frozen=True, kw_only=True):
     commands: tuple[Command, ...]
     joined: str = ""
     """The operator in front of it: `&&`, `||`, `;`, or nothing."""
+    fed: tuple[Command, ...] = ()
+    """Commands that are piped into the group or loop that it stands in."""
 
 
 class Parsed(Noun, frozen=True, kw_only=True):
@@ -104,39 +104,19 @@ class Parsed(Noun, frozen=True, kw_only=True):
         return tuple(command for pipeline in self.pipelines for command in pipeline.commands)
 
 
-@cache
-def _language() -> Language:
-    import tree_sitter_bash
-    from tree_sitter import Language
-
-    return Language(tree_sitter_bash.language())
-
-
-def _tree(data: bytes) -> Tree:
-    """The grammar's tree; its positions hold for `data`.
-
-    The grammar's scanner asks the C library's ASCII tables about characters of any size, and crashes the process on
-    some (`W{` and U+D304C). It is shown `%` for every other byte instead, which is as ordinary a letter to a shell.
-    """
-    from tree_sitter import Parser
-
-    # A parser must not be used by two threads at once.
-    return Parser(_language()).parse(_FOREIGN.sub(b"%", data))
-
-
 def parse(text: str) -> Parsed:
     """Read a command line. Never raises; takes milliseconds at most, since long text is not read at all."""
-    if odd := _oddity(text):
+    if odd := oddity(text):
         return Parsed(problem=odd)
     data = text.encode()
-    tree = _tree(data)
+    root = tree(data).root_node
     reader = _Reader(data)
     try:
-        reader.block(tree.root_node, 0)
+        reader.block(root, 0)
     except RecursionError:
         return Parsed(problem="It is nested too deeply.")
     problem = reader.problem
-    if tree.root_node.has_error:
+    if root.has_error:
         problem = "The shell grammar could not read it."
     elif sum(len(pipeline.commands) for pipeline in reader.pipelines) > COMMANDS_CAP:
         problem = f"It has more than {COMMANDS_CAP} commands."
@@ -146,18 +126,6 @@ def parse(text: str) -> Parsed:
         problem=problem,
         functions=tuple(reader.functions),
     )
-
-
-def _oddity(text: str) -> str:
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        return "It is not valid Unicode text."
-    if size > LENGTH_CAP:
-        return f"It is longer than {LENGTH_CAP:,} bytes."
-    if any((c < " " and c not in "\n\t") or "\x7f" <= c <= "\x9f" for c in text):
-        return "It holds control characters."
-    return ""
 
 
 class _Reader:
@@ -215,7 +183,9 @@ class _Reader:
                 for child in node.children:
                     self.plain &= child.type != "|&"
                     if child.type not in _JOINTS:
+                        known = len(self.pipelines)
                         found += self.members(child, depth)
+                        self._feed(known, tuple(found))
                 return found
             case "redirected_statement":
                 return self._redirected(node, depth)
@@ -232,6 +202,14 @@ class _Reader:
                 self.plain = False
                 self.block(node, depth + 1)
                 return []
+
+    def _feed(self, known: int, before: tuple[Command, ...]) -> None:
+        """What stands in a group reads what is piped into the group."""
+        for place in range(known, len(self.pipelines) if before else known):
+            one = self.pipelines[place]
+            self.pipelines[place] = Pipeline(
+                commands=one.commands, joined=one.joined, fed=(*before, *one.fed)
+            )
 
     def _redirected(self, node: Node, depth: int) -> list[Command]:
         body = node.child_by_field_name("body")
@@ -307,6 +285,8 @@ class _Reader:
                 body = self.source(child)
                 self.block(child, depth + 1)
                 self._in_backticks(self.source(node.child(1)), body, depth)
+                if operator == "<<-" and not child.named_child_count:
+                    self._in_dollars(self.source(node.child(1)), body, depth)
             elif child.type.endswith("_redirect"):
                 self._redirect(child, depth, redirects, words, downstream)
             elif (
@@ -323,24 +303,49 @@ class _Reader:
         redirects.append(Redirect(operator=operator, target=targets[0] if targets else None, body=body))
 
     def _in_expansions(self, node: Node, depth: int) -> None:
-        """Backticks within `${…}`, which the grammar takes for ordinary text."""
+        """Backticks within `${…}` and within backticks, which the grammar takes for ordinary text."""
         if node.type == "expansion":
             self._in_backticks("", self.source(node), depth)
             return
+        if node.type == "command_substitution" and self.source(node).startswith("`"):
+            self._nested(self.source(node), depth)
         for child in node.children:
             self._in_expansions(child, depth)
 
     def _in_backticks(self, delimiter: str, body: str, depth: int) -> None:
         """What the grammar does not see in a here-document or an expansion."""
-        if not delimiter.isascii() or "%" in delimiter:  # the grammar can't tell it from others, see `_tree`
+        if not delimiter.isascii() or "%" in delimiter:  # the grammar can't tell it from others, see `tree`
             self.problem = "The end of a here-document can't be told."
         if re.search(r"[\\'\"]", delimiter):
             return
         for inner in re.findall(r"(?<!\\)`([^`]*)`", body):
-            inside = _Reader(inner.encode())
-            inside.block(_tree(inside.data).root_node, depth + 1)
-            self.pipelines += inside.pipelines
-            self.problem = self.problem or inside.problem
+            self._inside(inner, depth)
+
+    def _nested(self, shown: str, depth: int) -> None:
+        """In backticks a backslash before `$` and a backtick goes away before the text is read."""
+        if "\\`" in shown or "\\$" in shown:
+            self._inside(re.sub(r"\\([$`\\])", r"\1", shown[1:-1]), depth)
+
+    def _in_dollars(self, delimiter: str, body: str, depth: int) -> None:
+        """`$(…)` below `<<-`, which the grammar does not see there."""
+        if re.search(r"[\\'\"]", delimiter):
+            return
+        for found in re.finditer(r"(?<!\\)\$\(", body):
+            data = b": " + body[found.start() :].encode()
+            waiting = [tree(data).root_node]
+            while waiting and waiting[0].type != "command_substitution":
+                waiting = [*waiting[1:], *waiting[0].children]
+            if waiting:
+                self._inside(data[waiting[0].start_byte + 2 : waiting[0].end_byte - 1].decode(), depth)
+
+    def _inside(self, text: str, depth: int) -> None:
+        if depth > DEPTH_CAP:
+            self.problem = f"It is nested deeper than {DEPTH_CAP} levels."
+            return
+        inside = _Reader(text.encode())
+        inside.block(tree(inside.data).root_node, depth + 1)
+        self.pipelines += inside.pipelines
+        self.problem = self.problem or inside.problem
 
     def _rest_of_line(self, node: Node, depth: int) -> list[Command]:
         if node.type == "list":

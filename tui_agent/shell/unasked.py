@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tui_agent.domain import Noun, Running, Severity
-from tui_agent.shell import severity, syntax
+from tui_agent.shell import grammar, severity, syntax
 from tui_agent.shell.options import Shape, shape
 from tui_agent.shell.plain import Joint, PlainCommand, PlainStep, PlainWord, read
 
@@ -92,7 +92,7 @@ def script(
     command: str, cwd: Path, roots: Sequence[Path], is_credentials: IsCredentials = _no_file
 ) -> Script | None:
     """The command as argv, if it may run unasked; else None. Reads the disk: call it in a thread."""
-    if len(command) > syntax.LENGTH_CAP:
+    if len(command) > grammar.LENGTH_CAP:
         return None
     steps = read(command)
     if steps is None or not _same(steps, syntax.parse(command)):

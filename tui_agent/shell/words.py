@@ -44,6 +44,8 @@ def literal(node: Node, source_of: SourceOf) -> tuple[str | None, bool]:
             return re.sub(r'\\(?:\n|([$`"\\]))', lambda found: found[1] or "", source[1:-1]), False
         case "ansi_c_string":
             return _ANSI.sub(_ansi, source[2:-1]), True
+        case "translated_string":
+            return literal(node.children[-1], source_of)
         case "concatenation":
             parts = [literal(child, source_of) for child in node.children]
             texts = [text for text, _ in parts if text is not None]
