@@ -34,6 +34,19 @@ def test_links_and_plain_bullets_among_boxes_are_notes() -> None:
     assert [one.description for one in criteria("- one", "- two")] == ["one", "two"]
 
 
+def test_boxes_in_a_comment_of_several_lines_are_no_criteria() -> None:
+    assert criteria("- [ ] one", "<!--", "- [x] hidden", "-->", "- [ ] two", "<!-- open", "- [ ] three") == (
+        Criterion(description="one"),
+        Criterion(description="two"),
+        Criterion(description="three"),
+    )
+
+
+def test_front_matter_may_begin_with_a_comment() -> None:
+    document = parse("---\n# mine\nstatus: completed # done\nversion: 2\n---\n# Plan: U\n")
+    assert (document.plan.status, document.plan.version) == (PlanStatus.COMPLETED, 2)
+
+
 def test_stars_and_brackets_in_a_description() -> None:
     assert criteria("- [x] *bold* (sic) a*b *(n (m))*") == (
         Criterion(description="*bold* (sic) a*b", completed=True, notes="n (m)"),

@@ -128,3 +128,12 @@ def test_a_literal_matches_its_path_only(path):
 def test_any_pattern_gives_an_answer(pattern, path):
     assert globs.matches(pattern, path) in (True, False)
     assert globs.asks([(pattern, False)], path) >= globs.matches(pattern, path)
+
+
+def test_braces_that_spell_out_a_thousand_names_still_match() -> None:
+    assert globs.asks([("{a,b}" * 10, False)], "ab" * 5)
+
+
+@pytest.mark.parametrize("path", [".git./config", "a/.env. ", ".ssh ./id"])
+def test_dots_and_blanks_at_the_end_of_a_name_hide_nothing(path: str) -> None:
+    assert globs.asks([("**/.git/**", False), ("**/.env", False), ("**/.ssh/**", False)], path)

@@ -83,6 +83,20 @@ def fenced(lines: Sequence[str], start: int = 0) -> frozenset[int]:
     return frozenset(inside)
 
 
+def commented(lines: Sequence[str], start: int, end: int) -> frozenset[int]:
+    """The lines in [start, end) of HTML comments that begin a line and go over several; one never closed is text."""
+    inside: set[int] = set()
+    opened: int | None = None
+    for at in range(start, end):
+        line = lines[at]
+        if opened is None and line.lstrip(" \t").startswith("<!--") and "-->" not in line:
+            opened = at
+        elif opened is not None and "-->" in line:
+            inside.update(range(opened, at + 1))
+            opened = None
+    return frozenset(inside)
+
+
 def headings(lines: Sequence[str], start: int, inside: frozenset[int]) -> list[Heading]:
     """All headings from line `start` on."""
     return [
@@ -102,7 +116,7 @@ def front_matter(lines: Sequence[str]) -> Front | None:
     if end is None:
         return None
     body = lines[start + 1 : end]
-    first = next((line for line in body if line.strip()), None)
+    first = next((line for line in body if line.strip() and not line.lstrip().startswith("#")), None)
     if first is not None and not _KEY.match(first):
         return None
     if (plain := _plain(body)) is not None:

@@ -30,7 +30,7 @@ from tui_agent.plan.grammar import (
     section_name,
     status_of,
 )
-from tui_agent.plan.layout import Front, Heading, fenced, front_matter, headings, split_lines
+from tui_agent.plan.layout import Front, Heading, commented, fenced, front_matter, headings, split_lines
 from tui_agent.plan.values import BLANK, PLACEHOLDER, field_value, plain, split_list
 
 Value = Criterion | Decision | LogEntry
@@ -258,9 +258,10 @@ class _Reader:
         placeholders: list[int] = []
         loose: list[Item] = []
         boxes = False
+        hidden = commented(self.lines, head + 1, end)
         for at in range(head + 1, end):
             line = self.lines[at]
-            if at in self.inside or not line:
+            if at in self.inside or at in hidden or not line:
                 continue
             if match := BOX.match(line):
                 boxes, said, mark = True, match.group(4).rstrip(BLANK), match.group(2).strip("\ufe0f \t")

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TypeAlias
 
-_ALTERNATIVES = 512
+_ALTERNATIVES = 4096
 """A pattern whose braces spell out more than this is taken literally."""
 
 Class: TypeAlias = tuple[bool, tuple[tuple[str, str], ...]]
@@ -74,7 +74,8 @@ class Patterns:
 
     def _asks(self, path: str) -> bool:
         exact = normalise(path)
-        folded = tuple(name for name in fold(exact).split("/") if name) or ("",)
+        # file systems of Windows drop dots and blanks at the end of a name
+        folded = tuple(name.rstrip(". ") or name for name in fold(exact).split("/") if name) or ("",)
         last = max(self._exact.last(tuple(exact.split("/"))), self._folded.last(folded))
         return last >= 0 and not self._safe[last]
 
