@@ -74,9 +74,11 @@ class Patterns:
 
     def _asks(self, path: str) -> bool:
         exact = normalise(path)
-        # file systems of Windows drop dots and blanks at the end of a name
-        folded = tuple(name.rstrip(". ") or name for name in fold(exact).split("/") if name) or ("",)
+        folded = tuple(name for name in fold(exact).split("/") if name) or ("",)
         last = max(self._exact.last(tuple(exact.split("/"))), self._folded.last(folded))
+        bare = tuple(name.rstrip(". ") or name for name in folded)
+        if bare != folded:  # file systems of Windows drop dots and blanks at the end of a name
+            last = max(last, self._folded.last(bare))
         return last >= 0 and not self._safe[last]
 
 
