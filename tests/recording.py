@@ -105,7 +105,7 @@ def animated(frames: list[str], seconds: list[float]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" font-size="15"'
         f' shape-rendering="crispEdges" font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" xml:space="preserve">'
-        f"<style>text{{{{white-space:pre}}}}{''.join(rules)}</style>"
+        f"<style>text{{white-space:pre}}{''.join(rules)}</style>"
         f'<rect width="100%" height="100%" rx="8" fill="{PAPER}"/>{"".join(groups)}</svg>\n'
     )
 
