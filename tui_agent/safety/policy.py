@@ -180,7 +180,7 @@ def _commands(action: Reading | Editing | Running) -> str:
     if not isinstance(action, Running):
         return ""
     if action.severity is Severity.NONE:
-        return "commands that are not known to do nothing but read and print"
+        return "commands that may do more than read and print"
     return f"commands of {action.severity} severity"
 
 
