@@ -90,7 +90,7 @@ def split(text: str, places: Iterable[int]) -> list[str]:
     return [text[one:two] for one, two in pairwise(cuts)]
 
 
-@pytest.mark.parametrize("body", NASTY)
+@pytest.mark.parametrize("body", NASTY, ids=range(len(NASTY)))
 @pytest.mark.parametrize("size", [1, 7, 4096])
 def test_a_paste_is_one_paste_whatever_it_holds(body: str, size: int) -> None:
     guarded = Guarded()

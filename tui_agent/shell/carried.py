@@ -180,8 +180,21 @@ def filled(words: Sequence[Word], arguments: Sequence[Word], before: Sequence[Co
         return [*words, *read_in(before)]
     if words[0].text == mark:
         return [Word(source=mark, text=None)]
-    whole = (read_in(before) if word.text == mark else [word] for word in words)
+    lines = [line.strip() for line in (printed(before) or "").splitlines() if line.strip()]
+    if words[0].text in names("shells"):
+        lines = ["\n".join(lines)] if lines else []  # each is a command
+    whole = (_marked(word, mark, lines, before) for word in words)
     return [word for part in whole for word in part]
+
+
+def _marked(word: Word, mark: str, lines: list[str], before: Sequence[Command]) -> list[Word]:
+    """A word of the command of `xargs -I`, with each line that it reads in place of the mark."""
+    if mark not in (word.text or ""):
+        return [word]
+    if lines:
+        texts = [(word.text or "").replace(mark, line) for line in lines]
+        return [Word(source=text, text=text, pattern=text.startswith("~")) for text in texts]
+    return read_in(before) if word.text == mark else [word]
 
 
 def braced(words: Sequence[Word]) -> list[Word]:
@@ -205,12 +218,13 @@ def braced(words: Sequence[Word]) -> list[Word]:
 
 
 def fetched(pipeline: Pipeline) -> set[str]:
-    """Files of the working folder that the pipeline fills from the network."""
+    """Files of the working folder that the pipeline fills from the network or out of a decoder."""
     found: set[str] = set()
-    network = False
+    network = foreign(pipeline.fed)
     for command in pipeline.commands:
         texts = [word.text or "" for word in command.words]
         program = texts[0].rsplit("/", 1)[-1] if texts else ""
+        network |= program in names("decoders")
         if program in names("network"):
             network = True
             addresses = [text for text in texts[1:] if not text.startswith("-")]
@@ -236,7 +250,7 @@ def fetched(pipeline: Pipeline) -> set[str]:
 def read_in(before: Sequence[Command]) -> list[Word]:
     """What `xargs` adds to its command: the words that a lone `echo` prints, the folders that a `find` or `ls`
     walks when they are no part of where we stand, else one word that nobody knows."""
-    if before and (literal := printed(before)) is not None:
+    if (literal := printed(before)) is not None:
         return [Word(source=text, text=text, pattern=text.startswith("~")) for text in literal.split()]
     words = before[0].words if before else ()
     lists = bool(words) and words[0].text in ("find", "ls")
@@ -251,11 +265,13 @@ def read_in(before: Sequence[Command]) -> list[Word]:
 
 def printed(before: Sequence[Command]) -> str | None:
     """What a lone `echo`, `printf` or `cat <<X` would print, if it is literal."""
+    if not before:
+        return None
     words = before[-1].words
     texts = [word.text for word in words]
-    if len(before) != 1 or not texts or None in texts:
+    if len(before) != 1 or None in texts:
         return None
-    if texts == ["cat"]:
+    if texts in ([], ["cat"]):  # nothing: a group with a here-document
         return given((), before[-1].redirects) or None
     said = [text for text in texts[1:] if text and text not in ("-e", "-n", "--")]
     if texts[0] == "printf" and said:
@@ -270,7 +286,7 @@ def printed(before: Sequence[Command]) -> str | None:
 def given(before: Sequence[Command], redirects: Sequence[Redirect]) -> str:
     """What is literally on a command's input, by a pipe or a here-document."""
     bodies = [redirect.body for redirect in redirects if "<<" in redirect.operator]
-    return "\n".join(bodies) if bodies else (printed(before) or "" if before else "")
+    return "\n".join(bodies) if bodies else (printed(before) or "")
 
 
 def foreign(before: Sequence[Command]) -> bool:

@@ -190,6 +190,8 @@ class _Rater:
         programs.rate(program, arguments, self.ground, self.say, fed=bool(before), given=given)
         if program in table()["interpreters"]:
             self._script(next((a.text for a in arguments if not (a.text or "-").startswith("-")), None))
+            if any(r.target and r.target.source.startswith("<(") for r in redirects):
+                self.say(Severity.HIGH, f"{program} may run what another command prints.", always=True)
         if program == "git":
             for text in carried.git_texts(arguments):
                 self._inner(program, text, depth)

@@ -160,10 +160,10 @@ class _Reader:
 
     def statement(self, node: Node, joined: str, depth: int) -> None:
         if node.type != "list":
-            commands = self.members(node, depth)
+            commands, fed = self._stages(node, depth)
             if commands:
                 self.plain &= joined != "\n"
-                self.pipelines.append(Pipeline(commands=tuple(commands), joined=joined))
+                self.pipelines.append(Pipeline(commands=tuple(commands), joined=joined, fed=fed))
             return
         for child in node.children:
             if child.type in _JOINTS:
@@ -179,14 +179,7 @@ class _Reader:
         """The commands of a pipeline, or the one command that the node is."""
         match node.type:
             case "pipeline":
-                found = []
-                for child in node.children:
-                    self.plain &= child.type != "|&"
-                    if child.type not in _JOINTS:
-                        known = len(self.pipelines)
-                        found += self.members(child, depth)
-                        self._feed(known, tuple(found))
-                return found
+                return self._stages(node, depth)[0]
             case "redirected_statement":
                 return self._redirected(node, depth)
             case "command":
@@ -203,6 +196,22 @@ class _Reader:
                 self.block(node, depth + 1)
                 return []
 
+    def _stages(self, node: Node, depth: int) -> tuple[list[Command], tuple[Command, ...]]:
+        """The simple commands of a pipeline, and those of its groups and loops, which print for what comes behind."""
+        found: list[Command] = []
+        grouped: list[Command] = []
+        for child in node.children if node.type == "pipeline" else [node]:
+            self.plain &= child.type != "|&"
+            if child.type not in _JOINTS:
+                known = len(self.pipelines)
+                stage = self.members(child, depth)
+                simple = any(one.words for one in stage)
+                inside = [] if simple else [one for each in self.pipelines[known:] for one in each.commands]
+                found += stage
+                self._feed(known, (*grouped, *found))
+                grouped += inside
+        return found, tuple(grouped)
+
     def _feed(self, known: int, before: tuple[Command, ...]) -> None:
         """What stands in a group reads what is piped into the group."""
         for place in range(known, len(self.pipelines) if before else known):
@@ -214,9 +223,11 @@ class _Reader:
     def _redirected(self, node: Node, depth: int) -> list[Command]:
         body = node.child_by_field_name("body")
         found = self.members(body, depth) if body and body.type != "list" else []
-        if body and body.type == "list":  # the redirection belongs to its last command; no need to know here
+        if body and body.type == "list":  # the redirection belongs to its last command
             self.plain = False
+            known = len(self.pipelines)
             self.statement(body, "", depth)
+            found = list(self.pipelines.pop().commands) if len(self.pipelines) > known else []
         redirects: list[Redirect] = []
         words: list[Word] = []
         downstream: list[Command] = []

@@ -233,7 +233,9 @@ def find(sessions: Path, prefix: str) -> Path:
         return sessions / hits[0]
     if not hits:
         if prefix and prefix == os.path.basename(prefix) and is_session(sessions / prefix):
-            raise SessionError(f"{one_line(prefix)} can't be gone on with: its {JOURNAL} is missing.")
+            raise SessionError(
+                f"{one_line(prefix)} is no session to go on with: its {JOURNAL} is missing or no file."
+            )
         raise SessionError(f"No session's id begins with {one_line(prefix)!r}.")
     listed = ", ".join(sorted(hits)[:5])
     raise SessionError(
