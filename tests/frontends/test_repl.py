@@ -303,7 +303,7 @@ async def test_a_signal_in_the_moment_before_a_line_is_waited_for_is_noticed(
             ended = await terminal.end()
             if ended == 77:
                 pytest.skip("readline is no library of its own here")
-            assert ended == code and terminal.is_sane()
+            assert ended == code and terminal.is_sane(), terminal.text
             assert ("Nothing goes on" in terminal.text) is (code == 0)
     assert home.records()[-1]["type"] == "session.closed"
 

@@ -137,6 +137,11 @@ class Terminal:
             raise Ended from None
         except UnicodeDecodeError:
             return ""
+        except SystemError as error:
+            # Python says so where one signal meets another in readline: what the first one raised is the cause.
+            if error.__cause__ is None:
+                raise
+            raise error.__cause__ from None
 
     def _wait_till_still(self) -> None:
         """Keys that were pressed before a question stood there are not meant for it: they go to the next line."""

@@ -21,7 +21,7 @@ NUDGE = signal.SIGURG
 """Does nothing by itself, in any program."""
 PAUSES = (0.05, 0.2, 1.0)
 """Seconds from one nudge to the next: the wait may begin late on a busy machine."""
-_WAITS = frozenset((Terminal._ask.__code__, Terminal._read.__code__))
+_WAITS = frozenset((Terminal._ask.__code__, Terminal._read.__code__, Terminal._piped.__code__))
 
 
 class Hangup(Exception):
