@@ -19,8 +19,9 @@ from tui_agent.frontends.web.addresses import CannotServe
 PATIENCE = 90.0
 
 
-def below(text: str) -> list[int]:
-    """Processes whose command line holds `text`."""
+def below(owner: int) -> list[int]:
+    """Processes of the window that the program with this process id opened; other tests may have theirs."""
+    text = f"{desktop.FOLDER}{owner}-"
     found = []
     for one in Path("/proc").iterdir():
         if one.name.isdigit() and int(one.name) != os.getpid():
@@ -59,7 +60,7 @@ async def test_the_window_shows_the_page_and_leaves_nothing(display: str) -> Non
             while not page.serving.feed.readers and not window.done():
                 await asyncio.wait([window], timeout=0.05)
         assert not window.done()
-        ours = below("tui-agent-window-")
+        ours = below(os.getpid())
         assert ours
         assert page.serving.tickets.token not in "".join(
             Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
@@ -75,7 +76,7 @@ async def test_the_window_shows_the_page_and_leaves_nothing(display: str) -> Non
         window.cancel()
         with pytest.raises(asyncio.CancelledError):
             await window
-        assert below("tui-agent-window-") == []
+        assert below(os.getpid()) == []
 
 
 @pytest.mark.needs("Xvfb", "chromium")
@@ -91,18 +92,30 @@ async def test_a_closed_window_ends_server_and_session(display: str, tmp_path: P
     )  # fmt: skip
     try:
         async with asyncio.timeout(PATIENCE):
-            while not (mains := [pid for pid in below("tui-agent-window-") if _is_main(pid)]):
+            while not _is_asked(program.pid):  # a browser that is only starting does not end in order
                 assert program.returncode is None, await program.communicate()
                 await asyncio.sleep(0.05)
-            await asyncio.sleep(1)  # a browser that is only starting does not end in order
-            os.kill(mains[0], 15)  # as closing its window does: the browser ends
-            out, err = await program.communicate()
+            ended = asyncio.create_task(program.communicate())
+            while not ended.done():
+                for one in filter(_is_main, below(program.pid)):
+                    os.kill(one, 15)  # as closing its window does: the browser ends
+                await asyncio.wait([ended], timeout=2)
+            out, err = await ended
     finally:
         if program.returncode is None:
             program.kill()
     assert (program.returncode, err) == (0, b""), (out, err)
     assert b"Resume with: tui-agent --resume" in out
-    assert below("tui-agent-window-") == []
+    assert below(program.pid) == []
+
+
+def _is_asked(pid: int) -> bool:
+    """Whether a browser has a connection to the server of that process."""
+    with contextlib.suppress(OSError):
+        sockets = {os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir()}
+        rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        return any(row[3] == "01" and f"socket:[{row[9]}]" in sockets for row in rows)
+    return False
 
 
 def _is_main(pid: int) -> bool:

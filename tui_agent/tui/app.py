@@ -268,8 +268,10 @@ class TuiAgentApp(CalmApp, inherit_bindings=False):
 
     def exit(self, *given: Any, **named: Any) -> None:
         """Also at the end by a signal what was edited last is kept."""
-        self.dialogs.docking.keep_last()
-        super().exit(*given, **named)
+        try:
+            self.dialogs.docking.keep_last()
+        finally:
+            super().exit(*given, **named)
 
     def set_modes(self, *, mode: str | None = None, approval_mode: str | None = None) -> None:
         """Switch the mode (W11), the approval mode (A4), or both."""
