@@ -46,7 +46,7 @@ COMMANDS = {
     "sessions": "list, search, rename, fork, export or delete sessions",
     "undo": "take back what the agent did to files",
     "doctor": "look at server, model, files, terminal; say what to do",
-    "reliability": "measure how often a model's tool calls can run",
+    "reliability": "measure which way of asking fits a model",
     "stats": "success, planning, checks, failures, tokens in numbers",
     "settings": "print a config.yaml that explains every setting",
     "rules": "write ~/AGENTS.md, your rules, from a template",

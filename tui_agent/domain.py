@@ -208,8 +208,7 @@ Action: TypeAlias = Reading | Editing | Running | Trusting
 def digest(action: Action) -> str:
     """sha256 over the action's exact content: what an approval is bound to (R-17)."""
     # ASCII, since a file name may hold bytes that are no text (lone surrogates), which UTF-8 can't.
-    text = json.dumps(msgspec.to_builtins(action), sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(json.dumps(msgspec.to_builtins(action), sort_keys=True).encode()).hexdigest()
 
 
 class Permit(Noun, frozen=True, kw_only=True):
@@ -305,10 +304,8 @@ class UserMessage(Noun, frozen=True, kw_only=True, tag_field="role", tag="user")
 
 
 class ProgramMessage(Noun, frozen=True, kw_only=True, tag_field="role", tag="program"):
-    """What the program says in the user's role: packets, feedback, context. Never counts as a user message.
-
-    `text` is wrapped by `marked()`, so that readers of the wire can tell it from the user's own words.
-    """
+    """What the program says in the user's role: packets, feedback, context. Never counts as a user message. `text` is
+    wrapped by `marked()`, so that readers of the wire can tell it from the user's own words."""
 
     text: str
 
@@ -368,6 +365,10 @@ class ModelInfo(Noun, frozen=True, kw_only=True):
     """The window in effect now (R1.4)."""
     build: str = ""
     """Parameters, quantization, size on disk, such as `7.6B · Q4_K_M · 4.7 GB`."""
+    any_name: bool = False
+    """The server has one model and gives it under any name."""
+    parameters: float | None = None
+    """In thousand millions."""
 
 
 class Fault(Noun, frozen=True, kw_only=True):

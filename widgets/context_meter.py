@@ -1,4 +1,4 @@
-"""What the model's window holds, part by part, and how its calls are asked for (H4, R22.1)."""
+"""What the model's window holds, part by part, and how the model is asked for its work (H4, E4, R22.1)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from textual import events
 
 from tui_agent import keymap
 from tui_agent.text import one_line
-from tui_agent.view import SessionView
+from tui_agent.view import ReplyItem, SessionView
+from widgets import speed_words
 from widgets.ink import Ink, Line, Span, indent, line, wrap
 from widgets.line_view import LinesView
 from widgets.panel import Panel
@@ -50,10 +51,24 @@ class ContextPanel(Panel):
         """Parts, whole, facts."""
         view = self.view
         if view.context_used is None:
-            lines = [line(("Nothing was sent to the model yet.", ink.muted))]
+            lines = wrap([(self._unmeasured(), ink.muted)], width)
         else:
             lines = [*self._parts(width, ink), Line([]), *self._whole(width, ink)]
         return [*lines, Line([]), *self._facts(width, ink)]
+
+    def _unmeasured(self) -> str:
+        """What was sent before the conversation was measured: requests that only sort, plan and the like."""
+        sent = [one for one in self.view.items if isinstance(one, ReplyItem)]
+        if not sent:
+            return "Nothing was sent to the model yet."
+        aims = list(dict.fromkeys(one.does or "the conversation" for one in sent))
+        tokens = sum(one.usage.prompt_tokens or 0 for one in sent)
+        read = f", {tokens:,} tokens read" if tokens else ""
+        count = "1 request" if len(sent) == 1 else f"{len(sent)} requests"
+        return (
+            f"Sent so far: {count}{read} ({one_line(', '.join(aims), 200)}). What the window holds is known after the "
+            "first reply of the conversation."
+        )
 
     # --- bars ---
 
@@ -113,6 +128,9 @@ class ContextPanel(Panel):
     def _known(self) -> list[tuple[str, str]]:
         view = self.view
         facts = [("model", one_line(f"{view.model} · {view.provider}", 200))] if view.model else []
+        if view.model:
+            why = f" ({view.strategy_why})" if view.strategy_why else ""
+            facts.append(("strategy", one_line(view.strategy + why, 300)))
         if view.context_used is not None:
             facts.append(("counted by", "tui-agent, estimated" if view.context_estimated else "the server"))
         if view.context_limit:
@@ -122,8 +140,7 @@ class ContextPanel(Panel):
             )
         else:
             facts.append(("window", "its size is not known"))
-        if view.calls_as:
-            facts.append(("tool calls", one_line(f"{view.calls_as}: {view.calls_why}", 300)))
+        facts += speed_words.facts(view)
         return facts
 
 

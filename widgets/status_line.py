@@ -15,6 +15,7 @@ from tui_agent.view import SessionView
 from widgets.blocks.base import duration
 from widgets.ink import Ink, Line, Span, fit, line, width_of, wrap
 from widgets.line_view import LinesView
+from widgets.speed_words import afterwards, progress, rate_now
 
 PHASES = {
     "connecting": "connecting",
@@ -197,15 +198,18 @@ class ActivityLine(LinesView):
         if self.starting:
             return [("● ", ink.faint), (self.starting, ink.muted)]
         if not status.phase:
-            return []
+            return [(afterwards(self.view), ink.muted)]
         style: Style = ink.warn if status.phase in ("waiting", "retrying") else ink.accent
-        spans = [("● ", style), (PHASES.get(status.phase, status.phase), ink.text)]
+        doing = progress(self.view, self.now()) or PHASES.get(status.phase, status.phase)
+        spans = [("● ", style), (doing, ink.text)]
         if status.detail:
             spans.append((" " + one_line(status.detail), ink.muted))
         retry = self.view.reply.retry if self.view.reply is not None else None
         if status.phase == "retrying" and retry is not None:
             left = max(0, round(retry.until - self.now()))
             return [*spans, (f" · in {left} s", ink.muted)]
+        if rate := rate_now(self.view, self.now()):
+            spans.append((f" · {rate}", ink.muted))
         spent = max(0.0, self.now() - status.since)
         return [*spans, (f" · {duration(int(spent) * 1000)}", ink.muted)] if spent >= 1 else spans
 

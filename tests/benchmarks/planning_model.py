@@ -20,7 +20,7 @@ from tui_agent.commands.tasks.making import CHECK, Move, Task
 from tui_agent.engine.prompts import prompt
 from tui_agent.mock_server.noise import Spoken
 from tui_agent.mock_server.noise_reading import Heard, heard
-from tui_agent.models.choosing import Choice, ChosenCall, text_of
+from tui_agent.models.choosing import Choice, ChosenCall, from_wire, text_of
 from tui_agent.models.scenarios import Response, Scenarios, Step
 
 TRAITS_FILE = Path(__file__).with_name("planning_model.json")
@@ -71,19 +71,21 @@ class PlanningModel:
         messages = [one for one in payload.get("messages", ()) if isinstance(one, Mapping)]
         system = "\n".join(text_of(one.get("content")) for one in messages if one.get("role") == "system")
         rest = "\n".join(text_of(one.get("content")) for one in messages if one.get("role") != "system")
+        if asked := from_wire(payload).task:  # beside the conversation
+            system = asked
         role = next((name for name in _ROLES if prompt(name).splitlines()[0] in system), "")
         task = self._task(rest)
         if role == "summarise":
             return _says(json.dumps({"log_entry": {"action": "Did the task", "result": "✓ done"}}))
         if role == "verify_step":
-            return _says(json.dumps({"met": GAVE_UP not in rest, "evidence": "the record"}))
+            return _says(json.dumps({"met": GAVE_UP not in (asked or rest), "evidence": "the record"}))
         if task is None:
             return _says("I do not know this task.")
         match role:
             case "classify":
                 return _says(_sorted(task))
             case "plan_steps":
-                again = any(one.get("role") == "assistant" for one in messages)
+                again = "can't be carried out" in system
                 return _says(self._plan(task, system, rest, again=again))
             case "diagnose":
                 return _says(self._diagnosis(task, rest))

@@ -16,6 +16,7 @@ from tests.doubles.raw_server import FakeConnection, FakeRawServer, Script
 from tui_agent import paths
 from tui_agent.commands import doctor_code
 from tui_agent.commands.doctor_visit import write
+from tui_agent.commands.file_probing import project
 from tui_agent.commands.findings import Finding
 from tui_agent.commands.page import Page
 from tui_agent.lsp.languages import languages
@@ -92,6 +93,34 @@ async def test_a_model_without_tools_is_asked_in_other_forms(capsys: CAPSYS) -> 
         assert not any(request.body.get("tools") for request in server.requests)
     assert done.code == 0
     assert (done.states()["native calls"], done.states()["calls as JSON"]) == ("note", "ok")
+
+
+USAGE = {"prompt_tokens": 1_000, "cached_tokens": 930, "completion_tokens": 20}
+
+
+async def test_the_strategy_is_told_with_its_reason_and_the_speed_by_asking_twice(capsys: CAPSYS) -> None:
+    measured = '{"strategy": "json", "date": "2026-01-31", "scores": {"native": 0.5, "json": 1}}'
+    write_models(f'{{"models": {{"m": {{"calibration": {measured}}}}}}}')
+    text = '{"tool_calls": [{"name": "read_file", "parameters": {"path": "src/app.py"}}]}'
+    async with serve(scenario("Read the file", step(text, usage=USAGE)), models=["m"]) as server:
+        done = await doctor(capsys, server)
+        assert ["format" in request.body for request in server.requests] == [True, True, False, False]
+    said = done.text_of("strategy")
+    assert "json: calibrated on 2026-01-31; measured: native 50 %, json 100 %" in said
+    assert "93 % of the prompt from the cache" in done.text_of("speed")
+
+
+async def test_a_model_that_works_with_files_is_asked_for_nothing_else(capsys: CAPSYS) -> None:
+    write_models('{"models": {"m": {"options": {"strategy": "files"}}}}')
+    task = project().tasks[0]
+    async with serve(
+        scenario(task.text[:30], f"{task.file}\n```\n{task.content}```"), models=["m"]
+    ) as server:
+        done = await doctor(capsys, server)
+        assert ["tools" in request.body for request in server.requests] == [False, False]
+    assert done.code == 0
+    assert done.states()["whole files"] == "ok" and "calls as JSON" not in done.states()
+    assert "set in models.json" in done.text_of("strategy")
 
 
 async def test_a_model_that_only_talks_stands_in_the_way(capsys: CAPSYS) -> None:

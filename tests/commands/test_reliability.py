@@ -21,7 +21,7 @@ async def measure(capsys: CAPSYS, server: MockServer, *argv: str, n: int = 1) ->
 def right(task: Any) -> dict[str, Any]:
     more = {
         "write_file": {"content": "x"},
-        "edit_file": {"search": "a", "replace": "b"},
+        "edit_file": {"search": task.before, "replace": task.after},
         "list_files": {"path": "."},
     }
     return call(task.tool, **{**more.get(task.tool, {}), **task.values})
@@ -94,10 +94,12 @@ async def test_a_call_in_plain_text_counts_and_is_marked(capsys: CAPSYS) -> None
 async def test_each_protocol_asks_in_its_own_form(capsys: CAPSYS) -> None:
     async with serve(scenario(FIRST, "no")) as server:
         await measure(capsys, server, "m", "--temperatures", "0")
-        native, as_json, xml = (request.body for request in server.requests)
+        native, as_json, xml, files = (request.body for request in server.requests)
     assert native["tools"] and "format" not in native
     assert as_json["format"] and "tools" not in as_json
     assert "tools" not in xml and "<tool_call>" in xml["messages"][0]["content"]
+    assert "tools" not in files and "format" not in files
+    assert any("<agent_files>" in message["content"] for message in files["messages"])
 
 
 async def test_the_table_is_for_people(capsys: CAPSYS) -> None:
@@ -107,7 +109,7 @@ async def test_the_table_is_for_people(capsys: CAPSYS) -> None:
         )
     lines = done.out.splitlines()
     assert done.code == 1
-    assert lines[2].split() == ["protocol", "temp", "valid", "in", "text", "median", "failures"]
+    assert lines[2].split() == ["strategy", "temp", "valid", "in", "text", "median", "failures"]
     assert lines[3].split()[:3] == ["native", "0.5", "0"]
     assert "prose 1" in lines[3] and "below the goal of 95 %" in done.out
     assert "\x1b" not in done.out

@@ -18,10 +18,12 @@ COMMAND = f"{sys.executable} -B -m unittest -q"
 REPORT = "Mended: add() adds now, and its test passes."
 
 
-def make_workspace(folder: Path) -> Path:
+def make_workspace(folder: Path, *, tests: bool = True) -> Path:
+    """Without `tests` there are none that the program could run itself after a change."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "adder.py").write_text(BROKEN, encoding="utf-8")
-    (folder / "test_adder.py").write_text(TEST, encoding="utf-8")
+    if tests:
+        (folder / "test_adder.py").write_text(TEST, encoding="utf-8")
     return folder
 
 
@@ -50,5 +52,6 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         "TERM": "xterm-256color",
         "TUI_AGENT_MODE": "direct",
         "TUI_AGENT_LANGUAGE_SERVERS_ON": "false",
+        "TUI_AGENT_TITLES": "false",
         **more,
     }

@@ -12,7 +12,17 @@ from tui_agent.mock_server.noise import Spoken
 from tui_agent.models.choosing import at, choose, from_wire
 from tui_agent.models.scenarios import convert
 
-__all__ = ["Heeding", "MockServer", "call", "control_packet", "scenario", "scenarios", "serve", "step"]
+__all__ = [
+    "Heeding",
+    "InTurn",
+    "MockServer",
+    "call",
+    "control_packet",
+    "scenario",
+    "scenarios",
+    "serve",
+    "step",
+]
 
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:
@@ -71,3 +81,17 @@ class Heeding:
         if told and scenario is not None:
             choice = at(scenario, choice.index + told, "", conversation)
         return Spoken(choice=choice)
+
+
+class InTurn:
+    """A model that gives one reply after the other, whatever it is asked; the last one again and again."""
+
+    def __init__(self, *replies: str) -> None:
+        self.scenarios = convert(scenarios(scenario("", *replies)))
+        self._count = 0
+
+    def answer(self, payload: Mapping[str, Any]) -> Spoken:
+        (only,) = self.scenarios.scenarios
+        index = min(self._count, len(only.steps) - 1)
+        self._count += 1
+        return Spoken(choice=at(only, index, "", from_wire(payload)))

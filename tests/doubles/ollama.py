@@ -21,7 +21,7 @@ class FakeOllama:
     """`answer` gets the body of a chat request and gives a message, or (status, error) to refuse.
 
     `window` is the one in effect whatever is asked for, `trained` what /api/show says. `count` says how many tokens
-    the prompt has; None leaves the count out. `refuses` makes prompts over the window a 400, as O-7 has it.
+    the prompt has; None leaves the count out. `says` gives more of the last line. `refuses` makes prompts over the window a 400, as O-7 has it.
     """
 
     def __init__(
@@ -31,12 +31,14 @@ class FakeOllama:
         window: int | None = None,
         trained: int = 131_072,
         count: Callable[[Body], int | None] = quarter,
+        says: Callable[[Body], Body] = lambda body: {},
         refuses: bool = False,
     ) -> None:
         self.answer = answer
         self.window = window
         self.trained = trained
         self.count = count
+        self.says = says
         self.refuses = refuses
         self.bodies: list[Body] = []
         self.refused: list[Body] = []
@@ -105,8 +107,14 @@ class FakeOllama:
             return 400, {"error": said | {"message": text, "n_ctx": window}}
         self.bodies.append(body)
         message = {"role": "assistant", "content": ""} | self.answer(body)
+        said = self.says(body)
         counts = {} if tokens is None else {"prompt_eval_count": tokens}
-        return 200, {"model": body["model"], "message": message, "done": True, "done_reason": "stop"} | counts
+        return 200, {
+            "model": body["model"],
+            "message": message,
+            "done": True,
+            "done_reason": "stop",
+        } | counts | said
 
 
 def texts(body: Body) -> str:

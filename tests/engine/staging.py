@@ -11,6 +11,7 @@ from tests.doubles.mock import MockServer, scenario
 from tests.engine.kit import Watch, opened
 from tui_agent.domain import Answer
 from tui_agent.events import Event, RunEnded
+from tui_agent.models.choosing import from_wire
 
 DISPATCHER = "You sort requests"
 PLANNING = "You write the plan"
@@ -20,7 +21,7 @@ DIAGNOSE = "A step of a plan failed"
 
 
 def side(system: str, *replies: Any, trigger: str | list[str] = "", **more: Any) -> dict[str, Any]:
-    """A scenario for a request apart from the conversation, told by its system text."""
+    """A scenario for a request apart from the conversation, told by its system text or its task."""
     texts = [one if isinstance(one, str) else json.dumps(one) for one in replies]
     when = {"system": system, **more}
     return {**scenario(trigger, *texts, when=when), "name": f"{system}:{trigger}"}
@@ -75,8 +76,9 @@ def roles_of(server: MockServer) -> list[str]:
     }
     found = []
     for request in server.requests:
-        system = str(request.messages[0]["content"])
-        found.append(next((name for text, name in names.items() if text in system), "execution"))
+        conversation = from_wire(request.body)
+        told = f"{conversation.system}\n{conversation.task}"
+        found.append(next((name for text, name in names.items() if text in told), "execution"))
     return found
 
 

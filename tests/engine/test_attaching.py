@@ -201,7 +201,7 @@ async def test_who_plans_sees_it_too(workspace: Path) -> None:
     async with serve(sorted_as(), plan, in_step("Look at it", "seen"), summed_up(), strict=True) as server:
         async with opened(server, workspace, flags={"mode": "agent"}) as session:
             watch = Watch(session)
-            await session.send("mend @src/a.py:L10-L12")
+            await session.send("go over @src/a.py:L10-L12")
             await watch.ended()
     planning = sent_as(server, "planning")[0]
     assert "11\tline 11" in planning.messages[-1]["content"]
@@ -229,7 +229,7 @@ async def test_what_an_interrupted_message_names_goes_with_the_next_one(
     assert not watch.of(ContextAttached)[1:]
     (block,) = attached(server, 0)
     assert "far away" in block
-    assert texts(server, 0)[-1] == f"{block}\n\ntry again"
+    assert texts(server, 0)[-1].endswith(f"</agent_outcome>\n\n{block}\n\ntry again")
     assert not attached(server)
 
 

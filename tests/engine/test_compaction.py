@@ -83,7 +83,8 @@ def test_only_the_newest_plan_and_step_stay(kind: str) -> None:
 def test_fewer_earlier_messages_of_the_user_stay_in_sight() -> None:
     events: list[Event] = []
     for n in range(5):
-        events += [UserSaid(id=str(n), text=f"ask {n}"), RunEnded(outcome="done", text=f"answer {n}")]
+        answer = ReplyEnded(text=f"answer {n}")
+        events += [UserSaid(id=str(n), text=f"ask {n}"), answer, RunEnded(outcome="done", text=answer.text)]
     words = [message.text for message in folded(*events, compacted(users=3)).window()]
     assert words == ["ask 2", "answer 2", "ask 3", "answer 3", "ask 4", "answer 4"]
 

@@ -29,10 +29,8 @@ pytestmark = pytest.mark.timeout(240)
 
 Protocol = Literal["native", "json", "xml"]
 PROTOCOLS: tuple[Protocol, ...] = ("native", "json", "xml")
-TASK = (
-    "Rename compute to reckon everywhere, but never in part7.py; the password of the vault is Xylophone-42."
-)
-STEERING = "And keep the line ends."
+TASK = "Where would I rename compute to reckon? Never in part7.py; the password of the vault is Xylophone-42."
+STEERING = "And what of the line ends?"
 PLAN = "1. look at the parts\n2. rename compute\n3. run the tests"
 STEP = "Step 2: rename compute"
 WINDOW = 6_000
@@ -58,8 +56,8 @@ def recalled(body: Body) -> str:
     seen = texts(body)
     found = [
         re.search(r"password of the vault is (\S+)\.", seen),
-        re.search(r"never in (\S+);", seen),
-        re.search(r"keep the (line ends)", seen),
+        re.search(r"Never in (\S+);", seen),
+        re.search(r"what of the (line ends)", seen),
         re.search(r"^2\. (.+)$", seen, re.MULTILINE),
         re.search(r"^Step 2: (.+)$", seen, re.MULTILINE),
     ]
@@ -288,16 +286,20 @@ async def test_a_resumed_session_sends_the_same_bytes(workspace: Path) -> None:
             await session.send("Go on")
             await watch.until_event(RunEnded, outcome="done")
             await session.wait()
-        before = next(body["messages"] for body in server.asked if bare(body)[-1]["content"] == "Go on")
+        before = next(
+            body["messages"]
+            for body in server.asked
+            if bare(body)[-1]["content"].endswith("</agent_outcome>\n\nGo on")
+        )
         before = bare({"messages": before})
         async with opened(server, None, provider="ollama", resume=session.id, flags=MANY) as again:
             watch = Watch(again)
             await again.send("And now?")
             await watch.ended()
     after = bare(server.bodies[-1])
-    assert after[-1]["content"] == "And now?"
+    assert after[-1]["content"].endswith("</agent_outcome>\n\nAnd now?")
     assert json.dumps(after).startswith(json.dumps(before)[:-1])
-    assert before[1]["content"] == f"{TASK}\n\n{STEERING}"
+    assert before[1]["content"].startswith(f"{TASK}\n\n{STEERING}")
 
 
 async def test_a_run_stopped_while_it_is_summed_up_ends_at_once(workspace: Path) -> None:
@@ -355,7 +357,8 @@ async def test_between_runs_the_user_compacts_at_once_and_without_the_model(work
     assert asked == 5
     assert event.after < event.before / 2
     own = [message["content"] for message in server.bodies[-1]["messages"] if message["role"] == "user"]
-    assert own == [f"question {number}" for number in (2, 3, 4, 5)]
+    assert [one.partition("\n")[0] for one in own] == [f"question {number}" for number in (2, 3, 4, 5)]
+    assert "2 earlier messages of the user" in own[-1]
 
 
 async def test_there_may_be_nothing_to_compact(workspace: Path) -> None:

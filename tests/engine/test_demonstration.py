@@ -62,7 +62,7 @@ async def test_refused_tests_leave_an_edit_that_is_not_tested(workspace: Path) -
     assert ".lower()" in (workspace / COUNTING).read_text(encoding="utf-8")
     assert ended.outcome == "refused"
     assert said(watch).count("The tests did not run") == 1
-    assert "🔄 Not tested" in of_summary(watch)
+    assert "❌ Not tested" in of_summary(watch)
     assert "Changed the word counter" in doc and "tests pass" not in doc
 
 

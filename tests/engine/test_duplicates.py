@@ -53,6 +53,7 @@ def no(event: Event) -> Answer:
 async def test_exact_duplicates_in_one_reply_run_once_and_each_has_its_result(workspace: Path) -> None:
     writes = [call("write_file", path="new.txt", content="one\n")] * 2
     same = scenario("same", step("", read(), read(), *writes), *["-"] * 3, "done")
+    (workspace / "test_adder.py").unlink()
     async with serve(same, strict=True) as server, opened(server, workspace) as session:
         watch = Watch(session)
         await session.send("same")
@@ -245,3 +246,16 @@ def test_a_loop_is_told_before_it_stops_and_forgotten_when_the_user_speaks() -> 
     repeats.reset()
     repeats.add(("a", "{}"), "same")
     assert repeats.end_round() == ("", "")
+
+
+async def test_the_user_sees_the_result_of_a_repeated_call_and_no_words_for_the_model(
+    workspace: Path,
+) -> None:
+    twice = scenario("look", step("", read()), step("", read()), "seen")
+    async with serve(twice, strict=True) as server, opened(server, workspace) as session:
+        watch = Watch(session)
+        await session.send("look")
+        await watch.ended()
+    first, second = watch.of(ToolFinished)
+    assert second.result.data == first.result.data and second.result.code == "duplicate"
+    assert "not run again" in second.text and "not run again" not in str(second.result)

@@ -31,7 +31,7 @@ CUT = '<tool_call>{"name": "read_file", "arguments": {"pa'
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    return make_workspace(tmp_path / "work")
+    return make_workspace(tmp_path / "work", tests=False)
 
 
 def said(server: MockServer, request: int = -1) -> str:

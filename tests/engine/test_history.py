@@ -14,19 +14,24 @@ from tui_agent.domain import (
 )
 from tui_agent.engine.history import USER_MESSAGES, History, repair
 from tui_agent.engine.state import EngineState
+from tui_agent.engine.tokens import Gauge, of_message, total
 from tui_agent.events import (
+    ContextCompacted,
+    ConversationRewound,
     Event,
+    ModelChanged,
     ProgramSaid,
     ReplyEnded,
     RunEnded,
     RunStarted,
     StepFinished,
     StepStarted,
+    SummarySettled,
     ToolFinished,
     ToolStarted,
     UserSaid,
 )
-from tui_agent.workplan import PlanStep
+from tui_agent.workplan import PlanStep, Summary
 
 IDS = st.sampled_from(["a", "b", "c", "d"])
 CALLS = st.lists(IDS, max_size=3, unique=True).map(
@@ -120,9 +125,10 @@ def test_an_unfinished_call_says_that_it_was_interrupted() -> None:
     assert "Interrupted" in window[-1].text
 
 
-def test_calls_without_text_get_a_sentence() -> None:
+def test_calls_without_text_get_none_from_the_program() -> None:
     window = folded(said("go"), reply("", "a"), result("a")).window()
-    assert window[1].text == "I call read_file."
+    assert isinstance(window[1], AssistantMessage)
+    assert window[1].text == "" and window[1].calls
 
 
 def test_the_current_run_is_whole_and_ended_ones_are_condensed() -> None:
@@ -137,12 +143,15 @@ def test_the_current_run_is_whole_and_ended_ones_are_condensed() -> None:
         result("b", "OTHER"),
     )
     texts = [message.text for message in history.window()]
-    assert texts == ["first", "it is fine\n(Tools used: read_file.)", "second", "I call read_file.", "OTHER"]
+    told = "<agent_outcome>\nTools used: read_file.\n</agent_outcome>"
+    assert texts == ["first", "it is fine", told, "second", "", "OTHER"]
 
 
 def test_an_early_end_is_told() -> None:
     history = folded(said("first"), reply("half"), RunEnded(outcome="interrupted", text=""), said("second"))
-    assert "ended early: interrupted" in history.window()[1].text
+    own, told = history.window()[1:3]
+    assert isinstance(own, AssistantMessage) and own.text == "half"
+    assert isinstance(told, ProgramMessage) and "ended: interrupted" in told.text
 
 
 def test_what_a_run_had_said_before_it_was_stopped_is_kept() -> None:
@@ -151,7 +160,9 @@ def test_what_a_run_had_said_before_it_was_stopped_is_kept() -> None:
         reply("half a sent", interrupted=True),
         RunEnded(outcome="interrupted", text="Interrupted."),
     )
-    assert history.window()[1].text.splitlines()[:2] == ["half a sent", "Interrupted."]
+    own, told = history.window()[1:]
+    assert isinstance(own, AssistantMessage) and own.text == "half a sent"
+    assert told.text.splitlines()[1] == "Interrupted."
 
 
 def test_the_model_sees_the_last_five_messages_of_the_user() -> None:
@@ -162,6 +173,64 @@ def test_the_model_sees_the_last_five_messages_of_the_user() -> None:
     users = [message.text for message in history.window() if isinstance(message, UserMessage)]
     assert users == [f"m{number}" for number in range(30, 35)]
     assert len(history.turns) <= 2 * USER_MESSAGES
+
+
+def talk(count: int, window: int | None, words: str = "m{}", begin: int = 0) -> list[Event]:
+    events: list[Event] = [ModelChanged(provider="openai", model="m", context_window=window)]
+    for number in range(begin, begin + count):
+        answer = f"answer {number}, as short as most of them are in a talk"
+        events += [said(words.format(number)), reply(answer), RunEnded(outcome="done", text=answer)]
+    return events
+
+
+def users(history: History) -> list[str]:
+    return [message.text for message in history.window() if isinstance(message, UserMessage)]
+
+
+def test_older_messages_stay_in_sight_within_their_share_of_the_window() -> None:
+    small, large = folded(*talk(60, 8_192)), folded(*talk(60, 32_768))
+    assert 15 < len(users(small)) < 35 and len(users(large)) == 60
+    assert users(small)[-1] == "m59" and small.left_out == 60 - len(users(small)) and not large.left_out
+    older = [message for turn in small.turns[:-USER_MESSAGES] for message in turn.messages]
+    assert Gauge().tokens(total(map(of_message, older))) <= 0.08 * 8_192
+
+
+def test_what_is_left_out_goes_several_at_a_time() -> None:
+    history, counts, heads = History(), [], []
+    for event in talk(60, 8_192):
+        history.fold(event)
+        if isinstance(event, UserSaid):
+            counts.append(history.left_out)
+            heads.append(users(history)[0])
+    assert counts == sorted(counts) and counts[-1] > 20
+    assert len(set(heads)) == len(set(counts)) < 15
+
+
+def test_a_turn_that_the_plans_log_tells_of_is_neither_kept_nor_counted_when_it_is_old() -> None:
+    summary = Summary(action="done", details="", result="✓ ok")
+    logged = SummarySettled(id="s", outcome="accepted", summary=summary, by="user")
+    events: list[Event] = []
+    for number in range(20):
+        events += [said(f"m{number}"), logged, RunEnded(outcome="done", text="ok")]
+    history = folded(ModelChanged(provider="openai", model="m", context_window=8_192), *events)
+    assert users(history) == [f"m{number}" for number in range(15, 20)] and history.left_out == 0
+
+
+def test_fewer_messages_after_a_compaction_are_counted_as_left_out() -> None:
+    history = folded(*talk(10, 8_192))
+    history.fold(ContextCompacted(summary="", kept=0, before=9, after=1, by="program", users=3))
+    assert len(users(history)) == 3 and history.left_out == 7
+    history.fold(ConversationRewound(run="", text="", history=(), cleared=True))
+    assert history.left_out == 0
+
+
+def test_a_rewind_brings_the_count_of_its_time_back() -> None:
+    long = "m{} " + "and more words " * 20
+    before = folded(*talk(30, 8_192, long))
+    after = folded(*talk(60, 8_192, long))
+    assert after.left_out > before.left_out > 0
+    after.fold(ConversationRewound(run="run-31", text="m30", history=tuple(before.export())))
+    assert after.left_out == before.left_out and after.window() == before.window()
 
 
 def test_what_the_program_says_never_counts_as_a_message_of_the_user() -> None:
@@ -189,6 +258,9 @@ EVENTS = st.one_of(
     st.just(RunStarted(message_id="m", mode="direct", model="x")),
     st.just(RunEnded(outcome="done", text="ok")),
     st.just(ProgramSaid(kind="feedback", text="hm")),
+    st.sampled_from(
+        [ModelChanged(provider="o", model="m", context_window=size) for size in (200, 400, 4_000)]
+    ),
 )
 
 

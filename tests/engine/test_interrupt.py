@@ -22,6 +22,7 @@ from tui_agent.events import (
     ToolOutput,
     ToolStarted,
 )
+from tui_agent.models.choosing import own_words
 
 SLACK = 5
 TALK = scenario("how are you", "well, thank you")
@@ -185,7 +186,7 @@ async def test_a_message_during_a_run_waits_and_is_delivered_once(tmp_path: Path
     assert (first.outcome, second.outcome) == ("done", "done")
     assert second.text == "well, thank you"
     asked = [str(exchange.messages[-1]["content"]) for exchange in server.requests]
-    assert sum(one.partition("\n\n<agent_memory>")[0] == "how are you" for one in asked) == 1
+    assert sum(own_words(one) == "how are you" for one in asked) == 1
 
 
 async def test_steering_reaches_the_run_that_goes_on(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ from tests.doubles.job import BROKEN, MENDED, make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tui_agent import paths
-from tui_agent.domain import SystemMessage, ToolSpec, UserMessage
-from tui_agent.engine.ladder import Ladder
+from tui_agent.domain import ModelInfo, SystemMessage, ToolSpec, UserMessage
+from tui_agent.engine.ladder import Ladder, start
 from tui_agent.events import Notice, ProtocolChanged, ReplyEnded, ReplyRejected, ToolFinished, ToolStarted
 from tui_agent.mock_server.replies import ServedModel
+from tui_agent.models.catalog import Calibration
 from tui_agent.protocols.parser import Protocol
 
 PLAIN = ServedModel(name="mock-model", capabilities=("completion",))
@@ -153,9 +154,51 @@ async def test_a_protocol_of_models_json_is_never_left(workspace: Path) -> None:
             await session.send("look")
             ended = await watch.ended()
     assert ended.text == "Seen."
-    assert not watch.of(ProtocolChanged)
+    assert [(one.protocol, one.fixed) for one in watch.of(ProtocolChanged)] == [("xml", True)]
     assert not any("tools" in request.body or "format" in request.body for request in server.requests)
     assert "<tool_call>" in system(server, 0)
+
+
+async def test_a_calibrated_model_begins_with_what_was_best_and_may_leave_it(workspace: Path) -> None:
+    measured = {"strategy": "json", "date": "2026-01-31", "scores": {"native": 0.5, "json": 1.0}}
+    paths.models_file().parent.mkdir(parents=True, exist_ok=True)
+    paths.models_file().write_text(json.dumps({"models": {"mock-model": {"calibration": measured}}}))
+    bad = scenario(
+        "go", '{"tool_calls": [{"name": "read_file", "parameters": {"pa', when={"system": '{"tool_calls"'}
+    )
+    good = scenario("go", as_xml("read_file", path="adder.py"), "Seen.")
+    async with serve(bad, good, strict=True) as server:
+        async with opened(server, workspace, provider="ollama") as session:
+            watch = Watch(session)
+            await session.send("go")
+            ended = await watch.ended()
+    assert ended.text == "Seen."
+    first, second = watch.of(ProtocolChanged)
+    assert (first.protocol, first.why, first.fixed) == ("json", "calibrated on 2026-01-31", False)
+    assert second.protocol == "xml"
+
+
+@pytest.mark.parametrize(
+    ("info", "fixed", "measured", "strategy", "why"),
+    [
+        (ModelInfo(name="m"), None, Calibration(), "native", ""),
+        (
+            ModelInfo(name="m", parameters=1.5),
+            None,
+            Calibration(),
+            "files",
+            "small model of 1.5 B parameters",
+        ),
+        (ModelInfo(name="m", capabilities=("completion",)), None, Calibration(), "json", "no tool calls"),
+        (ModelInfo(name="m", parameters=1.5), None, Calibration(strategy="native"), "native", "calibrated"),
+        (ModelInfo(name="m"), "xml", Calibration(strategy="json"), "xml", "set in models.json"),
+    ],
+)
+def test_the_first_strategy_has_a_reason(
+    info: ModelInfo, fixed: Protocol | None, measured: Calibration, strategy: str, why: str
+) -> None:
+    first = start(info, fixed, measured)
+    assert first.strategy == strategy and why in first.why
 
 
 async def test_an_answer_beside_calls_is_an_error_that_is_told(workspace: Path) -> None:

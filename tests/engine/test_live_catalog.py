@@ -4,10 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.doubles.mock import MockServer, scenario, serve
 from tests.engine.kit import Watch, opened
 from tests.models import seed_models
 from tui_agent import paths
+from tui_agent.domain import ModelInfo
 from tui_agent.engine.live_catalog import BAD, READ
 from tui_agent.events import Notice
 from tui_agent.mock_server.replies import ServedModel
@@ -50,14 +53,29 @@ async def test_the_first_run_writes_a_file_with_what_the_server_has(tmp_path: Pa
     assert found.rules.default == "gemma3:4b"
 
 
-async def test_a_file_made_without_a_server_is_completed_and_a_users_own_never(tmp_path: Path) -> None:
-    catalog.create(paths.models_file())
+async def test_the_file_is_made_once_a_server_is_there(tmp_path: Path) -> None:
+    gone = server("gemma3:4b")
+    async with gone:
+        pass
+    async with opened(gone, tmp_path, provider="ollama") as session:
+        watch = Watch(session)
+        await session.send("hi")
+        assert (await watch.ended()).outcome == "unreachable"
+    assert not paths.models_file().exists()
     async with server("gemma3:4b") as served:
         await asked(served, tmp_path, model="gemma3:4b")
-        assert "gemma3:4b" in paths.models_file().read_text("utf-8")
-        write(mine={})
-        await asked(served, tmp_path, model="gemma3:4b")
-    assert "gemma3:4b" not in paths.models_file().read_text("utf-8")
+    assert "gemma3:4b" in paths.models_file().read_text("utf-8")
+
+
+@pytest.mark.parametrize("served", [(), (ModelInfo(name="qwen2.5-coder:7b"),)])
+async def test_a_file_that_is_there_is_never_written_over(
+    served: tuple[ModelInfo, ...], tmp_path: Path
+) -> None:
+    catalog.create(paths.models_file(), served)
+    before = paths.models_file().read_bytes()
+    async with server("gemma3:4b") as other:
+        await asked(other, tmp_path, model="gemma3:4b")
+    assert paths.models_file().read_bytes() == before
 
 
 async def test_the_default_of_the_file_is_the_sessions_model(tmp_path: Path) -> None:

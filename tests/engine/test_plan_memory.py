@@ -7,6 +7,7 @@ import pytest
 
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
+from tests.doubles.ollama import FakeOllama, quarter
 from tests.engine.kit import Watch, opened
 from tui_agent.domain import Answer
 from tui_agent.engine.state import EngineState
@@ -89,6 +90,20 @@ async def test_notes_in_an_edit_of_the_newest_text_are_written_as_they_stand(wor
         assert await session.edit_plan(mine, hash_of(base))
         text = (session.folder / "plan_doc.md").read_text("utf-8")
     assert text.partition("# Plan")[2] == mine.partition("# Plan")[2]
+
+
+async def test_a_window_that_turns_out_smaller_bounds_the_document_too(workspace: Path) -> None:
+    decisions = "".join(
+        f"### Decision {one}\n**Rationale:** {'Since it fits. ' * 20}\n\n" for one in range(200)
+    )
+    server = FakeOllama(lambda body: {"role": "assistant", "content": "Hello."}, window=6_144, refuses=True)
+    async with server, opened(server, workspace, provider="ollama") as session:
+        assert await session.edit_plan(f"# Plan: Ship\n\n## Decisions Made\n{decisions}")
+        watch = Watch(session)
+        await session.send("hello")
+        assert (await watch.ended()).outcome == "done"
+    assert server.refused and "Decision 199\n**Rationale" in server.bodies[-1]["messages"][1]["content"]
+    assert quarter(server.bodies[-1]) < 6_144
 
 
 # --- proposals ---

@@ -111,6 +111,7 @@ async def test_a_file_that_changed_under_an_open_approval_is_asked_again(workspa
 
 
 async def test_leave_for_the_session_asks_once(workspace: Path) -> None:
+    (workspace / "test_adder.py").unlink()
     again = call("edit_file", path="adder.py", old_string="a + b", new_string="b + a")
     twice = scenario("twice", step("", edit()), step("", again), "both done")
     grant = Answer(verdict="approve", scope=Scope.SESSION)
@@ -131,6 +132,7 @@ async def test_leave_for_the_session_asks_once(workspace: Path) -> None:
 
 
 async def test_leave_for_always_is_kept_by_the_user_and_not_in_the_folder(workspace: Path) -> None:
+    (workspace / "test_adder.py").unlink()
     grant = Answer(verdict="approve", scope=Scope.ALWAYS)
     before = sorted(path.name for path in workspace.iterdir())
     async with serve(scenario("mend", step("", edit()), "done"), strict=True) as server:

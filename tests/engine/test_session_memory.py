@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tui_agent.events import (
     ContextCompacted,
     Event,
     FileChanged,
+    Notice,
     QuestionAnswered,
     QuestionAsked,
     RunStarted,
@@ -159,8 +161,42 @@ async def test_what_was_is_told_last_and_is_the_same_after_a_resume(tmp_path: Pa
         kept = json.dumps(server.requests[at].messages[:-1])
         assert "<agent_memory>" not in kept  # nothing of it stands in what the next request begins with
     third, resumed = (str(server.requests[at].messages[-1]["content"]) for at in (3, 5))
-    assert third.replace("second", "") == resumed.replace("third", "")
+    assert third.partition("second")[2] == resumed.partition("third")[2] != ""
     assert json.dumps(server.requests[6].messages[: len(server.requests[5].messages) - 1]) == json.dumps(server.requests[5].messages[:-1])  # fmt: skip
+
+
+async def test_how_many_messages_are_left_out_is_told_and_the_same_after_a_resume(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    flags = {"context_window": 2_048, "mode": "chat"}
+    async with serve(scenario("message", "Yes, that is noted."), strict=True) as server:
+        async with opened(server, work, flags=flags) as session:
+            watch = Watch(session)
+            for number in range(20):
+                await session.send(f"message {number:02}: the password is {number}{number}, do not forget it")
+                await watch.ended()
+            name, codes = session.folder.name, [one.code for one in watch.of(Notice)]
+        async with opened(server, None, resume=name, flags=flags) as session:
+            watch = Watch(session)
+            await session.send("message 20: and one more")
+            await watch.ended()
+    seen = [
+        len([one for one in sent.messages if "message" in str(one["content"]) and one["role"] == "user"])
+        for sent in server.requests
+    ]
+    assert seen[6] > 5  # more than the newest five, as long as there is room
+    told = [
+        [
+            int(found)
+            for found in re.findall(r"any more: (\d+) earlier messages? of the user", str(notes(server, at)))
+        ]
+        for at in range(21)
+    ]
+    assert told[0] == [] and len(set(map(str, told))) > 2
+    assert codes.count("context.left_out") == len({one[0] for one in told[:20] if one})
+    for at, request in enumerate(server.requests):
+        missing = sum(f"message {number:02}" not in str(request.messages) for number in range(at + 1))
+        assert told[at] == ([missing] if missing else [])
 
 
 def test_only_files_that_the_plan_names_themselves_are_left_out() -> None:

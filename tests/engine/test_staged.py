@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.doubles.job import COMMAND, make_workspace
-from tests.doubles.mock import call, scenario, serve, step
+from tests.doubles.mock import Heeding, MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tests.engine.staging import (
     DIAGNOSE,
@@ -43,8 +43,11 @@ from tui_agent.mock_server.replies import ServedModel
 
 APPROVE = Answer(verdict="approve")
 TASK = "add multiplication to the adder"
+LOOK = "look at the adder"
+"""Asks for no change, so that words are enough."""
 MULTIPLY = "def multiply(a, b):\n    return a * b\n"
 MENDED = "def add(a, b):\n    return a + b\n"
+UNCHANGED = "the request needs a change, and nothing was changed"
 MODELS = ("mock-model", "big-planner", "short-writer")
 ROLES = {"planning": "big-planner", "summary": "short-writer"}
 
@@ -194,7 +197,8 @@ async def test_a_rejected_plan_runs_nothing_and_changes_nothing(workspace: Path)
         watch, ended, doc = await run(server, workspace, TASK, lambda event: no, flags={"roles": ROLES})
     assert ended.outcome == "refused" and "not like that" in ended.text
     assert not watch.of(ToolStarted) and not watch.of(SummaryOffered)
-    assert roles_of(server) == ["dispatcher", "planning"]
+    assert roles_of(server) == ["dispatcher", *["planning"] * 4]  # with the reason, three times anew
+    assert "not like that" in str(sent_as(server, "planning")[-1].messages)
     assert "[No actions taken yet]" in doc
 
 
@@ -216,7 +220,7 @@ async def test_an_edited_plan_is_what_is_carried_out(workspace: Path) -> None:
         in_step("Two", "two is done"),
         in_step("Look around", "looked"),
     ) as server:
-        watch, ended, _ = await run(server, workspace, TASK, answer)
+        watch, ended, _ = await run(server, workspace, LOOK, answer)
     assert ended.text == "looked"
     assert [(one.step.number, one.step.description) for one in watch.of(StepStarted)] == [
         (1, "Two"),
@@ -238,7 +242,7 @@ async def test_an_alternative_that_is_picked_is_planned_and_shown_again(workspac
         planned(do("By hand"), alternatives=others),
         in_step("Fetch the library", "fetched"),
     ) as server:
-        watch, ended, _ = await run(server, workspace, TASK, answer)
+        watch, ended, _ = await run(server, workspace, LOOK, answer)
     assert [one.plan.steps[0].description for one in watch.of(PlanProposed)] == [
         "By hand",
         "Fetch the library",
@@ -252,8 +256,8 @@ async def test_an_unsure_plan_asks_though_plans_are_approved_by_setting(
     workspace: Path, confidence: float, asks: bool
 ) -> None:
     steps = planned(do("Guess", confidence=confidence))
-    async with serve(sorted_as(), steps, in_step("Guess", "guessed")) as server:
-        watch, ended, _ = await run(server, workspace, TASK, flags={"plan_auto_approve": True})
+    async with serve(sorted_as(needs_write=False), steps, in_step("Guess", "guessed")) as server:
+        watch, ended, _ = await run(server, workspace, LOOK, flags={"plan_auto_approve": True})
     (proposed,) = watch.of(PlanProposed)
     assert proposed.asks is asks and ended.outcome == "done"
     assert bool(watch.of(PlanReviewed)[0].answer.by == "user") is asks
@@ -283,10 +287,10 @@ async def test_a_simple_request_is_not_planned(workspace: Path) -> None:
 
 async def test_a_question_is_answered_with_reading_tools_only_and_leaves_no_entry(workspace: Path) -> None:
     reading = scenario(
-        TASK, step("", call("read_file", path="adder.py")), "It subtracts.", when={"tools": True}
+        LOOK, step("", call("read_file", path="adder.py")), "It subtracts.", when={"tools": True}
     )
     async with serve(sorted_as("analyze", needs_write=False), reading) as server:
-        watch, ended, doc = await run(server, workspace, TASK)
+        watch, ended, doc = await run(server, workspace, LOOK)
     assert ended.text == "It subtracts."
     offered = {tool["function"]["name"] for tool in sent_as(server, "execution")[0].body["tools"]}
     assert "read_file" in offered and not {"write_file", "edit_file", "run_terminal_command"} & offered
@@ -297,7 +301,7 @@ async def test_a_dispatcher_that_talks_is_taken_as_mixed_with_writing(workspace:
     async with serve(
         side(DISPATCHER, "I would say that it is a change."), planned(do("Mend")), in_step("Mend", "mended")
     ) as server:
-        watch, ended, _ = await run(server, workspace, TASK)
+        watch, ended, _ = await run(server, workspace, LOOK)
     (found,) = watch.of(RequestClassified)
     assert found.classified.guessed and found.classified.intent == "mixed" and found.classified.needs_write
     assert ended.text == "mended"
@@ -318,19 +322,21 @@ async def test_an_interrupt_while_planning_takes_a_single_step_and_shows_it(work
     assert ended.outcome == "done" and (workspace / "adder.py").read_text("utf-8") == MENDED
 
 
-async def test_a_claim_without_the_change_goes_back_once(workspace: Path) -> None:
+async def test_a_claim_without_the_change_goes_back_twice_and_is_never_believed(workspace: Path) -> None:
     async with serve(
         sorted_as(),
         planned(do("Mend it")),
         in_step("Mend it", "Done, it is mended."),
         scenario("", "Really done."),
     ) as server:
-        watch, _, _ = await run(server, workspace, TASK)
-    assert len(watch.of(CompletionRefused)) == 1
-    assert "This is not done yet" in str(server.requests[-1].messages)
+        watch, ended, _ = await run(server, workspace, TASK)
+    assert [one.why for one in watch.of(CompletionRefused)].count(UNCHANGED) == 2
+    assert any("nothing has changed" in str(one.messages) for one in server.requests)
+    assert ended.outcome == "failed" and "Not done" in ended.text
 
 
 async def test_a_subtask_is_planned_when_it_is_reached(workspace: Path) -> None:
+    (workspace / "test_adder.py").unlink()
     async with serve(
         sorted_as("modify", "complex"),
         planned(do("Part one"), do("Part two"), trigger="This is a part of the request"),
@@ -351,3 +357,50 @@ async def test_another_model_is_asked_with_a_window_of_its_own(workspace: Path) 
         await run(server, workspace, TASK, provider="ollama", flags=flags)
     windows = {(one.body["model"], one.body["options"]["num_ctx"]) for one in server.requests}
     assert windows == {("mock-model", 30_000), ("big-planner", 20_000)}
+
+
+async def test_a_step_sees_what_the_step_before_read(workspace: Path) -> None:
+    steps = planned(do("Read adder.py", tool="read_file"), do("Mend it", tool="edit_file"))
+    reading = in_step("Read adder.py", step("", call("read_file", path="adder.py")), "Seen.")
+    mending = in_step(
+        "Mend it", step("", call("edit_file", path="adder.py", old_text="a - b", new_text="a + b")), "Mended."
+    )
+    async with serve(sorted_as(), steps, reading, mending, summed_up()) as server:
+        await run(server, workspace, "Mend what is wrong here, then look whether it is right everywhere.")
+    sent = next(one for one in sent_as(server, "execution") if "Step 2: Mend it" in str(one.messages))
+    assert "return a - b" in str(sent.messages)
+
+
+async def test_a_plan_rejected_with_a_reason_is_made_anew_with_it(workspace: Path) -> None:
+    answers = iter([Answer(verdict="reject", text="use the shell instead")])
+
+    def answer(event: Event) -> Answer:
+        asked = isinstance(event, PlanProposed)
+        return next(answers, Answer(verdict="approve")) if asked else Answer(verdict="approve")
+
+    async with serve(sorted_as(), planned(do("Say it")), in_step("Say it", "said"), summed_up()) as server:
+        watch, _, _ = await run(server, workspace, LOOK, answer)
+    assert len(watch.of(PlanProposed)) == 2 and watch.of(StepStarted)
+    first, second = sent_as(server, "planning")
+    assert "use the shell instead" not in str(first.messages) and "use the shell instead" in str(
+        second.messages
+    )
+
+
+async def test_a_request_taken_for_a_question_gets_all_tools_when_the_model_goes_about_a_change(
+    workspace: Path,
+) -> None:
+    mending = scenario(
+        LOOK,
+        step("", call("edit_file", path="adder.py", old_text="a - b", new_text="a + b")),
+        step("", call("read_file", path="adder.py")),
+        "I can't change it.",
+        step("", call("edit_file", path="adder.py", old_text="a - b", new_text="a + b")),
+        "Mended.",
+    )
+    sorting = sorted_as("analyze", needs_write=False)
+    async with MockServer(Heeding(sorting, summed_up(), mending)) as server:
+        watch, ended, _ = await run(server, workspace, LOOK)
+    found = [one.classified.needs_write for one in watch.of(RequestClassified)]
+    assert found == [False, True] and ended.outcome == "done"
+    assert "a + b" in (workspace / "adder.py").read_text()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from tui_agent.events import (
     SummarySettled,
     ToolFinished,
 )
+from tui_agent.mock_server.replies import ServedModel
 
 TASK = "write the report"
 WRITE = in_step("Write", step("", call("write_file", path="report.md", content="All is well.\n")), "Written.")
@@ -39,7 +41,7 @@ DISCARD = Answer(verdict="reject")
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    return make_workspace(tmp_path / "work")
+    return make_workspace(tmp_path / "work", tests=False)
 
 
 def at_summary(answer: Answer | None) -> Any:
@@ -212,7 +214,7 @@ async def test_a_crash_before_the_decision_leaves_the_document_as_it_was(
 
 
 def tokens(request: Any) -> int:
-    return len(json.dumps([request.messages, request.body["tools"]])) // 4
+    return len(json.dumps([request.messages, request.body.get("tools")])) // 4
 
 
 async def test_sixty_requests_with_accepted_summaries_do_not_grow(workspace: Path) -> None:
@@ -247,6 +249,51 @@ async def test_sixty_requests_with_accepted_summaries_do_not_grow(workspace: Pat
     ]
 
 
+@pytest.mark.parametrize("mode", ["agent", "direct"])
+async def test_two_hundred_decisions_in_a_small_window_neither_grow_nor_stop_the_work(
+    workspace: Path, mode: str
+) -> None:
+    for number in range(5):
+        (workspace / f"part{number}.txt").write_text(f"{number:04} of the text\n" * 250)
+    reads = [call("read_file", path=f"part{number}.txt") for number in range(5)]
+    closing = "All five parts were read; nothing in them needs a change."
+    work = scenario("go through", step("", *reads), closing)
+    decisions = "\n".join(
+        f"### Decision {number}\n**Rationale:** {'It was the best of all that were looked at. ' * 4}\n"
+        for number in range(200)
+    )
+    sums_up = {**scenario("", COMPACTED, when={"system": "seven headings"}), "name": "sums up"}
+    async with serve(
+        sorted_as("mixed", "simple", needs_write=False),
+        side(SUMMARY, {"log_entry": ENTRY}),
+        sums_up,
+        work,
+        models=[ServedModel(name="mock-model", context_length=8_192)],
+    ) as server:
+        flags = {"mode": mode, "plan_auto_approve": True, "plan_cache": False}
+        async with opened(server, workspace, flags=flags, provider="ollama") as session:
+            watch = Watch(session)
+            assert await session.edit_plan(f"# Plan: Ship it\n\n## Decisions Made\n{decisions}")
+            turns: list[list[Any]] = []
+            for turn in range(60):
+                before = len(server.requests)
+                await session.send(f"please go through the parts, time {turn:02}")
+                ended = await watch.ended()
+                assert ended.outcome == "done", ended.text
+                turns.append(server.requests[before:])
+    assert len([one for one in watch.of(ToolFinished) if len(one.text) > 4_000]) == 300
+    sizes = [[tokens(one) for one in turn] for turn in turns]
+    assert sum(sizes[59]) <= 1.1 * sum(sizes[9]), sizes
+    texts = [json.dumps(one.messages) for turn in turns for one in turn if one.body.get("tools")]
+    assert all("Decision 199\\n**Rationale" in text and "see plan_doc.md" in text for text in texts)
+    if mode == "direct":
+        assert len({re.findall(r"# The plan document.*?\"", text)[0] for text in texts}) == 1
+
+
+COMPACTED = "\n".join(
+    f"## {part}\nnone"
+    for part in ("State", "Work done", "Files", "Failed approaches", "Promises", "Remaining", "Key facts")
+)
 ENTRY = {
     "action": "Read the five parts",
     "details": "All five parts were read from beginning to end. None of them needs a change, since the numbering holds "

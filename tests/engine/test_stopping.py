@@ -271,9 +271,10 @@ async def test_a_change_too_large_to_be_shown_is_not_made(workspace: Path) -> No
     auto = {"approval_mode": "auto"}
     async with serve(write, strict=True) as server, opened(server, workspace, flags=auto) as session:
         watch = Watch(session)
-        await session.send("write")
-        assert (await watch.ended()).outcome == "done"
-    assert watch.of(ToolFinished)[-1].result.code == "too_large"
+        await session.send("write x to large.txt")
+        ended = await watch.ended()
+    assert ended.outcome == "failed" and "nothing changed" in ended.text
+    assert "too_large" in [one.result.code for one in watch.of(ToolFinished)]
     assert (workspace / "large.txt").read_text("utf-8").startswith("line\n")
 
 

@@ -208,3 +208,71 @@ def test_a_window_of_no_usual_size_is_noticed_when_the_count_stands_still() -> N
         result = ToolMessage(call_id=call.id, name="read_file", text=code(dice, 2_000 + 900 * turn))
         messages = (*messages, AssistantMessage(text="next", calls=(call,)), result)
     assert 2_502 in found
+
+
+def growing(dice: random.Random, sizes: list[int]) -> list[tuple[Message, ...]]:
+    """The requests of a run, each with a longer result."""
+    messages: tuple[Message, ...] = (SYSTEM, UserMessage(text=prose(dice, 1_000)))
+    found = [messages]
+    for turn, size in enumerate(sizes):
+        call = ToolCall(id=str(turn), name="read_file", arguments={})
+        result = ToolMessage(call_id=call.id, name="read_file", text=code(dice, size))
+        messages = (*messages, AssistantMessage(text="next", calls=(call,)), result)
+        found.append(messages)
+    return found
+
+
+@pytest.mark.parametrize("window", [2_048, 4_096, 8_192])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_prompt_cut_to_a_window_is_noticed_at_the_first_reply(window: int, seed: int) -> None:
+    dice = random.Random(seed)
+    tokenizer = FakeTokenizer(dice)
+    text = ""
+    while tokenizer.count((SYSTEM, UserMessage(text=text))) < 1.7 * window:
+        text += code(dice, 500)
+    messages = (SYSTEM, UserMessage(text=text))
+    judged = judge(Watch(), Gauge(), messages, Usage(prompt_tokens=window - seed % 3))
+    assert (judged.cut_to, judged.window) == (window - seed % 3, window)
+
+
+@pytest.mark.parametrize("window", [4_096, 8_192])
+@pytest.mark.parametrize("lacking", [0, 1])
+def test_a_window_that_is_reached_while_the_prompt_grows_is_noticed_at_once(
+    window: int, lacking: int
+) -> None:
+    tokenizer, watch, gauge = FakeTokenizer(random.Random(3)), Watch(), Gauge()
+    for messages in growing(random.Random(7), [window] * 8):
+        full = tokenizer.count(messages)
+        judged = judge(watch, gauge, messages, Usage(prompt_tokens=min(full, window - lacking)))
+        assert not judged.cut_to or full > window
+        if full > 1.2 * window:
+            assert judged.cut_to
+        if judged.cut_to:
+            assert judged.window == window
+            return
+    raise AssertionError("the window was never reached")
+
+
+def test_whole_messages_that_are_left_out_are_noticed_at_the_second_reply() -> None:
+    tokenizer, watch, gauge = FakeTokenizer(random.Random(3)), Watch(), Gauge()
+    seen = []
+    for number, messages in enumerate(growing(random.Random(7), [3_000] * 8)):
+        full = tokenizer.count(messages)
+        left = full if full <= 4_096 else 4_096 - (37, 150, 90)[number % 3]
+        seen.append((full > 4_096, bool(judge(watch, gauge, messages, Usage(prompt_tokens=left)).cut_to)))
+    over = [told for cut, told in seen if cut]
+    assert not any(told for cut, told in seen if not cut)
+    assert any(over[:2])
+
+
+def test_a_window_of_no_usual_size_is_noticed_at_once_where_the_cache_is_told() -> None:
+    tokenizer, watch, gauge = FakeTokenizer(random.Random(6)), Watch(), Gauge()
+    for messages in growing(random.Random(6), [2_000] * 10):
+        full = tokenizer.count(messages)
+        said = Usage(prompt_tokens=min(full, 2_502), cached_tokens=500)
+        told = judge(watch, gauge, messages, said).cut_to
+        assert not told or full > 2_502
+        if full > 3_300:
+            assert told == 2_502
+            return
+    raise AssertionError("the window was never reached")

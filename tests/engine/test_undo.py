@@ -42,7 +42,7 @@ TALK = scenario("talk", "we talked")
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    folder = make_workspace(tmp_path / "work")
+    folder = make_workspace(tmp_path / "work", tests=False)
     (folder / "a.txt").write_bytes(b"one\r\ntwo\r\nthree")
     (folder / "b.sh").write_bytes(b"#!/bin/sh\necho hi\n")
     os.chmod(folder / "b.sh", 0o751)

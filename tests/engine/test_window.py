@@ -199,7 +199,7 @@ async def test_what_does_not_fit_is_not_sent(workspace: Path) -> None:
 
 async def test_fewer_entries_of_the_plans_log_come_before_any_compaction(workspace: Path) -> None:
     entries = [
-        f"### 2025-01-01 10:{number:02} - Entry {number}\n**Actions:** {f'detail{number} ' * 300}\n"
+        f"### 2025-01-01 10:{number:02} - Entry {number}\n**Actions:** {f'detail{number} ' * 70}\n"
         for number in range(12)
     ]
     doc = "# Plan: Ship\n\n## Execution Log\n" + "\n".join(entries)
@@ -208,13 +208,30 @@ async def test_fewer_entries_of_the_plans_log_come_before_any_compaction(workspa
         async with opened(server, workspace, provider="ollama", flags={"mode": "direct"}) as session:
             await session.edit_plan(doc)
             watch = Watch(session)
-            for _ in range(2):
-                await session.send("hello")
-                await watch.ended()
-    assert len(server.requests) == 2  # no summary was asked for
+            await session.send("hello" + " and so on, with more" * 620)
+            await watch.ended()
+    assert len(server.requests) == 1  # no summary was asked for
     for request in server.requests:
         told = str(request.messages)
         assert "detail7 detail7" in told and "detail6" not in told and "Entry 6" in told
     events = watch.of(ContextCompacted)
-    assert [(one.entries, one.users, one.summary) for one in events] == [(5, 0, "")] * 2
+    assert [(one.entries, one.users, one.summary) for one in events] == [(5, 0, "")]
     assert all(one.after < one.before for one in events)
+
+
+@pytest.mark.parametrize("window", [4_096, 8_192])
+async def test_a_prompt_cut_to_a_window_that_the_server_does_not_tell_is_noticed(
+    window: int, workspace: Path
+) -> None:
+    def answer(body: Body) -> Body:
+        done = sum(message["role"] == "tool" for message in body["messages"])
+        return {"content": "done"} if done == 10 else reads(done)
+
+    async with FakeOllama(answer, count=lambda body: min(quarter(body), window)) as server:
+        watch = await run(server, workspace, iterations={"direct": 30})
+    sizes = [quarter(body) for body in server.bodies]
+    (notice,) = notices(watch, "context.truncated")
+    assert f"read {window:,} of about" in notice.text
+    cut = [bool(one.truncated) for one in watch.of(ContextMeasured)]
+    first = cut.index(True)
+    assert sizes[first] > window and (first == 0 or sizes[first - 1] < 1.2 * window)

@@ -195,7 +195,7 @@ async def test_a16_a21_after_a_kill_in_the_middle_of_a_command_the_next_start_go
     assert [one["interrupted"] for one in again.of("session.recovered")] == [[endless_call(run)]]
     assert not again.of("tool.started"), "what was cut off is never begun anew"
     asked = json.dumps(server.requests[-1].messages)
-    assert "run_terminal_command" in asked and "ended early: the program was stopped" in asked
+    assert "run_terminal_command" in asked and "ended: the program was stopped" in asked
 
 
 def endless_call(run: Exec) -> str:

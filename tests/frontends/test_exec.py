@@ -184,9 +184,10 @@ async def test_answers_from_standard_input(run: Exec) -> None:
     async with serve(job(), strict=True) as server:
         ran = await run(TASK, "--json", "--answers", *server_flags(server, "openai"), stdin=lines)
         last = server.requests[-1].messages
-    assert ran.code == 0, ran.out + ran.err
+    assert ran.code == 1, ran.out + ran.err
     verdicts = [data["answer"]["verdict"] for data in ran.of("approval.answered")]
     assert verdicts == ["reject", "approve"]
+    assert "since the change was refused" in ran.of("run.ended")[-1]["text"]
     assert any("use another file" in str(message["content"]) for message in last)
 
 

@@ -107,7 +107,7 @@ async def test_a_pipe_is_read_line_by_line_and_nobody_is_asked(home: Home) -> No
     assert REPORT in out
     assert out.count("You: ") == 5
     assert not set("\x1b\x07\r") & set(out)
-    assert [r["data"]["outcome"] for r in home.records() if r["type"] == "run.ended"] == ["done", "done"]
+    assert [r["data"]["outcome"] for r in home.records() if r["type"] == "run.ended"] == ["done", "failed"]
     assert not (home.data / "repl_history").exists()
 
 

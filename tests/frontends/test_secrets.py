@@ -40,6 +40,7 @@ def talk() -> dict[str, Any]:
 @pytest.fixture
 async def run(tmp_path: Path) -> AsyncIterator[Exec]:
     one = Exec(tmp_path)
+    (one.workspace / "test_adder.py").unlink()
     (one.workspace / "planted.txt").write_text(TEXT + "\n", encoding="utf-8")
     yield one
     await one.close()

@@ -15,6 +15,8 @@ from tui_agent.models.wire import Limits, default_limits
     [
         (None, None, {}, "ollama", "http://localhost:11434"),
         (None, None, {"OLLAMA_HOST": "box:9000"}, "ollama", "http://box:9000"),
+        (None, None, {"OLLAMA_HOST": "http://box:9000/v1"}, "ollama", "http://box:9000"),
+        (None, None, {"OLLAMA_HOST": "http://box:9000/api/"}, "ollama", "http://box:9000"),
         (None, None, {"LLM_BASE_URL": "http://h/v1", "OLLAMA_HOST": "box"}, "openai", "http://h/v1"),
         (None, None, {"LLM_BASE_URL": "http://h/v1/chat/completions/"}, "openai", "http://h/v1"),
         (None, "ollama", {"LLM_BASE_URL": "http://h/v1"}, "ollama", "http://localhost:11434"),

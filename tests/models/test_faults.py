@@ -30,6 +30,7 @@ from tests.models.asking import (
     ollama_server,
     openai,
     openai_server,
+    raw,
     request,
     said,
     sse,
@@ -421,7 +422,7 @@ async def test_c11_a_page_is_named_by_its_title_and_a_body_is_cut():
     [
         (400, "status", ""),
         (401, "status", "LLM_AUTH_TOKEN"),
-        (403, "status", "may not"),
+        (403, "status", "if it wants a token"),
         (404, "status", "model"),
         (413, "too_large", "compact"),
         (422, "status", ""),
@@ -438,6 +439,50 @@ async def test_c12_refusals_are_not_retried(status, kind, advice):
     assert (server.log, sleep.slept) == ([str(status)], [])
     assert (fault.kind, fault.status, fault.retryable) == (kind, status, False)
     assert advice in fault.advice
+
+
+@pytest.mark.parametrize(
+    ("token", "status", "advice"),
+    [
+        (None, 401, "The server wants a token: set LLM_AUTH_TOKEN."),
+        (
+            "t0ken",
+            401,
+            "The token was not accepted: correct LLM_AUTH_TOKEN, or `token_file` in the settings.",
+        ),
+        ("t0ken", 403, "This token or account may not use the model."),
+    ],
+)
+async def test_c12_a_missing_token_is_told_from_a_wrong_one(token, status, advice):
+    async def chat(connection: FakeConnection) -> None:
+        await connection.answer(status, {"error": {"message": "Unauthorized"}})
+
+    async with openai_server(chat) as server:
+        fault = (await ask(openai(server, token=token))).fault
+    assert fault.advice == advice
+
+
+async def test_c12_a_path_that_ollama_does_not_have_is_explained_for_ollama():
+    async with ollama_server(raw(404, "text/plain", b"404 page not found")) as server:
+        fault = (await ask(ollama(server))).fault
+    assert "OLLAMA_HOST" in fault.advice and "LLM_BASE_URL" in fault.advice
+
+
+@pytest.mark.parametrize(
+    ("said_by_server", "end"),
+    [("no such thing", "no such thing."), ("Really?", "Really?"), ("It is gone.", "It is gone.")],
+)
+async def test_c12_what_a_server_says_ends_like_a_sentence(said_by_server, end):
+    async def chat(connection: FakeConnection) -> None:
+        await connection.answer(404, {"error": {"message": said_by_server}})
+
+    async def marked(connection: FakeConnection) -> None:
+        await connection.answer(404, {"error": {"message": "no such thing"}}, x_request_id="r1")
+
+    async with openai_server(chat) as server:
+        assert (await ask(openai(server))).fault.message.endswith(f": {end}")
+    async with openai_server(marked) as server:
+        assert (await ask(openai(server))).fault.message.endswith(": no such thing (request r1).")
 
 
 @pytest.mark.parametrize("text", ["", "part"])

@@ -6,10 +6,11 @@ from contextlib import aclosing
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.doubles.raw_server import FakeConnection
-from tests.models.asking import TOOL, ask, delta, known, openai, openai_server, raw, request, sse
+from tests.models.asking import FAST, TOOL, ask, delta, known, openai, openai_server, raw, request, sse
 from tui_agent.domain import (
     AssistantMessage,
     ProgramMessage,
@@ -19,7 +20,7 @@ from tui_agent.domain import (
     Usage,
     UserMessage,
 )
-from tui_agent.models.base import Text
+from tui_agent.models.base import Phase, Text
 
 USAGE = {
     "choices": [],
@@ -157,6 +158,41 @@ async def test_c3_timings_of_llama_cpp():
     timings = {"prompt_ms": 120.4, "predicted_ms": 900.0}
     reply = await answered(delta(content="x"), delta("stop") | {"timings": timings}, "[DONE]")
     assert (reply.usage.prompt_ms, reply.usage.generate_ms) == (120, 900)
+
+
+@pytest.mark.parametrize(
+    ("usage", "timings", "cached"),
+    [
+        (None, {"cache_n": 785, "prompt_n": 1}, 785),
+        ({"prompt_tokens": 786, "completion_tokens": 6}, {"cache_n": 785, "prompt_n": 1}, 785),
+        ({"prompt_tokens": 786, "completion_tokens": 6}, {"prompt_n": 86}, 700),
+        ({"prompt_tokens": 786, "completion_tokens": 6}, {}, None),
+    ],
+)
+async def test_c3_llama_cpp_tells_what_it_had_cached(usage, timings, cached):
+    timings |= {"prompt_ms": 49.3, "predicted_n": 6, "predicted_ms": 230.1}
+    last = {"choices": [], "timings": timings} | ({"usage": usage} if usage else {})
+    reply = await answered(delta(content="x"), delta("stop"), last, "[DONE]")
+    assert reply.usage == Usage(
+        prompt_tokens=786, completion_tokens=6, cached_tokens=cached, prompt_ms=49, generate_ms=230
+    )
+
+
+async def test_c3_a_reply_is_timed_where_the_server_only_counts():
+    async def chat(connection: FakeConnection) -> None:
+        await connection.head(200, "text/event-stream", chunked=True)
+        await asyncio.sleep(0.1)
+        await connection.events(delta(content="a"))
+        await asyncio.sleep(0.3)
+        await connection.events(delta("stop", content="b"), USAGE, "[DONE]")
+        await connection.end()
+
+    async with openai_server(chat) as server:
+        model = openai(server)
+        first, second = await ask(model), await ask(model)
+    assert first.usage.prompt_ms is None  # the model may have been loaded
+    assert second.usage.prompt_ms is not None and 90 <= second.usage.prompt_ms < 2_000
+    assert all(280 <= (reply.usage.generate_ms or 0) < 3_000 for reply in (first, second))
 
 
 @pytest.mark.parametrize("status", [400, 422])
@@ -509,7 +545,12 @@ SERVERS: dict[str, Any] = {
         6000,
         131072,
     ),
-    "OpenRouter": ({"/v1/models": {"data": [{"id": "m:7b", "context_length": 128000}]}}, None, 128000),
+    "OpenRouter": ({"/v1/models": {"data": [{"id": "m:7b", "context_length": 128000}]}}, 128000, 128000),
+    "llama.cpp, which tells only for how much it was trained": (
+        {"/v1/models": {"data": [{"id": "m:7b", "meta": {"n_ctx_train": 32768}}]}},
+        None,
+        32768,
+    ),
     "one that says nothing": ({}, None, None),
 }
 
@@ -671,10 +712,48 @@ async def test_c11_reading_progress_is_shown():
         return delta(content=None) | {"prompt_progress": {"total": 200, "cache": 0, "processed": processed}}
 
     reply = await answered(read(50), read(150), read(150), delta(content="x"), delta("stop"))
-    details = [
-        piece.detail for piece in reply.pieces if getattr(piece, "phase", "") == "reading" and piece.detail
+    assert [(one.done, one.total) for one in reply.pieces if isinstance(one, Phase) and one.total] == [
+        (50, 200),
+        (150, 200),
     ]
-    assert details == ["25 %", "75 %"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "asked"),
+    [
+        ({"/v1/models": {"data": [{"id": "m:7b", "owned_by": "llamacpp", "meta": {"n_ctx": 8192}}]}}, True),
+        ({"/props": {"default_generation_settings": {"n_ctx": 4096}, "total_slots": 1}}, True),
+        ({"/v1/models": {"data": [{"id": "m:7b", "owned_by": "vllm", "max_model_len": 8192}]}}, False),
+        ({}, False),
+    ],
+)
+async def test_c11_only_llama_cpp_is_asked_for_its_progress(answers, asked):
+    async with openai_server(sse(delta("stop", content="x"), "[DONE]")) as server:
+        for path, value in answers.items():
+
+            async def answer(connection: FakeConnection, value: object = value) -> None:
+                await connection.answer(200, value)
+
+            server.routes[path] = answer
+        model = openai(server)
+        await model.describe("m:7b")
+        await ask(model)
+        (sent,) = server.asked_for("/v1/chat/completions")
+    assert sent.json.get("return_progress", False) is asked
+
+
+async def test_c11_a_slow_batch_is_waited_for_where_progress_is_told():
+    async def chat(connection: FakeConnection) -> None:
+        await connection.head(200, "text/event-stream", chunked=True)
+        progress = {"total": 200, "cache": 0, "processed": 100}
+        await connection.events(delta(content=None) | {"prompt_progress": progress})
+        await asyncio.sleep(0.6)
+        await connection.events(delta("stop", content="x"), "[DONE]")
+        await connection.end()
+
+    async with openai_server(chat) as server:
+        limits = msgspec.structs.replace(FAST, no_bytes=0.2)
+        assert (await ask(openai(server, limits=limits))).text == "x"
 
 
 async def test_c11_a_model_that_loads_is_waited_for():

@@ -86,7 +86,7 @@ async def test_five_attempts_and_no_more():
     model = FakeModel([failed()])
     fault = (await ask(fast(model, slept))).fault
     assert (model.asked, len(slept)) == (5, 4)
-    assert fault.message == "busy (after 5 attempts)"
+    assert fault.message == "busy (after 5 attempts)."
 
 
 async def test_waits_grow_with_jitter_between_half_and_whole():

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.models import seed_models
+from tui_agent.domain import ModelInfo
 from tui_agent.models import catalog
 from tui_agent.models.catalog import Catalog, ModelEntry, ModelOptions, SelectionRules
 from tui_agent.models.selection import Role, sampling, select, select_default
@@ -56,15 +57,19 @@ def test_the_type_of_task_counts_for_work_alone() -> None:
     assert select("execution", "m", SEED, SERVED, task="coding").name == "qwen2.5-coder:7b"
 
 
+def there(*names: str) -> list[ModelInfo]:
+    return [ModelInfo(name=name) for name in names]
+
+
 def test_a_session_takes_the_named_model_else_the_default_else_one_that_is_there() -> None:
-    named = select_default(SEED, SERVED, named="x")
+    named = select_default(SEED, there(*SERVED), named="x")
     assert named is not None and named.name == "x"
-    default = select_default(SEED, SERVED)
+    default = select_default(SEED, there(*SERVED))
     assert default is not None and (default.name, default.missing) == ("qwen2.5-coder:7b", "")
-    other = select_default(SEED, ("llama3.1:8b",))
+    other = select_default(SEED, there("llama3.1:8b"))
     assert other is not None and other.name == "llama3.1:8b" and "qwen2.5-coder:7b" in other.missing
     assert select_default(SEED, ()) is None
-    quiet = select_default(SEED, ("a",), configured=False)
+    quiet = select_default(SEED, there("a"), configured=False)
     assert quiet is not None and not quiet.missing
 
 

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from tui_agent.plan.brief import brief
-from tui_agent.plan.document import LogEntry, Plan
+import pytest
+from msgspec.structs import replace
+
+from tui_agent.plan.brief import brief, by_characters
+from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan
 from tui_agent.plan.markdown import parse
 from tui_agent.plan.writing import SKELETON, render
 
@@ -52,7 +55,7 @@ def test_the_lines_of_old_entries_keep_to_their_budget() -> None:
     older = [line for line in head.splitlines() if line.startswith("- ")]
     assert len(older) > 5 and sum(map(len, older)) <= 400
     assert older[-1].endswith("entry 989")
-    assert f"({990 - len(older)} earlier entries stand in the file only.)" in head
+    assert f"({990 - len(older)} earlier entries: see plan_doc.md.)" in head
     assert rest.count("### ") == 9
 
 
@@ -64,3 +67,61 @@ def test_sections_and_notes_of_the_users_are_sent() -> None:
 def test_no_entries_at_all_may_be_asked_for() -> None:
     text = brief(parse(render(logged(3))), entries=0)
     assert "details" not in text and text.count("✓ entry") == 3
+
+
+def decided(count: int) -> Plan:
+    """A plan with decisions of about 56 tokens each."""
+    return Plan(
+        goal="Build it",
+        decisions_made=tuple(
+            Decision(title=f"decision {at}", rationale="It was the best of all that were looked at. " * 4)
+            for at in range(count)
+        ),
+    )
+
+
+def test_decisions_keep_to_the_room_newest_in_full_older_ones_by_title_the_oldest_counted() -> None:
+    document = parse(render(decided(200)))
+    assert by_characters(brief(document)) > 9_000
+    text = brief(document, room=1_600)
+    assert 1_200 < by_characters(text) <= 1_650
+    assert "### decision 199\n**Rationale:** It was" in text and "### decision 150" not in text
+    titles = [line for line in text.splitlines() if line.startswith("- decision")]
+    assert titles and int(titles[-1].split()[-1]) == 200 - text.count("### decision") - 1
+    assert f"({200 - len(titles) - text.count('### decision')} earlier decisions: see plan_doc.md.)" in text
+
+
+def test_a_plan_that_fits_is_told_as_it_is() -> None:
+    document = parse(render(decided(10)))
+    assert brief(document, room=8_000) == brief(document)
+
+
+def test_open_criteria_come_before_those_that_are_met() -> None:
+    rows = [Criterion(description=f"row {at:03} holds", completed=at % 4 != 0) for at in range(200)]
+    text = brief(parse(render(Plan(goal="Build it", acceptance_criteria=tuple(rows)))), room=400)
+    assert by_characters(text) <= 430
+    assert text.count("- [ ] row") == 50 and "[x] row 199" in text and "[x] row 001" not in text
+    gone = 150 - text.count("- [x] row")
+    assert f"({gone} more criteria, {gone} of them met: see plan_doc.md.)" in text
+
+
+def test_every_list_gets_its_share_and_the_text_around_them_is_bounded() -> None:
+    plan = replace(decided(200), execution_log=logged(100).execution_log)
+    text = render(plan) + "\n## Mine\n" + "my own words, many of them\n" * 2_000
+    told = brief(parse(text), room=2_000)
+    assert by_characters(told) <= 2_100
+    assert "details 99" in told and "### decision 199" in told and "my own words" in told
+    assert "(more of this: see plan_doc.md)" in told
+
+
+def test_one_more_entry_seldom_changes_what_is_told_of_decisions() -> None:
+    def before_the_log(entries: int) -> str:
+        plan = replace(decided(200), execution_log=logged(entries).execution_log)
+        return brief(parse(render(plan)), room=2_000).partition("## Execution Log")[0]
+
+    assert len({before_the_log(entries) for entries in range(1, 200)}) <= 8
+
+
+@pytest.mark.parametrize("room", [0, 1, 50])
+def test_hardly_any_room_is_no_fault(room: int) -> None:
+    assert by_characters(brief(parse(render(decided(50))), room=room)) < 120

@@ -282,11 +282,180 @@ NO_CALL = [
           [("edit_file", {"path": "a", "old": XML, "new": ENVELOPE})]),
 ]  # fmt: skip
 
+
+def deepseek(name: str, arguments: str) -> str:
+    return f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{arguments}\n```<｜tool▁call▁end｜>"
+
+
+def kimi(name: str, arguments: str) -> str:
+    return f"<|tool_call_begin|>{name}<|tool_call_argument_begin|>{arguments}<|tool_call_end|>"
+
+
+def v31(name: str, arguments: str) -> str:
+    return f"<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{arguments}<｜tool▁call▁end｜>"
+
+
+def dsml(*invokes: str) -> str:
+    return "\n".join(["<｜DSML｜function_calls>", *invokes, "</｜DSML｜function_calls>"])
+
+
+def invoke(name: str, *parameters: tuple[str, str, str]) -> str:
+    given = [
+        f'<｜DSML｜parameter name="{key}" string="{text}">{value}</｜DSML｜parameter>'
+        for key, text, value in parameters
+    ]
+    return "\n".join([f'<｜DSML｜invoke name="{name}">', *given, "</｜DSML｜invoke>"])
+
+
+LS_ARGS, PWD_ARGS = '{"command": "ls"}', '{"command": "pwd"}'
+CALLS_OPEN, CALLS_SHUT = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
+KIMI_OPEN, KIMI_SHUT = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
+V3 = CALLS_OPEN + deepseek("bash", LS_ARGS) + CALLS_SHUT
+KIMI = KIMI_OPEN + kimi("functions.bash:0", LS_ARGS) + KIMI_SHUT
+CODE = 'write_file(path="a", content="""```py\nx\n```\n""")'
+
+TOKEN_FORMS = [
+    Reply("deepseek", V3 + "<｜end▁of▁sentence｜>", LS),
+    Reply("deepseek, two", CALLS_OPEN + deepseek("bash", LS_ARGS) + "\n" + deepseek("bash", PWD_ARGS) + CALLS_SHUT, LS + PWD),
+    Reply("deepseek, text around", f"I look first.\n\n{V3}\nThen on.", LS, "I look first. Then on."),
+    Reply("deepseek, text in the line", f"I look first. {V3}", LS, "I look first."),
+    Reply("deepseek, no section", deepseek("bash", LS_ARGS), LS),
+    Reply("deepseek, no call token", f"{CALLS_OPEN}function<｜tool▁sep｜>bash\n```json\n{LS_ARGS}\n```<｜tool▁call▁end｜>{CALLS_SHUT}", LS),
+    Reply("deepseek, no end", f"{CALLS_OPEN}<｜tool▁call▁begin｜>function<｜tool▁sep｜>bash\n```json\n{LS_ARGS}\n```", LS),
+    Reply("deepseek, no fence", f"{CALLS_OPEN}<｜tool▁call▁begin｜>function<｜tool▁sep｜>bash\n{LS_ARGS}<｜tool▁call▁end｜>{CALLS_SHUT}", LS),
+    Reply("deepseek, plain pipes", V3.replace("｜", "|"), LS),
+    Reply("deepseek, plain blanks", V3.replace("｜", "|").replace("▁", "_"), LS),
+    Reply("deepseek, escaped blanks", V3.replace("▁", "\\_"), LS),
+    Reply("deepseek, real blanks", V3.replace("▁", " "), LS),
+    Reply("deepseek, fence in a string", CALLS_OPEN + deepseek("write_file", json.dumps({"path": "a", "content": "```json\n{}\n```\n"})) + CALLS_SHUT, wrote("```json\n{}\n```\n")),
+    Reply("deepseek, token in a string", CALLS_OPEN + deepseek("write_file", json.dumps({"path": "a", "content": V3}, ensure_ascii=False)) + CALLS_SHUT, wrote(V3)),
+    Reply("deepseek, unknown name", CALLS_OPEN + deepseek("fly", "{}") + CALLS_SHUT, [("fly", {})]),
+    Reply("deepseek, slips", CALLS_OPEN + deepseek("bash", "{'command': 'ls',}") + CALLS_SHUT, LS),
+    Reply("deepseek, cut", f'{CALLS_OPEN}<｜tool▁call▁begin｜>function<｜tool▁sep｜>bash\n```json\n{{"command": "l', [], "", True),
+    Reply("deepseek, cut in the name", f"{CALLS_OPEN}<｜tool▁call▁begin｜>function<｜tool▁sep｜>ba", [], None, True),
+    Reply("deepseek, behind a thought", f"<think>Hm.</think>{V3}", LS),
+    Reply("deepseek 3.1", CALLS_OPEN + v31("bash", LS_ARGS) + v31("bash", PWD_ARGS) + CALLS_SHUT, LS + PWD),
+    Reply("deepseek 3.1, behind a thought without beginning", f"Hm.</think>{CALLS_OPEN}{v31('bash', LS_ARGS)}{CALLS_SHUT}", LS, None),
+    Reply("deepseek 3.1, no arguments", CALLS_OPEN + v31("list_dir", "") + CALLS_SHUT, [("list_dir", {})]),
+    Reply("deepseek 3.2", dsml(invoke("bash", ("command", "true", "ls"))), LS),
+    Reply("deepseek 3.2, two", "So:\n\n" + dsml(invoke("bash", ("command", "true", "ls")), invoke("bash", ("command", "true", "pwd"))), LS + PWD, "So:"),
+    Reply("deepseek 3.2, types", dsml(invoke("grep", ("pattern", "true", "5"), ("n", "false", "5"), ("deep", "false", "true"))), [("grep", {"pattern": "5", "n": 5, "deep": True})]),
+    Reply("deepseek 3.2, JSON", dsml(f'<｜DSML｜invoke name="bash">\n{LS_ARGS}\n</｜DSML｜invoke>'), LS),
+    Reply("deepseek 3.2, nothing", dsml(invoke("list_dir")), [("list_dir", {})]),
+    Reply("deepseek 3.2, cut", '<｜DSML｜function_calls>\n<｜DSML｜invoke name="bash">\n<｜DSML｜parameter name="command" string="true">rm -r', [], "", True),
+    Reply("kimi", KIMI, LS),
+    Reply("kimi, two", KIMI_OPEN + kimi("functions.bash:0", LS_ARGS) + kimi("functions.bash:1", PWD_ARGS) + KIMI_SHUT, LS + PWD),
+    Reply("kimi, text before", f"I look.{KIMI}", LS, "I look."),
+    Reply("kimi, blanks", f"{KIMI_OPEN}\n<|tool_call_begin|> functions.bash:0 <|tool_call_argument_begin|> {LS_ARGS} <|tool_call_end|>\n{KIMI_SHUT}", LS),
+    Reply("kimi, bare name", KIMI_OPEN + kimi("bash", LS_ARGS) + KIMI_SHUT, LS),
+    Reply("kimi, singular section", KIMI.replace("calls_section", "call_section"), LS),
+    Reply("kimi, no section", kimi("functions.bash:12", LS_ARGS), LS),
+    Reply("kimi, unknown name", KIMI_OPEN + kimi("functions.fly:3", "{}") + KIMI_SHUT, [("fly", {})]),
+    Reply("kimi, cut", f'{KIMI_OPEN}<|tool_call_begin|>functions.bash:0<|tool_call_argument_begin|>{{"command": "rm', [], "", True),
+    Reply("kimi, no JSON", KIMI_OPEN + kimi("functions.bash:0", "ls -la") + KIMI_SHUT, [], "", True),
+    Reply("deepseek, no JSON", CALLS_OPEN + v31("bash", "ls -la") + CALLS_SHUT, [], "", True),
+    Reply("an empty section", f"{KIMI_OPEN}{KIMI_SHUT}Hello.", [], "Hello.", False),
+    Reply("kimi in code", f"The form is `{KIMI}`.", [], f"The form is `{KIMI}`."),
+    Reply("token in code", "A call begins with `<｜tool▁call▁begin｜>`.", [], "A call begins with `<｜tool▁call▁begin｜>`."),
+    Reply("token in prose", "The <|tool_call_begin|> token opens it.", [], "The <|tool_call_begin|> token opens it."),
+    Reply("token of another kind", "It is <|foo|> here.", [], "It is <|foo|> here."),
+    Reply("pipes", "a <| b |> c <｜ d", [], "a <| b |> c <｜ d"),
+    Reply("harmony name", '{"name": "bash<|channel|>commentary", "arguments": {"command": "ls"}}', LS),
+    Reply("harmony name in a tag", '<tool_call>{"name": "functions.bash<|channel|>json", "arguments": {"command": "ls"}}</tool_call>', LS),
+]  # fmt: skip
+
+TOOL_CODE = [
+    Reply("one", '```tool_code\nbash(command="ls")\n```', LS),
+    Reply("printed", '```tool_code\nprint(bash(command="ls"))\n```', LS),
+    Reply("default_api", '```tool_code\nprint(default_api.bash(command="ls"))\n```', LS),
+    Reply("two", "```tool_code\nbash(command='ls')\nbash(command='pwd')\n```", LS + PWD),
+    Reply("a list", '```tool_code\n[bash(command="ls"), bash(command="pwd")]\n```', LS + PWD),
+    Reply("kept and printed", '```tool_code\nx = bash(command="ls")\nprint(x)\n```', LS),
+    Reply("over lines, comments", '```tool_code\n# look\nbash(\n    command="ls",  # all\n)\n```', LS),
+    Reply("text around", 'First.\n```tool_code\nbash(command="ls")\n```\nThen.', LS, "First. Then."),
+    Reply("two fences", '```tool_code\nbash(command="ls")\n```\n\n```tool_code\nbash(command="pwd")\n```', LS + PWD),
+    Reply("fence in a string", f"```tool_code\n{CODE}\n```", wrote("```py\nx\n```\n")),
+    Reply("no end", '```tool_code\nbash(command="ls")', LS),
+    Reply("half an end", '```tool_code\nbash(command="ls")\n``', LS),
+    Reply("in one line", '```tool_code bash(command="ls")```', LS),
+    Reply("a regular expression", "```tool_code\ngrep(pattern='\\d+\\.py')\n```", [("grep", {"pattern": "\\d+\\.py"})]),
+    Reply("values", '```tool_code\ngrep(a=True, b=None, c=-1.5, d=["x", {"y": false}])\n```', [("grep", {"a": True, "b": None, "c": -1.5, "d": ["x", {"y": False}]})]),
+    Reply("unpacked", '```tool_code\nbash(**{"command": "ls"})\n```', LS),
+    Reply("unknown name", '```tool_code\nfly(to="x")\n```', [("fly", {"to": "x"})]),
+    Reply("the fence of another form", '```tool_call\nbash(command="ls")\n```', LS),
+    Reply("JSON", f"```tool_code\n{CALL}\n```", LS),
+    Reply("as a tag", '<tool_code>\nprint(bash(command="ls"))\n</tool_code>', LS),
+    Reply("no literal", '```tool_code\nbash(command=open("x").read())\n```', [], "", True),
+    Reply("position without a shape", '```tool_code\nbash("ls")\n```', [], "", True),
+    Reply("a program", '```tool_code\nfor x in range(3):\n    bash(command="ls")\n```', [], "", True),
+    Reply("cut", '```tool_code\nwrite_file(path="a", content="half', [], "", True),
+    Reply("mention", "Use ```tool_code fences for it.", [], "Use ```tool_code fences for it.", False),
+    Reply("nothing in it", "```tool_code\n```\nHm.", [], "```tool_code ``` Hm."),
+    Reply("other code", '```python\nbash(command="ls")\n```', [], '```python bash(command="ls") ```'),
+]  # fmt: skip
+
+OUT = "<tool_response>\na.py b.py\n</tool_response>"
+INVENTED = [
+    Reply("behind a call", f"{XML}\n{OUT}\nThere are two files.", LS),
+    Reply("glued to a call", f"{XML}{OUT}There are two files.", LS),
+    Reply("text before", f"I look.\n{XML}\n{OUT}\nTwo files.", LS, "I look."),
+    Reply("calls behind it", f"{XML}\n{OUT}\n{XML2}", LS),
+    Reply("two of them", f"{XML}\n{OUT}\n{XML2}\n{OUT}\nDone. [TASK_COMPLETE]", LS),
+    Reply("never closed", f"{XML}\n<tool_response>\na.py b.py\n\nTwo files.", LS),
+    Reply("alone", f"{OUT}\nThere are two files.", [], "", True),
+    Reply("text and a result", f"I look.\n{OUT}\nTwo files.", [], "I look.", True),
+    Reply("text and a result in a line", "I look. <tool_response>a.py</tool_response> One file.", [], "I look.", True),
+    Reply("JSON in it", f'{XML}\n<tool_response>{{"name": "bash", "content": "a"}}</tool_response>\nOne.', LS),
+    Reply("a call in it", f"{XML}\n<tool_response>\n{XML2}\n</tool_response>", LS),
+    Reply("attributes", f'{XML}\n<tool_result name="bash">\na\n</tool_result>\nOne.', LS),
+    Reply("our own", f"{XML}\n<agent_control>\n<tool_result>a</tool_result>\n</agent_control>\nOne.", LS),
+    *(
+        Reply(tag, f"{XML}\n<{tag}>\na\n</{tag}>\nOne file.", LS)
+        for tag in ["tool_result", "tool_results", "function_results", "function_result", "function_response",
+                    "tool_output", "tool_call_result", "TOOL_RESPONSE"]
+    ),
+    Reply("ChatML", f"{XML}<|im_end|>\n<|im_start|>user\n{OUT}<|im_end|>\n<|im_start|>assistant\nTwo files.<|im_end|>", LS),
+    Reply("ChatML in words", f"{XML}\n<|im_start|>user\nTool result: a.py<|im_end|>\n<|im_start|>assistant\nOne file.", LS),
+    Reply("ChatML, no call", "I look.<|im_end|>\n<|im_start|>user\nTool result: a.py<|im_end|>\n<|im_start|>assistant\nOne file.", [], "I look.", True),
+    Reply("ChatML, tool", f"{XML}<|im_end|>\n<|im_start|>tool\na.py<|im_end|>\nOne.", LS),
+    Reply("Llama 3", f"{XML}<|eot_id|><|start_header_id|>ipython<|end_header_id|>\n\na.py<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nOne.", LS),
+    Reply("Gemma", '```tool_code\nbash(command="ls")\n```<end_of_turn>\n<start_of_turn>user\n```tool_output\na.py\n```\n<start_of_turn>model\nOne.', LS),
+    Reply("Gemma's fence", '```tool_code\nbash(command="ls")\n```\n```tool_outputs\na.py\n```\nOne.', LS),
+    Reply("Mistral", f"[TOOL_CALLS][{CALL}]</s>[TOOL_RESULTS] a.py[/TOOL_RESULTS] One.", LS),
+    Reply("Mistral, blanks", f"[TOOL_CALLS][{CALL}] [TOOL_RESULTS] a.py [/TOOL_RESULTS] One.", LS),
+    Reply("in the line of a call", f"{XML} <tool_response> a.py </tool_response> One.", LS),
+    Reply("DeepSeek", f"{V3}<｜tool▁outputs▁begin｜><｜tool▁output▁begin｜>a.py<｜tool▁output▁end｜><｜tool▁outputs▁end｜>One.", LS),
+    Reply("DeepSeek's user", "All good.<｜end▁of▁sentence｜><｜User｜>And now?<｜Assistant｜>More.", [], "All good.", False),
+    Reply("Kimi", f"{KIMI}<|im_end|><|im_system|>bash<|im_middle|>a.py<|im_end|>", LS),
+    Reply("GLM", f"{XML}\n<|observation|>\na.py\n<|assistant|>\nOne.", LS),
+    Reply("harmony", '<|channel|>commentary to=functions.bash<|message|>{"command": "ls"}<|call|><|start|>functions.bash to=assistant<|channel|>commentary<|message|>a.py<|end|><|start|>assistant<|channel|>final<|message|>One.', LS),
+    Reply("a turn of the user", "All good.<|im_end|>\n<|im_start|>user\nThanks!<|im_end|>\n<|im_start|>assistant\nMy pleasure.", [], "All good.", False),
+    Reply("its own turn", "<|im_start|>assistant\nAll good.<|im_end|>", [], "All good.", False),
+    Reply("its own turn, Llama 3", "<|start_header_id|>assistant<|end_header_id|>\n\nAll good.", [], "All good.", False),
+    Reply("mention in code", "Results come in `<tool_response>` tags, as `<|im_start|>user` says.", [], "Results come in `<tool_response>` tags, as `<|im_start|>user` says.", False),
+    Reply("mention in prose", "Between <tool_response> and </tool_response> stands it, after <|im_start|> and a role.", [], "Between <tool_response> and </tool_response> stands it, after <|im_start|> and a role.", False),
+    Reply("mention at the beginning of a line", "<tool_response> is the tag of results.", [], "<tool_response> is the tag of results.", False),
+    Reply("in a fence", f"So:\n```xml\n{OUT}\n```\nGot it?", [], f"So: ```xml {OUT} ``` Got it?".replace(chr(10), " "), False),
+    Reply("in a string", write(OUT), wrote(OUT)),
+    Reply("an agent's tag", "<agent_config>\na\n</agent_config>", [], "<agent_config> a </agent_config>", False),
+    Reply("another tag", "<tool_box>\na\n</tool_box>", [], "<tool_box> a </tool_box>", False),
+]  # fmt: skip
+
+LONE = [
+    Reply("glued", "The user asks for the time.</think>It is noon.", [], "It is noon."),
+    Reply("before a blank", "The user asks. </think> It is noon.", [], "It is noon."),
+    Reply("before a call", f"I must look.</think>{XML}", LS, ""),
+    Reply("in lines", "The user asks.\n</think>\n\nIt is noon.", [], "It is noon."),
+    Reply("in other brackets", "The user asks.[/THINK]It is noon.", [], "It is noon."),
+    Reply("mention", "Use </think> to end it, or `</think>`, or \"</think>\".", [], "Use </think> to end it, or `</think>`, or \"</think>\"."),
+]  # fmt: skip
+
 REPLIES = {
     f"{group}: {reply.id}": reply
     for group, replies in {
         "json": JSON_FORMS, "markup": MARKUP, "other": OTHER_MARKUP, "fence": FENCES,
         "sloppy": SLOPPY, "cut": CUT, "none": NO_CALL,
+        "tokens": TOKEN_FORMS, "tool_code": TOOL_CODE, "invented": INVENTED, "lone": LONE,
     }.items()
     for reply in replies
 }  # fmt: skip

@@ -6,7 +6,6 @@ from tui_agent.domain import AssistantMessage, ProgramMessage, ToolCall, ToolMes
 from tui_agent.protocols import json_reply, xml_reply
 from tui_agent.protocols.parser import parse
 from tui_agent.protocols.thinking import ThinkSplitter
-from tui_agent.protocols.turns import calling
 from tui_agent.tools.registry import default_tools
 
 SPECS = default_tools().specs()
@@ -85,7 +84,7 @@ def test_json_history() -> None:
 
 def test_json_replies_that_only_call_are_json_alone() -> None:
     call = ToolCall(id="1", name="read_file", arguments={"path": "a"})
-    (reply,) = json_reply.render((AssistantMessage(text=calling((call,)), calls=(call,)),))
+    (reply,) = json_reply.render((AssistantMessage(text="", calls=(call,)),))
     assert json.loads(reply.text) == {"tool_calls": [{"name": "read_file", "parameters": {"path": "a"}}]}
 
 

@@ -19,7 +19,12 @@ BITS = st.sampled_from(
         "{", "}", "[", "]", '"', "'", "`", "```", "```json\n", "\n", " ", ",", ":", "\\", "a", "name", '"name": "bash"',
         '"arguments": {', CALL, XML, "<tool_call>", "</tool_call>", "[TOOL_CALLS]", "<think>", "</think>", "[TASK_COMPLETE]",
         "<function=bash>", "<parameter=command>", "</parameter>", "</function>", '{"tool_calls": [', '{"response": "', "bash",
-        "<|channel|>", "<|message|>", "[bash(", "//", "/*", "*/", "1", "e5", "true", "é", "😀", "<", "text ",
+        "<|channel|>", "<|message|>", "[bash(", "//", "/*", "*/", "1", "e5",
+        "<tool_response>", "</tool_response>", "<|im_start|>", "<|im_start|>user\n", "<｜tool▁calls▁begin｜>",
+        "<｜tool▁call▁begin｜>", "function<｜tool▁sep｜>bash\n", "<｜tool▁call▁end｜>", "<|tool_call_begin|>",
+        "functions.bash:0", "<|tool_call_argument_begin|>", "```tool_code\n", 'bash(command="ls")', "<tool_code>",
+        '<｜DSML｜invoke name="bash">', "</｜DSML｜invoke>", "<|", "｜>", "[/THINK]", "```tool_outputs\n",
+        "true", "é", "😀", "<", "text ",
     ]
 )  # fmt: skip
 TEXTS = st.lists(BITS, max_size=14).map("".join)
@@ -41,7 +46,7 @@ def test_any_cut_gives_the_same(text: str, cuts: list[int]) -> None:
     shown = [stream.feed(piece) for piece in pieces(text, cuts)]
     rest, parsed = stream.finish()
     assert parsed == whole
-    if "</think>" not in text:
+    if "</think>" not in text and "[/THINK]" not in text:
         assert "".join(shown) + rest == whole.text
 
 
@@ -49,7 +54,7 @@ def test_any_cut_gives_the_same(text: str, cuts: list[int]) -> None:
 @settings(max_examples=120, deadline=None)
 def test_bare_json_calls_only_what_is_offered(text: str) -> None:
     tools = [ToolSpec(name="other", description="", parameters={})]
-    markup = ("<tool", "[TOOL_CALLS]", "tool_calls", "<function=", "<|channel|>")
+    markup = ("<tool", "[TOOL_CALLS]", "tool_calls", "<function=", "<|channel|>", "tool_call", "｜", "_code")
     if not any(one in text for one in markup):
         assert parse(text, tools).calls == ()
 
@@ -70,7 +75,8 @@ def test_content_arrives_as_it_was_written(path: str, content: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, reply in REPLIES.items() if reply.left == "" and reply.calls]
+    "name",
+    [name for name, reply in REPLIES.items() if reply.left == "" and reply.calls and "lone" not in name],
 )
 def test_markup_never_flashes(name: str) -> None:
     stream = TextStream(OFFERED)
@@ -100,6 +106,9 @@ def test_what_came_in_its_own_form_is_not_recovered(protocol: str) -> None:
         '{"a": ' * 100_000, "[" * 500_000, "{" * 500_000, "<tool_call>" * 50_000, "<tool_call>{" * 50_000,
         "```json\n{" * 50_000, "`" * 500_000, "a<think>" * 60_000, '{"a": "' + 'x" ' * 150_000, "</tool_call>" * 50_000,
         "[TOOL_CALLS] [{" * 30_000, (CALL + "\n") * 10_000, '{"name": "bash", ' * 30_000, "\\" * 500_000, " " * 500_000,
+        "<tool_response> " * 30_000, "<｜tool▁call▁begin｜>" * 30_000, "`<|im_start|> " * 30_000, "<|im_start|>" * 40_000,
+        "```tool_code\n" * 30_000, "```tool_code\nbash('" + "```\n" * 100_000, "<tool_code>" * 40_000,
+        '<｜DSML｜invoke name="bash">' * 20_000, "<|tool_call_begin|>functions.bash:0" * 15_000, "<|a" * 150_000,
     ],
     ids=lambda text: text[:12],
 )  # fmt: skip

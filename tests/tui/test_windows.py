@@ -6,6 +6,7 @@ from textual.pilot import Pilot
 from tests.scenes import build, load
 from tests.tui.kit import app_for, running, screen_text, settled, still, until
 from tui_agent import events as e
+from tui_agent.domain import Usage
 from tui_agent.tui.app import TuiAgentApp
 from widgets.context_meter import ContextPanel
 
@@ -82,6 +83,23 @@ async def test_before_the_first_request_nothing_is_measured() -> None:
         await until(pilot, lambda: measured(app))
         await still(pilot)
         assert "Nothing was sent" in screen_text(app)
+
+
+async def test_requests_that_sort_and_plan_count_as_sent_before_anything_is_measured() -> None:
+    app, session = app_for("empty")
+    async with running(app) as pilot:
+        for node, role in (("run1.d", "dispatcher"), ("run1.p", "planning")):
+            started = e.ReplyStarted(model="m", iteration=0, messages=2, estimate=256, role=role)
+            session.push(started, run="run1", node=node)
+            ended = e.ReplyEnded(text="", role=role, usage=Usage(prompt_tokens=256))
+            session.push(ended, run="run1", node=node)
+        await settled(pilot)
+        await pilot.press("f9")
+        await until(pilot, lambda: measured(app))
+        await still(pilot)
+        text = " ".join(screen_text(app).split())
+        assert "Nothing was sent" not in text
+        assert "2 requests, 512 tokens read (sorting the request, planning)" in text.replace("│ ", "")
 
 
 async def test_the_warning_of_a_cut_prompt_stays_until_the_next_message() -> None:

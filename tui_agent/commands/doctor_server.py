@@ -1,26 +1,34 @@
-"""Doctor's look at the model server: there, the model there, its window, its memory, and whether it calls tools."""
+"""Doctor's look at the model server: there, the model there, its window and memory, how it is asked, how fast it is."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tui_agent.commands import probing
+from tui_agent import speed
+from tui_agent.commands import calibrating, probing
 from tui_agent.commands.findings import Finding, Findings
 from tui_agent.commands.page import bytes_shown
 from tui_agent.commands.probing import Attempt, Setup
 from tui_agent.commands.reaching import Configured, Reached
 from tui_agent.domain import Fault, ModelInfo
+from tui_agent.engine.ladder import Start, start
+from tui_agent.engine.live_catalog import described
 from tui_agent.engine.roles import SMALL_WINDOW, window_for
-from tui_agent.models.catalog import served_name
+from tui_agent.models.catalog import ModelEntry, served_name
 from tui_agent.models.faults import WireFault
 from tui_agent.models.selection import sampling, select_default
 from tui_agent.protocols.parser import Protocol
 
 OLDEST = (0, 9)
 """Ollama before this knows no thinking and sends tool calls only at the end of a reply."""
-_NAMES: dict[Protocol, str] = {"native": "native calls", "json": "calls as JSON", "xml": "calls in text"}
+_NAMES: dict[Protocol, str] = {
+    "native": "native calls",
+    "json": "calls as JSON",
+    "xml": "calls in text",
+    "files": "whole files",
+}
 _CUT = 0.6
 """A count of prompt tokens below this share of the estimate means that a part did not reach the model (R1.3)."""
 
@@ -67,7 +75,7 @@ class ServerLook:
                 self._server.add("warn", "privacy", text)
         if provider == "ollama":
             await self._version()
-        name = self._named(served)
+        name = self._named(served, await described(self._model, served))
         if name:
             await self._look_at(name)
 
@@ -105,17 +113,18 @@ class ServerLook:
         else:
             self._server.add("ok", "version", f"Ollama {version}")
 
-    def _named(self, served: tuple[str, ...]) -> str:
+    def _named(self, served: tuple[str, ...], infos: Sequence[ModelInfo]) -> str:
         """The model that a session would use; empty when there is none."""
         catalog, named = self._files.catalog, self._settings.model or ""
         ollama = self._model.provider == "ollama"
         count = f"one of {len(served)}" if len(served) > 1 else "the only one"
         chosen = select_default(
-            catalog, served, named=named, configured=self._files.catalog_read.catalog is not None
+            catalog, infos, named=named, configured=self._files.catalog_read.catalog is not None
         )
         if chosen is None:
             pull = f"`ollama pull {catalog.rules.default or 'qwen2.5-coder:7b'}` gets one." if ollama else ""
-            self._about.add("bad", "name", "the server has no models", pull or "Load one there.")
+            what = "the server has only models that make embeddings" if served else "the server has no models"
+            self._about.add("bad", "name", what, pull or "Load one there.")
             return ""
         if chosen.missing:
             self._about.add(
@@ -160,33 +169,62 @@ class ServerLook:
                 keep_alive=self._settings.keep_alive,
             ),
         )
-        attempts = await self._calls(setup, info) if self._probe else []
+        first = start(info, entry.options.strategy, entry.calibration)
+        self._strategy(first, entry)
+        attempts = await self._replies(setup, info, first.strategy) if self._probe else []
         await self._window(name, window, info, attempts)
         if self._model.provider == "ollama":
             await self._memory(name)
 
-    # --- tool calls ---
+    # --- how it is asked ---
 
-    async def _calls(self, setup: Setup, info: ModelInfo) -> list[Attempt]:
-        """One probe a protocol; the ones that are not the first rung matter only when that fails."""
+    def _strategy(self, first: Start, entry: ModelEntry) -> None:
+        """The strategy of a session's first request, and why that one."""
+        why = first.why or "nothing speaks for another one"
+        scores = calibrating.score_words(entry.calibration)
+        told = f"{first.strategy}: {why}{f'; measured: {scores}' if scores else ''}"
+        measured = entry.options.strategy or entry.calibration.strategy or self._model.provider == "scripted"
+        advice = "" if measured else "`tui-agent reliability --quick` measures which one fits the model best."
+        self._about.add("ok", "strategy", told, advice)
+
+    async def _replies(self, setup: Setup, info: ModelInfo, first: Protocol) -> list[Attempt]:
+        """One probe a strategy, the first one's twice, since only then it can be told what the server keeps. The others
+        matter only when that one fails; where it is whole files, no others are tried."""
         attempts: list[Attempt] = []
         able = info.capabilities is None or "tools" in info.capabilities
-        protocols: list[Protocol] = ["native", "json", "xml"] if able else ["json", "xml"]
-        if not able:
-            text = "the model has none of its own, so calls are asked for as JSON"
+        if not able and first != "native":
+            text = f"the model has none of its own, so it is asked for {_NAMES[first]}"
             self._about.add("note", _NAMES["native"], text)
+        usual: list[Protocol] = ["native", "json", "xml", "files"] if able else ["json", "xml", "files"]
         outcome: dict[Protocol, Attempt] = {}
-        for protocol in protocols:
-            self._tell(f"asking {setup.name} for a tool call ({_NAMES[protocol]}) …")
-            done = await probing.attempt(self._model, setup, probing.tasks()[0], protocol)
+        works = False
+        for strategy in dict.fromkeys([first, *usual]):
+            if works and "files" in (strategy, first):
+                continue
+            self._tell(f"asking {setup.name} for a small task ({_NAMES[strategy]}) …")
+            done = await probing.attempt(self._model, setup, probing.tasks_for(strategy)[0], strategy)
             attempts.append(done)
-            outcome[protocol] = done
+            outcome[strategy] = done
+            works = works or done.kind == probing.VALID
             if done.kind in ("timeout", "unreachable"):
                 break
-        works = [protocol for protocol, done in outcome.items() if done.kind == probing.VALID]
-        for protocol, done in outcome.items():
-            self._tell_call(protocol, done, bool(works))
+            if strategy == first:
+                await self._speed(setup, strategy, done)
+        for strategy, done in outcome.items():
+            self._tell_call(strategy, done, works)
         return attempts
+
+    async def _speed(self, setup: Setup, strategy: Protocol, before: Attempt) -> None:
+        """Tokens per second and cached share, by the same request once more, where the server counts them."""
+        if not (before.usage.prompt_tokens and before.usage.completion_tokens):
+            return
+        self._tell(f"asking {setup.name} once more, for its speed …")
+        again = await probing.attempt(self._model, setup, probing.tasks_for(strategy)[0], strategy)
+        words = calibrating.pace_words(*calibrating.pace([[before.usage, again.usage]]))
+        if (rate := speed.reading(before.usage)) is not None:
+            words.insert(0, f"prompts read at {speed.shown(rate)}")
+        if words:
+            self._about.add("ok", "speed", " · ".join(words))
 
     def _tell_call(self, protocol: Protocol, done: Attempt, any_works: bool) -> None:
         name, seconds = _NAMES[protocol], f"{done.ms / 1000:.1f} s"
@@ -204,7 +242,7 @@ class ServerLook:
                 else "Calls in another form work."
             )
         else:
-            advice = "No form of tool call works: choose another model. `tui-agent reliability` tells more."
+            advice = "Nothing works: choose another model. `tui-agent reliability` tells more."
         self._about.add("warn" if any_works else "bad", name, text, advice)
 
     # --- window and memory ---
@@ -234,11 +272,12 @@ class ServerLook:
         self._truncation(attempts)
 
     def _truncation(self, attempts: list[Attempt]) -> None:
-        counted = next((one for one in attempts if one.prompt_tokens and one.estimate), None)
-        if counted is None or counted.prompt_tokens is None:
+        counted = next((one for one in attempts if one.usage.prompt_tokens and one.estimate), None)
+        arrived = None if counted is None else speed.whole(counted.usage)
+        if counted is None or arrived is None:
             return
-        text = f"{counted.prompt_tokens:,} tokens arrived of about {counted.estimate:,} that were sent"
-        if counted.prompt_tokens < counted.estimate * _CUT:
+        text = f"{arrived:,} tokens arrived of about {counted.estimate:,} that were sent"
+        if arrived < counted.estimate * _CUT:
             advice = (
                 "The server may cut prompts: raise the window there. "
                 "(One that leaves out what it has cached looks the same.)"

@@ -1,4 +1,4 @@
-"""One small tool-calling task for a model, and what came of it: asked by the product's own client and parser."""
+"""One small task for a model, and what came of it: asked by the product's own client and parser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 
 import msgspec
 
-from tui_agent.domain import Fault, Mode, Noun, SystemMessage, ToolCall, ToolResult, UserMessage
+from tui_agent.commands import file_probing
+from tui_agent.commands.file_probing import FileTask
+from tui_agent.domain import Fault, Mode, Noun, SystemMessage, ToolCall, ToolResult, Usage, UserMessage
 from tui_agent.engine.ladder import Ladder
 from tui_agent.engine.prompts import prompt
 from tui_agent.models.base import CallReady, Counted, Failed, Model, ModelRequest, Stop, Text, Thought
@@ -22,13 +24,17 @@ from tui_agent.tools.registry import Registry, default_tools
 
 TASKS_FILE = Path(__file__).with_name("tool_tasks.json")
 VALID = "valid"
+_CHANGING = ("write_file", "edit_file")
+"""Tools that change a file."""
 KINDS = {
     "unreadable": "the call can't be read",
     "unknown_tool": "a tool that does not exist",
     "bad_arguments": "arguments that do not fit",
     "wrong_tool": "another tool than the task needs",
     "wrong_values": "other values than the task says",
-    "prose": "words instead of a call",
+    "wrong_file": "other files than the task says",
+    "wrong_content": "another content than the task says",
+    "prose": "words instead of a call or a file",
     "empty": "nothing at all",
     "thinking_only": "thoughts only",
     "truncated": "cut off at the limit",
@@ -45,10 +51,15 @@ class Task(Noun, frozen=True, kw_only=True):
     """What the model is asked to do with one call."""
 
     text: str
-    tool: str
-    """The tool that it needs."""
+    tool: str = ""
+    """The tool that it needs; empty for each that changes the file."""
     values: dict[str, Any] = msgspec.field(default_factory=dict)
     """Arguments that must come just so."""
+    file: str = ""
+    """The file that changes, where what comes of it is judged."""
+    before: str = ""
+    """Its content, which has to become `after`."""
+    after: str = ""
 
 
 class Setup(Noun, frozen=True, kw_only=True):
@@ -61,6 +72,8 @@ class Setup(Noun, frozen=True, kw_only=True):
     """For one reply."""
     prompt: str = ""
     """What models.json has to tell the model."""
+    longest: int | None = None
+    """Tokens of a reply at most, where it is to be fewer than in a session."""
 
 
 class Attempt(Noun, frozen=True, kw_only=True):
@@ -73,16 +86,40 @@ class Attempt(Noun, frozen=True, kw_only=True):
     ms: int = 0
     detail: str = ""
     fault: Fault | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    usage: Usage = Usage()
     estimate: int = 0
     """Tokens that the request was thought to hold."""
 
 
 @cache
 def tasks() -> tuple[Task, ...]:
-    """The tasks that come with the program."""
+    """The tasks for calls that come with the program."""
     return tuple(msgspec.json.decode(TASKS_FILE.read_bytes(), type=list[Task]))
+
+
+def tasks_for(strategy: Protocol, quick: bool = False) -> tuple[Task | FileTask, ...]:
+    """The tasks for a strategy. `quick`: the same changes of files for all of them, so that they can be compared."""
+    if strategy == "files":
+        return file_probing.project().tasks
+    return _changes() if quick else tasks()
+
+
+@cache
+def _changes() -> tuple[Task, ...]:
+    """The changes of the files strategy, for calls: the model is told what it would have read."""
+    files = file_probing.project().files
+    told = "You have read {file}; this is its content:\n```\n{before}```\n{text}"
+    return tuple(
+        Task(
+            text=told.format(file=one.file, before=files[one.file], text=one.text)
+            if one.file in files
+            else one.text,
+            file=one.file,
+            before=files.get(one.file, ""),
+            after=one.content,
+        )
+        for one in file_probing.project().tasks
+    )
 
 
 @cache
@@ -98,14 +135,14 @@ class _Heard(msgspec.Struct):
     thought: bool = False
     stop: str = ""
     fault: Fault | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    usage: Usage = Usage()
 
 
 async def attempt(
-    model: Model, setup: Setup, task: Task, protocol: Protocol, temperature: float | None = None
+    model: Model, setup: Setup, task: Task | FileTask, protocol: Protocol, temperature: float | None = None
 ) -> Attempt:
-    """Ask for `task` once. Failures are outcomes; only cancellation is raised."""
+    """Ask for `task` once, which is one of `tasks_for(protocol)`. Failures are outcomes; only cancellation is
+    raised."""
     request = _request(setup, task, protocol, temperature)
     heard, began = _Heard([]), time.monotonic()
     try:
@@ -122,29 +159,36 @@ async def attempt(
         recovered=recovered,
         ms=round((time.monotonic() - began) * 1000),
         fault=heard.fault,
-        prompt_tokens=heard.prompt_tokens,
-        completion_tokens=heard.completion_tokens,
+        usage=heard.usage,
         estimate=size // 4,
     )
 
 
-def _request(setup: Setup, task: Task, protocol: Protocol, temperature: float | None) -> ModelRequest:
+def _request(
+    setup: Setup, task: Task | FileTask, protocol: Protocol, temperature: float | None
+) -> ModelRequest:
+    most = (
+        setup.sampling.max_tokens if setup.longest is None else min(setup.longest, setup.sampling.max_tokens)
+    )
+    common = ModelRequest(
+        model=setup.name,
+        messages=(),
+        temperature=setup.sampling.temperature if temperature is None else temperature,
+        max_tokens=most,
+        num_ctx=setup.window,
+        think=setup.sampling.think,
+        keep_alive=setup.sampling.keep_alive,
+    )
+    if isinstance(task, FileTask):
+        shown = file_probing.messages(task, setup.prompt)
+        return msgspec.structs.replace(common, messages=shown, max_tokens=min(most, file_probing.REPLY))
     ladder = Ladder(setup.name, fixed=protocol, tell=lambda event: None)
     specs = _tools().specs()
     rules = prompt("rules") + "\n\nWorking folder: /home/user/project (Linux)."
     system = f"{rules}\n\n{setup.prompt}" if setup.prompt else rules
     dressed = ladder.dress(specs)
-    return ModelRequest(
-        model=setup.name,
-        messages=ladder.messages((SystemMessage(text=system), UserMessage(text=task.text)), specs),
-        tools=dressed.tools,
-        format=dressed.format,
-        temperature=setup.sampling.temperature if temperature is None else temperature,
-        max_tokens=setup.sampling.max_tokens,
-        num_ctx=setup.window,
-        think=setup.sampling.think,
-        keep_alive=setup.sampling.keep_alive,
-    )
+    messages = ladder.messages((SystemMessage(text=system), UserMessage(text=task.text)), specs)
+    return msgspec.structs.replace(common, messages=messages, tools=dressed.tools, format=dressed.format)
 
 
 async def _hear(model: Model, request: ModelRequest, heard: _Heard) -> None:
@@ -158,18 +202,23 @@ async def _hear(model: Model, request: ModelRequest, heard: _Heard) -> None:
                 case CallReady(call=call):
                     heard.calls.append(call)
                 case Counted(usage=usage):
-                    heard.prompt_tokens = usage.prompt_tokens or heard.prompt_tokens
-                    heard.completion_tokens = usage.completion_tokens or heard.completion_tokens
+                    known = {k: v for k, v in msgspec.structs.asdict(usage).items() if v is not None}
+                    heard.usage = msgspec.structs.replace(heard.usage, **known)
                 case Stop(reason=reason):
                     heard.stop = reason
                 case Failed(fault=fault):
                     heard.fault = fault
 
 
-def _judge(heard: _Heard, task: Task, protocol: Protocol) -> tuple[str, str, bool]:
+def _judge(heard: _Heard, task: Task | FileTask, protocol: Protocol) -> tuple[str, str, bool]:
     """Kind, detail, and whether the call was recovered."""
     if heard.fault is not None:
         return _fault_kind(heard.fault), heard.fault.message, False
+    if isinstance(task, FileTask):
+        kind, detail = file_probing.judge(heard.text, task)
+        if kind or heard.stop == "length":
+            return (*_unfinished(heard, kind, detail), False)
+        return VALID, "", False
     parsed, calls, recovered = Parsed(), list(heard.calls), False
     if not calls:
         stream = TextStream(_tools().specs(), protocol=protocol)
@@ -183,19 +232,24 @@ def _judge(heard: _Heard, task: Task, protocol: Protocol) -> tuple[str, str, boo
     if calls:
         kind, detail = _judge_calls(calls, task)
         return kind, detail, recovered
+    kind, detail = ("unreadable", parsed.error) if parsed.error else ("prose", heard.text.strip()[:200])
+    return (*_unfinished(heard, kind, detail), False)
+
+
+def _unfinished(heard: _Heard, kind: str, detail: str) -> tuple[str, str]:
+    """Kind and detail of a reply that is of no use: that it has no end, or is empty, says more than `kind`."""
     if heard.stop == "length":
-        return "truncated", f"after {heard.completion_tokens or 'all'} tokens", False
-    if parsed.error:
-        return "unreadable", parsed.error, False
+        return "truncated", f"after {heard.usage.completion_tokens or 'all'} tokens"
     if not heard.text.strip():
-        return ("thinking_only" if heard.thought else "empty"), "", False
-    return "prose", heard.text.strip()[:200], False
+        return ("thinking_only" if heard.thought else "empty"), ""
+    return kind, detail
 
 
 def _judge_calls(calls: list[ToolCall], task: Task) -> tuple[str, str]:
     """A reply is valid when all its calls could run and one of them does what was asked."""
     done: dict[str, Any] | None = None
     names: list[str] = []
+    content = f"{task.before.rstrip()}\n"
     for call in calls:
         if call.fault is not None:
             return "unreadable", call.fault
@@ -204,14 +258,27 @@ def _judge_calls(calls: list[ToolCall], task: Task) -> tuple[str, str]:
             return parsed.code or "bad_arguments", parsed.error or ""
         tool, arguments = parsed
         names.append(tool.name)
-        if tool.name == task.tool:
-            done = arguments.model_dump()
+        given = arguments.model_dump()
+        if tool.name == task.tool or (not task.tool and tool.name in _CHANGING):
+            done = given
+        if tool.name in _CHANGING and _plain(given.get("path")) == task.file:
+            content = _changed(content, given)
     if done is None:
-        return "wrong_tool", f"{', '.join(names)} instead of {task.tool}"
+        return "wrong_tool", f"{', '.join(names)} instead of {task.tool or ' or '.join(_CHANGING)}"
     for name, value in task.values.items():
         if _plain(done.get(name)) != _plain(value):
             return "wrong_values", f"{name} is {done.get(name)!r} instead of {value!r}"
+    if task.file and file_probing.plain(task.file, content) != file_probing.plain(task.file, task.after):
+        return "wrong_content", f"{task.file} becomes {content.strip()[:200]}"
     return VALID, ""
+
+
+def _changed(content: str, given: dict[str, Any]) -> str:
+    """What a call with these arguments makes of a file."""
+    if "content" in given:
+        return str(given["content"])
+    old, new = str(given.get("old_string") or ""), str(given.get("new_string") or "")
+    return content.replace(old, new) if old else content
 
 
 def _plain(value: Any) -> str:

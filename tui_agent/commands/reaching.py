@@ -10,6 +10,8 @@ import msgspec
 
 from tui_agent import paths, settings
 from tui_agent.domain import Fault
+from tui_agent.engine.lacking import no_model
+from tui_agent.engine.live_catalog import described
 from tui_agent.models import catalog as catalog_file
 from tui_agent.models.base import Model
 from tui_agent.models.catalog import Catalog, CatalogRead
@@ -127,7 +129,8 @@ async def default_model(way: Reached, files: Configured) -> str:
     served = await way.model.list_models()
     if isinstance(served, Fault):
         raise NoServer(f"{served.message} {served.advice} Tried because of {way.because}.".replace("  ", " "))
-    found = select_default(files.catalog, served, named=files.loaded.settings.model or "")
+    infos = await described(way.model, served)
+    found = select_default(files.catalog, infos, named=files.loaded.settings.model or "")
     if found is None:
-        raise NoServer(f"{way.model.endpoint} has no models.")
+        raise NoServer(no_model(way.model, served).message)
     return found.name

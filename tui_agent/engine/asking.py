@@ -87,6 +87,10 @@ class Asking:
         self._ladder = ladder
         self._tools = tools
         self.iteration = 0
+        self.limit: int | None = None
+        """Tokens of a reply at most, where fewer will do than the model may write."""
+        self.continues = CONTINUED
+        """How often a reply that reached its limit is continued (W14)."""
 
     @property
     def node(self) -> str:
@@ -126,13 +130,17 @@ class Asking:
             tools=dressed.tools,
             format=dressed.format,
             temperature=temperature,
-            max_tokens=ready.max_tokens,
+            max_tokens=min(ready.max_tokens, self.limit or ready.max_tokens),
             num_ctx=brain.num_ctx,
             think=brain.think,
             keep_alive=brain.keep_alive,
         )
         started = ReplyStarted(
-            model=brain.name, iteration=self.iteration, messages=len(ready.messages), estimate=ready.size
+            model=brain.name,
+            iteration=self.iteration,
+            messages=len(ready.messages),
+            estimate=ready.size,
+            fresh=ready.fresh,
         )
         self._stream.emit(started, run=self._run, node=self.node, parent=self._place.parent)
         await self._stream.durable()
@@ -157,7 +165,7 @@ class Asking:
 
         def more(raw: str) -> ModelRequest | None:
             nonlocal count
-            if count >= CONTINUED:
+            if count >= self.continues:
                 return None
             count += 1
             limit = f"its limit of {request.max_tokens:,} tokens" if request.max_tokens else "its limit"

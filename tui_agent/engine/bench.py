@@ -16,6 +16,7 @@ from tui_agent.domain import (
     Mode,
     Permit,
     Running,
+    Severity,
     Target,
     ToolResult,
 )
@@ -145,6 +146,7 @@ class CallBench:
                 f"{action.display} changed on disk meanwhile; nothing was written.", "changed"
             ) from error
         await place.stream.durable()
+        await place.before_change(self._run)
         self.acted = True
         work = asyncio.create_task(asyncio.to_thread(self._replace, action, content))
         try:
@@ -219,6 +221,8 @@ class CallBench:
         if not isinstance(action, Running):
             raise Refused("The approval was given for something else.")
         await self._workplace.stream.durable()
+        if action.severity is not Severity.NONE:
+            await self._workplace.before_change(self._run)
         self.acted = self.acted or not action.unasked
         self._executed(permit)
         place, keeping = self._workplace, self._workplace.keeping

@@ -13,7 +13,7 @@ import msgspec
 
 from tui_agent.domain import ToolCall, ToolResult
 from tui_agent.engine.bench import CallBench
-from tui_agent.engine.duplicates import Earlier, Repeats, Signatures, World
+from tui_agent.engine.duplicates import Repeats, Signatures, World
 from tui_agent.engine.feedback import taught
 from tui_agent.engine.footing import Footing
 from tui_agent.engine.nested_rules import bring
@@ -62,7 +62,7 @@ class Calls:
     """Runs calls for one run of the agent."""
 
     def __init__(self, workplace: Workplace, registry: Registry, run: str) -> None:
-        self._workplace = workplace
+        self.workplace = self._workplace = workplace
         self.code = workplace.code  # what language servers know (T3)
         self._registry = registry
         self._run = run
@@ -78,6 +78,8 @@ class Calls:
         """Every call of the run with what came out, in the order in which they ended; one that was answered with an
         earlier result has that one, without its changes."""
         self._earlier: dict[str, ToolResult] = {}
+        self._repeated: dict[str, str] = {}
+        """What the model is told of a call that was answered with an earlier result; the user sees the result."""
         self._footing = Footing(
             workplace.roots.folders, lambda notice: workplace.stream.emit(notice, run=run)
         )
@@ -104,7 +106,7 @@ class Calls:
         most = CALLS_READING if self._workplace.mode.reads_only else CALLS
         admitted, left = _admitted(calls, most)
         for call in admitted:
-            if self._reads_only(call):
+            if self.reads_only(call):
                 batch.append(call)
                 continue
             await self._together(batch, parent)
@@ -139,7 +141,8 @@ class Calls:
         answer = await place.approvals.question(question, options, run=self._run, node=self._run)
         return answer.text.strip() if answer.verdict == "reply" else ""
 
-    def _reads_only(self, call: ToolCall) -> bool:
+    def reads_only(self, call: ToolCall) -> bool:
+        """Whether a call is of a tool that changes nothing."""
         tool = self._registry.find(call.name)
         return tool is not None and tool.reads_only
 
@@ -222,7 +225,9 @@ class Calls:
         if known is not None:
             self._round.duplicates += 1
             self._earlier[call] = msgspec.structs.replace(known.result, changes=())
-            return _again(known)
+            notice = f"[{REPEATED}]" if known.result.success else f"Error: {REPEATED}"
+            self._repeated[call] = f"{notice}\n{known.text}"
+            return msgspec.structs.replace(known.result, changes=(), code="duplicate")
         self.count += 1
         self._round.ran += 1
         why = self._registry.why_shut(tool)
@@ -263,7 +268,7 @@ class Calls:
             call_id=call.id,
             name=call.name,
             result=result,
-            text=result_text(result),
+            text=self._repeated.pop(call.id, "") or result_text(result),
             ms=ms,
             seen=seen or {},
         )
@@ -293,13 +298,6 @@ def _stamp(place: Workplace, path: str) -> tuple[int, int, int] | None:
     except (OSError, ValueError, PathError):
         return None
     return stat.st_size, stat.st_mtime_ns, stat.st_ino
-
-
-def _again(known: Earlier) -> ToolResult:
-    """The earlier result with the notice that it is one."""
-    if known.result.success:
-        return ToolResult(success=True, data=f"[{REPEATED}]\n{known.text}", code="duplicate")
-    return ToolResult(success=False, error=REPEATED, data=known.text, code="duplicate")
 
 
 class _CallClock:

@@ -1,12 +1,28 @@
-"""The completion gate: what is said to be done while changed files have errors goes back to the model, once (W8)."""
+"""Whether a run is done: by facts alone, whatever the model says (E2, W8).
+
+Done is a question that was answered, or a change after which every check that was run has passed. What is missing goes
+back to the model, a bounded number of times; after that the run ends as not done, with what is missing in a sentence.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import msgspec
 
+from tui_agent.domain import ToolResult
 from tui_agent.engine.calls import Calls
+from tui_agent.engine.check_runs import CheckRuns, output_of
+from tui_agent.engine.project_checks import (
+    checks_of,
+    command_of,
+    failed_check,
+    last_change,
+    only_shows,
+    stale_checks,
+)
+from tui_agent.engine.request_reading import Reading
 from tui_agent.events import Notice
 from tui_agent.symbols import Diagnostic
 from tui_agent.text import clean, one_line
@@ -17,6 +33,8 @@ SHOWN = 10
 FILES = 10
 LISTED = 5
 """Errors that the user is told of in the end."""
+REFUSED = 2
+"""How often the same thing that is missing goes back to the model."""
 _COURTESY = re.compile(
     r"\b(?:anything|something|what) (?:else|more|further)\b|\b(?:more|other|further|any) questions\b|\bhelp you with\b"
     r"|\b(?:further|other|more) (?:help|changes|assistance|adjustments|improvements|tasks)\b"
@@ -46,27 +64,121 @@ def asks(closing: str, claimed: bool) -> bool:
 class Completion:
     """Judges the claims of one run."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(
+        self,
+        calls: Calls,
+        request: Reading,
+        next_strategy: Callable[[], bool],
+        checks: CheckRuns,
+        *,
+        node: str,
+        attended: bool,
+        writes: bool,
+    ) -> None:
+        """`node`: the progress node below which the program's own checks stand. `writes`: the mode can change
+        something; where it can't, nothing is asked for but an answer."""
         self._calls = calls
-        self._refused = False
+        self._request = request
+        self.next_strategy = next_strategy
+        """Has the model asked in another way from now on; False where there is none."""
+        self._checks = checks
+        self._node = node
+        self._attended = attended
+        self._writes = writes
+        self._refused: dict[str, int] = {}
+        self.needs_change = writes and request.kind == "change"
+        """Nothing counts as done unless something was changed or run."""
 
     async def judged(self, outcome: str, closing: str, claimed: bool) -> Refusal | Notice | None:
         """Why a run that would end so may not; else what the user is to be told of it, if there is anything.
 
-        Errors count that were not in a file before the run changed it. Nothing is refused a second time, nor where the
-        user refused something, nor when the reply is a question, which `claimed` says it is not (see `asks`): of errors
-        that are left then the user is told. What no server can tell in time is no error.
+        Nothing goes back where the user refused something, nor where the reply is a question to a user who is there.
         """
-        changes = [change for _, result in self._calls.results for change in result.changes]
-        if not changes or outcome not in ("done", "limit", "failed"):
+        if outcome not in ("done", "limit", "failed"):
             return None
-        wrong = await self._calls.code.errors(changes)
+        excused = outcome != "done" or self._calls.declined or (self._attended and asks(closing, claimed))
+        if not excused:
+            await self._run_checks()
+            if (refusal := self._missing_work()) is not None:
+                return refusal
+        changes = [change for _, result in self._calls.results for change in result.changes]
+        wrong = await self._calls.code.errors(changes) if changes else {}
         if not wrong:
             return None
-        if self._refused or outcome != "done" or self._calls.declined or asks(closing, claimed):
-            return _left(wrong)
-        self._refused = True
-        return _refusal(wrong)
+        return _left(wrong) if excused or self._again("errors", 1) else _refusal(wrong)
+
+    def missing(self, closing: str, claimed: bool) -> str:
+        """What keeps the work from being done, in a sentence; empty where the facts say that it is done."""
+        if not self._writes:
+            return ""
+        failed = self._failed()
+        if failed is not None:
+            return f"`{one_line(failed[0], 120)}` failed ({failed[1].error})."
+        if self.needs_change and not self.acted():
+            if self._calls.declined:
+                return "Nothing was changed, since the change was refused."
+            if asks(closing, claimed):
+                return "" if self._attended else "The model asked a question, and nobody was there to answer."
+            return "Nothing was changed."
+        return ""
+
+    def acted(self) -> bool:
+        """Whether something was changed, or run that may have changed something: to look or to test is neither."""
+        return any(
+            result.changes
+            or (result.success and not self._calls.reads_only(call) and not only_shows(command_of(call)))
+            for call, result in self._calls.results
+        )
+
+    # --- facts ---
+
+    def _failed(self) -> tuple[str, ToolResult] | None:
+        """The newest check that failed; only where something was changed, since else it is what was asked about."""
+        done = self._calls.results
+        return failed_check(done) if last_change(done) else None
+
+    async def _run_checks(self) -> None:
+        """Run again what failed before the last change, and the project's tests where they were not run since."""
+        done = self._calls.results
+        since = last_change(done)
+        if not since or not self._writes:
+            return
+        commands = stale_checks(done)
+        tests = await self._checks.test_command()
+        if not commands and tests and not checks_of(done[since:]):
+            commands = [tests]
+        for command in commands:
+            if await self._checks.may_run(command):
+                await self._checks.run(command, self._node)
+
+    def _missing_work(self) -> Refusal | None:
+        failed = self._failed()
+        if failed is not None:
+            command, result = failed
+            if self._again(f"check {command}"):
+                return None
+            return Refusal(
+                why=f"`{one_line(command, 120)}` fails",
+                told=(
+                    f"This is not done yet: `{command}` fails ({result.error}):\n{output_of(result)}\n"
+                    "Find the cause and fix it."
+                ),
+            )
+        if self.needs_change and not self.acted() and not self._again("change"):
+            return Refusal(
+                why="the request needs a change, and nothing was changed",
+                told=(
+                    "This is not done yet: nothing has changed. Make the change now with a tool call, such as "
+                    "edit_file or write_file."
+                ),
+            )
+        return None
+
+    def _again(self, what: str, most: int = REFUSED) -> bool:
+        """Whether this went back to the model often enough; counts."""
+        count = self._refused.get(what, 0)
+        self._refused[what] = count + 1
+        return count >= most
 
 
 def _refusal(wrong: dict[str, tuple[Diagnostic, ...]]) -> Refusal:

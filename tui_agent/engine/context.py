@@ -29,8 +29,7 @@ def system_text(
     from tui_agent.engine.modes import rules as rules_of  # not before the first request
 
     parts = rules_of(mode, reads_only=reads_only, role=role)
-    parts.append(where)
-    parts.extend(rules)
+    parts.extend(filter(None, (where, *rules)))
     if project:
         parts.append(f"The project, as the program found it:\n{project}")
     if model_prompt:

@@ -38,7 +38,8 @@ class SessionDesk:
     def notes(self) -> str:
         """What happened before what the model sees, in a few lines; see SessionMemory (H6)."""
         state = self._stream.state
-        return state.memory.told(state.context_window, self._memory.text(state.log_entries or None))
+        plan = self._memory.text(state.log_entries or None)
+        return state.memory.told(state.context_window, plan, state.history.left_out)
 
     def steer(self) -> bool:
         """Give the waiting steering messages to the run that is going on; True if there were any."""

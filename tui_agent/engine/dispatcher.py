@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tui_agent.domain import Fault, SystemMessage, UserMessage
+from tui_agent.domain import Fault, ProgramMessage, SystemMessage, UserMessage, marked
 from tui_agent.engine.plan_reading import classified
 from tui_agent.engine.prompts import prompt
 from tui_agent.engine.stream import EventStream
-from tui_agent.engine.structured import Structured
+from tui_agent.engine.structured import Question, Structured
 from tui_agent.events import RequestClassified
 from tui_agent.workplan import Classified
 
@@ -32,12 +32,18 @@ GUESS = Classified(guessed=True, reasoning="The request could not be sorted.")
 
 
 async def classify(
-    request: str, structured: Structured, stream: EventStream, *, run: str, node: str
+    request: str, structured: Structured, stream: EventStream, *, run: str, node: str, before: str = ""
 ) -> Classified | Fault:
-    """How the request is to be worked on. A failed or malformed reply is `GUESS`; a missing server is a fault."""
+    """How the request is to be worked on, `before` being the conversation up to it.
+
+    A failed or malformed reply is `GUESS`; a missing server is a fault."""
     shown = request if len(request) <= REQUEST_MAX else request[:REQUEST_MAX] + " …"
-    messages = (SystemMessage(text=prompt("classify")), UserMessage(text=shown))
-    said = await structured.ask("dispatcher", messages, parent=node, schema=SCHEMA, quiet=60.0, preamble=400)
+    talk = (ProgramMessage(text=marked("conversation", before)),) if before else ()
+    question = Question(
+        alone=(SystemMessage(text=prompt("classify")), *talk, UserMessage(text=shown)),
+        task=prompt("classify"),
+    )
+    said = await structured.ask("dispatcher", question, parent=node, schema=SCHEMA, quiet=60.0, preamble=400)
     if isinstance(said, Fault):
         if said.kind == "unreachable":
             return said

@@ -25,6 +25,7 @@ class Remembered(Protocol):
 
     history: History
     log_entries: int
+    asked_apart: int
 
 
 class Remembering(Emitting, Protocol):

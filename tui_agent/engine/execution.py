@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Literal, Protocol
 
@@ -11,13 +12,15 @@ import msgspec
 
 from tui_agent.domain import ToolCall
 from tui_agent.engine.calls import Calls
-from tui_agent.engine.completion import Completion, Refusal, asks
+from tui_agent.engine.completion import Completion, Refusal
 from tui_agent.engine.plan_reading import SHOW_DIFF
 from tui_agent.engine.prompts import prompt
 from tui_agent.engine.recovery import Diagnosis, diagnose, judged
-from tui_agent.engine.stream import EventStream
+from tui_agent.engine.request_reading import kind_of
+from tui_agent.engine.state import SessionStream
 from tui_agent.engine.structured import Structured
 from tui_agent.engine.verification import RAN_COMMANDS, Verdict, brief, by_facts, error_class
+from tui_agent.engine.working_set import working_set
 from tui_agent.events import (
     CompletionRefused,
     Event,
@@ -65,6 +68,8 @@ class Carried(msgspec.Struct, kw_only=True):
     """As of RunEnded."""
     closing: str = ""
     """The agent's last words, or why it ended."""
+    said: str | None = None
+    """As of RunEnded."""
     outcomes: list[str] = msgspec.field(default_factory=list)
     """A line for each step."""
     done: int = 0
@@ -90,15 +95,16 @@ class Execution:
         *,
         run: str,
         stage: str,
-        stream: EventStream,
+        stream: SessionStream,
         structured: Structured,
         calls: Calls,
         loop: Callable[[str], Worker],
-        replan: Replan,
+        replan: Replan | None,
         divide: Divide,
         new_call: Callable[[str, dict[str, str]], ToolCall],
         final: frozenset[str] = FINAL,
     ) -> None:
+        """Without `replan`, a step that failed is not planned anew."""
         self._run = run
         self._stage = stage
         self._stream = stream
@@ -201,10 +207,12 @@ class Execution:
         changes = [change for _, result in self._calls.results for change in result.changes]
         lines = [f"{one.kind} {one.display} +{one.added} −{one.removed}" for one in changes]
         self.carried.closing = text = "\n".join(lines) or "Nothing was changed."
+        self.carried.said = ""
         self._emit(Notice(level="info", text=f"Changes of this run:\n{text}", code="run.diff"), node)
         return Verdict(met=True, actual=text)
 
     async def _attempt(self, step: PlanStep, told: str, node: str, *, any_tool: bool = False) -> Verdict:
+        await self._show_files(node)
         self._emit(ProgramSaid(kind="step", text=told), node)
         mark, began = len(self._calls.results), time.monotonic()
         ended = await self._work(node)
@@ -214,7 +222,9 @@ class Execution:
         if any_tool and not done:
             verdict = Verdict(met=False, actual="nothing was done about the failure", error_class="other")
         by: Literal["facts", "model"] = "facts"
-        if verdict.met is None and step.expected:
+        if verdict.met is None and not done and not step.expected and _wants_doing(step):
+            verdict = Verdict(met=False, actual="nothing was done for it", error_class="other")
+        elif verdict.met is None and step.expected:
             by = "model"
             verdict = await judged(step, verdict, done, ended.text, self._structured, node=node)
         verified = StepVerified(
@@ -227,6 +237,15 @@ class Execution:
         self._emit(verified, node)
         return verdict
 
+    async def _show_files(self, node: str) -> None:
+        """Show what the steps before read and wrote as it is now: their results are gone from the request (E6)."""
+        done = self._calls.results
+        window = self._stream.state.context_window
+        shown = await asyncio.to_thread(working_set, self._calls.workplace, tuple(done), window)
+        if shown:
+            text = f"The files of this run as they are now:\n\n{shown}"
+            self._emit(ProgramSaid(kind="files", text=text), node)
+
     def _may_retry(self, verdict: Verdict) -> bool:
         return self.carried.outcome not in self._final and verdict.error_class not in (
             "refused",
@@ -237,7 +256,8 @@ class Execution:
         loop = self._loop(node)
         ended = await loop.work()
         self._claimed = loop.claimed
-        self.carried.closing = ended.text
+        own = ended.text if ended.said is None and ended.outcome == "done" else ended.said
+        self.carried.closing, self.carried.said = ended.text, own
         self.carried.iterations += ended.iterations
         # A step that failed is judged by its verdict; only what ends the run as a whole is taken over here.
         self.carried.outcome = ended.outcome if ended.outcome in self._final else "done"
@@ -252,7 +272,12 @@ class Execution:
     ) -> InstructionPlan | None:
         """Find out why, and plan what is left anew, all below the node `above` that failed; None where that is of no
         use or was tried often enough."""
-        if self._recoveries >= RECOVERIES or self._count >= STEPS_MAX or not self._may_retry(verdict):
+        if (
+            self._replan is None
+            or self._recoveries >= RECOVERIES
+            or self._count >= STEPS_MAX
+            or not self._may_retry(verdict)
+        ):
             return None
         self._recoveries += 1
         self.carried.recovered = True
@@ -339,51 +364,33 @@ class Execution:
 
     # --- the completion gate ---
 
-    async def gate(
-        self, needs_write: bool, acted: Callable[[], bool], unmet: Sequence[str], completion: Completion
-    ) -> None:
-        """A claim of completion goes back once without any change, where one was asked for, and once where changed
-        files have errors (W8).
-
-        Said a second time without a change it is not taken for done while criteria of the plan are open: `unmet`.
-        """
-        if needs_write and self._claims(acted()):
-            await self._without_change(acted, unmet)
-        judged = await completion.judged(self.carried.outcome, self.carried.closing, self._claimed)
-        if isinstance(judged, Refusal):
-            await self._send_back(judged)
-            judged = await completion.judged(self.carried.outcome, self.carried.closing, self._claimed)
+    async def gate(self, completion: Completion) -> None:
+        """Settle by the facts whether the work is done; what is missing goes back to the model first (E2, W8)."""
+        carried = self.carried
+        while isinstance(
+            judged := await completion.judged(carried.outcome, carried.closing, self._claimed), Refusal
+        ):
+            self._emit(CompletionRefused(why=judged.why), self._stage)
+            self._emit(ProgramSaid(kind="feedback", text=judged.told), self._stage)
+            carried.outcome = (await self._work(self._stage)).outcome
         if isinstance(judged, Notice):
             self._emit(judged, self._stage)
-
-    async def _without_change(self, acted: Callable[[], bool], unmet: Sequence[str]) -> None:
-        carried = self.carried
-        why = "the request needs a change, and nothing was written or run that changes anything"
-        told = (
-            f"This is not done yet: {why}. Make the change now with the tools, or say in one sentence why none is "
-            "needed."
-        )
-        await self._send_back(Refusal(why, told))
-        if unmet and self._claims(acted()):
-            rows = "\n".join(f"- {one}" for one in unmet[:20])
-            self._emit(CompletionRefused(why="nothing was changed, and criteria are open"), self._stage)
-            carried.outcome = "failed"
-            said = f"Unfinished: nothing was changed. Open in the plan ({len(unmet)}):\n{rows}"
-            carried.closing = f"{carried.closing}\n\n{said}".strip()
-
-    async def _send_back(self, refusal: Refusal) -> None:
-        self._emit(CompletionRefused(why=refusal.why), self._stage)
-        self._emit(ProgramSaid(kind="feedback", text=refusal.told), self._stage)
-        self.carried.outcome = (await self._work(self._stage)).outcome
-
-    def _claims(self, acted: bool) -> bool:
-        """Whether the work is said to be done though nothing was; not where the user refused it or is asked."""
-        excused = acted or self._calls.declined or asks(self.carried.closing, self._claimed)
-        return self.carried.outcome == "done" and not excused
+        missing = completion.missing(carried.closing, self._claimed) if carried.outcome == "done" else ""
+        if missing and completion.next_strategy():
+            carried.outcome = (await self._work(self._stage)).outcome
+            missing = completion.missing(carried.closing, self._claimed) if carried.outcome == "done" else ""
+        if missing:
+            carried.outcome, carried.said = "failed", carried.closing
+            carried.closing = f"{carried.closing}\n\nNot done: {missing}".strip()
 
     def _emit(self, event: Event, node: str) -> None:
         parent = self._stage if node != self._stage else self._run
         self._stream.emit(event, run=self._run, node=node, parent=parent)
+
+
+def _wants_doing(step: PlanStep) -> bool:
+    """Whether a step asks for more than words, by its own."""
+    return step.tool == "" and kind_of(step.description) in ("change", "command")
 
 
 def _told(step: PlanStep, number: int) -> str:

@@ -106,7 +106,7 @@ def shape(tools: Sequence[ToolSpec], protocol: Protocol) -> str:
     if not tools:
         return "plain text"
     spec = tools[0]
-    if protocol == "native":
+    if protocol == "native" or protocol == "files":  # noqa: PLR1714  # the type checker narrows this form only
         arguments = json.dumps(example(spec), ensure_ascii=False)
         return f"a tool call of its own, such as {spec.name} with the arguments {arguments}"
     return written(spec.name, example(spec), protocol)
@@ -122,7 +122,7 @@ def taught(error: str, spec: ToolSpec | None, tools: Sequence[ToolSpec], protoco
         arguments = example(spec)
         shown = (
             f"{spec.name} {json.dumps(arguments, ensure_ascii=False)}"
-            if protocol == "native"
+            if protocol == "native" or protocol == "files"  # noqa: PLR1714  # as above
             else written(spec.name, arguments, protocol)
         )
         parts.append(f"Example: {shown}")

@@ -16,28 +16,40 @@ from tui_agent.domain import (
     marked,
 )
 from tui_agent.engine.condensing import ATTACHED, attached, cut_message, is_kind, summarised
+from tui_agent.engine.tokens import Gauge, of_message, total
 from tui_agent.events import (
     ContextAttached,
     ContextCompacted,
     ConversationRewound,
     Event,
+    ModelChanged,
     ProgramSaid,
     ReplyEnded,
     RunEnded,
     StepFinished,
     StepStarted,
+    SummarySettled,
     ToolFinished,
     ToolStarted,
     UserSaid,
 )
-from tui_agent.protocols.turns import calling, counted
+from tui_agent.protocols.turns import counted
 
 USER_MESSAGES = 5
-"""How many of the user's own messages the model sees (H2)."""
+"""How many of the user's own messages the model sees at the least (H2)."""
+OLDER_SHARE, OLDER_MOST = 0.08, 8_000
+"""Of the window, and tokens at the most: what still older ones may take with their replies (H2)."""
+OLDER_LEFT = 0.75
+"""Of that is left when it was used up: several messages go at once, so that requests between begin alike (H1)."""
+
+TALK_TURNS, TALK = 3, 1_200
+"""Turns, and characters of each message, that whoever sorts and plans a request is told of what was said before."""
 
 CUT_CALL = "Interrupted: the call did not finish, its outcome is unknown. It was not run again."
 NOT_RUN = "Not run: the work was cut off before this call began. Nothing was changed; call it again if it is needed."
 CUT_REPLY = "The user interrupted you here; what stands above is all that was kept."
+_GAUGE = Gauge()
+"""Not the model's own, which learns: a resume must come to the same."""
 
 
 class Turn(msgspec.Struct):
@@ -51,6 +63,10 @@ class Turn(msgspec.Struct):
     """What that step is."""
     begun: list[str] = []
     """Ids of the calls that were begun and have no end."""
+    logged: bool = False
+    """The plan's log tells what came of it."""
+    before: int = 0
+    """How many of the user's messages were left out just before this turn; those that are logged don't count."""
 
     def attach(self, message: ProgramMessage) -> None:
         """Put what the user attached in front of their newest message."""
@@ -76,20 +92,23 @@ class Turn(msgspec.Struct):
         self.messages.append(ProgramMessage(text=marked("outcome", "\n".join(filter(None, parts)))))
         self.step = None
 
-    def settle(self, outcome: str, closing: str = "") -> None:
-        """Keep the user's words, the names of the calls and the closing reply; of a run that was cut also what it
-        had said last (W12)."""
+    def settle(self, outcome: str, closing: str = "", own: str | None = None) -> None:
+        """Keep the user's words, what the model said last in its own words, and the facts as the program tells them.
+
+        `own`: what of `closing` the model said itself, where that is known; else it is what it said last (E3, W12)."""
         said: list[Message] = [message for message in self.messages if isinstance(message, UserMessage)]
         replies = [message for message in self.messages if isinstance(message, AssistantMessage)]
         called = [call.name for reply in replies for call in reply.calls]
         last = next((reply.text for reply in reversed(replies) if reply.text), "")
-        parts = [closing or last] if outcome == "done" else [last, closing]
-        if called:
-            parts.append(f"(Tools used: {counted(called)}.)")
-        if outcome != "done":
-            parts.append(f"(The work on this message ended early: {outcome}.)")
-        if any(parts):
-            said.append(AssistantMessage(text="\n".join(filter(None, parts))))
+        own = last if own is None else own
+        rest = closing[len(own) :].strip() if own and closing.startswith(own) else closing.strip()
+        if own:
+            said.append(AssistantMessage(text=own))
+        facts = [rest if rest != own else ""]
+        facts += [f"Tools used: {counted(called)}."] if called else []
+        facts += [f"The work on this message ended: {outcome}."] if outcome != "done" else []
+        if any(facts):
+            said.append(ProgramMessage(text=marked("outcome", "\n".join(filter(None, facts)))))
         self.messages, self.ended, self.step = said, True, None
         self.begun = []
 
@@ -99,6 +118,13 @@ class History:
 
     def __init__(self) -> None:
         self.turns: list[Turn] = []
+        self.limit: int | None = None
+        """Tokens of the model's window, as far as they are known."""
+
+    @property
+    def left_out(self) -> int:
+        """How many of the user's messages the model does not see any more, and finds in no log either (H2)."""
+        return sum(turn.before for turn in self.turns)
 
     def fold(self, event: Event) -> None:
         """Take in one event; those that are no part of the conversation change nothing."""
@@ -110,9 +136,13 @@ class History:
                     if self.turns and not self.turns[-1].ended:
                         self.turns[-1].settle("the program was stopped")
                     self.turns.append(Turn(messages=[UserMessage(text=text)]))
-                    del self.turns[:-USER_MESSAGES]
-            case RunEnded(outcome=outcome, text=text) if self.turns:
-                self.turns[-1].settle(outcome, text)
+                    self._keep(self._with_older(self._seen(USER_MESSAGES)))
+            case ModelChanged(context_window=limit):
+                self.limit = limit
+            case SummarySettled(outcome="accepted" | "edited") if self.turns and not self.turns[-1].ended:
+                self.turns[-1].logged = True
+            case RunEnded(outcome=outcome, text=text, said=own) if self.turns:
+                self.turns[-1].settle(outcome, text, own)
             case ContextAttached(items=items) if self.turns:
                 self.turns[-1].attach(attached(items))
             case ContextCompacted():
@@ -147,7 +177,7 @@ class History:
 
     def _fold_compaction(self, event: ContextCompacted) -> None:
         if event.users:
-            self.turns = self._seen(event.users)
+            self._keep(self._seen(event.users))
         if event.summary and self.turns:
             turn, before = self.turns[-1], len(self.turns[-1].messages)
             turn.messages = summarised(turn.messages, event.summary, event.kept)
@@ -158,6 +188,12 @@ class History:
                 turn.messages = [cut_message(message, event.cut) for message in turn.messages]
 
     @property
+    def request(self) -> str:
+        """What the user said in the turn that is worked on."""
+        messages = self.turns[-1].messages if self.turns else []
+        return "\n".join(message.text for message in messages if isinstance(message, UserMessage))
+
+    @property
     def attached(self) -> str:
         """What the user attached to the message that is worked on; empty where they did not."""
         messages = self.turns[-1].messages if self.turns else ()
@@ -166,26 +202,61 @@ class History:
     def compacted(self, event: ContextCompacted) -> History:
         """Another history: this one as it would be after `event`."""
         other = History()
+        other.limit = self.limit
         other.turns = [msgspec.structs.replace(turn, messages=list(turn.messages)) for turn in self.turns]
         other.fold(event)
         return other
 
     def window(self) -> tuple[Message, ...]:
-        """The last five user messages: earlier runs as message and closing reply, the current one whole (H2)."""
-        seen = self._seen(USER_MESSAGES)
-        begun = [key for turn in seen for key in turn.begun]
-        return repair((message for turn in seen for message in turn.messages), begun)
+        """What is kept: earlier runs as message and closing reply, the current one whole (H2)."""
+        begun = [key for turn in self.turns for key in turn.begun]
+        return repair((message for turn in self.turns for message in turn.messages), begun)
+
+    def talk(self) -> str:
+        """The newest turns before the one that is worked on, as text: who said what, each a little shortened."""
+        rows = []
+        for message in (one for turn in self.turns[:-1][-TALK_TURNS:] for one in turn.messages):
+            if isinstance(message, UserMessage | AssistantMessage) and message.text.strip():
+                who = "User" if isinstance(message, UserMessage) else "Agent"
+                rows.append(f"{who}: {message.text.strip()[:TALK]}")
+        return "\n".join(rows)
+
+    def earlier(self) -> tuple[Message, ...]:
+        """What the model may see of the turns before the one that is worked on."""
+        return repair(message for turn in self.turns[:-1] for message in turn.messages)
 
     def _seen(self, left: int) -> list[Turn]:
         """The newest turns with `left` user messages at the most; the last one whole, however many it has."""
         kept: list[Turn] = []
         for turn in reversed(self.turns):
-            users = sum(isinstance(message, UserMessage) for message in turn.messages)
+            users = _users(turn)
             if kept and users > left:
                 break
             left -= users
             kept.append(turn)
         return kept[::-1]
+
+    def _with_older(self, newest: list[Turn]) -> list[Turn]:
+        """The newest turns, and of the older ones that are in no log as many as there is room for."""
+        older = [turn for turn in self.turns[: len(self.turns) - len(newest)] if not turn.logged]
+        sizes = [_GAUGE.tokens(total(map(of_message, turn.messages))) for turn in older]
+        room = min(OLDER_MOST, int(OLDER_SHARE * (self.limit or 0)))
+        gone, taken = 0, sum(sizes)
+        if taken > room:
+            while gone < len(older) and taken > OLDER_LEFT * room:
+                taken -= sizes[gone]
+                gone += 1
+        return older[gone:] + newest
+
+    def _keep(self, kept: list[Turn]) -> None:
+        """Let go of all turns but `kept`, and count them."""
+        count, ids = 0, {id(turn) for turn in kept}
+        for turn in self.turns:
+            if id(turn) not in ids:
+                count += turn.before + (0 if turn.logged else _users(turn))
+            elif count:
+                turn.before, count = turn.before + count, 0
+        self.turns = kept
 
     def export(self) -> list[dict[str, object]]:
         """Plain data for `state.saved`."""
@@ -200,11 +271,15 @@ class History:
         return history
 
 
+def _users(turn: Turn) -> int:
+    return sum(isinstance(message, UserMessage) for message in turn.messages)
+
+
 def repair(messages: Iterable[Message], begun: Collection[str] = ()) -> tuple[Message, ...]:
     """Make a history that every strict server accepts (R2.2, H2).
 
     Each call has exactly one result, directly behind its message and in call order; no result without its call; no
-    assistant message without text and calls; calls without text get one sentence. A call without a result says that
+    assistant message without text and calls. A call without a result says that
     its outcome is unknown if its id is in `begun`, else that it was not run.
     """
     fixed: list[Message] = []
@@ -231,7 +306,7 @@ def repair(messages: Iterable[Message], begun: Collection[str] = ()) -> tuple[Me
                 close()
                 if not text and not calls:
                     continue
-                fixed.append(message if text else msgspec.structs.replace(message, text=calling(calls)))
+                fixed.append(message)
                 waiting.update((call.id, call) for call in calls)
             case _:
                 close()

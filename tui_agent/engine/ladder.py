@@ -12,9 +12,10 @@ from typing import Any, Literal
 import msgspec
 
 from tui_agent.domain import Fault, Message, ModelInfo, SystemMessage, ToolCall, ToolSpec
-from tui_agent.engine.prompts import fingerprint
+from tui_agent.engine.prompts import fingerprint, version
 from tui_agent.events import Event, Notice, ProtocolChanged
 from tui_agent.models.base import Model
+from tui_agent.models.catalog import Calibration
 from tui_agent.protocols import json_reply, xml_reply
 from tui_agent.protocols.parser import Protocol
 
@@ -24,7 +25,16 @@ PRINTED_NOW = 3
 """The same for a model that did make native ones."""
 UNREADABLE = 3
 """JSON replies in a row that can't be read."""
-_NAMES = {"native": "its own tool calls", "json": "calls as JSON", "xml": "calls marked in plain text"}
+_NAMES = {
+    "native": "its own tool calls",
+    "json": "calls as JSON",
+    "xml": "calls marked in plain text",
+    "files": "whole files",
+}
+FAILURES = 2
+"""Runs that went on with files after which a session stays with them."""
+SMALL = 4.0
+"""Thousand millions of parameters below which a model is asked for whole files: few such get on with calls (E4)."""
 
 
 class Dressed(msgspec.Struct, frozen=True):
@@ -33,6 +43,27 @@ class Dressed(msgspec.Struct, frozen=True):
     tools: tuple[ToolSpec, ...]
     """Those that go into the request's own field."""
     format: Literal["json"] | dict[str, Any] | None
+
+
+class Start(msgspec.Struct, frozen=True):
+    """The strategy that a model is asked with at first, and why that one; no reason is needed for native calls."""
+
+    strategy: Protocol = "native"
+    why: str = ""
+
+
+def start(info: ModelInfo, fixed: Protocol | None, calibration: Calibration) -> Start:
+    """How a model is asked at first (E4): as models.json says, else as was measured, else by its size and abilities."""
+    if fixed is not None:
+        return Start(fixed, "set in models.json")
+    if calibration.strategy is not None:
+        on = f" on {calibration.date}" if calibration.date else ""
+        return Start(calibration.strategy, f"calibrated{on}")
+    if info.parameters is not None and info.parameters < SMALL:
+        return Start("files", f"{info.name} is a small model of {info.parameters:.1f} B parameters")
+    if info.capabilities and "tools" not in info.capabilities:
+        return Start("json", f"the server says that {info.name} has no tool calls of its own")
+    return Start()
 
 
 class Ladder:
@@ -44,26 +75,43 @@ class Ladder:
         *,
         protocol: str = "",
         fixed: Protocol | None = None,
+        calibration: Calibration | None = None,
         tell: Callable[[Event], object],
     ) -> None:
-        """`protocol` is the one that was settled before, if any; a `fixed` one is never left."""
+        """`protocol` is the one that was settled before, if any; a `fixed` one is never left. `calibration`: what was
+        measured of the model, which it begins with."""
         self.model = model
         self.fixed = fixed
-        self._settled = bool(protocol or fixed)
+        self._calibration = calibration or Calibration()
+        self._settled = bool(protocol) and fixed is None
         self.protocol: Protocol = fixed or _known(protocol)
         self._tell = tell
         self._native = False
         self._printed = 0
         self._unreadable = 0
+        self._failures = 0
+        """Runs that were not done with calls."""
+        self._lent: Protocol | None = None
+        """What a run was begun with that went on with files, while that was the only one."""
 
     async def settle(self, model: Model) -> None:
-        """Choose the first rung by the model's capabilities; native where they are unknown."""
+        """Choose the first rung, see `start`; native where nothing is known. Called as a run begins."""
+        if self._lent is not None:
+            back, self._lent = self._lent, None
+            self._move(back, "whole files were for one request")
         if self._settled:
             return
         self._settled = True
-        info = await model.describe(self.model)
-        if isinstance(info, ModelInfo) and info.capabilities and "tools" not in info.capabilities:
-            self._move("json", f"the server says that {self.model} has no tool calls of its own")
+        known = ModelInfo(name=self.model)
+        if self.fixed is None and self._calibration.strategy is None:
+            info = await model.describe(self.model)
+            if isinstance(info, ModelInfo):
+                known = msgspec.structs.replace(info, name=self.model)
+        first = start(known, self.fixed, self._calibration)
+        if self.fixed is None and first.strategy != self.protocol:
+            self._move(first.strategy, first.why)
+        elif first.why:
+            self._tell(ProtocolChanged(protocol=first.strategy, why=first.why, fixed=self.fixed is not None))
 
     # --- what the model does ---
 
@@ -84,6 +132,16 @@ class Ladder:
         self._unreadable += 1
         if self.protocol == "json" and self._unreadable >= UNREADABLE:
             self._move("xml", f"{self.model} does not keep to JSON")
+
+    def failed(self, why: str) -> bool:
+        """A run was not done with this strategy; True where another one is left, which the run goes on with, and
+        after the second such run the session (E4)."""
+        if self.fixed is not None or self.protocol == "files":
+            return False
+        self._failures += 1
+        self._lent = self.protocol if self._failures < FAILURES else None
+        self._move("files", why)
+        return True
 
     def refused(self, fault: Fault) -> bool:
         """True if the server refuses the form of the request and another one was taken: ask again at once."""
@@ -108,6 +166,8 @@ class Ladder:
         """Name → version of what the protocol adds to the rules, tools aside (H8); nothing for native calls."""
         if self.protocol == "native":
             return {}
+        if self.protocol == "files":
+            return {"reply_files": version("files_rules", "files_form")}
         section = (json_reply if self.protocol == "json" else xml_reply).system_section(())
         return {f"reply_{self.protocol}": fingerprint(section)}
 
@@ -115,7 +175,7 @@ class Ladder:
 
     def messages(self, neutral: tuple[Message, ...], tools: Sequence[ToolSpec]) -> tuple[Message, ...]:
         """The conversation as this protocol writes it."""
-        if self.protocol == "native":
+        if self.protocol in ("native", "files"):
             return neutral
         if self.protocol == "json":
             return json_reply.render(_with(neutral, json_reply.system_section(tools)))
@@ -141,6 +201,8 @@ def _known(protocol: str) -> Protocol:
     match protocol:
         case "json":
             return "json"
+        case "files":
+            return "files"
         case "xml":
             return "xml"
         case _:

@@ -10,11 +10,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from tui_agent.domain import Action, Answer, Editing, Grant, Permit, Reading, Running, digest
+from tui_agent.domain import Action, Answer, Editing, Grant, Permit, Reading, digest
 from tui_agent.engine.workplace import Workplace
 from tui_agent.hunks import Choice, edited, lines_text
 from tui_agent.platform.files import FileFault, read_file, sha256_of
-from tui_agent.safety.policy import judge
 from tui_agent.tools.base import Agreed, Refused, ToolError
 from tui_agent.tools.choosing import chosen_bytes
 from tui_agent.tools.diffs import diff_bytes
@@ -99,14 +98,7 @@ class Leave:
                 request = self._settle(action, answer)
                 self._check(answer)
                 return request, answer
-        verdict = judge(
-            action,
-            mode=place.mode,
-            approval_mode=place.approval_mode,
-            settings=place.settings,
-            grants=tuple(place.grants),
-            sandboxed=isinstance(action, Running) and place.confining.holds(action, place.approval_mode),
-        )
+        verdict = place.verdict(action)
         trouble = await self._trouble(action) if verdict.decision != "refuse" else ""
         if trouble:
             why = f"{verdict.rule}. {CANT_UNDO}: {trouble}"

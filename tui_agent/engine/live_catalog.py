@@ -52,14 +52,14 @@ class LiveCatalog:
         """Called after a changed file was taken."""
 
     async def open(self, model: Model, serves: Callable[[], Awaitable[Sequence[str] | Fault]]) -> None:
-        """Read the file. Where there is none, or just the one made without a server, make one of what `model`'s
-        server has, which `serves` finds out."""
+        """Read the file. Where there is none, make one of what `model`'s server has, which `serves` finds out; a
+        server that has nothing yet, or can't be asked, leaves that to a later start: what is there is never written
+        over."""
         found = await self._reading()
-        fresh = found.missing or await asyncio.to_thread(file.untouched, self._path)
-        if fresh and model.provider != "scripted":
+        if found.missing and model.provider != "scripted":
             served = await serves()
-            if found.missing or not isinstance(served, Fault):
-                await self._create(model, () if isinstance(served, Fault) else served)
+            if served and not isinstance(served, Fault):
+                await self._create(model, served)
                 found = await self._reading()
         self._take(found, first=True)
         self.opened = True

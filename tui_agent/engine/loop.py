@@ -10,6 +10,8 @@ import json
 import secrets
 import time
 
+import msgspec
+
 from tui_agent.domain import Fault, Message, ProgramMessage, ToolCall, ToolResult, ToolSpec, marked
 from tui_agent.engine.asking import Asking, Desk, Place
 from tui_agent.engine.brain import Brain
@@ -66,6 +68,8 @@ class DirectLoop:
         self._reports = reports
         self.completion: Completion | None = None
         """Accepts that the work is done, or not (W8); without it every end is one."""
+        self.misfit = False
+        """The run ended because its model did not get on with the way in which it was asked."""
         self.claimed = False
         """The last reply held the mark that the work is done."""
         self._stream = stream
@@ -97,8 +101,8 @@ class DirectLoop:
             if isinstance(received, str):
                 return await self._stopped(self._ended("limit", received))
             ended = await self._judge(received)
-            if ended is not None and not await self._refused(ended):
-                return ended
+            if ended is not None and (settled := await self._settled(ended)) is not None:
+                return settled
 
     async def _ask(self, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...]) -> Received | str:
         self._asking.iteration += 1
@@ -243,6 +247,7 @@ class DirectLoop:
             text += f" The last fault: {one_line(why, 300)}"
         if self._calls.count:
             text += f" {self._calls.count} calls were run before."
+        self.misfit = kind not in ("server", "broken")
         return self._ended("failed", text)
 
     async def _closing(self) -> RunEnded:
@@ -257,23 +262,24 @@ class DirectLoop:
 
     # --- the end ---
 
-    async def _refused(self, ended: RunEnded) -> bool:
-        """Send a claim of completion back that can't be accepted (W8)."""
+    async def _settled(self, ended: RunEnded) -> RunEnded | None:
+        """How the run ends by the facts (E2); None where what is missing goes back to the model (W8)."""
         if self.completion is None:
-            return False
+            return ended
         judged = await self.completion.judged(ended.outcome, ended.text, self.claimed)
         if isinstance(judged, Notice):
             self._stream.emit(judged, run=self._run)
-        if not isinstance(judged, Refusal):
-            return False
-        self._stream.emit(CompletionRefused(why=judged.why), run=self._run, node=self._asking.node)
-        self._stream.emit(ProgramSaid(kind="feedback", text=judged.told), run=self._run)
-        return True
+        if isinstance(judged, Refusal):
+            self._stream.emit(CompletionRefused(why=judged.why), run=self._run, node=self._asking.node)
+            self._stream.emit(ProgramSaid(kind="feedback", text=judged.told), run=self._run)
+            return None
+        missing = self.completion.missing(ended.text, self.claimed) if ended.outcome == "done" else ""
+        self.misfit = bool(missing)
+        return not_done(ended, missing) if missing else ended
 
     async def _stopped(self, ended: RunEnded) -> RunEnded:
         """An end at a limit, with what is to be told of the work as it stands."""
-        await self._refused(ended)
-        return ended
+        return await self._settled(ended) or ended
 
     async def _reported(self) -> RunEnded:
         """What the model has to say at the limit, without any more calls."""
@@ -309,6 +315,13 @@ class DirectLoop:
             tool_calls=self._calls.count,
             ms=round((time.monotonic() - self._began) * 1000),
         )
+
+
+def not_done(ended: RunEnded, missing: str) -> RunEnded:
+    """The end of a run that says it is done and is not: the model's words, and what is missing."""
+    said = ended.text if ended.said is None else ended.said
+    text = f"{ended.text}\n\nNot done: {missing}".strip()
+    return msgspec.structs.replace(ended, outcome="failed", text=text, said=said)
 
 
 def _explain(fault: Fault) -> str:

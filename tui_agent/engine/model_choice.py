@@ -11,6 +11,7 @@ from tui_agent.domain import Fault, ModelInfo
 from tui_agent.engine.brain import Brain
 from tui_agent.engine.roles import OWN, Roles
 from tui_agent.engine.state import SessionStream
+from tui_agent.models.catalog import answers
 from tui_agent.models.selection import Role
 
 CHOICES: tuple[Role, ...] = ("execution", "planning", "dispatcher", "summary", "title", "explorer")
@@ -92,7 +93,7 @@ class ModelChoice:
             tools=None if able is None else "tools" in able,
             thinks=None if able is None else "thinking" in able,
             sees=None if able is None else "vision" in able,
-            answers=able is None or "embedding" not in able or "completion" in able,
+            answers=answers(info),
             window=self._roles.window_asked(info),
             trained=info.context_window,
             loaded=bool(info.loaded_window),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 SUBAGENT = "subagent"
 ORCHESTRATOR = "orchestrator"
+FILES = "files"
 """Who is told, where it is not the agent as usual."""
 LEADING = ("write_file", "edit_file", "run_terminal_command", "run_subagent")
 """The orchestrator's tools (T5)."""
@@ -31,6 +32,8 @@ def sections(mode: Mode, *, reads_only: bool, role: str = "") -> tuple[str, ...]
     own = f"mode_{mode.value.replace('-', '_')}"
     if role == SUBAGENT:
         return ("subagent", own)
+    if role == FILES:
+        return ("files_rules",)
     looks = ("read_only",) if reads_only or mode.reads_only else ()
     return ("rules", *looks, *((ORCHESTRATOR,) if role == ORCHESTRATOR else ()), own)
 

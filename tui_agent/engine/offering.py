@@ -13,6 +13,7 @@ from tui_agent.engine.finishing import finished
 from tui_agent.engine.plan_memory import PlanMemory
 from tui_agent.engine.stream import EventStream
 from tui_agent.events import Event, SummaryOffered, SummarySettled
+from tui_agent.plan.document import Plan
 from tui_agent.workplan import Summary
 
 Outcome: TypeAlias = Literal["accepted", "edited", "discarded", "pending"]
@@ -32,6 +33,7 @@ class Offering(msgspec.Struct, frozen=True):
         """Offer it and wait; nothing is written before the user accepts. Cancelling leaves it pending, but what was
         accepted by then is written first."""
         decided: list[Answer] = []
+        since = self.memory.plan
 
         def offered(request: str) -> Event:
             return SummaryOffered(id=request, summary=summary, by=by)
@@ -45,10 +47,10 @@ class Offering(msgspec.Struct, frozen=True):
             answer = await self.approvals.decide(offered, settled, run=run, node=node)
         except asyncio.CancelledError:
             if decided:
-                await finished(self._carry_out(*_taken(summary, decided[-1])), LAST)
+                await finished(self._carry_out(*_taken(summary, decided[-1]), summary, since), LAST)
             raise
         taken, outcome = _taken(summary, answer)
-        await finished(self._carry_out(taken, outcome), LAST)
+        await finished(self._carry_out(taken, outcome, summary, since), LAST)
         return outcome
 
     async def without_user(
@@ -61,7 +63,7 @@ class Offering(msgspec.Struct, frozen=True):
         self.stream.emit(SummaryOffered(id=request, summary=summary, by=by), run=run, node=node)
         event = SummarySettled(id=request, outcome=outcome, summary=summary, by=why)
         self.stream.emit(event, run=run, node=node)
-        await self._carry_out(summary, outcome)
+        await self._carry_out(summary, outcome, summary, self.memory.plan)
         return outcome
 
     async def again(self, kept: dict[str, Any]) -> Outcome:
@@ -76,9 +78,9 @@ class Offering(msgspec.Struct, frozen=True):
             return "accepted"
         return await self.ask(summary, "model", run="", node="")
 
-    async def _carry_out(self, summary: Summary, outcome: Outcome) -> None:
+    async def _carry_out(self, summary: Summary, outcome: Outcome, offered: Summary, since: Plan) -> None:
         if outcome in ("accepted", "edited"):
-            await self.memory.accept(summary)
+            await self.memory.accept(summary, offered, since)
         elif outcome == "discarded":
             await self.memory.settle(False)
 

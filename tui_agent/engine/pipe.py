@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 from tui_agent.domain import ToolSpec
 from tui_agent.protocols.parser import Parsed, Protocol
 from tui_agent.protocols.streaming import TextStream
-from tui_agent.protocols.thinking import ThinkSplitter
+from tui_agent.protocols.thinking import Kind, ThinkSplitter
 from tui_agent.text import Cleaner
 
 LINES = 50
@@ -37,8 +36,8 @@ class TextPipe:
         think: Callable[[str], None],
     ) -> None:
         self._cleaner = Cleaner()
-        self._splitter = ThinkSplitter()
-        self._stream = TextStream(tools, protocol=protocol)
+        self._splitter = ThinkSplitter(marks=True)
+        self._stream = TextStream(tools, protocol=protocol, attempts=bool(tools))
         self._show = show
         self._think = think
         self._joint: str | None = None
@@ -48,8 +47,13 @@ class TextPipe:
 
     @property
     def raw(self) -> str:
-        """All that came but for its thoughts, clean, with its markup."""
+        """All that came but for its thoughts and made-up results, clean, with its markup."""
         return "".join(self._raw)
+
+    @property
+    def over(self) -> bool:
+        """The model has begun to write in the name of a tool or the user: nothing that still comes counts."""
+        return self._splitter.over
 
     def feed(self, text: str) -> None:
         """The next piece."""
@@ -90,9 +94,12 @@ class TextPipe:
         if shown := self._stream.feed(text):  # it leaves thoughts out by itself
             self._show(shown)
 
-    def _split(self, parts: list[tuple[Literal["text", "thought"], str]]) -> None:
+    def _split(self, parts: list[tuple[Kind, str]]) -> None:
         for kind, text in parts:
-            if kind == "thought":
+            if kind == "unopened":
+                self._think(self.raw)
+                self._raw.clear()
+            elif kind == "thought":
                 self._think(text)
             else:
                 self._raw.append(text)

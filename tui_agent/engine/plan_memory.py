@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -13,27 +14,34 @@ from tui_agent.domain import Answer
 from tui_agent.engine.approvals import Approvals
 from tui_agent.engine.finishing import finished
 from tui_agent.engine.plan_aside import Asides
+from tui_agent.engine.plan_conflict import chosen
 from tui_agent.engine.plan_repair import Repair, Rewrite
-from tui_agent.engine.proposals import Change, check, in_words, proposed, taken_up, with_changes
+from tui_agent.engine.plan_telling import Telling
+from tui_agent.engine.proposals import (
+    Change,
+    accepted,
+    check,
+    in_words,
+    minding,
+    proposed,
+    taken_up,
+    with_changes,
+)
 from tui_agent.engine.stream import EventStream
-from tui_agent.engine.summary_reading import applied
-from tui_agent.events import Event, Notice, PlanDocChanged, PlanDocConflict, PlanDocSettled
-from tui_agent.plan.brief import brief
+from tui_agent.events import Notice, PlanDocChanged, PlanDocSettled
 from tui_agent.plan.document import Plan
 from tui_agent.plan.markdown import Document, parse
-from tui_agent.plan.merge import Choice, Conflict
+from tui_agent.plan.merge import Choice
 from tui_agent.plan.store import Conflicted, PlanStore, Saved, Unreadable
 from tui_agent.plan.watching import Mark, changes, mark
 from tui_agent.plan.writing import PlanTextError, write
 from tui_agent.platform.files import FileFault, sha256_of
+from tui_agent.text import one_line
 from tui_agent.workplan import PlanChange, Summary
 
 log = logging.getLogger(__name__)
 
 NAME = "plan_doc.md"
-OLDER_LEAST, OLDER_SHARE = 50, 20
-"""Lines for older entries get so many tokens and one in so many of what else the document takes, so that requests do
-not grow with the number of runs; `older_tokens` is their bound in any case (P5)."""
 TEXTS = 200
 """Texts that were told and are remembered, so that an edit of one is merged with what came after it."""
 PROPOSAL = "proposal"
@@ -60,13 +68,15 @@ class PlanMemory:
         self._stream = stream
         self._approvals = approvals
         self._attended = attended
-        self._entries = entries
-        self._older = older_tokens
+        self._telling = Telling(entries, older_tokens)
+        self.window: Callable[[], int | None] = lambda: None
+        """Gives the tokens of the model's window, as far as they are known."""
         self._proposals: list[Change] = []
         """What the model proposes, not on disk (P6): changes, so that they hold for the plan as it is by then."""
         self._owed: list[Change] = []
         """Summaries that the user accepted and that could not be written yet."""
-        self._told: tuple[Document | None, int, str] = (None, 0, "")
+        self._left: list[str] = []
+        """What of them was left out of the plan, as it was made last, because the user wrote there since."""
         self._unread: Unreadable | None = None
         """Why the file can't be read as a plan: it is never written until that is settled (P3)."""
         self._texts: dict[str, Plan] = {}
@@ -142,14 +152,8 @@ class PlanMemory:
         return bool(self._proposals)
 
     def text(self, entries: int | None = None) -> str:
-        """What the model gets of the document (P5), proposals aside; empty while nothing is in it."""
-        document = self._store.document
-        whole = self._entries if entries is None else min(entries, self._entries)
-        if self._told[0] is not document or self._told[1] != whole:
-            room = OLDER_LEAST + len(brief(document, whole, 0)) // 4 // OLDER_SHARE
-            said = brief(document, whole, min(self._older, room))
-            self._told = (document, whole, f"# The plan document\n\n{said}" if said else "")
-        return self._told[2]
+        """What the model gets of the document (P5, H2), proposals aside; empty while nothing is in it."""
+        return self._telling.text(self._store.document, entries, self.window())
 
     def proposals(self) -> str:
         """The plan with what is proposed in it, for the end of a request (H1); empty when nothing is."""
@@ -171,11 +175,15 @@ class PlanMemory:
             self._fail(fault)
         return self._unread is None
 
-    async def accept(self, summary: Summary) -> bool:
+    async def accept(self, summary: Summary, offered: Summary, since: Plan) -> bool:
         """Write an accepted summary, and the proposals with it (W9). False when it can't be written now: it is as soon
-        as the document can be."""
-        now = dt.datetime.now()
-        self._owed.append(lambda plan: applied(plan, summary, now))
+        as the document can be.
+
+        It was `offered` when `since` was the plan: what the user wrote in the document since then stays.
+        """
+        with contextlib.suppress(FileFault):  # it is told when it is written
+            await self.look()
+        self._owed.append(accepted(offered, summary, since, dt.datetime.now(), self._left))
         if not (written := await self._change("summary")):
             self._notice("What you accepted is written once plan_doc.md can be.", "plan_doc.owed")
         return written
@@ -228,7 +236,7 @@ class PlanMemory:
         """
         check(self.plan, change)
         now = dt.datetime.now()
-        self._proposals.append(lambda plan: proposed(plan, change, now))
+        self._proposals.append(minding(lambda plan: proposed(plan, change, now), self.plan, self._left))
         self._tell_proposal()
         return in_words(self.plan)
 
@@ -236,8 +244,14 @@ class PlanMemory:
         """Write what was accepted, and what is proposed with it."""
         async with self._alone:
             since, taken = self._store.plan, self._proposals if proposals else []
+            self._left.clear()
             plan = with_changes(since, [*taken, *self._owed])
-            return await self._save(plan, since, by, taken=len(taken), paid=len(self._owed))
+            left = ", ".join(one_line(one, 80) for one in dict.fromkeys(self._left))
+            written = await self._save(plan, since, by, taken=len(taken), paid=len(self._owed))
+        if written and left:
+            said = f"You wrote in plan_doc.md meanwhile, and your words stay; so this was left out: {left}."
+            self._notice(said, "plan_doc.kept")
+        return written
 
     async def _merge(self, plan: Plan, since: Plan, source: str) -> bool:
         async with self._alone:
@@ -278,7 +292,7 @@ class PlanMemory:
                         return False
                     continue
                 for conflict in outcome.conflicts:
-                    choice = await self._ask(conflict, source)
+                    choice = await chosen(conflict, self._approvals, source) if self._attended else "both"
                     if choice is None:
                         return False
                     choices[conflict.id] = choice
@@ -292,29 +306,6 @@ class PlanMemory:
             self._told_aside(place)
         if saved.written or saved.merged:
             self._tell(by)
-
-    async def _ask(self, conflict: Conflict, source: str = "") -> Choice | None:
-        """Which of two edits holds; without a user both are kept (X3)."""
-        if not self._attended:
-            return "both"
-
-        def asked(request: str) -> Event:
-            where = " · ".join(filter(None, (source, conflict.where, conflict.item, conflict.field)))
-            return PlanDocConflict(
-                id=request,
-                where=where,
-                ours=conflict.ours or "(removed)",
-                theirs=conflict.theirs or "(removed)",
-            )
-
-        answer = await self._approvals.decide(
-            asked, lambda request, answer: PlanDocSettled(id=request, answer=answer), run="", node=""
-        )
-        taken = (answer.data or {}).get("take")
-        if answer.verdict != "approve" or taken not in ("ours", "theirs", "both"):
-            return None
-        choice: Choice = taken
-        return choice
 
     # --- what happens to the file by other hands ---
 

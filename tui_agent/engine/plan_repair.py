@@ -38,11 +38,15 @@ Rewrite = Callable[[Unreadable, str], Awaitable[str]]
 
 async def rewritten(found: Unreadable, good: str, structured: Structured, *, node: str) -> str:
     """The document as the model writes it; empty when no reply came."""
+    from tui_agent.engine.structured import Question
+
     told = [f"What is wrong with it: {found.reason}.", f"The document:\n{found.text}"]
     if good and len(good) + len(found.text or "") <= LONGEST:
         told.append(f"The last good version of it:\n{good}")
     messages = (SystemMessage(text=prompt("mend_plan")), UserMessage(text="\n\n".join(told)))
-    said = await structured.ask("planning", messages, parent=node, schema=None, purpose="mending")
+    said = await structured.ask(
+        "planning", Question(alone=messages), parent=node, schema=None, purpose="mending"
+    )
     if isinstance(said, Fault):
         log.warning("the plan document was not repaired: %s", said.message)
         return ""

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from tui_agent.domain import (
-    AssistantMessage,
     Fault,
     Message,
     SystemMessage,
@@ -23,7 +22,7 @@ from tui_agent.engine.condensing import cut_text
 from tui_agent.engine.plan_cache import Kind, PlanCache, kind_of
 from tui_agent.engine.plan_reading import BadPlan, read_plan
 from tui_agent.engine.prompts import prompt, version
-from tui_agent.engine.structured import Structured
+from tui_agent.engine.structured import Question, Structured
 from tui_agent.settings import Settings
 from tui_agent.tools.registry import Registry
 from tui_agent.workplan import Classified, InstructionPlan, PlanStep
@@ -82,15 +81,21 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Background(msgspec.Struct, frozen=True, kw_only=True):
-    """What the planning model is told beside the request (W2); no conversation."""
+    """What the planning model is told beside the request (W2)."""
 
     rules: str
     """The agent's system text."""
     plan_doc: str
     folder: str
+    request: str = ""
+    """The user's message, as it stands in the conversation."""
     actions: tuple[str, ...] = ()
     """When it plans again: the last things done in this run."""
     failures: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
+    """Why the user rejected the plans before."""
+    conversation: str = ""
+    """What was talked about before the request."""
     attached: str = ""
     """What the user attached to the request (H7)."""
 
@@ -130,8 +135,11 @@ class Planner:
             hit = await asyncio.to_thread(self._cache.find, kind)
             if hit is not None:
                 return Planned(plan=hit.plan, depth=depth, cached=True, kind=kind, ms=_since(began))
-        messages, faults = self._messages(request, background, depth), list[str]()
-        plan = await self._asked(messages, faults, sorted_as.task_type, node, purpose)
+        faults = list[str]()
+        question = Question(
+            alone=self._messages(request, background, depth), task=_task(request, background, depth)
+        )
+        plan = await self._asked(question, faults, sorted_as.task_type, node, purpose)
         if isinstance(plan, Fault):
             return plan
         return Planned(
@@ -145,13 +153,13 @@ class Planner:
         )
 
     async def _asked(
-        self, messages: tuple[Message, ...], faults: list[str], task: str, node: str, purpose: str
+        self, question: Question, faults: list[str], task: str, node: str, purpose: str
     ) -> InstructionPlan | Fault | None:
         """The model's plan; its faults go back to it, and into `faults`. None when no plan came of it."""
         for _ in range(TRIES):
             said = await self._structured.ask(
                 "planning",
-                messages,
+                question,
                 parent=node,
                 schema=SCHEMA,
                 quiet=self._settings.timeouts.planning,
@@ -170,7 +178,8 @@ class Planner:
                 told = "\n".join(
                     [prompt("plan_faults"), *(f"- {fault}" for fault in bad.faults), self._tools_line()]
                 )
-                messages = (*messages, AssistantMessage(text=said.text[:8_000]), UserMessage(text=told))
+                since = (*question.since, (said.text[:8_000], told))
+                question = msgspec.structs.replace(question, since=since)
                 continue
             if self._cache is not None:
                 plan = await asyncio.to_thread(self._cache.adjusted, plan)
@@ -191,14 +200,9 @@ class Planner:
 
     def _messages(self, request: str, background: Background, depth: str) -> tuple[Message, ...]:
         rules = "\n\n".join([background.rules, prompt("plan_steps"), DEPTHS[depth]])
-        parts = [f"Working folder: {background.folder}", self._tools_text()]
-        if background.actions:
-            parts.append(
-                "Done so far in this run:\n" + "\n".join(f"- {one}" for one in background.actions[-3:])
-            )
-        if background.failures:
-            failed = "\n".join(f"- {one}" for one in background.failures[-5:])
-            parts.append(f"What failed, and why. Plan another way around it:\n{failed}")
+        parts = [f"Working folder: {background.folder}", self._tools_text(), *_so_far(background)]
+        if background.conversation:
+            parts.append(f"The conversation before the request:\n{background.conversation}")
         room = max(2_000, BUDGET - len(rules) - sum(map(len, parts)))
         if background.attached:
             parts.append(cut_text(background.attached, max(1_000, room - len(request) - 200)))
@@ -228,6 +232,32 @@ class Planner:
             parsed = self._registry.parse(ToolCall(id="", name=name, arguments={}))
             return name, True, parsed.error or "" if isinstance(parsed, ToolResult) else ""
         return tool.name, tool.reads_only, self._registry.misfit(tool.name, arguments)
+
+
+def _task(request: str, background: Background, depth: str) -> str:
+    """What is asked behind the conversation, where rules, tools, plan document and the user's message stand."""
+    parts = [prompt("plan_steps"), DEPTHS[depth], *_so_far(background)]
+    if request != background.request:
+        parts.append(f"What to plan now:\n{request}")
+    return "\n\n".join(parts)
+
+
+def _so_far(background: Background) -> list[str]:
+    """What came of this run until now."""
+    parts = []
+    if background.actions:
+        parts.append("Done so far in this run:\n" + _rows(background.actions[-3:]))
+    if background.failures:
+        parts.append(f"What failed, and why. Plan another way around it:\n{_rows(background.failures[-5:])}")
+    if background.rejected:
+        parts.append(
+            f"The user rejected the plan before. Follow their reasons:\n{_rows(background.rejected)}"
+        )
+    return parts
+
+
+def _rows(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {one}" for one in lines)
 
 
 def one_step(request: str) -> InstructionPlan:

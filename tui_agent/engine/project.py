@@ -88,14 +88,17 @@ class Project:
         async with self._settling:
             files, found = await self._rules(), await self._discovered()
         from tui_agent.engine.discovery import text_for
-        from tui_agent.engine.modes import ORCHESTRATOR
+        from tui_agent.engine.modes import FILES, ORCHESTRATOR
 
-        leads = role == ORCHESTRATOR  # it sends others to look (T5)
+        leads = role in (
+            ORCHESTRATOR,
+            FILES,
+        )  # it sends others to look (T5); it gets the files themselves (E5)
         return system_text(
             [one.told for one in files if one.text],
             mode=mode,
             reads_only=approval_mode is ApprovalMode.READ_ONLY,
-            where=where_text(self.folders, dt.date.today().isoformat()),
+            where="" if role == FILES else where_text(self.folders, dt.date.today().isoformat()),
             project="" if leads else text_for(found, window),
             model_prompt=model_prompt,
             role=role,

@@ -11,7 +11,7 @@ from tui_agent.domain import Fault, SystemMessage, ToolCall, ToolResult, UserMes
 from tui_agent.engine.plan_reading import find_object
 from tui_agent.engine.planning import actions_of
 from tui_agent.engine.prompts import prompt
-from tui_agent.engine.structured import Structured
+from tui_agent.engine.structured import Question, Structured
 from tui_agent.engine.verification import Verdict, read_verdict
 from tui_agent.protocols.repair import Unreadable
 from tui_agent.workplan import PlanStep
@@ -71,8 +71,11 @@ async def diagnose(
         error_class=kind, cause=verdict.actual, strategy=_ADVICE.get(kind, "take another way to the same end")
     )
     record = _record(step, verdict, done) + f"\nClass of the error: {kind}"
-    messages = (SystemMessage(text=prompt("diagnose")), UserMessage(text=record))
-    said = await structured.ask("planning", messages, parent=node, schema=DIAGNOSIS, purpose="diagnosing")
+    question = Question(
+        alone=(SystemMessage(text=prompt("diagnose")), UserMessage(text=record)),
+        task=f"{prompt('diagnose')}\n{record}",
+    )
+    said = await structured.ask("planning", question, parent=node, schema=DIAGNOSIS, purpose="diagnosing")
     if isinstance(said, Fault):
         return plain
     try:
@@ -99,8 +102,11 @@ async def judged(
 ) -> Verdict:
     """The verdict of a short model call, for an outcome that the facts leave open."""
     record = _record(step, verdict, done) + (f"\nThe agent's words: {closing[:1_500]}" if closing else "")
-    messages = (SystemMessage(text=prompt("verify_step")), UserMessage(text=record))
-    said = await structured.ask("dispatcher", messages, parent=node, schema=VERDICT, purpose="judging")
+    question = Question(
+        alone=(SystemMessage(text=prompt("verify_step")), UserMessage(text=record)),
+        task=f"{prompt('verify_step')}\n{_record(step, verdict, ())}",
+    )
+    said = await structured.ask("dispatcher", question, parent=node, schema=VERDICT, purpose="judging")
     return (
         Verdict(met=True, actual=verdict.actual)
         if isinstance(said, Fault)

@@ -14,6 +14,7 @@ import msgspec
 from tui_agent.domain import Fault, ToolCall, ToolSpec, Usage
 from tui_agent.engine.emitting import Emitting
 from tui_agent.engine.pipe import Babble, TextPipe, trimmed
+from tui_agent.engine.plain_pipe import PlainPipe
 from tui_agent.events import (
     ReplyEnded,
     ReplyPhase,
@@ -35,7 +36,9 @@ from tui_agent.models.base import (
     Thought,
     Waiting,
 )
-from tui_agent.protocols.parser import Found, Parsed, Protocol
+from tui_agent.protocols.mending import mended
+from tui_agent.protocols.offer import plain_name
+from tui_agent.protocols.parser import INVENTED, Found, Parsed, Protocol
 from tui_agent.text import Cleaner, clean, one_line
 
 GATHER_SECONDS = 0.032
@@ -86,13 +89,17 @@ class Reply:
         self._text = _Gathered(self._emit_text)
         self._thought = _Gathered(self._emit_thought)
         self._thought_cleaner = Cleaner()
-        self._pipe = TextPipe(tools, protocol, show=self._show, think=self._think)
+        self._pipe = (
+            PlainPipe(show=self._show, think=self._think)
+            if protocol == "files"
+            else TextPipe(tools, protocol, show=self._show, think=self._think)
+        )
         self._babble = (Babble(), Babble())
         self._calls: list[ToolCall] = []
         self._usage = self._before = Usage()
         self._stop = ""
         self._fault: Fault | None = None
-        self._phase: tuple[str, str] = ("", "")
+        self._phase: tuple[str, str, int | None] = ("", "", None)
         self._thinking_since: float | None = None
         self._thought_ms = 0
 
@@ -108,6 +115,7 @@ class Reply:
                     self._stop == "length"
                     and self._fault is None
                     and not self._calls
+                    and not self._pipe.over
                     and self._pipe.raw.strip()
                 ):
                     following = more(self._pipe.raw)
@@ -141,17 +149,17 @@ class Reply:
                 self._think(self._thought_cleaner.feed(text))
             case CallBegun(name=name, arguments=arguments):
                 self._stop_thinking()
-                self._enter("writing", _subject(name, arguments))
+                self._enter("writing", _subject(plain_name(name), arguments))
             case CallReady(call=call):
                 self._stop_thinking()
-                named = msgspec.structs.replace(call, name=clean(call.name))
-                self._calls.append(self._new_call_id(named))
-            case Phase(phase=phase, detail=detail):
-                self._enter(phase, detail)
+                named = msgspec.structs.replace(call, name=plain_name(clean(call.name)))
+                self._calls.append(self._new_call_id(mended(named)))
+            case Phase(phase=phase, detail=detail, done=done, total=total):
+                self._enter(phase, detail, done, total)
             case Waiting(attempt=attempt, of=of, seconds=seconds, why=why):
                 waiting = RetryWaiting(attempt=attempt, of=of, seconds=seconds, why=clean(why))
                 self._stream.emit(waiting, **self._place)
-                self._phase = ("", "")
+                self._phase = ("", "", None)
             case Counted(usage=usage):
                 self._usage = _continued(self._before, _merged(self._usage, usage))
             case Stop(reason=reason):
@@ -176,10 +184,13 @@ class Reply:
             self._enter("thinking")
         self._thought.add(text)
 
-    def _enter(self, phase: Stage, detail: str = "") -> None:
-        if (phase, detail) != self._phase:
-            self._phase = (phase, detail)
-            self._stream.emit(ReplyPhase(phase=phase, detail=detail), **self._place)
+    def _enter(
+        self, phase: Stage, detail: str = "", done: int | None = None, total: int | None = None
+    ) -> None:
+        if (phase, detail, done) != self._phase:
+            self._phase = (phase, detail, done)
+            event = ReplyPhase(phase=phase, detail=detail, done=done, total=total)
+            self._stream.emit(event, **self._place)
 
     def _stop_thinking(self) -> None:
         if self._thinking_since is not None:
@@ -197,6 +208,8 @@ class Reply:
         self._text.flush()
         babble = self._babble[0].found or self._babble[1].found
         whole = self._fault is None and not interrupted and not babble
+        if self._calls and parsed.error == INVENTED:  # calls of the native form stand before it
+            parsed = msgspec.structs.replace(parsed, error="")
         if self._stop == "length":
             self._calls[-1:] = [_cut_off(call) for call in self._calls[-1:]]
         elif whole and not self._calls:

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tui_agent import paths
-from tui_agent.domain import Fault, ModelInfo
+from tui_agent.domain import Fault, ModelInfo, UserMessage
 from tui_agent.engine.brain import Brain
-from tui_agent.engine.live_catalog import LiveCatalog
+from tui_agent.engine.lacking import embeds, lacking, no_model
+from tui_agent.engine.live_catalog import LiveCatalog, described
 from tui_agent.engine.window_words import narrow
 from tui_agent.events import ModelChanged, Notice, RoleChanged, RunEnded
-from tui_agent.models.base import Model
-from tui_agent.models.catalog import served_name
+from tui_agent.models.base import Failed, Model, ModelRequest
+from tui_agent.models.catalog import answers, served_name
 from tui_agent.models.selection import Role, Sampling, Selected, sampling, select, select_default
 from tui_agent.settings import Settings
 
 if TYPE_CHECKING:
+    from tui_agent.models.catalog import Calibration
     from tui_agent.protocols.parser import Protocol
 
 NO_SERVER = "server.missing"
@@ -39,12 +41,19 @@ def ended_by(fault: Fault) -> RunEnded:
 
 
 def window_for(info: ModelInfo, chosen: int | None, provider: str) -> int:
-    """The window of a session's requests in tokens; `chosen` is what settings or models.json say."""
-    # Ollama loads what we ask for; another server's window is what it is, and it is not asked.
-    asked = provider != "openai"
-    known = info.context_window if asked else info.loaded_window or info.context_window
+    """The window of a session's requests in tokens; `chosen` is what settings or models.json say.
+
+    Where they are silent it is the one that the server has the model loaded with, also because Ollama would load it
+    anew for another one; but not one that is too small to work in, where Ollama can be asked for more.
+    """
+    loaded, most = info.loaded_window, info.context_window
+    if provider == "openai":  # its window is what it is, and it is not asked
+        if loaded:
+            return min(chosen or loaded, loaded)
+    elif not chosen and loaded and loaded >= SMALL_WINDOW:
+        return loaded
     wanted = chosen or WINDOW
-    return min(wanted, known) if known and (asked or chosen) else known or wanted
+    return min(wanted, most) if most else wanted
 
 
 class Roles:
@@ -84,7 +93,12 @@ class Roles:
     @property
     def protocol(self) -> Protocol | None:
         """The form of tool calls that models.json fixes for the session's model."""
-        return self.catalog.current.entry(self.name).options.protocol
+        return self.catalog.current.entry(self.name).options.strategy
+
+    @property
+    def calibration(self) -> Calibration:
+        """What was measured of the session's model, as models.json keeps it."""
+        return self.catalog.current.entry(self.name).calibration
 
     async def look(self) -> None:
         """See whether the server is there and settle the model; a missing server is told with what was tried."""
@@ -111,6 +125,8 @@ class Roles:
                 if isinstance(chosen, Fault):
                     return ended_by(chosen)
                 self.name = chosen
+            if (absent := await self._absent()) is not None:
+                return ended_by(absent)
             window = self._window or await self._settle_window()
             if isinstance(window, Fault):
                 return ended_by(window)
@@ -236,12 +252,43 @@ class Roles:
         names = await self._list()
         if isinstance(names, Fault):
             return names
-        chosen = select_default(self.catalog.current, names, configured=self.catalog.configured)
+        infos = [ModelInfo(name=name) for name in names]
+        if not served_name(self.catalog.current.rules.default, names):
+            infos = await described(self.model, names)
+        chosen = select_default(self.catalog.current, infos, configured=self.catalog.configured)
         if chosen is None:
-            advice = "Pull one first, such as `ollama pull qwen2.5-coder:7b`, or name one with --model."
-            return Fault(kind="status", message=f"{self.model.endpoint} has no models.", advice=advice)
+            return no_model(self.model, names)
         self._tell_missing(chosen)
         return chosen.name
+
+    async def _absent(self) -> Fault | None:
+        """Why the server can't answer with the model; None when it can, or when that is not sure.
+
+        A name that is not in its list is sure to be missing only when the server says so of the model itself: some
+        know aliases, some take any name.
+        """
+        served = await self._list() if self.model.provider != "scripted" else ()
+        if isinstance(served, Fault):
+            return served if served.kind == "unreachable" else None
+        if not served or served_name(self.name, served):
+            info = await self.model.describe(self.name)
+            able = isinstance(info, Fault) or answers(info)
+            return None if able else embeds(self.name, "Choose another one with `/model` or `--model`.")
+        gone = await (self._refused() if self.model.provider == "openai" else self._unknown())
+        return lacking(self.model, self.name, served) if gone else None
+
+    async def _unknown(self) -> bool:
+        info = await self.model.describe(self.name)
+        return isinstance(info, Fault) and info.status == 404
+
+    async def _refused(self) -> bool:
+        """Asks for one token, since most of these servers only have a list of models; llama.cpp takes any name."""
+        info = await self.model.describe(self.name)
+        if isinstance(info, ModelInfo) and info.any_name:
+            return False
+        request = ModelRequest(model=self.name, messages=(UserMessage(text="hi"),), max_tokens=1)
+        pieces = [piece async for piece in self.model.stream(request)]
+        return isinstance(pieces[-1], Failed) and pieces[-1].fault.status == 404
 
     async def _settle_window(self) -> int | Fault:
         chosen = self._chosen_window(self.name)

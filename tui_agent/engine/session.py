@@ -28,6 +28,7 @@ from tui_agent.engine.state import Queued, SessionStream
 from tui_agent.engine.stream import JournalBroken
 from tui_agent.engine.undoing import Checkpoints
 from tui_agent.engine.waiting import Waiting
+from tui_agent.engine.window_words import out_of_sight
 from tui_agent.engine.working import Absent, Working
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import (
@@ -101,7 +102,7 @@ class Session:
         self.checkpoints = checkpoints  # what runs did to files, and the way back (K1)
         self.grants = StandingLeave(workplace)  # what the user allowed for longer than once (R4.3)
         self.memory = memory  # the plan document (P1 to P6)
-        self.naming = Naming(stream, folder)  # what the session is called (S3)
+        self.naming = Naming(stream, folder, roles, workplace)  # what the session is called (S3)
         self.models = ModelChoice(roles, stream)  # which model does what (M5, U4)
         self.mentions = Mentions(workplace.roots, workplace.recent)  # what can be named behind an @ (H7)
         self.settings = Loaded(settings=workplace.settings)  # whole once the session is open (G1)
@@ -282,7 +283,7 @@ class Session:
                 await asyncio.wait([task])
         await self._stop()
         self._approvals.withdraw(by="closing")
-        parts = (self.mentions, self.checkpoints, self.memory, self._workplace)
+        parts = (self.naming, self.mentions, self.checkpoints, self.memory, self._workplace)
         for step in (*(part.close for part in parts), self._roles.aclose):
             try:
                 await step()
@@ -332,7 +333,11 @@ class Session:
     def _start(self, message: Queued) -> None:
         run = f"run-{self._state.runs + 1}"
         self.queue.begun()
+        self.naming.pause()
+        before = self._state.history.left_out
         self._emit(UserSaid(id=message.id, text=message.text), run=run)
+        if (left_out := self._state.history.left_out) > before:
+            self._emit(out_of_sight(left_out), run=run)
         started = RunStarted(message_id=message.id, mode=self._workplace.mode, model=self._roles.name)
         self._emit(started, run=run)
         self._task = asyncio.create_task(self._work(run, message.text))
@@ -354,6 +359,7 @@ class Session:
         self._emit(ended, run=run)
         self.queue.ended(ended.outcome == "interrupted")
         await self._after_run()
+        self.naming.after(run, request, ended)
 
     async def _run(self, run: str, request: str) -> RunEnded:
         if self._trust is not None:

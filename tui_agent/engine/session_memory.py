@@ -146,14 +146,15 @@ class SessionMemory:
 
     # --- what the model gets ---
 
-    def told(self, window: int | None = None, known: str = "") -> str:
+    def told(self, window: int | None = None, known: str = "", left_out: int = 0) -> str:
         """A few lines for a model with a window of so many tokens; empty where there is nothing to tell. What `known`
-        says already, the plan document, is left out."""
+        says already, the plan document, is left out. `left_out` of the user's messages are out of its sight (H2)."""
         room = SMALL if window is not None and window <= SMALL_WINDOW else FULL
         notes = self.behind
         written = {name: how for name, how in notes.written.items() if not _named_in(known, name)}
         read = {name: "" for name in notes.read if name not in notes.written and not _named_in(known, name)}
         lines = [
+            _out_of_sight(left_out),
             *(f"The user said {about}: {said}" for about, said in _newest(notes.wishes)),
             _named("Files that were written", [f"{name} ({how})" for name, how in written.items()]),
             *(f"Failed: {what}: {why}" for what, why in _newest(notes.failed)),
@@ -207,6 +208,11 @@ def _note(kind: dict[str, str], key: str, value: str = "") -> None:
 
 def _newest(kind: dict[str, str]) -> list[tuple[str, str]]:
     return list(kind.items())[-SHOWN // 2 :]
+
+
+def _out_of_sight(count: int) -> str:
+    many = "1 earlier message" if count == 1 else f"{count} earlier messages"
+    return f"Not shown here any more: {many} of the user, and the answers" if count else ""
 
 
 def _named(what: str, names: list[str]) -> str:

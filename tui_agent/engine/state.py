@@ -32,6 +32,7 @@ from tui_agent.events import (
     PlanDocChanged,
     PlanDocSettled,
     ProtocolChanged,
+    ReplyStarted,
     RoleChanged,
     RunEnded,
     RunStarted,
@@ -121,6 +122,8 @@ class EngineState:
         """The workspace and the folders that were added to it."""
         self.runs = 0
         self.title = ""
+        self.named = False
+        """The title was given, and is not only the first words."""
         self.mode = ""
         self.approval_mode = ""
         """What the user switched to; flags of a start (`exec --approve all`) hold for that process only."""
@@ -144,6 +147,8 @@ class EngineState:
         """Name of a text of plan_doc.md that was kept aside → what became of it, by `plan_aside.folded`."""
         self.log_entries = 0
         """How many entries of the plan's log the model gets whole in this run; 0 for as many as the settings say."""
+        self.asked_apart = 0
+        """Requests apart from the conversation, since the process began."""
         self.protocol = ""
         """In which form the model is asked for calls; empty for the one that it begins with."""
 
@@ -225,12 +230,14 @@ class EngineState:
 
     def _fold_setting(self, event: Event) -> None:
         match event:
+            case ReplyStarted(role=role):
+                self.asked_apart += bool(role)
             case SessionTitled(title=title):
-                self.title = title
+                self.title, self.named = title, True
             case ModeChanged(mode=mode, approval_mode=approval_mode):
                 self.mode, self.approval_mode = mode, approval_mode
-            case ProtocolChanged(protocol=protocol):
-                self.protocol = protocol
+            case ProtocolChanged(protocol=protocol, fixed=fixed):
+                self.protocol = "" if fixed else protocol
             case ModelChanged(provider=provider, model=model, context_window=window):
                 if (provider, model) != (self.provider, self.model):
                     self.protocol = ""
@@ -287,6 +294,7 @@ class EngineState:
             "roots": list(self.roots),
             "runs": self.runs,
             "title": self.title,
+            "named": self.named,
             "mode": self.mode,
             "approval_mode": self.approval_mode,
             "model": self.model,
@@ -319,11 +327,13 @@ class EngineState:
         state.runs = msgspec.convert(data["runs"], int)
         for name in ("title", "mode", "approval_mode", "model", "provider"):
             setattr(state, name, msgspec.convert(data[name], str))
+        state.named = msgspec.convert(data.get("named", True), bool)
         state.protocol = msgspec.convert(data.get("protocol", ""), str)
         state.chosen_model = msgspec.convert(data.get("chosen_model", ""), str)
         state.roles = msgspec.convert(data.get("roles", {}), dict[str, str])
         state.log_entries = msgspec.convert(data.get("log_entries", 0), int)
         state.context_window = msgspec.convert(data["context_window"], int | None)
+        state.history.limit = state.context_window
         state.plan_sha256 = str(data.get("plan_sha256", ""))
         state.proposal = msgspec.convert(data.get("proposal", ""), str)
         state.summaries = msgspec.convert(data.get("summaries", {}), dict[str, dict[str, Any]])

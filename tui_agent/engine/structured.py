@@ -7,21 +7,34 @@ import re
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tui_agent.domain import Fault, Message, Usage
+from tui_agent.domain import (
+    AssistantMessage,
+    Fault,
+    Message,
+    ProgramMessage,
+    Usage,
+    UserMessage,
+    marked,
+)
 from tui_agent.engine.brain import Brain
+from tui_agent.engine.context import RESERVE
+from tui_agent.engine.reply import Stage
 from tui_agent.engine.roles import Roles
 from tui_agent.engine.stream import EventStream
 from tui_agent.engine.tokens import Gauge, of_request
 from tui_agent.events import ReplyEnded, ReplyPhase, ReplyStarted, ReplyThought
+from tui_agent.models.base import CallBegun, Failed, ModelRequest, Phase, Piece, Text, Thought
 from tui_agent.models.base import Counted as CountedPiece
-from tui_agent.models.base import Failed, ModelRequest, Phase, Piece, Text, Thought
 from tui_agent.models.selection import Role
 from tui_agent.protocols.thinking import ThinkSplitter
 from tui_agent.text import clean
+
+if TYPE_CHECKING:
+    from tui_agent.engine.conversation import Conversation
 
 LONGEST = 200_000
 """Characters of a reply that are read."""
@@ -36,6 +49,37 @@ def begun(text: str) -> bool:
     return _BEGUN.search(text) is not None
 
 
+NO_TEXT = "(no text)"
+"""Stands for an answer that had none: servers take no empty message."""
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked beside the conversation, in both forms."""
+
+    alone: tuple[Message, ...]
+    """A request of its own, which holds all that is needed: for another model, and where the window is too small."""
+    task: str = ""
+    """The same behind the conversation: the role's instruction, and what does not stand in there. Empty where the
+    question is always asked alone."""
+    since: tuple[tuple[str, str], ...] = ()
+    """Answers that could not be used, and what was wrong with each."""
+
+    def by_itself(self) -> tuple[Message, ...]:
+        """The messages of the request of its own."""
+        told: list[Message] = list(self.alone)
+        for answer, wrong in self.since:
+            told += [AssistantMessage(text=answer or NO_TEXT), UserMessage(text=wrong)]
+        return tuple(told)
+
+    def behind(self) -> tuple[Message, ...]:
+        """The messages that follow the conversation."""
+        told: list[Message] = [ProgramMessage(text=marked("task", self.task))]
+        for answer, wrong in self.since:
+            told.append(AssistantMessage(text=answer or NO_TEXT))
+            told.append(ProgramMessage(text=marked("feedback", wrong)))
+        return tuple(told)
+
+
 class Said(msgspec.Struct, frozen=True, kw_only=True):
     """What came back."""
 
@@ -43,20 +87,45 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     ms: int
 
 
-class Structured:
-    """Asks on behalf of one run. The model and the options are those of the role (M5)."""
+class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What all requests for one answer share."""
 
-    def __init__(self, *, run: str, stream: EventStream, roles: Roles, brain: Brain) -> None:
+    role: Role
+    parent: str
+    schema: dict[str, Any] | None
+    quiet: float
+    purpose: str
+    preamble: int
+
+
+class Structured:
+    """Asks on behalf of one run. The model and the options are those of the role (M5).
+
+    With a `conversation`, a question for the session's own model stands behind that, so that the server has read most
+    of the request before (E7)."""
+
+    def __init__(
+        self,
+        *,
+        run: str,
+        stream: EventStream,
+        roles: Roles,
+        brain: Brain,
+        conversation: Conversation | None = None,
+    ) -> None:
         self._run = run
         self._stream = stream
         self._roles = roles
         self._brain = brain
+        self._conversation = conversation
         self._count = 0
+        self._usage = Usage()
+        """What the server counted of the last request."""
 
     async def ask(
         self,
         role: Role,
-        messages: Sequence[Message],
+        question: Question,
         *,
         parent: str,
         schema: dict[str, Any] | None,
@@ -74,55 +143,101 @@ class Structured:
         own = chosen.name == self._brain.name
         window = self._brain.num_ctx if own else await self._roles.window_of(chosen.name)
         sampling = self._roles.sampling(role, window, chosen.name)
+        wanted = _Wanted(
+            role=role,
+            parent=parent,
+            schema=schema,
+            quiet=quiet,
+            purpose=purpose,
+            preamble=preamble if schema else LONGEST,
+        )
         request = ModelRequest(
             model=chosen.name,
-            messages=tuple(messages),
+            messages=question.by_itself(),
             num_ctx=window,
             format=schema,
             **msgspec.structs.asdict(sampling),
         )
+        if own and question.task and self._conversation is not None:
+            said = await self._in_conversation(question, request, wanted, self._conversation)
+            if said is not None:
+                return said
         size = Gauge().tokens(of_request(request.messages, ()))
         if window is not None and size + 256 > window:
             return Fault(
                 kind="context_overflow",
                 message=f"The request for {role} has about {size:,} tokens, the window {window:,}.",
             )
+        return await self._send(request, wanted, size, None)
+
+    async def _in_conversation(
+        self, question: Question, alone: ModelRequest, wanted: _Wanted, conversation: Conversation
+    ) -> Said | Fault | None:
+        """The reply to the question behind the conversation; None where there is no room for both."""
+        most = alone.max_tokens or RESERVE
+        while (opened := conversation.followed_by(question.behind(), wanted.schema, most)) is not None:
+            ready = opened.ready
+            request = msgspec.structs.replace(
+                alone,
+                messages=ready.messages,
+                tools=opened.tools,
+                format=opened.format,
+                max_tokens=ready.max_tokens,
+            )
+            said = await self._send(request, wanted, ready.size, ready.fresh)
+            conversation.heard(self._usage)
+            if isinstance(said, Fault):
+                if conversation.refused(said):
+                    continue
+                if said.kind == "context_overflow":
+                    return None
+            return said
+        return None
+
+    async def _send(
+        self, request: ModelRequest, wanted: _Wanted, size: int, fresh: int | None
+    ) -> Said | Fault:
         self._count += 1
-        place = {"run": self._run, "node": f"{parent}.{role}{self._count}", "parent": parent}
+        node = f"{wanted.parent}.{wanted.role}{self._count}"
+        place = {"run": self._run, "node": node, "parent": wanted.parent}
         started = ReplyStarted(
-            model=chosen.name,
+            model=request.model,
             iteration=0,
             messages=len(request.messages),
             estimate=size,
-            role=role,
-            purpose=purpose,
+            fresh=fresh,
+            role=wanted.role,
+            purpose=wanted.purpose,
         )
         self._stream.emit(started, **place)
         await self._stream.durable()
-        return await _Quiet(self._stream, place, role, quiet, preamble if schema else LONGEST).receive(
-            self._brain, request
-        )
+        quiet = _Quiet(self._stream, place, wanted, bool(request.tools))
+        said = await quiet.receive(self._brain, request)
+        self._usage = quiet.usage
+        return said
 
 
 class _Quiet:
     """Receives a reply without showing its text; phases and thoughts are shown."""
 
-    def __init__(
-        self, stream: EventStream, place: dict[str, str], role: str, quiet: float, preamble: int
-    ) -> None:
+    def __init__(self, stream: EventStream, place: dict[str, str], wanted: _Wanted, tools: bool) -> None:
         self._stream = stream
         self._place = place
-        self._role = role
-        self._quiet = quiet
-        self._preamble = preamble
+        self._role = wanted.role
+        self._quiet = wanted.quiet
+        self._preamble = wanted.preamble
         self._begun = False
+        self._tools = tools
+        self._calls = False
+        """The reply calls a tool, although an object was asked for."""
         self._splitter = ThinkSplitter()
         self._text: list[str] = []
         self._thought: list[str] = []
         self._size = 0
         self._fault: Fault | None = None
-        self._usage = Usage()
-        self._phase = ""
+        self.usage = Usage()
+        """What the server counted."""
+        self._phase: tuple[str, int | None] = ("", None)
         self._began = time.monotonic()
 
     async def receive(self, brain: Brain, request: ModelRequest) -> Said | Fault:
@@ -137,7 +252,7 @@ class _Quiet:
                     loading = isinstance(piece, Phase) and piece.phase == "loading"
                     now = asyncio.get_running_loop().time()
                     deadline.reschedule(None if loading else now + self._quiet)
-                    if self._size > LONGEST or self._only_talks():
+                    if self._size > LONGEST or self._calls or self._only_talks():
                         break
             interrupted = False
         except TimeoutError:
@@ -158,10 +273,12 @@ class _Quiet:
                 self._split(self._splitter.feed(text))
             case Thought(text=text):
                 self._think(text)
-            case Phase(phase=phase):
-                self._enter(phase)
+            case CallBegun() if self._tools:
+                self._calls = not begun("".join(self._text))
+            case Phase(phase=phase, done=done, total=total):
+                self._enter(phase, done, total)
             case CountedPiece(usage=usage):
-                self._usage = usage
+                self.usage = usage
             case Failed(fault=fault):
                 self._fault = fault
 
@@ -185,10 +302,10 @@ class _Quiet:
         self._thought.append(text)
         self._stream.emit(ReplyThought(text=clean(text)), **self._place)
 
-    def _enter(self, phase: str) -> None:
-        if phase != self._phase:
-            self._phase = phase
-            event = ReplyPhase(phase=phase, detail=self._role)  # type: ignore[arg-type]  # one of the phases
+    def _enter(self, phase: Stage, done: int | None = None, total: int | None = None) -> None:
+        if (phase, done) != self._phase:
+            self._phase = (phase, done)
+            event = ReplyPhase(phase=phase, detail=self._role, done=done, total=total)
             self._stream.emit(event, **self._place)
 
     def _end(self, interrupted: bool) -> int:
@@ -197,7 +314,7 @@ class _Quiet:
         ended = ReplyEnded(
             text="",
             thought=clean("".join(self._thought)),
-            usage=self._usage,
+            usage=self.usage,
             fault=self._fault,
             interrupted=interrupted,
             role=self._role,

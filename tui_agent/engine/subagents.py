@@ -212,10 +212,12 @@ class Subagent:
     def _ladder(self, brain: Brain) -> Ladder:
         camp = self._camp
         if brain.name not in camp.ladders:
+            entry = camp.roles.catalog.current.entry(brain.name)
             camp.ladders[brain.name] = Ladder(
                 brain.name,
                 protocol=camp.protocol if brain.name == camp.brain.name else "",
-                fixed=camp.roles.catalog.current.entry(brain.name).options.protocol,
+                fixed=entry.options.strategy,
+                calibration=entry.calibration,
                 tell=lambda event: None,
             )
         return camp.ladders[brain.name]

@@ -6,15 +6,17 @@ import json
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from tui_agent.domain import Fault, SystemMessage, ToolCall, ToolResult, UserMessage
+from tui_agent.domain import Fault, Message, SystemMessage, ToolCall, ToolResult, UserMessage
 from tui_agent.engine.prompts import prompt
-from tui_agent.engine.structured import Structured
+from tui_agent.engine.structured import Question, Structured
 from tui_agent.engine.summary_reading import RunFacts, plain_summary, read_summary
 from tui_agent.protocols.repair import Unreadable
 from tui_agent.workplan import Summary
 
 BUDGET = 10_000 * 4
 """Characters of the execution that the summary model reads (H2)."""
+TASK = 2_000 * 4
+"""The same behind the conversation, where the steps stand with what came of them."""
 _SIZES = (1_500, 600, 250, 100)
 """Characters of one result; smaller ones where the whole would be too long."""
 _ROWS: dict[str, Any] = {"type": "array", "items": {"type": "object"}}
@@ -43,33 +45,49 @@ async def summarise(
     done: Sequence[tuple[ToolCall, ToolResult]],
     outcomes: Sequence[str],
     plan_doc: str,
-    structured: Structured,
+    structured: Structured | None,
     *,
     node: str,
 ) -> tuple[Summary, Literal["model", "program"]]:
-    """The summary and who wrote it: the program where the model fails."""
-    record = [f"The request: {facts.request[:4_000]}", f"How it ended: {facts.outcome}"]
-    record += [f"Step: {one}" for one in outcomes]
+    """The summary and who wrote it: the program where the model fails, or where none is asked (`structured` None)."""
+    if structured is None:
+        return plain_summary(facts), "program"
+    record = [f"How it ended: {facts.outcome}", *(f"Step: {one}" for one in outcomes)]
     if facts.check_met is not None:
         record.append(f"The check {'passed' if facts.check_met else 'failed'}.")
     if facts.files:
         record.append(f"Files changed: {', '.join(facts.files[:50])}")
-    if facts.closing:
-        record.append(f"The agent's closing words: {facts.closing[:3_000]}")
-    head = "\n".join(record)
-    calls = _calls(done, BUDGET - len(head) - len(plan_doc))
-    messages = (
-        SystemMessage(text=prompt("summarise")),
-        *((SystemMessage(text=plan_doc),) if plan_doc else ()),
-        UserMessage(text=f"{head}\n\nWhat was done, in order:\n{calls or '(no tool was called)'}"),
+    question = Question(
+        alone=_alone(facts, record, done, plan_doc),
+        task="\n".join([prompt("summarise"), *record, _listed(_calls(done, TASK))]),
     )
-    said = await structured.ask("summary", messages, parent=node, schema=SCHEMA)
+    said = await structured.ask("summary", question, parent=node, schema=SCHEMA)
     if isinstance(said, Fault):
         return plain_summary(facts), "program"
     try:
         return read_summary(said.text, facts), "model"
     except (Unreadable, ValueError):
         return plain_summary(facts), "program"
+
+
+def _alone(
+    facts: RunFacts, record: Sequence[str], done: Sequence[tuple[ToolCall, ToolResult]], plan_doc: str
+) -> tuple[Message, ...]:
+    """The request that holds the whole execution itself."""
+    rows = [f"The request: {facts.request[:4_000]}", *record]
+    if facts.closing:
+        rows.append(f"The agent's closing words: {facts.closing[:3_000]}")
+    head = "\n".join(rows)
+    calls = _calls(done, BUDGET - len(head) - len(plan_doc))
+    return (
+        SystemMessage(text=prompt("summarise")),
+        *((SystemMessage(text=plan_doc),) if plan_doc else ()),
+        UserMessage(text=f"{head}\n\n{_listed(calls)}"),
+    )
+
+
+def _listed(calls: str) -> str:
+    return f"What was done, in order:\n{calls or '(no tool was called)'}"
 
 
 def _calls(done: Sequence[tuple[ToolCall, ToolResult]], room: int) -> str:

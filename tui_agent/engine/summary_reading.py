@@ -40,6 +40,11 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     steps: int = 0
     check_met: bool | None = None
 
+    @property
+    def done(self) -> bool:
+        """The facts say that the work is done."""
+        return self.outcome == "done" and self.check_met is not False
+
 
 def read_summary(text: str, facts: RunFacts) -> Summary:
     """The summary in a model's reply (seed 000's form, or flat). Raises protocols.repair.Unreadable or ValueError.
@@ -58,7 +63,9 @@ def read_summary(text: str, facts: RunFacts) -> Summary:
         details=_text(entry.get("details")),
         result=_marked(_text(entry.get("result")), facts),
         tools=facts.tools,
-        criteria=_criteria(given.get("acceptance_criteria_updates") or given.get("criteria")),
+        criteria=_by_facts(
+            _criteria(given.get("acceptance_criteria_updates") or given.get("criteria")), facts
+        ),
         decisions_made=_decisions(given.get("decisions_made")),
         decisions_rejected=_decisions(given.get("decisions_rejected")),
     )
@@ -69,7 +76,7 @@ def plain_summary(facts: RunFacts) -> Summary:
     parts = []
     if facts.steps:
         parts.append(f"{facts.steps_done} of {facts.steps} steps done.")
-    if facts.files:
+    if facts.files and not facts.closing.startswith("Changed: "):
         parts.append(f"Changed: {', '.join(facts.files[:20])}.")
     if facts.check_met is not None:
         parts.append("The check passed." if facts.check_met else "The check failed.")
@@ -159,12 +166,15 @@ def _dated(notes: Iterable[DecisionNote], when: datetime) -> list[Decision]:
 
 
 def _marked(result: str, facts: RunFacts) -> str:
-    if result.startswith(_MARKS):
-        return result
-    mark = DONE if facts.outcome == "done" and facts.check_met is not False else NOT_DONE
-    if facts.outcome in ("limit", "interrupted"):
-        mark = UNDERWAY
-    return f"{mark} {result or ('Done' if mark == DONE else 'Not finished')}"
+    """A result with its mark: that of the facts, or the model's own where it says less (E2)."""
+    said = next((mark for mark in _MARKS if result.startswith(mark)), None)
+    words = result.removeprefix(said or "").strip()
+    mark = DONE if facts.done else UNDERWAY if facts.outcome in ("limit", "interrupted") else NOT_DONE
+    if said is not None and _MARKS.index(said) > _MARKS.index(mark):
+        mark = said
+    elif said == DONE and mark != DONE:
+        words = ""  # they say that it is done
+    return f"{mark} {words or ('Done' if mark == DONE else 'Not finished')}"
 
 
 def _criteria(given: Any) -> tuple[CriterionChange, ...]:
@@ -178,6 +188,11 @@ def _criteria(given: Any) -> tuple[CriterionChange, ...]:
         for row in rows[:50]
         if isinstance(row, Mapping) and _text(row.get("description"))
     )
+
+
+def _by_facts(rows: tuple[CriterionChange, ...], facts: RunFacts) -> tuple[CriterionChange, ...]:
+    """Without the ticks of a run that is not done."""
+    return rows if facts.done else tuple(row for row in rows if not row.completed)
 
 
 def _decisions(given: Any) -> tuple[DecisionNote, ...]:

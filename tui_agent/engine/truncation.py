@@ -16,6 +16,8 @@ CUT_LEAST = 1_000
 """Half of the smallest window there is: no cut leaves less, so that a smaller count means a cached prompt."""
 USUAL = (2_048, 4_096, 8_192, 16_384, 32_768, 40_960, 65_536, 131_072)
 """Windows that servers come with."""
+EDGE = 2
+"""Tokens that a prompt cut to a window may lack of it."""
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -45,6 +47,9 @@ class _Case(msgspec.Struct, frozen=True):
     part_least: int
     most: int
     """What it may have at the most, as far as the gauge knows."""
+    counts: Counts
+    told: bool
+    """The server says what it had cached, so that the count is of the whole prompt."""
 
     @property
     def explained(self) -> bool:
@@ -58,14 +63,21 @@ class Watch:
     Honest servers say less than the whole, too: Ollama and llama.cpp count only what they had not cached. What can be
     cached is known, though, since a cache holds beginnings of earlier requests. A cut is seen by what no cache does:
     - a count of half a window and 2 or 3 tokens, which is what Ollama leaves (O-7);
+    - a count that just fills a window, of a prompt that should have more; also one close below it twice in a row, since
+      whole messages are left out, too (O-6);
     - fewer tokens than the new part alone can have;
-    - the same count three times, although different parts came in.
+    - the same count three times, although different parts came in;
+    - a count that does not grow with the prompt, from a server that says what it had cached.
     """
 
     def __init__(self) -> None:
         self._past: deque[tuple[tuple[Message, ...], int]] = deque(maxlen=REMEMBERED)
         """Requests with what they have at the least."""
         self._last: deque[_Case] = deque(maxlen=2)
+        self._lowered = 0
+        """Counts that seem to be of less than the whole, since the rest was cached."""
+        self._apart = False
+        """The server counts what it read and what it had cached each for itself, so that one can't tell the whole."""
 
     def judge(
         self,
@@ -84,10 +96,13 @@ class Watch:
             self._past.append((messages, floor))
             self._last.clear()
             return Judged()
-        case = _Case(messages, real, size, part, gauge.least(new), gauge.most(counts))
+        self._apart = self._apart or (usage.prompt_tokens or 0) < (usage.cached_tokens or 0)
+        told = usage.cached_tokens is not None and not self._apart
+        case = _Case(messages, real, size, part, gauge.least(new), gauge.most(counts), counts, told)
         judged = self._cut(case, gauge, windows) if real >= CUT_LEAST else None
         if judged is None:
             judged = self._honest(case, floor, gauge.least(counts))
+            self._lowered += judged.full is None
         self._past.append((messages, max(floor, 0 if judged.cut_to else real)))
         self._last.append(case)
         return judged
@@ -107,6 +122,10 @@ class Watch:
         for window in windows:
             if 2 <= real - window // 2 <= 3 and larger:
                 return Judged(cut_to=real, window=window)
+        if (full := self._filled(case, gauge, (*windows, *USUAL))) is not None:
+            return Judged(cut_to=real, window=full)
+        if case.told and self._grown_without_count(case, gauge):
+            return Judged(cut_to=real)
         if real > 0.75 * size:
             return None
         usual = next((window for window in USUAL if 2 <= real - window // 2 <= 3), None)
@@ -117,6 +136,30 @@ class Watch:
         if self._stands_still(case):
             return Judged(cut_to=real, window=usual or 2 * real)
         return None
+
+    def _filled(self, case: _Case, gauge: Gauge, windows: Sequence[int]) -> int | None:
+        """The window that the count fills, where the prompt should have more."""
+        real = case.real
+        if (case.explained and self._past) or (self._lowered > 1 and not case.told):
+            return None
+        for window in windows:
+            if window - EDGE <= real <= window and case.size > 1.08 * window:
+                return window
+            low, last = 0.95 * window, self._last[-1] if self._last else None
+            if last is None or not (low <= last.real <= window and low <= real <= window):
+                continue
+            grown = case.size - gauge.tokens(last.counts) > 0.1 * window and case.size > 1.2 * window
+            if grown and not last.explained:
+                return window
+        return None
+
+    def _grown_without_count(self, case: _Case, gauge: Gauge) -> bool:
+        """The prompt has clearly more than the one before, the count has not."""
+        if not self._last or not self._last[-1].told or case.explained:
+            return False  # some tell of the rest and the cached part each for itself
+        last = self._last[-1]
+        grown = case.size - gauge.tokens(last.counts)
+        return grown > 400 and grown > 0.08 * case.size and case.real - last.real < 0.15 * grown
 
     def _stands_still(self, case: _Case) -> bool:
         """The same count three times, although what came in was not alike."""
@@ -139,10 +182,18 @@ class Watch:
         if not self._past:
             own = [at for at, message in enumerate(messages) if isinstance(message, UserMessage)]
             return messages[own[-1] :] if own else ()
-        shared = max(_shared(messages, past) for past, _ in self._past)
-        rest = messages[shared:]
+        rest = messages[self._shared(messages) :]
         # The reply to the earlier request was written on the same cache.
         return rest[1:] if rest and isinstance(rest[0], AssistantMessage) else rest
+
+    def _shared(self, messages: tuple[Message, ...]) -> int:
+        return max((_shared(messages, past) for past, _ in self._past), default=0)
+
+    def known(self, messages: tuple[Message, ...]) -> int:
+        """How many messages the server should still have, since the request before began with them or led to them."""
+        known = _shared(messages, self._past[-1][0]) if self._past else 0
+        written = known < len(messages) and isinstance(messages[known], AssistantMessage)
+        return known + 1 if known and written else known
 
 
 def _shared(one: tuple[Message, ...], other: tuple[Message, ...]) -> int:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tui_agent.domain import Fault, Message, ProgramMessage, SystemMessage, ToolMessage, ToolSpec
+from tui_agent.domain import Fault, Message, ProgramMessage, SystemMessage, ToolMessage, ToolSpec, Usage
 from tui_agent.engine import compaction
 from tui_agent.engine.condensing import ATTACHED, SUMMARY, is_kind, tail_of
 from tui_agent.engine.context import RESERVE
+from tui_agent.engine.rereading import reread
 from tui_agent.engine.tokens import Counts, Gauge, count, of_message, of_request, of_tools, total
 from tui_agent.engine.truncation import Judged, Watch
 from tui_agent.engine.window_words import FULL, NOTHING, cut_words, larger, lowered, small
@@ -56,6 +57,8 @@ class Ready(msgspec.Struct, frozen=True):
     """Tokens, estimated."""
     max_tokens: int
     """Tokens that the reply may have: as many as are wanted, or as there is room for."""
+    fresh: int
+    """Of the request's tokens, what the request before did not have."""
 
 
 class _Asked:
@@ -66,6 +69,10 @@ class _Asked:
     ) -> None:
         self.messages, self.extra, self.tools = messages, extra, tools
         self.counts: Counts = of_request(messages + extra, tools)
+        self.fresh = 0
+        """Tokens that the request before did not have."""
+        self.apart = 0
+        """Requests apart from the conversation until then."""
 
 
 class Window:
@@ -85,6 +92,8 @@ class Window:
         self._wanted = False
         self._retried = False
         self._read = False
+        self._apart = 0
+        """Requests apart from the conversation since the one before."""
         self._said: set[str] = set()
 
     @classmethod
@@ -112,16 +121,51 @@ class Window:
             if self._crowded(context, tools, extra):
                 await self._compact(context, tools, extra, run)
         self._must = self._wanted = False
-        self._asked = asked = _Asked(context(), extra, tools)
+        asked = self._begin(_Asked(context(), extra, tools))
         messages = asked.messages + extra
         size, limit = self.gauge.tokens(asked.counts), self.limit
         if limit is None:
-            return Ready(messages, size, self._brain.max_tokens)
+            return Ready(messages, size, self._brain.max_tokens, asked.fresh)
         self._check_work(messages, tools, limit, run)
         if size + min(RESERVE, limit // 8) > limit:
             return FULL.format(size=size, limit=limit, fix=larger(self._brain.model.provider, limit))
         room = max(256, limit - size - limit // 50)
-        return Ready(messages, size, min(self._brain.max_tokens, room))
+        return Ready(messages, size, min(self._brain.max_tokens, room), asked.fresh)
+
+    def beside(
+        self,
+        context: Context,
+        tools: tuple[ToolSpec, ...],
+        extra: tuple[Message, ...],
+        most: int,
+        *,
+        run: str,
+    ) -> Ready | None:
+        """A request for another purpose that begins with the conversation (E7), for a reply of `most` tokens; None
+        where there is too little room. Nothing but the plan's log is shortened for it."""
+        limit = self.limit
+        if limit is not None and self._crowded(context, tools, extra):
+            self._shorten_log(context, tools, extra, run)
+        messages = context()
+        size = self._size(messages + extra, tools)
+        if limit is not None:
+            room = limit - size - limit // 50
+            if room < min(most, RESERVE, limit // 8):
+                return None
+            most = min(most, room)
+        asked = self._begin(_Asked(messages + extra, (), tools))
+        asked.apart += 1
+        return Ready(messages + extra, size, most, asked.fresh)
+
+    def _begin(self, asked: _Asked) -> _Asked:
+        """What the server should still have of the request is known before it is sent."""
+        before, self._asked = self._asked, asked
+        self._apart = self._stream.state.asked_apart - before.apart
+        asked.apart = self._stream.state.asked_apart
+        known = self._watch.known(asked.messages) if before.tools == asked.tools else 0
+        fresh = of_request(asked.messages[known:] + asked.extra, ()) if known else asked.counts
+        asked.fresh = self.gauge.tokens(fresh)
+        return asked
 
     def _crowded(self, context: Context, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...]) -> bool:
         limit = self.limit
@@ -238,15 +282,23 @@ class Window:
             self._retried = False
             if not self._read or (ended.usage.load_ms or 0) > RELOADED:
                 await self._read_back(run)
+        size = self.gauge.tokens(self._asked.counts)
+        judged = self.counted(ended.usage, run=run)
+        if not judged.cut_to and ended.fault is None and not ended.interrupted:
+            self._look_for_rereading(ended.usage, size, run)
+        self._emit_measured(judged, ended, run)
+        return False
+
+    def counted(self, usage: Usage, *, run: str) -> Judged:
+        """What the server's count of the last request means; the gauge learns from it, and a cut prompt is told of."""
         windows = tuple(dict.fromkeys(size for size in (self._brain.num_ctx, self.limit) if size))
         asked, size = self._asked, self.gauge.tokens(self._asked.counts)
-        judged = self._watch.judge(asked.messages, asked.counts, ended.usage, self.gauge, windows)
+        judged = self._watch.judge(asked.messages, asked.counts, usage, self.gauge, windows)
         if judged.lesson is not None:
             self.gauge.learn(asked.counts, judged.lesson, sure=judged.sure)
         if judged.cut_to:
             self._found_cut(judged, size, run)
-        self._emit_measured(judged, ended, run)
-        return False
+        return judged
 
     def _emit_measured(self, judged: Judged, ended: ReplyEnded, run: str) -> None:
         prompt = judged.full or self.gauge.tokens(self._asked.counts)
@@ -302,6 +354,14 @@ class Window:
         self._tell("context.truncated", cut_words(judged.cut_to, size, self._brain.model.provider), run)
         if judged.window is not None:
             self._adopt(judged.window, run)
+
+    def _look_for_rereading(self, usage: Usage, size: int, run: str) -> None:
+        reloaded, apart = (usage.load_ms or 0) > RELOADED, self._apart > 0
+        provider = self._brain.model.provider
+        text = reread(usage, size, self._asked.fresh, reloaded=reloaded, apart=apart, provider=provider)
+        if text and (cause := f"reread {reloaded} {apart}") not in self._said:
+            self._said.add(cause)
+            self._stream.emit(Notice(level="info", text=text, code="prompt.reread"), run=run)
 
     def _overflowed(self, fault: Fault, run: str) -> bool:
         """Adopt what the server says of its window and of the prompt; True the first time."""

@@ -77,3 +77,10 @@ def cut_words(read: int, size: int, provider: str) -> str:
         f"The server truncated the prompt: it read {read:,} of about {size:,} tokens and left out the rest without a "
         f"word, so that this reply knows only a part. To prevent it, {larger(provider, size, configured=False)}"
     )
+
+
+def out_of_sight(count: int) -> Notice:
+    """Told when more of the user's messages are left out of requests than before (H2)."""
+    many = "Your first message is" if count == 1 else f"{count} of your earlier messages are"
+    text = f"{many} not sent to the model any more, for want of room. Say again what still matters of that."
+    return Notice(level="info", text=text, code="context.left_out")

@@ -22,7 +22,9 @@ from tui_agent.engine.plan_memory import PlanMemory
 from tui_agent.engine.planning import Background, Planned, Planner, actions_of, asks, one_step
 from tui_agent.engine.prompts import prompt
 from tui_agent.engine.recovery import Diagnosis
-from tui_agent.engine.stream import EventStream
+from tui_agent.engine.request_reading import read_request
+from tui_agent.engine.shortcut import by_words, classified_by_words, listed_plan, names_one_small_change
+from tui_agent.engine.state import SessionStream
 from tui_agent.engine.structured import Structured
 from tui_agent.engine.summarization import summarise
 from tui_agent.engine.summary_reading import RunFacts
@@ -31,6 +33,7 @@ from tui_agent.events import (
     PlanProposed,
     PlanReviewed,
     ProgramSaid,
+    RequestClassified,
     RunEnded,
     StageEntered,
     StageLeft,
@@ -42,6 +45,10 @@ from tui_agent.workplan import Classified, InstructionPlan, PlanStep
 _TITLES = {"planning": "Planning", "execution": "Execution", "summary": "Summary"}
 
 
+REJECTIONS = 3
+"""How often a plan that was rejected with a reason is made anew."""
+
+
 class Rejected(Exception):
     """The user turned a plan down; the message is the reason."""
 
@@ -49,7 +56,7 @@ class Rejected(Exception):
 class Crew(msgspec.Struct, frozen=True):
     """Who takes part in the workflow of one run; filled in by the session."""
 
-    stream: EventStream
+    stream: SessionStream
     approvals: Approvals
     settings: Settings
     registry: Registry
@@ -73,6 +80,10 @@ class Crew(msgspec.Struct, frozen=True):
     """Without a user: take summaries as they are (X3)."""
     attached: str = ""
     """What the user attached to the request, for whoever plans (H7)."""
+    conversation: str = ""
+    """What was talked about before the request, for whoever sorts and plans."""
+    files: bool = False
+    """The model is asked for whole files (E4): the program sorts, plans and sums up."""
 
 
 class Workflow:
@@ -87,6 +98,10 @@ class Workflow:
         self._planned: Planned | None = None
         self._plan: InstructionPlan | None = None
         self._failures: list[str] = []
+        self._by_words = False
+        """The program sorts, plans and sums up, without a model call (E8)."""
+        self._rejected: list[str] = []
+        """Why the user rejected plans of this run, the latest last."""
         self._planning: asyncio.Task[Planned | Fault] | None = None
         self.intent = ""
         """Name of the text that the kind of request adds to what the model is told (W1)."""
@@ -123,23 +138,50 @@ class Workflow:
 
     async def _prepare(self, node: str) -> Fault | None:
         crew = self._crew
-        found = await classify(self._request, crew.structured, crew.stream, run=self._run, node=node)
+        self._by_words = crew.files or names_one_small_change(read_request(self._request), crew.folder)
+        if self._by_words:
+            await self._prepare_by_words(node)
+            return None
+        found = await classify(
+            self._request, crew.structured, crew.stream, run=self._run, node=node, before=crew.conversation
+        )
         if isinstance(found, Fault):
             return found
-        self._sorted = found
+        self._sorted = by_words(found, self._request)
         if self._only_looks() or not crew.settings.planning:
             return None
-        planned = await self._wait_for_plan(node)
-        if isinstance(planned, Fault):
-            return planned
-        self._planned = planned
-        if planned.depth != "simple":
-            self._plan = await self._reviewed(planned, node)
-        return None
+        while True:
+            planned = await self._wait_for_plan(node)
+            if isinstance(planned, Fault):
+                return planned
+            self._planned = planned
+            if planned.depth == "simple":
+                return None
+            try:
+                self._plan = await self._reviewed(planned, node)
+                return None
+            except Rejected as rejected:
+                if not str(rejected) or len(self._rejected) >= REJECTIONS:
+                    raise
+                self._rejected.append(str(rejected))
+
+    async def _prepare_by_words(self, node: str) -> None:
+        """Sort and plan without a model."""
+        reading, crew = read_request(self._request), self._crew
+        self._sorted = classified_by_words(
+            reading, "read by the program, without calls for sorting, plan and summary"
+        )
+        crew.stream.emit(RequestClassified(classified=self._sorted, ms=0), run=self._run, node=node)
+        plan = listed_plan(self._request) if crew.settings.planning else None
+        if plan is not None:
+            self._planned = Planned(plan=plan, depth="moderate")
+            self._plan = await self._reviewed(self._planned, node)
 
     async def _wait_for_plan(self, node: str) -> Planned | Fault:
         crew = self._crew
-        making = crew.planner.plan(self._request, self._sorted, self._background(), node=node)
+        making = crew.planner.plan(
+            self._request, self._sorted, self._background(), node=node, again=bool(self._rejected)
+        )
         self._planning = asyncio.create_task(making)
         try:
             return await asyncio.shield(self._planning)
@@ -225,7 +267,7 @@ class Workflow:
             structured=crew.structured,
             calls=crew.calls,
             loop=lambda place: crew.loop(place, self._tools()),
-            replan=self._replan,
+            replan=None if crew.files else self._replan,
             divide=self._divide,
             final=FINAL | {"limit"} if crew.attended else FINAL,
             new_call=lambda name, given: crew.new_call(ToolCall(id="", name=name, arguments=dict(given))),
@@ -233,13 +275,14 @@ class Workflow:
         planned = self._planned
         if self._plan is None or (planned is not None and planned.fallback and self._plan == planned.plan):
             carried = await execution.alone()
+            if self._wanted_more():
+                carried = await execution.alone()
         else:
             carried = await execution.steps(self._plan)
-        if not self._only_looks():
-            rows = crew.memory.plan.acceptance_criteria
-            unmet = [one.description for one in rows if not one.completed]
+        if not self._only_looks() and not crew.files:
             wanted = self._sorted.needs_write and not self._sorted.guessed
-            await execution.gate(wanted, self._acted, unmet, crew.completion)
+            crew.completion.needs_change = crew.completion.needs_change or wanted
+            await execution.gate(crew.completion)
         return carried
 
     async def _replan(self, step: PlanStep, found: Diagnosis, node: str) -> InstructionPlan | None:
@@ -282,15 +325,23 @@ class Workflow:
         reading = registry.reading().names
         return registry.only((*reading, "write_file") if self._sorted.needs_write else reading)
 
+    def _wanted_more(self) -> bool:
+        """Whether the model called tools that the reading of the request kept from it: then the reading was wrong, and
+        the request is worked on with all tools (W1)."""
+        crew, offered = self._crew, self._tools().names
+        called = {call.name for call, result in crew.calls.results if result.code == "unknown_tool"}
+        if not (called & set(crew.registry.names)) - set(offered):
+            return False
+        self._sorted = Classified(
+            reasoning="the model went about a change", complexity=self._sorted.complexity
+        )
+        crew.stream.emit(RequestClassified(classified=self._sorted, ms=0), run=self._run, node=self._run)
+        told = "This is not done yet. All tools are there now: make the change with them."
+        crew.stream.emit(ProgramSaid(kind="feedback", text=told), run=self._run)
+        return True
+
     def _only_looks(self) -> bool:
         return self._sorted.intent == "analyze" and not self._sorted.needs_write
-
-    def _acted(self) -> bool:
-        for call, result in self._crew.calls.results:
-            tool = self._crew.registry.find(call.name)
-            if result.success and tool is not None and not tool.reads_only:
-                return True
-        return False
 
     # --- stage 3 ---
 
@@ -299,7 +350,9 @@ class Workflow:
         facts = RunFacts(
             request=self._request,
             outcome=carried.outcome,
-            closing=carried.closing,
+            closing=carried.closing.removeprefix(carried.said or "").strip()
+            if self._by_words
+            else carried.closing,
             tools=tuple(dict.fromkeys(call.name for call, _ in crew.calls.results)),
             files=tuple(dict.fromkeys(crew.calls.changed)),
             steps_done=carried.done,
@@ -307,7 +360,12 @@ class Workflow:
             check_met=carried.check_met,
         )
         summary, by = await summarise(
-            facts, crew.calls.results, carried.outcomes, crew.memory.text(), crew.structured, node=node
+            facts,
+            crew.calls.results,
+            carried.outcomes,
+            crew.memory.text(),
+            None if self._by_words else crew.structured,
+            node=node,
         )
         offering = Offering(crew.stream, crew.approvals, crew.memory)
         if crew.attended:
@@ -324,9 +382,12 @@ class Workflow:
             rules=crew.rules,
             plan_doc="\n\n".join(filter(None, (crew.memory.text(), crew.memory.proposals()))),
             folder=crew.folder,
+            request=self._request,
             actions=actions_of(done) if self._failures else (),
             failures=tuple(self._failures),
+            rejected=tuple(self._rejected),
             attached=crew.attached,
+            conversation=crew.conversation,
         )
 
     async def _stage(self, name: str, work: Callable[[str], Any]) -> Any:
@@ -356,6 +417,7 @@ class Workflow:
         return RunEnded(
             outcome=carried.outcome,  # type: ignore[arg-type]  # taken from a RunEnded, or one of its literals
             text=carried.closing,
+            said=carried.said,
             iterations=carried.iterations,
             tool_calls=self._crew.calls.count,
             ms=round((time.monotonic() - self._began) * 1000),

@@ -19,16 +19,20 @@ from tui_agent.engine.plan_memory import PlanMemory
 from tui_agent.engine.project import Project
 from tui_agent.engine.raw_replies import RawReplies
 from tui_agent.engine.roles import Roles
+from tui_agent.engine.session_branch import SessionBranch
 from tui_agent.engine.state import SessionStream
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import RunEnded
 from tui_agent.plan.store import Unreadable
 
 if TYPE_CHECKING:
-    from tui_agent.engine.asking import Desk
+    from tui_agent.engine.asking import Desk, Place
     from tui_agent.engine.attaching import Attaching
     from tui_agent.engine.brain import Brain
     from tui_agent.engine.calls import Calls
+    from tui_agent.engine.completion import Completion
+    from tui_agent.engine.execution import Worker
+    from tui_agent.engine.files_loop import FilesLoop
     from tui_agent.engine.ladder import Ladder
     from tui_agent.engine.loop import DirectLoop
     from tui_agent.engine.structured import Structured
@@ -139,15 +143,18 @@ class Working:
         workplace.propose = memory.propose
         workplace.delegate = self._delegate
         workplace.reads_git = lambda: project.trusted
+        if workplace.settings.git_branch:
+            workplace.branch = SessionBranch(workplace.roots.folders, lambda: stream.state.title, stream)
         memory.repair_by(self._rewrite_plan)
+        memory.window = self._limit
         self._absent = absent
         self._desk = SessionDesk(stream, memory, raw, lambda: self.system)
         self._window: Window | None = None
         self._ladder: Ladder | None = None
         self._workflow: Workflow | None = None
         self._calls: Calls | None = None
-        self.system = ""
-        """The system message of the requests."""
+        self.system = self._files_system = ""
+        """The system message of the requests; the second one is that of the files strategy."""
         self._run = ""
 
     def compact(self, busy: bool) -> None:
@@ -162,6 +169,11 @@ class Working:
             return
         gauge = Gauge() if self._window is None else self._window.gauge
         self._stream.emit(settled(self._stream.state.history, gauge) or NOTHING)
+
+    def _limit(self) -> int | None:
+        """Tokens of the window in effect, else of the one that is asked for."""
+        found = None if self._window is None else self._window.limit
+        return found or self._stream.state.context_window
 
     def skip_planning(self) -> bool:
         """Take the cached plan or a single step instead of waiting for one (W4); False when none is waited for."""
@@ -186,42 +198,62 @@ class Working:
         if isinstance(brain, RunEnded):
             return brain
         self._brain = brain
-        if self._workplace.mode is Mode.PLAN or not self._workplace.mode.reads_only:
+        place = self._workplace
+        if place.mode is Mode.PLAN or not place.mode.reads_only:
             await self._memory.mend()
         await _load("engine.loop")
         from tui_agent.engine import modes
         from tui_agent.engine.calls import Calls
         from tui_agent.engine.window import Window
 
-        place, tools = self._workplace, await self._tools(anew=True)
+        tools = await self._tools(anew=True)
         self._calls = calls = Calls(place, tools, run)
         leads = place.settings.orchestrator
         registry, role = modes.offered(tools, place.mode, orchestrator=leads), modes.who(place.mode, leads)
         looks = place.approval_mode is ApprovalMode.READ_ONLY
         told = modes.versions(place.mode, registry, reads_only=looks, role=role)
-        self.system = await self._project.system(
-            place.mode, place.approval_mode, self._roles.prompt, role, brain.num_ctx
-        )
+        ladder = self._ladder_for(brain)
+        await ladder.settle(brain.model)
+        await self._set_system(role, brain)
         await self._attach(run, brain)
         self._window = window = Window.of(brain, self._stream, self._window)
-        loops = _Loops(
-            run, self._stream, brain, self._desk, window, self._ladder_for(brain), calls, self._rounds
-        )
+        rounds, system = self._rounds, lambda: self._files_system
+        loops = _Loops(run, self._stream, brain, self._desk, window, ladder, calls, rounds, place, system)
         if place.mode is not Mode.AGENT:
             ended = await loops.make(run, registry, place.mode).work()
-            return msgspec.structs.replace(ended, prompts=told | self._ladder_for(brain).versions())
+            return msgspec.structs.replace(ended, prompts=told | ladder.versions())
         await _load("engine.workflow")
-        from tui_agent.engine.structured import Structured
         from tui_agent.engine.workflow import Workflow
 
-        structured = Structured(run=run, stream=self._stream, roles=self._roles, brain=brain)
+        structured = self._questions(run, brain, window, ladder, registry)
         self._workflow = workflow = Workflow(run, request, self._crew(structured, calls, loops, registry))
         try:
             ended = await workflow.work()
         finally:
             self._workflow = None
-        told |= modes.version_of(workflow.intent) | self._ladder_for(brain).versions()
+        told |= modes.version_of(workflow.intent) | ladder.versions()
         return msgspec.structs.replace(ended, prompts=told)
+
+    async def _set_system(self, role: str, brain: Brain) -> None:
+        """Make the system messages of the run's requests."""
+        from tui_agent.engine.modes import FILES
+
+        place, system = self._workplace, self._project.system
+        own = self._roles.prompt
+        self.system = await system(place.mode, place.approval_mode, own, role, brain.num_ctx)
+        self._files_system = await system(place.mode, place.approval_mode, own, FILES, brain.num_ctx)
+
+    def _questions(
+        self, run: str, brain: Brain, window: Window, ladder: Ladder, registry: Registry
+    ) -> Structured:
+        """Asks beside the conversation of a run, with the same beginning (E7)."""
+        from tui_agent.engine.conversation import Conversation
+        from tui_agent.engine.structured import Structured
+
+        conversation = Conversation(self._desk, window, ladder, registry.specs(), run)
+        return Structured(
+            run=run, stream=self._stream, roles=self._roles, brain=brain, conversation=conversation
+        )
 
     async def _attach(self, run: str, brain: Brain) -> None:
         """What the message mentions goes to the model with it (H7)."""
@@ -268,7 +300,6 @@ class Working:
         return await rewritten(found, good, structured, node=self._run)
 
     def _crew(self, structured: Structured, calls: Calls, loops: _Loops, registry: Registry) -> Crew:
-        from tui_agent.engine.completion import Completion
         from tui_agent.engine.plan_cache import PlanCache
         from tui_agent.engine.planning import Planner
         from tui_agent.engine.workflow import Crew
@@ -283,7 +314,7 @@ class Working:
             settings=settings,
             registry=registry,
             calls=calls,
-            completion=Completion(calls),
+            completion=loops.completion(self._run, registry),
             structured=structured,
             planner=Planner(structured, registry, settings, cache),
             memory=self._memory,
@@ -295,6 +326,8 @@ class Working:
             accept_plan=self._absent.accept_plan,
             accept_summary=self._absent.accept_summary,
             attached=self._stream.state.history.attached,
+            conversation=self._stream.state.history.talk(),
+            files=loops.ladder.protocol == "files",
         )
 
     def _ladder_for(self, brain: Brain) -> Ladder:
@@ -306,6 +339,7 @@ class Working:
                 brain.name,
                 protocol=self._stream.state.protocol,
                 fixed=self._roles.protocol,
+                calibration=self._roles.calibration,
                 tell=self._stream.emit,
             )
         return self._ladder
@@ -344,37 +378,109 @@ class _Loops:
         ladder: Ladder,
         calls: Calls,
         rounds: Callable[[Mode, bool], int],
+        workplace: Workplace,
+        files_system: Callable[[], str],
     ) -> None:
         self._run = run
         self._stream = stream
         self._brain = brain
         self._desk = desk
         self._window = window
-        self._ladder = ladder
+        self.ladder = ladder
         self._calls = calls
         self._rounds = rounds
+        self._workplace = workplace
+        self._files_system = files_system
         self._count = 0
 
-    def make(self, node: str, registry: Registry, mode: Mode) -> DirectLoop:
+    @property
+    def request(self) -> str:
+        """What the user said in this run."""
+        return self._stream.state.history.request
+
+    def next_strategy(self) -> bool:
+        """Take another strategy for a request for a change with which nothing came of this one; False where none is
+        left, and where what was tried was refused (E4)."""
+        from tui_agent.engine.request_reading import kind_of
+
+        writes = not self._workplace.mode.reads_only and kind_of(self.request) == "change"
+        refused = self._calls.declined or any(one.code == "refused" for _, one in self._calls.results)
+        return writes and not refused and self.ladder.failed("nothing came of its calls")
+
+    def make(self, node: str, registry: Registry, mode: Mode) -> Worker:
         """A loop whose replies hang below `node`: the run, a stage or a step."""
         from tui_agent.engine.asking import Place
-        from tui_agent.engine.completion import Completion
         from tui_agent.engine.loop import DirectLoop
 
         self._count += 1
         self._calls.use(registry)
         prefix = self._run if node == self._run else f"{self._run}.l{self._count}"
+        if self.ladder.protocol == "files":
+            return self.files(Place(self._run, node, prefix), registry)
         loop = DirectLoop(
             place=Place(self._run, node, prefix),
             stream=self._stream,
             brain=self._brain,
             desk=self._desk,
             window=self._window,
-            ladder=self._ladder,
+            ladder=self.ladder,
             calls=self._calls,
             tools=registry.specs(),
             max_iterations=self._rounds(mode, node.rpartition(".")[2].startswith("s")),
         )
         if mode is not Mode.AGENT:  # steps are judged when all of them are done
-            loop.completion = Completion(self._calls)
-        return loop
+            loop.completion = self.completion(node, registry)
+        return _ThenFiles(loop, self, Place(self._run, node, f"{prefix}.f"), registry)
+
+    def completion(self, node: str, registry: Registry) -> Completion:
+        """What judges the claims of the run, with the program's own checks below `node`."""
+        from tui_agent.engine.check_runs import CheckRuns
+        from tui_agent.engine.completion import Completion
+        from tui_agent.engine.request_reading import read_request
+
+        place = self._workplace
+        return Completion(
+            self._calls,
+            read_request(self.request),
+            self.next_strategy,
+            CheckRuns(place, self._calls, registry),
+            node=node,
+            attended=place.attended,
+            writes=not place.mode.reads_only and place.approval_mode is not ApprovalMode.READ_ONLY,
+        )
+
+    def files(self, place: Place, registry: Registry) -> FilesLoop:
+        """A loop of the files strategy."""
+        from tui_agent.engine.files_loop import FilesLoop
+
+        return FilesLoop(
+            place=place,
+            stream=self._stream,
+            brain=self._brain,
+            desk=self._desk,
+            window=self._window,
+            ladder=self.ladder,
+            calls=self._calls,
+            registry=registry,
+            workplace=self._workplace,
+            system=self._files_system,
+        )
+
+
+class _ThenFiles:
+    """A direct loop, and where the model does not get on with calls the same request once more by files (E4)."""
+
+    def __init__(self, loop: DirectLoop, loops: _Loops, place: Place, registry: Registry) -> None:
+        self._loop = loop
+        self._loops = loops
+        self._place = place
+        self._registry = registry
+        self.claimed = False
+
+    async def work(self) -> RunEnded:
+        """See Worker."""
+        ended = await self._loop.work()
+        self.claimed = self._loop.claimed
+        if not self._loop.misfit or ended.outcome != "failed" or not self._loops.next_strategy():
+            return ended
+        return await self._loops.files(self._place, self._registry).work()

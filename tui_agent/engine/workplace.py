@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_agent.domain import (
+    Action,
     Answer,
     ApprovalMode,
     CommandOutcome,
@@ -35,14 +36,19 @@ if TYPE_CHECKING:
     from tui_agent.engine.emitting import Remembering
     from tui_agent.engine.keeping import Keeping
     from tui_agent.engine.nested_rules import NestedRules
+    from tui_agent.engine.session_branch import SessionBranch
     from tui_agent.platform.cage import Confinement
     from tui_agent.platform.capture import Kept
+    from tui_agent.safety.policy import Verdict
     from tui_agent.shell.jobs import Job
     from tui_agent.shell.terminal import Terminal
 
 
 class Workplace:
     """The part of a session that outlives a call. Tools reach it through their bench only."""
+
+    branch: SessionBranch | None = None
+    """Makes the session's git branch (W19); None where none is wanted."""
 
     def __init__(
         self,
@@ -111,6 +117,11 @@ class Workplace:
         place.attended, place.grants, place.asking, place._seen = False, [], {}, {}
         place.propose = place.delegate = place.attach = None
         return place
+
+    async def before_change(self, run: str) -> None:
+        """Called before a file is written or a command runs that may write one."""
+        if self.branch is not None and self.reads_git():
+            await self.branch.before_change(run)
 
     def saw(self, path: Path, sha256: str) -> None:
         """Remember the bytes that the model has seen of a file (R5.4)."""
@@ -256,6 +267,19 @@ class Workplace:
         pids = " ".join(map(str, job.pids[:10]))
         text = f"Still running: {one_line(job.program, 200)}. It ends with the session; `!kill {pids}` ends it now."
         self.stream.emit(Notice(level="info", text=text, code="command.left"))
+
+    def verdict(self, action: Action) -> Verdict:
+        """Whether an action runs, is asked for or is refused here, by mode, approval mode, settings and grants."""
+        from tui_agent.safety.policy import judge
+
+        return judge(
+            action,
+            mode=self.mode,
+            approval_mode=self.approval_mode,
+            settings=self.settings,
+            grants=tuple(self.grants),
+            sandboxed=isinstance(action, Running) and self.confining.holds(action, self.approval_mode),
+        )
 
     def shell_cwd(self) -> Path:
         """Where the session's shell stands; the workspace when that folder is gone."""

@@ -24,11 +24,18 @@ class RunEnded(Event, frozen=True, kw_only=True):
     outcome: Literal["done", "failed", "interrupted", "limit", "refused", "unreachable"]
     text: str = ""
     """The closing reply, or why it ended so."""
+    said: str | None = None
+    """The model's own words in `text`, which may hold facts beside them; None where all of it may be its own."""
     iterations: int = 0
     tool_calls: int = 0
     ms: int = 0
     prompts: dict[str, str] = msgspec.field(default_factory=dict)
     """Name → version of the prompt texts that the run's requests were made of (H8)."""
+
+    @property
+    def facts(self) -> str:
+        """`text` without the model's own words, which stand in its reply."""
+        return self.text.removeprefix(self.said).strip() if self.said else self.text
 
 
 class StageEntered(Event, frozen=True, kw_only=True):
@@ -53,6 +60,8 @@ class ReplyStarted(Event, frozen=True, kw_only=True):
     messages: int
     estimate: int
     """Tokens that the request is thought to hold."""
+    fresh: int | None = None
+    """Of these, what the request before did not have, so that the server has to read it; None is unknown."""
     role: str = ""
     """What the model is asked for beside the conversation: `dispatcher`, `planning`, `summary`, …; empty in it."""
     purpose: str = ""
@@ -67,6 +76,9 @@ class ReplyPhase(Event, frozen=True, kw_only=True):
     phase: Literal["connecting", "loading", "reading", "thinking", "writing"]
     detail: str = ""
     """While call arguments stream in: the tool and the file they name."""
+    done: int | None = None
+    """Tokens of the prompt that the server has read, where it tells (E9)."""
+    total: int | None = None
 
 
 class ReplyText(Event, frozen=True, kw_only=True):
@@ -267,5 +279,7 @@ class ProtocolChanged(Event, frozen=True, kw_only=True):
     """Tool calls are asked for in another form from now on (C1 to C3)."""
 
     type: ClassVar[str] = "protocol.changed"
-    protocol: Literal["native", "json", "xml"]
+    protocol: Literal["native", "json", "xml", "files"]
     why: str
+    fixed: bool = False
+    """models.json fixes it: a resume looks there again."""

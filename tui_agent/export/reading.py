@@ -119,7 +119,7 @@ class Gathering:
             ("session", id or view.id),
             ("workspace", view.workspace),
             ("model", " · ".join(filter(None, [view.model, view.provider]))),
-            ("calls", " · ".join(filter(None, [view.calls_as, view.calls_why]))),
+            ("strategy", f"{view.strategy} · {view.strategy_why}" if view.strategy_why else ""),
             ("from", clock(self._first)),
             ("to", clock(self._last)),
             ("fork of", self._parent),

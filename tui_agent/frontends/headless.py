@@ -20,6 +20,7 @@ from tui_agent.events import (
     VERSION,
     ApprovalAnswered,
     ApprovalAsked,
+    FileChanged,
     PlanDocConflict,
     PlanProposed,
     QuestionAsked,
@@ -69,7 +70,7 @@ class Exec:
         self._out = out
         self._plain = PlainText(out, session.mask)
         self._answers = Answers(session) if options.read_answers else None
-        self._refused = False
+        self._refused = self._changed = False
         self._signal: int | None = None
         self._message = ""
         self._outcome = ""
@@ -111,7 +112,7 @@ class Exec:
     def _exit_code(self) -> int:
         if self._signal is not None and (self._signal != signal.SIGINT or not self._outcome):
             return 128 + self._signal
-        if self._outcome == "done" and self._refused:
+        if self._refused and (self._outcome == "done" or (self._outcome == "failed" and not self._changed)):
             return EXIT_CODES["refused"]
         return EXIT_CODES[self._outcome or "failed"]
 
@@ -146,6 +147,8 @@ class Exec:
                     _NO_TRUST,
                 ):
                     self._refused = self._refused or record.run in ("", run)
+                case FileChanged() if run and record.run == run:
+                    self._changed = True
                 case RunEnded(outcome=outcome) if run and record.run == run:
                     self._outcome = outcome
 

@@ -82,8 +82,8 @@ class PlainText:
                 return f"  ? {_asks(action)} — {clean(why)}"
             case ApprovalAnswered(answer=answer) if answer.verdict != "approve":
                 return f"  ✗ refused ({clean(answer.by)})"
-            case RunEnded(outcome=outcome, text=text):
-                return self._ending(outcome, text)
+            case RunEnded(outcome=outcome) as ended:
+                return self._ending(outcome, ended.facts if ended.said else ended.text)
         return _remark(event)
 
     def _ending(self, outcome: str, text: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tui_agent.models.choosing import Choice, ChosenCall, text_of
+from tui_agent.models.choosing import Choice, ChosenCall, from_wire, text_of
 from tui_agent.models.scenarios import Misbehaviour
 
 Form = Literal["native", "json", "xml", "none"]
@@ -44,7 +44,10 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def form_of(payload: Mapping[str, Any]) -> Form:
-    """The form that a request asks for: the API's own when it offers tools, else what its system message shows."""
+    """The form that a request asks for: the API's own when it offers tools, else what its system message shows. A task
+    beside the conversation wants no call."""
+    if from_wire(payload).task:
+        return "none"
     if payload.get("tools"):
         return "native"
     messages = payload.get("messages")

@@ -33,6 +33,10 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
 
     phase: Literal["connecting", "loading", "reading"]
     detail: str = ""
+    done: int | None = None
+    """Tokens of the prompt that were read by now, with those that the server still had; None is unknown."""
+    total: int | None = None
+    """Tokens of the whole prompt."""
 
 
 class Text(msgspec.Struct, frozen=True, kw_only=True):

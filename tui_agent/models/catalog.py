@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -12,19 +12,26 @@ import msgspec
 
 from tui_agent import paths
 from tui_agent.domain import ModelInfo, Noun
-from tui_agent.platform.files import FileChangedError, FileFault, read_file, replace_file, sha256_of
+from tui_agent.platform.files import FileChangedError, replace_file
 from tui_agent.settings.json_tree import parse_json_tree, read_json_tree
 from tui_agent.settings.yaml_tree import SettingsProblem, Tree, printable
 
 FIRST_FILE = Path(__file__).with_name("first_models.json")
 """The models that a new file holds, beside those of the server."""
 FIRST_WINDOW = 32_768
-"""Tokens that a new file asks of a model that has more: a larger window takes memory that may not be there."""
+"""Tokens that a new file asks of a model at the most. Of one that has more it says nothing: a larger window takes
+memory that may not be there, and the server may have it loaded with another one."""
+ROOMY = 36.0
+"""Thousand millions of parameters: larger models need more memory than most desks have, so that they are taken last."""
+_EMBEDDING = ("embed", "rerank", "bge-", "minilm")
+"""In names of models that can't answer, where the server does not say what they can."""
 LISTED = 100
 """Models of a server that a new file takes in at most."""
 
 Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=1_024, le=10_000_000)]
 Level: TypeAlias = Literal["low", "medium", "high", "max"]
+Strategy: TypeAlias = Literal["native", "json", "xml", "files"]
+Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class ModelOptions(Noun, frozen=True, kw_only=True, omit_defaults=True):
@@ -37,8 +44,22 @@ class ModelOptions(Noun, frozen=True, kw_only=True, omit_defaults=True):
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     think: bool | Level | None = None
     keep_alive: Annotated[str, msgspec.Meta(pattern=r"^(-1|0|\d+(ms|s|m|h))$")] | int | None = None
-    protocol: Literal["native", "json", "xml"] | None = None
-    """How tool calls are asked for; without it, as the model is able to (C1 to C3)."""
+    strategy: Strategy | None = None
+    """How the model is asked for changes; without it, as was measured, else as it is able to (E4, C1 to C3)."""
+
+
+class Calibration(Noun, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What `tui-agent reliability` measured of a model (E4). An empty one says nothing."""
+
+    strategy: Strategy | None = None
+    """The one to begin with."""
+    date: Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\d$")] = ""
+    tokens_per_second: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    """As the model writes."""
+    cached_share: Share | None = None
+    """Of the prompts, what the server still had."""
+    scores: dict[str, Share] = msgspec.field(default_factory=dict)
+    """Strategy → share of the tasks that came out right."""
 
 
 class ModelEntry(Noun, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -54,6 +75,7 @@ class ModelEntry(Noun, frozen=True, kw_only=True, rename="camel", omit_defaults=
     prompt: str = ""
     """Stands after the agent's rules (H1)."""
     options: ModelOptions = ModelOptions()
+    calibration: Calibration = Calibration()
 
     @property
     def window(self) -> int | None:
@@ -156,7 +178,11 @@ _WORDS = {
     "temperature": "a number from 0 to 2",
     "think": "true, false, or one of low, medium, high, max",
     "keep_alive": 'a time such as "30m", or -1 for ever, or 0',
-    "protocol": "native, json or xml",
+    "strategy": "native, json, xml or files",
+    "date": 'a day such as "2026-01-31"',
+    "tokens_per_second": "a number from 0 on",
+    "cached_share": "a number from 0 to 1",
+    "scores": "an object of strategy and a number from 0 to 1",
     "default": "the name of a model",
     "by_task_type": "an object of task type and model",
     "by_stage": "an object of stage and model",
@@ -197,6 +223,10 @@ class _Check:
     def _struct(self, kind: Any, value: Any, where: tuple[str, ...]) -> Any:
         """`value` as a `kind`, field by field, so that each mistake has its own place."""
         given = self._object(value, where)
+        if kind is ModelOptions and "protocol" in given:  # its former name
+            given = {"strategy": given["protocol"]} | {
+                name: one for name, one in given.items() if name != "protocol"
+            }
         fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
         self._strangers(given, where, tuple(fields))
         taken: dict[str, Any] = {}
@@ -204,8 +234,8 @@ class _Check:
             if name not in given or given[name] is None:
                 continue
             here = (*where, name)
-            if field.type is ModelOptions:
-                taken[field.name] = self._struct(ModelOptions, given[name], here)
+            if field.type in (ModelOptions, Calibration):
+                taken[field.name] = self._struct(field.type, given[name], here)
                 continue
             try:
                 taken[field.name] = msgspec.convert(given[name], field.type, strict=True)
@@ -258,27 +288,41 @@ def _shown(given: Any) -> str:
 def first_text(served: Iterable[ModelInfo], provider: str = "ollama") -> str:
     """A new models.json: the models that come with the program and those of the server.
 
-    Of the server's models the default is the one that comes with the program, else one made for code, else the first.
+    Of the server's models the default is the one that comes with the program, else the best (see `best_of`).
     """
     whole: dict[str, Any] = json.loads(FIRST_FILE.read_text(encoding="utf-8"))
     models: dict[str, Any] = whole["models"]
-    names: list[str] = []
-    for info in served:
-        names.append(info.name)
-        if len(names) > LISTED or served_name(info.name, models):
-            continue
-        models[info.name] = _first_entry(info, provider)
+    infos = list(served)
+    for info in infos[:LISTED]:
+        if not served_name(info.name, models):
+            models[info.name] = _first_entry(info, provider)
     rules = whole["selectionRules"]
-    rules["default"] = best_of(names, rules["default"]) or rules["default"]
+    rules["default"] = best_of(infos, rules["default"]) or rules["default"]
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
-def best_of(served: Collection[str], wanted: str = "") -> str:
-    """The model to take of those that a server has: the wanted one, else one made for code, else the first."""
-    found = served_name(wanted, served) or next((name for name in served if "coder" in name.lower()), "")
-    return (
-        found or next((name for name in served if "embed" not in name.lower()), "") or next(iter(served), "")
-    )
+def best_of(served: Sequence[ModelInfo], wanted: str = "") -> str:
+    """The model to take of those that a server has: the wanted one, else the one that is fit best to work with, by what
+    the server says of it. Empty where none of them can answer."""
+    able = [info for info in served if answers(info)]
+    if found := served_name(wanted, [info.name for info in able]):
+        return found
+    return max(able, key=_fitness).name if able else ""
+
+
+def answers(info: ModelInfo) -> bool:
+    """False for a model that only makes embeddings, as the server says, or else its name."""
+    if info.capabilities:
+        return "completion" in info.capabilities or "embedding" not in info.capabilities
+    return not any(word in info.name.lower() for word in _EMBEDDING)
+
+
+def _fitness(info: ModelInfo) -> tuple[bool, bool, bool, float]:
+    """A model that is loaded first; then calls of tools, a name that says code, and size, as long as a desk has it."""
+    able = info.capabilities is None or "tools" in info.capabilities
+    size = info.parameters or 0.0
+    fits = size if size <= ROOMY else 1 / size
+    return bool(info.loaded_window), able, "code" in info.name.lower(), fits
 
 
 def _first_entry(info: ModelInfo, provider: str) -> dict[str, Any]:
@@ -287,34 +331,21 @@ def _first_entry(info: ModelInfo, provider: str) -> dict[str, Any]:
         entry["capabilities"] = list(info.capabilities)
     window = info.context_window
     asked = provider != "openai"
-    if not asked and window == info.loaded_window:
-        window = None  # as the server was started today, which says nothing of its next start
-    if window is not None and 1_024 <= window <= 10_000_000:
+    if not asked and info.loaded_window in (None, window):
+        window = None  # not known, or as the server was started today, which says nothing of its next start
+    if window is not None and 1_024 <= window <= (FIRST_WINDOW if asked else 10_000_000):
         entry["contextWindow"] = window
-        if asked and window > FIRST_WINDOW:
-            entry["options"] = {"num_ctx": FIRST_WINDOW}
     return entry
 
 
 def create(path: Path, served: Iterable[ModelInfo] = (), provider: str = "ollama") -> bool:
-    """Write a new file at `path`; False when there is one already, which is left as it is.
+    """Write a new file at `path`; False when there is one already, which is left as it is, whatever it says.
 
-    Only a file that was made without a server's models, and that nobody has touched since, is written anew. Blocks
-    for a moment. Raises FileFault or OSError when nothing can be written there.
+    Blocks for a moment. Raises FileFault or OSError when nothing can be written there.
     """
     paths.ensure_private_dir(path.parent)
-    expected = sha256_of(first_text(()).encode()) if untouched(path) else None
     try:
-        replace_file(path, first_text(served, provider).encode(), expected, mode=0o600)
+        replace_file(path, first_text(served, provider).encode(), None, mode=0o600)
     except FileChangedError:
         return False
     return True
-
-
-def untouched(path: Path) -> bool:
-    """True when the file is still the one that was made when no server could be asked."""
-    text = first_text(()).encode()
-    try:
-        return path.stat().st_size == len(text) and read_file(path, len(text)).data == text
-    except (OSError, FileFault):
-        return False

@@ -46,10 +46,27 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
         """All system messages, one after the other."""
         return "\n".join(said.text for said in self.messages if said.role == "system")
 
+    @property
+    def task(self) -> str:
+        """What the program asks for beside the conversation, in the last `<agent_task>`, with what it said of answers
+        to it; empty where the request is the conversation itself."""
+        told: list[str] = []
+        for said in reversed(self.messages):
+            if said.role == "user":
+                break
+            if said.role == "program":
+                told.append(said.text)
+                if _TASK in said.text:
+                    return "\n".join(reversed(told)).partition(_TASK)[2]
+        return ""
+
 
 _BLOCK = re.compile(r"^<agent_(\w+)[^>\n]*>(.*?)</agent_\1>", re.DOTALL | re.MULTILINE)
 _CONTROL = re.compile(r"^<agent_control\b.*", re.DOTALL | re.MULTILINE)
+_OUTCOME = re.compile(r"^<agent_outcome>.*?</agent_outcome>$", re.DOTALL | re.MULTILINE)
+"""Where an earlier run ended: what the user says behind it is a new message."""
 _STEP = f"{PROGRAM_MARK}step>"
+_TASK = f"{PROGRAM_MARK}task>"
 _RESULT = re.compile(r'\{\s*"tool_result"|^<tool_result>', re.MULTILINE)
 
 
@@ -79,6 +96,11 @@ def _user(text: str) -> Iterator[Said]:
     words = own_words(text)
     if words == text:
         yield Said(role="user", text=text)
+        return
+    newest = _OUTCOME.split(text)[-1]
+    if len(newest) < len(text) and own_words(newest).strip():
+        yield from _user(text[: -len(newest)])
+        yield from _user(newest.strip())
         return
     if words:
         yield Said(role="user", text=words)
@@ -162,7 +184,7 @@ def choose(scenarios: Scenarios, conversation: Conversation) -> Choice:
     """The reply to `conversation`; the same for the same conversation, whatever was asked before (M4).
 
     The trigger is sought in the user's own last message; the step is the number of tool results since it, or the
-    last step when there are fewer.
+    last step when there are fewer. A task beside the conversation (`<agent_task>`) gets the first step.
     """
     words, results, latest, in_step = "", 0, "", None
     for said in reversed(conversation.messages):
@@ -177,13 +199,18 @@ def choose(scenarios: Scenarios, conversation: Conversation) -> Choice:
     scenario = fitting(scenarios, words, conversation)
     if scenario is None:
         return _chosen("", 0, Step(response=scenarios.default_response), conversation)
+    if conversation.task:
+        return at(scenario, 0, "", conversation)
     if scenario.when.step is not None:
         return at(scenario, in_step or 0, latest if in_step else "", conversation)
     return at(scenario, results, latest, conversation)
 
 
 def _step_of(conversation: Conversation) -> str | None:
-    """The newest step that the program set since the user spoke; None when there is none."""
+    """The newest step that the program set since the user spoke; None when there is none, and in a task beside the
+    conversation."""
+    if conversation.task:
+        return None
     for said in reversed(conversation.messages):
         if said.role == "program" and _STEP in said.text:
             return said.text.rpartition(_STEP)[2].partition(_STEP.replace("<", "</", 1))[0]
@@ -193,7 +220,8 @@ def _step_of(conversation: Conversation) -> str | None:
 
 
 def fitting(scenarios: Scenarios, words: str, conversation: Conversation) -> Scenario | None:
-    """The first scenario that is triggered by the user's `words`."""
+    """The first scenario that is triggered by the user's `words`, or that `system` finds in a task and whose trigger
+    stands in one of both."""
     return next((one for one in scenarios.scenarios if _fits(one, words, conversation)), None)
 
 
@@ -220,7 +248,9 @@ def _several(given: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _since_the_user(conversation: Conversation) -> str:
-    """The user's last message and all that was told to the model since."""
+    """The user's last message and all that was told to the model since, or a task beside the conversation alone."""
+    if conversation.task:
+        return conversation.task
     told: list[str] = []
     for said in reversed(conversation.messages):
         if said.role != "assistant":
@@ -231,7 +261,9 @@ def _since_the_user(conversation: Conversation) -> str:
 
 
 def _fits(scenario: Scenario, words: str, conversation: Conversation) -> bool:
-    triggers = _several(scenario.trigger)
+    triggers, system, task = _several(scenario.trigger), scenario.when.system, conversation.task
+    if system is not None and system in task:
+        words = f"{words}\n{task}"
     if scenario.ignore_case:
         words, triggers = words.casefold(), tuple(t.casefold() for t in triggers)
     when = scenario.when
@@ -241,7 +273,7 @@ def _fits(scenario: Scenario, words: str, conversation: Conversation) -> bool:
         any(trigger in words for trigger in triggers)
         and (when.model is None or fnmatchcase(conversation.model, when.model))
         and (when.tools is None or when.tools == conversation.tools)
-        and (when.system is None or when.system in conversation.system)
+        and (system is None or system in conversation.system or system in task)
     )
 
 

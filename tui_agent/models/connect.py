@@ -56,7 +56,7 @@ def resolve_provider(
         return Choice(provider="scripted", base_url="", because=because)
     if name == "ollama":
         url = base_url or ollama_host(env.get("OLLAMA_HOST", ""))
-        return Choice(provider="ollama", base_url=url.rstrip("/").removesuffix("/api"), because=because)
+        return Choice(provider="ollama", base_url=_bare(url), because=because)
     if name == "openai":
         url = (base_url or env.get("LLM_BASE_URL", "")).strip()
         if not url:
@@ -67,6 +67,11 @@ def resolve_provider(
         url = url.rstrip("/").removesuffix("/chat/completions")
         return Choice(provider="openai", base_url=url, because=because)
     raise BadAddress(f"There is no provider {name!r}; there are {', '.join(get_args(Provider))}.")
+
+
+def _bare(url: str) -> str:
+    """Without the path of one of Ollama's two interfaces: the client adds the path of its own."""
+    return url.rstrip("/").removesuffix("/api").removesuffix("/v1")
 
 
 def ollama_host(value: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from tui_agent.domain import Fault
-from tui_agent.models.base import Failed, Phase, Piece, Text, Thought
+from tui_agent.models.base import CallBegun, CallReady, Counted, Failed, Phase, Piece, Text, Thought
 from tui_agent.models.decoding import Decoder
 from tui_agent.models.faults import Peer, WireFault, broken, from_status
 from tui_agent.models.wire import Wire, encode, refuse_encoding, transport_fault
@@ -24,6 +24,9 @@ _QUEUED = 64
 """Chunks read ahead: a slow reader makes the server wait."""
 _DRAIN = 0.2
 """Seconds that the end of the body may lag behind the end of the reply."""
+
+_TIMED_LEAST = 200
+"""Milliseconds that a reply takes at the least to be timed here: a shorter one may have come in one go."""
 
 READING = Phase(phase="reading")
 
@@ -256,10 +259,11 @@ class Exchange:
 
 async def converse(exchange: Exchange, decoder: Decoder) -> AsyncGenerator[Piece, None]:
     """The pieces of one exchange. Raises WireFault for an answer that is an error, and for a broken connection."""
+    watch = _Stopwatch()
     try:
         while (got := await exchange.next()) is not None:
             if isinstance(got, Phase):
-                yield got
+                yield watch.timed(got)
             elif isinstance(got, Opened):
                 if not 200 <= got.status < 300:
                     raise await _refused(exchange, got, decoder.peer)
@@ -267,7 +271,7 @@ async def converse(exchange: Exchange, decoder: Decoder) -> AsyncGenerator[Piece
             else:
                 before = decoder.progress
                 for piece in _merged(decoder.feed(got)):
-                    yield piece
+                    yield watch.timed(piece)
                 if decoder.progress != before:
                     exchange.progressed()
                 if decoder.finished:
@@ -279,7 +283,38 @@ async def converse(exchange: Exchange, decoder: Decoder) -> AsyncGenerator[Piece
         if not decoder.complete:
             raise _after(error, decoder) from error
     for piece in decoder.end():
-        yield piece
+        yield watch.timed(piece)
+
+
+class _Stopwatch:
+    """Times a reply for servers that tell only counts: until the first piece the prompt is read, then it is written."""
+
+    def __init__(self) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._sent: float | None = None
+        """None while the model may have to be loaded, too."""
+        self._first: float | None = None
+
+    def timed(self, piece: Piece) -> Piece:
+        """The piece, counts with the times that the server left out."""
+        if isinstance(piece, Counted):
+            return self._filled(piece)
+        if self._first is None:
+            if isinstance(piece, Text | Thought | CallBegun | CallReady):
+                self._first = self._clock()
+            elif isinstance(piece, Phase) and piece.phase == "reading" and self._sent is None:
+                self._sent = self._clock()
+        return piece
+
+    def _filled(self, piece: Counted) -> Counted:
+        usage = piece.usage
+        if self._first is None or usage.generate_ms is not None or usage.prompt_ms is not None:
+            return piece
+        wrote = round((self._clock() - self._first) * 1000)
+        if wrote < _TIMED_LEAST:
+            return piece
+        read = round((self._first - self._sent) * 1000) if self._sent is not None else None
+        return Counted(usage=msgspec.structs.replace(usage, prompt_ms=read, generate_ms=wrote))
 
 
 def _merged(pieces: list[Piece]) -> Iterator[Piece]:

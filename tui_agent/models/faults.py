@@ -55,6 +55,8 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     shown: str
     model: str = ""
     secrets: tuple[str, ...] = ()
+    token: bool = False
+    """A token, or a user and a password, go out with each request."""
 
 
 class WireFault(Exception):
@@ -84,6 +86,11 @@ def tidy(text: str, peer: Peer, limit: int = BODY_SHOWN) -> str:
         text = text.replace(secret, "***")
     text = clean(text).strip()
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def sentence(text: str) -> str:
+    """`text` with a stop at its end, so that another sentence can follow."""
+    return text if text.endswith((".", "!", "?", "…", '."', ".”", ".)")) else f"{text}."
 
 
 # --- what the server says -------------------------------------------------------------------
@@ -176,7 +183,9 @@ def from_status(
         )
     fault = _judged(body_said(body, headers.get("content-type", "")), status, peer)
     request_id = headers.get("x-request-id") or headers.get("request-id")
-    message = fault.message + (f" (request {tidy(request_id, peer, 80)})" if request_id else "")
+    message = fault.message
+    if request_id:
+        message = sentence(f"{message.removesuffix('.')} (request {tidy(request_id, peer, 80)})")
     return msgspec.structs.replace(fault, message=message, retry_after=retry_after(headers, now))
 
 
@@ -190,7 +199,7 @@ def _judged(found: Said, status: int | None, peer: Peer, *, inside: bool = False
     words = tidy(found.text, peer) or "no explanation"
     probe = f"{found.code} {found.text[:20_000]}"
     event = "reported an error in its reply" if inside else f"answered {status}"
-    message = f"{peer.shown} {event}{f' for {peer.model}' if peer.model else ''}: {words}"
+    message = sentence(f"{peer.shown} {event}{f' for {peer.model}' if peer.model else ''}: {words}")
     if any(code in probe for code in _OVERFLOW_CODES) or _OVERFLOW.search(probe):
         n_ctx, n_prompt = _window(found)
         return Fault(
@@ -240,13 +249,25 @@ def _advice(status: int | None, found: Said, peer: Peer) -> str:
         return _missing_model(peer)
     if status == 401 and (url := found.fields.get("signin_url")):
         return f"Sign in with `ollama signin` or at {tidy(str(url), peer, 200)}"
+    token = "The token was not accepted: correct LLM_AUTH_TOKEN, or `token_file` in the settings."
     return {
-        401: "The token was not accepted: set LLM_AUTH_TOKEN.",
-        403: "This token or account may not use the model.",
-        404: "Check the base URL; for most OpenAI-compatible servers it ends in /v1.",
+        401: token if peer.token else "The server wants a token: set LLM_AUTH_TOKEN.",
+        403: "This token or account may not use the model."
+        if peer.token or peer.provider == "ollama"
+        else "The server does not allow this; if it wants a token, set LLM_AUTH_TOKEN.",
+        404: _wrong_place(peer),
         413: "The request is too large for the server: compact the conversation.",
         429: "The server limits how often it may be asked.",
     }.get(status or 0, "")
+
+
+def _wrong_place(peer: Peer) -> str:
+    if peer.provider == "ollama":
+        return (
+            "Check OLLAMA_HOST: it is the server's address alone, such as localhost:11434. "
+            "For an OpenAI-compatible server set LLM_BASE_URL instead, with the /v1 at its end."
+        )
+    return "Check the base URL; for most OpenAI-compatible servers it ends in /v1."
 
 
 def _missing_model(peer: Peer) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -318,6 +319,7 @@ class OllamaModel:
             context_window=info.context_window,
             loaded_window=(loaded[1] or None) if loaded else None,
             build=self._builds.get(model, ""),
+            parameters=info.parameters,
         )
 
     async def list_models(self) -> tuple[str, ...] | Fault:
@@ -383,4 +385,16 @@ def _info(model: str, value: Any) -> ModelInfo:
         name=model,
         capabilities=tuple(str(item) for item in capabilities) if isinstance(capabilities, list) else None,
         context_window=next((window for window in windows if window), None),
+        parameters=_parameters(value),
     )
+
+
+def _parameters(value: dict[str, Any]) -> float | None:
+    """The model's size in thousand millions, by the exact count or the rounded one such as `7.6B` or `560M`."""
+    facts, details = value.get("model_info"), value.get("details")
+    count = whole_number(facts.get("general.parameter_count")) if isinstance(facts, dict) else None
+    if count:
+        return count / 1e9
+    shown = details.get("parameter_size") if isinstance(details, dict) else None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([BM])", shown) if isinstance(shown, str) else None
+    return float(found[1]) / (1 if found[2] == "B" else 1_000) if found else None

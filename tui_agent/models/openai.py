@@ -33,6 +33,9 @@ class OpenAIModel:
         self._habits = Habits()
         self._described: dict[str, tuple[float, ModelInfo]] = {}
         self._answered: set[str] = set()
+        self._llama_cpp = False
+        """The server is llama.cpp's own, which tells how far it has read when it is asked to; to others the field
+        that asks for it may be a mistake."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """See Model."""
@@ -43,17 +46,18 @@ class OpenAIModel:
         clock = asyncio.get_running_loop().time
         patience, lessons = clock() + self._wire.limits.first_byte, 0
         while True:
-            body = payload(request, self._habits)
+            body = payload(request, self._habits, progress=self._llama_cpp)
             if not body["messages"]:
                 raise WireFault(Fault(kind="protocol", message="There is no message to send."))
             try:
+                decoder = self._decoder(request)
                 async with (
-                    self._exchange(request, body) as exchange,
-                    aclosing(converse(exchange, self._decoder(request))) as pieces,
+                    self._exchange(request, body, decoder) as exchange,
+                    aclosing(converse(exchange, decoder)) as pieces,
                 ):
                     async for piece in pieces:
                         yield piece
-                self._answered.add(request.model)
+                self._now_answered(request.model)
                 return
             except WireFault as error:
                 lessons += 1
@@ -68,11 +72,26 @@ class OpenAIModel:
         taken = taken_ids(request.messages)
         return OpenAIDecoder(self._wire.peer(request.model), taken, limits.line, limits.body)
 
-    def _exchange(self, request: ModelRequest, body: dict[str, Any]) -> Exchange:
+    def _now_answered(self, model: str) -> None:
+        """The model is loaded now, perhaps with a window that the server did not tell before."""
+        if model not in self._answered:
+            self._answered.add(model)
+            self._described.pop(model, None)
+
+    def _exchange(self, request: ModelRequest, body: dict[str, Any], decoder: OpenAIDecoder) -> Exchange:
+        async def alive() -> bool:
+            # llama.cpp tells its progress after each batch, which takes minutes on a slow machine
+            return decoder.reading and not decoder.produced
+
         may_load = self._wire.endpoint.local and request.model not in self._answered
         waiting = Phase(phase="loading" if may_load else "reading")
         return Exchange(
-            self._wire, "/chat/completions", body, self._wire.peer(request.model), waiting=waiting
+            self._wire,
+            "/chat/completions",
+            body,
+            self._wire.peer(request.model),
+            waiting=waiting,
+            alive=alive,
         )
 
     # --- what the server knows ----------------------------------------------------------
@@ -93,28 +112,37 @@ class OpenAIModel:
     async def _describe(self, model: str) -> ModelInfo:
         """The real window comes under as many names as there are servers (C-8)."""
         entries = _entries(await self._maybe("/models", must=True))
+        self._llama_cpp = any(entry.get("owned_by") == "llamacpp" for entry in entries)
         alone = len(entries) == 1 and self._wire.endpoint.local  # such a server takes any name
         entry = next((item for item in entries if item.get("id") == model), entries[0] if alone else {})
         meta = _object(entry.get("meta"))
         loaded = _first(meta.get("n_ctx"), entry.get("max_model_len"), entry.get("loaded_context_length"))
-        trained = _first(
-            meta.get("n_ctx_train"),
-            entry.get("max_context_length"),
-            entry.get("context_length"),
-            entry.get("context_window"),
-        )
+        hosted = _first(entry.get("context_length"), entry.get("context_window"))
+        trained = _first(meta.get("n_ctx_train"), entry.get("max_context_length"), hosted)
+        size = _first(meta.get("n_params"))
         capabilities = _capabilities(entry)
         if self._wire.endpoint.local and loaded is None:
             props = _object(await self._maybe("//props"))
-            loaded = _first(_object(props.get("default_generation_settings")).get("n_ctx"))
+            defaults = _object(props.get("default_generation_settings"))
+            loaded = _first(defaults.get("n_ctx"))
+            self._llama_cpp = self._llama_cpp or ("total_slots" in props and bool(defaults))
         if self._wire.endpoint.local and loaded is None:
             studio = _entries(await self._maybe("//api/v0/models"))
             entry = next((item for item in studio if item.get("id") == model), {})
             loaded = _first(entry.get("loaded_context_length"))
             trained = _first(trained, entry.get("max_context_length"))
             capabilities = capabilities or _capabilities(entry)
+        if (
+            loaded is None
+        ):  # what a model was trained for is no window, but a service far away offers all of it
+            loaded = hosted if self._wire.endpoint.local else trained
         return ModelInfo(
-            name=model, capabilities=capabilities, context_window=trained or loaded, loaded_window=loaded
+            name=model,
+            capabilities=capabilities,
+            context_window=trained or loaded,
+            loaded_window=loaded,
+            parameters=size / 1e9 if size else None,
+            any_name=alone and self._llama_cpp,
         )
 
     async def _maybe(self, path: str, *, must: bool = False) -> Any:

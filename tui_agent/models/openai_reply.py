@@ -35,6 +35,8 @@ class OpenAIDecoder(Decoder):
         self._usage = Usage()
         self._reason = ""
         self._read_percent = -1
+        self.reading = False
+        """The server tells how far it has read the prompt."""
 
     def take(self, frame: Frame) -> None:
         """One event."""
@@ -119,22 +121,19 @@ class OpenAIDecoder(Decoder):
                 completion_tokens=whole_number(usage.get("completion_tokens")),
                 cached_tokens=whole_number(cached),
             )
-        if isinstance(timings, dict):  # llama.cpp, milliseconds
-            self._usage = msgspec.structs.replace(
-                self._usage,
-                prompt_ms=whole_number(timings.get("prompt_ms")),
-                generate_ms=whole_number(timings.get("predicted_ms")),
-            )
+        if isinstance(timings, dict):
+            self._usage = _with_timings(self._usage, timings)
 
     def _take_prompt_progress(self, value: Any) -> None:
         """How much of the prompt llama.cpp has read (C-11)."""
         if not isinstance(value, dict):
             return
+        self.reading = True
         total, done = whole_number(value.get("total")), whole_number(value.get("processed"))
         if total and done is not None and (percent := min(100, done * 100 // total)) > self._read_percent:
             self._read_percent = percent
             if not self.produced:
-                self.note(Phase(phase="reading", detail=f"{percent} %"))
+                self.note(Phase(phase="reading", done=min(done, total), total=total))
 
     def settle(self) -> None:
         """Give out calls and counts, and Stop."""
@@ -145,6 +144,26 @@ class OpenAIDecoder(Decoder):
                 self.call(slot.id, slot.name, slot.arguments)
         self.count(self._usage)
         self.stop("tool_calls" if called and reason in ("", "stop") else reason)
+
+
+def _with_timings(usage: Usage, timings: dict[str, Any]) -> Usage:
+    """What llama.cpp adds: milliseconds, and how many tokens it read and wrote. `prompt_n` is without those that it
+    still had; `cache_n`, which older versions lack, is their number."""
+    read, cached = whole_number(timings.get("prompt_n")), whole_number(timings.get("cache_n"))
+    prompt = usage.prompt_tokens
+    if prompt is None and read is not None and cached is not None:
+        prompt = read + cached or None
+    if cached is None and prompt is not None and read is not None and read <= prompt:
+        cached = prompt - read
+    written = whole_number(timings.get("predicted_n"))
+    return msgspec.structs.replace(
+        usage,
+        prompt_tokens=prompt,
+        completion_tokens=written if usage.completion_tokens is None else usage.completion_tokens,
+        cached_tokens=cached if usage.cached_tokens is None else usage.cached_tokens,
+        prompt_ms=whole_number(timings.get("prompt_ms")),
+        generate_ms=whole_number(timings.get("predicted_ms")),
+    )
 
 
 def _content(value: Any) -> Any:

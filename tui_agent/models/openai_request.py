@@ -14,7 +14,14 @@ NOTHING = "(no output)"
 """Stands for an empty tool result: some servers refuse empty contents."""
 
 _REASONING = "reasoning_content"
-_OPTIONAL = ("stream_options", "temperature", "reasoning_effort", "response_format", "parallel_tool_calls")
+_OPTIONAL = (
+    "stream_options",
+    "temperature",
+    "reasoning_effort",
+    "response_format",
+    "parallel_tool_calls",
+    "return_progress",
+)
 _NAMES = {"stream_options": ("stream_options", "include_usage")}
 
 
@@ -65,14 +72,16 @@ def _names(body: str, *fields: str) -> bool:
     return any(re.search(rf"(?<![A-Za-z_]){field}(?![A-Za-z_])", body) for field in fields)
 
 
-def payload(request: ModelRequest, habits: Habits) -> dict[str, Any]:
-    """The body of /chat/completions."""
+def payload(request: ModelRequest, habits: Habits, *, progress: bool = False) -> dict[str, Any]:
+    """The body of /chat/completions. `progress` asks llama.cpp to tell how much of the prompt it has read."""
     body: dict[str, Any] = {
         "model": request.model,
         "messages": render(request.messages, habits),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
+    if progress:
+        body["return_progress"] = True
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.max_tokens is not None and "max_tokens" not in habits.dropped:

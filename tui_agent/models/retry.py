@@ -100,7 +100,9 @@ def _final(fault: Fault, attempts: int) -> Fault:
         advice = f"The server asks to wait {_duration(fault.retry_after)}: ask again then, or choose another model."
         return msgspec.structs.replace(fault, advice=advice)
     if attempts > 1:
-        return msgspec.structs.replace(fault, message=f"{fault.message} (after {attempts} attempts)")
+        return msgspec.structs.replace(
+            fault, message=f"{fault.message.removesuffix('.')} (after {attempts} attempts)."
+        )
     return fault
 
 

@@ -176,7 +176,8 @@ class When(_Part, frozen=True, kw_only=True):
     model: str | None = None
     """A glob over the requested model's name."""
     system: str | None = None
-    """A substring of the system messages."""
+    """A substring of the system messages, or of a task that the program sets beside the conversation: what stands
+    behind `<agent_task>` at the end of the request."""
     tools: bool | None = None
     """Whether the request offers tools."""
     step: str | None = None
@@ -188,7 +189,8 @@ class Scenario(_Part, frozen=True, kw_only=True):
 
     name: str
     trigger: str | tuple[str, ...]
-    """A substring of the user's own last message, or several of which one suffices; "" fits everything."""
+    """A substring of the user's own last message, or several of which one suffices; "" fits everything. With `system`
+    it may stand in the task that this was found in."""
     ignore_case: bool = False
     when: When = When()
     steps: Annotated[tuple[Step, ...], msgspec.Meta(min_length=1)]

@@ -6,10 +6,10 @@ the settings or models.json say so and the server has it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from tui_agent.domain import Noun
+from tui_agent.domain import ModelInfo, Noun
 from tui_agent.models.catalog import Catalog, ModelEntry, best_of, same_model, served_name
 
 Role: TypeAlias = Literal["dispatcher", "planning", "execution", "summary", "title", "explorer"]
@@ -45,17 +45,17 @@ class Sampling(Noun, frozen=True, kw_only=True):
 
 
 def select_default(
-    catalog: Catalog, served: Collection[str], *, configured: bool = True, named: str = ""
+    catalog: Catalog, served: Sequence[ModelInfo], *, configured: bool = True, named: str = ""
 ) -> Selected | None:
     """The model of a session: the one `named` by flag or setting, else by the rule `default`, else one that is there.
 
     `configured` False: the catalogue is only the built-in one, so that nothing the user wrote is passed over.
-    None when nothing is named and the server has no model at all.
+    None when nothing is named and the server has no model that can answer.
     """
     if named:
         return Selected(name=named, because="the setting `model`")
     wanted = catalog.rules.default
-    if found := served_name(wanted, served):
+    if found := served_name(wanted, [info.name for info in served]):
         return Selected(name=found, because="models.json, selectionRules.default")
     chosen = best_of(served)
     if not chosen:

@@ -65,7 +65,11 @@ class Wire:
     def peer(self, model: str = "") -> Peer:
         """For messages about this server."""
         return Peer(
-            provider=self.provider, shown=self.endpoint.shown, model=model, secrets=self.endpoint.secrets
+            provider=self.provider,
+            shown=self.endpoint.shown,
+            model=model,
+            secrets=self.endpoint.secrets,
+            token=self.endpoint.authorization is not None,
         )
 
     @property

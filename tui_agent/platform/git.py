@@ -57,9 +57,9 @@ class Git:
         self._options: list[str] | None = None
 
     async def ask(self, *arguments: str, seconds: float) -> bytes | None:
-        """What a reading git command prints; None when it fails, takes longer, prints too much or there is no git.
+        """What a git command prints; None when it fails, takes longer, prints too much or there is no git.
 
-        Nothing of the repository is run by it, nothing is fetched and nothing is written.
+        Nothing of the repository is run by it and nothing is fetched; what is asked with it only reads.
         """
         program = await asyncio.to_thread(find_program, "git", self._folders)
         if program is None:
@@ -74,6 +74,15 @@ class Git:
                 return said[1] if said is not None and said[0] == 0 else None
         except TimeoutError:
             return None
+
+    async def branch(self, name: str, commit: str, *, seconds: float) -> bool:
+        """Begin a new branch at `commit`, which is the one that is checked out, and make it the current one; without a
+        commit where there is none yet. References alone are written, no file and no index. False when it can't be."""
+        where = f"refs/heads/{name}"
+        if commit and await self.ask("update-ref", where, commit, "", seconds=seconds) is None:
+            return False
+        said = await self.ask("symbolic-ref", "-m", f"begun {name}", "HEAD", where, seconds=seconds)
+        return said is not None
 
     async def _filters_off(self, program: Path) -> list[str] | None:
         """Options that switch off the filters that comparing a file would run it through."""

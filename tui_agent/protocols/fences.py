@@ -5,13 +5,20 @@ from __future__ import annotations
 import re
 
 from tui_agent.protocols.hooks import HOOK, may_begin
-from tui_agent.protocols.pieces import Piece
+from tui_agent.protocols.pieces import Piece, at_line_start
 from tui_agent.protocols.regions import Region, region_at
+from tui_agent.protocols.token_regions import CodeBlock
 
-_HEAD = re.compile(r"(?P<mark>`{3,16}|~{3,16})[ \t]{0,16}[\w+.#\-]{0,32}[ \t]{0,16}(?P<line>\r?\n)?")
+_HEAD = re.compile(
+    r"(?P<mark>`{3,16}|~{3,16})[ \t]{0,16}(?P<kind>[\w+.#\-]{0,32})[ \t]{0,16}(?P<line>\r?\n)?"
+)
 _BETWEEN = re.compile(r"[\s,;]*")
 _LONGEST = 500
 """Calls that one fence may hold."""
+_CODE = ("tool_code", "tool_codes", "tool_call", "tool_calls", "function_call", "function_calls")
+"""Fences whose Python is meant as calls: Gemma's and what it makes of others."""
+_INVENTED = ("tool_output", "tool_outputs", "tool_response", "tool_result", "tool_results")
+"""Fences that only a program writes."""
 _CALLS = ("value", "wrap", "function", "mistral")
 
 
@@ -23,6 +30,8 @@ class FenceRegion:
         self._mark = ""
         self._inner: Region | None = None
         self._parts: list[Piece] = []
+        self._kind = ""
+        self._code: CodeBlock | None = None
         self.open = ""
         """The fence's mark if it holds text and goes on behind the piece."""
 
@@ -35,6 +44,13 @@ class FenceRegion:
         """The whole fence, or as text what was read of it up to the first sign of something else."""
         if not self._mark and not self._head(text, final):
             return None
+        if self._kind in _INVENTED:
+            self.end = self._pos
+            return Piece(kind="invented", raw=text[self._start : self._pos], tag="result")
+        if self._kind in _CODE and not self._begins_code(text, final):
+            return None
+        if self._code is not None:
+            return self._python(self._code, text, final)
         while True:
             if self._inner is not None:
                 piece = self._inner.run(text, final)
@@ -64,8 +80,27 @@ class FenceRegion:
         if head is None or (head.end() == len(text) and head["line"] is None and not final):
             return False
         self._mark = head["mark"]
+        self._kind = head["kind"].lower()
         self._pos = head.end()
         return True
+
+    def _begins_code(self, text: str, final: bool) -> bool:
+        """Whether it is settled what the fence holds; Python, unless it begins like another form."""
+        if at_line_start(text, self._start) or "\n" in text[self._start : self._pos]:
+            rest = text[self._pos : self._pos + 400].lstrip()
+            if not final and (rest in ("", "[") or self._mark.startswith(rest)):
+                return False
+            if rest and not rest.startswith(("{", "<", "[{", self._mark)):
+                self._code = CodeBlock(self._pos, self._mark)
+        self._kind = ""
+        return True
+
+    def _python(self, code: CodeBlock, text: str, final: bool) -> Piece | None:
+        found = code.run(text, final)
+        if found is None:
+            return None
+        inside, self.end = found
+        return Piece(kind="code", raw=text[self._start : self.end], bodies=(inside,), tag="tool_code")
 
     def _closed(self, text: str) -> Piece:
         end = self._pos + len(self._mark)

@@ -1,18 +1,21 @@
-"""Calls that are not written as JSON objects: tags inside tags, `name(argument=value)`, arguments alone (C4)."""
+"""Calls that are not written as JSON objects: tags inside tags, arguments alone (C4)."""
 
 from __future__ import annotations
 
-import ast
 import re
 from typing import Any
 
 from tui_agent.domain import ToolSpec
-from tui_agent.protocols.offer import Offer
+from tui_agent.protocols.offer import Offer, plain_name
+from tui_agent.protocols.python_calls import listed_calls
 from tui_agent.protocols.repair import Half, Unreadable, read
 from tui_agent.protocols.shapes import RAW_LIMIT, Found, Shape, shape
 
 _FUNCTION = re.compile(r"<(?:function=|invoke name=)[\"']?([\w.:\-]{1,64})[\"']?\s?>", re.IGNORECASE)
-_PARAMETER = re.compile(r"<parameter(?:=|\s+name=)[\"']?([\w.\-]{1,64})[\"']?\s?>", re.IGNORECASE)
+_PARAMETER = re.compile(
+    r"<parameter(?:=|\s+name=)[\"']?([\w.\-]{1,64})[\"']?(?:\s+string=[\"']?(?P<text>true|false)[\"']?)?\s?>",
+    re.IGNORECASE,
+)
 _PARAMETER_END = re.compile(
     r"</parameter>(?=\s*(?:<parameter|</function|</invoke|</tool|\Z))|(?=\n\s*</function>\s*(?:</tool|\Z))",
     re.IGNORECASE,
@@ -28,7 +31,7 @@ _UNNAMED = "The markup of a call holds no call that can be read."
 def named(name: str, body: str, offer: Offer) -> Shape:
     """A call whose name stands in the markup and whose arguments are the JSON behind it."""
     tool = offer.find(name)
-    name = tool.name if tool is not None else name
+    name = tool.name if tool is not None else plain_name(name)
     try:
         reading = read(body)
     except Unreadable as fault:
@@ -60,7 +63,7 @@ def tagged(body: str, offer: Offer) -> Shape:
     head = places[0]
     name, inner = head[1], body[head.end() :]
     tool = offer.find(name)
-    name = tool.name if tool is not None else name
+    name = tool.name if tool is not None else plain_name(name)
     arguments, fault = _parameters(inner, tool, offer)
     raw = body[:RAW_LIMIT] if fault else None
     calls.append(Found(name=name, arguments={} if fault else arguments, fault=fault or None, raw=raw))
@@ -74,17 +77,22 @@ def _parameters(inner: str, tool: ToolSpec | None, offer: Offer) -> tuple[dict[s
         end = _PARAMETER_END.search(inner, head.end())
         if end is None:
             return {}, "the reply was cut off before its arguments were complete"
-        found[head[1]] = _plain(inner[head.end() : end.start()], head[1], tool, offer)
+        value = inner[head.end() : end.start()]
+        kind = {"true": "string", "false": "object"}.get(str(head["text"]).lower(), "")
+        found[head[1]] = _plain(value, head[1], tool, offer, kind)
         place = max(end.end(), head.end())
     if not found and re.match(r"\s*[^<\s]", inner[place:]):
         return {}, "its arguments could not be read"
     return found, ""
 
 
-def _plain(raw: str, name: str, tool: ToolSpec | None, offer: Offer) -> Any:
-    """A value between tags: text without the line breaks next to its tags, or JSON where the schema wants that."""
+def _plain(raw: str, name: str, tool: ToolSpec | None, offer: Offer, told: str = "") -> Any:
+    """A value between tags: text without the line breaks next to its tags, or JSON where the schema wants that.
+
+    `told` is the type that the markup itself names, for where there is no schema.
+    """
     text = raw.removeprefix("\r").removeprefix("\n").removesuffix("\n").removesuffix("\r")
-    kind = offer.field_type(tool, name)
+    kind = offer.field_type(tool, name) or told
     if kind == "string":
         return text
     typed = kind in ("integer", "number", "boolean", "array", "object")
@@ -102,12 +110,12 @@ def _other_tags(body: str, offer: Offer) -> Shape:
     paired = _PAIRED_NAME.match(body)
     if paired and (pairs or (not _remains(body, paired.end()) and offer.find(paired[1]) is not None)):
         tool = offer.find(paired[1])
-        name = tool.name if tool is not None else paired[1]
+        name = tool.name if tool is not None else plain_name(paired[1])
         arguments = {key.strip(): _plain(value, key.strip(), tool, offer) for key, value in pairs}
         return Shape(kind="calls", calls=(Found(name=name, arguments=arguments),))
     name_tag = _NAME_TAG.search(body)
     if name_tag is None:
-        called = python_calls(f"[{body.strip()}]", offer)
+        called = listed_calls(f"[{body.strip()}]", offer)
         return Shape(kind="calls", calls=called) if called else Shape(kind="calls", error=_UNNAMED)
     rest = body[: name_tag.start()] + body[name_tag.end() :]
     within = _ARGUMENTS_TAG.search(rest)
@@ -115,7 +123,7 @@ def _other_tags(body: str, offer: Offer) -> Shape:
     if inner.strip()[:1] == "{":
         return named(name_tag[2], inner.strip(), offer)
     tool = offer.find(name_tag[2])
-    name = tool.name if tool is not None else name_tag[2]
+    name = tool.name if tool is not None else plain_name(name_tag[2])
     fields = {key: _plain(value, key, tool, offer) for key, value in _FIELD_TAG.findall(inner)}
     if not fields and inner.strip():
         return _faulty(name, "its arguments could not be read", body)
@@ -124,36 +132,6 @@ def _other_tags(body: str, offer: Offer) -> Shape:
 
 def _remains(body: str, place: int) -> bool:
     return bool(body[place:].strip())
-
-
-def python_calls(body: str, offer: Offer) -> tuple[Found, ...]:
-    """`[name(key="value"), …]` with offered names and literal keyword arguments only; nothing if any is otherwise."""
-    if len(body) > 64 * 1024 or not re.match(r"\[\s*[A-Za-z_][\w.]*\s*\(", body):
-        return ()
-    try:
-        tree = ast.parse(body, mode="eval").body
-        items = tree.elts if isinstance(tree, ast.List) else []
-        calls = [_python_call(item, offer) for item in items]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
-    return tuple(call for call in calls if call is not None) if all(calls) else ()
-
-
-def _python_call(item: ast.expr, offer: Offer) -> Found | None:
-    if not isinstance(item, ast.Call) or item.args or not isinstance(item.func, ast.Name | ast.Attribute):
-        return None
-    tool = offer.find(ast.unparse(item.func))
-    if tool is None:
-        return None
-    arguments: dict[str, Any] = {}
-    for keyword in item.keywords:
-        if keyword.arg is None:
-            return None
-        value = ast.literal_eval(keyword.value)
-        arguments[keyword.arg] = list(value) if isinstance(value, tuple) else value
-        if not isinstance(arguments[keyword.arg], str | int | float | bool | list | dict | None):
-            return None
-    return Found(name=tool.name, arguments=arguments) if not offer.missing(tool, arguments) else None
 
 
 def _faulty(name: str, fault: str, body: str) -> Shape:

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import re
 
-from tui_agent.protocols import signals
+from tui_agent.protocols import signals, special
 
 TAGS = (
     "tool_calls", "tool_call", "tool-calls", "tool-call", "toolcall", "function_calls", "function_call",
-    "functioncall", "tool_use", "tools", "minimax:tool_call",
+    "functioncall", "tool_use", "tools", "tool_code", "minimax:tool_call",
 )  # fmt: skip
 _TAGS = "|".join(TAGS)
 _KEYS = (
     "name", "tool", "function", "tool_calls", "tool_call", "function_call", "arguments", "parameters", "args",
     "params", "response", "done", "type",
 )  # fmt: skip
-KEY = rf"""(?:"[^"\\\n]{{0,64}}"|'[^'\\\n]{{0,64}}'|(?:{"|".join(_KEYS)}))\s{{0,16}}:"""
-TOKENS = (
-    "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|call|>", "<|end|>", "<|return|>",
-    "<|python_tag|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>",
-    "<|tool_call|>", "<|/tool_call|>", "<|tool_call_start|>", "<|tool_call_end|>", "</s>",
-    "<|START_ACTION|>", "<|END_ACTION|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>",
+_PROGRAM = (
+    "attached", "control", "feedback", "intent", "memory", "outcome", "plan", "proposals", "step", "summary", "undo",
 )  # fmt: skip
-_TOKENS = "|".join(re.escape(one) for one in TOKENS)
+RESULT = (
+    r"(?:tool|function)[_\-]?(?:calls?[_\-]?)?(?:responses?|results?|outputs?)|agent_(?:"
+    + "|".join(_PROGRAM)
+    + ")"
+)
+"""Tags of what only the program writes: results of tools, and its own messages."""
+KEY = rf"""(?:"[^"\\\n]{{0,64}}"|'[^'\\\n]{{0,64}}'|(?:{"|".join(_KEYS)}))\s{{0,16}}:"""
+_TOKENS = "|".join(re.escape(one) for one in (*special.PLAIN, *special.OTHERS))
 
 HOOK = re.compile(
     rf"""
@@ -33,7 +36,9 @@ HOOK = re.compile(
     | (?P<wrap>`?<(?P<tag>{_TAGS})(?:\s[^<>\n]{{0,100}})?>)
     | (?P<function>`?<(?:function=|invoke\ name=)["']?[\w.:\-]{{1,64}}["']?\s?>)
     | (?P<unwrap></(?:{_TAGS}|function|parameter|invoke)>|\[/TOOL_CALLS\])
-    | (?P<token>{_TOKENS})
+    | (?P<dsml>{special.DSML})
+    | (?P<token>{_TOKENS}|{special.TOKEN})
+    | (?P<result><(?P<of>{RESULT})(?:\s[^<>\n]{{0,100}})?>)
     | (?P<value>`?(?:\{{|\[\s{{0,64}}\{{)\s{{0,64}}{KEY})
     | (?P<fence>`{{3,16}}|~{{3,16}})
     """,
@@ -47,7 +52,8 @@ IN_PYTHON = re.compile(r"(?:[A-Za-z_][\w.]*\(|\[\s{0,16}[A-Za-z_][\w.]*\()")
 _LITERALS = (
     "<think>", "<thinking>", "</think>", "</thinking>", "[think]", "[/think]", "[tool_calls]", "[/tool_calls]",
     signals.COMPLETE.lower(), "<function=", "<invoke name=", "</function>", "</parameter>", "</invoke>",
-    *(f"<{tag}>" for tag in TAGS), *(f"</{tag}>" for tag in TAGS), *map(str.lower, TOKENS),
+    *(f"<{tag}>" for tag in TAGS), *(f"</{tag}>" for tag in TAGS), "<agent_", "<tool_response>", "<function_results>",
+    *map(str.lower, (*special.PLAIN, *special.OTHERS)),
 )  # fmt: skip
 _PREFIXES = frozenset(one[:size] for one in _LITERALS for size in range(1, len(one)))
 _LONGEST = max(map(len, _LITERALS))
@@ -62,7 +68,11 @@ _OPEN_VALUE = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _OPEN_FENCE = re.compile(r"(?:`{1,2}|~{1,2})\Z")
-_OPEN = (_OPEN_TAG, _OPEN_VALUE, _OPEN_FENCE)
+_OPEN_RESULT = re.compile(
+    r"<(?:(?:tool|function)[a-z_\-]{0,24}|agent_[a-z_]{0,20})(?:\s[^<>\n]{0,100})?\Z", re.IGNORECASE
+)
+_OPEN_TOKEN = re.compile(special.OPEN)
+_OPEN = (_OPEN_TAG, _OPEN_VALUE, _OPEN_FENCE, _OPEN_RESULT, _OPEN_TOKEN)
 REACH = 240
 """Characters from the end in which an undecided beginning may lie."""
 

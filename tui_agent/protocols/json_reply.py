@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from tui_agent.domain import AssistantMessage, Message, ToolCall, ToolMessage, ToolSpec
 from tui_agent.protocols.schema import readable
-from tui_agent.protocols.turns import calling, rendered
+from tui_agent.protocols.turns import rendered
 
 _FORM = """\
 Every reply of yours is one JSON object and nothing else. To use tools:
@@ -52,8 +52,7 @@ def _reply(message: AssistantMessage) -> str:
     if not message.calls:
         return json.dumps({"response": message.text}, ensure_ascii=False)
     calls = {"tool_calls": [_call(call) for call in message.calls]}
-    said = "" if message.text == calling(message.calls) else message.text
-    return "\n".join(filter(None, [said, json.dumps(calls, ensure_ascii=False)]))
+    return "\n".join(filter(None, [message.text, json.dumps(calls, ensure_ascii=False)]))
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

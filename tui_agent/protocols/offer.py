@@ -9,8 +9,23 @@ from typing import Any
 from tui_agent.domain import ToolSpec
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_ANY = ("id", "type", "thought", "thoughts", "reasoning", "explanation", "index", "call_id", "tool_call_id")
+BESIDE = ("id", "type", "thought", "thoughts", "reasoning", "explanation", "index", "call_id", "tool_call_id")
 """Keys beside the arguments that models add to a call."""
+
+
+_ADDRESSED = re.compile(r"\bto=([\w.:\-]{1,128})")
+_BEHIND = re.compile(r"\s*<[|｜].*", re.DOTALL)
+_NAMESPACE = re.compile(r"(?:functions?|tools|default_api)[.:](?=\w)", re.IGNORECASE)
+_NUMBER = re.compile(r"(?<=\w):\d{1,6}\Z")
+
+
+def plain_name(name: str) -> str:
+    """The name alone: without the channel that harmony names behind it (`read_file<|channel|>commentary`), the
+    namespace before it (`functions.read_file`) and the number of the call (`read_file:0`)."""
+    addressed = _ADDRESSED.search(name)
+    plain = addressed[1] if addressed else _BEHIND.sub("", name)
+    plain = _NUMBER.sub("", _NAMESPACE.sub("", plain.strip(), count=1))
+    return plain or name
 
 
 def snake(name: str) -> str:
@@ -32,6 +47,7 @@ class Offer:
 
     def find(self, name: str) -> ToolSpec | None:
         """The tool of that name, whatever way of writing or other name for it the model uses."""
+        name = name if name in self._tools else plain_name(name)
         plain = snake(name)
         for one in (name, plain, plain.rpartition(".")[2], plain.rpartition(":")[2]):
             tool = self._tools.get(one) or self._aliases.get(one)
@@ -52,7 +68,7 @@ class Offer:
     def is_beside(self, tool: ToolSpec | None, name: str, value: Any) -> bool:
         """Whether a key that stands among arguments is a word about the call and no argument."""
         if tool is not None and "properties" in tool.parameters:
-            return name in (*_ANY, "done") and not self.knows(tool, name)
+            return name in (*BESIDE, "done") and not self.knows(tool, name)
         return (name == "type" and value == "function") or (name == "done" and isinstance(value, bool))
 
     def only_text(self, tool: ToolSpec) -> str:

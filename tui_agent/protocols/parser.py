@@ -11,11 +11,12 @@ from tui_agent.domain import ToolSpec
 from tui_agent.protocols import forms
 from tui_agent.protocols.offer import Offer
 from tui_agent.protocols.pieces import Piece
+from tui_agent.protocols.python_calls import attempted_calls, code_calls, listed_calls
 from tui_agent.protocols.segments import Segmenter
 from tui_agent.protocols.shapes import DATA, Found, Shape, shape
 from tui_agent.protocols.shown import Shown
 
-Protocol = Literal["native", "json", "xml"]
+Protocol = Literal["native", "json", "xml", "files"]
 
 __all__ = ["Assembly", "Found", "Parsed", "Protocol", "parse"]
 
@@ -34,6 +35,11 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
     """What it asks the user in the form of its protocol."""
 
 
+INVENTED = (
+    "it holds the result of a tool that you wrote yourself. Results come from the program only, after a call of yours; "
+    "what you wrote from there on was dropped"
+)
+"""What is wrong with a reply that makes up a result and calls nothing."""
 _BESIDE = " \t\r\n`;,}]"
 """What may stand between a call and its closing tag."""
 
@@ -41,7 +47,7 @@ _BESIDE = " \t\r\n`;,}]"
 class _Item(msgspec.Struct, frozen=True):
     """A part whose meaning is known but for what the whole reply decides."""
 
-    kind: Literal["text", "calls", "bare", "final", "gap", "closer"]
+    kind: Literal["text", "calls", "bare", "attempt", "final", "gap", "closer"]
     raw: str = ""
     shape: Shape = DATA
     recovered: bool = True
@@ -67,7 +73,8 @@ def parse(text: str, tools: Sequence[ToolSpec], *, protocol: Protocol = "native"
 class Assembly:
     """Puts the parts of a reply together as they come."""
 
-    def __init__(self, tools: Sequence[ToolSpec], protocol: Protocol) -> None:
+    def __init__(self, tools: Sequence[ToolSpec], protocol: Protocol, *, attempts: bool = False) -> None:
+        """With `attempts`, a reply that is nothing but JSON calling tools that are not offered is their calls."""
         self._offer = Offer(tools)
         self._protocol = protocol
         self._items: list[_Item] = []
@@ -81,11 +88,21 @@ class Assembly:
         self._errors: list[str] = []
         self._done = False
         self._question = ""
+        self._attempts = attempts
+        self._invented = False
+        """The model wrote the result of a tool itself."""
+        self._over = False
+        """Nothing that still comes counts."""
         self._calls: tuple[Found, ...] = ()
 
     def add(self, piece: Piece) -> str:
         """Take the next part; the text that may be shown now."""
-        if piece.kind == "done":
+        if piece.kind == "invented":
+            self._invented = self._invented or piece.tag == "result"
+            self._items.append(_Item("closer", behind_call=True))
+        elif self._over:
+            return ""
+        elif piece.kind == "done":
             self._done = True
         elif piece.kind == "unopened":
             self._items = []
@@ -104,10 +121,11 @@ class Assembly:
         """The rest of the text to show."""
         explicit = any(item.kind == "calls" and item.shape.calls for item in self._items)
         alone = self._alone()
+        tried = not explicit and self._only_tried()
         rest = ""
         calls: list[Found] = []
         for place, item in enumerate(self._items):
-            if item.kind == "bare" and not explicit:
+            if (item.kind == "bare" and not explicit) or (item.kind == "attempt" and tried):
                 calls.extend(item.shape.calls)
                 self._errors.append(item.shape.error)
             elif item.kind == "calls":
@@ -117,8 +135,10 @@ class Assembly:
                     for call in item.shape.calls
                 )
             if place >= self._next:
-                rest += self._settle(item, explicit, item is alone)
+                rest += self._settle(item, explicit, item is alone or tried)
         self._calls = tuple(calls)
+        if self._invented and not calls:
+            self._errors.append(INVENTED)
         rest += self._shown.end()
         if self._clean is not None:
             self._clean.end()
@@ -145,29 +165,42 @@ class Assembly:
             kept = [item for item in inner if item.kind != "text"]
             if not kept:
                 return [_Item("text", piece.raw)]
+            if all(item.kind == "attempt" for item in kept):
+                calls = tuple(call for item in kept for call in item.shape.calls)
+                return [_Item("attempt", piece.raw, Shape(kind="attempt", calls=calls))]
             return inner if len(inner) > 1 else [msgspec.structs.replace(kept[0], raw=piece.raw)]
         if piece.kind == "closer":
-            behind = self._last not in ("", "text") or piece.raw.startswith("<|")
+            behind = self._last not in ("", "text") or piece.tag == "token"
             return [_Item("closer", piece.raw, behind_call=behind)]
         if piece.kind == "broken":
             self._errors.append("The markup of a call holds no call that can be read.")
             return [_Item("gap", piece.raw)]
         found = self._shape(piece)
+        if found.kind == "result" and (self._protocol == "json" or self._last not in ("", "text")):
+            self._invented = self._over = True
+            return [_Item("closer", behind_call=True)]
         if found.error and found.kind != "bare":
             self._errors.append(found.error)
-        if found.kind == "data":
+        if found.kind in ("data", "result") or (found.kind == "attempt" and not self._attempts):
             return [_Item("text", piece.raw, found)]
         if found.kind == "calls":
             self._done = self._done or found.done
             return [_Item("calls", piece.raw, found, not self._own(piece, found))]
-        return [_Item(found.kind, piece.raw, found)]
+        kind: Literal["bare", "attempt", "final"] = (
+            "bare" if found.kind == "bare" else "attempt" if found.kind == "attempt" else "final"
+        )
+        return [_Item(kind, piece.raw, found)]
 
     def _shape(self, piece: Piece) -> Shape:
         if piece.kind == "value":
             return shape(piece.bodies[0], self._offer)
         if piece.kind == "python":
-            calls = forms.python_calls(piece.bodies[0], self._offer)
-            return Shape(kind="calls", calls=calls) if calls else DATA
+            calls = listed_calls(piece.bodies[0], self._offer)
+            return (
+                Shape(kind="calls", calls=calls) if calls else attempted_calls(piece.bodies[0], self._offer)
+            )
+        if piece.kind == "code":
+            return code_calls(piece.bodies[0], self._offer)
         if piece.kind == "function":
             return forms.tagged(piece.bodies[0], self._offer)
         shapes = [self._body(body, piece) for body in piece.bodies]
@@ -175,7 +208,9 @@ class Assembly:
         return Shape(kind="calls", calls=calls, error=next((one.error for one in shapes if one.error), ""))
 
     def _body(self, body: str, piece: Piece) -> Shape:
-        if piece.name and body.lstrip()[:1] == "{":
+        if piece.tag == "tool_code" and body.strip()[:1] not in ("{", "<"):
+            return code_calls(body, self._offer)
+        if piece.name and (body.lstrip()[:1] == "{" or piece.tag == "token"):
             return forms.named(piece.name, body.strip(), self._offer)
         if body.strip()[:1] in ("{", "["):
             return shape(body.strip(), self._offer, wrapped=True)
@@ -194,6 +229,8 @@ class Assembly:
         given = ""
         while self._next < len(self._items):
             item = self._items[self._next]
+            if item.kind == "attempt" and not self._worded():
+                break
             if item.kind == "bare" or (item.kind == "final" and not self._leads(self._next)):
                 break
             given += self._settle(item, True, item.kind == "final")
@@ -206,6 +243,15 @@ class Assembly:
         return self._protocol == "json" and all(
             item.kind == "text" and not item.raw.strip() for item in before
         )
+
+    def _worded(self) -> bool:
+        """Whether there is text beside the JSON that came."""
+        return any(item.kind == "text" and item.raw.strip(_BESIDE) for item in self._items)
+
+    def _only_tried(self) -> bool:
+        """Whether the whole reply is JSON in the shape of calls."""
+        kinds = {item.kind for item in self._items if item.kind not in ("text", "closer")}
+        return "attempt" in kinds and kinds <= {"attempt", "bare"} and not self._worded()
 
     def _alone(self) -> _Item | None:
         """The one answer that the whole reply is."""
@@ -224,7 +270,7 @@ class Assembly:
             if item.behind_call:
                 return self._gap()
             return self._add(item.raw)
-        if (item.kind == "bare" and explicit) or (item.kind == "final" and not alone):
+        if (item.kind == "bare" and explicit) or (item.kind in ("final", "attempt") and not alone):
             return self._add(item.raw)
         answer = item.shape.answer
         if item.kind == "final":

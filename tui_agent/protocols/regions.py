@@ -6,6 +6,7 @@ import ast
 import re
 from typing import Protocol
 
+from tui_agent.protocols import special
 from tui_agent.protocols.hooks import TAGS
 from tui_agent.protocols.pieces import Piece, at_line_start
 from tui_agent.protocols.repair import Unreadable, read
@@ -13,11 +14,12 @@ from tui_agent.protocols.scan import ValueScan
 
 _TAGS = "|".join(TAGS)
 _CLOSER = re.compile(
-    rf"</(?:{_TAGS}|function|invoke)>|\[/TOOL_CALLS\]|<\|(?:call|end|eom_id)\|>", re.IGNORECASE
+    rf"</(?:{_TAGS}|function|invoke)>|\[/TOOL_CALLS\]|<\|(?:call|end|eom_id)\|>|{special.CALL_END}",
+    re.IGNORECASE,
 )
 _CLOSER_TEXTS = (
     *(f"</{tag}>" for tag in (*TAGS, "function", "invoke")),
-    "[/tool_calls]", "<|call|>", "<|end|>", "<|eom_id|>",
+    "[/tool_calls]", "<|call|>", "<|end|>", "<|eom_id|>", *special.CLOSERS,
 )  # fmt: skip
 _EDGE = re.compile(rf"</(?:{_TAGS})>|<(?P<open>{_TAGS})(?:\s[^<>\n]{{0,100}})?>", re.IGNORECASE)
 _FUNCTION_END = re.compile(
@@ -96,14 +98,16 @@ class ValueRegion:
 
 
 class WrapperRegion:
-    """Markup that says: this is a call. `head` is the length of its opening."""
+    """Markup that says: this is a call. `head` is the length of its opening; `sure`: it is no word in a sentence."""
 
-    def __init__(self, text: str, start: int, head: int, *, tag: str, name: str = "") -> None:
+    def __init__(
+        self, text: str, start: int, head: int, *, tag: str, name: str = "", sure: bool = False
+    ) -> None:
         self._start = start
         self._tag = tag
         self._name = name
         self._quoted = text[start] == "`"
-        self._line = at_line_start(text, start)
+        self._line = sure or at_line_start(text, start)
         self._mention = self._quoted and not self._line
         self._pos = self._after = start + head
         self._phase = self._head
@@ -175,7 +179,7 @@ class WrapperRegion:
         if function is not None or self._tag == "function":
             self._phase = self._function
             return None
-        if self._tag in ("[TOOL_CALLS]", "harmony"):
+        if self._tag in ("[TOOL_CALLS]", "harmony", "token"):
             if final and _NAME_CUT.match(rest) and self._line:
                 return self._broken(text, len(text))
             return self._broken(text, self._after) if self._line else self._prose(text)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 
-from tui_agent.protocols import signals
+from tui_agent.protocols import signals, special
 from tui_agent.protocols.fences import FenceRegion
 from tui_agent.protocols.hooks import HOOK, IN_FENCE, IN_THOUGHT, REACH, UNTHINK, undecided_from
-from tui_agent.protocols.pieces import Piece, at_line_start
+from tui_agent.protocols.pieces import Piece, at_line_start, mentioned, quoted
 from tui_agent.protocols.regions import PythonRegion, Region, WrapperRegion, region_at
+from tui_agent.protocols.token_regions import DsmlRegion, TokenRegion, dsml_invokes
 
 _PYTHON = re.compile(r"\[\s{0,8}[A-Za-z_][\w.]{0,64}\(")
 _PYTHON_BEGUN = re.compile(r"\[\s{0,8}(?:[A-Za-z_][\w.]{0,64})?\Z")
 _HARMONY = re.compile(
     r"(?:<\|start\|>(?P<who>[^<]{0,80}))?<\|channel\|>\s*(?P<channel>[a-z]+)(?P<to>[^<]{0,120})"
-    r"(?:<\|constrain\|>[^<]{0,32})?<\|message\|>"
+    r"(?:<\|(?:constrain|channel)\|>[^<]{0,32}){0,2}<\|message\|>"
 )
 _TO = re.compile(r"to=(?:functions\.)?([\w.\-]+)")
 _TORN = re.compile(r"(?:</t[a-z]{0,8}|\[/T[A-Z]{0,8}|\[TASK_?[A-Z]{0,8})\Z", re.IGNORECASE)
@@ -29,7 +30,11 @@ class Segmenter:
     """Text in any pieces in, parts out. The same parts come whatever way the text was cut, but for where text and
     thoughts themselves are cut. `thinking`: the text begins inside a thought."""
 
-    def __init__(self, *, thinking: bool = False) -> None:
+    def __init__(self, *, thinking: bool = False, cuts: bool = True) -> None:
+        """Without `cuts`, what the model writes in the name of a tool or the user is text like any other."""
+        self._cuts = cuts
+        self._words = 0
+        """Where the last text that is more than blanks ends."""
         self.text = ""
         """Everything that came."""
         self._at = 0
@@ -42,7 +47,16 @@ class Segmenter:
         self._thought = False
         self._never_closed = False
         self._regions = 0
+        self._invented = ""
+        """Whose words the model invented, a `result` or a `turn`: nothing behind them counts."""
+        self._closer_from = -1
+        """From where the end of an invented result is sought."""
         self._out: list[Piece] = []
+
+    @property
+    def over(self) -> bool:
+        """Nothing that still comes counts."""
+        return bool(self._invented)
 
     @property
     def region(self) -> Region | None:
@@ -67,6 +81,8 @@ class Segmenter:
         self._out = []
         while self._at < len(self.text):
             before = self._at
+            if self._invented:
+                return self._over(final)
             if self._region is not None:
                 more = self._in_region(final)
             elif self._thinking:
@@ -79,11 +95,30 @@ class Segmenter:
                 break
         return self._out
 
+    def _over(self, final: bool) -> list[Piece]:
+        """What a reply goes on with behind an invented turn; what that holds decides in the end what it is."""
+        if final:
+            if self._invented == "turn" and special.says_result(self.text, self._at):
+                self._out.append(Piece(kind="invented", raw="", tag="result"))
+            self._at = len(self.text)
+        return self._out
+
+    def _invent(self, tag: str, end: int) -> bool:
+        if not self._cuts:
+            self._say("text", end)
+            return True
+        self._out.append(Piece(kind="invented", raw=self.text[self._at : end], tag=tag))
+        self._invented = tag
+        self._at = end
+        return True
+
     def _say(self, kind: str, end: int) -> None:
         """Give out everything up to `end` as text or thought."""
         if end > self._at:
             raw = self.text[self._at : end]
-            self._begun = self._begun or (kind == "text" and not raw.isspace())
+            if kind == "text" and not raw.isspace():
+                self._begun = True
+                self._words = end
             self._out.append(Piece(kind="thought" if kind == "thought" else "text", raw=raw))
             self._at = end
 
@@ -94,7 +129,11 @@ class Segmenter:
         if piece is None:
             return False
         self._begun = True
+        if piece.kind == "invented":
+            self._region = None
+            return self._invent(piece.tag, region.end)
         self._out.append(piece)
+        self._words = region.end if piece.kind == "text" else self._words
         self._at = region.end
         if isinstance(region, FenceRegion):
             self._fence = region.open
@@ -190,6 +229,12 @@ class Segmenter:
             return True
         if kind == "token":
             return self._token(found, final)
+        if kind == "result":
+            return self._result(found, final)
+        if kind == "dsml" and not dsml_invokes(found.group()):
+            self._out.append(Piece(kind="closer", raw=found.group(), tag="token"))
+            self._at = found.end()
+            return True
         self._regions += 1
         if self._regions > REGIONS:
             self._say("text", found.end())
@@ -200,7 +245,34 @@ class Segmenter:
                 self._region = None
                 self._say("text", found.end())
             return True
-        self._region = region_at(self.text, found)
+        self._region = DsmlRegion(found.start()) if kind == "dsml" else region_at(self.text, found)
+        return True
+
+    def _behind(self, place: int) -> bool:
+        """Whether markup stands right before `place`."""
+        return not self.text[self._words : place].isspace() and self._words < place
+
+    def _result(self, found: re.Match[str], final: bool) -> bool:
+        """A tag of a tool's result: invented, unless it is spoken of."""
+        start, end = found.span()
+        sign = self.text[end : end + 1]
+        if not sign and not final:
+            return False
+        if quoted(self.text, start):
+            self._say("text", end)
+        elif sign.isalnum() or (sign and sign in "\r\n{["):
+            return self._invent("result", end)
+        elif mentioned(self.text, start) and not self._behind(start):
+            self._say("text", end)
+        else:
+            closer = re.compile(rf"</{re.escape(found['of'])}>", re.IGNORECASE)
+            if not sign or closer.search(self.text, max(end, self._closer_from)):
+                return self._invent("result", end)
+            self._closer_from = max(end, len(self.text) - 64)
+            if not final:
+                return False
+            self._closer_from = -1
+            self._say("text", end)
         return True
 
     def _think(self, found: re.Match[str], final: bool) -> bool:
@@ -232,7 +304,7 @@ class Segmenter:
         if not line.strip(" \t") and not final and len(line) < 64:
             return False
         alone = at_line_start(self.text, start) or not line.strip(" \t") or line.lstrip(" \t")[0] in "\r\n"
-        if alone and self.text[start - 1 : start] != "`":
+        if not quoted(self.text, start) and (alone or self._ends_thought(start, end)):
             self._out.append(Piece(kind="unopened", raw=found.group()))
             self._begun = False
             self._at = end
@@ -240,14 +312,42 @@ class Segmenter:
             self._say("text", end)
         return True
 
+    def _ends_thought(self, start: int, end: int) -> bool:
+        """Whether a closing tag within a line is none that is spoken of: it stands right behind a word or a sentence,
+        or before the beginning of one."""
+        begins = self.text[end : end + 64].lstrip(" \t")[:1]
+        if begins.isupper() or begins in tuple("<[{#"):
+            return True
+        before = self.text[max(0, start - 64) : start]
+        return not before[-1:].isspace() or before.rstrip()[-1:] in tuple(".!?:;…)*")
+
     def _token(self, found: re.Match[str], final: bool) -> bool:
+        meaning = special.meaning(self.text, found, final, behind=self._behind(found.start()))
+        if meaning is None:
+            return False
+        if meaning.kind in ("result", "turn"):
+            return self._invent(meaning.kind, meaning.end)
+        if meaning.kind == "text":
+            self._say("text", meaning.end)
+        elif meaning.kind == "drop":
+            self._out.append(Piece(kind="closer", raw=self.text[self._at : meaning.end], tag="token"))
+            self._at = meaning.end
+        elif meaning.kind == "call":
+            self._regions += 1
+            self._region = TokenRegion(found.start())
+        else:
+            return self._plain_token(found, final)
+        return True
+
+    def _plain_token(self, found: re.Match[str], final: bool) -> bool:
         start = found.start()
         head = _HARMONY.match(self.text, start)
         if head is None:
             begins = found.group() in ("<|start|>", "<|channel|>")
             if begins and not final and len(self.text) - start < _LONGEST_HEAD:
                 return False
-            self._out.append(Piece(kind="closer", raw=found.group()))
+            tag = "" if found.group() == "</s>" else "token"
+            self._out.append(Piece(kind="closer", raw=found.group(), tag=tag))
             self._begun = self._begun and found.group() != "<|python_tag|>"
             self._at = found.end()
             return True

@@ -9,17 +9,20 @@ from typing import Any, Literal
 import msgspec
 
 from tui_agent.domain import ToolSpec
-from tui_agent.protocols.offer import Offer
+from tui_agent.protocols.offer import BESIDE, Offer, plain_name
 from tui_agent.protocols.repair import Half, Reading, Unreadable, read
 
-Kind = Literal["calls", "bare", "final", "data"]
-"""Calls in a wrapper of their own; a call that counts only if its tool is offered; an answer; anything else."""
+Kind = Literal["calls", "bare", "attempt", "final", "result", "data"]
+"""Calls in a wrapper of their own; calls that count only if their tools are offered; the same of tools that are not; an
+answer; the result of a tool, as only the program writes it; anything else."""
 
 _WRAPPERS = ("tool_calls", "toolCalls", "tool_call", "toolCall", "function_calls", "function_call")
 _NAMES = ("tool", "function", "name", "tool_name", "function_name")
 _ARGUMENTS = ("arguments", "args", "params", "parameters")
 _RARE_ARGUMENTS = ("input", "tool_input", "kwargs")
 _ANSWERS = ("response", "message", "answer", "summary", "result", "text")
+_RESULTS = frozenset(["tool_result", "tool_results", "tool_response", "tool_responses"])
+_TOOL_NAME = re.compile(r"[A-Za-z_][\w.:\-]{0,63}")
 _CUT = "the reply was cut off before its arguments were complete"
 _NO_CALL = "it is the description of a tool, not a call: give the arguments their values"
 RAW_LIMIT = 2000
@@ -116,7 +119,13 @@ def _listed(items: list[Any], cut: str, raw: str, offer: Offer, wrapped: bool) -
         error = error or _fault_of(calls) or ("" if items else "The list holds no call.")
         return Shape(kind="calls", calls=tuple(calls), error=error)
     good = bool(calls) and all(_runs_bare(item, call, offer) for item, call in zip(items, calls, strict=True))
-    return Shape(kind="bare", calls=tuple(calls), error=_fault_of(calls)) if good else DATA
+    if good:
+        return Shape(kind="bare", calls=tuple(calls), error=_fault_of(calls))
+    tried = bool(calls) and all(
+        _runs_bare(item, call, offer) or _attempted(item, call, offer)
+        for item, call in zip(items, calls, strict=True)
+    )
+    return Shape(kind="attempt", calls=tuple(calls)) if tried else DATA
 
 
 def _enveloped(key: str, value: dict[str, Any], cut: str, raw: str, offer: Offer) -> Shape:
@@ -156,6 +165,10 @@ def _single(value: dict[str, Any], cut: str, raw: str, offer: Offer, wrapped: bo
             lacks = ", ".join(offer.missing(tool, one.arguments))
             return Shape(kind="data", error=f"{tool.name} was not run: it needs {lacks}.") if lacks else DATA
         return DATA
+    if isinstance(one, Found) and _attempted(value, one, offer):
+        return Shape(kind="attempt", calls=(one,), own=own)
+    if value and _RESULTS.issuperset(value):
+        return Shape(kind="result")
     return _final(value)
 
 
@@ -197,16 +210,27 @@ def _runs_bare(value: dict[str, Any], call: Found, offer: Offer) -> bool:
     return bool(_argument_key(nested, tool, offer)) or all(offer.knows(tool, key) for key in call.arguments)
 
 
+def _attempted(value: dict[str, Any], call: Found, offer: Offer) -> bool:
+    """Whether JSON has the shape of a call in all but that no such tool is offered: a name, an object of arguments, and
+    nothing that a call has not."""
+    if call.fault or offer.find(call.name) is not None or not _TOOL_NAME.fullmatch(call.name):
+        return False
+    if isinstance(nested := value.get("function"), dict):
+        return set(value) <= {"function", *BESIDE} and _attempted(nested, call, offer)
+    under = _argument_key(value, None, offer)
+    return bool(under) and set(value) <= {_name_key(value, offer), under, *BESIDE}
+
+
 def _call(value: dict[str, Any], cut: str, raw: str, offer: Offer) -> Found | str:
     """The call that an object is, or what is wrong with it."""
     if isinstance(nested := value.get("function"), dict):
         return _call(nested, cut, raw, offer) if "function" not in nested or "name" in nested else "no tool"
     key = _name_key(value, offer)
     name = str(value.get(key, "")).strip() if key else ""
-    if not name or isinstance(value.get(key), Half) or _NO_NAME.search(name[:200]):
+    if not name or isinstance(value.get(key), Half) or _NO_NAME.search(plain_name(name)[:200]):
         return "A call names no tool: it needs a `name`, and its arguments under `parameters`."
     tool = offer.find(name)
-    name = tool.name if tool is not None else name
+    name = tool.name if tool is not None else plain_name(name)
     if cut == "inside":
         return Found(name=name, arguments={}, fault=_CUT, raw=raw[:RAW_LIMIT])
     under = _argument_key(value, tool, offer)

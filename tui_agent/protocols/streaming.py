@@ -16,9 +16,12 @@ class TextStream:
     is a thought that closes without ever having been opened: what was shown of it stays shown.
     """
 
-    def __init__(self, tools: Sequence[ToolSpec], *, protocol: Protocol = "native") -> None:
+    def __init__(
+        self, tools: Sequence[ToolSpec], *, protocol: Protocol = "native", attempts: bool = False
+    ) -> None:
+        """`attempts`: a reply that is nothing but JSON calling unknown tools counts as their calls, not as text."""
         self._segmenter = Segmenter()
-        self._assembly = Assembly(tools, protocol)
+        self._assembly = Assembly(tools, protocol, attempts=attempts)
 
     def feed(self, text: str) -> str:
         """What may be shown now."""

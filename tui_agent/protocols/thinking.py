@@ -8,7 +8,7 @@ from typing import Literal
 from tui_agent.protocols.pieces import Piece
 from tui_agent.protocols.segments import Segmenter
 
-Kind = Literal["text", "thought"]
+Kind = Literal["text", "thought", "unopened"]
 
 
 class ThinkSplitter:
@@ -17,12 +17,20 @@ class ThinkSplitter:
     `thinking`: the reply begins inside a thought, as with models whose template opens it for them.
     """
 
-    def __init__(self, *, thinking: bool = False) -> None:
-        self._segmenter = Segmenter(thinking=thinking)
+    def __init__(self, *, thinking: bool = False, marks: bool = False) -> None:
+        """With `marks`, an empty piece `unopened` tells where a thought ended that was never opened, and what the
+        model wrote in the name of a tool or the user is left out."""
+        self._marks = marks
+        self._segmenter = Segmenter(thinking=thinking, cuts=marks)
         self.unopened = False
         """A thought was closed that was never opened: what came as text before was thought."""
         self.done = False
         """The signal of completion stood in a thought; in text it is left for the reader of calls."""
+
+    @property
+    def over(self) -> bool:
+        """Nothing that still comes counts."""
+        return self._segmenter.over
 
     def feed(self, text: str) -> list[tuple[Kind, str]]:
         """The pieces that are decided, in order."""
@@ -37,6 +45,10 @@ class ThinkSplitter:
         for piece in pieces:
             if piece.kind == "unopened":
                 self.unopened = True
+                if self._marks:
+                    found.append(("unopened", ""))
+                continue
+            if piece.kind == "invented":
                 continue
             if piece.kind == "done" and piece.tag == "thought":
                 self.done = True

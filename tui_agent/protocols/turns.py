@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tui_agent.domain import AssistantMessage, Message, ProgramMessage, ToolCall, ToolMessage, marked
+from tui_agent.domain import AssistantMessage, Message, ProgramMessage, ToolMessage, marked
 
 
 def rendered(
@@ -31,11 +31,6 @@ def _put(out: list[Message], results: list[str]) -> None:
     if results:
         out.append(ProgramMessage(text=marked("control", "\n".join(results))))
         results.clear()
-
-
-def calling(calls: Sequence[ToolCall]) -> str:
-    """What stands in a reply that says nothing beside its calls: some servers refuse an empty text."""
-    return f"I call {counted([call.name for call in calls])}."
 
 
 def counted(names: Sequence[str]) -> str:

@@ -211,13 +211,14 @@ class Settings(Part):
     caps: Caps = Field(default_factory=Caps, description="How much is kept or shown.")
     log: Log = Field(default_factory=Log, description="How much of the past the model gets.")
 
-    # --- code intelligence, sub-agents, git
+    # --- code intelligence, sub-agents, titles, git
     language_servers_on: bool = Field(True, description="Start language servers in trusted folders.")
     language_servers: dict[str, Command] = Field(
         default_factory=dict,
         description="Command of the language server of a language, instead of the built-in one.",
     )
     orchestrator: bool = Field(False, description="Leave reading and searching to sub-agents.")
+    titles: bool = Field(True, description="Have the small model name a session after its first run.")
     git_branch: bool = Field(False, description="Make a git branch for a session when it first writes.")
 
     # --- screen

@@ -20,7 +20,7 @@ KEPT = "stats-cache.jsonl"
 """In the data folder; can be deleted at any time."""
 KEPT_MAX = 256 << 20
 """Bytes of it that are read at most."""
-VERSION = 1
+VERSION = 2
 """Of what is counted: another one makes all journals be read anew."""
 _HEAD = b'{"version":%d}' % VERSION
 

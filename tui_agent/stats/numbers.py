@@ -7,6 +7,9 @@ from functools import cache
 
 import msgspec
 
+from tui_agent import speed
+from tui_agent.domain import Usage
+
 Counts = dict[str, int]
 
 DIGITS = 3
@@ -57,10 +60,49 @@ class Tokens(msgspec.Struct, omit_defaults=True):
     """Of the prompt: what the server still had."""
     uncounted: int = 0
     """Replies of which the server told no count."""
+    known: int = 0
+    """Of the prompts: tokens of those of which the server told what it still had."""
+    read: int = 0
+    """Tokens of prompts that were read in `read_ms`, where both are known."""
+    read_ms: int = 0
+    written: int = 0
+    """Tokens of replies that were written in `write_ms`, where both are known."""
+    write_ms: int = 0
 
     def add(self, other: Tokens) -> None:
         """All of another one."""
         _add_numbers(self, other)
+
+    def note(self, usage: Usage) -> None:
+        """One more reply."""
+        self.replies += 1
+        self.prompt += speed.whole(usage) or 0
+        self.completion += usage.completion_tokens or 0
+        self.cached += usage.cached_tokens or 0
+        self.uncounted += usage.prompt_tokens is None and usage.completion_tokens is None
+        if (read := speed.evaluated(usage)) is not None:
+            self.known += speed.whole(usage) or 0
+            if speed.reading(usage):
+                self.read += read
+                self.read_ms += usage.prompt_ms or 0
+        if speed.writing(usage):
+            self.written += usage.completion_tokens or 0
+            self.write_ms += usage.generate_ms or 0
+
+    @property
+    def cached_rate(self) -> float | None:
+        """Share of the prompts that the server still had, where it tells."""
+        return share(self.cached, self.known)
+
+    @property
+    def reading_rate(self) -> float | None:
+        """Tokens of a prompt read in a second."""
+        return share(1_000 * self.read, self.read_ms)
+
+    @property
+    def writing_rate(self) -> float | None:
+        """Tokens written in a second."""
+        return share(1_000 * self.written, self.write_ms)
 
 
 class Numbers(msgspec.Struct, omit_defaults=True):

@@ -130,12 +130,7 @@ def _reply_started(run: Run, event: e.ReplyStarted) -> None:
 
 
 def _reply_ended(run: Run, event: e.ReplyEnded) -> None:
-    tokens, usage = run.numbers.stage(_name(event.role) or "execution"), event.usage
-    tokens.replies += 1
-    tokens.prompt += usage.prompt_tokens or 0
-    tokens.completion += usage.completion_tokens or 0
-    tokens.cached += usage.cached_tokens or 0
-    tokens.uncounted += usage.prompt_tokens is None and usage.completion_tokens is None
+    run.numbers.stage(_name(event.role) or "execution").note(event.usage)
     if event.fault is not None and event.fault.kind != "cancelled":
         count_up(run.numbers.failures, f"model.{event.fault.kind}")
 

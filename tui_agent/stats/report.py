@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from tui_agent import speed
 from tui_agent.stats.numbers import Counts, Numbers, Tally, mean, percent, ranked, seconds, share, short
 
 PERCENTILES = (("p50", 0.50), ("p95", 0.95), ("p99", 0.99))
@@ -119,6 +120,21 @@ def stages(numbers: Numbers) -> list[Fact]:
     return facts
 
 
+def speeds(numbers: Numbers) -> list[Fact]:
+    """How fast servers read and wrote, and what they still had; nothing that none of them told."""
+    whole, facts = numbers.all_tokens, []
+    if (rate := whole.reading_rate) is not None:
+        note = f"{short(whole.read)} tokens in {seconds(whole.read_ms)}"
+        facts.append(Fact("reading", speed.shown(rate), note))
+    if (rate := whole.writing_rate) is not None:
+        note = f"{short(whole.written)} tokens in {seconds(whole.write_ms)}"
+        facts.append(Fact("writing", speed.shown(rate), note))
+    if (rate := whole.cached_rate) is not None:
+        note = f"{short(whole.cached)} of {short(whole.known)} tokens, by the server's cache"
+        facts.append(Fact("not read again", percent(rate), note, rate))
+    return facts
+
+
 def models(tally: Tally) -> Table:
     """Models, the most used first."""
     rows = [
@@ -202,6 +218,7 @@ def numbers_as_json(one: Numbers) -> dict[str, Any]:
         name: {field: getattr(stage, field) for field in stage.__struct_fields__}
         for name, stage in sorted(one.tokens.items())
     }
+    whole = one.all_tokens
     return {
         "runs": one.runs,
         "outcomes": _sorted(one.outcomes),
@@ -233,6 +250,11 @@ def numbers_as_json(one: Numbers) -> dict[str, Any]:
         "parse_errors": one.parse_errors,
         "retries": one.retries,
         "failures": _sorted(one.failures),
+        "speed": {
+            "read_per_second": whole.reading_rate,
+            "written_per_second": whole.writing_rate,
+            "cached_rate": whole.cached_rate,
+        },
         "tokens": tokens,
     }  # fmt: skip
 
@@ -266,5 +288,6 @@ def sections(tally: Tally) -> Iterator[tuple[str, list[Fact]]]:
         ("Verification", verification(whole) if whole.checks or whole.recoveries else []),
         ("Failures", failures(whole)),
         ("Tokens by stage", stages(whole)),
+        ("Speed of the server", speeds(whole)),
     )
     yield from ((name, facts) for name, facts in found if facts)

@@ -231,8 +231,10 @@ class ChatLog:
 
     def _run_ended(self, record: e.Record, event: e.RunEnded) -> str:
         if event.outcome != "done":
-            said = f": {event.text}" if event.text else "."
+            said = f": {event.facts}" if event.facts else "."
             return self._entries(record, system(f"Run ended, {event.outcome}{said}"))
+        if event.said:
+            return self._entries(record, system(event.facts)) if event.facts else ""
         if event.text.strip() and _mark(event.text) != self._state.spoken:
             return self._entry(record, "AGENT", event.text)
         return ""

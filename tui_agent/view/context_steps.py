@@ -10,7 +10,6 @@ USELESS = frozenset(
     {"unreadable", "empty", "thinking_only", "truncated", "degenerate", "server", "broken", "announced"}
 )
 """Kinds of rejection that are of a whole reply."""
-_FORMS = {"native": "the model's own tool calls", "json": "JSON", "xml": "marked up in plain text"}
 
 
 def _measured(view: SessionView, event: e.ContextMeasured, record: e.Record) -> Change:
@@ -57,7 +56,7 @@ def _rejected(view: SessionView, event: e.ReplyRejected, record: e.Record) -> Ch
 
 
 def _protocol(view: SessionView, event: e.ProtocolChanged, record: e.Record) -> Change:
-    view.calls_as, view.calls_why = _FORMS.get(event.protocol, event.protocol), event.why
+    view.strategy, view.strategy_why = event.protocol, event.why
     return STATUS
 
 

@@ -63,6 +63,14 @@ class ReplyItem:
     thought: Growing = field(default_factory=Growing)
     began: float | None = None
     """When the first text came, in seconds since the epoch; None again once the reply has ended."""
+    size: int = 0
+    """Tokens of the request: estimated, until the server tells."""
+    fresh: int | None = None
+    """Of these, what the server has to read, as far as is known."""
+    read: int | None = None
+    """Of these, what the server has read; None where it does not tell (E9)."""
+    read_at: float = 0.0
+    """When it said so, in seconds since the epoch."""
     thinking_since: float | None = None
     """Set while the model thinks."""
     thought_ms: int = 0
@@ -325,11 +333,16 @@ class SessionView:
     context_estimated: bool = False
     context_parts: dict[str, int] = field(default_factory=dict)
     """Tokens by part, as in `context.measured`."""
+    usage: Usage = field(default_factory=Usage)
+    """What the server said of the newest reply of the agent's own."""
+    reading_rate: float | None = None
+    """Tokens of a prompt that the server reads in a second."""
     truncated: int = 0
     """Tokens that the server read of a prompt that it cut in this run; 0 if it cut none."""
-    calls_as: str = ""
-    """In which form tool calls are asked for, in words; empty as long as that was not changed."""
-    calls_why: str = ""
+    strategy: str = "native"
+    """How the model is asked for its work (E4)."""
+    strategy_why: str = ""
+    """Why that one; empty where it is the usual one."""
     rejected: Rejected | None = None
     """What the next notice about a reply tells of."""
     items: list[Item] = field(default_factory=list)

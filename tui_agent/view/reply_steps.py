@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tui_agent import events as e
+from tui_agent import speed
+from tui_agent.domain import Usage
 from tui_agent.text import one_line
-from tui_agent.view.change import EXPLORER, NOTHING, Change, Steps, add, join, seconds, settle, touch
+from tui_agent.view.change import EXPLORER, NOTHING, STATUS, Change, Steps, add, join, seconds, settle, touch
 from tui_agent.view.items import ReplyItem, Retry, SessionView
 from tui_agent.view.texts import Growing
 
@@ -33,7 +35,13 @@ def _reply_started(view: SessionView, event: e.ReplyStarted, record: e.Record) -
             record.node, role=event.role, does=does(event.role), agent=record.parent
         )
         return add(view, aside, record.node)
-    view.reply = ReplyItem(record.node, role=event.role, does=does(event.purpose or event.role))
+    view.reply = ReplyItem(
+        record.node,
+        role=event.role,
+        does=does(event.purpose or event.role),
+        size=event.estimate,
+        fresh=event.fresh,
+    )
     view.reply_phase = ("connecting", _purpose(view.reply, ""))
     return join(add(view, view.reply, record.node), settle(view, record.at))
 
@@ -69,7 +77,18 @@ def _reply_phase(view: SessionView, event: e.ReplyPhase, record: e.Record) -> Ch
     elif event.phase == "writing":
         change = _stop_thinking(view, reply, record.at)
     _end_retry(reply)
+    if event.done is not None and event.total and event.done != reply.read:
+        change = join(change, _read(view, reply, event.done, event.total, seconds(record.at)))
     return join(made, change, _enter(view, reply, event.phase, event.detail, record.at))
+
+
+def _read(view: SessionView, reply: ReplyItem, done: int, total: int, at: float) -> Change:
+    """How far the server has read, and how fast since it said so before."""
+    spent = at - reply.read_at
+    if reply.read is not None and done - reply.read >= speed.LEAST_READ and spent > 0.1:
+        view.reading_rate = (done - reply.read) / spent
+    reply.read, reply.size, reply.read_at = done, total, at
+    return STATUS
 
 
 def _think(view: SessionView, reply: ReplyItem, at: str) -> Change:
@@ -112,8 +131,7 @@ def _reply_thought(view: SessionView, event: e.ReplyThought, record: e.Record) -
 def _reply_ended(view: SessionView, event: e.ReplyEnded, record: e.Record) -> Change:
     reply, made = _current(view, record)
     _stop_thinking(view, reply, record.at)
-    if event.text or not reply.text.size:
-        reply.text = Growing(event.text)
+    reply.text = Growing(event.text)
     if event.thought:
         reply.thought = Growing(event.thought)
     reply.thought_ms = event.thought_ms or reply.thought_ms
@@ -129,8 +147,16 @@ def _reply_ended(view: SessionView, event: e.ReplyEnded, record: e.Record) -> Ch
     reply.does = reply.does or does(reply.role)
     if view.asides.pop(reply.id, None) is None:
         view.reply = None
+        _measure(view, event.usage)
     _end_retry(reply)
     return join(made, touch(view, reply.id), settle(view, record.at))
+
+
+def _measure(view: SessionView, usage: Usage) -> None:
+    """Keep what the server said of its work."""
+    if usage != Usage():
+        view.usage = usage
+        view.reading_rate = speed.reading(usage, view.reading_rate) or view.reading_rate
 
 
 def _retry(view: SessionView, event: e.RetryWaiting, record: e.Record) -> Change:

@@ -69,7 +69,8 @@ def _model(view: SessionView, event: e.ModelChanged, record: e.Record) -> Change
     same = (view.provider, view.model) == (event.provider, event.model)
     view.provider, view.model = event.provider, event.model
     view.context_limit = event.context_window or (view.context_limit if same else None)
-    view.calls_as = view.calls_why = ""
+    if not same:
+        view.strategy, view.strategy_why = "native", ""
     view.truncated = 0
     return STATUS
 
@@ -161,7 +162,7 @@ def _run_ended(view: SessionView, event: e.RunEnded, record: e.Record) -> Change
     )
     said = () if reply is None else (reply.text.text.strip(), reply.fault.message if reply.fault else "")
     told = bool(event.text) and event.text.strip() in said
-    text = "" if told else event.text
+    text = "" if told else event.facts
     if said and said[0]:  # what stands right above is not said again
         text = text.strip().removeprefix(f"{said[0]}\n\n")
     item = EndItem(event.outcome, text, event.iterations, event.tool_calls, event.ms, told)

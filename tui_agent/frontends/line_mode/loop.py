@@ -15,6 +15,7 @@ from tui_agent.engine.wishes import Wishes
 from tui_agent.events import (
     ApprovalAnswered,
     ContextMeasured,
+    FileChanged,
     Notice,
     Record,
     RunEnded,
@@ -59,7 +60,7 @@ class Repl:
         self._asking = Asking(terminal, self.session.mask)
         self._lines = Lines(sys.stdout, self.session.mask, attended=terminal.attended)
         self._code = 0
-        self._refused = False
+        self._refused = self._changed = False
         self._said = ""
         """Id of the last message that was typed here."""
         self._used: tuple[int | None, int | None] = (None, None)
@@ -108,7 +109,7 @@ class Repl:
             self._send(text.removeprefix(" ") if text.startswith((" /", " !")) else text)
 
     def _send(self, text: str) -> None:
-        self._refused = False
+        self._refused = self._changed = False
         self._said = self.backstage.do(self.session.send(text))
         idle = 0
         while self.session.busy or (self.session.queue.order() and idle < IDLE):
@@ -184,9 +185,11 @@ class Repl:
                 self._used = used, limit
             case ApprovalAnswered(answer=answer) if answer.verdict == "reject" and answer.by != "user":
                 self._refused = True
+            case FileChanged():
+                self._changed = True
             case RunEnded(outcome=outcome):
-                self._code = OUTCOMES[outcome]
-                self._code = OUTCOMES["refused"] if outcome == "done" and self._refused else self._code
+                needs = self._refused and (outcome == "done" or (outcome == "failed" and not self._changed))
+                self._code = OUTCOMES["refused" if needs else outcome]
             case SessionOpened(resumed=True):
                 if self.session.title:
                     self.say(f"Going on with «{clean(self.session.title)}».")

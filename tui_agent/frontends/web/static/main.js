@@ -98,7 +98,7 @@ const take = {
   "run.started": ({ at }) => { state.busy = true; state.since = Date.parse(at); doing("Working"); },
   "run.ended": ({ data }) => { state.busy = false; transcript.finish(data); doing(""); },
   "reply.started": ({ node, data }) => { state.purpose = data.purpose || data.role; transcript.begin(node, data.role); doing(ROLES[state.purpose] ?? "Connecting"); },
-  "reply.phase": ({ data }) => doing(ROLES[state.purpose] ?? [PHASES[data.phase], data.detail].filter(Boolean).join(" ")),
+  "reply.phase": ({ data }) => doing(ROLES[state.purpose] ?? [PHASES[data.phase], data.total ? `${data.done.toLocaleString("en")} of ${data.total.toLocaleString("en")} tokens` : data.detail].filter(Boolean).join(" ")),
   "text": ({ node, content }) => transcript.text(node, content),
   "reply.thought": ({ node, data }) => transcript.thought(node, data.text),
   "reply.ended": ({ node, data }) => { state.purpose = ""; transcript.ended(node, data); },

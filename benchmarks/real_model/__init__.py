@@ -1,0 +1,1 @@
+"""Small jobs with a real small model: how many an agent gets done, and what they cost."""

@@ -1,0 +1,111 @@
+"""Small jobs with a real small model: `python -m benchmarks.real_model fetch | run | table`. See docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.real_model import agents, weights
+from benchmarks.real_model.counting import Row
+from benchmarks.real_model.jobs import Job, chosen_jobs
+from benchmarks.real_model.running import LIMIT, work
+from benchmarks.real_model.serving import PORT, served
+from benchmarks.real_model.table import read_rows, table
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.real_model", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    fetch = commands.add_parser("fetch", help="get the model and its server (1.1 GB)")
+    fetch.add_argument(
+        "folder", nargs="?", type=Path, help=f"default: {weights.VARIABLE}, else the user's cache"
+    )
+    run = commands.add_parser("run", help="let a program do the jobs")
+    names = ", ".join((agents.OURS, *agents.REFERENCES))
+    run.add_argument("--agent", default=agents.OURS, help=f"{names}, or NAME=COMMAND with {{prompt}} in it")
+    run.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for NAME=COMMAND")
+    run.add_argument(
+        "--cli", default="", metavar="FILE", help="an installed tui-agent instead of this tree's"
+    )
+    run.add_argument(
+        "--strategy", choices=agents.STRATEGIES, default="default", help="written into models.json"
+    )
+    run.add_argument("--mode", choices=agents.MODES, default="default")
+    run.add_argument("--provider", choices=agents.PROVIDERS, default="openai")
+    run.add_argument("--repeats", type=int, default=3)
+    run.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these jobs")
+    run.add_argument("--port", type=int, default=PORT, help=f"of the model server; default {PORT}")
+    run.add_argument("--limit", type=float, default=LIMIT, help="seconds of a job")
+    run.add_argument("--keep", type=Path, metavar="FOLDER", help="for requests, answers and projects")
+    run.add_argument("--out", type=Path, default=Path("results.jsonl"), help="gets a line for each job")
+    tables = commands.add_parser("table", help="print results as Markdown")
+    tables.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    return parser
+
+
+def _agent(options: argparse.Namespace) -> agents.Agent:
+    """The program that is asked for. Raises ValueError."""
+    if options.agent == agents.OURS:
+        return agents.ours(
+            strategy=options.strategy,
+            mode=options.mode,
+            provider=options.provider,
+            model=weights.MODEL,
+            cli=options.cli,
+        )
+    if (options.strategy, options.mode, options.provider) != ("default", "default", "openai"):
+        raise ValueError("--strategy, --mode and --provider are for tui-agent only")
+    if options.agent in agents.REFERENCES:
+        return agents.reference(options.agent)
+    name, divider, command = options.agent.partition("=")
+    if not divider or "{prompt}" not in command:
+        raise ValueError(
+            f"there is no agent {options.agent}; others are given as NAME=COMMAND, with {{prompt}} in it"
+        )
+    return agents.other(name, command, options.env)
+
+
+def _run(options: argparse.Namespace) -> list[Row]:
+    agent, jobs = _agent(options), chosen_jobs(options.only)
+    rounds = [(number, job) for number in range(1, options.repeats + 1) for job in jobs]
+    with served(weights.default_folder(), options.port) as server:
+        return [_worked(agent, job, number, server, options) for number, job in rounds]
+
+
+def _worked(agent: agents.Agent, job: Job, number: int, server: str, options: argparse.Namespace) -> Row:
+    row = work(agent, job, server, weights.MODEL, repeat=number, limit=options.limit, keep=options.keep)
+    line = msgspec.json.encode(row)
+    with options.out.open("ab") as out:
+        out.write(line + b"\n")
+    print(line.decode(), flush=True)
+    return row
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns the exit code: 1 for what failed, 2 for wrong usage."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    try:
+        if options.command == "fetch":
+            folder = options.folder.absolute() if options.folder else weights.default_folder()
+            print(weights.fetch(folder))
+        elif options.command == "run":
+            print("\n" + table(_run(options)))
+        else:
+            print(table([row for file in options.files for row in read_rows(file)]))
+    except (ValueError, OSError) as error:
+        parser.exit(2, f"{parser.prog}: {error}\n")
+    except weights.NoModel as error:
+        parser.exit(1, f"{error}\n")
+    except subprocess.CalledProcessError as error:
+        parser.exit(1, f"{error}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""What one job came to: the tokens that its requests cost, and whether it was done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+DONE = 0
+"""The exit code by which a program claims success."""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """The tokens of one reply, as the server counts them."""
+
+    prompt: int
+    cached: int
+    """Those of the prompt that the server had evaluated before."""
+    written: int
+
+    @property
+    def evaluated(self) -> int:
+        """Those of the prompt that cost time."""
+        return self.prompt - self.cached
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Done, or one of two kinds of false success, or an honest failure (none of the three)."""
+
+    done: bool
+    hollow: bool
+    """Success is claimed, but the job is not done and not one file has changed."""
+    wrong: bool
+    """Success is claimed and files have changed, but the job is not done."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a results file: one job, worked on once."""
+
+    job: str
+    repeat: int
+    """From 1."""
+    agent: str
+    strategy: str
+    mode: str
+    provider: str
+    done: bool
+    hollow: bool
+    wrong: bool
+    exit_code: int | None
+    """None: stopped at the limit."""
+    calls: int
+    prompt_tokens: int
+    evaluated_tokens: int
+    """Prompt tokens that were not in the server's cache."""
+    first_prompt_tokens: int
+    """Of the first request."""
+    later_cached_share: float | None
+    """How much of the prompts after the first was cached, from 0 to 1; None without a second request."""
+    written_tokens: int
+    seconds: float
+    commit: str
+    date: str
+    model: str
+    why: str = ""
+    """The last line of the check that failed."""
+
+
+def call_of(body: bytes) -> Call | None:
+    """The counts in a reply to a chat request, streamed or whole; None when it holds none.
+
+    llama.cpp's `timings` count more than the `usage` that stands beside them.
+    """
+    found: Call | None = None
+    for raw in body.split(b"\n"):
+        line = raw.removeprefix(b"data:").strip()
+        if not line.startswith(b"{"):
+            continue
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        found = _counts(value) or found
+    return found
+
+
+def _counts(value: dict[str, Any]) -> Call | None:
+    if timings := value.get("timings"):
+        cached = timings.get("cache_n", 0)
+        return Call(timings["prompt_n"] + cached, cached, timings["predicted_n"])
+    if usage := value.get("usage"):
+        details = usage.get("prompt_tokens_details") or {}
+        return Call(
+            usage.get("prompt_tokens") or 0,
+            details.get("cached_tokens") or 0,
+            usage.get("completion_tokens") or 0,
+        )
+    return None
+
+
+def verdict(exit_code: int | None, right: bool, changed: bool) -> Verdict:
+    """Judge a job by the exit code (None: stopped), by what its check says, and by whether any file changed."""
+    done = right and exit_code is not None
+    claimed = exit_code == DONE and not done
+    return Verdict(done=done, hollow=claimed and not changed, wrong=claimed and changed)
+
+
+def cost(calls: Sequence[Call]) -> dict[str, Any]:
+    """The fields of a row that count requests and tokens."""
+    later = calls[1:]
+    read = sum(call.prompt for call in later)
+    share = round(sum(call.cached for call in later) / read, 4) if read else None
+    return {
+        "calls": len(calls),
+        "prompt_tokens": sum(call.prompt for call in calls),
+        "evaluated_tokens": sum(call.evaluated for call in calls),
+        "first_prompt_tokens": calls[0].prompt if calls else 0,
+        "later_cached_share": share,
+        "written_tokens": sum(call.written for call in calls),
+    }

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.doubles.job import BROKEN, COMMAND, TASK
+from tests.doubles.mock import call, scenario, serve, step
+from tests.engine.staging import do, in_step, planned, sorted_as, summed_up
+from tests.engine.staging import run as worked
+from tests.frontends.test_exec import Exec, server_flags
+from tui_agent.domain import Answer
+from tui_agent.events import Event, PlanProposed, StepFinished, StepVerified
+from tui_agent.workplan import PlanStep
+
+CLAIM = "All tests pass."
+LOOK = step("", call("read_file", path="adder.py"))
+WORSE = step("", call("edit_file", path="adder.py", old_string="a - b", new_string="a * b"))
+TESTS = step("", call("run_terminal_command", command=COMMAND))
+
+
+@pytest.fixture
+async def run(tmp_path: Path) -> AsyncIterator[Exec]:
+    program = Exec(tmp_path)
+    yield program
+    await program.close()
+
+
+async def test_tests_that_failed_after_the_edit_outweigh_words_and_mark(run: Exec) -> None:
+    given = (
+        sorted_as(),
+        planned(do("Mend it")),
+        summed_up("Mended it"),
+        in_step("Mend it", LOOK, WORSE, TESTS, CLAIM),
+        scenario("", CLAIM),
+    )
+    flags = ["--json", "--approve", "all", "--accept-plan", "--accept-summary"]
+    async with serve(*given) as server:
+        ran = await run(TASK, *flags, *server_flags(server, "openai"), TUI_AGENT_MODE="agent")
+    assert ran.of("run.ended")[-1]["outcome"] == "failed"
+    assert ran.code == 1, ran.out + ran.err
+    doc = (run.session() / "plan_doc.md").read_text(encoding="utf-8")
+    assert "Mended it" in doc and "❌" in doc and "✓" not in doc
+
+
+async def test_a_change_that_is_asked_for_in_direct_mode_is_not_done_by_words(run: Exec) -> None:
+    async with serve(scenario(TASK, "I changed a - b to a + b. The adder works now.")) as server:
+        ran = await run(TASK, "--json", "--approve", "all", *server_flags(server, "openai"))
+    ended = ran.of("run.ended")[-1]
+    assert ended["outcome"] == "failed" and "Not done" in ended["text"]
+    assert ran.code == 1, ran.out + ran.err
+    refused = [one["why"] for one in ran.of("completion.refused")]
+    assert refused[:2] == ["the request needs a change, and nothing was changed"] * 2
+    assert (run.workspace / "adder.py").read_text(encoding="utf-8") == BROKEN
+
+
+async def test_a_step_that_the_user_adds_without_what_to_expect_is_not_done_by_words(run: Exec) -> None:
+    def answer(event: Event) -> Answer:
+        if not isinstance(event, PlanProposed):
+            return Answer(verdict="approve")
+        mine = PlanStep(number=2, description="Rename add to plus", critical=True)
+        plan = msgspec.structs.replace(event.plan, steps=(*event.plan.steps, mine))
+        return Answer(verdict="approve", data={"plan": msgspec.to_builtins(plan), "edited": True})
+
+    given = (
+        sorted_as(),
+        planned(do("Look at it", "read_file", args={"path": "adder.py"})),
+        summed_up(),
+        in_step("Look at it", LOOK, "It subtracts."),
+        in_step("Rename add to plus", "Renamed it."),
+        scenario("", "Renamed it."),
+    )
+    async with serve(*given) as server:
+        watch, ended, _ = await worked(server, run.workspace, TASK, answer)
+    assert [one.met for one in watch.of(StepVerified)][:2] == [True, False]
+    assert [one.outcome for one in watch.of(StepFinished)][:2] == ["done", "failed"]
+    assert ended.outcome == "failed" and "(Rename add to plus): nothing was done for it" in ended.text

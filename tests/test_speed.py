@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from tui_agent import speed
+from tui_agent.domain import Usage
+
+
+@pytest.mark.parametrize(
+    ("usage", "whole", "evaluated", "share"),
+    [
+        (Usage(prompt_tokens=1_000, cached_tokens=900), 1_000, 100, 0.9),
+        (Usage(prompt_tokens=100, cached_tokens=900), 1_000, 100, 0.9),
+        (Usage(prompt_tokens=1_000), 1_000, None, None),
+        (Usage(), None, None, None),
+    ],
+)
+def test_what_was_read_and_what_was_cached(
+    usage: Usage, whole: int | None, evaluated: int | None, share: float | None
+) -> None:
+    assert (speed.whole(usage), speed.evaluated(usage), speed.cached_share(usage)) == (
+        whole,
+        evaluated,
+        share,
+    )
+
+
+def test_rates_are_of_what_was_really_read() -> None:
+    usage = Usage(
+        prompt_tokens=1_000, cached_tokens=800, prompt_ms=4_000, completion_tokens=30, generate_ms=2_000
+    )
+    assert (speed.reading(usage), speed.writing(usage)) == (50, 15)
+    assert speed.reading(Usage(prompt_tokens=1_000, cached_tokens=990, prompt_ms=100)) is None
+    assert speed.writing(Usage(completion_tokens=30)) is None
+
+
+def test_a_prompt_that_was_read_too_fast_was_cached() -> None:
+    cold, warm = Usage(prompt_tokens=1_000, prompt_ms=10_000), Usage(prompt_tokens=1_400, prompt_ms=500)
+    assert speed.reading(cold) == 100
+    assert speed.reading(warm, 100) is None

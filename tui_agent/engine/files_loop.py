@@ -1,0 +1,468 @@
+"""The loop of the `files` strategy: the program finds the files and runs the checks, the model writes whole files (E4).
+
+A run of it is a request with the files that matter, the reply's files written by the usual tool with its approvals, and
+the commands that show whether it is right; what failed goes back to the model, in the conversation and as a fresh
+attempt in turn, since a small model clings to its own first answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import shlex
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from tui_agent.domain import (
+    AssistantMessage,
+    Message,
+    ProgramMessage,
+    SystemMessage,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+    marked,
+)
+from tui_agent.engine.asking import Asking, Desk, Place
+from tui_agent.engine.brain import Brain
+from tui_agent.engine.calls import Calls
+from tui_agent.engine.check_runs import CheckRuns, output_of
+from tui_agent.engine.condensing import ATTACHED, is_kind
+from tui_agent.engine.examples import Example, examples_in
+from tui_agent.engine.ladder import Ladder
+from tui_agent.engine.material import Material, gather, names_of, room_for
+from tui_agent.engine.project_checks import checks_of, only_shows, python
+from tui_agent.engine.prompts import prompt
+from tui_agent.engine.properties import function_in, named_function, properties_in, sampling, script
+from tui_agent.engine.reply import Received
+from tui_agent.engine.request_reading import Reading, names_to_go, read_request, runs_something, speaks_of
+from tui_agent.engine.state import SessionStream
+from tui_agent.engine.static_checks import NOTHING, Problem, hints, is_test, mended, problems
+from tui_agent.engine.window import Window
+from tui_agent.engine.workplace import Workplace
+from tui_agent.events import CompletionRefused, ProgramSaid, RunEnded
+from tui_agent.protocols.file_reply import read as read_files
+from tui_agent.protocols.file_reply import without_files
+from tui_agent.text import one_line
+from tui_agent.tools.registry import Registry
+
+TRIES = 6
+"""Replies that are asked for at most."""
+FRESH = 0.7
+"""Temperature of every reply but the first, which is the model's likeliest one."""
+REPLY = 700
+"""Tokens of a reply beside the files that it may have to show again."""
+TOLD = 4
+"""Problems that the model is told at once."""
+
+
+class FilesDesk:
+    """The conversation of one run, as the files strategy shows it: set anew for each reply."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.messages: tuple[Message, ...] = ()
+        self.new_call_id = desk.new_call_id
+        self.keep_raw = desk.keep_raw
+        self.steer = desk.steer
+
+    def context(self) -> tuple[Message, ...]:
+        """See Desk."""
+        return self.messages
+
+    def notes(self) -> str:
+        """Nothing: the files are shown as they are now."""
+        return ""
+
+
+class _Tried(msgspec.Struct):
+    """What the replies of a run came to."""
+
+    accepted: set[str] = set()
+    """Soft problems that a try had before."""
+    spare: dict[str, str] | None = None
+    """The files of a try that had soft problems only."""
+    same: bool = False
+    """The last reply showed what the one before it did."""
+    last: dict[str, str] = {}
+    said: str = ""
+    """The model's own words of the last reply, without its files."""
+
+
+class FilesLoop:
+    """One run of the loop for one user message, or for a step of a plan."""
+
+    def __init__(
+        self,
+        *,
+        place: Place,
+        stream: SessionStream,
+        brain: Brain,
+        desk: Desk,
+        window: Window,
+        ladder: Ladder,
+        calls: Calls,
+        registry: Registry,
+        workplace: Workplace,
+        system: Callable[[], str],
+    ) -> None:
+        """`system`: the system text of this strategy."""
+        self._place = place
+        self._stream = stream
+        self._brain = brain
+        self._desk = desk
+        self._ladder = ladder
+        self._calls = calls
+        self._registry = registry
+        self._workplace = workplace
+        self._system = system
+        self._files_desk = FilesDesk(desk)
+        self._checks = CheckRuns(workplace, calls, registry)
+        self._asking = Asking(
+            place=place,
+            stream=stream,
+            brain=brain,
+            desk=self._files_desk,
+            window=window,
+            ladder=ladder,
+            tools=(),
+        )
+        self._asking.continues = 0
+        self._began = time.monotonic()
+        self._began_calls = calls.count
+        self.claimed = False
+        self._request = Reading(text="", kind="unclear")
+        self._material = Material()
+        self._facts: list[str] = []
+        self._written: dict[str, str] = {}
+        """Path → content, of the files as this run left them."""
+        self._tried = _Tried()
+
+    async def work(self) -> RunEnded:
+        """Run to the end. Failures are outcomes; only cancellation is raised."""
+        await self._prepare()
+        wrong: list[Problem] = []
+        attempt = 0
+        while attempt < TRIES:
+            if attempt and self._desk.steer():
+                self._calls.heard()
+                await self._prepare()
+                attempt = 0
+            received = await self._ask(attempt)
+            ended = self._broken(received)
+            if ended is not None:
+                return ended
+            assert not isinstance(received, str)
+            ended, wrong = await self._judge(received)
+            if ended is not None:
+                return ended
+            self._refuse(wrong, attempt, received)
+            attempt += 1
+        if self._tried.spare is not None:
+            ended, wrong = await self._carry_out(self._tried.spare)
+            if ended is not None:
+                return ended
+        return self._failed(wrong)
+
+    # --- before the model is asked ---
+
+    async def _prepare(self) -> None:
+        """Read the request, find and read the files that matter, and see what fails now."""
+        self._request = request = read_request(self._task())
+        place = self._workplace
+        recent = [name for name in self._recent() if name]
+        self._material = await asyncio.to_thread(
+            gather, request, place.roots, room_for(self._brain.num_ctx), recent
+        )
+        calls = tuple(
+            ToolCall(id=f"read{secrets.token_hex(4)}", name="read_file", arguments={"path": name})
+            for name in list(self._material.files)[:15]
+        )
+        if calls and self._registry.find("read_file") is not None:
+            await self._calls.carry_out(calls, self._place.parent)
+        self._facts = hints(self._material.files) if request.kind != "question" else []
+        if request.kind == "change" and any(is_test(name) for name in request.paths):
+            self._facts += await self._samples()
+        if request.kind in ("change", "command"):
+            now = await self._failures(unasked=True)
+            self._facts += [f"Now {one}" for one in now]
+
+    def _task(self) -> str:
+        """What is to be done: the user's words of this turn, or the step of the plan that is being carried out."""
+        turns = self._stream.state.history.turns
+        if not turns:
+            return ""
+        turn = turns[-1]
+        if turn.step is not None and turn.doing:
+            return re.sub(r"^Step \d+: ", "", turn.doing)
+        return self._stream.state.history.request
+
+    def _recent(self) -> list[str]:
+        """Paths that calls of this session changed or read, the latest last."""
+        notes = self._stream.state.memory.notes
+        return [*notes.read, *notes.written]
+
+    def _base(self) -> tuple[Message, ...]:
+        """Rules, plan document, earlier turns, the files, the request."""
+        context = self._desk.context()
+        plan = [one for one in context[1:] if isinstance(one, SystemMessage)]
+        earlier = self._stream.state.history.earlier()
+        shown = self._material.text()
+        files = f"The files of my project:\n\n{shown}" if shown else "My project has no files yet."
+        if self._material.left:
+            files += f"\n\nThe project has more files; {self._material.left} of them may matter too."
+        return (
+            SystemMessage(text=self._system()),
+            *plan,
+            *earlier,
+            *self._attached(),
+            ProgramMessage(text=marked("files", files)),
+            UserMessage(text=self._request.text),
+        )
+
+    def _attached(self) -> tuple[Message, ...]:
+        """What the user attached, unless it is files that are shown anyway."""
+        turns = self._stream.state.history.turns
+        mentioned = re.findall(r"@([\w./-]+)", self._request.text)
+        if all(name.rstrip(".") in self._material.files for name in mentioned):
+            return ()
+        return tuple(one for turn in turns[-1:] for one in turn.messages if is_kind(one, ATTACHED))
+
+    def _closing(self) -> tuple[Message, ...]:
+        """What stands behind the request: what is known of the files, and the form of the reply."""
+        notes = self._facts[:TOLD]
+        note = "\n".join(notes) if len(notes) == 1 else "\n".join(f"- {one}" for one in notes)
+        found = (ProgramMessage(text=marked("note", note)),) if notes else ()
+        form = (
+            ()
+            if self._request.kind == "question"
+            else (ProgramMessage(text=marked("form", prompt("files_form"))),)
+        )
+        return (*found, *form)
+
+    # --- the reply ---
+
+    async def _ask(self, attempt: int) -> Received | str:
+        if attempt == 0 or not self._files_desk.messages:
+            self._files_desk.messages = (*self._base(), *self._closing())
+        size = sum(map(len, self._material.shown.values()))
+        self._asking.iteration += 1
+        self._asking.limit = REPLY + (size if self._request.kind != "question" else 0) // 3
+        temperature = min(self._brain.temperature, FRESH) if attempt == 0 else FRESH
+        return await self._asking.ask((), (), 0.0 if attempt == 0 else temperature)
+
+    def _broken(self, received: Received | str) -> RunEnded | None:
+        """The end of a run whose model can't be asked."""
+        if isinstance(received, str):
+            return self._ended("limit", received, "")
+        fault = received.ended.fault
+        if fault is None or fault.kind in ("broken", "timeout"):
+            return None
+        outcome = "unreachable" if fault.kind == "unreachable" else "failed"
+        return self._ended(outcome, f"{fault.message} {fault.advice}".strip(), "")
+
+    async def _judge(self, received: Received) -> tuple[RunEnded | None, list[Problem]]:
+        """What a reply is worth: the end of the run, or what is wrong with it."""
+        text, request = received.ended.text, self._request
+        if received.ended.fault is not None:
+            return None, [Problem(received.ended.fault.message)]
+        reply = read_files(text, self._material.files, request.text, names_to_go(request.text))
+        self._tried.said = without_files(text) if reply.files else text.strip()
+        if request.kind == "question" or not self._may_write():
+            return (
+                (self._ended("done", text.strip(), text.strip()), [])
+                if text.strip()
+                else (None, [Problem("the reply was empty")])
+            )
+        if received.babble or (received.ended.stop == "length" and not reply.files):
+            return None, [Problem(prompt("files_long"))]
+        if not reply.shown and reply.commands:
+            return await self._run_commands(reply.commands)
+        if not reply.shown and text.strip() and request.kind != "change":
+            return self._ended("done", text.strip(), text.strip()), []
+        if received.ended.stop == "length":
+            return None, [Problem(prompt("files_long"))]
+        known = self._material.files
+        changed = {
+            name: mended(content, known.get(name)) if name.endswith(".py") else content
+            for name, content in reply.files.items()
+        }
+        if (
+            request.paths
+            and all(is_test(name) for name in request.paths)
+            and speaks_of(request.text, ("test",))
+        ):
+            changed = {name: content for name, content in changed.items() if is_test(name)}
+        self._tried.same, self._tried.last = changed == self._tried.last, changed
+        wrong = problems(request, known, changed)
+        if any(not one.soft for one in wrong):
+            return None, wrong
+        if wrong and not any(one.text in self._tried.accepted for one in wrong):
+            self._tried.accepted |= {one.text for one in wrong}
+            self._tried.spare = self._tried.spare or changed
+            return None, wrong
+        return await self._carry_out(changed)
+
+    def _may_write(self) -> bool:
+        return self._registry.find("write_file") is not None
+
+    # --- carrying out ---
+
+    async def _carry_out(self, changed: dict[str, str]) -> tuple[RunEnded | None, list[Problem]]:
+        """Write the files, and run what shows whether they are right."""
+        known = self._material.files
+        back = {name: known[name] for name in self._written if name not in changed and name in known}
+        for name, content in {**back, **changed}.items():
+            result = await self._call("write_file", {"path": name, "content": content})
+            if result.success:
+                self._written[name] = content
+                continue
+            if result.code == "refused":
+                return self._declined(name, result), []
+            return None, [Problem(f"{name} could not be written: {result.error}")]
+        wrong = [Problem(one) for one in await self._failures()]
+        if wrong:
+            return None, wrong
+        return self._done(), []
+
+    async def _run_commands(self, commands: tuple[str, ...]) -> tuple[RunEnded | None, list[Problem]]:
+        """Run what the reply proposes instead of a change, each command with its approval. To look, to test or to run
+        the project is no change: the program does so by itself."""
+        changing = [one for one in commands if not only_shows(one) and not runs_something(one)]
+        if self._request.kind == "change" and not changing:
+            return None, [Problem(NOTHING)]
+        for command in commands[:TOLD]:
+            result = await self._call("run_terminal_command", {"command": command})
+            if result.code == "refused":
+                return self._declined(f"`{command}`", result), []
+            if not result.success:
+                return None, [Problem(f"`{command}` fails ({result.error}):\n{output_of(result)}")]
+        if self._request.kind == "change" and not any(result.changes for _, result in self._calls.results):
+            wrong = [Problem(one) for one in await self._failures()]
+            if wrong:
+                return None, wrong
+        return self._done(), []
+
+    async def _call(self, name: str, arguments: dict[str, str]) -> ToolResult:
+        call = self._desk.new_call_id(ToolCall(id="", name=name, arguments=arguments))
+        await self._calls.carry_out((call,), self._asking.node)
+        return self._calls.results[-1][1]
+
+    async def _failures(self, *, unasked: bool = False) -> list[str]:
+        """What of the request's commands, the project's tests and the request's examples fails now."""
+        found = []
+        for command in await self._commands():
+            if not await self._checks.may_run(command, unasked=unasked):
+                continue
+            result = await self._checks.run(command, self._place.parent)
+            if result is not None and not result.success:
+                found.append(f"`{command}` fails:\n{output_of(result)}")
+        for example in self._examples():
+            if not await self._checks.may_run(example.command, unasked=unasked):
+                continue
+            result = await self._checks.run(example.command, self._place.parent)
+            if result is not None and not result.success:
+                said = output_of(result).splitlines()
+                found.append(f"{example.expected}, but: {said[-1] if said else 'it fails'}")
+        if self._written and not unasked:
+            found += await self._broken_properties()
+        return found
+
+    async def _samples(self) -> list[str]:
+        """What the function gives now that tests are asked for, where it can be tried without asking."""
+        module, function, count = named_function(self._request.text, self._material.files)
+        if not function or any(name in self._material.files for name in self._request.paths if is_test(name)):
+            return []
+        said = await self._output(f"sample_{function}", sampling(module, function, count))
+        return [f"{function} gives now:\n{said}"] if said else []
+
+    async def _output(self, name: str, program: str) -> str:
+        """What a small program of our own prints; empty where it can't be run without asking."""
+        path = self._workplace.scratch / f"{name}.py"
+        await asyncio.to_thread(path.write_text, program, encoding="utf-8")
+        command = f"{python()} -B {shlex.quote(str(path))}"
+        if not await self._checks.may_run(command, unasked=True):
+            return ""
+        result = await self._checks.run(command, self._place.parent)
+        return "" if result is None else output_of(result).removeprefix("exit code 0").strip()
+
+    async def _broken_properties(self) -> list[str]:
+        """What the request says of a function's results and is not so, where it can be tried without asking."""
+        wanted = properties_in(self._request.text)
+        module, function = function_in(self._request.text, {**self._material.files, **self._written})
+        if not wanted or not function:
+            return []
+        said = await self._output(f"try_{function}", script(module, function, wanted))
+        return [line for line in said.splitlines() if "but the request says" in line][-1:]
+
+    async def _commands(self) -> list[str]:
+        if self._request.commands:
+            return list(self._request.commands)
+        tests = await self._checks.test_command()
+        shown = any(is_test(name) for name in (*self._material.files, *self._written, *self._request.paths))
+        return [tests] if tests and (shown or not tests.startswith("python3")) else []
+
+    def _examples(self) -> list[Example]:
+        return examples_in(self._request.text, {**self._material.files, **self._written})
+
+    # --- between two replies ---
+
+    def _refuse(self, wrong: list[Problem], attempt: int, received: Received) -> None:
+        """Note why a reply is not the end, and prepare the next one."""
+        why = "; ".join(one.text.split("\n", 1)[0] for one in wrong[:TOLD]) or NOTHING
+        self._stream.emit(CompletionRefused(why=why), run=self._place.run, node=self._asking.node)
+        base = (*self._base(), *self._closing())
+        if len(wrong) == 1 and wrong[0].text == prompt("files_long"):
+            self._files_desk.messages = (*base, ProgramMessage(text=marked("note", wrong[0].text)))
+            return
+        makes_new = bool(self._written) and not set(self._written) & set(self._material.files)
+        if attempt % 2 or makes_new or self._tried.same:
+            why = "\n".join(one.text for one in wrong[:1])
+            hint = (ProgramMessage(text=marked("note", f"Take care: {why}")),) if attempt > 2 else ()
+            self._files_desk.messages = (*base, *hint)
+            return
+        if [one.text for one in wrong] == [NOTHING]:
+            told = prompt("files_nothing")
+        else:
+            rows = "\n".join(f"- {one.text}" for one in wrong[:TOLD])
+            told = prompt("files_wrong").format(problems=rows)
+        self._stream.emit(ProgramSaid(kind="feedback", text=told), run=self._place.run)
+        said = received.ended.text.strip() or "(nothing)"
+        self._files_desk.messages = (
+            *base,
+            AssistantMessage(text=said),
+            ProgramMessage(text=marked("feedback", told)),
+        )
+
+    # --- the end ---
+
+    def _done(self) -> RunEnded:
+        """The end of a run whose work is done: the model's words, and the facts."""
+        changed = [name for name in self._written if self._material.files.get(name) != self._written[name]]
+        passed = [command for command, result in checks_of(self._calls.results).items() if result.success]
+        facts = [f"Changed: {names_of(changed)}."] if changed else []
+        facts += [f"Passed: {', '.join(f'`{one_line(one, 60)}`' for one in passed[-3:])}."] if passed else []
+        text = "\n\n".join(filter(None, [self._tried.said, " ".join(facts)]))
+        return self._ended("done", text or "Done.", self._tried.said)
+
+    def _declined(self, what: str, result: ToolResult) -> RunEnded:
+        return self._ended(
+            "refused", f"Not done: {what} was not allowed. {result.error or ''}".strip(), self._tried.said
+        )
+
+    def _failed(self, wrong: list[Problem]) -> RunEnded:
+        what = "; ".join(one.text for one in wrong[:TOLD])
+        left = f" Left as it is: {names_of(self._written)}; /undo takes it back." if self._written else ""
+        return self._ended("failed", f"Not done after {TRIES} tries: {what}.{left}", "")
+
+    def _ended(self, outcome: str, text: str, said: str) -> RunEnded:
+        return RunEnded(
+            outcome=outcome,  # type: ignore[arg-type]  # every caller passes one of the literals
+            text=text,
+            said=said,
+            iterations=self._asking.iteration,
+            tool_calls=self._calls.count - self._began_calls,
+            ms=round((time.monotonic() - self._began) * 1000),
+        )

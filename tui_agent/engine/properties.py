@@ -1,0 +1,172 @@
+"""What a request says of the results of a function in words that can be tried: "lower case", "no hyphen at the ends".
+
+Only phrases count that mean one thing, and each is tried on inputs for which a right function can't break it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from tui_agent.protocols.python_source import parsed
+
+_SIGNS = {
+    "hyphen": "-", "dash": "-", "underscore": "_", "space": " ", "dot": ".", "comma": ",", "slash": "/", "period": ".",
+    "blank": " ",
+}  # fmt: skip
+_SIGN = "|".join(_SIGNS)
+_KINDS = {
+    "list": "list", "dict": "dict", "dictionary": "dict", "set": "set", "tuple": "tuple", "string": "str",
+    "text": "str", "bool": "bool", "boolean": "bool",
+}  # fmt: skip
+_INPUTS = (
+    "Hello, World!", "  A  b ", "", "one two  three", "x", "Already-Done_Now", "9 Lives & more", "-edge-",
+    "tabs\tand\nlines", "MiXeD cAsE", "__init__", "Ünïcode Zürich",
+)  # fmt: skip
+"""Texts on which a function of one text is tried."""
+
+
+class Property(msgspec.Struct, frozen=True):
+    """A condition on what a function returns."""
+
+    words: str
+    """The request's own words."""
+    test: str
+    """An expression of `out`, the result, and `f` and `x`, the function and its argument."""
+
+
+def properties_in(request: str) -> list[Property]:
+    """The conditions that a request states of the text, list, … that a function returns."""
+    found = [
+        Property(match.group(0).strip(), test)
+        for pattern, test in _PLAIN
+        if (match := re.search(pattern, request, re.IGNORECASE)) is not None
+    ]
+    for match in re.finditer(rf"\bsingle ({_SIGN})s?\b", request, re.IGNORECASE):
+        sign = _SIGNS[match.group(1).lower()]
+        found.append(Property(match.group(0), f"{sign * 2!r} not in out"))
+    for match in re.finditer(
+        rf"\bno ({_SIGN})s? at (?:the|either|both) (?:ends?|start and end)\b", request, re.I
+    ):
+        sign = _SIGNS[match.group(1).lower()]
+        found.append(Property(match.group(0), f"out == out.strip({sign!r})"))
+    only = re.search(
+        r"\b(?:nothing but|only|other than) ((?:[a-z0-9]-[a-z0-9]|and|or|[a-z]+s?|[, ])+)", request, re.I
+    )
+    if only is not None and (allowed := _allowed(only.group(1))):
+        found.append(
+            Property(
+                only.group(0).split(", no")[0].strip(" ,"),
+                f"__import__('re').fullmatch({allowed!r}, out) is not None",
+            )
+        )
+    kind = re.search(rf"\breturns? an? ({'|'.join(_KINDS)})\b", request, re.IGNORECASE)
+    if kind is not None:
+        found.append(Property(kind.group(0), f"isinstance(out, {_KINDS[kind.group(1).lower()]})"))
+    return found
+
+
+_PLAIN = (
+    (
+        r"\b(?:in |to |all |:\s*)?lower[- ]?case\b(?! letter)",
+        "not isinstance(out, str) or out == out.lower()",
+    ),
+    (r"\b(?:in |to |all )upper[- ]?case\b(?! letter)", "not isinstance(out, str) or out == out.upper()"),
+    (r"\bignor(?:es|ing) (?:the )?(?:upper and lower )?case\b", "out == f(x.swapcase())"),
+)
+
+
+def _allowed(words: str) -> str:
+    """A pattern of texts made of what is named, such as `a-z, 0-9 and hyphens`; empty where a word is not known."""
+    classes = []
+    for word in re.split(r"[,\s]+|\band\b|\bor\b", words.strip(" ,.")):
+        name = word.strip().lower().removesuffix("s")
+        if not name:
+            continue
+        if re.fullmatch(r"[a-z]-[a-z]|[0-9]-[0-9]", name):
+            classes.append(name)
+        elif name in ("letter", "digit") or name in _SIGNS:
+            classes.append({"letter": r"^\W\d_", "digit": r"\d"}.get(name, re.escape(_SIGNS.get(name, ""))))
+        else:
+            break
+    if not classes or any(one.startswith("^") for one in classes):
+        return ""
+    return f"[{''.join(classes)}]*"
+
+
+def function_in(request: str, files: Mapping[str, str]) -> tuple[str, str]:
+    """Module and name of the one function of one argument that a request calls; empty texts where there is none."""
+    named = set(re.findall(r"(?<![\w.])([a-z_]\w*)\(", request))
+    module, function, count = _only(named, request, files)
+    return (module, function) if count == 1 else ("", "")
+
+
+def named_function(request: str, files: Mapping[str, str]) -> tuple[str, str, int]:
+    """Module, name and number of arguments of the one function that a request names; empty texts where there is
+    none."""
+    return _only(set(re.findall(r"[a-z_]\w*", request)), request, files)
+
+
+def _only(named: set[str], request: str, files: Mapping[str, str]) -> tuple[str, str, int]:
+    found = []
+    for path, text in files.items():
+        tree = parsed(text) if path.endswith(".py") else None
+        for node in tree.body if tree else ():
+            if isinstance(node, ast.FunctionDef) and node.name in named:
+                needed = len(node.args.posonlyargs) + len(node.args.args) - len(node.args.defaults)
+                found.append((path[:-3].replace("/", ".").removesuffix(".__init__"), node.name, needed))
+    asked = [one for one in found if f"{one[0].replace('.', '/')}.py" in request]
+    best = asked or found
+    return best[0] if len(best) == 1 else ("", "", 0)
+
+
+_SAMPLES = (
+    ((1,), (4,), (9,), (10,), (3,), ("abc",), ("Hello World",), ([3, 1, 2],), (-1,), (0,)),
+    ((2, 3), (10, 5), (-1, 1), ("a b", 2), ([1, 2, 3], 2), ("abc", "b"), (0, 0)),
+    ((5, 1, 10), (0, 1, 10), (20, 1, 10), ("a-b", "-", "_")),
+)
+"""Arguments that functions of one, two and three are tried with."""
+
+
+def sampling(module: str, function: str, count: int) -> str:
+    """A program that prints what a function gives for some arguments."""
+    tried = _SAMPLES[count - 1] if 1 <= count <= len(_SAMPLES) else ()
+    return f"""\
+import os, sys
+sys.path.insert(0, os.getcwd())
+from {module} import {function} as f
+shown = 0
+for given in {tried!r}:
+    try:
+        out = f(*given)
+    except Exception:
+        continue
+    if out is not None and shown < 6:
+        shown += 1
+        print(f"{function}({{', '.join(map(repr, given))}}) == {{out!r}}")
+"""
+
+
+def script(module: str, function: str, wanted: list[Property]) -> str:
+    """A program that tries a function and ends with a line that says what breaks a condition."""
+    rows = ", ".join(f"({one.words!r}, lambda f, x, out: {one.test})" for one in wanted)
+    return f"""\
+import os, sys
+sys.path.insert(0, os.getcwd())
+from {module} import {function} as f
+for x in {_INPUTS!r}:
+    try:
+        out = f(x)
+    except Exception:
+        continue
+    for words, holds in ({rows},):
+        try:
+            good = holds(f, x, out)
+        except Exception:
+            continue
+        if not good:
+            raise SystemExit(f"{function}({{x!r}}) returns {{out!r}}, but the request says: {{words}}")
+"""

@@ -1,0 +1,116 @@
+"""Fenced blocks of a reply, each with the file that it is meant for (E4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+PATH = re.compile(
+    r"(?<![\w./-])(?:\.{0,2}/)?(?:[\w-]+/)*"
+    r"(?:[\w-]+(?:\.[\w-]+)*\.[A-Za-z]\w{0,5}|\.[A-Za-z][\w.-]+|Makefile|Dockerfile)(?![\w/])"
+)
+"""A relative path of a file, as it stands in prose."""
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([^\n`]*)$")
+_PROGRAM = re.compile(r"(?:python3?|node|bash|sh|pytest|go|cargo|npm|-m)\s+`?$")
+"""What stands before a path that is run, not shown."""
+_LABEL = re.compile(r"^(?:#+|[-*\d.]+)?\s*\**(?:(?:file ?name|file)\b)?[:\s]*", re.IGNORECASE)
+_COMMENT = re.compile(r"\s*(?:#|//|<!--|/\*|--)\s*(\S+?)\s*(?:-->|\*/)?\s*$")
+_RUNNING = re.compile(r"\b(?:run|output|usage|command|terminal|example)\b", re.IGNORECASE)
+
+
+class Block(msgspec.Struct, frozen=True):
+    """One fenced block."""
+
+    name: str
+    """The file that the reply names for it; empty where it names none."""
+    language: str
+    """The first word behind the fence, in lower case."""
+    body: str
+    closed: bool
+    """False when the reply ends inside it."""
+    above: str = ""
+    """The line above it."""
+
+
+def blocks(text: str) -> list[Block]:
+    """The fenced blocks of a reply, in order."""
+    found = []
+    lines = text.splitlines(keepends=True)
+    end = 0
+    for first, after, info, shown, closed in _fences(lines):
+        body = shown
+        above = [line.strip() for line in lines[end:first] if line.strip()][-1:]
+        end = after
+        language = info.split()[0].lower() if info else ""
+        name = _named(info, above[0] if above else "", language)
+        if not name and not language and above and _RUNNING.search(above[0]):
+            language = "output"
+        opening = _COMMENT.match(body.split("\n", 1)[0])
+        if opening and PATH.fullmatch(opening.group(1)):
+            commented = opening.group(1)
+            if not name or name.rsplit("/", 1)[-1] == commented.rsplit("/", 1)[-1]:
+                name, body = name or commented, body.partition("\n")[2]
+        found.append(Block(name, language, body, closed, above[0] if above else ""))
+    return found
+
+
+def spans(lines: list[str]) -> list[tuple[int, int]]:
+    """First line of each fenced block, and the line behind it."""
+    return [(first, after) for first, after, *_ in _fences(lines)]
+
+
+def _named(info: str, above: str, language: str) -> str:
+    """The path in the fence's own line, else the one that the line above is made of or mentions last."""
+    if (found := PATH.search(info)) is not None:
+        return found.group(0)
+    bare = _LABEL.sub("", above).strip("*`:# ")
+    if PATH.fullmatch(bare):
+        return bare
+    mentioned = [one for one in PATH.finditer(above) if not _PROGRAM.search(above[: one.start()])]
+    return mentioned[-1].group(0) if mentioned else ""
+
+
+def _fences(lines: list[str]) -> Iterator[tuple[int, int, str, str, bool]]:
+    """First line, line behind the end, what stands behind the fence, body, whether it is closed. In a block of
+    Markdown a fence with a language opens a block within it."""
+    at = 0
+    while at < len(lines):
+        opening = _FENCE.match(lines[at].rstrip("\r\n"))
+        if opening is None:
+            at += 1
+            continue
+        mark, info, first = opening.group(1), opening.group(2).strip(), at
+        end = _end(lines, at + 1, mark, nests=_is_markdown(info, lines[max(0, at - 2) : at]))
+        body = "".join(lines[at + 1 : end])
+        if PATH.fullmatch(body.strip()) and end + 1 < len(lines) and lines[end + 1].strip():
+            info, begin = body.strip(), end + 1  # a fence around the name alone; the file follows
+            if _FENCE.match(lines[begin].rstrip("\r\n")):
+                begin += 1
+            end = _end(lines, begin, mark, nests=info.endswith((".md", ".markdown")))
+            body = "".join(lines[begin:end])
+        yield first, end + 1, info, body, end < len(lines)
+        at = end + 1
+
+
+def _end(lines: list[str], at: int, mark: str, *, nests: bool) -> int:
+    depth = 0
+    while at < len(lines):
+        fence = _FENCE.match(lines[at].rstrip("\r\n"))
+        if fence is not None and fence.group(1).startswith(mark):
+            if fence.group(2).strip():
+                depth += nests
+            elif depth:
+                depth -= 1
+            else:
+                return at
+        at += 1
+    return at
+
+
+def _is_markdown(info: str, above: list[str]) -> bool:
+    language = info.split()[0].lower() if info else ""
+    if language:
+        return language in ("markdown", "md") or info.endswith((".md", ".markdown"))
+    return re.search(r"\.(?:md|markdown)\b", "".join(above), re.IGNORECASE) is not None
