@@ -82,12 +82,16 @@ async def test_a_word_counter_that_is_mended_already_is_left_alone(workspace: Pa
     async with MockServer(DEMO_FILE) as server:
         async with opened(server, workspace, flags={"mode": "agent"}) as session:
             watch = Watch(session)
-            for _ in range(2):
-                await session.send(DEMO_TASK)
-                ended = await watch.ended()
-                assert ended.outcome == "done", ended.text
-                summary = of_summary(watch)
-                assert "✓ All tests pass" in summary
+            await session.send(DEMO_TASK)
+            ended = await watch.ended()
+            assert ended.outcome == "done", ended.text
+            assert "✓ All tests pass" in of_summary(watch)
+            await session.send(DEMO_TASK)
+            ended = await watch.ended()
+            # Nothing had to be changed, says the model; a fact is only that nothing was.
+            assert ended.outcome == "failed" and "nothing changed" in ended.text
+            summary = of_summary(watch)
+            assert "✓" not in summary
     edits = [one for one in watch.of(ApprovalAsked) if isinstance(one.action, Editing)]
     assert len(edits) == 1
     assert "mended already" in summary and "Mended the word counter" not in summary

@@ -57,6 +57,8 @@ REPLY = 700
 """Tokens of a reply beside the files that it may have to show again."""
 TOLD = 4
 """Problems that the model is told at once."""
+SAME = 3
+"""Equal replies running after which the model is not asked again."""
 
 
 class FilesDesk:
@@ -89,6 +91,13 @@ class _Tried(msgspec.Struct):
     last: dict[str, str] = {}
     said: str = ""
     """The model's own words of the last reply, without its files."""
+    replies: list[str] = []
+    """The replies word for word."""
+
+    def stuck(self, reply: str) -> bool:
+        """Whether the model says the same for the third time running, whatever it is told."""
+        self.replies = [*self.replies, reply][-SAME:]
+        return len(self.replies) == SAME and len(set(self.replies)) == 1
 
 
 class FilesLoop:
@@ -160,11 +169,13 @@ class FilesLoop:
                 return ended
             self._refuse(wrong, attempt, received)
             attempt += 1
+            if self._tried.stuck(received.ended.text):
+                break
         if self._tried.spare is not None:
             ended, wrong = await self._carry_out(self._tried.spare)
             if ended is not None:
                 return ended
-        return self._failed(wrong)
+        return self._failed(wrong, attempt)
 
     # --- before the model is asked ---
 
@@ -452,10 +463,10 @@ class FilesLoop:
             "refused", f"Not done: {what} was not allowed. {result.error or ''}".strip(), self._tried.said
         )
 
-    def _failed(self, wrong: list[Problem]) -> RunEnded:
+    def _failed(self, wrong: list[Problem], tries: int) -> RunEnded:
         what = "; ".join(one.text for one in wrong[:TOLD])
         left = f" Left as it is: {names_of(self._written)}; /undo takes it back." if self._written else ""
-        return self._ended("failed", f"Not done after {TRIES} tries: {what}.{left}", "")
+        return self._ended("failed", f"Not done after {tries} tries: {what}.{left}", "")
 
     def _ended(self, outcome: str, text: str, said: str) -> RunEnded:
         return RunEnded(
