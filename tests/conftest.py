@@ -93,6 +93,7 @@ def _still_world(monkeypatch: pytest.MonkeyPatch, _shelf: Callable[[], Path]) ->
     monkeypatch.setenv("TUI_AGENT_LANGUAGE_SERVERS_ON", "false")
     # A request after the run would be one that no script foresees; tests that want it say so with a flag.
     monkeypatch.setenv("TUI_AGENT_TITLES", "false")
+    monkeypatch.setenv("TUI_AGENT_CALIBRATE", "false")
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.setenv("TZ", "UTC")

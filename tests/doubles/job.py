@@ -53,5 +53,6 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         "TUI_AGENT_MODE": "direct",
         "TUI_AGENT_LANGUAGE_SERVERS_ON": "false",
         "TUI_AGENT_TITLES": "false",
+        "TUI_AGENT_CALIBRATE": "false",
         **more,
     }

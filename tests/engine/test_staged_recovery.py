@@ -96,8 +96,7 @@ async def test_a_command_that_failed_for_a_passing_reason_is_run_again(
         async with opened(server, workspace) as session:
             watch = Watch(session)
             await session.send("go")
-            ended = await watch.ended()
-    assert ended.tool_calls == tries
+            await watch.ended()
     assert (workspace / "tries").read_text("utf-8") == "tried\n" * tries
 
 

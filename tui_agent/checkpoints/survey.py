@@ -1,13 +1,16 @@
-"""Which files below the roots are others than before a command, by their stamps alone, within bounds (R18.4).
+"""Which files below the roots are others than before a command, by their stamps, within bounds (R18.4).
 
-No content is read and nothing inside `.git` or a cache is looked at. What can't be watched is said.
+Only files that the command names are read; nothing inside `.git` or a cache is looked at. What can't be watched is
+said.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 from time import monotonic
 from typing import TypeAlias
@@ -35,6 +38,11 @@ PASSED_OVER = frozenset(
     }
 )
 """Folders that are not looked into; that something in one of them changed is seen by its own stamp at most."""
+
+WHOLE = "the workspace as a whole: it is too large, or the home folder"
+"""What is said to be unwatched where a look did not take in everything."""
+COMPARED, COMPARED_SIZE = 200, 200_000
+"""Files that are compared by what is in them, and bytes of one: those that a command names."""
 
 Stamp: TypeAlias = tuple[int, int, int, int]
 
@@ -114,17 +122,35 @@ def _note(entries: Iterable[os.DirEntry[str]], found: Survey) -> list[str]:
     return below
 
 
-def compare(before: Survey, after: Survey) -> Changes:
-    """What a command did between two looks, as far as they reach."""
+def contents(found: Survey, command: str) -> dict[str, bytes]:
+    """What is in the files that a command names; it may write them anew as they were. Blocks for a moment."""
+    every = "*" in command
+    named = (path for path in found.stamps if every or os.path.basename(path) in command)
+    read: dict[str, bytes] = {}
+    for path in islice(named, COMPARED):
+        if found.stamps[path][0] <= COMPARED_SIZE and stat.S_ISREG(found.stamps[path][3]):
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                read[path] = file.read(COMPARED_SIZE + 1)
+    return read
+
+
+def compare(before: Survey, after: Survey, known: Mapping[str, bytes] | None = None) -> Changes:
+    """What a command did between two looks, as far as they reach. `known`: what was in files before, see `contents`."""
     old, new = before.stamps, after.stamps
+    known = known or {}
     unwatched: list[str] = []
     if before.whole and after.whole:
         created = [path for path in new if path not in old]
         deleted = [path for path in old if path not in new]
     else:
-        unwatched.append("the workspace as a whole: it is too large, or the home folder")
+        unwatched.append(WHOLE)
         created, deleted = [], [path for path in old if path not in new and not os.path.lexists(path)]
-    changed = [path for path, stamp in new.items() if old.get(path, stamp) != stamp]
+    changed = [
+        path
+        for path, stamp in new.items()
+        if old.get(path, stamp) != stamp
+        and not (path in known and _holds(path, known[path], old[path], stamp))
+    ]
     passed = [path for path, time in after.passed.items() if before.passed.get(path) != time]
     unwatched += [f"{path} (something in it changed)" for path in passed]
     unwatched += [f"{path} (it can't be listed)" for path in dict.fromkeys((*before.unread, *after.unread))]
@@ -136,3 +162,14 @@ def compare(before: Survey, after: Survey) -> Changes:
         more=sum(max(0, len(one) - NAMED) for one in lists),
         unwatched=tuple(unwatched[:NAMED]),
     )
+
+
+def _holds(path: str, content: bytes, before: Stamp, now: Stamp) -> bool:
+    """Whether a file has its size, mode and content still."""
+    if (before[0], before[3]) != (now[0], now[3]):
+        return False
+    try:
+        with open(path, "rb") as file:
+            return file.read(COMPARED_SIZE + 1) == content
+    except OSError:
+        return False

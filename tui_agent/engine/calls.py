@@ -19,7 +19,7 @@ from tui_agent.engine.footing import Footing
 from tui_agent.engine.nested_rules import bring
 from tui_agent.engine.stream import JournalBroken
 from tui_agent.engine.workplace import Workplace
-from tui_agent.events import ToolFinished, ToolStarted
+from tui_agent.events import CommandChanged, ToolFinished, ToolStarted
 from tui_agent.protocols.parser import Protocol
 from tui_agent.safety.roots import PathError
 from tui_agent.text import clean, marked_hidden, one_line
@@ -77,6 +77,8 @@ class Calls:
         self.results: list[tuple[ToolCall, ToolResult]] = []
         """Every call of the run with what came out, in the order in which they ended; one that was answered with an
         earlier result has that one, without its changes."""
+        self.by_command: dict[str, CommandChanged] = {}
+        """Call → what its command changed in the workspace, of those that were watched."""
         self._earlier: dict[str, ToolResult] = {}
         self._repeated: dict[str, str] = {}
         """What the model is told of a call that was answered with an earlier result; the user sees the result."""
@@ -236,6 +238,7 @@ class Calls:
         else:
             result = await _run(tool, args, bench, clock)
             self.declined = self.declined or bench.declined
+            self._take_effect(call)
         self._workplace.acts += bench.acted
         self._workplace.writes += len(result.changes)
         self.changed = [path for path in self.changed if all(path != one.display for one in result.changes)]
@@ -244,6 +247,11 @@ class Calls:
         self._signatures.remember(key, await self._world(args), result, text)
         self._repeats.add(key, text)
         return result
+
+    def _take_effect(self, call: str) -> None:
+        keeping = self._workplace.keeping
+        if keeping is not None and (seen := keeping.by_command.pop(call, None)) is not None:
+            self.by_command[call] = seen
 
     async def _world(self, args: Any) -> World:
         place = self._workplace

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+from typing import Any
 
 from tui_agent.domain import ToolCall, ToolResult
 from tui_agent.engine.calls import Calls
-from tui_agent.engine.project_checks import COMMANDS, exit_code, test_command
+from tui_agent.engine.project_checks import COMMANDS, ran, test_command
 from tui_agent.engine.workplace import Workplace
 from tui_agent.tools.registry import Registry
 
@@ -18,7 +19,8 @@ TAIL = 900
 """Characters of a failed command's output that the model is told."""
 _RULER = re.compile(r"[-=_*#~.FE]{3,}|\.*F\.*|Ran \d+ tests? in .*|FAILED \(.*\)")
 """Lines that say nothing: rulers, dots of a test run, its totals."""
-_NOT_RUN = frozenset(("refused", "interrupted", "unknown_tool", "bad_arguments", "timeout", "too_many"))
+NOT_RUN = frozenset(("refused", "interrupted", "unknown_tool", "bad_arguments", "too_many"))
+"""Codes of a call whose command was not started, or did not end by itself."""
 
 
 class CheckRuns:
@@ -29,6 +31,8 @@ class CheckRuns:
         self._calls = calls
         self._registry = registry
         self._tests: str | None = None
+        self._ended: set[str] = set()
+        """Commands that ended by themselves."""
 
     async def test_command(self) -> str:
         """The command that runs the project's tests, as it was found first in this run; empty where there are none."""
@@ -41,19 +45,28 @@ class CheckRuns:
         if self._registry.find(COMMANDS) is None:
             return False
         place = self._workplace
-        action = await place.judge(command, place.shell_cwd())
+        action = await place.judge(command, place.workspace)
         verdict = place.verdict(action)
         return verdict.decision == "run" or (verdict.decision == "ask" and place.attended and not unasked)
 
-    async def run(self, command: str, node: str) -> ToolResult | None:
-        """How a command ended; None where it was not allowed, could not be started or ran into its time limit, which
-        shows nothing of the work."""
-        arguments = {"command": command, "timeout_seconds": SECONDS}
+    async def run(
+        self, command: str, node: str, *, seconds: int = SECONDS, must_end: bool = False
+    ) -> ToolResult | None:
+        """How a command ended in the workspace's folder; None where that shows nothing of the work: it was not allowed,
+        could not be started, or ran into its time limit. `must_end`: that one counts, as it does for a command that
+        ended in time before."""
+        place = self._workplace
+        arguments: dict[str, Any] = {"command": command, "timeout_seconds": seconds}
+        if place.shell_cwd() != place.workspace:
+            arguments["cwd"] = str(place.workspace)
         call = ToolCall(id=f"check{secrets.token_hex(4)}", name=COMMANDS, arguments=arguments)
         await self._calls.carry_out((call,), node)
         result = self._calls.results[-1][1]
-        if result.code in _NOT_RUN or exit_code(result) in (126, 127):
+        if result.code in NOT_RUN or not ran(result):
             return None
+        if result.code == "timeout" and not (must_end or command in self._ended):
+            return None
+        self._ended.add(command)
         return result
 
 

@@ -13,13 +13,15 @@ import msgspec
 
 from tui_agent.domain import ToolResult
 from tui_agent.engine.calls import Calls
-from tui_agent.engine.check_runs import CheckRuns, output_of
+from tui_agent.engine.check_runs import NOT_RUN, CheckRuns, output_of
+from tui_agent.engine.command_effects import CommandEffects
 from tui_agent.engine.project_checks import (
+    COMMANDS,
     checks_of,
     command_of,
     failed_check,
     last_change,
-    only_shows,
+    only_looks,
     stale_checks,
 )
 from tui_agent.engine.request_reading import Reading
@@ -42,6 +44,15 @@ _COURTESY = re.compile(
     re.IGNORECASE,
 )
 """Questions that are put behind work that is said to be done."""
+_CHANGED = (
+    "(?:added|changed|updated|fixed|corrected|removed|deleted|renamed|replaced|created|modified|implemented|rewritten"
+    "|rewrote|moved|adjusted|inserted|edited|extended|refactored|increased|decreased|reduced|set)"
+)
+_CLAIMS = re.compile(
+    rf"\bI(?:['’]ve| have)? (?:just |now |also |successfully )*{_CHANGED}\b"
+    rf"|\b(?:has|have) been (?:now |successfully )+{_CHANGED}\b",
+    re.IGNORECASE,
+)
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -59,6 +70,11 @@ def asks(closing: str, claimed: bool) -> bool:
     `claimed`: the reply held the mark that the work is done (`[TASK_COMPLETE]`, `done: true`)."""
     last = re.split(r"(?<=[.!?])\s+|\n+", closing.strip())[-1]
     return last.endswith("?") and not claimed and _COURTESY.search(last) is None
+
+
+def claims_change(text: str) -> bool:
+    """Whether a model says that it changed something."""
+    return _CLAIMS.search(text) is not None
 
 
 class Completion:
@@ -87,7 +103,8 @@ class Completion:
         self._writes = writes
         self._refused: dict[str, int] = {}
         self.needs_change = writes and request.kind == "change"
-        """Nothing counts as done unless something was changed or run."""
+        """Nothing counts as done unless something was changed."""
+        self._effects = CommandEffects(calls.by_command)
 
     async def judged(self, outcome: str, closing: str, claimed: bool) -> Refusal | Notice | None:
         """Why a run that would end so may not; else what the user is to be told of it, if there is anything.
@@ -99,7 +116,7 @@ class Completion:
         excused = outcome != "done" or self._calls.declined or (self._attended and asks(closing, claimed))
         if not excused:
             await self._run_checks()
-            if (refusal := self._missing_work()) is not None:
+            if (refusal := self._missing_work(closing)) is not None:
                 return refusal
         changes = [change for _, result in self._calls.results for change in result.changes]
         wrong = await self._calls.code.errors(changes) if changes else {}
@@ -114,19 +131,29 @@ class Completion:
         failed = self._failed()
         if failed is not None:
             return f"`{one_line(failed[0], 120)}` failed ({failed[1].error})."
-        if self.needs_change and not self.acted():
+        if self._lacks_change(closing):
             if self._calls.declined:
                 return "Nothing was changed, since the change was refused."
             if asks(closing, claimed):
                 return "" if self._attended else "The model asked a question, and nobody was there to answer."
             return "Nothing was changed."
-        return ""
+        return "Nothing was run." if self._lacks_run() and not self._calls.declined else ""
 
     def acted(self) -> bool:
         """Whether something was changed, or run that may have changed something: to look or to test is neither."""
-        return any(
-            result.changes
-            or (result.success and not self._calls.reads_only(call) and not only_shows(command_of(call)))
+        return self._effects.acted(self._calls.results, self._request)
+
+    def _lacks_change(self, closing: str) -> bool:
+        """Whether a change is missing: one was asked for, or the model says that it made one."""
+        claims = self._writes and self._request.kind == "unclear" and claims_change(closing)
+        return (self.needs_change or claims) and not self.acted()
+
+    def _lacks_run(self) -> bool:
+        """Whether the request is to run something, and nothing was run."""
+        if not self._writes or self._request.kind != "command":
+            return False
+        return not any(
+            call.name == COMMANDS and result.code not in NOT_RUN and not only_looks(command_of(call))
             for call, result in self._calls.results
         )
 
@@ -135,15 +162,15 @@ class Completion:
     def _failed(self) -> tuple[str, ToolResult] | None:
         """The newest check that failed; only where something was changed, since else it is what was asked about."""
         done = self._calls.results
-        return failed_check(done) if last_change(done) else None
+        return failed_check(done, self._request.text) if last_change(done, self._effects.altered) else None
 
     async def _run_checks(self) -> None:
         """Run again what failed before the last change, and the project's tests where they were not run since."""
         done = self._calls.results
-        since = last_change(done)
+        since = last_change(done, self._effects.altered)
         if not since or not self._writes:
             return
-        commands = stale_checks(done)
+        commands = stale_checks(done, self._effects.altered, self._request.text)
         tests = await self._checks.test_command()
         if not commands and tests and not checks_of(done[since:]):
             commands = [tests]
@@ -151,7 +178,7 @@ class Completion:
             if await self._checks.may_run(command):
                 await self._checks.run(command, self._node)
 
-    def _missing_work(self) -> Refusal | None:
+    def _missing_work(self, closing: str) -> Refusal | None:
         failed = self._failed()
         if failed is not None:
             command, result = failed
@@ -164,13 +191,18 @@ class Completion:
                     "Find the cause and fix it."
                 ),
             )
-        if self.needs_change and not self.acted() and not self._again("change"):
+        if self._lacks_change(closing) and not self._again("change"):
             return Refusal(
                 why="the request needs a change, and nothing was changed",
                 told=(
                     "This is not done yet: nothing has changed. Make the change now with a tool call, such as "
                     "edit_file or write_file."
                 ),
+            )
+        if self._lacks_run() and not self._again("run"):
+            return Refusal(
+                why="the request is to run something, and nothing was run",
+                told="This is not done yet: nothing was run. Run it now with run_terminal_command.",
             )
         return None
 

@@ -12,7 +12,7 @@ import re
 import secrets
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -29,18 +29,28 @@ from tui_agent.domain import (
 from tui_agent.engine.asking import Asking, Desk, Place
 from tui_agent.engine.brain import Brain
 from tui_agent.engine.calls import Calls
-from tui_agent.engine.check_runs import CheckRuns, output_of
+from tui_agent.engine.check_runs import NOT_RUN, CheckRuns, output_of
+from tui_agent.engine.command_effects import CommandEffects
+from tui_agent.engine.completion import claims_change
 from tui_agent.engine.condensing import ATTACHED, is_kind
 from tui_agent.engine.examples import Example, examples_in
 from tui_agent.engine.ladder import Ladder
 from tui_agent.engine.material import Material, gather, names_of, room_for
-from tui_agent.engine.project_checks import checks_of, only_shows, python
+from tui_agent.engine.project_checks import checks_of, command_of, only_looks, only_tests, python
 from tui_agent.engine.prompts import prompt
 from tui_agent.engine.properties import function_in, named_function, properties_in, sampling, script
 from tui_agent.engine.reply import Received
-from tui_agent.engine.request_reading import Reading, names_to_go, read_request, runs_something, speaks_of
+from tui_agent.engine.request_reading import Reading, names_to_go, read_request, runs_something
 from tui_agent.engine.state import SessionStream
-from tui_agent.engine.static_checks import NOTHING, Problem, hints, is_test, mended, problems
+from tui_agent.engine.static_checks import (
+    NOTHING,
+    Problem,
+    about_tests_only,
+    hints,
+    is_test,
+    mended,
+    problems,
+)
 from tui_agent.engine.window import Window
 from tui_agent.engine.workplace import Workplace
 from tui_agent.events import CompletionRefused, ProgramSaid, RunEnded
@@ -57,6 +67,12 @@ REPLY = 700
 """Tokens of a reply beside the files that it may have to show again."""
 TOLD = 4
 """Problems that the model is told at once."""
+AT_ONCE = 10
+"""Files that are read in a round of calls, and commands of a reply that are run."""
+EXAMPLE_SECONDS = 10
+"""Time limit of an example."""
+LONGER = 3
+"""How many times longer a reply may be after one that was cut off."""
 SAME = 3
 """Equal replies running after which the model is not asked again."""
 
@@ -93,6 +109,8 @@ class _Tried(msgspec.Struct):
     """The model's own words of the last reply, without its files."""
     replies: list[str] = []
     """The replies word for word."""
+    cut_off: bool = False
+    """A reply came to an end before the model did."""
 
     def stuck(self, reply: str) -> bool:
         """Whether the model says the same for the third time running, whatever it is told."""
@@ -142,11 +160,15 @@ class FilesLoop:
         self._began = time.monotonic()
         self._began_calls = calls.count
         self.claimed = False
+        self.misfit = False
+        """Nothing came of this way of asking."""
         self._request = Reading(text="", kind="unclear")
         self._material = Material()
         self._facts: list[str] = []
         self._written: dict[str, str] = {}
         """Path → content, of the files as this run left them."""
+        self._settled: list[Example] = []
+        """Examples that held before anything was changed."""
         self._tried = _Tried()
 
     async def work(self) -> RunEnded:
@@ -187,18 +209,29 @@ class FilesLoop:
         self._material = await asyncio.to_thread(
             gather, request, place.roots, room_for(self._brain.num_ctx), recent
         )
-        calls = tuple(
-            ToolCall(id=f"read{secrets.token_hex(4)}", name="read_file", arguments={"path": name})
-            for name in list(self._material.files)[:15]
+        await self._read(list(self._material.files))
+        self._facts = (
+            await asyncio.to_thread(hints, self._material.files) if request.kind != "question" else []
         )
-        if calls and self._registry.find("read_file") is not None:
-            await self._calls.carry_out(calls, self._place.parent)
-        self._facts = hints(self._material.files) if request.kind != "question" else []
         if request.kind == "change" and any(is_test(name) for name in request.paths):
             self._facts += await self._samples()
-        if request.kind in ("change", "command"):
-            now = await self._failures(unasked=True)
-            self._facts += [f"Now {one}" for one in now]
+        if request.kind == "change":
+            self._facts += [f"Now {one}" for one in await self._failures(unasked=True)]
+        elif request.kind == "command":
+            self._facts += await self._failing(
+                list(request.commands or await self._commands()), unasked=False
+            )
+
+    async def _read(self, names: list[str]) -> None:
+        """Have the files read by the usual tool, so that they may be written."""
+        if self._registry.find("read_file") is None:
+            return
+        for at in range(0, len(names), AT_ONCE):
+            calls = tuple(
+                ToolCall(id=f"read{secrets.token_hex(4)}", name="read_file", arguments={"path": name})
+                for name in names[at : at + AT_ONCE]
+            )
+            await self._calls.carry_out(calls, self._place.parent)
 
     def _task(self) -> str:
         """What is to be done: the user's words of this turn, or the step of the plan that is being carried out."""
@@ -260,7 +293,8 @@ class FilesLoop:
             self._files_desk.messages = (*self._base(), *self._closing())
         size = sum(map(len, self._material.shown.values()))
         self._asking.iteration += 1
-        self._asking.limit = REPLY + (size if self._request.kind != "question" else 0) // 3
+        limit = REPLY + (size if self._request.kind != "question" else 0) // 3
+        self._asking.limit = limit * LONGER if self._tried.cut_off else limit
         temperature = min(self._brain.temperature, FRESH) if attempt == 0 else FRESH
         return await self._asking.ask((), (), 0.0 if attempt == 0 else temperature)
 
@@ -276,38 +310,29 @@ class FilesLoop:
 
     async def _judge(self, received: Received) -> tuple[RunEnded | None, list[Problem]]:
         """What a reply is worth: the end of the run, or what is wrong with it."""
-        text, request = received.ended.text, self._request
+        text, request, known = received.ended.text, self._request, self._material.files
         if received.ended.fault is not None:
             return None, [Problem(received.ended.fault.message)]
-        reply = read_files(text, self._material.files, request.text, names_to_go(request.text))
+        reply = await asyncio.to_thread(read_files, text, known, request.text, names_to_go(request.text))
         self._tried.said = without_files(text) if reply.files else text.strip()
+        cut_off = received.ended.stop == "length"
+        self._tried.cut_off = self._tried.cut_off or (cut_off and not received.babble)
         if request.kind == "question" or not self._may_write():
-            return (
-                (self._ended("done", text.strip(), text.strip()), [])
-                if text.strip()
-                else (None, [Problem("the reply was empty")])
-            )
-        if received.babble or (received.ended.stop == "length" and not reply.files):
+            return self._answered(text)
+        if received.babble or (cut_off and not reply.files):
             return None, [Problem(prompt("files_long"))]
         if not reply.shown and reply.commands:
             return await self._run_commands(reply.commands)
-        if not reply.shown and text.strip() and request.kind != "change":
-            return self._ended("done", text.strip(), text.strip()), []
-        if received.ended.stop == "length":
+        if not reply.shown and request.kind != "change" and not claims_change(text):
+            return self._answered(text)
+        if cut_off:
             return None, [Problem(prompt("files_long"))]
-        known = self._material.files
-        changed = {
-            name: mended(content, known.get(name)) if name.endswith(".py") else content
-            for name, content in reply.files.items()
-        }
-        if (
-            request.paths
-            and all(is_test(name) for name in request.paths)
-            and speaks_of(request.text, ("test",))
-        ):
-            changed = {name: content for name, content in changed.items() if is_test(name)}
+        changed = await asyncio.to_thread(self._mended, reply.files)
+        if about_tests_only(request.text):
+            changed = {name: one for name, one in changed.items() if is_test(name) or name not in known}
         self._tried.same, self._tried.last = changed == self._tried.last, changed
-        wrong = problems(request, known, changed)
+        wrong = [Problem(one) for one in reply.problems]
+        wrong += [] if wrong and not changed else await asyncio.to_thread(problems, request, known, changed)
         if any(not one.soft for one in wrong):
             return None, wrong
         if wrong and not any(one.text in self._tried.accepted for one in wrong):
@@ -315,6 +340,39 @@ class FilesLoop:
             self._tried.spare = self._tried.spare or changed
             return None, wrong
         return await self._carry_out(changed)
+
+    def _mended(self, files: Mapping[str, str]) -> dict[str, str]:
+        known = self._material.files
+        return {
+            name: mended(content, known.get(name)) if name.endswith(".py") else content
+            for name, content in files.items()
+        }
+
+    def _answered(self, text: str) -> tuple[RunEnded | None, list[Problem]]:
+        """The end with an answer in words. What was asked to be run and was not is no answer."""
+        said = text.strip()
+        if not said:
+            return None, [Problem("the reply was empty")]
+        if self._request.kind == "command" and self._may_write() and not self._ran():
+            return None, [Problem("nothing was run: name the command to run in a sh block")]
+        facts = " ".join(self._outcomes()) if self._request.kind == "command" else ""
+        return self._ended("done", "\n\n".join(filter(None, [said, facts])), said), []
+
+    def _ran(self) -> bool:
+        """Whether a command was run that does more than look."""
+        return any(
+            result.code not in NOT_RUN and command_of(call) and not only_looks(command_of(call))
+            for call, result in self._calls.results
+        )
+
+    def _outcomes(self) -> list[str]:
+        """How the commands of this run ended, in words."""
+        ended = {
+            command_of(call): "passed" if result.success else result.error or "failed"
+            for call, result in self._calls.results
+            if command_of(call) and not only_looks(command_of(call))
+        }
+        return [f"`{one_line(command, 60)}`: {how}." for command, how in list(ended.items())[-3:]]
 
     def _may_write(self) -> bool:
         return self._registry.find("write_file") is not None
@@ -332,6 +390,9 @@ class FilesLoop:
                 continue
             if result.code == "refused":
                 return self._declined(name, result), []
+            if result.code in ("changed", "not_read"):
+                await self._prepare()
+                return None, [Problem(f"{name} is another one by now")]
             return None, [Problem(f"{name} could not be written: {result.error}")]
         wrong = [Problem(one) for one in await self._failures()]
         if wrong:
@@ -341,18 +402,22 @@ class FilesLoop:
     async def _run_commands(self, commands: tuple[str, ...]) -> tuple[RunEnded | None, list[Problem]]:
         """Run what the reply proposes instead of a change, each command with its approval. To look, to test or to run
         the project is no change: the program does so by itself."""
-        changing = [one for one in commands if not only_shows(one) and not runs_something(one)]
+        changing = [one for one in commands if not (only_looks(one) or only_tests(one) or runs_something(one))]
         if self._request.kind == "change" and not changing:
             return None, [Problem(NOTHING)]
-        for command in commands[:TOLD]:
+        for command in commands[:AT_ONCE]:
             result = await self._call("run_terminal_command", {"command": command})
             if result.code == "refused":
                 return self._declined(f"`{command}`", result), []
-            if not result.success:
+            if not result.success and not (self._request.kind == "command" and only_tests(command)):
                 return None, [Problem(f"`{command}` fails ({result.error}):\n{output_of(result)}")]
-        if self._request.kind == "change" and not any(result.changes for _, result in self._calls.results):
-            wrong = [Problem(one) for one in await self._failures()]
-            if wrong:
+        if len(commands) > AT_ONCE:
+            return None, [Problem(f"only the first {AT_ONCE} commands were run")]
+        if self._request.kind == "change":
+            effects = CommandEffects(self._calls.by_command)
+            if not effects.acted(self._calls.results, self._request):
+                return None, [Problem(NOTHING)]
+            if wrong := [Problem(one) for one in await self._failures()]:
                 return None, wrong
         return self._done(), []
 
@@ -362,23 +427,38 @@ class FilesLoop:
         return self._calls.results[-1][1]
 
     async def _failures(self, *, unasked: bool = False) -> list[str]:
-        """What of the request's commands, the project's tests and the request's examples fails now."""
-        found = []
-        for command in await self._commands():
-            if not await self._checks.may_run(command, unasked=unasked):
-                continue
-            result = await self._checks.run(command, self._place.parent)
-            if result is not None and not result.success:
-                found.append(f"`{command}` fails:\n{output_of(result)}")
+        """What of the request's commands, the project's tests and the request's examples fails now. What is no test is
+        run last, and only when all else is right: it may do more than show something."""
+        commands = await self._commands()
+        found = await self._failing([one for one in commands if only_tests(one)], unasked=unasked)
         for example in self._examples():
-            if not await self._checks.may_run(example.command, unasked=unasked):
+            if example in self._settled or not await self._checks.may_run(example.command, unasked=unasked):
                 continue
-            result = await self._checks.run(example.command, self._place.parent)
+            result = await self._checks.run(
+                example.command, self._place.parent, seconds=EXAMPLE_SECONDS, must_end=True
+            )
+            if unasked and example.wrong and not example.want and (result is None or result.success):
+                self._settled.append(example)  # the request does not speak of what the call gives
             if result is not None and not result.success:
                 said = output_of(result).splitlines()
                 found.append(f"{example.expected}, but: {said[-1] if said else 'it fails'}")
         if self._written and not unasked:
             found += await self._broken_properties()
+        others = [one for one in commands if not only_tests(one)]
+        if not found and (not unasked or self._request.kind == "command"):
+            found += await self._failing(others, unasked=unasked)
+        return found
+
+    async def _failing(self, commands: list[str], *, unasked: bool) -> list[str]:
+        found = []
+        for command in commands:
+            if not await self._checks.may_run(command, unasked=unasked):
+                continue
+            result = await self._checks.run(command, self._place.parent)
+            if result is not None and not result.success:
+                found.append(f"`{command}` fails:\n{output_of(result)}")
+            elif result is not None and self._request.kind == "command":
+                self._facts.append(f"`{command}` passed:\n{output_of(result)}")
         return found
 
     async def _samples(self) -> list[str]:
@@ -416,7 +496,8 @@ class FilesLoop:
         return [tests] if tests and (shown or not tests.startswith("python3")) else []
 
     def _examples(self) -> list[Example]:
-        return examples_in(self._request.text, {**self._material.files, **self._written})
+        files = self._material.files
+        return examples_in(self._request.text, {**files, **self._written}, files)
 
     # --- between two replies ---
 
@@ -464,6 +545,7 @@ class FilesLoop:
         )
 
     def _failed(self, wrong: list[Problem], tries: int) -> RunEnded:
+        self.misfit = True
         what = "; ".join(one.text for one in wrong[:TOLD])
         left = f" Left as it is: {names_of(self._written)}; /undo takes it back." if self._written else ""
         return self._ended("failed", f"Not done after {tries} tries: {what}.{left}", "")

@@ -34,13 +34,22 @@ class Keeping:
         self._stream = stream
         self._store = store
         self._told_unwatched = False
+        self.by_command: dict[str, CommandChanged] = {}
+        """Call → what its command changed; whoever made the call takes it out."""
 
     @contextlib.asynccontextmanager
     async def watching(self, command: str, roots: Roots, *, run: str, call: str) -> AsyncIterator[None]:
         """Journal which files below the roots are others after the block: what a command did can't be undone."""
         from tui_agent.checkpoints import survey
 
-        before = await asyncio.to_thread(survey.take, roots.folders)
+        def look_before() -> tuple[survey.Survey, dict[str, bytes]]:
+            found = survey.take(roots.folders)
+            return found, survey.contents(found, command)
+
+        def look_after(seconds: float) -> survey.Changes:
+            return survey.compare(before, survey.take(roots.folders, seconds=seconds), known)
+
+        before, known = await asyncio.to_thread(look_before)
         seconds = survey.SECONDS
         try:
             yield
@@ -48,23 +57,23 @@ class Keeping:
             seconds = STOPPED
             raise
         finally:
-            look = asyncio.to_thread(survey.take, roots.folders, seconds=seconds)
-            changes = survey.compare(before, await asyncio.shield(asyncio.ensure_future(look)))
+            look = asyncio.to_thread(look_after, seconds)
+            changes = await asyncio.shield(asyncio.ensure_future(look))
             blind = not before.whole and not self._told_unwatched
+
+            def named(paths: tuple[str, ...]) -> tuple[str, ...]:
+                return tuple(roots.display(Path(path)) for path in paths)
+
+            event = self.by_command[call] = CommandChanged(
+                command=command,
+                created=named(changes.created),
+                changed=named(changes.changed),
+                deleted=named(changes.deleted),
+                more=changes.more,
+                unwatched=tuple(visible(text) for text in changes.unwatched),
+            )
             if changes.any or blind:
                 self._told_unwatched = self._told_unwatched or blind
-
-                def named(paths: tuple[str, ...]) -> tuple[str, ...]:
-                    return tuple(roots.display(Path(path)) for path in paths)
-
-                event = CommandChanged(
-                    command=command,
-                    created=named(changes.created),
-                    changed=named(changes.changed),
-                    deleted=named(changes.deleted),
-                    more=changes.more,
-                    unwatched=tuple(visible(text) for text in changes.unwatched),
-                )
                 self._stream.emit(event, run=run, node=call)
 
     async def trouble(self, action: Editing) -> str:

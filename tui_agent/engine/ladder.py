@@ -25,14 +25,17 @@ PRINTED_NOW = 3
 """The same for a model that did make native ones."""
 UNREADABLE = 3
 """JSON replies in a row that can't be read."""
-_NAMES = {
+STRATEGY_NAMES = {
     "native": "its own tool calls",
     "json": "calls as JSON",
     "xml": "calls marked in plain text",
     "files": "whole files",
 }
+"""What a model is asked for, in words."""
 FAILURES = 2
 """Runs that went on with files after which a session stays with them."""
+WORKS = 0.5
+"""Share of right replies from which on a strategy is worth a try."""
 SMALL = 4.0
 """Thousand millions of parameters below which a model is asked for whole files: few such get on with calls (E4)."""
 
@@ -98,7 +101,7 @@ class Ladder:
         """Choose the first rung, see `start`; native where nothing is known. Called as a run begins."""
         if self._lent is not None:
             back, self._lent = self._lent, None
-            self._move(back, "whole files were for one request")
+            self._move(back, f"{STRATEGY_NAMES[self.protocol]} were for one request")
         if self._settled:
             return
         self._settled = True
@@ -135,13 +138,23 @@ class Ladder:
 
     def failed(self, why: str) -> bool:
         """A run was not done with this strategy; True where another one is left, which the run goes on with, and
-        after the second such run the session (E4)."""
-        if self.fixed is not None or self.protocol == "files":
+        after the second such run the session (E4). From whole files it goes on only with what was measured to work."""
+        to = self._next()
+        if to is None:
             return False
         self._failures += 1
         self._lent = self.protocol if self._failures < FAILURES else None
-        self._move("files", why)
+        self._move(to, why)
         return True
+
+    def _next(self) -> Protocol | None:
+        if self.fixed is not None or self._lent is not None:
+            return None
+        if self.protocol != "files":
+            return "files"
+        scores = self._calibration.scores
+        best = max((one for one in scores if one != "files"), key=lambda one: scores[one], default="")
+        return _known(best) if scores.get(best, 0.0) >= WORKS else None
 
     def refused(self, fault: Fault) -> bool:
         """True if the server refuses the form of the request and another one was taken: ask again at once."""
@@ -159,7 +172,7 @@ class Ladder:
             return
         self.protocol, self._printed, self._unreadable = to, 0, 0
         self._tell(ProtocolChanged(protocol=to, why=why))
-        text = f"From now on the model is asked for {_NAMES[to]}: {why}."
+        text = f"From now on the model is asked for {STRATEGY_NAMES[to]}: {why}."
         self._tell(Notice(level="info", text=text, code="protocol.changed"))
 
     def versions(self) -> dict[str, str]:

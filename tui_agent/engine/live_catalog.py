@@ -124,16 +124,17 @@ class LiveCatalog:
         except (OSError, RuntimeError) as error:
             log.warning("%s is not watched: %s", self._path, error)
 
-    async def reload(self) -> None:
-        """Read the file again. While it is wrong or gone the last good reading stays."""
+    async def reload(self, *, quietly: bool = False) -> None:
+        """Read the file again. While it is wrong or gone the last good reading stays. `quietly`: what changed in it is
+        ours and was told."""
         found = await self._reading()
         if found.catalog is None:
             await asyncio.sleep(_SETTLING)
             found = await self._reading()
         if self._take(found):
-            self._tell(
-                Notice(level="info", text="models.json was read again and holds from now on.", code=READ)
-            )
+            if not quietly:
+                text = "models.json was read again and holds from now on."
+                self._tell(Notice(level="info", text=text, code=READ))
             self.changed()
 
     async def aclose(self) -> None:

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,20 @@ _LOOKING = re.compile(
 """Commands that only look: how they end says nothing of the work."""
 _TESTS = re.compile(
     r"(?:\S*python[\d.]* (?:-B )?(?:-m (?:unittest|pytest|doctest)\b|(?:\S*/)?(?:test_\S*|\S*_test)\.py)"
-    r"|\S*pytest\b|tox\b|nox\b|(?:npm|pnpm|yarn|bun) (?:run )?test|cargo (?:test|check|clippy)|go (?:test|vet)|ctest\b|ruff check|mypy\b"
-    r"|make (?:test|check)\b|mix test|swift test|dotnet test)"
+    r"|\S*pytest\b|tox\b|nox\b|(?:npm|pnpm|yarn|bun) (?:run )?test|cargo (?:test|check|clippy)|go (?:test|vet)"
+    r"|ctest\b|ruff check|mypy\b|make (?:test|check)\b|mix test|swift test|dotnet test)"
 )
 """Commands that test."""
 _NOT_RUN = (126, 127)
 """Exit codes of a command that can't be started: it shows nothing of the work."""
+_NO_MODULE = re.compile(r"No module named '?(?:pytest|nose|nox|tox|unittest2|ruff|mypy)\b")
+_NO_TESTS = re.compile(
+    r"no tests ran|unrecognized arguments|collected 0 items|Ran 0 tests|NO TESTS RAN", re.IGNORECASE
+)
+_ASKS_FOR_FAILURE = re.compile(
+    r"\b(?:exit(?:s|ing)?\b|status|error|fail|reject|refus|invalid|usage|raise|abort|complain)", re.IGNORECASE
+)
+"""A request that may want a program to end with a failure."""
 
 
 def test_command(folder: Path) -> str:
@@ -135,48 +143,108 @@ def _toml(path: Path) -> dict[str, Any]:
 # --- what commands said -------------------------------------------------------------------------
 
 Done = Sequence[tuple[ToolCall, ToolResult]]
+Alters = Callable[[ToolCall, ToolResult], bool]
+"""Whether a call changed a file."""
 
 
-def only_shows(command: str) -> bool:
-    """Whether a command looks or tests and so is no change in itself; a script of the project may be one."""
-    bare = _without_cd(command)
-    return _LOOKING.match(command) is not None or _TESTS.match(bare) is not None
+def by_tools(call: ToolCall, result: ToolResult) -> bool:
+    """Whether a call is an edit that was made; what commands change is not seen."""
+    return bool(result.changes)
 
 
-def last_change(done: Done) -> int:
+def only_looks(command: str) -> bool:
+    """Whether a command line only looks, as a whole: nothing is written, deleted or run by it."""
+    plain = re.sub(r"\d?>&\d|\d?>>?\s*/dev/null", " ", command)
+    if re.search(r"[<>`]|\$\(|\s-(?:delete|exec\w*|i\b|o\b|fprint\w*)|git branch +[^-\s]", plain):
+        return False
+    return all(_LOOKING.match(one.strip()) for one in _parts(plain))
+
+
+def only_tests(command: str) -> bool:
+    """Whether a command line tests, and does nothing else but look."""
+    plain = re.sub(r"\d?>&\d|\d?>>?\s*/dev/null", " ", command)
+    parts = _parts(plain)
+    if ">" in plain or not any(_TESTS.match(one) for one in parts):
+        return False
+    return all(_TESTS.match(one) or _LOOKING.match(one) for one in parts)
+
+
+def _parts(command: str) -> list[str]:
+    """The commands of a line, roughly; changes of the folder are left out."""
+    found = [one.strip() for one in re.split(r"&&|\|\||[;|\n]", command)]
+    return [one for one in found if one and not re.fullmatch(r"cd \S+", one)]
+
+
+def last_change(done: Done, altered: Alters = by_tools) -> int:
     """The place in `done` behind the last call that changed a file; 0 where none did."""
-    return max((at + 1 for at, (_, result) in enumerate(done) if result.changes), default=0)
+    return max((at + 1 for at, (call, result) in enumerate(done) if altered(call, result)), default=0)
 
 
-def checks_of(done: Done) -> dict[str, ToolResult]:
+def checks_of(done: Done, text: str = "") -> dict[str, ToolResult]:
     """Command → how it ended last, of the commands in `done` that show whether work is right.
 
-    A command that was refused or could not be started shows nothing, and neither does one that only looks.
+    A command that was refused or could not be started shows nothing, and neither does one that only looks, nor one that
+    never ended before it ran out of time. `text`: the request; a script that fails in an orderly way is none where that
+    is what it asks for.
     """
     found: dict[str, ToolResult] = {}
     for call, result in done:
         command = command_of(call)
         if not command or result.code in ("refused", "interrupted", "unknown_tool", "bad_arguments"):
             continue
-        if exit_code(result) in _NOT_RUN or _LOOKING.match(command):
+        if only_looks(command) or not ran(result) or (result.code == "timeout" and command not in found):
+            continue
+        if _ends_as_asked(command, result, text):
             continue
         if runs_something(_without_cd(command)) or command in found:
+            found.pop(command, None)
             found[command] = result
     return found
 
 
-def failed_check(done: Done) -> tuple[str, ToolResult] | None:
-    """The newest check that failed and has not passed since; None where all passed that were run."""
-    failed = [(command, result) for command, result in checks_of(done).items() if not result.success]
+def ran(result: ToolResult) -> bool:
+    """Whether a command got as far as to show something: it could be started, its test program is there, and there was
+    a test to run."""
+    code = exit_code(result)
+    said = result.data if isinstance(result.data, str) else ""
+    if code in _NOT_RUN or (code == 1 and _NO_MODULE.search(said)):
+        return False
+    return not (code in (4, 5) and _NO_TESTS.search(said))
+
+
+def _ends_as_asked(command: str, result: ToolResult, text: str) -> bool:
+    if result.success or only_tests(command) or not _ASKS_FOR_FAILURE.search(text):
+        return False
+    return "Traceback (most recent call last)" not in str(result.data)
+
+
+def failed_check(done: Done, text: str = "") -> tuple[str, ToolResult] | None:
+    """The newest check that failed and has not passed since; None where all passed that were run. Tests that pass
+    settle what was run before to see the same in another way."""
+    checks = list(checks_of(done, text).items())
+    passed = max((at for at, (one, result) in enumerate(checks) if result.success and only_tests(one)), default=-1)
+    failed = [
+        (one, result)
+        for at, (one, result) in enumerate(checks)
+        if not result.success and not (at < passed and _same_sight(one, checks[passed][0]))
+    ]
     return failed[-1] if failed else None
 
 
-def stale_checks(done: Done) -> list[str]:
+def _same_sight(failed: str, passed: str) -> bool:
+    """Whether a test run that passed makes good one that failed before: the whole project's, or of the same files."""
+    names = set(re.findall(r"[\w/]*test\w*(?=\.py|\b)", failed)) - {"pytest", "unittest", "test", "tests"}
+    return not names or bool(names & set(re.findall(r"[\w/]*test\w*(?=\.py|\b)", passed)))
+
+
+def stale_checks(done: Done, altered: Alters = by_tools, text: str = "") -> list[str]:
     """Commands that failed before the last change and were not run again since."""
-    after = done[last_change(done) :]
-    again = checks_of(after)
+    after = done[last_change(done, altered) :]
+    again = checks_of(after, text)
     return [
-        command for command, result in checks_of(done).items() if not result.success and command not in again
+        command
+        for command, result in checks_of(done, text).items()
+        if not result.success and command not in again
     ]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -131,22 +131,59 @@ _SAMPLES = (
 """Arguments that functions of one, two and three are tried with."""
 
 
+UNTRIED = 126
+"""Exit status of a program that could not try anything; the loop takes it as no result, neither good nor bad."""
+
+
+def loading(module: str, names: Collection[str]) -> str:
+    """The beginning of a program that takes `names` from a module of the project in the current folder.
+
+    The module is looked for from that folder, then from each folder that it lies in, as projects with a `src` have it.
+    What it prints meanwhile is not shown, and there is nothing to read. Where it can't be imported, because it lacks
+    something or runs at once and ends, the program says so and ends with `UNTRIED`. The program has `_untried(why)`.
+    """
+    parts = module.split(".")
+    places = [("/".join(parts[:at]), ".".join(parts[at:])) for at in range(len(parts))]
+    taken = "\n".join(f"{name} = _loaded.{name}" for name in names)
+    return f"""\
+import contextlib, importlib, io, itertools, math, os, sys
+def _untried(why):
+    print('not tried:', why)
+    raise SystemExit({UNTRIED})
+sys.stdin, _loaded, _why = io.StringIO(), None, ''
+for _folder, _name in {places!r}:
+    sys.path.insert(0, os.path.join(os.getcwd(), _folder))
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            _loaded = importlib.import_module(_name)
+        break
+    except ImportError as error:
+        _why = _why or repr(error)
+    except BaseException as error:
+        _untried('{module} can not be imported: ' + repr(error))
+if _loaded is None or not str(_loaded.__file__).startswith(os.getcwd() + os.sep):
+    _untried('{module} can not be imported: ' + _why)
+if not all(hasattr(_loaded, one) for one in {list(names)!r}):
+    _untried('{module} lacks a name')
+{taken}
+"""
+
+
 def sampling(module: str, function: str, count: int) -> str:
     """A program that prints what a function gives for some arguments."""
     tried = _SAMPLES[count - 1] if 1 <= count <= len(_SAMPLES) else ()
     return f"""\
-import os, sys
-sys.path.insert(0, os.getcwd())
-from {module} import {function} as f
-shown = 0
-for given in {tried!r}:
+{loading(module, (function,))}
+_shown = 0
+for _given in {tried!r}:
     try:
-        out = f(*given)
-    except Exception:
+        with contextlib.redirect_stdout(io.StringIO()):
+            _out = {function}(*_given)
+    except (Exception, SystemExit):
         continue
-    if out is not None and shown < 6:
-        shown += 1
-        print(f"{function}({{', '.join(map(repr, given))}}) == {{out!r}}")
+    if _out is not None and _shown < 6:
+        _shown += 1
+        print(f"{function}({{', '.join(map(repr, _given))}}) == {{_out!r}}")
 """
 
 
@@ -154,18 +191,18 @@ def script(module: str, function: str, wanted: list[Property]) -> str:
     """A program that tries a function and ends with a line that says what breaks a condition."""
     rows = ", ".join(f"({one.words!r}, lambda f, x, out: {one.test})" for one in wanted)
     return f"""\
-import os, sys
-sys.path.insert(0, os.getcwd())
-from {module} import {function} as f
+{loading(module, (function,))}
+_try = {function}
 for x in {_INPUTS!r}:
     try:
-        out = f(x)
-    except Exception:
+        with contextlib.redirect_stdout(io.StringIO()):
+            out = _try(x)
+    except (Exception, SystemExit):
         continue
     for words, holds in ({rows},):
         try:
-            good = holds(f, x, out)
-        except Exception:
+            good = holds(_try, x, out)
+        except (Exception, SystemExit):
             continue
         if not good:
             raise SystemExit(f"{function}({{x!r}}) returns {{out!r}}, but the request says: {{words}}")

@@ -15,6 +15,7 @@ import msgspec
 
 from tui_agent.domain import Answer, ApprovalMode, CommandOutcome, Mode, Trusting
 from tui_agent.engine.approvals import Approvals
+from tui_agent.engine.calibrator import Calibrator
 from tui_agent.engine.copying import copy_journal
 from tui_agent.engine.mentions import Mentions
 from tui_agent.engine.model_choice import ModelChoice
@@ -103,6 +104,7 @@ class Session:
         self.grants = StandingLeave(workplace)  # what the user allowed for longer than once (R4.3)
         self.memory = memory  # the plan document (P1 to P6)
         self.naming = Naming(stream, folder, roles, workplace)  # what the session is called (S3)
+        self.calibrator = Calibrator(stream, roles, workplace)  # how a new model is asked (E4)
         self.models = ModelChoice(roles, stream)  # which model does what (M5, U4)
         self.mentions = Mentions(workplace.roots, workplace.recent)  # what can be named behind an @ (H7)
         self.settings = Loaded(settings=workplace.settings)  # whole once the session is open (G1)
@@ -283,7 +285,7 @@ class Session:
                 await asyncio.wait([task])
         await self._stop()
         self._approvals.withdraw(by="closing")
-        parts = (self.naming, self.mentions, self.checkpoints, self.memory, self._workplace)
+        parts = (self.naming, self.calibrator, self.mentions, self.checkpoints, self.memory, self._workplace)
         for step in (*(part.close for part in parts), self._roles.aclose):
             try:
                 await step()
@@ -308,7 +310,12 @@ class Session:
 
     def look_for_model(self) -> None:
         """Ask the server for its models before the first message, so that a missing one is told at once (G2)."""
-        self._looking = asyncio.create_task(self._roles.look())
+        self._looking = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        await self._roles.look()
+        if not self.busy:
+            self.calibrator.start()
 
     def offer_summary(self) -> None:
         """Put the summary before the user that an earlier process left undecided (X3)."""
@@ -334,6 +341,7 @@ class Session:
         run = f"run-{self._state.runs + 1}"
         self.queue.begun()
         self.naming.pause()
+        self.calibrator.skip()
         before = self._state.history.left_out
         self._emit(UserSaid(id=message.id, text=message.text), run=run)
         if (left_out := self._state.history.left_out) > before:

@@ -341,6 +341,10 @@ class Workflow:
         return True
 
     def _only_looks(self) -> bool:
+        """Whether there is nothing to sum up: files were read for an answer."""
+        calls = self._crew.calls
+        if self._by_words and read_request(self._request).kind != "change":
+            return all(calls.reads_only(call) for call, _ in calls.results)
         return self._sorted.intent == "analyze" and not self._sorted.needs_write
 
     # --- stage 3 ---

@@ -410,15 +410,30 @@ class _Loops:
     def make(self, node: str, registry: Registry, mode: Mode) -> Worker:
         """A loop whose replies hang below `node`: the run, a stage or a step."""
         from tui_agent.engine.asking import Place
-        from tui_agent.engine.loop import DirectLoop
 
         self._count += 1
         self._calls.use(registry)
         prefix = self._run if node == self._run else f"{self._run}.l{self._count}"
-        if self.ladder.protocol == "files":
-            return self.files(Place(self._run, node, prefix), registry)
-        loop = DirectLoop(
-            place=Place(self._run, node, prefix),
+
+        def loop(place: Place, *, judged: bool) -> DirectLoop | FilesLoop:
+            if self.ladder.protocol == "files":
+                return self.files(place, registry)
+            direct = self._direct(
+                place, registry, self._rounds(mode, node.rpartition(".")[2].startswith("s"))
+            )
+            if judged:
+                direct.completion = self.completion(node, registry)
+            return direct
+
+        # Steps are judged when all of them are done.
+        first = loop(Place(self._run, node, prefix), judged=mode is not Mode.AGENT)
+        return _ThenNext(first, self, lambda: loop(Place(self._run, node, f"{prefix}.f"), judged=True))
+
+    def _direct(self, place: Place, registry: Registry, rounds: int) -> DirectLoop:
+        from tui_agent.engine.loop import DirectLoop
+
+        return DirectLoop(
+            place=place,
             stream=self._stream,
             brain=self._brain,
             desk=self._desk,
@@ -426,11 +441,8 @@ class _Loops:
             ladder=self.ladder,
             calls=self._calls,
             tools=registry.specs(),
-            max_iterations=self._rounds(mode, node.rpartition(".")[2].startswith("s")),
+            max_iterations=rounds,
         )
-        if mode is not Mode.AGENT:  # steps are judged when all of them are done
-            loop.completion = self.completion(node, registry)
-        return _ThenFiles(loop, self, Place(self._run, node, f"{prefix}.f"), registry)
 
     def completion(self, node: str, registry: Registry) -> Completion:
         """What judges the claims of the run, with the program's own checks below `node`."""
@@ -467,14 +479,15 @@ class _Loops:
         )
 
 
-class _ThenFiles:
-    """A direct loop, and where the model does not get on with calls the same request once more by files (E4)."""
+class _ThenNext:
+    """A loop, and where nothing comes of its strategy the same request once more with the next one (E4)."""
 
-    def __init__(self, loop: DirectLoop, loops: _Loops, place: Place, registry: Registry) -> None:
-        self._loop = loop
+    def __init__(
+        self, first: DirectLoop | FilesLoop, loops: _Loops, again: Callable[[], DirectLoop | FilesLoop]
+    ) -> None:
+        self._loop = first
         self._loops = loops
-        self._place = place
-        self._registry = registry
+        self._again = again
         self.claimed = False
 
     async def work(self) -> RunEnded:
@@ -483,4 +496,4 @@ class _ThenFiles:
         self.claimed = self._loop.claimed
         if not self._loop.misfit or ended.outcome != "failed" or not self._loops.next_strategy():
             return ended
-        return await self._loops.files(self._place, self._registry).work()
+        return await self._again().work()

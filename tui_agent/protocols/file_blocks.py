@@ -17,7 +17,15 @@ _PROGRAM = re.compile(r"(?:python3?|node|bash|sh|pytest|go|cargo|npm|-m)\s+`?$")
 """What stands before a path that is run, not shown."""
 _LABEL = re.compile(r"^(?:#+|[-*\d.]+)?\s*\**(?:(?:file ?name|file)\b)?[:\s]*", re.IGNORECASE)
 _COMMENT = re.compile(r"\s*(?:#|//|<!--|/\*|--)\s*(\S+?)\s*(?:-->|\*/)?\s*$")
-_RUNNING = re.compile(r"\b(?:run|output|usage|command|terminal|example)\b", re.IGNORECASE)
+_RUNNING = re.compile(
+    r"\b(?:run|output|usage|command|terminal|example|response|prints?|result)\b", re.IGNORECASE
+)
+_SAMPLE = re.compile(
+    r"\b(?:usage|example|output|response|prints?|results?|returns?|demo)\b|\bcan (?:now )?(?:be )?(?:use|call|try|test)"
+    r"|\b(?:how to|to) (?:use|call|try|test)\b|\b(?:should|will|would) (?:see|look|get|be)\b",
+    re.IGNORECASE,
+)
+"""What a line above a block says that shows how something is used, or what comes out of it."""
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -32,6 +40,13 @@ class Block(msgspec.Struct, frozen=True):
     """False when the reply ends inside it."""
     above: str = ""
     """The line above it."""
+    labelled: bool = False
+    """The name stands by itself: on the line above, behind the fence, or in a comment on the first line."""
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether the line above says that it shows a use, or what is printed."""
+        return not self.labelled and _SAMPLE.search(self.above) is not None
 
 
 def blocks(text: str) -> list[Block]:
@@ -44,15 +59,15 @@ def blocks(text: str) -> list[Block]:
         above = [line.strip() for line in lines[end:first] if line.strip()][-1:]
         end = after
         language = info.split()[0].lower() if info else ""
-        name = _named(info, above[0] if above else "", language)
+        name, labelled = _named(info, above[0] if above else "")
         if not name and not language and above and _RUNNING.search(above[0]):
             language = "output"
         opening = _COMMENT.match(body.split("\n", 1)[0])
         if opening and PATH.fullmatch(opening.group(1)):
             commented = opening.group(1)
             if not name or name.rsplit("/", 1)[-1] == commented.rsplit("/", 1)[-1]:
-                name, body = name or commented, body.partition("\n")[2]
-        found.append(Block(name, language, body, closed, above[0] if above else ""))
+                name, body, labelled = name or commented, body.partition("\n")[2], True
+        found.append(Block(name, language, body, closed, above[0] if above else "", labelled))
     return found
 
 
@@ -61,15 +76,16 @@ def spans(lines: list[str]) -> list[tuple[int, int]]:
     return [(first, after) for first, after, *_ in _fences(lines)]
 
 
-def _named(info: str, above: str, language: str) -> str:
-    """The path in the fence's own line, else the one that the line above is made of or mentions last."""
+def _named(info: str, above: str) -> tuple[str, bool]:
+    """The path in the fence's own line, else the one that the line above is made of, and True; else the one that the
+    line above mentions last."""
     if (found := PATH.search(info)) is not None:
-        return found.group(0)
+        return found.group(0), True
     bare = _LABEL.sub("", above).strip("*`:# ")
     if PATH.fullmatch(bare):
-        return bare
+        return bare, True
     mentioned = [one for one in PATH.finditer(above) if not _PROGRAM.search(above[: one.start()])]
-    return mentioned[-1].group(0) if mentioned else ""
+    return (mentioned[-1].group(0) if mentioned else ""), False
 
 
 def _fences(lines: list[str]) -> Iterator[tuple[int, int, str, str, bool]]:

@@ -6,14 +6,23 @@ import ast
 import re
 from collections.abc import Collection
 
+from tui_agent.protocols.source_lines import BOM, lines_of, with_ends_of, with_plain_ends
+
 Defining = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+_QUIET = Defining | ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign | ast.Pass
+"""Statements that set something up when a module is loaded, and do nothing else."""
+_WHOLE = 0.7
+"""Of the lines of a file that can't be parsed: a part with so many of them is a new version of all of it."""
+_HALF = 0.5
+"""The same, for a part with all of its definitions."""
+_HEAD = re.compile(r"(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)")
 
 
 def parsed(text: str) -> ast.Module | None:
     """The tree of a file; None where it can't be parsed."""
     try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+        return ast.parse(text.removeprefix(BOM))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
@@ -63,25 +72,170 @@ def code_only(text: str) -> str:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | Defining) and len(node.body) > 1 and _is_docstring(node.body[0]):
             node.body = node.body[1:]
-    return ast.dump(tree)
+    return dumped(tree) or text
 
 
-def merged(old: str, part: str, replaced: Collection[str] = ()) -> str:
+def merged(old: str, part: str, replaced: Collection[str] = (), *, partial: bool = False) -> str:
     """The file `old` with the definitions that `part` shows; `part` itself where it shows all of the file.
 
-    Definitions of the same name are replaced, new ones are added at the end, new imports at the top. `replaced`: names
-    that may be missing from `part` without it being only a part, because the request speaks of them.
+    Definitions of the same name are replaced, new ones are added at the end, new imports at the top. The line ends and
+    the byte order mark stay those of `old`. `replaced`: names that may be missing from `part` without it being only a
+    part, because the request speaks of them. `partial`: it is known to leave something out.
     """
+    return with_ends_of(old, _merged(with_plain_ends(old), with_plain_ends(part), replaced, partial))
+
+
+def _merged(old: str, part: str, replaced: Collection[str], partial: bool) -> str:
     was, now = parsed(old), parsed(part)
-    if was is None or now is None:
+    if now is None:
         return part
-    before, after = _named(was.body), _named(now.body)
-    if all(
-        name in replaced or (name in after and _whole(node, after[name], replaced))
-        for name, node in before.items()
-    ):
-        return part
+    if was is None:
+        return _patched(old, part, now)
+    if not partial and _is_all(was, now, replaced):
+        return with_imports(part, _lacking(old, was, now))
     return _Merge(old, part, was, now, replaced).text()
+
+
+def _is_all(was: ast.Module, now: ast.Module, replaced: Collection[str]) -> bool:
+    """Whether a part is a new version of the whole file."""
+    before, after = _named(was.body), _named(now.body)
+    missing = [
+        node
+        for name, node in before.items()
+        if not (_whole(node, after[name], replaced) if name in after else name in replaced)
+    ]
+    did, does = _doing(was), _doing(now)
+    if not missing:
+        left = bool(_doing(was, guard=True)) and not _doing(now, guard=True)
+        return bool(replaced) or not left or _moved(was, now)
+    defines = any(isinstance(node, Defining) for node in before.values())
+    if did and not defines and _doing(now, guard=True):
+        return True
+    if did and _moved(was, now) and not any(isinstance(node, Defining) for node in missing):
+        return True
+    there = {dumped(node) for node in did}
+    return any(dumped(node) not in there for node in does) and not (not did and samples(now))
+
+
+def _doing(tree: ast.Module, *, guard: bool = False) -> list[ast.stmt]:
+    """The statements of a module that do something when it is loaded; `guard`: `if __name__ == …` among them."""
+    return [
+        node
+        for node in tree.body
+        if not isinstance(node, _QUIET)
+        and not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        and (guard or not _is_guard(node))
+    ]
+
+
+def _moved(was: ast.Module, now: ast.Module) -> bool:
+    """Whether a statement that was run on loading stands in a function now."""
+    there = {dumped(node) for node in _doing(was)}
+    inner = (each for node in now.body if isinstance(node, Defining) for each in ast.walk(node))
+    return any(isinstance(each, ast.stmt) and dumped(each) in there for each in inner)
+
+
+def _lacking(old: str, was: ast.Module, now: ast.Module) -> list[str]:
+    """The import statements of a file that its new version uses and does not show."""
+    got: set[str] = set()
+    used: set[str] = set()
+    for node in ast.walk(now):
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else got).add(node.id)
+        elif isinstance(node, ast.arg):
+            got.add(node.arg)
+        elif isinstance(node, Defining):
+            got.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            got |= _bound(node)
+    if "*" in got:
+        return []
+    lines = _lines(old)
+    return [
+        "".join(lines[node.lineno - 1 : node.end_lineno])
+        for node in was.body
+        if isinstance(node, ast.Import | ast.ImportFrom) and _bound(node) & (used - got)
+    ]
+
+
+def _bound(node: ast.Import | ast.ImportFrom) -> set[str]:
+    """Names that an import gives."""
+    return {(one.asname or one.name).partition(".")[0] for one in node.names}
+
+
+def samples(tree: ast.Module) -> list[ast.stmt]:
+    """The statements at the end of a module that only try what it defines: prints, assertions, and what they use."""
+    last = max((at for at, node in enumerate(tree.body) if isinstance(node, Defining)), default=-1)
+    tail = tree.body[last + 1 :] if last >= 0 else []
+    doing = _doing(tree)
+    if not doing or any(node not in tail or not _tries(node) for node in doing):
+        return []
+    return [node for node in tail if not isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def _tries(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assert) or "print" in _called(node)
+
+
+def _called(node: ast.stmt) -> set[str]:
+    """Names that a statement calls."""
+    calls = [each.func for each in ast.walk(node) if isinstance(each, ast.Call)]
+    return {one.id if isinstance(one, ast.Name) else getattr(one, "attr", "") for one in calls}
+
+
+def _is_guard(node: ast.stmt) -> bool:
+    test = node.test if isinstance(node, ast.If) else None
+    left = test.left if isinstance(test, ast.Compare) else None
+    return isinstance(left, ast.Name) and left.id == "__name__"
+
+
+def dumped(node: ast.AST) -> str:
+    """The tree as text; empty where it is too deep."""
+    try:
+        return ast.dump(node)
+    except (RecursionError, MemoryError):
+        return ""
+
+
+def _patched(old: str, part: str, now: ast.Module) -> str:
+    """A file that can't be parsed, with the definitions of `part` in the place of those whose first line has their
+    name; `part` itself where it has about as many lines, or all of the definitions."""
+    lines, new = _lines(old), _lines(part)
+    heads = [found.group(1) for line in lines if (found := _HEAD.match(line))]
+    shown = _named(now.body)
+    size = sum(bool(line.strip()) for line in new) / max(1, sum(bool(line.strip()) for line in lines))
+    if size >= _WHOLE or (heads and size >= _HALF and all(name in shown for name in heads)):
+        return part
+    added, imports = [], []
+    for node in now.body:
+        source = "".join(new[_first_line(node) - 1 : node.end_lineno])
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imports += [source] if source not in lines else []
+        elif isinstance(node, Defining):
+            span = _span(lines, node.name)
+            if span is None:
+                added.append(source)
+            else:
+                lines[span[0] : span[1]] = [source, *_gap(lines, span[1])]
+                lines = _lines("".join(lines))
+    return with_imports(_with_added("".join(lines), added), imports)
+
+
+def _span(lines: list[str], name: str) -> tuple[int, int] | None:
+    """First line of a definition, its decorators among it, and the line behind it, by the margin alone."""
+    found = [at for at, line in enumerate(lines) if (head := _HEAD.match(line)) and head.group(1) == name]
+    if len(found) != 1:
+        return None
+    first, end = found[0], found[0] + 1
+    while first and lines[first - 1].startswith("@"):
+        first -= 1
+    while end < len(lines) and (lines[end][0].isspace() or lines[end][0] in ")]}"):
+        end += 1
+    return first, end
+
+
+def _gap(lines: list[str], at: int) -> list[str]:
+    return ["\n", "\n"] if at < len(lines) else []
 
 
 def _whole(old: ast.stmt, new: ast.stmt, replaced: Collection[str]) -> bool:
@@ -105,15 +259,18 @@ class _Merge:
 
     def text(self) -> str:
         known = _named(self._was.body)
-        there = {ast.dump(node) for node in self._was.body}
+        there = {dumped(node) for node in self._was.body}
+        tried = samples(self._now)
         for node in self._now.body:
             name = _name(node)
             if isinstance(node, ast.Import | ast.ImportFrom):
-                if ast.dump(node) not in there:
+                if dumped(node) not in there:
                     self._imports.append(self._source(node))
             elif name in known:
                 self._replace(known[name], node)
-            elif name:
+            elif _is_guard(node):
+                self._guard(node)
+            elif name and node not in tried:
                 self._added.append(self._source(node))
         lines = self._lines
         for begin, end, source in sorted(self._edits, key=lambda edit: -edit[0]):
@@ -133,6 +290,14 @@ class _Merge:
                 return
         self._put(old, new)
 
+    def _guard(self, node: ast.stmt) -> None:
+        """Put what the part runs as a program in the place of what the file runs, where that is the same thing."""
+        mine = [one for one in self._was.body if _is_guard(one)]
+        if mine and _called(mine[0]) & _called(node) - {"print"}:
+            self._put(mine[0], node)
+        elif not mine and "print" not in _called(node):
+            self._added.append(self._source(node))
+
     def _put(self, old: ast.stmt, new: ast.stmt) -> None:
         self._edits.append((_first_line(old) - 1, old.end_lineno or old.lineno, self._source(new)))
 
@@ -144,6 +309,8 @@ def with_imports(text: str, statements: Collection[str]) -> str:
     """The file with import statements put behind those that it has, else behind its docstring."""
     if not statements:
         return text
+    if "\r" in text or text.startswith(BOM):
+        return with_ends_of(text, with_imports(with_plain_ends(text), statements))
     tree = parsed(text)
     body = tree.body if tree else []
     at = (body[0].end_lineno or 0) if body and _is_docstring(body[0]) else 0
@@ -167,7 +334,7 @@ def _with_added(text: str, added: list[str]) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    lines = text.splitlines(keepends=True)
+    lines = lines_of(text)
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
     return lines

@@ -219,6 +219,10 @@ class Settings(Part):
     )
     orchestrator: bool = Field(False, description="Leave reading and searching to sub-agents.")
     titles: bool = Field(True, description="Have the small model name a session after its first run.")
+    calibrate: bool = Field(
+        True,
+        description="Measure how to ask a local model that is used for the first time, until your first message.",
+    )
     git_branch: bool = Field(False, description="Make a git branch for a session when it first writes.")
 
     # --- screen

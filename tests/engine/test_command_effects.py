@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doubles.mock import Heeding, MockServer, call, scenario, step
+from tests.engine.kit import Watch, opened
+from tui_agent.checkpoints import survey
+from tui_agent.domain import ToolCall, ToolResult
+from tui_agent.engine.completion import claims_change
+from tui_agent.engine.project_checks import checks_of, failed_check, only_looks, only_tests
+from tui_agent.events import RunEnded
+
+RUN = "run_terminal_command"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["ls -la", "cat a.py | grep x", "git status && git diff", "cd src && ls", "grep -n x *.py 2>/dev/null", "git branch -a"],
+)  # fmt: skip
+def test_lines_that_only_look(command: str) -> None:
+    assert only_looks(command) and not only_tests(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat > a.py <<'EOF'\nx\nEOF",
+        "echo x >> .gitignore",
+        "printf x > f",
+        "find . -name '*.pyc' -delete",
+        "git branch topic",
+        "ls; rm a.py",
+        "cat a.py && sed -i s/a/b/ a.py",
+        "find . -exec rm {} +",
+        "sort -o a a",
+    ],
+)
+def test_lines_that_do_more_than_look(command: str) -> None:
+    assert not only_looks(command)
+
+
+@pytest.mark.parametrize(
+    ("command", "is_test"),
+    [
+        ("python3 -m pytest -q", True),
+        ("cd app && python3 test_calc.py", True),
+        ("pytest | tail -5", True),
+        ("npm test", True),
+        ("pytest && git commit -am x", False),
+        ("pytest > out.txt", False),
+        ("python3 calc.py", False),
+    ],
+)
+def test_lines_that_test(command: str, is_test: bool) -> None:
+    assert only_tests(command) is is_test
+
+
+def ended(command: str, code: int = 0, said: str = "") -> tuple[ToolCall, ToolResult]:
+    made = ToolCall(id=command, name=RUN, arguments={"command": command})
+    if code == 0:
+        return made, ToolResult(success=True, data=f"exit code 0\n{said}")
+    if code < 0:
+        return made, ToolResult(success=False, data=said, error="stopped after 60 s", code="timeout")
+    return made, ToolResult(success=False, data=said, error=f"exit code {code}", code="exit")
+
+
+def test_tests_that_pass_make_good_what_was_run_wrongly_before() -> None:
+    assert failed_check([ended("python3 -m pytest", 1, "2 failed"), ended("python3 test_calc.py")]) is None
+    assert failed_check([ended("python3 test_a.py", 1), ended("python3 test_b.py")]) is not None
+    assert (
+        failed_check([ended("python3 -m unittest"), ended("python3 main.py", 1, "Traceback …")]) is not None
+    )
+    assert failed_check([ended("python3 main.py", 1), ended("python3 -m unittest")]) is None
+
+
+def test_what_could_not_be_run_or_never_ended_shows_nothing() -> None:
+    missing = "/usr/bin/python3: No module named pytest"
+    assert checks_of([ended("python3 -m pytest", 1, missing)]) == {}
+    assert checks_of([ended("pytest", 5, "no tests ran in 0.01s")]) == {}
+    assert checks_of([ended("python3 server.py", -1)]) == {}
+    assert failed_check([ended("pytest"), ended("pytest", -1)]) is not None
+
+
+def test_a_program_that_is_to_end_with_a_failure_may() -> None:
+    run = [ended("python3 div.py 1 0", 1, "cannot divide by zero")]
+    assert failed_check(run, "python3 div.py 1 0 must end with exit status 1") is None
+    assert failed_check(run, "Tidy div.py") is not None
+    crash = [ended("python3 div.py 1 0", 1, "Traceback (most recent call last):\n…")]
+    assert failed_check(crash, "python3 div.py 1 0 must end with exit status 1") is not None
+
+
+def test_words_that_claim_a_change() -> None:
+    for text in (
+        "I have renamed the function.",
+        "I've updated config.json",
+        "It has been successfully added.",
+    ):
+        assert claims_change(text)
+    for text in (
+        "You can change it.",
+        "I would rename it.",
+        "The file was renamed in the last commit.",
+        "I add 2 and 3.",
+    ):
+        assert not claims_change(text), text
+
+
+def test_a_file_written_anew_as_it_was_is_no_change(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text("x = 1\n")
+    before = survey.take([tmp_path])
+    known = survey.contents(before, "sed -i s/y/z/ a.py")
+    file.unlink()
+    file.write_text("x = 1\n")
+    assert not survey.compare(before, survey.take([tmp_path]), known).any
+    file.write_text("x = 2\n")
+    assert survey.compare(before, survey.take([tmp_path]), known).changed == (str(file),)
+
+
+async def run(workspace: Path, request: str, *steps: Any, **files: str) -> RunEnded:
+    for name, content in files.items():
+        (workspace / f"{name}.py").write_text(content, encoding="utf-8")
+    model = Heeding(scenario(request[:20], *steps))
+    async with MockServer(model) as server, opened(server, workspace) as session:
+        watch = Watch(session)
+        await session.send(request)
+        return await watch.ended()
+
+
+def shell(command: str) -> Any:
+    return step(None, call(RUN, command=command))
+
+
+CALC = "def add(a, b):\n    return a - b\n"
+unix = pytest.mark.skipif(sys.platform == "win32", reason="sed")
+
+
+@unix
+async def test_a_change_by_a_command_is_one_and_its_failing_test_counts(tmp_path: Path) -> None:
+    test = "from calc import add\nassert add(2, 3) == 5, add(2, 3)\n"
+    good = await run(
+        tmp_path, "Fix the bug in calc.py.", shell("sed -i 's/a - b/a + b/' calc.py"), "Fixed.", calc=CALC
+    )
+    assert good.outcome == "done", good.text
+    bad = await run(
+        tmp_path,
+        "Fix the bug in calc.py.",
+        shell("sed -i 's/a . b/a * b/' calc.py"),
+        shell("python3 test_calc.py"),
+        *["All tests pass."] * 9,
+        calc=CALC,
+        test_calc=test,
+    )
+    assert bad.outcome == "failed", bad.text
+
+
+@unix
+@pytest.mark.parametrize(
+    "command",
+    ["python3 calc.py", "python3 -c 'print(1)'", "sed -i 's/nothing/x/' calc.py", "pip list", "mkdir -p x", "git add -A"],
+)  # fmt: skip
+async def test_a_command_that_changes_nothing_is_no_work(tmp_path: Path, command: str) -> None:
+    ended = await run(tmp_path, "Fix the bug in calc.py.", shell(command), *["Fixed."] * 9, calc=CALC)
+    assert ended.outcome == "failed" and "nothing" in ended.text.lower()
+
+
+@unix
+@pytest.mark.parametrize(
+    ("request_", "command"),
+    [
+        ("Create a folder called data.", "mkdir -p data"),
+        ("Add *.log to .gitignore", "echo '*.log' >> .gitignore"),
+        ("Delete all .tmp files", "find . -name '*.tmp' -delete"),
+        ("Write a file notes.txt with the word hi", "cat > notes.txt <<'EOF'\nhi\nEOF"),
+    ],
+)
+async def test_what_only_a_command_does_is_work(tmp_path: Path, request_: str, command: str) -> None:
+    (tmp_path / "old.tmp").write_text("x")
+    ended = await run(tmp_path, request_, shell(command), "Done.")
+    assert ended.outcome == "done", ended.text
+
+
+async def test_what_is_to_be_run_is_not_done_by_words(tmp_path: Path) -> None:
+    request = "Run the tests and tell me whether they pass."
+    hollow = await run(tmp_path, request, *["All tests pass."] * 9, test_calc="import calc\n", calc=CALC)
+    assert hollow.outcome == "failed" and "Nothing was run" in hollow.text
+    real = await run(tmp_path, request, shell("python3 -B test_calc.py"), "They pass.")
+    assert real.outcome == "done", real.text
