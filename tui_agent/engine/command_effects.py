@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from tui_agent.checkpoints.survey import WHOLE
 from tui_agent.domain import ToolCall, ToolResult
-from tui_agent.engine.project_checks import Done, command_of, only_looks, only_tests
-from tui_agent.engine.request_reading import Reading, runs_something
+from tui_agent.engine.project_checks import Done, command_of, only_looks, only_runs, only_tests
+from tui_agent.engine.request_reading import Reading
 from tui_agent.events import CommandChanged
 
 _BEYOND = re.compile(
@@ -60,7 +60,7 @@ class CommandEffects:
             return False
         if seen.changed or seen.deleted:
             return True
-        return bool(seen.created) and not runs_something(command)
+        return bool(seen.created) and not only_runs(command)
 
     def acted(self, done: Done, request: Reading) -> bool:
         """Whether something was done that may be what the request asks for: to look, to test, or to run the project is
@@ -76,7 +76,7 @@ class CommandEffects:
             return False
         if any(path.rsplit("/", 1)[-1] in request.text for path in seen.created):
             return True
-        if WHOLE in seen.unwatched and not (only_looks(command) or runs_something(command)):
+        if WHOLE in seen.unwatched and not (only_looks(command) or only_runs(command)):
             return True
         words = request.text.lower()
         for found in _BEYOND.finditer(command):

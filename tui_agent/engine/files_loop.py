@@ -36,11 +36,11 @@ from tui_agent.engine.condensing import ATTACHED, is_kind
 from tui_agent.engine.examples import Example, examples_in
 from tui_agent.engine.ladder import Ladder
 from tui_agent.engine.material import Material, gather, names_of, room_for
-from tui_agent.engine.project_checks import checks_of, command_of, only_looks, only_tests, python
+from tui_agent.engine.project_checks import checks_of, command_of, only_looks, only_runs, only_tests, python
 from tui_agent.engine.prompts import prompt
 from tui_agent.engine.properties import function_in, named_function, properties_in, sampling, script
 from tui_agent.engine.reply import Received
-from tui_agent.engine.request_reading import Reading, names_to_go, read_request, runs_something
+from tui_agent.engine.request_reading import Reading, names_to_go, read_request
 from tui_agent.engine.state import SessionStream
 from tui_agent.engine.static_checks import (
     NOTHING,
@@ -332,6 +332,7 @@ class FilesLoop:
             changed = {name: one for name, one in changed.items() if is_test(name) or name not in known}
         self._tried.same, self._tried.last = changed == self._tried.last, changed
         wrong = [Problem(one) for one in reply.problems]
+        wrong += [Problem(one, soft=True) for one in reply.doubts]
         wrong += [] if wrong and not changed else await asyncio.to_thread(problems, request, known, changed)
         if any(not one.soft for one in wrong):
             return None, wrong
@@ -402,7 +403,7 @@ class FilesLoop:
     async def _run_commands(self, commands: tuple[str, ...]) -> tuple[RunEnded | None, list[Problem]]:
         """Run what the reply proposes instead of a change, each command with its approval. To look, to test or to run
         the project is no change: the program does so by itself."""
-        changing = [one for one in commands if not (only_looks(one) or only_tests(one) or runs_something(one))]
+        changing = [one for one in commands if not (only_looks(one) or only_tests(one) or only_runs(one))]
         if self._request.kind == "change" and not changing:
             return None, [Problem(NOTHING)]
         for command in commands[:AT_ONCE]:

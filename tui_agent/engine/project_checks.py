@@ -169,6 +169,12 @@ def only_tests(command: str) -> bool:
     return all(_TESTS.match(one) or _LOOKING.match(one) for one in parts)
 
 
+def only_runs(command: str) -> bool:
+    """Whether a command line runs something of the project, and does nothing else but look."""
+    parts = _parts(command)
+    return bool(parts) and all(runs_something(one) or _LOOKING.match(one) for one in parts)
+
+
 def _parts(command: str) -> list[str]:
     """The commands of a line, roughly; changes of the folder are left out."""
     found = [one.strip() for one in re.split(r"&&|\|\||[;|\n]", command)]
@@ -222,7 +228,9 @@ def failed_check(done: Done, text: str = "") -> tuple[str, ToolResult] | None:
     """The newest check that failed and has not passed since; None where all passed that were run. Tests that pass
     settle what was run before to see the same in another way."""
     checks = list(checks_of(done, text).items())
-    passed = max((at for at, (one, result) in enumerate(checks) if result.success and only_tests(one)), default=-1)
+    passed = max(
+        (at for at, (one, result) in enumerate(checks) if result.success and only_tests(one)), default=-1
+    )
     failed = [
         (one, result)
         for at, (one, result) in enumerate(checks)

@@ -30,7 +30,7 @@ MORE = (
     "|authenticate|auto-?\\w+|back up|base|batch|block|boost|buffer|bundle|cache|cancel|capitali[sz]e|cap"
     "|catch|cent(?:er|re)|chain|clamp|clear|clip|close|coerce|collapse|colou?r|combine|comment(?! on)"
     "|compact|complete|compose|compress|concatenate|configure|consolidate|construct|cover|crop|cut"
-    "|deactivate|decode|decorate|decrease|decrypt|dedent|deduplicate|default|defer|delay|demote|deny|derive"
+    "|deactivate|decode|decorate|decrease|decrypt|dedent|deduplicate|default|defer|delay|deny|derive"
     "|deserialize|discard|display|distinguish|divide|double|downcase|downgrade|duplicate|embed|emit|empty"
     "|encapsulate|encode|encrypt|end|enforce|enlarge|enrich|erase|exclude|expand|factor|fall back|fill"
     "|flatten|flip|flush|fold|forbid|force|freeze|generali[sz]e|get rid of|glue|grow|guard|halve|harden|hash"

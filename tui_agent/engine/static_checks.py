@@ -233,6 +233,7 @@ def _unused(flakes: Iterable[str]) -> int:
 
 def syntax_error(name: str, text: str) -> str:
     """Why a file can't be read as what it is by its name; empty where it can, or where that is not known."""
+    text = text.removeprefix("\ufeff")
     try:
         if name.endswith(".py"):
             ast.parse(text)
