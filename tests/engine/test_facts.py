@@ -116,7 +116,7 @@ def test_a_test_that_fails_is_not_made_to_pass_by_changing_it() -> None:
     before = {"a.py": OLD, "test_a.py": "def test():\n    assert 1 == 2\n"}
     passing = {"test_a.py": "def test():\n    assert 2 == 2\n"}
     wrong = problems(read_request("test_a.py fails. Fix a.py so that the tests pass."), before, passing)
-    assert [(one.text, one.soft) for one in wrong] == [("test_a.py must stay as it is", False)]
+    assert ("test_a.py must stay as it is", False) in [(one.text, one.soft) for one in wrong]
     assert found("Add a second test to test_a.py", before, passing) == []
     (soft,) = problems(read_request("Make size in a.py faster"), before, passing)
     assert soft.soft

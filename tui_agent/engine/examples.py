@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 import msgspec
 
 from tui_agent.engine.example_calls import STRAIGHT, Call, calls_in, known_in
+from tui_agent.engine.example_pairs import pairs_in
 from tui_agent.engine.example_words import (
     AGAINST,
     BREAK,
@@ -371,4 +372,9 @@ def examples_in(
             found[example.call] = None
         elif example.want or example.error:
             found[example.call] = example
+    for path, call, value in pairs_in(text, files) if not found else ():
+        name = call.partition("(")[0]
+        home = known.get(name)
+        if home is not None and path.startswith(home.module.split(".")[0]):
+            found[call] = Example(call, home.module, name, want=value)
     return [one for one in found.values() if one is not None][:LIMIT]

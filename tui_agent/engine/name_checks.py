@@ -42,6 +42,8 @@ _CREATES = re.compile(
     rf"(?:an?|another|one|new|the\s+(?:new|option|flag))\s+{_GAP}{{0,6}}[`'\"*]*$"
     rf"|\b(?:add|create|write|implement|define|introduce|make|put|move|extract|new)\b[^.;!?]{{0,80}}"
     rf"\b(?:{_THING})(?:\s+(?:in|to|for)\s+\S+)?,?\s+(?:called|named)\s+[`'\"*]*$"
+    rf"|\b(?:make|turn|extract|move|put|pull)\b[^.;!?]{{0,60}}\b(?:an?|the|into|in)\s+"
+    rf"(?:new\s+|global\s+|module-level\s+)?(?:{_THING})\s+[`'\"*]*$"
     r"|\b(?:add|create|write|implement|define)\b.{0,80}\b(?:with|and|containing|contains|has)\s+(?:an?|the)\s+(?:\w+\s+)?"
     r"(?:function|method|class|option|constant|flag)\s+[`'\"*]*$",
     re.IGNORECASE,
@@ -55,6 +57,7 @@ _NOT_MEANT = re.compile(
     re.IGNORECASE,
 )
 """The words before a name that is spoken of and not asked for."""
+_CHANGES = "adapt|update|change|edit|modify|adjust|correct|extend|rewrite|fix"
 _DEFINING = re.compile(r"(?:function|method|def|class|helper|called|named)\s+$", re.IGNORECASE)
 _SOURCE = words(
     "py pyi js mjs cjs ts jsx tsx go rs rb java kt c h cpp hpp cs php swift lua sh css scss html md rst"
@@ -107,7 +110,18 @@ def missing(request: Reading, before: Mapping[str, str], after: Mapping[str, str
             soft = _path_is_soft(text, path, "\n".join(after.values()))
             if soft is not None:
                 found.append((f"the file {path} is not there", soft))
+    for path in request.paths:
+        if path in before and before[path] == after.get(path) and _is_to_change(text, path):
+            found.append((f"{path} has to change, too", True))
     return found
+
+
+def _is_to_change(text: str, path: str) -> bool:
+    """Whether a request says in so many words that a file is to change."""
+    return (
+        re.search(rf"\b(?:{_CHANGES})\s+(?:also\s+|the\s+)?[`'\"]?{re.escape(path)}\b", text, re.IGNORECASE)
+        is not None
+    )
 
 
 def file_of(module: str, importer: str, files: Collection[str]) -> str:

@@ -32,6 +32,7 @@ _CALLED = re.compile(r"(?<![\w.])([A-Za-z_]\w*(?:\.\w+)*)\((?!e?s\))")
 _NAME = re.compile(
     r"(?<![\w./-])(--[A-Za-z][\w-]*|[A-Za-z_]\w*_\w+|[A-Z][A-Z0-9]*_[A-Z0-9_]+|[a-z]+[A-Z]\w*)(?![\w/-])"
 )
+_CONSTANT = re.compile(r"\b(?:constant|variable|setting)\s+(?:called\s+|named\s+)?[`'\"]?([A-Z][A-Z0-9_]+)\b")
 _NAMING = (
     r"(?:functions?|methods?|class|def|called|named|option|flag|argument|parameter|variable|constant"
     r"|attribute|property|field|key)"
@@ -96,7 +97,8 @@ _BEFORE = re.compile(
 )
 """What may stand before a program's name: variables, the runner of a project's environment, a folder of programs."""
 _BARE_RUN = re.compile(
-    r"\b(python3? (?:-m (?:unittest|pytest)(?: [\w./-]*\w)?"
+    r"\b(python3? (?:-m (?:unittest|pytest)"
+    r"(?: (?:--?\w[\w-]*|[\w-]*[./][\w./-]*\w|tests?(?:_\w+)?|\w+_tests?|discover)(?![\w./-]))?"
     r"|[\w./-]+\.py)(?:\s+(?:--?\w[\w-]*(?:=[\w./-]*\w)?|\d+|[\w./-]+\.\w+)(?![\w]))*)(?!\w)"
 )
 _TESTING = re.compile(
@@ -450,7 +452,9 @@ def _names(prose: str, paths: Collection[str]) -> list[str]:
     stems = {path.rsplit("/", 1)[-1].partition(".")[0] for path in paths}
     bare = _TOOLS.sub(lambda one: " " * len(one.group(0)), prose)
     plain = _STRINGS.sub(lambda one: " " * len(one.group(0)), bare)
-    called = [(one.start(1), one.group(1)) for one in _CALLED.finditer(bare)]
+    called = [
+        (one.start(1), one.group(1)) for pattern in (_CALLED, _CONSTANT) for one in pattern.finditer(bare)
+    ]
     named = [
         (one.start(1), one.group(1))
         for one in _NAME.finditer(plain)

@@ -7,12 +7,19 @@ from collections.abc import Iterator
 
 import msgspec
 
+_DOTTED = (
+    r"\.(?:[a-z][\w-]*(?:rc|ignore|config|attributes|modules|format|cfg)|env|envrc|flake8|python-version|tool-versions"
+    r"|pre-commit-config|gitlab-ci|travis|mailmap|htaccess|rubocop|profile|bash_profile|netrc|gitkeep)(?:\.\w+)?"
+)
+"""Names of the files that begin with a dot: any other such word is a value or an ending."""
 PATH = re.compile(
-    r"(?<![\w./-])(?:\.{0,2}/)?(?:[\w-]+/)*"
-    r"(?:[\w-]+(?:\.[\w-]+)*\.[A-Za-z]\w{0,5}|\.[A-Za-z][\w.-]+|Makefile|Dockerfile)(?![\w/])"
+    r"(?<![\w./*-])(?:\.{0,2}/)?(?:\.?[\w-]+/)*"
+    rf"(?:[\w-]+(?:\.[\w-]+)*\.[A-Za-z]\w{{0,5}}|{_DOTTED}|Makefile|Dockerfile)(?![\w/])"
 )
 """A relative path of a file, as it stands in prose."""
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([^\n`]*)$")
+_HEADING = re.compile(r"#{1,6} \S|.+\n={3,}|---\n")
+"""How Markdown begins; a comment of a program is no harm here, since its fences must match, too."""
 _PROGRAM = re.compile(r"(?:python3?|node|bash|sh|pytest|go|cargo|npm|-m)\s+`?$")
 """What stands before a path that is run, not shown."""
 _LABEL = re.compile(r"^(?:#+|[-*\d.]+)?\s*\**(?:(?:file ?name|file)\b)?[:\s]*", re.IGNORECASE)
@@ -62,6 +69,10 @@ def blocks(text: str) -> list[Block]:
         name, labelled = _named(info, above[0] if above else "")
         if not name and not language and above and _RUNNING.search(above[0]):
             language = "output"
+        several = _split(body)
+        if len(several) > 1:
+            found += [Block(path, language, part, closed, "", True) for path, part in several]
+            continue
         opening = _COMMENT.match(body.split("\n", 1)[0])
         if opening and PATH.fullmatch(opening.group(1)):
             commented = opening.group(1)
@@ -69,6 +80,20 @@ def blocks(text: str) -> list[Block]:
                 name, body, labelled = name or commented, body.partition("\n")[2], True
         found.append(Block(name, language, body, closed, above[0] if above else "", labelled))
     return found
+
+
+def _split(body: str) -> list[tuple[str, str]]:
+    """Path and text of each file of a block that shows several, each below a comment with its path."""
+    found: list[tuple[str, list[str]]] = []
+    for line in body.splitlines(keepends=True):
+        head = _COMMENT.match(line.rstrip("\r\n"))
+        if head is not None and not line[0].isspace() and PATH.fullmatch(head.group(1)):
+            found.append((head.group(1), []))
+        elif not found:
+            return []
+        else:
+            found[-1][1].append(line)
+    return [(path, "".join(lines).strip("\n") + "\n") for path, lines in found]
 
 
 def spans(lines: list[str]) -> list[tuple[int, int]]:
@@ -99,6 +124,9 @@ def _fences(lines: list[str]) -> Iterator[tuple[int, int, str, str, bool]]:
             continue
         mark, info, first = opening.group(1), opening.group(2).strip(), at
         end = _end(lines, at + 1, mark, nests=_is_markdown(info, lines[max(0, at - 2) : at]))
+        if not info and _HEADING.match("".join(lines[at + 1 : at + 3]).lstrip()):
+            nested = _end(lines, at + 1, mark, nests=True)
+            end = nested if nested < len(lines) else end
         body = "".join(lines[at + 1 : end])
         if PATH.fullmatch(body.strip()) and end + 1 < len(lines) and lines[end + 1].strip():
             info, begin = body.strip(), end + 1  # a fence around the name alone; the file follows

@@ -240,9 +240,16 @@ def _gap(lines: list[str], at: int) -> list[str]:
 
 def _whole(old: ast.stmt, new: ast.stmt, replaced: Collection[str]) -> bool:
     """Whether a definition shows all that the old one had; a class has methods."""
-    if not isinstance(old, ast.ClassDef) or not isinstance(new, ast.ClassDef):
+    if not isinstance(old, ast.ClassDef) or not isinstance(new, ast.ClassDef) or _rebuilt(old, new):
         return True
     return all(name in _named(new.body) or name in replaced for name in _named(old.body))
+
+
+def _rebuilt(old: ast.ClassDef, new: ast.ClassDef) -> bool:
+    """Whether a class is another kind of class: with a decorator or with declared fields that it did not have."""
+    fields = any(isinstance(node, ast.AnnAssign) for node in new.body)
+    had = any(isinstance(node, ast.AnnAssign) for node in old.body)
+    return (fields and not had) or len(new.decorator_list) > len(old.decorator_list)
 
 
 class _Merge:
@@ -278,7 +285,7 @@ class _Merge:
         return with_imports(_with_added("".join(lines), self._added), self._imports)
 
     def _replace(self, old: ast.stmt, new: ast.stmt) -> None:
-        if isinstance(old, ast.ClassDef) and isinstance(new, ast.ClassDef):
+        if isinstance(old, ast.ClassDef) and isinstance(new, ast.ClassDef) and not _rebuilt(old, new):
             inner, given = _named(old.body), _named(new.body)
             if any(name not in given and name not in self._replaced for name in inner):
                 for name, node in given.items():

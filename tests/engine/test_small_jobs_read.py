@@ -1,0 +1,135 @@
+"""Words of small jobs, and replies to them, as a real small model and real users write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tui_agent.engine.examples import examples_in
+from tui_agent.engine.request_reading import names_to_go, read_request
+from tui_agent.engine.static_checks import problems
+from tui_agent.protocols.file_reply import named_paths, read
+
+FENCE = "```"
+
+
+def files_of(reply: str, known: dict[str, str], request: str) -> dict[str, str]:
+    return dict(read(reply, known, request, names_to_go(request)).files)
+
+
+@pytest.mark.parametrize(
+    ("text", "commands"),
+    [
+        ("python3 -m unittest fails in this project. Fix it.", ("python3 -m unittest",)),
+        ("python3 -m pytest crashes", ("python3 -m pytest",)),
+        ("Run python3 -m unittest test_a afterwards", ("python3 -m unittest test_a",)),
+        ("Fix it and run python3 -m pytest tests/test_a.py.", ("python3 -m pytest tests/test_a.py",)),
+        ("Check with python3 -m pytest -q", ("python3 -m pytest -q",)),
+    ],
+)
+def test_a_command_ends_where_the_sentence_goes_on(text: str, commands: tuple[str, ...]) -> None:
+    assert read_request(text).commands == commands
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        ("add *.log and the build folder to .gitignore", [".gitignore"]),
+        ("settings.ini needs a section [cache] with dir = .cache and ttl = 300", ["settings.ini"]),
+        ("Change .github/workflows/ci.yml and .env.example", [".github/workflows/ci.yml", ".env.example"]),
+        ("Ignore .pyc and .tmp files", []),
+        ("Put it into .flake8, not .editorconfig", [".flake8", ".editorconfig"]),
+    ],
+)
+def test_values_and_endings_are_no_files(text: str, paths: list[str]) -> None:
+    assert named_paths(text) == paths
+
+
+def test_a_fence_within_a_readme_is_a_part_of_it() -> None:
+    readme = "# tiny\n\nA logger.\n\n## License\n\nMIT\n"
+    new = f"# tiny\n\nA logger.\n\n## Installation\n\n{FENCE}sh\npip install tiny\n{FENCE}\n\n## License\n\nMIT\n"
+    request = "README.md needs a section called Installation, put it before License."
+    assert files_of(f"{FENCE}\n{new}{FENCE}\n", {"README.md": readme}, request) == {"README.md": new}
+    plain = f"a.py\n{FENCE}\n# a\nx = 2\n{FENCE}\nand\nb.py\n{FENCE}python\ny = 2\n{FENCE}\n"
+    assert files_of(plain, {"a.py": "# a\nx = 1\n", "b.py": "y = 1\n"}, "Set x and y to 2.") == {
+        "a.py": "# a\nx = 2\n",
+        "b.py": "y = 2\n",
+    }
+
+
+def test_a_block_that_holds_several_files_is_taken_apart() -> None:
+    reply = f"{FENCE}python\n# app/a.py\nx = 2\n\n# app/b.py\ny = 2\n{FENCE}\n"
+    known = {"app/a.py": "x = 1\n", "app/b.py": "y = 1\n"}
+    assert files_of(reply, known, "Set x and y to 2.") == {"app/a.py": "x = 2\n", "app/b.py": "y = 2\n"}
+
+
+POINT = """import math
+
+
+class Point:
+    def __init__(self, x, y=0):
+        self.x = x
+        self.y = y
+
+    def distance(self, other):
+        return math.hypot(self.x - other.x, self.y - other.y)
+"""
+
+
+def test_a_class_that_becomes_another_kind_of_class_is_taken_whole() -> None:
+    new = (
+        "from dataclasses import dataclass\n\n\n@dataclass\nclass Point:\n    x: float\n    y: float = 0\n\n"
+        "    def distance(self, other):\n        return math.hypot(self.x - other.x, self.y - other.y)\n"
+    )
+    request = "Turn the class Point in geometry.py into a dataclass."
+    got = files_of(f"geometry.py\n{FENCE}python\n{new}{FENCE}\n", {"geometry.py": POINT}, request)[
+        "geometry.py"
+    ]
+    assert "__init__" not in got and "import math" in got and "@dataclass" in got
+    assert not [
+        one.text
+        for one in problems(read_request(request), {"geometry.py": POINT}, {"geometry.py": got})
+        if not one.soft
+    ]
+    part = "class Point:\n    def length(self):\n        return math.hypot(self.x, self.y)\n"
+    request = "Give Point in geometry.py a method length()."
+    got = files_of(f"geometry.py\n{FENCE}python\n{part}{FENCE}\n", {"geometry.py": POINT}, request)[
+        "geometry.py"
+    ]
+    assert "__init__" in got and "distance" in got and "length" in got
+
+
+def test_a_constant_that_is_asked_for_by_name_has_it() -> None:
+    request = read_request(
+        "0.19 is written three times in tax.py. Make it a constant VAT at the top and use that."
+    )
+    before = {"tax.py": "def tax(net):\n    return net * 0.19\n"}
+    wrong = problems(request, before, {"tax.py": "RATE = 0.19\n\n\ndef tax(net):\n    return net * RATE\n"})
+    assert [(one.text, one.soft) for one in wrong] == [("VAT is nowhere", False)]
+    assert (
+        problems(request, before, {"tax.py": "VAT = 0.19\n\n\ndef tax(net):\n    return net * VAT\n"}) == []
+    )
+
+
+def test_a_file_that_is_to_be_adapted_has_to_change() -> None:
+    before = {"users.py": "def find():\n    return 1\n", "card.py": "from users import find\n"}
+    after = {"users.py": "def find():\n    return {}\n"}
+    request = read_request(
+        "Change find in users.py so that it returns a dict, and adapt card.py, which uses it."
+    )
+    assert [(one.text, one.soft) for one in problems(request, before, after)] == [
+        ("card.py has to change, too", True)
+    ]
+
+
+def test_pairs_are_examples_of_the_one_function_that_is_named() -> None:
+    files = {"bytesize.py": "def human_size(n):\n    return ''\n", "b.py": "def other(a, b):\n    return a\n"}
+    text = (
+        "New file bytesize.py please, with human_size(n). 999 -> '999 B', 1000 -> '1.0 kB'. Powers of 1000."
+    )
+    found = examples_in(text, files, {})
+    assert [(one.call, one.want) for one in found] == [
+        ("human_size(999)", "'999 B'"),
+        ("human_size(1000)", "'1.0 kB'"),
+    ]
+    assert examples_in("other(a, b) in b.py: 1 -> 2", files, files) == []
+    assert examples_in("human_size currently gives 999 -> '999'", files, files) == []
