@@ -117,8 +117,10 @@ def test_a_file_that_is_to_be_adapted_has_to_change() -> None:
         "Change find in users.py so that it returns a dict, and adapt card.py, which uses it."
     )
     assert [(one.text, one.soft) for one in problems(request, before, after)] == [
-        ("card.py has to change, too", True)
+        ("card.py has to change, too", False)
     ]
+    request = read_request("Change find in users.py, and update card.py if needed.")
+    assert problems(request, before, after) == []
 
 
 def test_pairs_are_examples_of_the_one_function_that_is_named() -> None:
@@ -133,3 +135,20 @@ def test_pairs_are_examples_of_the_one_function_that_is_named() -> None:
     ]
     assert examples_in("other(a, b) in b.py: 1 -> 2", files, files) == []
     assert examples_in("human_size currently gives 999 -> '999'", files, files) == []
+
+
+def test_what_is_moved_stands_in_its_new_place_only() -> None:
+    before = {"a.py": "import re\n\n\ndef x():\n    return re.I\n\n\ndef y():\n    return 1\n", "b.py": ""}
+    request = read_request("Please move the function x from a.py to b.py.")
+    left = {"b.py": "import re\n\n\ndef x():\n    return re.I\n"}
+    assert "x still stands in a.py" in [one.text for one in problems(request, before, left)]
+    gone = {"a.py": "def y():\n    return 1\n"}
+    assert "b.py does not define x yet" in [one.text for one in problems(request, before, gone)]
+    assert not [one for one in problems(request, before, {**left, **gone}) if not one.soft]
+
+
+def test_an_import_that_is_still_used_comes_back_alone() -> None:
+    known = {"main.py": "from helpers import cents, full\n\n\ndef badge(n):\n    return full(n), cents(n)\n"}
+    new = "from helpers import cents\n\n\ndef badge(n):\n    return full(n) + '!', cents(n)\n"
+    got = files_of(f"main.py\n{FENCE}python\n{new}{FENCE}\n", known, "Add an exclamation mark in badge.")
+    assert got["main.py"].startswith("from helpers import cents\nfrom helpers import full\n")

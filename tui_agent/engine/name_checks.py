@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from itertools import islice
 
 from tui_agent.engine.request_reading import Reading
+from tui_agent.protocols.python_source import definitions
 
 Finding = tuple[str, bool]
 """A sentence for the model, and whether it is soft: it may be meant so."""
@@ -57,7 +59,15 @@ _NOT_MEANT = re.compile(
     re.IGNORECASE,
 )
 """The words before a name that is spoken of and not asked for."""
-_CHANGES = "adapt|update|change|edit|modify|adjust|correct|extend|rewrite|fix"
+_CHANGES = "adapt|update|change|edit|modify|adjust|correct|extend|rewrite"
+_PATH = r"[`'\"]?([\w./-]+\.\w+)[`'\"]?"
+_MOVE = re.compile(
+    rf"\bmove\s+(?:the\s+)?(?:{_THING}|def)?\s*[`'\"]?(\w+)(?:\(\))?[`'\"]?\s+(?:out\s+of|from)\s+{_PATH}\s+(?:in)?to\s+"
+    rf"(?:the\s+)?(?:new\s+)?(?:file\s+|module\s+)?{_PATH}",
+    re.IGNORECASE,
+)
+READ_MOVES = 5
+"""Moves of a request that are looked at."""
 _DEFINING = re.compile(r"(?:function|method|def|class|helper|called|named)\s+$", re.IGNORECASE)
 _SOURCE = words(
     "py pyi js mjs cjs ts jsx tsx go rs rb java kt c h cpp hpp cs php swift lua sh css scss html md rst"
@@ -100,7 +110,9 @@ def missing(request: Reading, before: Mapping[str, str], after: Mapping[str, str
     found = []
     for name in request.names:
         parts = (name, name.rsplit(".", 1)[-1], name.split(".", 1)[0])
-        if name in was or any(part and part in there for part in parts):
+        if name in was or any(
+            part and re.search(rf"(?<![\w]){re.escape(part)}(?!\w)", there) for part in parts
+        ):
             continue
         soft = _name_is_soft(text, name)
         if soft is not None:
@@ -112,16 +124,32 @@ def missing(request: Reading, before: Mapping[str, str], after: Mapping[str, str
                 found.append((f"the file {path} is not there", soft))
     for path in request.paths:
         if path in before and before[path] == after.get(path) and _is_to_change(text, path):
-            found.append((f"{path} has to change, too", True))
-    return found
+            found.append((f"{path} has to change, too", False))
+    return [*found, *_moves(text, after)]
 
 
 def _is_to_change(text: str, path: str) -> bool:
     """Whether a request says in so many words that a file is to change."""
-    return (
-        re.search(rf"\b(?:{_CHANGES})\s+(?:also\s+|the\s+)?[`'\"]?{re.escape(path)}\b", text, re.IGNORECASE)
-        is not None
+    said = re.search(
+        rf"\b(?:{_CHANGES})\s+(?:also\s+|the\s+)?[`'\"]?{re.escape(path)}\b[^.;!?]*", text, re.IGNORECASE
     )
+    return said is not None and re.search(r"\b(?:if|where|when|unless|need(?:ed)?)\b", said.group(0)) is None
+
+
+def _moves(text: str, after: Mapping[str, str]) -> list[Finding]:
+    """What is to be moved to another Python file, and still stands in the old one or not yet in the new one."""
+    found: list[Finding] = []
+    for one in islice(_MOVE.finditer(text), READ_MOVES):
+        name, old, new = one.group(1), one.group(2), one.group(3)
+        if old not in after or new not in after or old == new:
+            continue
+        if not name.isidentifier() or not new.endswith(".py"):
+            continue
+        if name not in definitions(after[new]):
+            found.append((f"{new} does not define {name} yet", False))
+        if name in definitions(after[old]):
+            found.append((f"{name} still stands in {old}", False))
+    return found
 
 
 def file_of(module: str, importer: str, files: Collection[str]) -> str:

@@ -92,7 +92,7 @@ def _merged(old: str, part: str, replaced: Collection[str], partial: bool) -> st
     if was is None:
         return _patched(old, part, now)
     if not partial and _is_all(was, now, replaced):
-        return with_imports(part, _lacking(old, was, now))
+        return with_imports(part, _lacking(was, now))
     return _Merge(old, part, was, now, replaced).text()
 
 
@@ -135,7 +135,7 @@ def _moved(was: ast.Module, now: ast.Module) -> bool:
     return any(isinstance(each, ast.stmt) and dumped(each) in there for each in inner)
 
 
-def _lacking(old: str, was: ast.Module, now: ast.Module) -> list[str]:
+def _lacking(was: ast.Module, now: ast.Module) -> list[str]:
     """The import statements of a file that its new version uses and does not show."""
     got: set[str] = set()
     used: set[str] = set()
@@ -150,17 +150,27 @@ def _lacking(old: str, was: ast.Module, now: ast.Module) -> list[str]:
             got |= _bound(node)
     if "*" in got:
         return []
-    lines = _lines(old)
-    return [
-        "".join(lines[node.lineno - 1 : node.end_lineno])
-        for node in was.body
-        if isinstance(node, ast.Import | ast.ImportFrom) and _bound(node) & (used - got)
-    ]
+    found = []
+    for node in was.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [one for one in node.names if _bound_by(one) in used - got]
+            if names:
+                part = ast.Import(names) if isinstance(node, ast.Import) else _from(node, names)
+                found.append(ast.unparse(part) + "\n")
+    return found
+
+
+def _from(node: ast.ImportFrom, names: list[ast.alias]) -> ast.ImportFrom:
+    return ast.ImportFrom(module=node.module, names=names, level=node.level)
+
+
+def _bound_by(name: ast.alias) -> str:
+    return (name.asname or name.name).partition(".")[0]
 
 
 def _bound(node: ast.Import | ast.ImportFrom) -> set[str]:
     """Names that an import gives."""
-    return {(one.asname or one.name).partition(".")[0] for one in node.names}
+    return {_bound_by(one) for one in node.names}
 
 
 def samples(tree: ast.Module) -> list[ast.stmt]:
