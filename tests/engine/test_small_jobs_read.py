@@ -152,3 +152,37 @@ def test_an_import_that_is_still_used_comes_back_alone() -> None:
     new = "from helpers import cents\n\n\ndef badge(n):\n    return full(n) + '!', cents(n)\n"
     got = files_of(f"main.py\n{FENCE}python\n{new}{FENCE}\n", known, "Add an exclamation mark in badge.")
     assert got["main.py"].startswith("from helpers import cents\nfrom helpers import full\n")
+
+
+def test_a_name_is_imported_from_where_it_is_defined() -> None:
+    before = {
+        "lib/__init__.py": "",
+        "lib/labels.py": "def fmt(a):\n    return a\n",
+        "lib/shelf.py": "from lib import labels\n\n\ndef show(a):\n    return labels.fmt(a)\n",
+    }
+    after = {
+        "lib/labels.py": "def label(a):\n    return a\n",
+        "lib/shelf.py": "from lib import label\n\n\ndef show(a):\n    return label(a)\n",
+    }
+    request = read_request("The function fmt in lib/labels.py should be called label. Rename it.")
+    wrong = problems(request, before, after)
+    assert [one.soft for one in wrong if "imports label from lib" in one.text] == [False]
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("last_lines(lines, 3) in tail.py returns two lines instead of three. Fix it.", ("3", "3")),
+        ("last_lines(items, 5) gives 4 items, not 5", ("5", "5")),
+        ("last_lines(lines, 3) in tail.py returns the wrong lines. Fix it.", None),
+        ("last_lines(lines, 3) returns two lines.", None),
+    ],
+)
+def test_how_many_things_come_out_can_be_tried(text: str, want: tuple[str, str] | None) -> None:
+    files = {"tail.py": "def last_lines(lines, count):\n    return lines[-count:]\n"}
+    found = examples_in(text, files, files)
+    if want is None:
+        assert found == []
+    else:
+        (one,) = found
+        assert one.call.startswith("len(last_lines(['item 1',") and one.want == want[1]

@@ -14,7 +14,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
 
-from tui_agent.engine.example_calls import STRAIGHT, Call, calls_in, known_in
+from tui_agent.engine.example_calls import STRAIGHT, Call, Known, calls_in, known_in
+from tui_agent.engine.example_counts import counts_in
 from tui_agent.engine.example_pairs import pairs_in
 from tui_agent.engine.example_words import (
     AGAINST,
@@ -372,9 +373,15 @@ def examples_in(
             found[example.call] = None
         elif example.want or example.error:
             found[example.call] = example
-    for path, call, value in pairs_in(text, files) if not found else ():
-        name = call.partition("(")[0]
+    return [one for one in found.values() if one is not None][:LIMIT] or _others(text, files, known)
+
+
+def _others(text: str, files: Mapping[str, str], known: Mapping[str, Known | None]) -> list[Example]:
+    """What a request says of a function without a call that can be tried as it stands."""
+    given = [(call.partition("(")[0], call, value) for _, call, value in pairs_in(text, files)]
+    found = []
+    for name, call, value in [*given, *counts_in(text, known)]:
         home = known.get(name)
-        if home is not None and path.startswith(home.module.split(".")[0]):
-            found[call] = Example(call, home.module, name, want=value)
-    return [one for one in found.values() if one is not None][:LIMIT]
+        if home is not None:
+            found.append(Example(call, home.module, name, want=value))
+    return found[:LIMIT]

@@ -360,7 +360,10 @@ def _broken_imports(after: Mapping[str, str], before: Mapping[str, str]) -> list
             continue
         lost = one.source in before and key[2] in _defined(before[one.source])
         if lost or one.certain or one.source.endswith("__init__.py"):
-            found.append(Problem(one.text, soft=not lost and not one.certain))
+            elsewhere = any(
+                key[2] in _defined(text) for name, text in after.items() if name not in (one.source, key[0])
+            )
+            found.append(Problem(one.text, soft=not (lost or one.certain or elsewhere)))
     return found
 
 
