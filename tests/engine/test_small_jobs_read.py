@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tui_agent.engine.examples import examples_in
+from tui_agent.engine.properties import properties_in, script
 from tui_agent.engine.request_reading import names_to_go, read_request
 from tui_agent.engine.static_checks import problems
 from tui_agent.protocols.file_reply import named_paths, read
@@ -186,3 +191,36 @@ def test_how_many_things_come_out_can_be_tried(text: str, want: tuple[str, str] 
     else:
         (one,) = found
         assert one.call.startswith("len(last_lines(['item 1',") and one.want == want[1]
+
+
+@pytest.mark.parametrize(
+    ("request_", "good", "bad"),
+    [
+        (
+            "clock(seconds) returns a text H:MM:SS",
+            "f'{n // 3600}:{n % 3600 // 60:02d}:{n % 60:02d}'",
+            "f'{n // 3600:02d}:{n % 3600 // 60:02d}:{n % 60:02d}'",
+        ),
+        ("clock(n) gives M:SS", "f'{n // 60}:{n % 60:02d}'", "f'{n // 60}:{n % 60}'"),
+        (
+            "clock(n): the first letter of every word, each followed by a dot, no spaces in the result",
+            "''.join(one[0] + '.' for one in n.split())",
+            "'.'.join(one[0] for one in n.split())",
+        ),
+        ("clock(n) has no spaces in the result", "n.replace(' ', '')", "n"),
+    ],
+)
+def test_words_about_the_form_of_a_result_are_tried(
+    tmp_path: Path, request_: str, good: str, bad: str
+) -> None:
+    wanted = properties_in(request_)
+    for body, holds in ((good, True), (bad, False)):
+        (tmp_path / "duration.py").write_text(f"def clock(n):\n    return {body}\n", encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", script("duration", "clock", wanted)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ("but the request says" not in done.stderr) is holds, done.stderr

@@ -27,6 +27,8 @@ _INPUTS = (
     "tabs\tand\nlines", "MiXeD cAsE", "__init__", "Ünïcode Zürich",
 )  # fmt: skip
 """Texts on which a function of one text is tried."""
+_NUMBERS = (0, 7, 59, 60, 61, 599, 3599, 3600, 3661, 36000, 86399)
+"""The same for a function of one whole number, such as seconds."""
 
 
 class Property(msgspec.Struct, frozen=True):
@@ -36,6 +38,8 @@ class Property(msgspec.Struct, frozen=True):
     """The request's own words."""
     test: str
     """An expression of `out`, the result, and `f` and `x`, the function and its argument."""
+    of_numbers: bool = False
+    """It is tried on whole numbers, not on texts."""
 
 
 def properties_in(request: str) -> list[Property]:
@@ -53,6 +57,14 @@ def properties_in(request: str) -> list[Property]:
     ):
         sign = _SIGNS[match.group(1).lower()]
         found.append(Property(match.group(0), f"out == out.strip({sign!r})"))
+    for match in re.finditer(
+        rf"\b(?:no|without(?: any)?) ({_SIGN})s? in (?:the result|it|between)\b", request, re.I
+    ):
+        found.append(Property(match.group(0), f"{_SIGNS[match.group(1).lower()]!r} not in out"))
+    for match in re.finditer(rf"\beach (?:one )?(?:is )?followed by an? ({_SIGN})\b", request, re.I):
+        sign = _SIGNS[match.group(1).lower()]
+        found.append(Property(match.group(0), f"not out or out.endswith({sign!r})"))
+    found += _times(request)
     only = re.search(
         r"\b(?:nothing but|only|other than) ((?:[a-z0-9]-[a-z0-9]|and|or|[a-z]+s?|[, ])+)", request, re.I
     )
@@ -66,6 +78,17 @@ def properties_in(request: str) -> list[Property]:
     kind = re.search(rf"\breturns? an? ({'|'.join(_KINDS)})\b", request, re.IGNORECASE)
     if kind is not None:
         found.append(Property(kind.group(0), f"isinstance(out, {_KINDS[kind.group(1).lower()]})"))
+    return found
+
+
+def _times(request: str) -> list[Property]:
+    """The form of a time, such as H:MM:SS, in which each part but the first has two digits."""
+    found = []
+    for match in re.finditer(r"(?<![\w:])(H{1,2}|M{1,2}):(MM|SS)(?::(SS))?(?![\w:])", request):
+        first = r"(?:0|[1-9]\d*)" if len(match.group(1)) == 1 else r"\d{2,}"
+        more = r"(?::[0-5]\d)" * sum(one is not None for one in match.groups()[1:])
+        test = f"not isinstance(out, str) or __import__('re').fullmatch({first + more!r}, out) is not None"
+        found.append(Property(match.group(0), test, of_numbers=True))
     return found
 
 
@@ -189,17 +212,19 @@ for _given in {tried!r}:
 
 def script(module: str, function: str, wanted: list[Property]) -> str:
     """A program that tries a function and ends with a line that says what breaks a condition."""
-    rows = ", ".join(f"({one.words!r}, lambda f, x, out: {one.test})" for one in wanted)
+    rows = ", ".join(f"({one.words!r}, {one.of_numbers}, lambda f, x, out: {one.test})" for one in wanted)
     return f"""\
 {loading(module, (function,))}
 _try = {function}
-for x in {_INPUTS!r}:
+for x in {(*_INPUTS, *_NUMBERS)!r}:
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             out = _try(x)
     except (Exception, SystemExit):
         continue
-    for words, holds in ({rows},):
+    for words, numbers, holds in ({rows},):
+        if numbers is not isinstance(x, int):
+            continue
         try:
             good = holds(_try, x, out)
         except (Exception, SystemExit):
