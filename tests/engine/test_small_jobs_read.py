@@ -11,7 +11,7 @@ import pytest
 from tui_agent.engine.examples import examples_in
 from tui_agent.engine.properties import properties_in, script
 from tui_agent.engine.request_reading import names_to_go, read_request
-from tui_agent.engine.static_checks import problems
+from tui_agent.engine.static_checks import hints, problems
 from tui_agent.protocols.file_reply import named_paths, read
 
 FENCE = "```"
@@ -224,3 +224,37 @@ def test_words_about_the_form_of_a_result_are_tried(
             check=False,
         )
         assert ("but the request says" not in done.stderr) is holds, done.stderr
+
+
+SCORES = """class Scores:
+    stock = {}
+    NAMES = ["a"]
+
+    def best(self):
+        return min(self.points)
+
+    def average(self):
+        return sum(self.points[:-1]) / len(self.points)
+
+    def put(self, name):
+        self.stock[name] = 1
+"""
+
+
+def test_of_two_faults_both_have_to_be_worked_on() -> None:
+    request = read_request(
+        "The class Scores in scores.py has two bugs: best returns the lowest score instead of the highest, and average "
+        "leaves out the last score. Fix both."
+    )
+    one = {"scores.py": SCORES.replace("min(", "max(")}
+    both = {"scores.py": one["scores.py"].replace("[:-1]", "")}
+    assert [each.text for each in problems(request, {"scores.py": SCORES}, one)] == [
+        "average is still as it was"
+    ]
+    assert problems(request, {"scores.py": SCORES}, both) == []
+
+
+def test_what_all_instances_share_is_told() -> None:
+    assert hints({"scores.py": SCORES}) == [
+        "scores.py line 2: stock of the class Scores is one object that all instances share"
+    ]

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from itertools import islice
 
 from tui_agent.engine.request_reading import Reading
-from tui_agent.protocols.python_source import definitions
+from tui_agent.protocols.python_source import bodies, definitions
 
 Finding = tuple[str, bool]
 """A sentence for the model, and whether it is soft: it may be meant so."""
@@ -60,6 +60,11 @@ _NOT_MEANT = re.compile(
 )
 """The words before a name that is spoken of and not asked for."""
 _CHANGES = "adapt|update|change|edit|modify|adjust|correct|extend|rewrite"
+_SEVERAL = re.compile(r"\b(?:both|two|three|all of them|each of them)\b", re.IGNORECASE)
+_FAULTS = (
+    r"(?:also |still |always |never |wrongly )?(?:returns?|gives?|leaves?|makes?|crash\w*|fails?|raises?|adds?|keeps?|los\w+"
+    r"|skips?|forgets?|ignores?|counts?|does|doesn't|is|drops?|misses|shows?|prints?|removes?|rounds?|sorts?|compares?)"
+)
 _PATH = r"[`'\"]?([\w./-]+\.\w+)[`'\"]?"
 _MOVE = re.compile(
     rf"\bmove\s+(?:the\s+)?(?:{_THING}|def)?\s*[`'\"]?(\w+)(?:\(\))?[`'\"]?\s+(?:out\s+of|from)\s+{_PATH}\s+(?:in)?to\s+"
@@ -125,7 +130,23 @@ def missing(request: Reading, before: Mapping[str, str], after: Mapping[str, str
     for path in request.paths:
         if path in before and before[path] == after.get(path) and _is_to_change(text, path):
             found.append((f"{path} has to change, too", False))
-    return [*found, *_moves(text, after)]
+    return [*found, *_moves(text, after), *_untouched(text, before, after)]
+
+
+def _untouched(text: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[Finding]:
+    """Functions of which a request names a fault each, and that are as they were."""
+    if not _SEVERAL.search(text):
+        return []
+    named: dict[str, list[bool]] = {}
+    for path, content in before.items():
+        was = bodies(content) if path.endswith(".py") else {}
+        now = bodies(after.get(path, "")) if was else {}
+        for name, body in was.items():
+            if re.search(rf"(?<![\w.`'\"]){re.escape(name)}(?:\(\))?\s+(?:{_FAULTS})\b", text):
+                named.setdefault(name, []).append(now.get(name) == body)
+    if len(named) < 2:
+        return []
+    return [(f"{name} is still as it was", False) for name, same in named.items() if all(same)]
 
 
 def _is_to_change(text: str, path: str) -> bool:

@@ -89,6 +89,9 @@ def about_tests_only(text: str) -> bool:
     return only_tests(text)
 
 
+_FILLING = frozenset(("append", "add", "update", "extend", "insert", "setdefault"))
+
+
 def hints(files: Mapping[str, str]) -> list[str]:
     """What a linter would find in files as they are that is a fault most of the time."""
     found = []
@@ -102,8 +105,30 @@ def hints(files: Mapping[str, str]) -> list[str]:
                 if any(isinstance(one, ast.List | ast.Dict | ast.Set) for one in every):
                     what = f"the default value of {node.name}() is mutable, so all calls share it"
                     found.append(f"{name} line {node.lineno}: {what}")
+            elif isinstance(node, ast.ClassDef):
+                found += [f"{name} line {line}: {what}" for line, what in _shared(node)]
         found += [f"{name}: {one}" for one in _flakes(text) if one.endswith("is not defined")]
     return found
+
+
+def _shared(node: ast.ClassDef) -> list[tuple[int, str]]:
+    """Lists, dicts and sets of a class that its methods fill: all instances have the same one."""
+    filled = {
+        each.value.attr
+        for each in ast.walk(node)
+        if isinstance(each, ast.Subscript | ast.Attribute)
+        and isinstance(each.value, ast.Attribute)
+        and isinstance(each.value.value, ast.Name)
+        and each.value.value.id == "self"
+        and (isinstance(each.ctx, ast.Store) or getattr(each, "attr", "") in _FILLING)
+    }
+    return [
+        (one.lineno, f"{target.id} of the class {node.name} is one object that all instances share")
+        for one in node.body
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.List | ast.Dict | ast.Set)
+        for target in one.targets
+        if isinstance(target, ast.Name) and target.id in filled
+    ]
 
 
 def is_test(name: str) -> bool:

@@ -26,6 +26,16 @@ def parsed(text: str) -> ast.Module | None:
         return None
 
 
+def bodies(text: str) -> dict[str, str]:
+    """Name → tree as text of each function and method; of several with a name, all of them."""
+    tree = parsed(text)
+    found: dict[str, str] = {}
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found[node.name] = found.get(node.name, "") + dumped(node)
+    return found
+
+
 def definitions(text: str) -> dict[str, tuple[str, ...] | None]:
     """Qualified name → names of the parameters; None for classes and for names that a module assigns."""
     found: dict[str, tuple[str, ...] | None] = {}
