@@ -62,8 +62,8 @@ _NOT_MEANT = re.compile(
 _CHANGES = "adapt|update|change|edit|modify|adjust|correct|extend|rewrite"
 _SEVERAL = re.compile(r"\b(?:both|two|three|all of them|each of them)\b", re.IGNORECASE)
 _FAULTS = (
-    r"(?:also |still |always |never |wrongly )?(?:returns?|gives?|leaves?|makes?|crash\w*|fails?|raises?|adds?|keeps?|los\w+"
-    r"|skips?|forgets?|ignores?|counts?|does|doesn't|is|drops?|misses|shows?|prints?|removes?|rounds?|sorts?|compares?)"
+    r"(?:also |still |always |never |wrongly )?(?:returns?|gives?|leaves?|makes?|crash\w*|fails?|raises?|adds?|keeps?"
+    r"|los\w+|skips?|forgets?|ignores?|counts?|does|doesn't|is|drops?|misses|shows?|prints?|removes?|rounds?|sorts?|compares?)"
 )
 _PATH = r"[`'\"]?([\w./-]+\.\w+)[`'\"]?"
 _MOVE = re.compile(
