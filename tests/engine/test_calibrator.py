@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,9 @@ from tui_agent.models.endpoint import endpoint
 WANTED = {"calibrate": True}
 
 
-def opened(server: MockServer, workspace: Path | None, *, flags: dict[str, Any] | None = None, **more: Any) -> Any:
+def opened(
+    server: MockServer, workspace: Path | None, *, flags: dict[str, Any] | None = None, **more: Any
+) -> Any:
     """A session with the model `m` of an Ollama, which says how large it is."""
     return _opened(server, workspace, provider="ollama", flags={"model": "m", **(flags or {})}, **more)
 
@@ -63,15 +64,13 @@ async def test_a_model_used_for_the_first_time_is_measured_and_asked_in_the_way_
 
 async def test_a_message_ends_the_measurement_and_goes_first(tmp_path: Path) -> None:
     slow = [
-        scenario(one.text[:40], step(shown(one.file, one.content), delay=600.0))
-        for one in project().tasks
+        scenario(one.text[:40], step(shown(one.file, one.content), delay=600.0)) for one in project().tasks
     ]
     async with serve(*slow, scenario("hello", "Hello."), models=["m"]) as server:
         async with opened(server, tmp_path, flags=WANTED) as session:
             watch = Watch(session)
             await watch.until_event(Notice, code="model.calibrating")
-            while not server.requests:
-                await asyncio.sleep(0.01)
+            await server.wait_for_request()
             await session.send("hello, who are you?")
             ended = await watch.ended()
             assert ended.text == "Hello."
