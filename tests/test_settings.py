@@ -248,7 +248,7 @@ def test_every_setting_has_been_thought_of_for_workspaces():
     may_tighten = {".".join(where) for where in paths_of() if rule_for(".".join(where))}
     others = {where[0] for where in paths_of()} - {name.partition(".")[0] for name in may_tighten}
     assert others == {
-        "provider", "base_url", "token_env", "token_file", "model", "small_model", "titles", "explorer_model", "roles", "context_window", "keep_alive",
+        "provider", "base_url", "token_env", "token_file", "model", "small_model", "titles", "calibrate", "explorer_model", "roles", "context_window", "keep_alive",
         "temperature", "pass_env", "planning", "plan_depth", "plan_fallback", "plan_cache", "plan_cache_days", "caps", "log", "language_servers",
         "orchestrator", "git_branch", "theme", "themes", "keys", "vim", "animation", "notifications", "notify_of", "debug",
     }  # fmt: skip
