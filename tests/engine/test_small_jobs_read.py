@@ -197,7 +197,7 @@ def test_how_many_things_come_out_can_be_tried(text: str, want: tuple[str, str] 
     ("request_", "good", "bad"),
     [
         (
-            "clock(seconds) returns a text H:MM:SS",
+            "clock(seconds) returns a text H:MM:SS: the hours without leading zeros",
             "f'{n // 3600}:{n % 3600 // 60:02d}:{n % 60:02d}'",
             "f'{n // 3600:02d}:{n % 3600 // 60:02d}:{n % 60:02d}'",
         ),

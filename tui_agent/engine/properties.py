@@ -84,7 +84,7 @@ def properties_in(request: str) -> list[Property]:
 def _times(request: str) -> list[Property]:
     """The form of a time, such as H:MM:SS, in which each part but the first has two digits."""
     found = []
-    for match in re.finditer(r"(?<![\w:])(H{1,2}|M{1,2}):(MM|SS)(?::(SS))?(?![\w:])", request):
+    for match in re.finditer(r"(?<![\w:])(H{1,2}|M{1,2}):(MM|SS)(?::(SS))?(?!\w|:\w)", request):
         first = r"(?:0|[1-9]\d*)" if len(match.group(1)) == 1 else r"\d{2,}"
         more = r"(?::[0-5]\d)" * sum(one is not None for one in match.groups()[1:])
         test = f"not isinstance(out, str) or __import__('re').fullmatch({first + more!r}, out) is not None"
