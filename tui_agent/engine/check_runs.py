@@ -9,7 +9,7 @@ from typing import Any
 
 from tui_agent.domain import ToolCall, ToolResult
 from tui_agent.engine.calls import Calls
-from tui_agent.engine.project_checks import COMMANDS, ran, test_command
+from tui_agent.engine.project_checks import COMMANDS, NOT_STARTED, ran, test_command
 from tui_agent.engine.workplace import Workplace
 from tui_agent.tools.registry import Registry
 
@@ -19,8 +19,6 @@ TAIL = 900
 """Characters of a failed command's output that the model is told."""
 _RULER = re.compile(r"[-=_*#~.FE]{3,}|\.*F\.*|Ran \d+ tests? in .*|FAILED \(.*\)")
 """Lines that say nothing: rulers, dots of a test run, its totals."""
-NOT_RUN = frozenset(("refused", "interrupted", "unknown_tool", "bad_arguments", "too_many"))
-"""Codes of a call whose command was not started, or did not end by itself."""
 
 
 class CheckRuns:
@@ -62,7 +60,7 @@ class CheckRuns:
         call = ToolCall(id=f"check{secrets.token_hex(4)}", name=COMMANDS, arguments=arguments)
         await self._calls.carry_out((call,), node)
         result = self._calls.results[-1][1]
-        if result.code in NOT_RUN or not ran(result):
+        if result.code in NOT_STARTED or not ran(result):
             return None
         if result.code == "timeout" and not (must_end or command in self._ended):
             return None

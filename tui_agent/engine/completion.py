@@ -11,18 +11,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from tui_agent.domain import ToolCall, ToolResult
+from tui_agent.domain import ToolResult
 from tui_agent.engine.calls import Calls
-from tui_agent.engine.check_runs import NOT_RUN, CheckRuns, output_of
+from tui_agent.engine.check_runs import CheckRuns, output_of
 from tui_agent.engine.command_effects import CommandEffects
 from tui_agent.engine.project_checks import (
-    COMMANDS,
     by_tools,
     checks_of,
-    command_of,
     failed_check,
     last_change,
-    only_looks,
+    ran_something,
     stale_checks,
 )
 from tui_agent.engine.request_reading import Reading
@@ -153,29 +151,24 @@ class Completion:
         """Whether the request is to run something, and nothing was run."""
         if not self._writes or self._request.kind != "command":
             return False
-        return not any(
-            call.name == COMMANDS and result.code not in NOT_RUN and not only_looks(command_of(call))
-            for call, result in self._calls.results
-        )
+        return not ran_something(self._calls.results)
 
     # --- facts ---
-
-    def _altered(self, call: ToolCall, result: ToolResult) -> bool:
-        """Whether a call made a change; what commands leave behind is one where a change is asked for."""
-        return self._effects.altered(call, result) if self.needs_change else by_tools(call, result)
 
     def _failed(self) -> tuple[str, ToolResult] | None:
         """The newest check that failed; only where something was changed, since else it is what was asked about."""
         done = self._calls.results
-        return failed_check(done, self._request.text) if last_change(done, self._altered) else None
+        return failed_check(done, self._request.text) if last_change(done, self._effects.altered) else None
 
     async def _run_checks(self) -> None:
-        """Run again what failed before the last change, and the project's tests where they were not run since."""
+        """Run again what failed before the last change, and the project's tests where they were not run since. What a
+        command leaves behind counts here only where a change is asked for: tests are no answer to a command."""
         done = self._calls.results
-        since = last_change(done, self._altered)
+        altered = self._effects.altered if self.needs_change else by_tools
+        since = last_change(done, altered)
         if not since or not self._writes:
             return
-        commands = stale_checks(done, self._altered, self._request.text)
+        commands = stale_checks(done, altered, self._request.text)
         tests = await self._checks.test_command()
         if not commands and tests and not checks_of(done[since:]):
             commands = [tests]

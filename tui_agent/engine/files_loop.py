@@ -29,14 +29,22 @@ from tui_agent.domain import (
 from tui_agent.engine.asking import Asking, Desk, Place
 from tui_agent.engine.brain import Brain
 from tui_agent.engine.calls import Calls
-from tui_agent.engine.check_runs import NOT_RUN, CheckRuns, output_of
+from tui_agent.engine.check_runs import CheckRuns, output_of
 from tui_agent.engine.command_effects import CommandEffects
 from tui_agent.engine.completion import claims_change
 from tui_agent.engine.condensing import ATTACHED, is_kind
 from tui_agent.engine.examples import Example, examples_in
 from tui_agent.engine.ladder import Ladder
 from tui_agent.engine.material import Material, gather, names_of, room_for
-from tui_agent.engine.project_checks import checks_of, command_of, only_looks, only_runs, only_tests, python
+from tui_agent.engine.project_checks import (
+    checks_of,
+    command_of,
+    only_looks,
+    only_runs,
+    only_tests,
+    python,
+    ran_something,
+)
 from tui_agent.engine.prompts import prompt
 from tui_agent.engine.properties import function_in, named_function, properties_in, sampling, script
 from tui_agent.engine.reply import Received
@@ -354,17 +362,10 @@ class FilesLoop:
         said = text.strip()
         if not said:
             return None, [Problem("the reply was empty")]
-        if self._request.kind == "command" and self._may_write() and not self._ran():
+        if self._request.kind == "command" and self._may_write() and not ran_something(self._calls.results):
             return None, [Problem("nothing was run: name the command to run in a sh block")]
         facts = " ".join(self._outcomes()) if self._request.kind == "command" else ""
         return self._ended("done", "\n\n".join(filter(None, [said, facts])), said), []
-
-    def _ran(self) -> bool:
-        """Whether a command was run that does more than look."""
-        return any(
-            result.code not in NOT_RUN and command_of(call) and not only_looks(command_of(call))
-            for call, result in self._calls.results
-        )
 
     def _outcomes(self) -> list[str]:
         """How the commands of this run ended, in words."""

@@ -31,6 +31,8 @@ _TESTS = re.compile(
 """Commands that test."""
 _NOT_RUN = (126, 127)
 """Exit codes of a command that can't be started: it shows nothing of the work."""
+NOT_STARTED = frozenset(("refused", "interrupted", "unknown_tool", "bad_arguments", "too_many"))
+"""Codes of a call whose command was not started, or did not end by itself."""
 _NO_MODULE = re.compile(r"No module named '?(?:pytest|nose|nox|tox|unittest2|ruff|mypy)\b")
 _NO_TESTS = re.compile(
     r"no tests ran|unrecognized arguments|collected 0 items|Ran 0 tests|NO TESTS RAN", re.IGNORECASE
@@ -186,6 +188,14 @@ def last_change(done: Done, altered: Alters = by_tools) -> int:
     return max((at + 1 for at, (call, result) in enumerate(done) if altered(call, result)), default=0)
 
 
+def ran_something(done: Done) -> bool:
+    """Whether a command was run that does more than look."""
+    return any(
+        command_of(call) and result.code not in NOT_STARTED and not only_looks(command_of(call))
+        for call, result in done
+    )
+
+
 def checks_of(done: Done, text: str = "") -> dict[str, ToolResult]:
     """Command → how it ended last, of the commands in `done` that show whether work is right.
 
@@ -196,7 +206,7 @@ def checks_of(done: Done, text: str = "") -> dict[str, ToolResult]:
     found: dict[str, ToolResult] = {}
     for call, result in done:
         command = command_of(call)
-        if not command or result.code in ("refused", "interrupted", "unknown_tool", "bad_arguments"):
+        if not command or result.code in NOT_STARTED:
             continue
         if only_looks(command) or not ran(result) or (result.code == "timeout" and command not in found):
             continue
