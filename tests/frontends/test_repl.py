@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 import signal
 import sys
@@ -15,6 +16,7 @@ import pytest
 from tests.doubles.job import BROKEN, MENDED, REPORT, TASK, environment, job, make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.doubles.terminal import Terminal
+from tui_agent.frontends.line_mode import waking
 
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 
@@ -306,6 +308,30 @@ async def test_a_signal_in_the_moment_before_a_line_is_waited_for_is_noticed(
             assert ended == code and terminal.is_sane(), terminal.text
             assert ("Nothing goes on" in terminal.text) is (code == 0)
     assert home.records()[-1]["type"] == "session.closed"
+
+
+async def test_every_signal_interrupts_the_wait_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = (signal.SIGINT, *waking.ENDING, waking.NUDGE)
+    before = {number: signal.getsignal(number) for number in numbers}
+    woken = asyncio.Event()
+    monkeypatch.setattr(waking, "PAUSES", (0.0,))
+    monkeypatch.setattr(signal, "pthread_kill", lambda thread, number: woken.set())
+    loops_own = signal.set_wakeup_fd(-1)
+    try:
+        signals = waking.Signals()
+        end = signal.set_wakeup_fd(loops_own)
+        wake = asyncio.create_task(signals.wake())
+        for _ in range(5):
+            os.write(end, bytes([signal.SIGINT]))
+            await asyncio.wait_for(woken.wait(), 10)
+            woken.clear()
+            os.write(end, bytes([waking.NUDGE]))
+        assert not wake.done()
+        wake.cancel()
+    finally:
+        signal.set_wakeup_fd(loops_own)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 async def test_a_hangup_at_the_prompt_closes_the_session(home: Home) -> None:

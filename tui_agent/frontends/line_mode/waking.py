@@ -50,15 +50,19 @@ class Signals:
     async def wake(self) -> NoReturn:
         """Interrupt the main thread's wait after each signal; for a thread beside it, until it is cancelled."""
         loop, there = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(self._noted, there.set)
+
+        def noted() -> None:
+            if not {*ENDING, signal.SIGINT}.isdisjoint(os.read(self._noted, 4096)):
+                there.set()
+
+        loop.add_reader(self._noted, noted)
         try:
             while True:
                 await there.wait()
                 there.clear()
-                if not {*ENDING, signal.SIGINT}.isdisjoint(os.read(self._noted, 4096)):
-                    for pause in PAUSES:
-                        await asyncio.sleep(pause)
-                        signal.pthread_kill(threading.main_thread().ident or 0, NUDGE)
+                for pause in PAUSES:
+                    await asyncio.sleep(pause)
+                    signal.pthread_kill(threading.main_thread().ident or 0, NUDGE)
         finally:
             loop.remove_reader(self._noted)
 
