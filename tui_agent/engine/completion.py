@@ -15,6 +15,7 @@ from tui_agent.domain import ToolResult
 from tui_agent.engine.calls import Calls
 from tui_agent.engine.check_runs import CheckRuns, output_of
 from tui_agent.engine.command_effects import CommandEffects
+from tui_agent.engine.files_left_alone import files_left_alone
 from tui_agent.engine.project_checks import (
     by_tools,
     checks_of,
@@ -130,6 +131,8 @@ class Completion:
         failed = self._failed()
         if failed is not None:
             return f"`{one_line(failed[0], 120)}` failed ({failed[1].error})."
+        if changed := self._changed_against_orders():
+            return f"{changed} was changed, and the request says that it must stay as it is."
         if self._lacks_change(closing):
             if self._calls.declined:
                 return "Nothing was changed, since the change was refused."
@@ -160,6 +163,19 @@ class Completion:
         done = self._calls.results
         return failed_check(done, self._request.text) if last_change(done, self._effects.altered) else None
 
+    def _changed_against_orders(self) -> str:
+        """The file that this run changed although the request says that it stays; empty where there is none."""
+        first: dict[str, str] = {}
+        last: dict[str, str | None] = {}
+        for _, result in self._calls.results:
+            for change in result.changes:
+                if change.before is not None or change.display in first:
+                    first.setdefault(change.display, change.before or "")
+                    last[change.display] = change.after
+        changed = [name for name, before in first.items() if last[name] != before]
+        left = files_left_alone(self._request.text, changed) if changed else frozenset()
+        return next((name for name in changed if name in left), "")
+
     async def _run_checks(self) -> None:
         """Run again what failed before the last change, and the project's tests where they were not run since. What a
         command leaves behind counts here only where a change is asked for: tests are no answer to a command."""
@@ -187,6 +203,14 @@ class Completion:
                 told=(
                     f"This is not done yet: `{command}` fails ({result.error}):\n{output_of(result)}\n"
                     "Find the cause and fix it."
+                ),
+            )
+        if (changed := self._changed_against_orders()) and not self._again(f"left alone {changed}"):
+            return Refusal(
+                why=f"{changed} must stay as it is",
+                told=(
+                    f"This is not done yet: {changed} was changed, and the request says that it must stay as it is. "
+                    "Put back what it held, and do the work without changing it."
                 ),
             )
         if self._lacks_change(closing) and not self._again("change"):

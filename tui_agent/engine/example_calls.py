@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tui_agent.engine.static_checks import is_test
+from tui_agent.engine.name_checks import is_test
 from tui_agent.protocols.python_source import parsed
 
 REACH = 300

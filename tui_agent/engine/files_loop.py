@@ -26,6 +26,7 @@ from tui_agent.domain import (
     UserMessage,
     marked,
 )
+from tui_agent.engine.answer_checks import gaps
 from tui_agent.engine.asking import Asking, Desk, Place
 from tui_agent.engine.brain import Brain
 from tui_agent.engine.calls import Calls
@@ -34,8 +35,10 @@ from tui_agent.engine.command_effects import CommandEffects
 from tui_agent.engine.completion import claims_change
 from tui_agent.engine.condensing import ATTACHED, is_kind
 from tui_agent.engine.examples import Example, examples_in
+from tui_agent.engine.files_left_alone import files_left_alone
 from tui_agent.engine.ladder import Ladder
 from tui_agent.engine.material import Material, gather, names_of, room_for
+from tui_agent.engine.name_checks import is_test
 from tui_agent.engine.project_checks import (
     checks_of,
     command_of,
@@ -55,7 +58,6 @@ from tui_agent.engine.static_checks import (
     Problem,
     about_tests_only,
     hints,
-    is_test,
     mended,
     problems,
 )
@@ -338,8 +340,11 @@ class FilesLoop:
         changed = await asyncio.to_thread(self._mended, reply.files)
         if about_tests_only(request.text):
             changed = {name: one for name, one in changed.items() if is_test(name) or name not in known}
+        left_alone = files_left_alone(request.text, known) & changed.keys()
+        changed = {name: one for name, one in changed.items() if name not in left_alone}
         self._tried.same, self._tried.last = changed == self._tried.last, changed
         wrong = [Problem(one) for one in reply.problems]
+        wrong += [] if changed else [Problem(f"{name} must stay as it is") for name in sorted(left_alone)]
         wrong += [Problem(one, soft=True) for one in reply.doubts]
         wrong += [] if wrong and not changed else await asyncio.to_thread(problems, request, known, changed)
         if any(not one.soft for one in wrong):
@@ -364,6 +369,12 @@ class FilesLoop:
             return None, [Problem("the reply was empty")]
         if self._request.kind == "command" and self._may_write() and not ran_something(self._calls.results):
             return None, [Problem("nothing was run: name the command to run in a sh block")]
+        lacking = (
+            gaps(self._request.text, said, self._material.files) if self._request.kind == "question" else []
+        )
+        if lacking and not self._tried.accepted:
+            self._tried.accepted |= set(lacking)
+            return None, [Problem(one, soft=True) for one in lacking]
         facts = " ".join(self._outcomes()) if self._request.kind == "command" else ""
         return self._ended("done", "\n\n".join(filter(None, [said, facts])), said), []
 
@@ -521,7 +532,7 @@ class FilesLoop:
             told = prompt("files_nothing")
         else:
             rows = "\n".join(f"- {one.text}" for one in wrong[:TOLD])
-            told = prompt("files_wrong").format(problems=rows)
+            told = rows if self._request.kind == "question" else prompt("files_wrong").format(problems=rows)
         self._stream.emit(ProgramSaid(kind="feedback", text=told), run=self._place.run)
         said = received.ended.text.strip() or "(nothing)"
         self._files_desk.messages = (

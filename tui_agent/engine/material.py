@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from tui_agent.engine.mention_walk import files as walk
+from tui_agent.engine.name_checks import is_test
 from tui_agent.engine.request_reading import Reading
-from tui_agent.engine.static_checks import is_test
 from tui_agent.platform.files import FileFault, read_file
 from tui_agent.protocols.python_source import Defining, imported, parsed
 from tui_agent.safety.roots import PathError, Roots

@@ -47,7 +47,9 @@ _CREATES = re.compile(
     rf"|\b(?:make|turn|extract|move|put|pull)\b[^.;!?]{{0,60}}\b(?:an?|the|into|in)\s+"
     rf"(?:new\s+|global\s+|module-level\s+)?(?:{_THING})\s+[`'\"*]*$"
     r"|\b(?:add|create|write|implement|define)\b.{0,80}\b(?:with|and|containing|contains|has)\s+(?:an?|the)\s+(?:\w+\s+)?"
-    r"(?:function|method|class|option|constant|flag)\s+[`'\"*]*$",
+    r"(?:function|method|class|option|constant|flag)\s+[`'\"*]*$"
+    r"|\b(?:new|create|write|add|make)\b[^;!?\n]{0,80}?\w\.\w{1,5}\b[`'\"]?,?\s*(?:pls|plz|please)?,?\s*(?:with|having"
+    r"|containing|that (?:has|contains|holds))\s+(?:(?:an?|the|one)\s+)?(?:(?:function|method|class)\s+)?[`'\"*]*$",
     re.IGNORECASE,
 )
 """The words before a name that a request wants to be there."""
@@ -65,6 +67,11 @@ _FAULTS = (
     r"(?:also |still |always |never |wrongly )?(?:returns?|gives?|leaves?|makes?|crash\w*|fails?|raises?|adds?|keeps?"
     r"|los\w+|skips?|forgets?|ignores?|counts?|does|doesn't|is|drops?|misses|shows?|prints?|removes?|rounds?|sorts?|compares?)"
 )
+_NUMBERED = re.compile(
+    r"\b(?P<number>two|three|2|3) (?:\w+ )?(?:bugs|faults|errors|mistakes|problems|issues|defects)\b",
+    re.IGNORECASE,
+)
+_NUMBERS = {"two": 2, "three": 3, "2": 2, "3": 3}
 _PATH = r"[`'\"]?([\w./-]+\.\w+)[`'\"]?"
 _MOVE = re.compile(
     rf"\bmove\s+(?:the\s+)?(?:{_THING}|def)?\s*[`'\"]?(\w+)(?:\(\))?[`'\"]?\s+(?:out\s+of|from)\s+{_PATH}\s+(?:in)?to\s+"
@@ -94,11 +101,17 @@ _AT_RUN_TIME = re.compile(
 _INTO = re.compile(r"\b(?:in|into|to)\s+[`'\"(*]*$", re.IGNORECASE)
 _MAKES = re.compile(rf"{_START}(?:write|add|put|move|extract|create|implement|split)\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"[.!?;:]\s|\n")
+_TEST_FILE = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test)\.py$")
 
 
 def prose(text: str) -> str:
     """A request without the code that it shows, as much of it as is looked at."""
     return re.sub(r"```.*?(?:```|\Z)", " ", text[: 3 * READ], flags=re.DOTALL)[:READ]
+
+
+def is_test(path: str) -> bool:
+    """Whether a Python file holds tests, by its name."""
+    return _TEST_FILE.search(path) is not None
 
 
 def is_path(text: str) -> bool:
@@ -107,8 +120,13 @@ def is_path(text: str) -> bool:
     return ("." in text and ending in _SOURCE | _DATA) or text in ("Makefile", "Dockerfile")
 
 
-def missing(request: Reading, before: Mapping[str, str], after: Mapping[str, str]) -> list[Finding]:
-    """What the request asks for by name and is nowhere, before or now. An attribute counts by its last name."""
+def missing(
+    request: Reading, before: Mapping[str, str], after: Mapping[str, str], left_alone: Collection[str] = ()
+) -> list[Finding]:
+    """What the request asks for by name and is nowhere, before or now. An attribute counts by its last name.
+
+    `left_alone`: files that must not change.
+    """
     there = "\n".join([*after.values(), *after])
     was = "\n".join([*before.values(), *before])
     text = prose(request.text)
@@ -128,7 +146,8 @@ def missing(request: Reading, before: Mapping[str, str], after: Mapping[str, str
             if soft is not None:
                 found.append((f"the file {path} is not there", soft))
     for path in request.paths:
-        if path in before and before[path] == after.get(path) and _is_to_change(text, path):
+        same = path in before and before[path] == after.get(path)
+        if same and path not in left_alone and _is_to_change(text, path):
             found.append((f"{path} has to change, too", False))
     return [*found, *_moves(text, after), *_untouched(text, before, after)]
 
@@ -138,15 +157,25 @@ def _untouched(text: str, before: Mapping[str, str], after: Mapping[str, str]) -
     if not _SEVERAL.search(text):
         return []
     named: dict[str, list[bool]] = {}
+    others: dict[str, bool] = {}
+    numbered = _NUMBERED.search(text)
+    faults = rf"(?:{_FAULTS}|(?:\w+ly )?[a-z]+[^s\W]s)" if numbered else _FAULTS
     for path, content in before.items():
         was = bodies(content) if path.endswith(".py") else {}
         now = bodies(after.get(path, "")) if was else {}
         for name, body in was.items():
-            if re.search(rf"(?<![\w.`'\"]){re.escape(name)}(?:\(\))?\s+(?:{_FAULTS})\b", text):
+            if re.search(rf"(?<![\w.`'\"]){re.escape(name)}(?:\(\))?\s+(?:{faults})\b", text):
                 named.setdefault(name, []).append(now.get(name) == body)
+            elif name in now and not re.search(rf"\b{re.escape(name.strip('_'))}\b", text):
+                others[name] = others.get(name, False) or now[name] != body
     if len(named) < 2:
         return []
-    return [(f"{name} is still as it was", False) for name, same in named.items() if all(same)]
+    found = [(f"{name} is still as it was", False) for name, same in named.items() if all(same)]
+    if not found and numbered and len(named) == _NUMBERS[numbered["number"].lower()]:
+        found = [
+            (f"{name} works, and must stay as it is", True) for name, changed in others.items() if changed
+        ]
+    return found
 
 
 def _is_to_change(text: str, path: str) -> bool:

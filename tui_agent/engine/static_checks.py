@@ -19,17 +19,18 @@ from typing import TypeVar
 
 import msgspec
 
-from tui_agent.engine.name_checks import file_of, missing, prose
+from tui_agent.engine.files_left_alone import files_left_alone
+from tui_agent.engine.name_checks import file_of, is_test, missing, prose
 from tui_agent.engine.rename_checks import unfinished, wanted_renames
 from tui_agent.engine.request_reading import Reading, names_to_go, speaks_of
-from tui_agent.engine.words_on_tests import only_tests, rule
+from tui_agent.engine.value_checks import unnamed_values, wrong_sections
+from tui_agent.engine.words_on_tests import only_tests, rule, wanted_tests
 from tui_agent.protocols.python_source import code_only, definitions, imported, parsed, with_imports
 
 NOTHING = "nothing changed"
 _PROSE = ("docstring", "comment", "document", "explain", "format", "style", "typo", "spell", "type hint")
 """What a request speaks of that changes no code."""
 _COMMENTED = (".py", ".toml", ".yaml", ".yml", ".sh", ".cfg", ".ini")
-_TEST = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test)\.py$")
 _RESHAPING = re.compile(
     r"\b(?:convert|turn|refactor|restructur|rewrit|rework|simplif|clean|tid(?:y|ied)|merg|combin|inlin|consolidat|unif"
     r"|collapse|dedup|duplicat|dead code|unused|replac|remov|delet|drop|split|extract|mov(?:e|es|ed|ing)\b|migrat"
@@ -73,12 +74,37 @@ def problems(request: Reading, before: Mapping[str, str], changed: Mapping[str, 
     found: list[Problem] = []
     for name, text in changed.items():
         found += _of_file(name, before.get(name), text, request, renamed)
-    for sentence, soft in _quiet(lambda: missing(request, before, after)) or []:
+    left_alone = files_left_alone(request.text, before)
+    for sentence, soft in _quiet(lambda: missing(request, before, after, left_alone)) or []:
         found.append(Problem(sentence, soft))
     for sentence, soft in _quiet(lambda: unfinished(request, before, after)) or []:
         if all(one.text != sentence for one in found):
             found.append(Problem(sentence, soft))
+    found += _quiet(lambda: _too_few_tests(request.text, before, changed)) or []
+    found += [Problem(one) for one in _quiet(lambda: wrong_sections(request.text, before, changed)) or []]
+    found += [
+        Problem(one, soft=True) for one in _quiet(lambda: unnamed_values(request.text, before, changed)) or []
+    ]
     return found + _broken_imports(after, before)
+
+
+def _too_few_tests(request: str, before: Mapping[str, str], changed: Mapping[str, str]) -> list[Problem]:
+    """Fewer tests than the request asks for. Where it does not say what a test is, an assertion is one, too."""
+    wanted, functions = wanted_tests(request)
+    tests = {name: text for name, text in changed.items() if is_test(name)}
+    if not wanted or not tests:
+        return []
+    found = sum(_count_tests(text) - _count_tests(before.get(name, "")) for name, text in tests.items())
+    if found >= wanted or any("parametrize" in text or "subTest" in text for text in tests.values()):
+        return []
+    if not functions and sum(len(re.findall(r"\bassert", text)) for text in tests.values()) >= wanted:
+        return []
+    name = ", ".join(tests)
+    return [Problem(f"{name} has {found} new test functions, and at least {wanted} are wanted")]
+
+
+def _count_tests(text: str) -> int:
+    return len(re.findall(r"^[ \t]*(?:async )?def test", text, re.MULTILINE))
 
 
 def about_tests_only(text: str) -> bool:
@@ -129,11 +155,6 @@ def _shared(node: ast.ClassDef) -> list[tuple[int, str]]:
         for target in one.targets
         if isinstance(target, ast.Name) and target.id in filled
     ]
-
-
-def is_test(name: str) -> bool:
-    """Whether a Python file holds tests, by its name."""
-    return _TEST.search(name) is not None
 
 
 def mended(text: str, old: str | None) -> str:

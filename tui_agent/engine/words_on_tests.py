@@ -91,7 +91,7 @@ _PRONOUN = re.compile(
 )
 _OBJECT = re.compile(
     r"(?:\s+(?!(?:to|in|into|with|and|of|for|that|which|by|from|on|using|function|method|class|option|flag|endpoint"
-    rf"|command|helper|parameter)\b)[^\s,;:!?]+){{0,6}}?\s+{_TEST}"
+    rf"|command|helper|parameter|section|heading|chapter|paragraph|badge|target|job|step|link)\b)[^\s,;:!?]+){{0,6}}?\s+{_TEST}"
     rf"|(?:\s+(?:an?|the|new|another|python|separate))*\s+(?:file|module)(?:\s+\S+\.py)?\s+(?:with|for|of)\s+"
     rf"(?:\S+\s+){{0,4}}?{_TEST}"
     r"|(?:\s+(?!\S+\.\w)[^\s,;:!?]+){0,6}?\s+(?:in|to|of|from|into)\s+(?:the\s+)?(?:[\w-]+/)*(?:test_\w+|\w+_test)\.py\b",
@@ -113,6 +113,42 @@ _INSIDE = re.compile(
 _OTHER_LANGUAGE = re.compile(
     r"\.(?:[mc]?js|[jt]sx?|go|rs|rb|java|kt|c|h|cpp|cs|php|swift|lua|sh|dart)$", re.IGNORECASE
 )
+
+
+_NUMBERS = {
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+    "nine": 9,
+    "ten": 10,
+}
+_NUMBER = rf"(?P<number>\d{{1,2}}|{'|'.join(_NUMBERS)})"
+_HOW_MANY = re.compile(
+    rf"\b{_NUMBER}\s+(?:(?:more|new|unit|different|separate|small|short)\s+)*"
+    r"(?P<each>test[- ](?:methods?|functions?|cases?)|tests?\b)"
+    r"|(?:^|[,(–—-]\s*|\b(?:write|add|create)\s+)at least\s+(?P<bare>\d{1,2}|"
+    rf"{'|'.join(_NUMBERS)})(?=\s*(?:[,.;!]|$|and\b|of them\b|with\b))",
+    re.IGNORECASE,
+)
+
+
+def wanted_tests(text: str) -> tuple[int, bool]:
+    """How many new tests a request wants at least, 0 where it says no number; whether each is to be a function."""
+    said = prose(text)
+    if not (_NEW.search(said) or _SAYS_SO.search(said)):
+        return 0, False
+    found = _HOW_MANY.search(said)
+    if found is None or re.search(
+        r"\b(?:of|all|the|these|those|other|that|if|when|while)\s+$", said[: found.start()], re.IGNORECASE
+    ):
+        return 0, False
+    number = (found["number"] or found["bare"]).lower()
+    each = (found["each"] or "").lower()
+    return _NUMBERS.get(number) or int(number), each not in ("", "test", "tests")
 
 
 def rule(text: str, *, renames: bool = False) -> Literal["free", "soft", "hard"]:

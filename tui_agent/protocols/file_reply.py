@@ -20,6 +20,10 @@ READ = 20_000
 _PRINTED = re.compile(r"\s*(?:\$ |>>> |Traceback \(most)")
 _ECHO = re.compile(r"\s*</?agent_\w+>\s*$|\s*The files of my project:\s*$")
 """A line that the model repeats from what it was shown."""
+_AROUND = re.compile(
+    r"^[ \t]*```\w*[ \t]*\n(?=(?:\s*</?agent_\w+>\s*\n|\s*\n)*\s*(?:</?agent_files>|The files of my project:)\s*$)",
+    re.MULTILINE,
+)
 
 __all__ = ["FileReply", "named_paths", "read", "without_files"]
 
@@ -47,7 +51,7 @@ def read(text: str, known: Mapping[str, str], request: str, going: Collection[st
     A block without a name goes to the file that it is most likely a version of, or to the one new file that the request
     names; a part of a file goes to its place in it.
     """
-    shown = [block for block in blocks(text) if block.body.strip()]
+    shown = [block for block in blocks(_without_echo(text)) if block.body.strip()]
     made = _Made(known, Leave(request[:READ], going))
     targets = Targets(known, request[:READ], [block for block in shown if not _is_output(block)])
     commands: list[str] = []
@@ -124,6 +128,11 @@ def without_files(text: str) -> str:
     kept += lines[end:]
     kept = [line for line in kept if not _ECHO.match(line)]
     return re.sub(r"\n{3,}", "\n\n", "".join(kept)).strip()
+
+
+def _without_echo(text: str) -> str:
+    """A reply without a fence around all the files that it repeats: within it none of theirs would be seen."""
+    return _AROUND.sub("", text, count=1)
 
 
 def _same(old: str | None, new: str) -> bool:
