@@ -191,6 +191,13 @@ def test_a_fence_around_all_the_files_is_left_out() -> None:
     assert read(reply, {"a.py": "x = 1\n", "b.py": "y = 1\n"}, "Set x to 2.").files == {"a.py": "x = 2\n"}
 
 
+@pytest.mark.parametrize("before", ["", "Here they are:\n\n"])
+@pytest.mark.parametrize("after", ["</agent_files>", "</agent_files>\n\nThe files of my project:", ""])
+def test_the_fences_of_files_repeated_without_one_around_them_stay(before: str, after: str) -> None:
+    reply = f"{before}<agent_files>\nThe files of my project:\n\na.py\n{FENCE}\nx = 2\n{FENCE}\n{after}"
+    assert read(reply, {"a.py": "x = 1\n"}, "Set x to 2.").files == {"a.py": "x = 2\n"}
+
+
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     folder = (tmp_path / "work").resolve()

@@ -42,6 +42,15 @@ def assert_restored(terminal: Terminal) -> None:
     assert terminal.is_sane()
 
 
+def is_quiet(terminal: Terminal, seconds: float) -> bool:
+    """Whether nothing at all is written for so long; what comes late from before only puts it off."""
+    before = len(terminal.bytes)
+    deadline = time.monotonic() + seconds
+    while len(terminal.bytes) == before and time.monotonic() < deadline:
+        terminal.read(0.2)
+    return len(terminal.bytes) == before
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT])
 def test_a_signal_restores_the_terminal(start: list[Terminal], number: signal.Signals) -> None:
     terminal = run(start, "answered")
@@ -136,12 +145,7 @@ def test_a_session_that_can_not_be_opened_is_explained(start: list[Terminal]) ->
 def test_idle_writes_nothing(start: list[Terminal]) -> None:
     terminal = run(start, "answered")
     terminal.shows("See the guide")
-    terminal.read(1.0)
-    before = len(terminal.bytes)
-    deadline = time.monotonic() + 2
-    while time.monotonic() < deadline:
-        terminal.read(0.2)
-    assert len(terminal.bytes) == before
+    terminal.until(lambda: is_quiet(terminal, 2.0))
 
 
 def test_the_keys_of_a_dialog_light_up_and_then_work(start: list[Terminal]) -> None:

@@ -21,8 +21,7 @@ _PRINTED = re.compile(r"\s*(?:\$ |>>> |Traceback \(most)")
 _ECHO = re.compile(r"\s*</?agent_\w+>\s*$|\s*The files of my project:\s*$")
 """A line that the model repeats from what it was shown."""
 _AROUND = re.compile(
-    r"^[ \t]*```\w*[ \t]*\n(?=(?:\s*</?agent_\w+>\s*\n|\s*\n)*\s*(?:</?agent_files>|The files of my project:)\s*$)",
-    re.MULTILINE,
+    r"\A((?:(?![ \t]*```).*\n)*)[ \t]*```\w*[ \t]*\n(?=\s*(?:<agent_files>|The files of my project:)\s*$)", re.MULTILINE
 )
 
 __all__ = ["FileReply", "named_paths", "read", "without_files"]
@@ -132,7 +131,7 @@ def without_files(text: str) -> str:
 
 def _without_echo(text: str) -> str:
     """A reply without a fence around all the files that it repeats: within it none of theirs would be seen."""
-    return _AROUND.sub("", text, count=1)
+    return _AROUND.sub(r"\1", text)
 
 
 def _same(old: str | None, new: str) -> bool:
