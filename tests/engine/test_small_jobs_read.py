@@ -208,22 +208,41 @@ def test_how_many_things_come_out_can_be_tried(text: str, want: tuple[str, str] 
             "'.'.join(one[0] for one in n.split())",
         ),
         ("clock(n) has no spaces in the result", "n.replace(' ', '')", "n"),
+        ("clock(n): words joined by single hyphens", "'-'.join(n.split())", "n.replace(' ', '')"),
+        ("clock(n), all words joined with an underscore", "'_'.join(n.split())", "'-'.join(n.split())"),
     ],
 )
 def test_words_about_the_form_of_a_result_are_tried(
     tmp_path: Path, request_: str, good: str, bad: str
 ) -> None:
-    wanted = properties_in(request_)
-    for body, holds in ((good, True), (bad, False)):
-        (tmp_path / "duration.py").write_text(f"def clock(n):\n    return {body}\n", encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, "-B", "-c", script("duration", "clock", wanted)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert ("but the request says" not in done.stderr) is holds, done.stderr
+    assert "but the request says" not in trial(tmp_path, request_, good)
+    assert "but the request says" in trial(tmp_path, request_, bad)
+
+
+def trial(folder: Path, request_: str, body: str) -> str:
+    (folder / "duration.py").write_text(f"def clock(n):\n    return {body}\n", encoding="utf-8")
+    program = script("duration", "clock", properties_in(request_))
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", program], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "broken"),
+    [
+        ("''.join(filter(str.isalnum, n).lower())", True),
+        ("''.join(re.findall('[a-z]', n))", True),
+        ("n.heading.lower()", False),
+        ("n.lower() if n else missing", False),
+        ("None.lower() if n else ''", False),
+    ],
+)
+def test_a_function_that_fails_for_every_argument_by_its_own_fault_keeps_no_promise(
+    tmp_path: Path, body: str, broken: bool
+) -> None:
+    said = trial(tmp_path, "clock(n) has no spaces in the result", body)
+    assert ("raises" in said and "but the request says" in said) is broken, said
 
 
 SCORES = """class Scores:

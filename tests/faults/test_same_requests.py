@@ -159,7 +159,9 @@ async def bodies(way: Any, workspace: Path) -> list[str]:
 def comparable(body: str) -> str:
     """Ids of calls are random: each as the number of its first place. And how long the tests took differs anyway."""
     known: dict[str, str] = {}
-    return TOOK.sub("in a moment", ID.sub(lambda found: known.setdefault(found[0], f'"call {len(known)}"'), body))
+    return TOOK.sub(
+        "in a moment", ID.sub(lambda found: known.setdefault(found[0], f'"call {len(known)}"'), body)
+    )
 
 
 @pytest.mark.parametrize(

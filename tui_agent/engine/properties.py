@@ -64,7 +64,7 @@ def properties_in(request: str) -> list[Property]:
     for match in re.finditer(rf"\beach (?:one )?(?:is )?followed by an? ({_SIGN})\b", request, re.I):
         sign = _SIGNS[match.group(1).lower()]
         found.append(Property(match.group(0), f"not out or out.endswith({sign!r})"))
-    found += _times(request)
+    found += _times(request) + _joined(request)
     only = re.search(
         r"\b(?:nothing but|only|other than) ((?:[a-z0-9]-[a-z0-9]|and|or|[a-z]+s?|[, ])+)", request, re.I
     )
@@ -79,6 +79,18 @@ def properties_in(request: str) -> list[Property]:
     if kind is not None:
         found.append(Property(kind.group(0), f"isinstance(out, {_KINDS[kind.group(1).lower()]})"))
     return found
+
+
+def _joined(request: str) -> list[Property]:
+    """What stands between words, of which a text with nothing but letters and spaces has as many as anybody counts."""
+    match = re.search(
+        rf"\bwords (?:are )?joined (?:by|with) (?:an? |one |single )*({_SIGN})s?\b", request, re.I
+    )
+    if match is None or re.search(r"\b(?:camel|pascal|snake|kebab)", request, re.I):
+        return []
+    sign = _SIGNS[match.group(1).lower()]
+    plain = "isinstance(out, str) and all(one.isalpha() for one in x.split())"
+    return [Property(match.group(0), f"not ({plain}) or out.strip().count({sign!r}) >= len(x.split()) - 1")]
 
 
 def _times(request: str) -> list[Property]:
@@ -216,12 +228,18 @@ def script(module: str, function: str, wanted: list[Property]) -> str:
     return f"""\
 {loading(module, (function,))}
 _try = {function}
+_returned, _error = False, ""
 for x in {(*_INPUTS, *_NUMBERS)!r}:
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             out = _try(x)
+    except (NameError, AttributeError) as error:
+        if not isinstance(getattr(error, "obj", None), type(x)):
+            _error = _error or f"{function}({{x!r}}) raises {{type(error).__name__}}: {{error}}"
+        continue
     except (Exception, SystemExit):
         continue
+    _returned = True
     for words, numbers, holds in ({rows},):
         if numbers is not isinstance(x, int):
             continue
@@ -231,4 +249,6 @@ for x in {(*_INPUTS, *_NUMBERS)!r}:
             continue
         if not good:
             raise SystemExit(f"{function}({{x!r}}) returns {{out!r}}, but the request says: {{words}}")
+if _error and not _returned:
+    raise SystemExit(f"{{_error}}, but the request says: " + {wanted[0].words if wanted else ""!r})
 """

@@ -21,7 +21,8 @@ _PRINTED = re.compile(r"\s*(?:\$ |>>> |Traceback \(most)")
 _ECHO = re.compile(r"\s*</?agent_\w+>\s*$|\s*The files of my project:\s*$")
 """A line that the model repeats from what it was shown."""
 _AROUND = re.compile(
-    r"\A((?:(?![ \t]*```).*\n)*)[ \t]*```\w*[ \t]*\n(?=\s*(?:<agent_files>|The files of my project:)\s*$)", re.MULTILINE
+    r"\A((?:(?![ \t]*```).*\n)*)[ \t]*```\w*[ \t]*\n(?=\s*(?:<agent_files>|The files of my project:)\s*$)",
+    re.MULTILINE,
 )
 
 __all__ = ["FileReply", "named_paths", "read", "without_files"]
