@@ -64,7 +64,8 @@ def test_examples_of_a_request_become_commands() -> None:
 def test_words_about_a_result_become_conditions() -> None:
     words = "slugify(title): lower case, words joined by single hyphens, nothing but a-z, 0-9 and hyphens, no hyphen at the ends."
     assert [one.words for one in properties_in(words)] == [
-        "lower case", "single hyphens", "no hyphen at the ends", "nothing but a-z, 0-9 and hyphens"
+        "lower case", "single hyphens", "no hyphen at the ends", "words joined by single hyphens",
+        "nothing but a-z, 0-9 and hyphens",
     ]  # fmt: skip
     assert function_in(words, {"slug.py": "def slugify(title):\n    return title\n"}) == ("slug", "slugify")
     assert properties_in("Fix the bug in calc.py.") == []
