@@ -130,17 +130,23 @@ async def pages(program: Terminal) -> str:
     found: list[str] = []
     while not found or program.text != found[0]:
         found.insert(0, program.text)
-        program.type(PAGE_UP)
-        await program.still(0.3)
+        await painted(program, PAGE_UP)
     return "".join(found)
+
+
+async def painted(program: Terminal, keys: str) -> None:
+    """Press keys, and wait for what they change; where that is nothing, for as long as a busy machine may take."""
+    before = program.text
+    program.type(keys)
+    await program.saw(lambda: program.text != before, 5.0)
+    await program.still(0.3)
 
 
 async def test_on_a_terminal_no_byte_of_others_is_obeyed_and_all_is_shown(tmp_path: Path) -> None:
     async with serve(talk()) as server, started(tmp_path, server.url, size=(95, 220)) as program:
         await program.sees("that was all", LONG)
         await program.sees("· Done · ", LONG)
-        program.type(DETAILS)
-        await program.still(0.3)
+        await painted(program, DETAILS)
         shown = await pages(program)
         given = [one for one in SAID + THOUGHT + PRINTED if not LOST.search(one)]
         assert missing(given, shown, lambda text: text.translate(CONTROL)) == []

@@ -29,7 +29,7 @@ def picker(app: TuiAgentApp) -> SessionPicker:
 
 
 def titles(app: TuiAgentApp) -> list[str]:
-    return [row.title for row in app.screen.query_one(SessionList).rows]
+    return [row.title for rows in app.screen.query(SessionList) for row in rows.rows]
 
 
 def chosen(app: TuiAgentApp) -> str:
