@@ -7,11 +7,9 @@ import re
 from collections.abc import Collection
 
 from tui_agent.engine.example_calls import closed
+from tui_agent.engine.request_words import NUMBERS, number_in
 
-_NUMBERS = {
-    name: at for at, name in enumerate(("no", "one", "two", "three", "four", "five", "six", "seven", "eight"))
-}
-_NUMBER = rf"(?:\d{{1,2}}|{'|'.join(_NUMBERS)})"
+_NUMBER = rf"(?:\d{{1,2}}|{'|'.join(NUMBERS)})"
 _THINGS = r"(?:[a-z]+s|[a-z]+men|people|children)"
 _COUNT = re.compile(
     rf"(?:[^.!?\n]|\.(?=\w)){{0,60}}?\b(?:returns?|gives?|yields?|get|has|contains?|shows?|leaves?)"
@@ -32,8 +30,7 @@ def counts_in(text: str, known: Collection[str]) -> list[tuple[str, str, str]]:
         said = _COUNT.match(text, end) if end > 0 else None
         call = _filled(text[head.start() : end]) if said is not None else ""
         if said is not None and call:
-            number = said.group(1).lower()
-            found.append((head.group(1), f"len({call})", str(_NUMBERS.get(number, number))))
+            found.append((head.group(1), f"len({call})", str(number_in(said.group(1)))))
     return found
 
 

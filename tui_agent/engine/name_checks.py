@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from itertools import islice
 
 from tui_agent.engine.request_reading import Reading
+from tui_agent.engine.request_words import number_in
 from tui_agent.protocols.python_source import bodies, definitions
 
 Finding = tuple[str, bool]
@@ -71,7 +72,6 @@ _NUMBERED = re.compile(
     r"\b(?P<number>two|three|2|3) (?:\w+ )?(?:bugs|faults|errors|mistakes|problems|issues|defects)\b",
     re.IGNORECASE,
 )
-_NUMBERS = {"two": 2, "three": 3, "2": 2, "3": 3}
 _PATH = r"[`'\"]?([\w./-]+\.\w+)[`'\"]?"
 _MOVE = re.compile(
     rf"\bmove\s+(?:the\s+)?(?:{_THING}|def)?\s*[`'\"]?(\w+)(?:\(\))?[`'\"]?\s+(?:out\s+of|from)\s+{_PATH}\s+(?:in)?to\s+"
@@ -171,7 +171,7 @@ def _untouched(text: str, before: Mapping[str, str], after: Mapping[str, str]) -
     if len(named) < 2:
         return []
     found = [(f"{name} is still as it was", False) for name, same in named.items() if all(same)]
-    if not found and numbered and len(named) == _NUMBERS[numbered["number"].lower()]:
+    if not found and numbered and len(named) == number_in(numbered["number"]):
         found = [
             (f"{name} works, and must stay as it is", True) for name, changed in others.items() if changed
         ]

@@ -13,6 +13,20 @@ def either(*words: str) -> re.Pattern[str]:
     return re.compile("|".join(words), re.IGNORECASE)
 
 
+NUMBERS = {
+    name: at
+    for at, name in enumerate(
+        ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    )
+}
+"""Small numbers that are written as words."""
+
+
+def number_in(text: str) -> int:
+    """A number in digits, or one of those words in capitals or not."""
+    return int(text) if text.isdecimal() else NUMBERS[text.lower()]
+
+
 # --- verbs of English ---------------------------------------------------------------------------
 
 MENDING = "fix|repair|mend|solve|resolve|correct|debug"

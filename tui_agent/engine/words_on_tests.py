@@ -6,6 +6,7 @@ import re
 from typing import Literal
 
 from tui_agent.engine.name_checks import prose
+from tui_agent.engine.request_words import NUMBERS, number_in
 from tui_agent.protocols.file_reply import named_paths
 
 _TEST = (
@@ -115,23 +116,13 @@ _OTHER_LANGUAGE = re.compile(
 )
 
 
-_NUMBERS = {
-    "two": 2,
-    "three": 3,
-    "four": 4,
-    "five": 5,
-    "six": 6,
-    "seven": 7,
-    "eight": 8,
-    "nine": 9,
-    "ten": 10,
-}
-_NUMBER = rf"(?P<number>\d{{1,2}}|{'|'.join(_NUMBERS)})"
+_WORDS = "|".join(name for name, number in NUMBERS.items() if number > 1)
+_NUMBER = rf"(?P<number>\d{{1,2}}|{_WORDS})"
 _HOW_MANY = re.compile(
     rf"\b{_NUMBER}\s+(?:(?:more|new|unit|different|separate|small|short)\s+)*"
     r"(?P<each>test[- ](?:methods?|functions?|cases?)|tests?\b)"
     r"|(?:^|[,(–—-]\s*|\b(?:write|add|create)\s+)at least\s+(?P<bare>\d{1,2}|"
-    rf"{'|'.join(_NUMBERS)})(?=\s*(?:[,.;!]|$|and\b|of them\b|with\b))",
+    rf"{_WORDS})(?=\s*(?:[,.;!]|$|and\b|of them\b|with\b))",
     re.IGNORECASE,
 )
 
@@ -146,9 +137,8 @@ def wanted_tests(text: str) -> tuple[int, bool]:
         r"\b(?:of|all|the|these|those|other|that|if|when|while)\s+$", said[: found.start()], re.IGNORECASE
     ):
         return 0, False
-    number = (found["number"] or found["bare"]).lower()
     each = (found["each"] or "").lower()
-    return _NUMBERS.get(number) or int(number), each not in ("", "test", "tests")
+    return number_in(found["number"] or found["bare"]), each not in ("", "test", "tests")
 
 
 def rule(text: str, *, renames: bool = False) -> Literal["free", "soft", "hard"]:
