@@ -5,40 +5,40 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tui_agent.key_names import sign
-from tui_agent.place import Place
-from tui_agent.places import PLACES
-from tui_agent.settings.document import table
+from tui_agent.keys.key_names import key_label
+from tui_agent.keys.keymap import BUILT_IN, CONTEXTS, NAMED, KeyContext
+from tui_agent.settings.document import settings_table
 from tui_agent.settings.screen import ROLES
 
 HERE = Path(__file__).resolve().parent
 
 SETTINGS = """# Settings
 
-In `~/.config/tui-agent/config.yaml`, as `TUI_AGENT_…` in the environment, or as flags; later wins. A
-`.tui-agent.yaml` in a trusted project may only tighten those marked so. `tui-agent settings` prints a file with
-all of them to start from. A mistake is named with file, line and field, and the program does not start on it.
-`sandbox: required` refuses commands where no sandbox can be had. In a session, `/settings` shows all of them with
-their values and where those come from, and changes them.
+Settings come from `~/.config/tui-agent/config.yaml`, from `TUI_AGENT_…` environment variables (dots become
+underscores) and from command-line flags; later sources override earlier ones. A `.tui-agent.yaml` in a trusted
+project can only tighten the settings marked "may tighten". `tui-agent settings` prints a commented file with all
+defaults as a starting point. If a setting is invalid, the program reports file, line and field, and does not start.
+With `sandbox: required`, commands are refused if no sandbox is available. In a session, `/settings` shows and
+changes all settings, and shows where each value comes from.
 
 {table}
-## Keys and colours of your own
+## Custom keys and colors
 
 ```yaml
 keys:
-  details: f12              # instead of the built-in one
-  palette: [ctrl+p, alt+p]  # several
-  undo: alt+u               # for a command that has none
+  details: f12              # replaces the built-in key
+  palette: [ctrl+p, alt+p]  # several keys
+  undo: alt+u               # for a command without a key
   progress: none            # no key at all
 theme: mine
 themes:
   mine:
-    base: dark              # dark, light or high-contrast; the rest is as there
+    base: dark              # dark, light or high-contrast; provides all other colors
     primary: "#e0b0ff"
 ```
 
-The actions are listed in [keys](keys.md). Within dialogs, lists and panels an action is named by its place, and there
-a letter may be a key:
+The actions are listed in [keys](keys.md). Actions of dialogs, lists and panels are prefixed with their context, and
+may use letters as keys:
 
 ```yaml
 keys:
@@ -48,38 +48,38 @@ keys:
   approval.approve_always: none
 ```
 
-A name, a key or a colour that can't be, and a key that two actions of one place want, are told when a session begins
-and by `tui-agent doctor`, and left out. No key that moves, scrolls or is typed can become one that decides; what can't
-have another key, and why, stands in [keys](keys.md).
+Invalid names, keys or colors, and conflicting keys, are reported when a session starts and by `tui-agent doctor`, and
+ignored. Keys that move, scroll or type can't be bound to actions that decide something. [Keys](keys.md) lists the
+fixed keys, with reasons.
 
-| Place | Actions, with their built-in keys |
+| Context | Actions, with their built-in keys |
 |---|---|
 {places}
 
-The roles that have colours: {roles}.
+Color roles of a theme: {roles}.
 """
 
 KEYS = """# Keys
 
-What F1 shows. None of them is one that tmux, VS Code or a browser keeps for itself. In the fields of a plan or a
-summary every letter is typing.
+F1 shows the same list. Each action in it has a key that neither tmux nor VS Code uses. In the text fields of a
+plan or a summary, letters are text.
 
-All of them can be changed in the settings, under `keys:`, by the names that stand here. Keys without a name stay as
-they are; the reason stands beside them.
+To change keys, use the names listed here under `keys:` in the settings. Keys without a name are fixed, for the
+reason given.
 """
 
 WITHIN = """# Within dialogs, lists and panels
 
-Each place has keys of its own, and a capital is another key than the small letter. A key of the session that works in
-a place too counts there first; a panel has the keys of every panel besides its own. Esc and Ctrl+C lead out everywhere
-and are nobody else's key. What decides something can't be on a key that moves, scrolls, goes on or is typed there. How
-long a dialog waits before it listens, and what must have been seen or pressed twice, is the same whatever the key.
+Each dialog, list and panel has its own keys; capitals are keys of their own. A session key that also works there takes
+precedence. Every panel also has the keys of "every panel". Esc and Ctrl+C always go back and can't be reassigned. An
+action that decides something can't be bound to a key that moves, scrolls or types there. The short time in which a new
+dialog ignores keys, and the second press for destructive actions, apply to custom keys too.
 """
 
 
-NAMES = """## Actions, as `keys:` in the settings names them
+NAMES = """## Action names for `keys:`
 
-In the composer alone: those of writing, `guide` and `leave`. What a key of yours is called there, `/keys` shows.
+Those under "Writing", `guide` and `leave` work in the composer only. `/keys` shows the name of any key you press.
 
 | Action | Built-in keys | What it does |
 |---|---|---|"""
@@ -87,53 +87,48 @@ In the composer alone: those of writing, `guide` and `leave`. What a key of your
 
 def keys() -> str:
     """Every key, group by group, as the program looks it up itself."""
-    from tui_agent.keymap import NAMED, Keymap, shown
-    from tui_agent.tui.keys import does, of_the_session
-
     parts = [KEYS]
-    for name, rows in of_the_session(Keymap()):
+    for name, rows in BUILT_IN.groups():
         lines = [f"| {_cell(pressed)} | {_cell(does)} |" for pressed, does in rows]
         parts.append("\n".join((f"## {name}\n", "| | |", "|---|---|", *lines, "")))
-    rows = [
-        f"| `{one.name}` | {_cell('  '.join(shown(key) for key in one.keys))} | {_cell(one.does or does(one.name))} |"
-        for one in NAMED.values()
-    ]
-    return "\n".join([*parts, NAMES, *rows, "", WITHIN, *(_place(one) for one in PLACES)])
+    rows = [f"| `{one.name}` | {_cell(BUILT_IN.label(one.name))} | {_cell(one.does)} |" for one in NAMED.values()]
+    return "\n".join([*parts, NAMES, *rows, "", WITHIN, *map(_context, CONTEXTS.values())])
 
 
-def _place(place: Place) -> str:
-    """A table of what a place has."""
-    lines = [f"## {place.title}", "", "| Action | Built-in keys | What it does |", "|---|---|---|"]
-    for one in place.actions:
-        pressed = _cell("  ".join(sign(key) for key in one.keys))
-        lines.append(f"| `{place.name}.{one.name}` | {pressed} | {_cell(one.says)} |")
-    lines += [f"| | {fixed.keys} | {_cell(fixed.says)}. Fixed: {_cell(fixed.why)} |" for fixed in place.fixed]
+def _context(context: KeyContext) -> str:
+    """A table of the keys of a context."""
+    lines = [f"## {context.title}", "", "| Action | Built-in keys | What it does |", "|---|---|---|"]
+    for one in context.actions:
+        name = f"{context.name}.{one.name}"
+        lines.append(f"| `{name}` | {_cell(BUILT_IN.label(name))} | {_cell(one.does)} |")
+    lines += [f"| | {fixed.keys} | {_cell(fixed.does)} (fixed: {_cell(fixed.why)}) |" for fixed in context.fixed]
     return "\n".join([*lines, ""])
 
 
-def places() -> str:
-    """A row for each place that has actions."""
+def contexts() -> str:
+    """A row for each context that has actions."""
     rows = []
-    for place in PLACES:
-        words = [f"`{one.name}` {'  '.join(sign(key) for key in one.keys)}" for one in place.actions]
+    for context in CONTEXTS.values():
+        words = [f"`{one.name}` {'  '.join(map(key_label, one.keys))}" for one in context.actions]
         if words:
-            rows.append(f"| `{place.name}` | {_cell(', '.join(words))} |")
+            rows.append(f"| `{context.name}` | {_cell(', '.join(words))} |")
     return "\n".join(rows)
 
 
 COMMANDS = """# Commands
 
-What `--help` says. Options that stand under `model`, `where` and `session` are the same wherever a session begins.
+The output of `--help`. The options under `model`, `where` and `session` are the same for every command that starts a
+session.
 """
 
 
 def commands() -> str:
     """The help page of every command."""
-    from tui_agent.__main__ import parsers
+    from tui_agent.commands.arguments import command_names, command_parser
 
     columns, os.environ["COLUMNS"] = os.environ.get("COLUMNS"), "80"
     try:
-        shown = {parser.prog: parser.format_help().strip() for parser in parsers().values()}
+        shown = {parser.prog: parser.format_help().strip() for parser in map(command_parser, ["", *command_names()])}
     finally:
         os.environ.pop("COLUMNS")
         os.environ |= {"COLUMNS": columns} if columns is not None else {}
@@ -148,7 +143,7 @@ def pages() -> dict[str, str]:
     """File name → text of every generated page."""
     return {
         "settings.md": SETTINGS.format(
-            table=table(), roles=", ".join(f"`{role}`" for role in ROLES), places=places()
+            table=settings_table(), roles=", ".join(f"`{role}`" for role in ROLES), places=contexts()
         ),
         "keys.md": keys(),
         "commands.md": commands(),

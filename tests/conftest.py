@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import math
 import os
 import re
 import shutil
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
 import pytest_textual_snapshot as plugin
+from _pytest.unraisableexception import collect_unraisable
 from hypothesis import HealthCheck, settings
-from textual.css.stylesheet import Stylesheet
+
+from tests import headless
 
 # How long an example takes says how busy the machine is. The same examples in every run: a failure is the change's, not
 # luck's; TUI_AGENT_EXPLORE=1 looks for others.
 settings.register_profile(
     "ours",
     deadline=None,
-    max_examples=50,
+    max_examples=int(os.environ.get("TUI_AGENT_EXAMPLES", "25")),
     derandomize=os.environ.get("TUI_AGENT_EXPLORE") != "1",
     suppress_health_check=(HealthCheck.too_slow,),
 )
@@ -30,6 +34,9 @@ settings.load_profile("ours")
 
 ROOT = Path(__file__).resolve().parents[1]
 
+# Hundreds of child processes import the program: compiled once, it starts in half the time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 _NAMED = re.compile(r"terminal-\d+")
 
@@ -69,7 +76,7 @@ def tmp_path(_shelf: Callable[[], Path]) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _still_world(monkeypatch: pytest.MonkeyPatch, _shelf: Callable[[], Path]) -> None:
+def _still_world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _shelf: Callable[[], Path]) -> None:
     home = _shelf()
     for name in (
         "NO_COLOR",
@@ -99,24 +106,14 @@ def _still_world(monkeypatch: pytest.MonkeyPatch, _shelf: Callable[[], Path]) ->
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     monkeypatch.setattr("tui_agent.__version__", "0.0.0-test")
+    if request.path.parent.name != "models":  # nobody waits for a server to recover
+        monkeypatch.setattr("tui_agent.models.faults.FIRST_WAIT", 0.02)
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _parsed_once() -> Iterator[None]:
-    """Hundreds of apps are made of the same style sheets, and reading those is a fifth of making one: what Textual
-    parsed for one app serves the next. Rules are only read once they are parsed; errors are never kept."""
-    parse = Stylesheet._parse_rules
-    known: dict[object, object] = {}
-
-    def parsed(self, css, read_from, is_default_rules=False, tie_breaker=0, scope=""):
-        variables = tuple(sorted(self._variables.items()))
-        key = (css, read_from, is_default_rules, tie_breaker, scope, variables)
-        if key not in known:
-            known[key] = parse(self, css, read_from, is_default_rules, tie_breaker, scope)
-        return known[key]
-
+def _headless() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Stylesheet, "_parse_rules", parsed)
+        headless.apply(patch)
         yield
 
 
@@ -131,26 +128,63 @@ def _still_screen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         # Shown in one piece: what a first piece had to show is measured and the rest is guessed, so that on a busy
         # machine the scroll bar would be another one.
         monkeypatch.setattr("tui_agent.tui.app.BREATH", math.inf)
+    elif request.node.get_closest_marker("paints") is None:
+        headless.leave_unpainted(monkeypatch)
 
 
-gc.set_threshold(
-    50_000, 20, 50
-)  # the cycles of hundreds of screens: looking for them took a quarter of all time
+gc.set_threshold(50_000, 20, 50)  # the cycles of hundreds of screens: looking for them took a quarter of all time
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """`-n auto` starts two workers for each core: half of its time a test waits for a process, a terminal or a browser."""
+    return 2 * (yield)
 
 
 def pytest_collection_finish() -> None:
-    """What the modules hold stays to the end, so nobody looks through it again and again."""
+    _keep_all()
+
+
+def _keep_all() -> None:
+    """What is alive now stays to the end, so the collector looks at it no more."""
     gc.collect()
     gc.freeze()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """What a test left open is found and warned of here, where it is the test's own fault, and not when the collector
+    happens to run. Only tests with an event loop leave anything that lives in a cycle. What is alive even then is not
+    looked at again: to do so was most of the work."""
+    try:
+        return (yield)
+    finally:
+        is_async = inspect.iscoroutinefunction(getattr(item, "obj", None))
+        if is_async or files_open() > item.stash.setdefault(FILES_OPEN, 0):
+            _keep_all()
+        collect_unraisable(item.config)  # pytest has looked before, and would report it with the next test
+        assert files_open() < item.stash.setdefault(FILES_OPEN, 0) + MANY, "it left open what it opened"
+
+
+FILES_OPEN = pytest.StashKey[int]()
+MANY = 100
+"""More than servers and browsers open that are there for all tests."""
+
+
+def files_open() -> int:
+    """Files, pipes and sockets that this process holds; 0 where the system does not say."""
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except OSError:
+        return 0
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(
-        key=lambda item: item.get_closest_marker("slow") is None
-    )  # long ones first: no worker ends alone
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # long ones first: no worker ends alone
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.stash[FILES_OPEN] = files_open()
     for mark in item.iter_markers("needs"):
         missing = [program for program in mark.args if shutil.which(program) is None]
         if missing:

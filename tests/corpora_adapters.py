@@ -7,18 +7,19 @@ from typing import Any
 
 import msgspec
 
-from tui_agent.domain import ToolSpec
+from tests.doubles.plan_text import plan_text
+from tui_agent.common.domain import ToolSpec
 from tui_agent.plan import markdown, writing
 from tui_agent.plan.document import Plan
 from tui_agent.plan.grammar import read_when
-from tui_agent.platform.files import FileFault, read_file, replace_file
-from tui_agent.protocols.parser import Parsed, parse
-from tui_agent.protocols.streaming import TextStream
+from tui_agent.platform.file_faults import FileFault
+from tui_agent.platform.files import read_file, replace_file
+from tui_agent.protocols.parser import ParsedReply, ReplyParser, parse_reply
 from tui_agent.safety import globs
 from tui_agent.safety.roots import PathError, Roots
 from tui_agent.shell import severity
 from tui_agent.tools.base import ToolError
-from tui_agent.tools.editing import edit_bytes
+from tui_agent.tools.edit_file import edit_bytes
 
 _CODES = {"not_found": "file_not_found", "too_large": "other"}
 
@@ -39,7 +40,7 @@ def apply_edit(path: str, old: str, new: str, replace_all: bool) -> dict[str, ob
 
 def classify(command: str) -> str:
     """How much harm a command can do."""
-    return severity.classify(command).severity
+    return severity.classify_command(command).severity
 
 
 def check_path(workspace: str, path: str, op: str) -> dict[str, bool | None]:
@@ -48,15 +49,12 @@ def check_path(workspace: str, path: str, op: str) -> dict[str, bool | None]:
         target = Roots([Path(workspace)]).resolve(path)
     except PathError:
         return {"allowed": False, "sensitive": None}
-    return {
-        "allowed": not target.outside,
-        "sensitive": target.sensitive or target.protected or target.credentials,
-    }
+    return {"allowed": not target.outside, "sensitive": target.sensitive or target.protected or target.credentials}
 
 
 def match_patterns(patterns: list[list[object]], path: str) -> bool:
     """Whether the last pattern that matches asks."""
-    return globs.asks([(str(glob), bool(safe)) for glob, safe in patterns], path)
+    return globs.GlobList([(str(glob), bool(safe)) for glob, safe in patterns]).ask(path)
 
 
 def plan_parse(text: str) -> dict[str, object]:
@@ -68,7 +66,7 @@ def plan_parse(text: str) -> dict[str, object]:
 def plan_serialize(plan: dict[str, Any]) -> str:
     """A plan as text: into the one it was read from, where there is one."""
     said = msgspec.convert({key: _value(value) for key, value in plan.items() if key != "source"}, Plan)
-    return writing.write(said, markdown.parse(plan["source"])) if "source" in plan else writing.render(said)
+    return writing.write(said, markdown.parse(plan["source"])) if "source" in plan else plan_text(said)
 
 
 def _value(value: Any) -> Any:
@@ -85,7 +83,7 @@ def _offered(known_tools: list[str]) -> list[ToolSpec]:
     return [ToolSpec(name=name, description="", parameters={}) for name in known_tools]
 
 
-def _as_plain(parsed: Parsed, text: str) -> dict[str, object]:
+def _as_plain(parsed: ParsedReply, text: str) -> dict[str, object]:
     """Calls that could not be read are answered with what was wrong; they never run."""
     return {
         "calls": [{"name": call.name, "args": call.arguments} for call in parsed.calls if call.fault is None],
@@ -96,13 +94,13 @@ def _as_plain(parsed: Parsed, text: str) -> dict[str, object]:
 
 def parse_tool_calls(text: str, known_tools: list[str]) -> dict[str, object]:
     """A whole reply, read by a client that knows the tools' names only."""
-    parsed = parse(text, _offered(known_tools))
+    parsed = parse_reply(text, _offered(known_tools))
     return _as_plain(parsed, parsed.text)
 
 
 def parse_tool_calls_stream(chunks: list[str], known_tools: list[str]) -> dict[str, object]:
     """The same for a reply that streams in: the text is what was shown meanwhile."""
-    stream = TextStream(_offered(known_tools))
+    stream = ReplyParser(_offered(known_tools))
     shown = [stream.feed(chunk) for chunk in chunks]
     rest, parsed = stream.finish()
     return _as_plain(parsed, "".join(shown) + rest)

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from tests.tui.kit import app_for, settled, still, until
-from widgets.modal import RequestModal
+from widgets.request_view import RequestModal
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "screenshots"
 SHOTS = {"plan": "plan_waits", "edit": "edit_asked", "summary": "summary_waits"}
@@ -18,7 +18,7 @@ async def shoot(name: str, scene: str) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         if any(one.proposal or one.offer for one in app.view.pending.values()):
-            docking = app.dialogs.docking
+            docking = app.dialogs.dock
             await until(pilot, lambda: docking.widget is not None and docking.widget.is_mounted)
             await still(pilot)
             await until(pilot, lambda: docking.widget is not None and docking.widget.armed)

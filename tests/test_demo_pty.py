@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -11,30 +10,31 @@ import pytest
 
 from tests.doubles.job import environment
 from tests.doubles.terminal import Terminal
+from tests.nightly import sampled
 
 LONG = 90.0
+AGAIN = 30
+"""Times a key is pressed again at most."""
 """Seconds for what takes one or two: other work may have the machine."""
 
 F1, F4, ESC, UP, DOWN = "\x1bOP", "\x1bOS", "\x1b", "\x1b[A", "\x1b[B"
 
-PLAN = ("Plan · 3 steps · plans are shown", "a")
+PLAN = ("Plan · 3 steps · plans need your approval", "a")
 ASKED = (
     PLAN,
     ("Edit wordcount/counting.py", "a"),
     ("Run a command", "a"),
-    ("becomes memory once you accept it", "\x13"),
+    ("added to the plan when you accept it", "\x13"),
 )
 """What the demonstration asks, one after the other, and the key that answers it."""
 
 DONE = "· Done · 3 tool calls"
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @asynccontextmanager
-async def started(
-    folder: Path, *args: str, size: tuple[int, int] = (100, 32), **more: str
-) -> AsyncIterator[Terminal]:
+async def started(folder: Path, *args: str, size: tuple[int, int] = (100, 32), **more: str) -> AsyncIterator[Terminal]:
     home = folder / "home"
     home.mkdir(exist_ok=True)
     env = environment(home, TMPDIR=str(folder), TUI_AGENT_MODE="agent", **more)
@@ -49,15 +49,17 @@ async def decide(program: Terminal, *asked: tuple[str, str]) -> None:
     """Press each dialog's key, again where it came too early: then it decides nothing."""
     early = False
     for title, key in asked:
-        until = time.monotonic() + LONG
         await program.asks(title, LONG)
         program.type(key)
-        while title in program.text:
-            assert time.monotonic() < until, program.text
+        for _again in range(AGAIN):
+            if title not in program.text:
+                break
             if not await program.saw(partial(gone, program, title), 5):
                 await program.sees(lambda: program.listens, LONG)
                 program.type(key)
                 early = True
+        else:
+            raise AssertionError(f"{title} stays: {program.text}")
     if early:
         program.type("\x15")  # a letter that came too early went to the draft
 
@@ -83,10 +85,8 @@ async def end(program: Terminal) -> str:
     return session_id(program)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
-async def test_the_demonstration_from_start_to_exit_by_keys_alone(
-    tmp_path: Path, size: tuple[int, int]
-) -> None:
+@pytest.mark.parametrize("size", sampled([(80, 24), (120, 40)], 1), ids=["80x24", "120x40"])
+async def test_the_demonstration_from_start_to_exit_by_keys_alone(tmp_path: Path, size: tuple[int, int]) -> None:
     async with started(tmp_path, "--demo", size=size) as program:
         await program.sees("Find the bug", LONG)
         await program.sees("you are asked before a file changes", LONG)
@@ -132,11 +132,13 @@ async def test_a_refused_edit_is_not_made_and_the_reason_goes_to_the_model(tmp_p
         program.type("\r")
         await program.sees(lambda: "enter rejects" not in program.text, LONG)
         await program.sees("refused", LONG)
-        until = time.monotonic() + LONG
         program.type(ESC)
-        while not await program.saw(lambda: "enter send" in program.text, 2):
-            assert time.monotonic() < until, program.text
+        for _again in range(AGAIN):
+            if await program.saw(lambda: "enter send" in program.text, 2):
+                break
             program.type(ESC)  # one may only leave a summary that has come meanwhile
+        else:
+            raise AssertionError(program.text)
         program.type("\x03")
         await program.sees("again quits", LONG)
         program.type("\x03")
@@ -155,8 +157,10 @@ async def test_without_a_server_d_leads_to_the_demonstration(tmp_path: Path) -> 
         await program.sees("Find the bug", LONG)
         await program.sees("tui-agent-demo-", LONG)
         program.type("\r")
-        await decide(program, *ASKED)
-        await program.sees(DONE, LONG)
+        await decide(program, PLAN)
+        await program.asks("Edit wordcount/counting.py", LONG)
+        program.type(ESC)
+        await program.sees("■ Stopped", LONG)
         program.type("\x04")
         name = await end(program)
         assert program.bytes.count(b"Resume with:") == 1
@@ -167,12 +171,10 @@ async def test_without_a_server_d_leads_to_the_demonstration(tmp_path: Path) -> 
 async def test_keys_typed_before_the_session_is_open_are_not_lost(tmp_path: Path) -> None:
     async with started(tmp_path, "--demo") as program:
         await program.sees("Find the bug", LONG)
-        began = time.monotonic()
         program.type(" Be quick.\r")
         await program.sees("Be quick.", LONG)
         await decide(program, PLAN)
         await program.asks("Edit wordcount/counting.py", LONG)
-        assert time.monotonic() - began < LONG
         program.type(ESC)
         await program.sees("■ Stopped", LONG)
         program.type("\x04")

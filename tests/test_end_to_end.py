@@ -9,6 +9,7 @@ import pytest
 from tests.doubles.job import MENDED, REPORT, TASK, environment, job, make_workspace
 from tests.doubles.mock import serve
 from tests.doubles.terminal import Terminal
+from tests.nightly import sampled
 
 
 @asynccontextmanager
@@ -24,7 +25,7 @@ async def started(folder: Path, *args: str, **more: str) -> AsyncIterator[Termin
         program.close()
 
 
-@pytest.mark.parametrize("provider", ["openai", "ollama"])
+@pytest.mark.parametrize("provider", sampled(["openai", "ollama"], 1))
 async def test_the_screen_does_the_job_by_keys_alone(tmp_path: Path, provider: str) -> None:
     workspace = make_workspace(tmp_path / "work")
     async with serve(job(), strict=True) as server:
@@ -52,6 +53,7 @@ async def test_the_screen_does_the_job_by_keys_alone(tmp_path: Path, provider: s
             assert b"\x1b[?1049l" in program.bytes
 
 
+@pytest.mark.nightly  # `test_demo_pty` goes through it by the same keys, and to the exit
 async def test_the_shipped_demonstration_runs(tmp_path: Path) -> None:
     async with started(tmp_path, "--demo", TUI_AGENT_MODE="agent") as program:
         await program.sees("Find the bug")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import json
 import typing
 from typing import Any
@@ -9,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.domain import Action, Noun, digest
-from tui_agent.events import TABLE, Event, from_data, to_data
+from tests.scenes import from_data
+from tui_agent.common.domain import Action, FrozenValue, action_digest
+from tui_agent.events import TABLE, Event, to_data
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**31), 2**31) | st.text(max_size=20),
@@ -19,15 +21,14 @@ JSON_VALUES = st.recursive(
 )
 
 
+@functools.cache
 def values_of(kind: Any) -> st.SearchStrategy[Any]:
     if kind is Any:
         return JSON_VALUES
-    if isinstance(kind, type) and issubclass(kind, Noun | Event):
+    if isinstance(kind, type) and issubclass(kind, FrozenValue | Event):
         hints = typing.get_type_hints(kind)
         names = kind.__struct_fields__
-        return st.fixed_dictionaries({name: values_of(hints[name]) for name in names}).map(
-            lambda d: kind(**d)
-        )
+        return st.fixed_dictionaries({name: values_of(hints[name]) for name in names}).map(lambda d: kind(**d))
     origin = typing.get_origin(kind)
     if origin is dict:
         inner = values_of(typing.get_args(kind)[1])
@@ -55,4 +56,4 @@ def test_every_event_survives_the_way_through_json(name: str, data: st.DataObjec
 def test_an_approval_is_bound_to_every_field_of_its_action(data: st.DataObject) -> None:
     first = data.draw(values_of(Action))
     second = data.draw(values_of(Action))
-    assert (digest(first) == digest(second)) == (first == second)
+    assert (action_digest(first) == action_digest(second)) == (first == second)

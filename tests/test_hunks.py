@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tui_agent.domain import Diff, Hunk
-from tui_agent.hunks import NO_END, Choice, edited, lines_text, new_text, with_edits
+from tui_agent.common.domain import Diff, Hunk
+from tui_agent.common.hunks import NO_END, HunkChoice, lines_text, new_text, with_edited_hunk, with_edits
 from tui_agent.tools.diffs import diff_bytes
 
 OLD = "".join(f"{number}\n" for number in range(30)).encode()
@@ -12,27 +12,20 @@ DIFF = diff_bytes("f", OLD, NEW)
 
 
 def test_a_choice_goes_through_an_answer_and_back() -> None:
-    choice = Choice((0, 1), {1: "x\ny"})
-    assert Choice.read(choice.data(), DIFF) == choice
-    assert not choice.whole(DIFF) and Choice((0, 1), {}).whole(DIFF)
-    assert Choice.read({}, DIFF).whole(DIFF)
-    assert Choice((0,), {1: "left out"}).data() == {"hunks": [0], "edits": {}}
+    choice = HunkChoice((0, 1), {1: "x\ny"})
+    assert HunkChoice.read(choice.data(), DIFF) == choice
+    assert not choice.whole(DIFF) and HunkChoice((0, 1), {}).whole(DIFF)
+    assert HunkChoice.read({}, DIFF).whole(DIFF)
+    assert HunkChoice((0,), {1: "left out"}).data() == {"hunks": [0], "edits": {}}
 
 
 @pytest.mark.parametrize(
     "data",
-    [
-        {"hunks": [2]},
-        {"hunks": ["0"]},
-        {"hunks": None},
-        {"edits": {"5": "x"}},
-        {"edits": {"0": 1}},
-        {"all": True},
-    ],
+    [{"hunks": [2]}, {"hunks": ["0"]}, {"hunks": None}, {"edits": {"5": "x"}}, {"edits": {"0": 1}}, {"all": True}],
 )
 def test_an_answer_that_names_no_hunks_is_none(data: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="hunks"):
-        Choice.read(data, DIFF)
+        HunkChoice.read(data, DIFF)
 
 
 def test_later_hunks_move_with_an_edit() -> None:
@@ -43,14 +36,14 @@ def test_later_hunks_move_with_an_edit() -> None:
 
 
 def test_an_edit_to_nothing_removes_every_line() -> None:
-    hunk = edited(DIFF.hunks[0], "")
+    hunk = with_edited_hunk(DIFF.hunks[0], "")
     assert (hunk.new_count, {line[0] for line in hunk.lines}) == (0, {"-"})
 
 
 def test_a_missing_last_line_end_stays_missing() -> None:
     (hunk,) = diff_bytes("f", b"a\nb", b"a\nB").hunks
-    assert edited(hunk, "a\nC").lines == (" a", "-b", NO_END, "+C", NO_END)
-    assert edited(hunk, "a\n").lines == (" a", "-b", NO_END)
+    assert with_edited_hunk(hunk, "a\nC").lines == (" a", "-b", NO_END, "+C", NO_END)
+    assert with_edited_hunk(hunk, "a\n").lines == (" a", "-b", NO_END)
     assert lines_text(hunk).startswith("@@ -1,2 +1,2 @@\n a\n")
 
 

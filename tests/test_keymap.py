@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from tui_agent.keymap import KEYS, NAMED, Keymap, Trouble, read_key, shown
+from tui_agent.keys.key_names import KeyProblem, key_label
+from tui_agent.keys.key_names import read_untyped_key as read_key
+from tui_agent.keys.keymap import NAMED, SESSION, Keymap
+
+KEYS = SESSION.actions
 
 
 def test_the_built_in_keys_are_in_order() -> None:
     built_in = Keymap()
-    assert built_in.troubles == []
-    assert built_in.standing_for() == {}
+    assert built_in.problems == []
     assert {name: built_in.keys[name] for name in NAMED} == {one.name: one.keys for one in KEYS if one.name}
     assert all(read_key(key) == (key, "") for one in KEYS for key in one.keys)
 
@@ -20,13 +23,7 @@ def test_no_built_in_key_is_one_that_a_terminal_keeps_unless_there_is_another() 
 
 @pytest.mark.parametrize(
     ("word", "key"),
-    [
-        ("Ctrl-P", "ctrl+p"),
-        ("F5", "f5"),
-        ("esc", "escape"),
-        ("shift + ctrl + up", "ctrl+shift+up"),
-        ("PgUp", "pageup"),
-    ],
+    [("Ctrl-P", "ctrl+p"), ("F5", "f5"), ("esc", "escape"), ("shift + ctrl + up", "ctrl+shift+up"), ("PgUp", "pageup")],
 )
 def test_keys_are_read_as_people_write_them(word: str, key: str) -> None:
     assert read_key(word) == (key, "")
@@ -35,16 +32,16 @@ def test_keys_are_read_as_people_write_them(word: str, key: str) -> None:
 @pytest.mark.parametrize(
     ("word", "says"),
     [
-        ("x", "typed"),
-        ("shift+x", "typed"),
-        ("space", "typed"),
+        ("x", "types a character"),
+        ("shift+x", "types a character"),
+        ("space", "types a character"),
         ("ctrl+m", "as `enter`"),
         ("ctrl+i", "as `tab`"),
-        ("hyperdrive+x", "no key"),
-        ("", "no key"),
-        ("+", "no key"),
+        ("hyperdrive+x", "not a key"),
+        ("", "not a key"),
+        ("+", "types a character"),
         ("entre", "did you mean `enter`"),
-        ("ctrl+\x1b", "no key"),
+        ("ctrl+\x1b", "not a key"),
     ],
 )
 def test_what_can_be_no_key_says_why(word: str, says: str) -> None:
@@ -53,46 +50,41 @@ def test_what_can_be_no_key_says_why(word: str, says: str) -> None:
 
 
 def test_the_users_keys_take_the_place_of_the_built_in_ones() -> None:
-    chosen = Keymap(
-        {"send": ["ctrl+s"], "newline": ["enter"], "details": ["f12"], "undo": ["alt+u"], "plan": []}
-    )
-    assert chosen.troubles == []
-    assert (
-        chosen.keys["details"] == ("f12",) and chosen.keys["undo"] == ("alt+u",) and chosen.keys["plan"] == ()
-    )
+    chosen = Keymap({"send": ["ctrl+s"], "newline": ["enter"], "details": ["f12"], "undo": ["alt+u"], "plan": []})
+    assert chosen.problems == []
+    assert chosen.keys["details"] == ("f12",) and chosen.keys["undo"] == ("alt+u",) and chosen.keys["plan"] == ()
     assert chosen.first("details") == "F12" and chosen.first("plan") == ""
-    stands = chosen.standing_for()
-    assert (stands["ctrl+s"], stands["enter"], stands["alt+enter"]) == ("enter", "ctrl+j", "")
+    assert (chosen.keys["send"], chosen.keys["newline"]) == (("ctrl+s",), ("enter",))
 
 
 @pytest.mark.parametrize(
     ("chosen", "name", "says", "kept"),
     [
         ({"detials": ["f12"]}, "detials", "did you mean `details`", {}),
-        ({"zzz": ["f12"]}, "zzz", "is no action", {}),
-        ({"details": ["q"]}, "details", "typed", {"details": ("ctrl+o",)}),
+        ({"zzz": ["f12"]}, "zzz", "is not an action", {}),
+        ({"details": ["q"]}, "details", "types a character", {"details": ("ctrl+o",)}),
         ({"details": ["enter"]}, "details", "lists and fields", {"details": ("ctrl+o",)}),
-        ({"details": ["f12"], "undo": ["f12"]}, "undo", "`F12` is the key of `details` already", {"details": ("f12",), "undo": ()}),
+        ({"details": ["f12"], "undo": ["f12"]}, "undo", "`F12` is the key of `details`; that one is used", {"details": ("f12",), "undo": ()}),
         ({"undo": ["f3"]}, "undo", "`F3` was the key of `plan`", {"undo": ("f3",), "plan": ()}),
         ({"guide": ["ctrl+o"]}, "guide", "`ctrl+o` was the key of `details`", {"guide": ("ctrl+o",), "details": ()}),
         ({"undo": ["ctrl+g"]}, "undo", "`ctrl+g` was the key of `guide`", {"undo": ("ctrl+g",), "guide": ()}),
-        ({"palette": ["f12", "nokey"]}, "palette", "no key", {"palette": ("f12",)}),
+        ({"palette": ["f12", "nokey"]}, "palette", "not a key", {"palette": ("f12",)}),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_and_left_out(chosen, name, says, kept) -> None:
     found = Keymap(chosen)
-    assert [(one.name, says in one.says) for one in found.troubles] == [(name, True)]
-    assert isinstance(found.troubles[0], Trouble)
+    assert [(one.name, says in one.message) for one in found.problems] == [(name, True)]
+    assert isinstance(found.problems[0], KeyProblem)
     assert {action: found.keys[action] for action in kept} == kept
-    held = [(key, NAMED[action].scope) for action, keys in found.keys.items() for key in keys]
+    held = [key for action in NAMED for key in found.keys[action]]
     assert len(held) == len(set(held))
 
 
 def test_two_actions_may_change_places_without_a_word() -> None:
     found = Keymap({"plan": ["f4"], "progress": ["f3"]})
-    assert found.troubles == []
+    assert found.problems == []
     assert (found.keys["plan"], found.keys["progress"]) == (("f4",), ("f3",))
 
 
 def test_keys_are_shown_as_people_read_them() -> None:
-    assert [shown(key) for key in ("escape", "ctrl+pageup", "shift+f5")] == ["esc", "ctrl+pgup", "shift+F5"]
+    assert [key_label(key) for key in ("escape", "ctrl+pageup", "shift+f5")] == ["esc", "ctrl+pgup", "shift+F5"]

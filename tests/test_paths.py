@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent import paths
+from tui_agent.common import paths
 
 
 @pytest.fixture(autouse=True)

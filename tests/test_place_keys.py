@@ -6,27 +6,28 @@ from pathlib import Path
 import pytest
 
 from tui_agent import settings
-from tui_agent.key_names import pressed, read_any, read_key, sign
-from tui_agent.keymap import KEYS, Keymap
-from tui_agent.place import EDITING, MOVING, OUT
-from tui_agent.place_keys import refused
-from tui_agent.places import ACTIONS, PLACES
+from tui_agent.keys.key_names import key_label, pressed_key, read_key, read_untyped_key
+from tui_agent.keys.keymap import ACTIONS, CONTEXTS, EDITING, EXIT_KEYS, MOVING, NAMED, Keymap, refused
+
+PLACES = CONTEXTS.values()
 
 
 def test_every_action_has_a_name_a_description_and_keys_that_mean_nothing_else_there() -> None:
     built_in = Keymap()
-    assert built_in.places.troubles == []
-    assert built_in.places.keys == {name: action.keys for name, (_place, action) in ACTIONS.items()}
+    assert built_in.problems == []
+    assert {name: built_in.keys[name] for name in ACTIONS} == {
+        name: action.keys for name, (_place, action) in ACTIONS.items()
+    }
     for name, (place, action) in ACTIONS.items():
-        assert re.fullmatch(r"[a-z_]+\.[a-z_]+", name) and action.says and action.keys, name
+        assert re.fullmatch(r"[a-z_]+\.[a-z_]+", name) and action.does and action.keys, name
         assert not action.row or sum(one.row == action.row for one in place.actions) > 1, name
         for key in action.keys:
-            assert read_any(key) == (key, "") and refused(place, action, key) == "", (name, key)
-            assert built_in.places.does(place.name, key) == action.name
+            assert read_key(key) == (key, "") and refused(place, action, key) == "", (name, key)
+            assert built_in.action(place.name, key) == action.name
     assert sum(len(place.actions) for place in PLACES) == len(ACTIONS)
-    assert all(fixed.keys and fixed.says and fixed.why for place in PLACES for fixed in place.fixed)
+    assert all(fixed.keys and fixed.does and fixed.why for place in PLACES for fixed in place.fixed)
     assert all(place.title and (place.actions or place.fixed) for place in PLACES)
-    assert {place.upon for place in PLACES} - {""} <= {place.name for place in PLACES}
+    assert {place.inherits for place in PLACES} - {""} <= {place.name for place in PLACES}
 
 
 def test_every_action_can_have_another_key_and_none() -> None:
@@ -36,26 +37,26 @@ def test_every_action_can_have_another_key_and_none() -> None:
         for number, one in enumerate(place.actions, start=1)
     }
     other = Keymap({name: [key] for name, key in chosen.items()})
-    assert other.troubles == []
+    assert other.problems == []
     for name, (place, action) in ACTIONS.items():
         key = chosen[name]
-        assert other.places.keys[name] == (key,) and other.places.does(place.name, key) == action.name
-        assert all(other.places.does(place.name, one) != action.name for one in action.keys)
+        assert other.keys[name] == (key,) and other.action(place.name, key) == action.name
+        assert all(other.action(place.name, one) != action.name for one in action.keys)
     none = Keymap({name: [] for name in ACTIONS})
-    assert none.troubles == [] and not any(none.places.keys.values())
+    assert none.problems == [] and not any(none.keys[name] for name in ACTIONS)
 
 
 def test_no_key_that_moves_goes_on_types_or_leads_out_can_be_made_to_decide() -> None:
     for name, (place, action) in ACTIONS.items():
-        never = {*OUT, *(one for fixed in place.fixed for one in fixed.keep)}
+        never = {*EXIT_KEYS, *(one for fixed in place.fixed for one in fixed.keep)}
         never |= MOVING - {*action.keys} if action.decides else set()
         if action.typed is False or (place.field and action.typed is None):
             built_in = {key for one in place.actions for key in one.keys}
             never |= {"a", "Z", "plus", "space", *(EDITING - built_in if place.field else ())}
         for key in never:
             found = Keymap({name: [key]})
-            assert [one.name for one in found.troubles] == [name], (name, key)
-            assert found.places.keys[name] == action.keys
+            assert [one.name for one in found.problems] == [name], (name, key)
+            assert found.keys[name] == action.keys
     deciding = {name for name, (_place, action) in ACTIONS.items() if action.decides}
     assert deciding >= {"approval.approve_once", "review.approve", "summary.discard", "sessions.delete"}
 
@@ -63,43 +64,40 @@ def test_no_key_that_moves_goes_on_types_or_leads_out_can_be_made_to_decide() ->
 @pytest.mark.parametrize(
     ("chosen", "name", "says", "kept"),
     [
-        ({"approval.reject": ["a"], "approval.approve_once": ["a"]}, "approval.approve_once", "`a` is the key of `approval.reject` already", {"approval.reject": ("a",), "approval.approve_once": ()}),
-        ({"approval.next_hunk": ["a"]}, "approval.next_hunk", "`a` was the key of `approval.approve_once`, which has none now", {"approval.approve_once": ()}),
-        ({"summary.accept": ["y"]}, "summary.accept", "is typed there", {}),
-        ({"summary.accept": ["ctrl+w"]}, "summary.accept", "edits what is typed", {}),
+        ({"approval.reject": ["a"], "approval.approve_once": ["a"]}, "approval.approve_once", "`a` is the key of `approval.reject`", {"approval.reject": ("a",), "approval.approve_once": ()}),
+        ({"approval.next_hunk": ["a"]}, "approval.next_hunk", "`a` was the key of `approval.approve_once`, which now has none", {"approval.approve_once": ()}),
+        ({"summary.accept": ["y"]}, "summary.accept", "types a character there", {}),
+        ({"summary.accept": ["ctrl+w"]}, "summary.accept", "edits text there", {}),
         ({"summary.accept": ["ctrl+o"]}, "summary.accept", "`ctrl+o` is the key of `details`, which works there too", {}),
-        ({"plan.accept": ["y"]}, "plan.accept", "is typed there", {}),
+        ({"plan.accept": ["y"]}, "plan.accept", "types a character there", {}),
         ({"approval.approve_once": ["space"]}, "approval.approve_once", "never decides", {}),
-        ({"review.approve": ["3"]}, "review.approve", "stays what it is", {}),
+        ({"review.approve": ["3"]}, "review.approve", "is fixed there", {}),
         ({"pager.wrap": ["f1"]}, "pager.wrap", "`F1` is the key of `help`", {}),
         ({"details": ["alt+k"], "steps.move_up": ["alt+k"]}, "steps.move_up", "the key of `details`", {}),
         ({"details": ["shift+enter"], "search.newer": ["shift+enter"]}, "search.newer", "the key of `details`", {"search.newer": ("down",)}),
         ({"panel.down": ["x"]}, "panel.down", "`queue.withdraw` in that list", {"panel.down": ("x",)}),
         ({"aproval.approve_once": ["y"]}, "aproval.approve_once", "did you mean `approval.approve_once`", {}),
         ({"pager.next-match": ["m"]}, "pager.next-match", "did you mean `pager.next_match`", {}),
-        ({"nowhere.zzz": ["m"]}, "nowhere.zzz", "is no action", {}),
-        ({"pager.wrap": ["hyperdrive"]}, "pager.wrap", "is no key", {}),
+        ({"nowhere.zzz": ["m"]}, "nowhere.zzz", "is not an action", {}),
+        ({"pager.wrap": ["hyperdrive"]}, "pager.wrap", "is not a key", {}),
     ],
 )  # fmt: skip
 def test_what_is_wrong_within_a_place_is_told_and_left_out(chosen, name, says, kept) -> None:
     found = Keymap(chosen)
-    assert found.troubles[0].name == name and says in found.troubles[0].says
-    assert {one: found.places.keys[one] for one in kept} == kept
+    assert found.problems[0].name == name and says in found.problems[0].message
+    assert {one: found.keys[one] for one in kept} == kept
     if name in ACTIONS and not kept:
-        assert found.places.keys[name] == ACTIONS[name][1].keys
+        assert found.keys[name] == ACTIONS[name][1].keys
     for place in PLACES:
-        held = [key for one in place.actions for key in found.places.keys[f"{place.name}.{one.name}"]]
+        held = [key for one in place.actions for key in found.keys[f"{place.name}.{one.name}"]]
         assert len(held) == len(set(held))
 
 
 def test_places_keep_apart_and_actions_may_change_places_without_a_word() -> None:
     found = Keymap({"pager.next_match": ["p"], "pager.previous_match": ["n"], "approval.reject": ["n"], "approval.next_hunk": ["r"]})  # fmt: skip
-    assert found.troubles == []
-    assert (found.places.does("pager", "n"), found.places.does("approval", "n")) == (
-        "previous_match",
-        "reject",
-    )
-    assert {one.name for one in KEYS if "." in one.name} == set()
+    assert found.problems == []
+    assert (found.action("pager", "n"), found.action("approval", "n")) == ("previous_match", "reject")
+    assert {name for name in NAMED if "." in name} == set()
 
 
 @pytest.mark.parametrize(
@@ -117,20 +115,25 @@ def test_places_keep_apart_and_actions_may_change_places_without_a_word() -> Non
     ],
 )
 def test_a_letter_is_a_key_where_nothing_is_typed(word: str, key: str) -> None:
-    assert read_any(word) == (key, "")
-    assert word in ("Ctrl-G",) or read_key(word)[0] == ""
+    assert read_key(word) == (key, "")
+    assert word in ("Ctrl-G",) or read_untyped_key(word)[0] == ""
 
 
 def test_what_is_typed_counts_and_not_how() -> None:
-    assert [pressed("shift+a", "A"), pressed("upper_a", "A"), pressed("full_stop", "."), pressed("space", " ")] == [
+    assert [pressed_key("shift+a", "A"), pressed_key("upper_a", "A"), pressed_key("full_stop", "."), pressed_key("space", " ")] == [
         "A", "A", "full_stop", "space",
     ]  # fmt: skip
-    assert [pressed("alt+a", "a"), pressed("ctrl+a", "\x01"), pressed("enter", "\r")] == [
+    assert [pressed_key("alt+a", "a"), pressed_key("ctrl+a", "\x01"), pressed_key("enter", "\r")] == [
         "alt+a",
         "ctrl+a",
         "enter",
     ]
-    assert [sign("plus"), sign("space"), sign("pagedown"), sign("ctrl+s")] == ["+", "space", "pgdn", "ctrl+s"]
+    assert [key_label("plus"), key_label("space"), key_label("pagedown"), key_label("ctrl+s")] == [
+        "+",
+        "space",
+        "pgdn",
+        "ctrl+s",
+    ]
 
 
 def test_conflicts_are_told_with_their_line_and_nothing_else_suffers(tmp_path: Path) -> None:
@@ -138,7 +141,7 @@ def test_conflicts_are_told_with_their_line_and_nothing_else_suffers(tmp_path: P
     config.write_text(
         "keys:\n  approval.approve_once: y\n  approval.reject: y\n  pager.wrap: [n, .]\n  summary.accept: g\n"
     )
-    loaded = settings.load(config, None, {}, {})
+    loaded = settings.load_settings(config, None, {}, {})
     assert [(one.line, one.field, one.ignored) for one in sorted(loaded.problems, key=lambda one: one.line or 0)] == [
         (3, "keys.approval.reject", True), (4, "keys.pager.wrap", True), (5, "keys.summary.accept", True),
     ]  # fmt: skip

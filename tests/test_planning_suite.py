@@ -6,11 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from benchmarks.planning.figures import figures, rows
+from benchmarks.planning.running import Outcome
+from benchmarks.planning.tasks import CHECK, Task, fault_plan, suite
 from tests.benchmarks.planning import measure, told
 from tests.benchmarks.planning_model import PlanningModel, Traits
-from tui_agent.commands.tasks.counting import figures, rows
-from tui_agent.commands.tasks.making import CHECK, Task, fault_plan, suite
-from tui_agent.commands.tasks.working import Outcome
 
 TASKS = 10
 LASTING = ("authentication", "permission", "already_exists", "missing_program")
@@ -27,6 +27,7 @@ def some() -> list[Task]:
     return [task for task in suite(14) if not task.simple][:TASKS]
 
 
+@pytest.mark.nightly
 async def test_ten_tasks_with_planning_and_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     tasks, found = some(), dict[str, list[Outcome]]()
     for way in ("planning", "without"):
@@ -48,8 +49,8 @@ async def test_ten_tasks_with_planning_and_without(tmp_path: Path, monkeypatch: 
     ("wit", "done", "by"),
     [
         ({"fallback": 1.0}, True, "fallbacks"),
-        ({"insight": 1.0}, True, "recoveries"),
-        ({"foresight_asked": 1.0}, True, ""),
+        pytest.param({"insight": 1.0}, True, "recoveries", marks=pytest.mark.nightly),
+        pytest.param({"foresight_asked": 1.0}, True, "", marks=pytest.mark.nightly),
         ({}, False, "recoveries"),
     ],
 )

@@ -5,8 +5,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.settings.checking import paths_of
-from tui_agent.settings.editing import CannotEdit, edited, literal, value_of, without
+from tui_agent.settings.checking import setting_paths
+from tui_agent.settings.document import SettingsEditError, parse_value, with_setting, without_setting, yaml_literal
 
 FILE = """\
 # mine
@@ -30,9 +30,9 @@ keys:
 
 def set_to(where: str, word: str, text: str = FILE) -> str:
     path = tuple(where.split("."))
-    value, wrong = value_of(path, word)
+    value, wrong = parse_value(path, word)
     assert wrong == ""
-    return edited(text, path, value)
+    return with_setting(text, path, value)
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,7 @@ def set_to(where: str, word: str, text: str = FILE) -> str:
         ("tools_off", "web", "[web, lsp]", '["web"]'),
         ("roles.title", "other", "{title: small}", "{title: other}"),
         ("roles.planning", "big", "{title: small}", "{title: small, planning: big}"),
-        (
-            "themes",
-            "{a: {base: light}}",
-            "themes:\n  mine:\n    base: dark\n",
-            'themes: {"a": {"base": "light"}}\n',
-        ),
+        ("themes", "{a: {base: light}}", "themes:\n  mine:\n    base: dark\n", 'themes: {"a": {"base": "light"}}\n'),
         ("keys", "{undo: alt+u}", "keys:\n", 'keys: {"undo": "alt+u"}\n'),
         ("caps.reply_tokens", "999", "# none yet\n", "# none yet\ncaps:\n  reply_tokens: 999\n"),
         ("vim", "true", "# none yet\n", "# none yet\nvim: true\n"),
@@ -59,9 +54,7 @@ def set_to(where: str, word: str, text: str = FILE) -> str:
 def test_one_setting_changes_and_nothing_else(where: str, word: str, old: str, new: str) -> None:
     assert set_to(where, word) == FILE.replace(old, new)
     windows = FILE.replace("\n", "\r\n")
-    assert set_to(where, word, windows) == windows.replace(
-        old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
-    )
+    assert set_to(where, word, windows) == windows.replace(old.replace("\n", "\r\n"), new.replace("\n", "\r\n"))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +69,7 @@ def test_one_setting_changes_and_nothing_else(where: str, word: str, old: str, n
     ],
 )
 def test_a_setting_is_taken_out(where: str, old: str, new: str) -> None:
-    assert without(FILE, tuple(where.split("."))) == FILE.replace(old, new)
+    assert without_setting(FILE, tuple(where.split("."))) == FILE.replace(old, new)
 
 
 @pytest.mark.parametrize(
@@ -100,8 +93,8 @@ def test_files_of_all_forms(text: str, where: str, new: str) -> None:
     "text", ["mode: [", "mode: chat\n---\nmode: plan\n", "- a\n", "model: &a x\nsmall_model: *a\n"]
 )
 def test_what_cannot_be_changed_safely_is_left(text: str) -> None:
-    with pytest.raises(CannotEdit):
-        edited(text, ("vim",), True)
+    with pytest.raises(SettingsEditError):
+        with_setting(text, ("vim",), True)
 
 
 @pytest.mark.parametrize(
@@ -109,30 +102,30 @@ def test_what_cannot_be_changed_safely_is_left(text: str) -> None:
     [
         ("mode", "fast", "must be"),
         ("timeouts.tool", "-1", "more than 0"),
-        ("keys", "{undo: q}", "keys.undo: `q` is typed"),
+        ("keys", "{undo: q}", "keys.undo: `q` types a character"),
         ("keys", "undo", "a group"),
-        ("themes", "{a: {primary: blue}}", "must be a colour"),
+        ("themes", "{a: {primary: blue}}", "must be a color"),
         ("base_url", "ftp://x", "http"),
     ],
 )
 def test_a_wrong_value_says_why(where: str, word: str, says: str) -> None:
-    value, wrong = value_of(tuple(where.split(".")), word)
+    value, wrong = parse_value(tuple(where.split(".")), word)
     assert value is None and says in wrong
 
 
 @given(
     st.lists(st.sampled_from(["# c", "", "mode: chat", "timeouts:", "  idle: 5", "  # in", "model: a  # b", "tools_off:", "  - x", "roles: {title: a}"]), max_size=10),
-    st.sampled_from(paths_of()),
+    st.sampled_from(setting_paths()),
     st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=12),
 )  # fmt: skip
 def test_any_edit_is_exact_or_refused(lines: list[str], where: tuple[str, ...], word: str) -> None:
     text = "\n".join(lines) + "\n"
-    for change in (lambda: edited(text, where, word), lambda: without(text, where)):
+    for change in (lambda: with_setting(text, where, word), lambda: without_setting(text, where)):
         try:
             new = change()
-        except CannotEdit:
+        except SettingsEditError:
             continue
         assert [line for line in new.splitlines() if line.startswith("#")] == [
             line for line in text.splitlines() if line.startswith("#")
         ]
-    assert yaml.safe_load(literal(word)) == word
+    assert yaml.safe_load(yaml_literal(word)) == word

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tui_agent import speed
-from tui_agent.domain import Usage
+from tui_agent.common import speed
+from tui_agent.common.domain import Usage
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from tui_agent.domain import Usage
 def test_what_was_read_and_what_was_cached(
     usage: Usage, whole: int | None, evaluated: int | None, share: float | None
 ) -> None:
-    assert (speed.whole(usage), speed.evaluated(usage), speed.cached_share(usage)) == (
+    assert (speed.prompt_tokens_in_all(usage), speed.evaluated_tokens(usage), speed.cached_share(usage)) == (
         whole,
         evaluated,
         share,
@@ -26,15 +26,13 @@ def test_what_was_read_and_what_was_cached(
 
 
 def test_rates_are_of_what_was_really_read() -> None:
-    usage = Usage(
-        prompt_tokens=1_000, cached_tokens=800, prompt_ms=4_000, completion_tokens=30, generate_ms=2_000
-    )
-    assert (speed.reading(usage), speed.writing(usage)) == (50, 15)
-    assert speed.reading(Usage(prompt_tokens=1_000, cached_tokens=990, prompt_ms=100)) is None
-    assert speed.writing(Usage(completion_tokens=30)) is None
+    usage = Usage(prompt_tokens=1_000, cached_tokens=800, prompt_ms=4_000, completion_tokens=30, generate_ms=2_000)
+    assert (speed.prompt_rate(usage), speed.generation_rate(usage)) == (50, 15)
+    assert speed.prompt_rate(Usage(prompt_tokens=1_000, cached_tokens=990, prompt_ms=100)) is None
+    assert speed.generation_rate(Usage(completion_tokens=30)) is None
 
 
 def test_a_prompt_that_was_read_too_fast_was_cached() -> None:
     cold, warm = Usage(prompt_tokens=1_000, prompt_ms=10_000), Usage(prompt_tokens=1_400, prompt_ms=500)
-    assert speed.reading(cold) == 100
-    assert speed.reading(warm, 100) is None
+    assert speed.prompt_rate(cold) == 100
+    assert speed.prompt_rate(warm, 100) is None

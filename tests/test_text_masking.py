@@ -114,10 +114,7 @@ def test_values_are_masked_by_name():
 def planted() -> dict[str, str]:
     chance = random.Random(35)
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/=-_. :@é"
-    return {
-        f"SECRET_{n}": "".join(chance.choices(letters, k=chance.randint(8, 60))).strip() + "x"
-        for n in range(30)
-    }
+    return {f"SECRET_{n}": "".join(chance.choices(letters, k=chance.randint(8, 60))).strip() + "x" for n in range(30)}
 
 
 def test_thirty_planted_secrets_split_at_every_byte():

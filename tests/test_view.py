@@ -8,28 +8,26 @@ from hypothesis import strategies as st
 
 from tests.scenes import build, load, names, record
 from tui_agent import events as e
-from tui_agent.domain import Answer, Scope, ToolResult
-from tui_agent.view import (
+from tui_agent.common.domain import Answer, Scope, ToolResult
+from tui_agent.view.fold import STEPS, fold_record
+from tui_agent.view.items import (
+    TAIL,
     EndItem,
-    Growing,
+    GrowingText,
     NoticeItem,
-    Part,
+    OutputTail,
     ReplyItem,
     RequestItem,
     SessionView,
-    Tail,
     ToolItem,
-    UserItem,
-    fold,
+    ViewPart,
 )
-from tui_agent.view.fold import STEPS
-from tui_agent.view.texts import TAIL
 
 
 def view_of(records: list[e.Record]) -> SessionView:
     view = SessionView()
     for one in records:
-        fold(view, one)
+        fold_record(view, one)
     return view
 
 
@@ -51,8 +49,10 @@ def test_live_and_replayed_views_are_equal(scene: str) -> None:
 def test_a_record_folded_twice_changes_nothing(scene: str) -> None:
     once, twice = view_of_scene(scene), SessionView()
     for one in load(scene):
-        fold(twice, one)
-        assert fold(twice, one).parts is Part.NOTHING
+        fold_record(twice, one)
+        twice.take_changes()
+        fold_record(twice, one)
+        assert not twice.changes
     assert once == twice
 
 
@@ -62,18 +62,18 @@ def test_every_difference_is_named_in_the_change(scene: str) -> None:
     for one in load(scene):
         before = [repr(item) for item in view.items]
         status, queue, pending = repr(view.status), repr(view.queue), list(view.pending)
-        change = fold(view, one)
+        fold_record(view, one)
+        change = view.take_changes()
         after = [repr(item) for item in view.items]
         changed = {n for n, text in enumerate(after) if n >= len(before) or before[n] != text}
-        assert changed <= set(change.items)
-        assert bool(changed) <= (Part.ITEMS in change.parts)
-        assert (repr(view.status) != status) <= (Part.STATUS in change.parts)
-        assert (repr(view.queue) != queue) <= (Part.QUEUE in change.parts)
-        assert (list(view.pending) != pending) <= (Part.PENDING in change.parts)
+        assert changed <= change.items
+        assert (repr(view.status) != status) <= (ViewPart.STATUS in change.parts)
+        assert (repr(view.queue) != queue) <= (ViewPart.QUEUE in change.parts)
+        assert (list(view.pending) != pending) <= (ViewPart.PENDING in change.parts)
 
 
 def test_every_event_has_a_step_or_is_known_to_need_none() -> None:
-    none = {e.StateSaved, e.ProgramSaid, e.GrantRevoked}  # the last one comes with a notice
+    none = {e.StateSaved, e.ProgramSaid, e.ApprovalExecuted, e.GrantRevoked}  # the last one comes with a notice
     assert set(e.TABLE.values()) - set(STEPS) == none
 
 
@@ -131,7 +131,6 @@ def test_a_tool_call_gathers_all_that_belongs_to_it() -> None:
     view = view_of_scene("tests_ok")
     edit, command = (item for item in view.items if isinstance(item, ToolItem) and not item.reads_only)
     assert (edit.status, edit.diffs, [c.added for c in edit.changes]) == ("ok", [build.EDIT.diff], [5])
-    assert edit.requests[0].executed
     assert edit.requests[0].answer == Answer(verdict="approve")
     assert command.requests[0].answer == Answer(verdict="approve", scope=Scope.SESSION)
     assert command.output.lines == 2
@@ -162,15 +161,12 @@ def test_a_result_without_a_beginning_still_shows() -> None:
 
 def test_queued_messages_wait_until_they_are_said() -> None:
     scene = build.queued()
-    assert [one.text for one in view_of(scene.records).queue] == [
-        "also update the README",
-        "keep the old default",
-    ]
+    assert [one.text for one in view_of(scene.records).queue] == ["also update the README", "keep the old default"]
     scene.emit(e.MessageChanged(id="m8", text="also the docs"))
     scene.emit(e.MessageWithdrawn(id="m9")).emit(e.UserSaid(id="m8", text="also the docs"))
     view = view_of(scene.records)
     assert view.queue == []
-    assert last(view, UserItem) == UserItem("m8", "also the docs")
+    assert last(view, e.UserSaid) == e.UserSaid(id="m8", text="also the docs")
 
 
 def test_the_first_answer_wins() -> None:
@@ -220,7 +216,6 @@ def test_records_of_a_newer_program_are_counted_and_shown() -> None:
         "data": {"x": 1},
     }
     view = view_of([record(json.loads(json.dumps(raw)))])
-    assert view.unknown == 1
     assert "dream.had" in getattr(view.items[-1], "text", "")
 
 
@@ -243,7 +238,7 @@ def test_the_full_text_of_a_reply_replaces_what_was_streamed() -> None:
 
 @given(st.lists(st.text()), st.data())
 def test_growing_text_is_its_parts(parts: list[str], data: st.DataObject) -> None:
-    growing = Growing()
+    growing = GrowingText()
     whole = ""
     for part in parts:
         growing.add(part)
@@ -256,7 +251,7 @@ def test_growing_text_is_its_parts(parts: list[str], data: st.DataObject) -> Non
 
 @given(st.lists(st.text(alphabet="ab\n", max_size=9)))
 def test_a_tail_keeps_the_end_and_counts_everything(parts: list[str]) -> None:
-    tail = Tail()
+    tail = OutputTail()
     for part in parts:
         tail.add(part)
     assert tail.text == "".join(parts)[-TAIL:]
@@ -264,7 +259,7 @@ def test_a_tail_keeps_the_end_and_counts_everything(parts: list[str]) -> None:
 
 
 def test_a_tail_is_bounded() -> None:
-    tail = Tail()
+    tail = OutputTail()
     for _number in range(2_000):
         tail.add("x" * 999 + "\n")
     assert len(tail.text) == TAIL

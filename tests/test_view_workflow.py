@@ -11,17 +11,18 @@ from tests.scenes import build, load
 from tests.scenes.workflow import PLAN, SUMMARY, steps_recovered
 from tui_agent import events as e
 from tui_agent import frontends
-from tui_agent.domain import Answer
+from tui_agent.common.domain import Answer
 from tui_agent.frontends.plain import PlainText
 from tui_agent.text import Mask
-from tui_agent.view import EndItem, NoticeItem, ReplyItem, RequestItem, SessionView, StepItem, fold
-from tui_agent.view.reply_steps import ROLES
+from tui_agent.view.fold import fold_record
+from tui_agent.view.items import EndItem, NoticeItem, ReplyItem, RequestItem, SessionView, StepItem
+from tui_agent.view.run_steps import REPLY_PURPOSES
 
 
 def view_of(scene: str) -> SessionView:
     view = SessionView()
     for one in load(scene):
-        fold(view, one)
+        fold_record(view, one)
     return view
 
 
@@ -45,8 +46,8 @@ def test_what_was_decided_about_a_plan_is_kept() -> None:
     request = view_of("plan_rejected").requests["p1"]
     assert request.answer is not None
     assert request.answer.text == "use the csv module's dialects instead"
-    assert request.proposal is not None
-    assert request.proposal.taken == PLAN
+    assert request.review is not None
+    assert request.review.plan == PLAN
 
 
 def test_steps_hold_expected_and_actual_and_what_was_tried() -> None:
@@ -60,8 +61,8 @@ def test_steps_hold_expected_and_actual_and_what_was_tried() -> None:
         (0, "done"),
     ]
     assert [one.met for one in steps[1].verdicts] == [False, True]
-    assert [(one.by, one.after) for one in steps[1].recoveries] == [("fallback", 1)]
-    assert [one.by for one in steps[3].recoveries] == ["recovery"]
+    assert [(one.by, after) for after, one in steps[1].recoveries] == [("fallback", 1)]
+    assert [one.by for _after, one in steps[3].recoveries] == ["recovery"]
     assert steps[-1].verdicts[0].command == PLAN.check.command
 
 
@@ -103,12 +104,12 @@ def test_the_status_names_what_a_reply_is_for() -> None:
 def test_the_page_and_the_screen_call_what_a_reply_is_for_the_same() -> None:
     script = Path(frontends.__file__).parent / "web" / "static" / "main.js"
     (table,) = re.findall(r"^const ROLES = \{ (.*) \};$", script.read_text(encoding="utf-8"), re.MULTILINE)
-    assert {name: said.lower() for name, said in re.findall(r'(\w+): "([^"]*)"', table)} == ROLES
+    assert {name: said.lower() for name, said in re.findall(r'(\w+): "([^"]*)"', table)} == REPLY_PURPOSES
     view = SessionView()
     for seq, (role, purpose) in enumerate((("planning", "mending"), ("later", ""), ("title", "")), 1):
         started = e.ReplyStarted(model="m", iteration=0, messages=1, estimate=1, role=role, purpose=purpose)
-        fold(view, e.Record(seq=seq, at="2026-01-01T00:00:00Z", run="run1", node=role, event=started))
-    assert [one.does for one in items(view, ReplyItem)] == [ROLES["mending"], "later", ROLES["title"]]
+        fold_record(view, e.Record(seq=seq, at="2026-01-01T00:00:00Z", run="run1", node=role, event=started))
+    assert [one.does for one in items(view, ReplyItem)] == [REPLY_PURPOSES["mending"], "later", REPLY_PURPOSES["title"]]
     assert view.reply_phase == ("connecting", "· naming the session")
 
 
@@ -119,22 +120,22 @@ def test_a_refused_completion_is_a_notice() -> None:
 
 @pytest.mark.parametrize("outcome", ["accepted", "discarded"])
 def test_a_settled_summary_is_kept(outcome: str) -> None:
-    offer = view_of(f"summary_{outcome}").requests["s1"].offer
-    assert offer is not None
-    assert (offer.outcome, offer.taken) == (outcome, SUMMARY)
+    settled = view_of(f"summary_{outcome}").requests["s1"].settled
+    assert settled is not None
+    assert (settled.outcome, settled.summary) == (outcome, SUMMARY)
 
 
 def test_a_summary_offered_again_waits_again_and_the_first_offer_stays() -> None:
     view = view_of("summary_again")
     assert list(view.pending) == ["s1"]
-    offers = [one.offer.outcome for one in items(view, RequestItem) if one.offer is not None]
-    assert offers == ["pending", ""]
+    offers = [one.settled and one.settled.outcome for one in items(view, RequestItem) if one.offer is not None]
+    assert offers == ["pending", None]
 
 
 def test_what_was_open_when_the_session_died_is_open_no_more() -> None:
     for scene in ("plan_waits", "summary_waits", "steps_running"):
         view = view_of(scene)
-        fold(view, e.Record(seq=view.seq + 1, at="", event=e.SessionRecovered()))
+        fold_record(view, e.Record(seq=view.seq + 1, at="", event=e.SessionRecovered()))
         assert view.pending == {}
         assert all(one.outcome for one in items(view, StepItem))
         assert not any(node.asked or node.status == "running" for node in view.tree.nodes)
@@ -142,7 +143,7 @@ def test_what_was_open_when_the_session_died_is_open_no_more() -> None:
 
 def test_a_run_that_ends_within_a_step_interrupts_it() -> None:
     view = view_of("steps_running")
-    fold(view, e.Record(seq=view.seq + 1, at="", event=e.RunEnded(outcome="interrupted"), run="run1"))
+    fold_record(view, e.Record(seq=view.seq + 1, at="", event=e.RunEnded(outcome="interrupted"), run="run1"))
     assert items(view, StepItem)[-1].outcome == "interrupted"
 
 
@@ -158,7 +159,7 @@ def test_events_of_steps_without_a_beginning_change_nothing() -> None:
         ),
         start=1,
     ):
-        fold(view, e.Record(seq=number, at="", event=event, node="x"))
+        fold_record(view, e.Record(seq=number, at="", event=event, node="x"))
     assert view.items == []
 
 
@@ -173,17 +174,17 @@ def plain(records: list[e.Record]) -> str:
 def test_plain_lines_tell_the_whole_cycle() -> None:
     text = plain(load("summary_accepted"))
     for part in (
-        "Plan: Give export() a JSON branch",
+        "Approach: Give export() a JSON branch",
         '  2. Let export() write JSON when fmt is "json"',
-        "  check: python -m pytest -q tests/test_export.py",
-        "── 2/4 Let export() write JSON",
-        "  ✗ expected src/export.py imports json and handles the format; actual: src/export.py is read-only",
-        "  … fallback: write a new module src/json_export.py and call it",
-        "  … new plan: make the folder first",
+        "  Check: python -m pytest -q tests/test_export.py",
+        "── Step 2 of 4: Let export() write JSON",
+        "  ✗ Outcome: not met, by facts. Expected: src/export.py imports json and handles the format. Actual: src/",
+        "Next: write a new module src/json_export.py and call it",
+        "Next: make the folder first",
         "── Check: python -m pytest",
-        "Summary: Added --json to the export command",
-        "  [ ] the README mentions it",
-        "  ✓ summary accepted",
+        "  Action: Added --json to the export command",
+        "  - [ ] the README mentions it",
+        "  ✓ Summary accepted",
     ):
         assert part in text
 
@@ -191,9 +192,9 @@ def test_plain_lines_tell_the_whole_cycle() -> None:
 @pytest.mark.parametrize(
     ("scene", "line"),
     [
-        ("plan_rejected", "  ✗ plan rejected (use the csv module's dialects instead)"),
-        ("summary_discarded", "  ✗ summary discarded"),
-        ("completion_refused", "  … not done yet: the request needs a change"),
+        ("plan_rejected", "  ✗ Plan rejected: use the csv module's dialects instead"),
+        ("summary_discarded", "  ✗ Summary discarded"),
+        ("completion_refused", "  … Not done yet: the request needs a change"),
     ],
 )
 def test_plain_lines_of_decisions(scene: str, line: str) -> None:
@@ -204,7 +205,7 @@ def test_plain_lines_are_clean() -> None:
     story = steps_recovered()
     hostile = PLAN.steps[0].__class__(number=9, description="a\x1b[2Jb\nc")
     story.step(hostile, 9)
-    assert "── 9/9 ab c" in plain(story.records)
+    assert "── Step 9 of 9: ab c" in plain(story.records)
 
 
 def test_every_scene_of_the_workflow_is_a_scene() -> None:

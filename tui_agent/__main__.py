@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_agent.arguments import COMMANDS, PICK, build_exec_parser, build_parser
+from tui_agent.commands.arguments import PICK, command_names, command_parser, with_default_command
 
 if TYPE_CHECKING:
+    from tui_agent.engine.options import SessionOptions
     from tui_agent.engine.session import Session
-    from tui_agent.engine.wishes import Wishes
-    from tui_agent.tui.leaving import GoOn
+    from tui_agent.tui.exit_codes import ContinueIn
 
 COLLECT = (5_000, 20, 50)
 """When the screen's garbage is collected; see `gc.set_threshold`. Painting makes much and few cycles."""
@@ -25,31 +25,31 @@ COLLECT = (5_000, 20, 50)
 USAGE = 2
 """Exit code of a wrong command line."""
 
-APART = ("doctor", "undo", "sessions", "stats", "reliability", "settings", "rules")
-"""Commands with a module of their own, whose `run` takes what follows the name and returns the exit code."""
+COMMANDS = {
+    "sessions": "commands.sessions:run_sessions",
+    "undo": "commands.undo:run_undo",
+    "doctor": "commands.doctor:run_doctor",
+    "reliability": "commands.reliability:run_reliability",
+    "stats": "commands.stats:run_stats",
+    "settings": "commands.templates:run_settings",
+    "rules": "commands.templates:run_rules",
+}
+"""Command without a session → its function; takes the arguments and the parser, returns the exit code."""
 
-FACES = {"repl": "repl", "web": "web.command", "desktop": "desktop"}
-"""Commands that show a session in another way → their modules, whose `run` takes the arguments and what makes a
-session's wishes of them."""
-
-
-def parsers() -> dict[str, argparse.ArgumentParser]:
-    """Every command → its parser, for pages and tests; "" is the screen."""
-    modules = {name: f"tui_agent.commands.{name}" for name in APART} | {
-        name: f"tui_agent.frontends.{module}" for name, module in FACES.items()
-    }
-    own = {"": build_parser(), "exec": build_exec_parser()}
-    made = {name: importlib.import_module(module).build_parser() for name, module in modules.items()}
-    return own | {name: made[name] for name in COMMANDS if name in made}
-
+FRONTENDS = {
+    "repl": "frontends.line_mode.loop:run_repl",
+    "web": "frontends.web.running:run_web",
+    "desktop": "frontends.desktop:run_desktop",
+}
+"""Command with a session → its function, which takes `session_options` too."""
 
 APPROVE_MODES = {"none": "ask", "safe": "ask", "edits": "auto-edit", "all": "auto"}
 """`--approve` → approval mode."""
 
 
-def wishes(args: argparse.Namespace, approval_mode: str | None, *, attended: bool) -> Wishes:
-    """What the command line asks of a session."""
-    from tui_agent.engine.wishes import Wishes
+def session_options(args: argparse.Namespace, approval_mode: str | None, *, attended: bool) -> SessionOptions:
+    """The options of a session that the command line asks for."""
+    from tui_agent.engine.options import SessionOptions
 
     given = {
         "provider": args.provider,
@@ -65,11 +65,11 @@ def wishes(args: argparse.Namespace, approval_mode: str | None, *, attended: boo
     if args.demo:
         import tempfile
 
-        from tui_agent.frontends.scratch import create_scratch_workspace
+        from tui_agent.frontends.demo_workspace import create_demo_workspace
 
-        workspace, trust = create_scratch_workspace(Path(tempfile.mkdtemp(prefix="tui-agent-demo-"))), True
+        workspace, trust = create_demo_workspace(Path(tempfile.mkdtemp(prefix="tui-agent-demo-"))), True
         flags["provider"] = "scripted"
-    return Wishes(
+    return SessionOptions(
         workspace=workspace,
         more_roots=tuple(args.add_root),
         flags=flags,
@@ -83,10 +83,10 @@ def wishes(args: argparse.Namespace, approval_mode: str | None, *, attended: boo
     )
 
 
-def _exec(argv: Sequence[str]) -> int:
+def _run_exec(argv: Sequence[str]) -> int:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # until a session listens, it ends us as the others do
-    parser = build_exec_parser()
+    parser = command_parser("exec")
     args = parser.parse_args(argv)
     task = args.task
     if task == "-":
@@ -94,29 +94,29 @@ def _exec(argv: Sequence[str]) -> int:
             parser.error("--answers and the task `-` both need standard input")
         task = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not task and args.demo:
-        from tui_agent.frontends.scratch import DEMO_TASK
+        from tui_agent.frontends.demo_workspace import DEMO_TASK
 
         task = DEMO_TASK
     if args.resume == PICK:
         parser.error("--resume needs the id of a session here; `tui-agent sessions` lists them")
     if not task or not task.strip():
-        parser.error('a task is needed, such as: tui-agent exec "fix the failing test"')
+        parser.error('a task is required, for example: tui-agent exec "fix the failing test"')
     from tui_agent.frontends import headless
 
-    options = headless.Headless(task=task, approve=args.approve, json=args.json, read_answers=args.answers)
-    wished = wishes(args, APPROVE_MODES[args.approve], attended=args.answers)
+    task_options = headless.Headless(task=task, approve=args.approve, json=args.json, read_answers=args.answers)
+    options = session_options(args, APPROVE_MODES[args.approve], attended=args.answers)
     if args.approve == "none":
-        wished.flags["auto_run"] = False
-    return headless.run(wished, options)
+        options.flags["auto_run"] = False
+    return headless.run_exec(options, task_options)
 
 
-async def _open_behind(wished: Wishes) -> Session:
-    """Load the engine in a thread and open the session: the screen is there and takes keys meanwhile (R23.1)."""
+async def _open_behind(options: SessionOptions) -> Session:
+    """Load the engine in a thread and open the session; the screen is already up and takes keys meanwhile."""
     import asyncio
 
     try:
         opening = await asyncio.to_thread(importlib.import_module, "tui_agent.engine.opening")
-        session: Session = await opening.open_session(wished)
+        session: Session = await opening.open_session(options)
     finally:
         gc.freeze()  # what is there by now stays: no collection need look at it, which would take 20 ms each
         gc.set_threshold(*COLLECT)
@@ -132,9 +132,7 @@ def _fill_streams() -> None:
             if null != number:
                 os.dup2(null, number)
                 os.close(null)
-            setattr(
-                sys, name, os.fdopen(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False)
-            )
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -142,42 +140,42 @@ def main(argv: Sequence[str] | None = None) -> int:
     _fill_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["exec"]:
-        return _exec(arguments[1:])
-    if arguments and arguments[0] in APART:
-        return _apart(arguments[0], arguments[1:])
-    if arguments and arguments[0] in FACES:
-        face = importlib.import_module(f"tui_agent.frontends.{FACES[arguments[0]]}")
-        return int(face.run(arguments[1:], wishes))
-    parser = build_parser()
+        return _run_exec(arguments[1:])
+    if arguments and arguments[0] in command_names():
+        return _run_command(arguments[0], arguments[1:])
+    parser = command_parser("")
     if arguments and not arguments[0].startswith("-"):
-        parser.error(f"there is no command `{arguments[0]}`; `tui-agent --help` lists them")
+        parser.error(f"unknown command `{arguments[0]}`; `tui-agent --help` lists them")
     args = parser.parse_args(arguments)
     if args.reset_tty:
-        from tui_agent.tui.terminal import reset
+        from tui_agent.tui.terminal import reset_terminal
 
-        return reset()
+        return reset_terminal()
     if not sys.stdout.isatty() or not sys.stdin.isatty():
         instead = (
-            "name the session; `tui-agent sessions` lists them"
-            if args.resume == PICK
-            else "use `tui-agent exec`"
+            "specify the session; `tui-agent sessions` lists them" if args.resume == PICK else "use `tui-agent exec`"
         )
         sys.stderr.write(f"tui-agent needs a terminal. Without one, {instead}.\n")
         return USAGE
     return _screen(args)
 
 
-def _apart(name: str, arguments: list[str]) -> int:
-    """Run a command that needs no session of its own; a reader that leaves, or a full disk, is no traceback."""
-    from tui_agent.commands.ending import printed
+def _run_command(name: str, arguments: list[str]) -> int:
+    """Parse the arguments, import the command's module and run it; a closed pipe or a full disk causes no traceback."""
+    parser = command_parser(name)
+    args = parser.parse_args(with_default_command(name, arguments))
+    module, _, function = {**COMMANDS, **FRONTENDS}[name].partition(":")
+    run = getattr(importlib.import_module(f"tui_agent.{module}"), function)
+    if name in FRONTENDS:
+        return int(run(args, parser, session_options))
+    from tui_agent.commands.output import flushing_output
 
-    command = importlib.import_module(f"tui_agent.commands.{name}")
-    return printed(lambda: int(command.run(arguments)))
+    return flushing_output(lambda: int(run(args, parser)))
 
 
 def _screen(args: argparse.Namespace) -> int:
     """Show a session, then what the user goes on in from there: another session, or the demonstration."""
-    from tui_agent.tui.leaving import RESTART_AS_DEMO
+    from tui_agent.tui.exit_codes import RESTART_AS_DEMO
 
     typed = ""
     while True:
@@ -189,12 +187,12 @@ def _screen(args: argparse.Namespace) -> int:
             gc.collect()
         elif ended == RESTART_AS_DEMO:
             again = ["--approval-mode", args.approval_mode] if args.approval_mode else []
-            args = build_parser().parse_args(["--demo", *again])
+            args = command_parser("").parse_args(["--demo", *again])
         else:
             return ended
 
 
-def _show_one(args: argparse.Namespace, typed: str = "") -> int | GoOn:
+def _show_one(args: argparse.Namespace, typed: str = "") -> int | ContinueIn:
     gc.disable()  # until the session is open; nothing of what is made for that is garbage
     from tui_agent.tui import run
 
@@ -202,16 +200,16 @@ def _show_one(args: argparse.Namespace, typed: str = "") -> int | GoOn:
         gc.enable()  # that may take its time
         here = str(args.workspace or os.curdir)
         return run.run_picker(
-            lambda id: _open_behind(wishes(_resuming(args, id), args.approval_mode, attended=True)), here
+            lambda id: _open_behind(session_options(_resuming(args, id), args.approval_mode, attended=True)), here
         )
     draft, hint = typed, ""
     if args.demo:
-        from tui_agent.frontends.scratch import DEMO_TASK
+        from tui_agent.frontends.demo_workspace import DEMO_TASK
 
         draft, hint = DEMO_TASK, "Enter starts the demonstration"
-    wished = wishes(args, args.approval_mode, attended=True)
+    options = session_options(args, args.approval_mode, attended=True)
     folder = "" if args.demo else str(args.workspace or os.curdir)
-    return run.run_tui(lambda: _open_behind(wished), draft=draft, hint=hint, folder=folder)
+    return run.run_tui(lambda: _open_behind(options), draft=draft, hint=hint, folder=folder)
 
 
 def _resuming(args: argparse.Namespace, id: str) -> argparse.Namespace:
@@ -220,7 +218,7 @@ def _resuming(args: argparse.Namespace, id: str) -> argparse.Namespace:
     return argparse.Namespace(**(vars(args) | changes))
 
 
-def _following(args: argparse.Namespace, following: GoOn) -> argparse.Namespace:
+def _following(args: argparse.Namespace, following: ContinueIn) -> argparse.Namespace:
     """How to go on in another session: with the same model, but its own modes, and trusted only where it is the same
     folder."""
     changes: dict[str, object] = {"add_root": [], "mode": None, "approval_mode": None, "trust": False}

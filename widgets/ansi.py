@@ -10,8 +10,8 @@ from rich.color import Color
 from rich.style import Style
 from textual.color import Color as Paint
 
-from widgets.contrast import readable
-from widgets.ink import Ink, Span
+from widgets.overlay import readable_color
+from widgets.styled_text import Span, TextStyles
 
 SGR = re.compile(r"\x1b\[([0-9;:]*)m")
 
@@ -19,25 +19,25 @@ _BASIC = ("muted", "bad", "ok", "warn", "accent", "keyword", "link", "text")
 """Our roles in the place of the eight classic colours, so that every theme stays readable."""
 
 
-def spans(text: str, ink: Ink, base: Style) -> Iterator[Span]:
+def ansi_spans(text: str, styles: TextStyles, base: Style) -> Iterator[Span]:
     """`text` as spans in its colours over `base`; backgrounds, concealing and blinking are dropped."""
     style, place = base, 0
     for found in SGR.finditer(text):
         if found.start() > place:
-            yield text[place : found.start()], _shown(style, base)
-        style = _apply(style, base, tuple(found[1].replace(":", ";").split(";")), ink)
+            yield text[place : found.start()], _readable_style(style, base)
+        style = _apply(style, base, tuple(found[1].replace(":", ";").split(";")), styles)
         place = found.end()
     if place < len(text):
-        yield text[place:], _shown(style, base)
+        yield text[place:], _readable_style(style, base)
 
 
-def plain(text: str) -> str:
+def strip_ansi(text: str) -> str:
     """`text` without its colours."""
     return SGR.sub("", text)
 
 
 @lru_cache(512)
-def _apply(style: Style, base: Style, codes: tuple[str, ...], ink: Ink) -> Style:
+def _apply(style: Style, base: Style, codes: tuple[str, ...], styles: TextStyles) -> Style:
     numbers = [int(code or 0) for code in codes if len(code) <= 3]
     while numbers:
         code = numbers.pop(0)
@@ -50,7 +50,7 @@ def _apply(style: Style, base: Style, codes: tuple[str, ...], ink: Ink) -> Style
             off = {22: "not bold not dim", 23: "not italic", 24: "not underline", 29: "not strike"}[code]
             style += Style.parse(off)
         elif 30 <= code <= 37 or 90 <= code <= 97:
-            role: Style = getattr(ink, _BASIC[code % 10])
+            role: Style = getattr(styles, _BASIC[code % 10])
             style += Style(color=role.color)
         elif code == 39:
             style += Style(color=base.color)
@@ -62,7 +62,7 @@ def _apply(style: Style, base: Style, codes: tuple[str, ...], ink: Ink) -> Style
 
 
 @lru_cache(512)
-def _shown(style: Style, base: Style) -> Style:
+def _readable_style(style: Style, base: Style) -> Style:
     """A colour that can be read on the ground of the output, where that is known: dim and foreign ones too."""
     colour, own, ground = style.color, base.color, base.bgcolor
     if colour is None or own is None or ground is None or ground.is_default or not ground.triplet:
@@ -72,7 +72,7 @@ def _shown(style: Style, base: Style) -> Style:
     full = Paint.from_rich_color(own)
     paint, under = Paint(*colour.get_truecolor()), Paint.from_rich_color(ground)
     faded = paint.blend(under, 0.5) if style.dim else paint
-    found = readable(readable(faded, paint, under), full, under)
+    found = readable_color(readable_color(faded, paint, under), full, under)
     return style + Style(color=found.rich_color, dim=False)
 
 

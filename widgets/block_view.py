@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from textual import events
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.message import Message
 
-from tui_agent.view import Item
-from widgets.blocks.base import Look
-from widgets.blocks.make import AnyBlock, make_block
-from widgets.ink import Ink, Line
-from widgets.line_view import LineView
-from widgets.stack import Stack
+from tui_agent.events import ShellRan, UserSaid
+from tui_agent.view.items import EndItem, Item, NoticeItem, ReplyItem, RequestItem, StepItem, ToolItem
+from widgets.blocks.base import BlockOptions, TranscriptBlock
+from widgets.blocks.notice import EndBlock, NoticeBlock, RequestBlock
+from widgets.blocks.plan import PlanBlock, StepBlock, SummaryBlock
+from widgets.blocks.reply import ReplyBlock
+from widgets.blocks.tool_card import ToolCard
+from widgets.blocks.user import ShellBlock, UserBlock
+from widgets.line_view import LineHeights, LineView
+from widgets.styled_text import Line, TextStyles
 
 KEPT = 300
 """Blocks whose painted lines are kept; the others are painted again when they are scrolled to."""
@@ -29,35 +33,46 @@ WHEEL = 3
 
 BLANK = Line([])
 
+BLOCKS: dict[type[Item], type[TranscriptBlock[Any]]] = {
+    UserSaid: UserBlock,
+    ReplyItem: ReplyBlock,
+    ToolItem: ToolCard,
+    NoticeItem: NoticeBlock,
+    ShellRan: ShellBlock,
+    EndItem: EndBlock,
+    StepItem: StepBlock,
+    RequestItem: RequestBlock,
+}
+
+
+def make_block(item: Item, look: BlockOptions) -> TranscriptBlock[Any]:
+    """The block that paints an item."""
+    kind = BLOCKS[type(item)]
+    if isinstance(item, RequestItem) and (item.proposal is not None or item.offer is not None):
+        kind = PlanBlock if item.proposal is not None else SummaryBlock
+    return kind(item, look)
+
 
 class BlockView(LineView):
-    """Follows its end only while the end is visible; else the first visible line stays where it is (R8.1)."""
+    """Follows its end only while the end is visible; else the first visible line stays where it is."""
 
-    @dataclass
     class Followed(Message):
         """Following began or stopped, or more arrived below the visible part."""
 
-        following: bool
-        unseen: int
-
     def __init__(
-        self,
-        *,
-        now: Callable[[], float],
-        greeting: Callable[[int, Ink], Sequence[Line]],
-        id: str | None = None,
+        self, *, now: Callable[[], float], greeting: Callable[[int, TextStyles], Sequence[Line]], id: str | None = None
     ) -> None:
         super().__init__(id=id)
         self.greeting = greeting
         """Lines that stand above all blocks."""
-        self.look = Look(now)
-        self.blocks: list[AnyBlock] = []
+        self.look = BlockOptions(now)
+        self.blocks: list[TranscriptBlock[Any]] = []
         self.following = True
         self._settled = Size(0, 0)
         """The size for which the view was last put in order."""
         self.unseen = 0
         """Blocks that arrived below the visible part."""
-        self._stack = Stack()
+        self._stack = LineHeights()
         self._gaps: list[int] = []
         self._painted: OrderedDict[int, None] = OrderedDict()
         self._width = 0
@@ -115,9 +130,9 @@ class BlockView(LineView):
         self.blocks.append(make_block(item, self.look))
         self._gaps.append(0)
         self._stack.append(0)
-        if not self.following and not getattr(item, "agent", ""):
+        if not self.following and not self.blocks[-1].nested:
             self.unseen += 1
-            self.post_message(self.Followed(False, self.unseen))
+            self.post_message(self.Followed())
 
     def _gap(self, place: int, height: int) -> int:
         """Lines above a block: the greeting above the first, none between one-line cards, else a blank one."""
@@ -127,17 +142,17 @@ class BlockView(LineView):
         while above >= 0 and not self._stack.heights[above]:
             above -= 1
         if above < 0:
-            head = len(self.greeting(self._width, self.ink)) if self._width else 0
+            head = len(self.greeting(self._width, self.text_styles)) if self._width else 0
             return head + 1 if head else 0
         block, other = self.blocks[place], self.blocks[above]
-        tight = block.compact and other.compact and type(block) is type(other)
+        tight = block.compact and (type(block), block.nested) == (type(other), other.nested)
         return 0 if tight and self._stack.heights[above] - self._gaps[above] == 1 else 1
 
     def _measure(self, place: int) -> int:
         """Exact height of a block, painting it; returns by how much the stack grew."""
         if not self._width:
             return 0
-        height = len(self.blocks[place].lines(self._width, self.ink))
+        height = len(self.blocks[place].lines(self._width, self.text_styles))
         self._painted[place] = None
         self._painted.move_to_end(place)
         while len(self._painted) > KEPT:
@@ -156,7 +171,7 @@ class BlockView(LineView):
         """A height without painting, for a block that is not visible."""
         block = self.blocks[place]
         block.forget()
-        height = block.guess(max(1, self._width))
+        height = block.guess(max(1, self._width)) if block.shown else 0
         self._gaps[place] = self._gap(place, height)
         self._stack.set(place, height + self._gaps[place])
 
@@ -165,11 +180,11 @@ class BlockView(LineView):
         block = self.blocks[place]
         anchored = not self.following and place == self._anchor[0] and block.exact(self._width)
         line = self._anchor[1] - self._gaps[place]
-        before = list(block.lines(self._width, self.ink)) if anchored and line >= 0 else []
+        before = list(block.lines(self._width, self.text_styles)) if anchored and line >= 0 else []
         block.changed()
         self._measure(place)
         if 0 <= line < len(before):
-            after = block.lines(self._width, self.ink)
+            after = block.lines(self._width, self.text_styles)
             wanted = before[line].text
             same = [number for number, one in enumerate(after) if one.text == wanted]
             if same:
@@ -186,12 +201,17 @@ class BlockView(LineView):
             self._settle()
         self._catching_up = False
 
-    def _relayout(self) -> None:
+    def _hold_text(self) -> None:
+        """Remember at which place in its text the anchored block begins to be seen."""
         place, within = self._anchor
         if self._held is None and place < len(self.blocks) and self.blocks[place].exact(self._width):
             line = within - self._gaps[place]
-            joined = self.blocks[place].joined(self._width, self.ink)
+            joined = self.blocks[place].joined(self._width, self.text_styles)
             self._held = joined.place_at(line, 0) if line >= 0 else -1
+
+    def _relayout(self) -> None:
+        self._hold_text()
+        place, _within = self._anchor
         self._width = self.columns
         self._painted.clear()
         self._stack.clear()
@@ -201,7 +221,7 @@ class BlockView(LineView):
         if place < len(self.blocks):
             self._measure(place)
             held = -1 if self._held is None else self._held
-            line = 0 if held < 0 else self.blocks[place].joined(self._width, self.ink).line_of(held)
+            line = 0 if held < 0 else self.blocks[place].joined(self._width, self.text_styles).line_of(held)
             self._anchor = (place, line + self._gaps[place] if held >= 0 else 0)
         self._settle()
         self.refresh()
@@ -261,13 +281,6 @@ class BlockView(LineView):
             place += 1
         return changed
 
-    def _refresh_from(self, y: int) -> None:
-        """Paint from line `y` on; what stands above it did not change."""
-        width, height = self.size
-        top = max(0, y - self.scroll_offset.y)
-        if top < height:
-            self.refresh(Region(0, top, width, height - top))
-
     # --- scrolling ---
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
@@ -297,9 +310,7 @@ class BlockView(LineView):
         if 0 < up <= 2 * self.scrollable_content_region.height:
             target = self._above_by(before, up)
         place, within = self._stack.find(target)
-        while (
-            place < before[0]
-        ):  # scrolled up into guessed heights: what counts is the distance to the old place
+        while place < before[0]:  # scrolled up into guessed heights: what counts is the distance to the old place
             grown = 0 if self.blocks[place].exact(self._width) else self._measure(place)
             if not grown:
                 break
@@ -324,7 +335,7 @@ class BlockView(LineView):
         self.following = following
         if following:
             self.unseen = 0
-        self.post_message(self.Followed(following, self.unseen))
+        self.post_message(self.Followed())
 
     def line_at(self, y: int) -> Line | None:
         """A line of the block that covers `y`."""
@@ -335,7 +346,7 @@ class BlockView(LineView):
             return None
         if line < 0:
             return self._above(y) if y < self._gaps[place] else BLANK
-        lines = self.blocks[place].lines(self._width, self.ink)
+        lines = self.blocks[place].lines(self._width, self.text_styles)
         return lines[line] if line < len(lines) else BLANK
 
     def spot(self, y: int) -> tuple[int, int]:
@@ -344,5 +355,5 @@ class BlockView(LineView):
         return place, within - (self._gaps[place] if place < len(self._gaps) else 0)
 
     def _above(self, y: int) -> Line:
-        greeting = self.greeting(self._width, self.ink)
+        greeting = self.greeting(self._width, self.text_styles)
         return greeting[y] if y < len(greeting) else BLANK

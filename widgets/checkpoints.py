@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from rich.style import Style
-from textual import events
 
+from tui_agent.checkpoints.ledger import Checkpoint, CheckpointFile
+from tui_agent.common.domain import Diff
 from tui_agent.text import one_line
-from widgets.dialog_keys import Keys
-from widgets.ink import Ink, Line, Span, indent, line, wrap
-from widgets.line_view import LinesView
-from widgets.panel import Panel
+from widgets.dialog_keys import Keys, key_lines
+from widgets.diff_lines import diff_rows, number_width, paint_row
+from widgets.panel import ListPanel, Panel, cursor_mark
+from widgets.styled_text import Line, TextStyles, hanging, line, wrap
 
 NAMED = 6
 """Files of a run that are shown; of the chosen one all are."""
-KEYS = Keys("checkpoints")
 ACTS = {
     "undo": "undo",
     "rewind": "both",
@@ -28,90 +27,60 @@ ACTS = {
 """Action of the panel → what to do."""
 
 
-class File(NamedTuple):
-    """A file of a run."""
-
-    name: str
-    created: bool
-    added: int
-    removed: int
-    undone: bool = False
-    unkept: str = ""
-    """Why it can't be undone; empty when it can."""
-
-
-class Row(NamedTuple):
-    """One run."""
-
-    run: str
-    title: str
-    files: Sequence[File]
-    commands: Sequence[str] = ()
-    """Commands whose changes can't be undone."""
-    kept: bool = False
-
-
-class CheckpointsPanel(Panel):
+class CheckpointsPanel(ListPanel[Checkpoint]):
     """`choose` gets what to do (a value of ACTS) and the run."""
 
-    def __init__(self, rows: Sequence[Row], choose: Callable[[str, str], None]) -> None:
-        super().__init__()
-        self.rows = list(rows)
-        self.chosen = 0
+    TITLE = "File changes by the agent"
+
+    KEYS = Keys("checkpoints")
+    EMPTY = "No file changes in this session."
+
+    def __init__(self, rows: Sequence[Checkpoint], choose: Callable[[str, str], None]) -> None:
+        super().__init__(rows)
         self._choose = choose
 
-    def head(self, width: int, ink: Ink) -> list[Line]:
-        """One line."""
-        return [line(("What the agent did to files", ink.heading))]
-
-    def body(self, width: int, ink: Ink) -> list[Line]:
-        """Run by run."""
-        if not self.rows:
-            return [line(("Nothing was done to files in this session.", ink.muted))]
-        lines: list[Line] = []
-        for place, row in enumerate(self.rows):
-            lines += [Line([])] if lines else []
-            lines += self._row(row, place == self.chosen, width, ink)
-        return lines
-
-    def _row(self, row: Row, chosen: bool, width: int, ink: Ink) -> list[Line]:
-        mark: Span = ("▸ ", ink.accent) if chosen else ("  ", ink.text)
+    def row_lines(self, row: Checkpoint, selected: bool, width: int, styles: TextStyles) -> list[Line]:
+        """The run, its files and what can\'t be undone of it."""
         name = f"{row.run.removeprefix('run-'):>3}  "
         title = one_line(row.title, max(10, width - 20)) or "(no message)"
         state = "  kept" if row.kept else ""
-        lines = [
-            line(mark, (name, ink.muted), (title, ink.strong if chosen else ink.text), (state, ink.muted))
-        ]
-        shown = list(row.files) if chosen else list(row.files)[:NAMED]
-        for file in shown:
-            lines += self._file(file, width, ink)
-        if len(row.files) > len(shown):
-            lines.append(line((f"       … {len(row.files) - len(shown)} more files", ink.muted)))
-        for command in row.commands:
-            text = f"can't be undone: what `{one_line(command, 60)}` changed"
-            lines += indent(
-                wrap([(text, ink.warn)], width - 9), [("       ! ", ink.warn)], [("         ", ink.text)]
+        lines = [] if row is self.list.rows[0] else [Line([])]
+        lines.append(
+            line(
+                cursor_mark(selected, styles),
+                (name, styles.muted),
+                (title, styles.strong if selected else styles.text),
+                (state, styles.muted),
             )
+        )
+        shown = row.files if selected else row.files[:NAMED]
+        for file in shown:
+            lines += self._file(file, width, styles)
+        if len(row.files) > len(shown):
+            lines.append(line((f"       … {len(row.files) - len(shown)} more files", styles.muted)))
+        for command in row.commands:
+            text = f"can't be undone: what `{one_line(command.command, 60)}` changed"
+            lines += hanging([("       ! ", styles.warn)], [(text, styles.warn)], width, styles.text)
         return lines
 
     @staticmethod
-    def _file(file: File, width: int, ink: Ink) -> list[Line]:
+    def _file(file: CheckpointFile, width: int, styles: TextStyles) -> list[Line]:
         counts = f"  +{file.added} -{file.removed}"
         state = "  undone" if file.undone else "  can't be undone" if file.unkept else ""
-        name = one_line(file.name, max(8, width - 9 - len(counts) - len(state)))
-        style: Style = ink.muted if file.undone else ink.text
-        sign = "A " if file.created else "M "
+        name = one_line(file.display, max(8, width - 9 - len(counts) - len(state)))
+        style: Style = styles.muted if file.undone else styles.text
+        sign = "A " if file.kind == "create" else "M "
         return [
             line(
-                ("       ", ink.text),
-                (sign, ink.muted),
+                ("       ", styles.text),
+                (sign, styles.muted),
                 (name, style),
-                (counts, ink.muted),
-                (state, ink.warn if file.unkept and not file.undone else ink.muted),
+                (counts, styles.muted),
+                (state, styles.warn if file.unkept and not file.undone else styles.muted),
             )
         ]
 
-    def keys(self, width: int, ink: Ink) -> list[Line]:
+    def keys(self, width: int, styles: TextStyles) -> list[Line]:
         """What can be done with the chosen run."""
         said = [
             ("diff", "diff"),
@@ -121,42 +90,47 @@ class CheckpointsPanel(Panel):
             ("conversation", "conversation only"),
             ("keep", "keep"),
         ]
-        choose = KEYS.arrows("up", "down").replace("↑ ↓", "↑↓")
-        offered = [*([(choose, "choose")] if choose else []), *KEYS.pairs(said), ("esc", "closes")]
-        rows: list[list[Span]] = [[]]
-        used = 0
-        for key, does in offered if self.rows else offered[-1:]:
-            size = len(key) + len(does) + 4
-            if rows[-1] and used + size - 3 > width:
-                rows.append([])
-                used = 0
-            rows[-1] += [(key, ink.accent), (f" {does}   ", ink.muted)]
-            used += size
-        return [line(*spans) for spans in rows]
+        choose = self.KEYS.arrows("up", "down").replace("↑ ↓", "↑↓")
+        offered = [(choose, "choose"), *self.KEYS.pairs(said), ("esc", "closes")]
+        return key_lines(offered if self.list.rows else offered[-1:], width, styles, gap=3)
 
-    def on_key(self, event: events.Key) -> None:
-        """Choose, act or close."""
-        action = KEYS.does(event)
-        if action in ("up", "down") and self.rows:
-            event.stop()
-            event.prevent_default()
-            step = 1 if action == "down" else -1
-            self.chosen = max(0, min(len(self.rows) - 1, self.chosen + step))
-            body = self.query_one("#body", LinesView)
-            body.relayout()
-            body.scroll_to(y=max(0, self._top() - 1), animate=False)
-        elif action in ACTS and self.rows:
-            event.stop()
-            event.prevent_default()
-            self.dismiss()
-            self._choose(ACTS[action], self.rows[self.chosen].run)
-        else:
-            super().on_key(event)
+    def do(self, action: str, row: Checkpoint) -> None:
+        """Close, and do it."""
+        self.dismiss()
+        self._choose(ACTS[action], row.run)
 
-    def _top(self) -> int:
-        """The line at which the chosen run begins."""
-        body = self.query_one("#body", LinesView)
-        sizes = [
-            len(self._row(row, False, body.size.width, body.ink)) + 1 for row in self.rows[: self.chosen]
-        ]
-        return sum(sizes)
+
+LINES = 2_000
+"""Painted lines that are shown; all of them are behind `tui-agent undo --diff`."""
+
+
+class CheckpointDiffs(Panel):
+    """One difference below the other; `problems` say which can't be shown and why."""
+
+    def __init__(self, title: str, diffs: Sequence[Diff], problems: Sequence[str] = ()) -> None:
+        super().__init__()
+        self._title = title
+        self.diffs = list(diffs)
+        self.problems = list(problems)
+
+    def head(self, width: int, styles: TextStyles) -> list[Line]:
+        """Which run."""
+        return [line((one_line(self._title, width), styles.heading))]
+
+    def body(self, width: int, styles: TextStyles) -> list[Line]:
+        """File by file."""
+        lines: list[Line] = []
+        for diff in self.diffs:
+            lines += [Line([])] if lines else []
+            counts = f"  +{diff.added} -{diff.removed}"
+            name = one_line(diff.path, max(8, width - len(counts)))
+            lines.append(line((name, styles.strong), (counts, styles.muted)))
+            number = number_width(diff)
+            for row in diff_rows(diff):
+                lines += paint_row(row, width, number, styles)
+                if len(lines) > LINES:
+                    more = f"… more; `tui-agent undo --diff` shows all of it after the first {LINES:,} lines"
+                    return [*lines[:LINES], *wrap([(more, styles.muted)], width)]
+        for problem in self.problems:
+            lines += wrap([(problem, styles.warn)], width)
+        return lines or [line(("No file changes.", styles.muted))]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from textual import events, on
+from textual import events
 from textual.containers import Horizontal, Vertical
 
-from tui_agent.view import Item, PlanSight
+from tui_agent.view.items import Item, PlanView
+from widgets.line_view import ListView
 from widgets.plan_panel import PlanPanel
 from widgets.prompt_input import PromptInput
+from widgets.textual_private import forward_key
 from widgets.tool_tree import ToolTree
 from widgets.transcript import Transcript
 
@@ -22,9 +24,7 @@ SHARE = 0.55
 class Columns(Horizontal):
     """Owns which of them show; each of them owns how."""
 
-    def __init__(
-        self, transcript: Transcript, plan: PlanPanel, progress: ToolTree, *, id: str | None = None
-    ) -> None:
+    def __init__(self, transcript: Transcript, plan: PlanPanel, progress: ToolTree, *, id: str | None = None) -> None:
         self.side = Vertical(plan, progress, id="side")
         super().__init__(transcript, self.side, id=id)
         self.home: PromptInput
@@ -36,7 +36,7 @@ class Columns(Horizontal):
         """The user wants the second column where there is room for it."""
         self.over: Literal["", "plan", "progress"] = ""
         """What the user looks at where there is room for one column."""
-        self._sight = PlanSight()
+        self._sight = PlanView()
         self._was_wide = False
         self._asked_for_plan = False
         """The user wants to see the plan, empty as it may be."""
@@ -55,7 +55,7 @@ class Columns(Horizontal):
         self.transcript.look_back(items, older)
         self.progress.begin_anew()
 
-    def show_plan(self, sight: PlanSight) -> None:
+    def show_plan(self, sight: PlanView) -> None:
         """The plan document or a proposal changed."""
         self._sight = sight
         self.fit_in()
@@ -72,9 +72,7 @@ class Columns(Horizontal):
         there = reading is not None and (self._asked_for_plan or not reading.empty or bool(reading.proposed))
         self.side.set_class(not wide, "-over")
         self.plan.display = (self.beside and there) if wide else self.over == "plan" and reading is not None
-        self.progress.display = (
-            (self.beside and bool(self.progress.rows)) if wide else self.over == "progress"
-        )
+        self.progress.display = (self.beside and bool(self.progress.rows)) if wide else self.over == "progress"
         self.side.display = self.plan.display or self.progress.display
         if self.plan.display:
             self._share_out()
@@ -128,24 +126,19 @@ class Columns(Horizontal):
         there = self.plan.display
         self.beside, self.over, self._asked_for_plan = True, "plan", True
         self.fit_in()
-        self._go_to_plan(there)
-        return True
-
-    def _go_to_plan(self, there: bool) -> None:
-        """At once where it was to be seen before: keys that follow are meant for it, and none for it comes later."""
-        if there:
+        if there:  # at once: keys that follow are meant for it, and none for it comes later
             self.plan.take_focus()
         else:
             self.call_after_refresh(self.plan.take_focus)
+        return True
 
-    @on(PlanPanel.Left)
-    @on(ToolTree.Left)
-    def _left(self, message: PlanPanel.Left | ToolTree.Left) -> None:
+    def on_list_view_left(self, message: ListView.Left) -> None:
+        """The composer goes on with what was typed."""
         message.stop()
         self.go_home()
         self.home.take_typed(message.text)
-        if isinstance(message, PlanPanel.Left) and message.key is not None:
-            self.home._forward_event(message.key)
+        if message.key is not None:
+            forward_key(self.home, message.key)
 
     def go_home(self) -> None:
         """The composer has the keys again."""

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import date, timedelta
 
 from rich.cells import cell_len
-from rich.style import Style
 from textual import events
 
 from tui_agent.stats import report
 from tui_agent.stats.numbers import Day, Tally, percent, share, short
 from tui_agent.stats.report import Fact, Table
+from tui_agent.text import count_of
 from widgets.dialog_keys import Keys
-from widgets.ink import Ink, Line, Span, fit, indent, line, width_of, wrap
 from widgets.line_view import LinesView
 from widgets.panel import Panel
+from widgets.styled_text import Line, Span, TextStyles, beside, fit, hanging, line, share_bar, width_of, wrap
 
 KEYS = Keys("statistics")
 COLUMNS = 92
@@ -30,7 +30,7 @@ DAYS = 60
 ROWS = 12
 """Rows of a section or table that are shown."""
 STEPS = "▁▂▃▄▅▆▇█"
-NOTHING = "No session has worked on a message yet. What is counted appears here after the first run."
+NOTHING = "No session has run a task yet. Statistics appear here after the first run."
 
 
 class Dashboard(Panel):
@@ -59,69 +59,54 @@ class Dashboard(Panel):
     def _repaint(self) -> None:
         for part in self.query(LinesView):
             part.relayout()
-        self.call_after_refresh(self._scrolled)
+        self.call_after_refresh(self.keys_view.relayout)
 
     def on_unmount(self) -> None:
         """Nobody wants the numbers any more."""
         self._left()
 
-    def on_key(self, event: events.Key) -> None:
-        """Read again, or what every panel takes."""
-        if KEYS.does(event) == "again":
-            event.stop()
-            event.prevent_default()
+    def act(self, event: events.Key) -> bool:
+        """Read again."""
+        again = KEYS.does(event) == "again"
+        if again:
             self.tally, self.progress = None, (0, 0)
             self._repaint()
             self._again()
-        else:
-            super().on_key(event)
+        return again
 
-    def keys(self, width: int, ink: Ink) -> list[Line]:
+    def key_pairs(self) -> list[tuple[str, str]]:
         """How to leave, to scroll, and to read again."""
-        found = super().keys(width, ink)
-        for key, does in KEYS.pairs([("again", "reads again")]):
-            more = line((f"   {key}", ink.accent), (f" {does}", ink.muted))
-            found[0] = Line([*found[0].segments, *more.segments])
-        return found
+        return [*super().key_pairs(), *KEYS.pairs([("again", "reload")])]
 
     # --- what is shown ---
 
-    def head(self, width: int, ink: Ink) -> list[Line]:
+    def head(self, width: int, styles: TextStyles) -> list[Line]:
         """What is counted."""
-        title: list[Span] = [("Statistics", ink.heading)]
+        title: list[Span] = [("Statistics", styles.heading)]
         if self.tally is not None and self.tally.whole.runs:
             tally = self.tally
-            words = [
-                report.counted(tally.sessions, "session"),
-                report.counted(tally.whole.runs, "run"),
-                report.span(tally),
-            ]
+            words = [count_of(tally.sessions, "session"), count_of(tally.whole.runs, "run"), report.span(tally)]
             room = width - width_of(title) - 2
             while len(words) > 1 and cell_len(_side_by_side(words)) > room:
                 words.pop(0)
-            title.append(("  " + fit(_side_by_side(words), room), ink.muted))
+            title.append(("  " + fit(_side_by_side(words), room), styles.muted))
         return [line(*title)]
 
-    def body(self, width: int, ink: Ink) -> list[Line]:
+    def body(self, width: int, styles: TextStyles) -> list[Line]:
         """Curves, sections, tables, what is missing."""
         tally = self.tally
         if tally is None:
             done, of = self.progress
             return [
-                line(
-                    (
-                        f"reading the journals … {done:,} of {of:,}" if of else "reading the journals …",
-                        ink.muted,
-                    )
-                )
+                line((f"reading the journals … {done:,} of {of:,}" if of else "reading the journals …", styles.muted))
             ]
-        notes = [one for text in self.notes for one in _note(text, width, ink)]
+        notes = [one for text in self.notes for one in _note(text, width, styles)]
         if not tally.whole.runs:
-            return [*wrap([(NOTHING, ink.muted)], width), *notes]
-        lines = [*curves(tally, width, ink), *_sections(tally, width, ink)]
-        for one in (report.models(tally), report.prompts(tally)):
+            return [*wrap([(NOTHING, styles.muted)], width), *notes]
+        lines = [*curves(tally, width, styles), *_sections(tally, width, styles)]
+        for one in (report.model_table(tally), report.prompt_table(tally)):
             if one.rows:
-                lines += [Line([]), *table(one, width, ink)]
+                lines += [Line([]), *table_lines(one, width, styles)]
         return [*lines, *([Line([])] if notes else []), *notes]
 
 
@@ -129,14 +114,14 @@ def _side_by_side(words: Iterable[str]) -> str:
     return " · ".join(word for word in words if word)
 
 
-def _note(text: str, width: int, ink: Ink) -> list[Line]:
-    return indent(wrap([(text, ink.text)], width - 2), [("! ", ink.warn)], [("  ", ink.text)])
+def _note(text: str, width: int, styles: TextStyles) -> list[Line]:
+    return hanging([("! ", styles.warn)], [(text, styles.text)], width, styles.text)
 
 
 # --- curves ---------------------------------------------------------------------------------
 
 
-def curves(tally: Tally, width: int, ink: Ink) -> list[Line]:
+def curves(tally: Tally, width: int, styles: TextStyles) -> list[Line]:
     """Days side by side, the last one at the right; nothing when there is only one."""
     days = _days(tally.days, min(DAYS, width - NAME - 2 * VALUE - 2))
     if len(days) < 2:
@@ -145,12 +130,12 @@ def curves(tally: Tally, width: int, ink: Ink) -> list[Line]:
     rates = [share(day.first_try, day.runs) for day in days]
     tokens = [day.tokens for day in days]
     rows = (
-        ("runs a day", spark(runs), f"most {max(runs):,}", ink.accent),
-        ("first attempt", spark(rates, 1.0), f"last {percent(_last(rates))}", ink.ok),
-        ("tokens a day", spark(tokens), f"most {short(max(tokens))}", ink.accent),
+        ("runs a day", spark(runs), f"most {max(runs):,}", styles.accent),
+        ("first attempt", spark(rates, 1.0), f"last {percent(_last(rates))}", styles.ok),
+        ("tokens a day", spark(tokens), f"most {short(max(tokens))}", styles.accent),
     )
     lines = [
-        line((f"{name:<{NAME}}", ink.text), (curve, style), (f"  {says}", ink.muted))
+        line((f"{name:<{NAME}}", styles.text), (curve, style), (f"  {says}", styles.muted))
         for name, curve, says, style in rows
     ]
     return [*lines, Line([])]  # fmt: skip
@@ -188,71 +173,55 @@ def spark(values: Sequence[float | None], whole: float | None = None) -> str:
 # --- sections -------------------------------------------------------------------------------
 
 
-def _sections(tally: Tally, width: int, ink: Ink) -> list[Line]:
+def _sections(tally: Tally, width: int, styles: TextStyles) -> list[Line]:
     """One column, or two of about the same height."""
-    found = list(report.sections(tally))
+    found = list(report.fact_sections(tally))
     if width < COLUMNS:
-        return _column(found, width, ink)
+        return _column(found, width, styles)
     half = (width - 4) // 2
     sizes = [min(len(facts), ROWS) + 2 for _name, facts in found]
     split = min(range(len(sizes) + 1), key=lambda at: max(sum(sizes[:at]), sum(sizes[at:])))
-    left, right = _column(found[:split], half, ink), _column(found[split:], half, ink)
-    lines: list[Line] = []
-    for number in range(max(len(left), len(right))):
-        one = left[number] if number < len(left) else Line([])
-        other = right[number] if number < len(right) else Line([])
-        gap: Span = (" " * (half + 4 - sum(part.cell_length for part in one.segments)), ink.text)
-        lines.append(Line([*one.segments, *line(gap).segments, *other.segments]))
-    return lines
+    left, right = _column(found[:split], half, styles), _column(found[split:], half, styles)
+    return beside([left, right], [half + 4], [], styles)
 
 
-def _column(found: Sequence[tuple[str, list[Fact]]], width: int, ink: Ink) -> list[Line]:
+def _column(found: Sequence[tuple[str, list[Fact]]], width: int, styles: TextStyles) -> list[Line]:
     lines: list[Line] = []
     for name, facts in found:
         lines += [Line([])] if lines else []
-        lines.append(line((name, ink.muted)))
+        lines.append(line((name, styles.muted)))
         shown = facts[:ROWS]
         wide = min(NAME_MAX, max(NAME, *(cell_len(fact.name) + 2 for fact in shown)))
-        lines += [_row(fact, wide, width, ink) for fact in shown]
+        lines += [_row(fact, wide, width, styles) for fact in shown]
         if len(facts) > ROWS:
-            lines.append(line((f"… {len(facts) - ROWS:,} more in `tui-agent stats`", ink.muted)))
+            lines.append(line((f"… {len(facts) - ROWS:,} more in `tui-agent stats`", styles.muted)))
     return lines
 
 
-def _row(fact: Fact, wide: int, width: int, ink: Ink) -> Line:
+def _row(fact: Fact, wide: int, width: int, styles: TextStyles) -> Line:
     """Name, number, bar, what it is made of."""
-    style = ink.strong if fact.good is None else ink.ok if fact.good else ink.warn
+    style = styles.strong if fact.good is None else styles.ok if fact.good else styles.warn
     name = fit(fact.name, wide - 1)
     spans: list[Span] = [
-        (name + " " * (wide - cell_len(name)), ink.text),
+        (name + " " * (wide - cell_len(name)), styles.text),
         (f"{fact.value:>{VALUE}}", style),
-        ("  ", ink.text),
+        ("  ", styles.text),
     ]
     room = width - wide - VALUE - 2
     if fact.share is not None:
         cells = min(BAR if width >= WIDE else BAR_SMALL, max(0, room))
-        spans += [*bar(fact.share, cells, _bar_style(fact, ink), ink), ("  ", ink.text)]
+        bar = styles.accent if fact.good is None else style
+        spans += [*share_bar(fact.share, cells, bar, styles), ("  ", styles.text)]
         room -= cells + 2
     if fact.note and room > 3:
-        spans.append((fit(fact.note, room), ink.muted))
+        spans.append((fit(fact.note, room), styles.muted))
     return line(*spans)
-
-
-def _bar_style(fact: Fact, ink: Ink) -> Style:
-    return ink.accent if fact.good is None else ink.ok if fact.good else ink.warn
-
-
-def bar(part: float, cells: int, style: Style, ink: Ink) -> list[Span]:
-    """`part` of 1 as a bar; what is not nothing shows at least one cell."""
-    part = min(1.0, max(0.0, part))
-    full = min(cells, max(1 if part else 0, round(part * cells)))
-    return [("▰" * full, style), ("▱" * (cells - full), ink.faint)]
 
 
 # --- tables ---------------------------------------------------------------------------------
 
 
-def table(one: Table, width: int, ink: Ink) -> list[Line]:
+def table_lines(one: Table, width: int, styles: TextStyles) -> list[Line]:
     """As many of the columns as there is room for, the first ones first."""
     rows = one.rows[:ROWS]
     head = (one.title.lower(), *one.head[1:])
@@ -267,8 +236,8 @@ def table(one: Table, width: int, ink: Ink) -> list[Line]:
         parts += [f"{row[at]:>{widths[at]}}" for at in range(1, len(widths))]
         return "  ".join(parts)
 
-    lines = [line((cells(head), ink.muted))]
-    lines += [line((cells(row), ink.text)) for row in rows]
+    lines = [line((cells(head), styles.muted))]
+    lines += [line((cells(row), styles.text)) for row in rows]
     if len(one.rows) > ROWS:
-        lines.append(line((f"… {len(one.rows) - ROWS:,} more in `tui-agent stats`", ink.muted)))
+        lines.append(line((f"… {len(one.rows) - ROWS:,} more in `tui-agent stats`", styles.muted)))
     return lines

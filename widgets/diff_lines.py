@@ -1,27 +1,116 @@
-"""A diff as lines: numbers, a sign that needs no colour, long lines cut over, everything invisible shown (R4.5)."""
+"""Which words of a changed line are other ones (A3). Bounded: long or wholly different lines are not compared."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import difflib
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import zip_longest
+from typing import NamedTuple, TypeAlias
 
 from rich.style import Style
 
-from tui_agent.domain import Diff
+from tui_agent.common.domain import Diff
 from tui_agent.text import visible
 from widgets.highlight import highlight
-from widgets.ink import Ink, Line, Span, chop, indent, width_of
-from widgets.word_changes import Ranges, split_at
+from widgets.styled_text import Line, Span, TextStyles, beside, chop, indent, overlay, width_of
 
-LONGEST = 2_000_000
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+"""Places in a line, each from its first character to the one behind its last."""
+
+LONGEST_LINE = 2_000
+"""Characters of a line that is compared."""
+MOST_PAIRS = 20_000
+"""Pairs of words that are compared."""
+ALIKE = 0.35
+"""Share of the characters that two lines have in common, below which no word is worth marking."""
+NO_CHANGES: tuple[Ranges, Ranges] = ((), ())
+_WORD = re.compile(r"\w+|\s+|[^\w\s]")
+
+
+def changed_words(old: str, new: str) -> tuple[Ranges, Ranges]:
+    """What only `old` has and what only `new` has; nothing where the lines are too long or have little in common."""
+    if old == new or len(old) > LONGEST_LINE or len(new) > LONGEST_LINE:
+        return NO_CHANGES
+    left, right = _WORD.findall(old), _WORD.findall(new)
+    head = 0
+    while head < min(len(left), len(right)) and left[head] == right[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(left), len(right)) - head and left[-1 - tail] == right[-1 - tail]:
+        tail += 1
+    ours, theirs = left[head : len(left) - tail], right[head : len(right) - tail]
+    if len(ours) * len(theirs) > MOST_PAIRS:
+        return NO_CHANGES
+    gone: list[tuple[int, int]] = []
+    come: list[tuple[int, int]] = []
+    if not ours or not theirs:
+        gone, come = [(0, len(ours))] if ours else [], [(0, len(theirs))] if theirs else []
+    else:
+        for tag, a, b, c, d in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+            if tag != "equal":
+                gone += [(a, b)] if b > a else []
+                come += [(c, d)] if d > c else []
+    marked = _places(left, head, gone), _places(right, head, come)
+    same = len(old.strip()) - sum(stop - start for start, stop in marked[0])
+    if same < ALIKE * min(len(old.strip()), len(new.strip())):
+        return NO_CHANGES
+    return marked
+
+
+def _places(words: Sequence[str], head: int, spans: Sequence[tuple[int, int]]) -> Ranges:
+    """Ranges of words as ranges of characters; what only blanks part is one range."""
+    starts = [0]
+    for word in words:
+        starts.append(starts[-1] + len(word))
+    found: list[tuple[int, int]] = []
+    for first, stop in spans:
+        begin, end = starts[head + first], starts[head + stop]
+        between = "".join(words[bisect_left(starts, found[-1][1]) : head + first]) if found else "x"
+        if found and not between.strip():
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((begin, end))
+    return tuple(found)
+
+
+def partners(signs: Sequence[str]) -> dict[int, int]:
+    """Places of removed lines → the added lines that stand in their place, and back, by the signs of all lines."""
+    pairs = [(left, right) for left, right in row_pairs(signs) if left is not None and right is not None]
+    changed = [pair for pair in pairs if signs[pair[0]] == "-"]
+    return dict([*changed, *((right, left) for left, right in changed)])
+
+
+class WordMarks:
+    """Marks of the lines of one diff, worked out when a line is painted first."""
+
+    def __init__(self, texts: Sequence[str], signs: Sequence[str]) -> None:
+        self._texts = texts
+        self._partners: Mapping[int, int] = partners(signs)
+        self._signs = signs
+        self._known: dict[int, Ranges] = {}
+
+    def of(self, place: int) -> Ranges:
+        """What to mark in the line at `place`."""
+        other = self._partners.get(place)
+        if other is None:
+            return ()
+        if place not in self._known:
+            old, new = (place, other) if self._signs[place] == "-" else (other, place)
+            self._known[old], self._known[new] = changed_words(self._texts[old], self._texts[new])
+        return self._known[place]
+
+
+LONGEST_SIDE = 2_000_000
 """Characters of a side of a hunk that are coloured."""
 
 SIGNS = {"+": "+", "-": "−", " ": " ", "\\": " "}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DiffRow:
     """One line of a diff before it is painted."""
 
     sign: str
@@ -33,49 +122,49 @@ class Row:
     """The place of its hunk; -1 for a note."""
 
 
-def rows(diff: Diff, *, heads: bool = False) -> Iterator[Row]:
+def diff_rows(diff: Diff, *, heads: bool = False) -> Iterator[DiffRow]:
     """All lines of the diff in order, the note first. With `heads` every hunk has one, also the only one."""
     if diff.note:
-        yield Row("!", diff.note)
+        yield DiffRow("!", diff.note)
     for number, hunk in enumerate(diff.hunks):
         if heads or number or hunk.old_start > 1 or hunk.new_start > 1:
             counts = f"@@ -{hunk.old_start},{hunk.old_count} +{hunk.new_start},{hunk.new_count} @@"
-            yield Row("@", counts, hunk=number)
+            yield DiffRow("@", counts, hunk=number)
         old, new = hunk.old_start, hunk.new_start
         for raw in hunk.lines:
             sign, text = raw[:1] or " ", raw[1:].rstrip("\n")
-            yield Row(sign, text, old if sign in " -" else None, new if sign in " +" else None, number)
+            yield DiffRow(sign, text, old if sign in " -" else None, new if sign in " +" else None, number)
             old += sign in " -"
             new += sign in " +"
     if not diff.hunks and not diff.note:
-        yield Row("!", "The file stays empty." if diff.kind == "create" else "No line changes.")
+        yield DiffRow("!", "The file stays empty." if diff.kind == "create" else "No line changes.")
 
 
-def digits(diff: Diff) -> int:
+def number_width(diff: Diff) -> int:
     """Cells that the longest line number takes."""
     last = max((max(h.old_start + h.old_count, h.new_start + h.new_count) for h in diff.hunks), default=1)
     return len(str(last))
 
 
-def shown(text: str) -> str:
+def visible_text(text: str) -> str:
     """The text of a diff line as it is painted."""
     if text.isascii() and text.isprintable() and " " * 20 not in text:
         return text
     return visible(text.expandtabs(4), lookalikes=False)
 
 
-def coloured(some: Sequence[Row], language: str, ink: Ink) -> dict[int, list[Span]]:
+def colored_rows(some: Sequence[DiffRow], language: str, styles: TextStyles) -> dict[int, list[Span]]:
     """Place of a row → its text in the language's colours; both sides are read as the files they come from."""
     found: dict[int, list[Span]] = {}
     hunk: list[int] = []
-    for place, row in enumerate([*some, Row("@", "")]):
+    for place, row in enumerate([*some, DiffRow("@", "")]):
         if row.sign in " +-":
             hunk.append(place)
         elif row.sign == "@":
             for side in (" -", " +"):
                 places = [one for one in hunk if some[one].sign in side]
                 painted = highlight(
-                    "\n".join(shown(some[one].text) for one in places), language, ink, limit=LONGEST
+                    "\n".join(visible_text(some[one].text) for one in places), language, styles, limit=LONGEST_SIDE
                 )
                 if len(painted) == len(places):
                     found.update(zip(places, painted, strict=True))
@@ -83,7 +172,7 @@ def coloured(some: Sequence[Row], language: str, ink: Ink) -> dict[int, list[Spa
     return found
 
 
-class Look(NamedTuple):
+class RowStyle(NamedTuple):
     """How a line is painted beyond its sign."""
 
     colours: Sequence[Span] | None = None
@@ -94,76 +183,147 @@ class Look(NamedTuple):
     """Its hunk is not taken."""
 
 
-PLAIN = Look()
+PLAIN = RowStyle()
 
 
-def paint_row(row: Row, width: int, number: int, ink: Ink, look: Look = PLAIN) -> list[Line]:
+def paint_row(row: DiffRow, width: int, number: int, styles: TextStyles, look: RowStyle = PLAIN) -> list[Line]:
     """The lines of one row; `number` is the width of the line numbers."""
     if row.sign in "@!":
-        style = ink.muted if row.sign == "@" else ink.warn
-        return chop([(shown(row.text), style)], width)
+        style = styles.muted if row.sign == "@" else styles.warn
+        return chop([(visible_text(row.text), style)], width)
     gutter = f"{row.old or '':>{number}} {row.new or '':>{number}} "
-    return paint_side(row, gutter, width, ink, look)
+    return paint_side(row, gutter, width, styles, look)
 
 
-def paint_side(row: Row, gutter: str, width: int, ink: Ink, look: Look) -> list[Line]:
+def paint_side(row: DiffRow, gutter: str, width: int, styles: TextStyles, look: RowStyle) -> list[Line]:
     """The lines of a row behind any gutter, its sign after that."""
-    style, fill = (ink.muted, None) if look.left_out else _style(row.sign, ink)
-    heads = [(gutter, _over(ink.muted, fill)), (SIGNS.get(row.sign, " ") + " ", style)]
+    style, fill = (styles.muted, None) if look.left_out else _style(row.sign, styles)
+    heads = [(gutter, _over(styles.muted, fill)), (SIGNS.get(row.sign, " ") + " ", style)]
     rest = [(" " * (width_of(heads)), style)]
-    lines = chop(_spans(row, style, ink, look), width - width_of(heads), fill)
+    lines = chop(_spans(row, style, styles, look), width - width_of(heads), fill)
     return indent(lines, heads, rest)
 
 
-def _spans(row: Row, style: Style, ink: Ink, look: Look) -> list[Span]:
-    text = shown(row.text)
+def _spans(row: DiffRow, style: Style, styles: TextStyles, look: RowStyle) -> list[Span]:
+    text = visible_text(row.text)
     if look.left_out or row.sign not in " +-":
         return [(text, style)]
     spans: list[Span] = [(text, style)]
     if look.colours:
-        spans = [(part, _on(token, style, ink)) for part, token in look.colours]
+        spans = [(part, _on(token, style, styles)) for part, token in look.colours]
     if not look.words or sum(len(part) for part, _style in spans) != len(text):
         return spans
-    word = ink.added_word if row.sign == "+" else ink.removed_word
+    word = styles.added_word if row.sign == "+" else styles.removed_word
     own = Style(color=word.color, bgcolor=word.bgcolor, bold=word.bold, underline=word.underline)
-    marked: list[Span] = []
-    at = 0
-    for part, token in spans:
-        stop = at + len(part)
-        inside = tuple((max(a, at) - at, min(b, stop) - at) for a, b in look.words if a < stop and b > at)
-        pieces = split_at(inside, len(part))
-        marked += [(part[a:b], token + own if on else token) for a, b, on in pieces]
-        at = stop
-    return marked
+    return overlay(spans, look.words, own)
 
 
-def height(row: Row, width: int, number: int) -> int:
+def row_height(row: DiffRow, width: int, number: int) -> int:
     """How many lines `paint_row` gives, without painting where that is possible."""
-    return lines_of(row.text, width if row.sign in "@!" else width - 2 * number - 4)
+    return line_count(row.text, width if row.sign in "@!" else width - 2 * number - 4)
 
 
-def lines_of(text: str, room: int) -> int:
+def line_count(text: str, room: int) -> int:
     """How many lines a diff line's text takes."""
-    text = shown(text)
+    text = visible_text(text)
     if text.isascii():
         return max(1, -(-len(text) // max(1, room)))
     return len(chop([(text, Style.null())], room))
 
 
-def _style(sign: str, ink: Ink) -> tuple[Style, Style | None]:
+def _style(sign: str, styles: TextStyles) -> tuple[Style, Style | None]:
     if sign == "+":
-        return ink.added, ink.added
+        return styles.added, styles.added
     if sign == "-":
-        return ink.removed, ink.removed
-    return (ink.muted, None) if sign == "\\" else (ink.text, None)
+        return styles.removed, styles.removed
+    return (styles.muted, None) if sign == "\\" else (styles.text, None)
 
 
-def _on(token: Style, style: Style, ink: Ink) -> Style:
+def _on(token: Style, style: Style, styles: TextStyles) -> Style:
     """A token's colour on the ground of its line; plain code keeps the line's own."""
-    if token is ink.code:
+    if token is styles.code:
         return style
     return style + Style(color=token.color, italic=token.italic)
 
 
 def _over(style: Style, fill: Style | None) -> Style:
     return style if fill is None else style + Style(bgcolor=fill.bgcolor)
+
+
+NARROWEST = 92
+"""Columns of the view from which on two sides stand beside each other (a screen of about 100)."""
+BETWEEN = " │ "
+
+
+class Pair(NamedTuple):
+    """Places of the rows that stand beside each other; what goes over both sides is at the left alone."""
+
+    left: int | None
+    right: int | None
+
+
+def row_pairs(signs: Sequence[str]) -> list[Pair]:
+    """Unchanged lines beside themselves, removed ones beside the added ones that follow them, by their signs."""
+    found: list[Pair] = []
+    removed: list[int] = []
+    added: list[int] = []
+
+    def flush() -> None:
+        found.extend(Pair(left, right) for left, right in zip_longest(removed, added))
+        removed.clear()
+        added.clear()
+
+    before = " "
+    for place, sign in enumerate(signs):
+        if sign == "\\" and before in "-+":
+            (removed if before == "-" else added).append(place)
+            continue
+        if sign == "+":
+            added.append(place)
+        elif sign == "-":
+            if added:
+                flush()
+            removed.append(place)
+        else:
+            flush()
+            found.append(Pair(place, None if sign in "@!\\" else place))
+        before = sign
+    flush()
+    return found
+
+
+def side_widths(width: int) -> tuple[int, int]:
+    """Cells of the left and of the right side."""
+    room = width - len(BETWEEN)
+    return room // 2, room - room // 2
+
+
+def pair_height(pair: Pair, rows: Sequence[DiffRow], width: int, number: int) -> int:
+    """How many lines `paint_pair` gives."""
+    if pair.left is not None and rows[pair.left].sign in "@!":
+        return line_count(rows[pair.left].text, width) if rows[pair.left].sign == "!" else 1
+    left, right = side_widths(width)
+    heights = [
+        line_count(rows[place].text, room - number - 3)
+        for place, room in zip(pair, (left, right), strict=True)
+        if place is not None
+    ]
+    return max(heights)
+
+
+def paint_pair(
+    pair: Pair, rows: Sequence[DiffRow], width: int, number: int, styles: TextStyles, look: Callable[[int], RowStyle]
+) -> list[Line]:
+    """The lines of a pair."""
+    if pair.left is not None and pair.right is None and rows[pair.left].sign in "@!":
+        row = rows[pair.left]
+        return chop([(visible_text(row.text), styles.muted if row.sign == "@" else styles.warn)], width)
+    sides: list[list[Line]] = []
+    for place, room, which in zip(pair, side_widths(width), ("old", "new"), strict=True):
+        if place is None:
+            sides.append([])
+            continue
+        row = rows[place]
+        count = row.old if which == "old" else row.new
+        sides.append(paint_side(row, f"{count or '':>{number}} ", room, styles, look(place)))
+    return beside(sides, side_widths(width)[:1], [(BETWEEN, styles.faint)], styles)

@@ -5,52 +5,70 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from textual.geometry import Size
-from textual.message import Message
 
-from tui_agent.domain import Diff
-from widgets.diff_lines import Look, Row, coloured, digits, height, paint_row, rows, shown
-from widgets.diff_sides import NARROWEST, Pair, paint_pair, pair_height, pairs
-from widgets.highlight import language_of
-from widgets.ink import Ink, Line, Span
-from widgets.line_view import LineView
-from widgets.stack import Stack
-from widgets.word_changes import WordMarks
+from tui_agent.common.domain import Diff
+from widgets.diff_lines import (
+    NARROWEST,
+    DiffRow,
+    Pair,
+    RowStyle,
+    WordMarks,
+    colored_rows,
+    diff_rows,
+    number_width,
+    paint_pair,
+    paint_row,
+    pair_height,
+    row_height,
+    row_pairs,
+    visible_text,
+)
+from widgets.highlight import lexer_name
+from widgets.line_view import ListView
+from widgets.styled_text import Line, Span, TextStyles
 
 AT_ONCE = 8_000
 """Characters of a diff that get their colours before the first paint."""
 AT_MOST = 2_000_000
 """Characters beyond which a diff stays plain."""
 
-Head = Callable[[int, int, Ink], Line]
-"""(place of a hunk, width, ink) → the line over it."""
+Head = Callable[[int, int, TextStyles], Line]
+"""(place of a hunk, width, styles) → the line over it."""
 
 
-class DiffView(LineView):
+class DiffView(ListView[Pair]):
     """Unified, with line numbers and a sign column, or the two sides beside each other where there is room."""
-
-    class Laid(Message):
-        """How much of it can be seen may have changed."""
 
     def __init__(self, diff: Diff, *, head: Head | None = None, id: str | None = None) -> None:
         """`head` paints the line over each hunk, where more is to be said of it than its line numbers."""
-        super().__init__(id=id)
+        super().__init__(self._unit_lines, id=id)
         self._head = head
         self._split = False
         self._left_out: frozenset[int] = frozenset()
+        self._paired = False
+        """Its rows are pairs; otherwise each is a line alone."""
         self._width = 0
         self._take(diff)
 
+    @property
+    def follows_cursor(self) -> bool:
+        """There is none."""
+        return False
+
+    @property
+    def columns(self) -> int:
+        """While it is hidden, those that it had."""
+        return super().columns if self.size.width or not self._width else self._width
+
     def _take(self, diff: Diff) -> None:
-        self.rows = list(rows(diff, heads=self._head is not None))
-        self._number = digits(diff)
-        self._stack = Stack()
-        self._pairs: list[Pair] = []
-        self._painted: dict[int, list[Line]] = {}
+        self._lines = list(diff_rows(diff, heads=self._head is not None))
+        self._number = number_width(diff)
         self._language = diff.path
         self._colours: dict[int, list[Span]] | None = None
-        self._characters = sum(len(row.text) for row in self.rows)
-        texts = [shown(row.text) if row.sign in "+-" else "" for row in self.rows]
-        self._words = WordMarks(texts, [row.sign for row in self.rows])
+        self._characters = sum(len(row.text) for row in self._lines)
+        texts = [visible_text(row.text) if row.sign in "+-" else "" for row in self._lines]
+        self._signs = [row.sign for row in self._lines]
+        self._words = WordMarks(texts, self._signs)
 
     # --- what is shown ---
 
@@ -93,56 +111,50 @@ class DiffView(LineView):
         """Places of the hunks whose beginning is in view, or of the one that fills it."""
         top = self.scroll_offset.y
         first, last = self._place_at(top), self._place_at(top + self.size.height - 1)
-        begun = [row.hunk for row in self.rows[first : last + 1] if row.sign == "@"]
-        return begun or ([self._hunk_at(first)] if self.rows else [])
+        begun = [row.hunk for row in self._lines[first : last + 1] if row.sign == "@"]
+        return begun or [max(0, row.hunk) for row in self._lines[first : first + 1] or self._lines[-1:]]
 
     def go_to(self, hunk: int) -> None:
         """Bring the beginning of a hunk to the top."""
-        place = next((at for at, row in enumerate(self.rows) if row.hunk == hunk), None)
+        place = next((at for at, row in enumerate(self._lines) if row.hunk == hunk), None)
         if place is not None:
             self._show_place(place)
 
-    def _hunk_at(self, place: int) -> int:
-        return max(0, self.rows[min(place, len(self.rows) - 1)].hunk)
-
     def _place_at(self, y: int) -> int:
         """The row that stands at line `y`."""
-        unit, _within = self._stack.find(y) if len(self._stack) else (0, 0)
-        return self._place_of(unit) if unit < len(self._stack) else len(self.rows)
+        unit, _within = self._heights.find(y)
+        return self._place_of(self.rows[unit]) if unit < len(self.rows) else len(self._lines)
 
     def _show_place(self, place: int) -> None:
-        unit = place
-        if self._pairs:
-            unit = next((at for at, pair in enumerate(self._pairs) if place in pair), len(self._pairs))
-        if unit < len(self._stack):
-            self.scroll_to(y=self._stack.top(unit), animate=False)
+        unit = next((at for at, pair in enumerate(self.rows) if place in pair), None)
+        if unit is not None:
+            self.scroll_to(y=self._heights.top(unit), animate=False)
 
     # --- painting ---
 
     def _colour(self) -> None:
         """Small diffs at once; big ones in a thread, plain until then; huge ones stay plain."""
-        self._colours, ink = {}, self.ink
+        self._colours, styles = {}, self.text_styles
         if self._characters <= AT_ONCE:
-            self._colours = coloured(self.rows, language_of(self._language), ink)
+            self._colours = colored_rows(self._lines, lexer_name(self._language), styles)
         elif self._characters <= AT_MOST:
-            self.run_worker(self._colour_behind(self.rows, ink), exclusive=True, exit_on_error=False)
+            self.run_worker(self._colour_behind(self._lines, styles), exclusive=True, exit_on_error=False)
 
-    async def _colour_behind(self, some: list[Row], ink: Ink) -> None:
+    async def _colour_behind(self, some: list[DiffRow], styles: TextStyles) -> None:
         from asyncio import to_thread
 
-        language = await to_thread(language_of, self._language)
-        found = await to_thread(coloured, some, language, ink)
-        if some is self.rows:
+        language = await to_thread(lexer_name, self._language)
+        found = await to_thread(colored_rows, some, language, styles)
+        if some is self._lines:
             self._colours = found
             self.repaint_lines()
 
     def on_show(self) -> None:
         """It stands in its place again."""
-        self.post_message(self.Laid())
+        self.post_message(self.Resized())
 
-    def on_resize(self) -> None:
-        """Lay out for the new width, keeping the first visible row."""
-        self.post_message(self.Laid())
+    def lay_out(self) -> None:
+        """Keeps the first visible row."""
         if not self.size.width or self.columns == self._width:
             return
         place = self._place_at(self.scroll_offset.y)
@@ -150,21 +162,17 @@ class DiffView(LineView):
         self._show_place(place)
 
     def _layout(self) -> None:
-        if self.size.width or not self._width:
-            self._width = self.columns  # while it is hidden, the width that it had
-        self._stack.clear()
-        self._pairs = pairs(self.rows) if self.beside else []
-        if self._pairs:
-            for pair in self._pairs:
-                self._stack.append(pair_height(pair, self.rows, self._width, self._number))
-        else:
-            for row in self.rows:
-                self._stack.append(self._height(row, self._width))
-        self.virtual_size = Size(self._width, self._stack.total)
-        self.repaint_lines()
+        self._width, self._paired = self.columns, self.beside
+        self.set_rows(row_pairs(self._signs) if self._paired else [Pair(at, None) for at in range(len(self._lines))])
 
-    def _height(self, row: Row, width: int) -> int:
-        return 1 if row.sign == "@" and self._head is not None else height(row, width, self._number)
+    def row_height(self, pair: Pair, width: int) -> int:
+        """See ListView."""
+        if self._paired:
+            return pair_height(pair, self._lines, width, self._number)
+        return self._height(self._lines[self._place_of(pair)], width)
+
+    def _height(self, row: DiffRow, width: int) -> int:
+        return 1 if row.sign == "@" and self._head is not None else row_height(row, width, self._number)
 
     def repaint(self) -> None:
         """Paint the visible lines in other colours."""
@@ -173,53 +181,34 @@ class DiffView(LineView):
 
     def repaint_lines(self) -> None:
         """Paint the visible lines again."""
-        self._painted.clear()
-        self.refresh()
+        super().repaint()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As many lines as there are; the style sheet says how many may show at once."""
         room = max(1, width)
-        if self._split and room >= NARROWEST and self._pairs:
-            return self._stack.total or 1
-        return sum(self._height(row, room) for row in self.rows[: viewport.height]) or 1
+        if self._split and room >= NARROWEST and self._paired:
+            return self._heights.total or 1
+        return sum(self._height(row, room) for row in self._lines[: viewport.height]) or 1
 
-    def line_at(self, y: int) -> Line | None:
-        """A line of the row, or of the pair of rows, that covers `y`."""
-        place, within = self._stack.find(y)
-        if place >= len(self._stack):
-            return None
+    def _unit_lines(self, pair: Pair, selected: bool, width: int, styles: TextStyles) -> list[Line]:
+        """The lines of a row, or of the pair of rows."""
         if self._colours is None:
             self._colour()
-        if place not in self._painted:
-            if len(self._painted) > 500:
-                self._painted.clear()
-            self._painted[place] = self._paint(place)
-        lines = self._painted[place]
-        return lines[min(within, len(lines) - 1)]
-
-    def _paint(self, unit: int) -> list[Line]:
-        first = self._place_of(unit)
-        row = self.rows[first]
+        first = self._place_of(pair)
+        row = self._lines[first]
         if row.sign == "@" and self._head is not None:
-            return [self._head(row.hunk, self._width, self.ink)]
-        if self._pairs:
-            return paint_pair(self._pairs[unit], self.rows, self._width, self._number, self.ink, self._look)
-        return paint_row(row, self._width, self._number, self.ink, self._look(unit))
+            return [self._head(row.hunk, width, styles)]
+        if self._paired:
+            return paint_pair(pair, self._lines, width, self._number, styles, self._look)
+        return paint_row(row, width, self._number, styles, self._look(first))
 
-    def _place_of(self, unit: int) -> int:
-        if not self._pairs:
-            return unit
-        left, right = self._pairs[unit]
-        return left if left is not None else right or 0
+    @staticmethod
+    def _place_of(pair: Pair) -> int:
+        return pair.left if pair.left is not None else pair.right or 0
 
-    def _look(self, place: int) -> Look:
-        return Look(
+    def _look(self, place: int) -> RowStyle:
+        return RowStyle(
             colours=(self._colours or {}).get(place),
             words=self._words.of(place),
-            left_out=self.rows[place].hunk in self._left_out,
+            left_out=self._lines[place].hunk in self._left_out,
         )
-
-    @property
-    def end_seen(self) -> bool:
-        """True when the last line is, or has been scrolled, into view."""
-        return self.scroll_offset.y >= self.max_scroll_y

@@ -1,93 +1,56 @@
-"""What the user allowed for longer than once: every rule, and a key that takes it back (R4.3)."""
+"""What the user allowed for longer than once: every rule, and a key that takes it back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from textual import events
-
-from tui_agent.domain import Grant, Scope
+from tui_agent.common.domain import Grant, Scope
 from tui_agent.text import visible
-from widgets.dialog_keys import Keys
-from widgets.ink import Ink, Line, Span, chop, indent, line, wrap
-from widgets.line_view import LinesView
-from widgets.panel import Panel
+from widgets.dialog_keys import Keys, key_lines
+from widgets.panel import ListPanel, cursor_mark
+from widgets.styled_text import Line, Span, TextStyles, hanging
 
-KEYS = Keys("grants")
 KINDS = {"read": "reading", "edit": "edits of", "run": "command"}
-NOTHING = (
-    "Nothing is allowed for longer than once. A dialog that asks offers «for this session» and «always», "
-    "each with the rule that it stores; those rules are listed here."
+EMPTY = (
+    "No saved permissions. Approval dialogs offer “for this session” and “always”, "
+    "each with the rule it saves; saved rules are listed here."
 )
 
 
-class GrantsPanel(Panel):
-    """One rule after the other; one is chosen, and can be taken back."""
+class GrantsPanel(ListPanel[Grant]):
+    """One rule after the other; the one with the cursor can be revoked."""
+
+    TITLE = "Saved permissions"
+
+    KEYS = Keys("grants")
+    EMPTY = EMPTY
 
     def __init__(self, grants: Sequence[Grant], revoke: Callable[[Grant], None]) -> None:
-        """`revoke` takes back the grant that it is called with."""
-        super().__init__()
-        self.grants = list(grants)
+        """`revoke` gets the grant that the user revokes."""
+        super().__init__(grants)
         self._revoke = revoke
-        self.place = 0
 
-    def head(self, width: int, ink: Ink) -> list[Line]:
-        """One line."""
-        return [line(("What you allowed", ink.heading))]
-
-    def body(self, width: int, ink: Ink) -> list[Line]:
-        """For this session and for good."""
-        if not self.grants:
-            return wrap([(NOTHING, ink.muted)], width)
-        return [one for place in range(len(self.grants)) for one in self._rule(place, width, ink)]
-
-    def _rule(self, place: int, width: int, ink: Ink) -> list[Line]:
-        grant, here = self.grants[place], place == self.place
+    def row_lines(self, grant: Grant, selected: bool, width: int, styles: TextStyles) -> list[Line]:
+        """How long the rule holds, and what it allows."""
         scope = "always" if grant.scope is Scope.ALWAYS else "this session"
-        head: list[Span] = [("▸ " if here else "  ", ink.accent), (f"{scope:<14}", ink.muted)]
-        what: list[Span] = [(f"{KINDS[grant.kind]} ", ink.muted)]
-        what.append((visible(grant.pattern), ink.strong if here else ink.text))
+        head: list[Span] = [cursor_mark(selected, styles), (f"{scope:<14}", styles.muted)]
+        what: list[Span] = [(f"{KINDS[grant.kind]} ", styles.muted)]
+        what.append((visible(grant.pattern), styles.strong if selected else styles.text))
         if grant.cwd:
-            what.append((f"  in {visible(grant.cwd)}", ink.muted))
+            what.append((f"  in {visible(grant.cwd)}", styles.muted))
         if grant.env_changes:
-            what.append((f"  with {', '.join(map(visible, grant.env_changes))}", ink.warn))
-        return indent(chop(what, width - 16), head, [(" " * 16, ink.text)])
+            what.append((f"  with {', '.join(map(visible, grant.env_changes))}", styles.warn))
+        return hanging(head, what, width, styles.text, cut=True)
 
-    def keys(self, width: int, ink: Ink) -> list[Line]:
-        """How to choose, take back and leave."""
-        leave: list[Span] = [("esc", ink.accent), (" closes", ink.muted)]
-        if not self.grants:
-            return [line(*leave)]
-        pairs = [(KEYS.arrows("up", "down"), "choose")]
-        pairs += [(KEYS.of("take_back"), "takes it back: it is asked for again")]
-        more: list[Span] = []
-        for key, does in pairs:
-            more += [(key, ink.accent), (f" {does}   ", ink.muted)] if key else []
-        return [line(*more, *leave)]
+    def keys(self, width: int, styles: TextStyles) -> list[Line]:
+        """How to choose, revoke and close."""
+        pairs = [("esc", "closes")]
+        if self.list.rows:
+            revokes = (self.KEYS.of("take_back"), "revoke: it needs approval again")
+            pairs = [(self.KEYS.arrows("up", "down"), "choose"), revokes, *pairs]
+        return key_lines(pairs, width, styles, gap=3)
 
-    def on_key(self, event: events.Key) -> None:
-        """Choose, take back, or what every panel takes."""
-        action = KEYS.does(event)
-        if self.grants and action:
-            event.stop()
-            event.prevent_default()
-            if action == "take_back":
-                self._revoke(self.grants.pop(self.place))
-            else:
-                self.place += 1 if action == "down" else -1
-            self.place = min(max(0, self.place), max(0, len(self.grants) - 1))
-            self._show()
-        else:
-            super().on_key(event)
-
-    def _show(self) -> None:
-        body = self.query_one("#body", LinesView)
-        body.relayout()
-        self.query_one("#keys", LinesView).relayout()
-        heights = [len(self._rule(place, body.columns, body.ink)) for place in range(len(self.grants))]
-        top = sum(heights[: self.place])
-        end = top + sum(heights[self.place : self.place + 1])
-        if top < body.scroll_offset.y:
-            body.scroll_to(y=top, animate=False)
-        elif end > body.scroll_offset.y + body.size.height:
-            body.scroll_to(y=end - body.size.height, animate=False)
+    def do(self, action: str, row: Grant) -> None:
+        """Revoke."""
+        self._revoke(row)
+        self.show_rows([one for one in self.list.rows if one is not row], self.list.cursor)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.style import Style
 
-from widgets.ink import Ink, Span
+from widgets.styled_text import Span, TextStyles
 
 if TYPE_CHECKING:
     from pygments.lexer import Lexer  # type: ignore[import-untyped]  # it has no stubs here
@@ -39,28 +39,28 @@ def prepare(language: str) -> None:
         threading.Thread(target=_lexer, args=(language.lower(),), name="lexer", daemon=True).start()
 
 
-def _role(token: tuple[str, ...], ink: Ink) -> Style:
+def _role(token: tuple[str, ...], styles: TextStyles) -> Style:
     head = token[0] if token else ""
     second = token[1] if len(token) > 1 else ""
     if head == "Comment":
-        return ink.comment
+        return styles.comment
     if head == "Keyword" or (head, second) == ("Operator", "Word"):
-        return ink.keyword
+        return styles.keyword
     if head == "Literal":
-        return ink.string if second == "String" else ink.number
+        return styles.string if second == "String" else styles.number
     if head == "Name" and second in ("Function", "Class", "Decorator", "Tag"):
-        return ink.name
-    return ink.code
+        return styles.name
+    return styles.code
 
 
-def highlight(code: str, language: str, ink: Ink, limit: int = LIMIT) -> list[list[Span]]:
+def highlight(code: str, language: str, styles: TextStyles, limit: int = LIMIT) -> list[list[Span]]:
     """The code as one list of spans a line; plain when the language is unknown or the code is longer than `limit`."""
     lexer = _lexer(language.lower()) if language and len(code) <= limit else None
     if lexer is None:
-        return [[(text, ink.code)] for text in code.split("\n")]
+        return [[(text, styles.code)] for text in code.split("\n")]
     lines: list[list[Span]] = [[]]
     for kind, value in lexer.get_tokens(code):
-        style = _role(tuple(kind), ink)
+        style = _role(tuple(kind), styles)
         for number, part in enumerate(value.split("\n")):
             if number:
                 lines.append([])
@@ -70,7 +70,7 @@ def highlight(code: str, language: str, ink: Ink, limit: int = LIMIT) -> list[li
 
 
 @lru_cache(64)
-def language_of(path: str) -> str:
+def lexer_name(path: str) -> str:
     """The name of the language that a file's name stands for; empty when none is known."""
     from pygments.lexers import find_lexer_class_for_filename
 

@@ -1,18 +1,83 @@
-"""The base of all that is painted line by line: the ink of the theme, the strips of the visible lines."""
+"""Views that scroll over lines: of a painter, or of a list of rows with a cursor. Only what is visible is painted."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from widgets.ink import Ink, Line, ink_of
+from widgets.styled_text import ROLES, Line, TextStyles, text_styles_of, wrap
+from widgets.textual_private import component_classes
+
+RowT = TypeVar("RowT")
+PAINTED = 500
+"""Painted rows that a list keeps."""
+MOVES = ("up", "down", "page_up", "page_down", "top", "bottom")
+"""Actions that move a cursor."""
+FAR = 10**9
+"""More rows than any list has."""
+RowPainter = Callable[[RowT, bool, int, TextStyles], Sequence[Line]]
+"""(row, whether the cursor is on it, width, styles) → the lines of the row."""
+
+
+class LineHeights:
+    """Blocks 0, 1, 2 … with their heights, and the line each begins at. A change at the end costs the same anywhere."""
+
+    def __init__(self) -> None:
+        self.heights: list[int] = []
+        self._tops: list[int] = [0]
+        """`_tops[i]` is where block i begins; only the first `len(_tops)` are known."""
+
+    def __len__(self) -> int:
+        return len(self.heights)
+
+    def append(self, height: int) -> None:
+        """A block at the end."""
+        self.heights.append(height)
+
+    def set(self, place: int, height: int) -> int:
+        """Change a height; returns by how much it grew."""
+        grown = height - self.heights[place]
+        if grown:
+            self.heights[place] = height
+            del self._tops[place + 1 :]
+        return grown
+
+    def top(self, place: int) -> int:
+        """The line where block `place` begins; `place` may be `len(self)`."""
+        tops, heights = self._tops, self.heights
+        now = tops[-1]
+        for number in range(len(tops) - 1, place):
+            now += heights[number]
+            tops.append(now)
+        return tops[place]
+
+    @property
+    def total(self) -> int:
+        """All lines."""
+        return self.top(len(self.heights))
+
+    def find(self, line: int) -> tuple[int, int]:
+        """The block that covers `line`, and how far into it; `(len(self), 0)` behind the end."""
+        if line >= self.total:
+            return len(self.heights), 0
+        place = bisect_right(self._tops, max(0, line), 0, len(self.heights) + 1) - 1
+        return place, max(0, line) - self._tops[place]
+
+    def clear(self) -> None:
+        """No blocks."""
+        self.heights, self._tops = [], [0]
+
 
 FINISHED = 256
 """Finished lines that a view keeps."""
@@ -22,11 +87,12 @@ class LineView(ScrollView, can_focus=False):
     """A scrolled view that asks `line_at` for one line at a time. What is not visible costs nothing."""
 
     ALLOW_SELECT = False
+    COMPONENT_CLASSES: ClassVar[set[str]] = component_classes(ROLES)
 
     class Resized(Message):
         """The view has another size than before."""
 
-    _ink: Ink | None = None
+    _text_styles: TextStyles | None = None
     _base: Style | None = None
     _stale = False
     _finish: tuple[object, ...] = ()
@@ -43,11 +109,11 @@ class LineView(ScrollView, can_focus=False):
         self.post_message(self.Resized())
 
     @property
-    def ink(self) -> Ink:
+    def text_styles(self) -> TextStyles:
         """The theme's styles, on this widget's own background."""
-        if self._ink is None:
-            self._ink = ink_of(self)
-        return self._ink
+        if self._text_styles is None:
+            self._text_styles = text_styles_of(self)
+        return self._text_styles
 
     def notify_style_update(self) -> None:
         """The theme or a class may have changed; whether our colours did shows at the next paint."""
@@ -57,8 +123,8 @@ class LineView(ScrollView, can_focus=False):
     def render_lines(self, crop: Region) -> list[Strip]:
         """Everything is painted anew when the colours are others now."""
         if self._stale:
-            old, self._stale, self._ink, self._base = self._ink, False, None, None
-            if old is not None and old != self.ink:
+            old, self._stale, self._text_styles, self._base = self._text_styles, False, None, None
+            if old is not None and old != self.text_styles:
                 self.repaint()
         return self._finished_lines(crop) if self._plain else super().render_lines(crop)
 
@@ -93,9 +159,7 @@ class LineView(ScrollView, can_focus=False):
                     strip = strip.apply_filter(one, background)
                 strips.append(strip)
                 continue
-            line = (
-                self.render_line(y - top) if y - top < content_height else Strip.blank(content_width, inner)
-            )
+            line = self.render_line(y - top) if y - top < content_height else Strip.blank(content_width, inner)
             known = self._finished.get(id(line))
             if known is None:
                 body = line.adjust_cell_length(content_width, inner)
@@ -132,6 +196,25 @@ class LineView(ScrollView, can_focus=False):
         """Cells that a line may take."""
         return max(1, self.scrollable_content_region.width)
 
+    def scroll_for(self, action: str) -> bool:
+        """Scroll as the action of a key says: up, down, page_up, page_down, top or bottom. False for another one."""
+        page, y = max(1, self.size.height - 1), self.scroll_offset.y
+        goals = {"up": y - 1, "down": y + 1, "page_up": y - page, "page_down": y + page, "top": 0}
+        goals["bottom"] = self.max_scroll_y
+        if action in goals:
+            self.scroll_to(y=goals[action], animate=False)
+        return action in goals
+
+    @property
+    def lines_below(self) -> int:
+        """Lines below the visible ones."""
+        return int(self.max_scroll_y - self.scroll_offset.y)
+
+    @property
+    def end_seen(self) -> bool:
+        """True when the last line is, or has been scrolled, into view."""
+        return self.scroll_offset.y >= self.max_scroll_y
+
     def line_at(self, y: int) -> Line | None:
         """The line at `y`, counted from the top of everything; None behind the end."""
         raise NotImplementedError
@@ -148,7 +231,7 @@ class LineView(ScrollView, can_focus=False):
 class LinesView(LineView):
     """Shows lines that a painter makes for a width, such as a command or a question; all of it can be reached."""
 
-    def __init__(self, painter: Callable[[int, Ink], Sequence[Line]], *, id: str | None = None) -> None:
+    def __init__(self, painter: Callable[[int, TextStyles], Sequence[Line]], *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.painter = painter
         self._lines: Sequence[Line] = ()
@@ -162,7 +245,7 @@ class LinesView(LineView):
     def repaint(self) -> None:
         """Paint all lines again."""
         self._width = self.columns
-        self._lines = self.painter(self._width, self.ink)
+        self._lines = self.painter(self._width, self.text_styles)
         self.virtual_size = Size(self._width, len(self._lines))
         self.refresh()
 
@@ -172,9 +255,10 @@ class LinesView(LineView):
         return self._lines
 
     def relayout(self) -> None:
-        """Paint again; when that gives another number of lines, take another height."""
+        """Paint again, once it is on the screen; when that gives another number of lines, take another height."""
         before = len(self._lines)
-        self.repaint()
+        if self.is_attached:
+            self.repaint()
         if len(self._lines) != before:
             self.refresh(layout=True)
 
@@ -182,13 +266,168 @@ class LinesView(LineView):
         """As many lines as there are; the style sheet says how many may show at once."""
         if not self.is_attached:
             return 1
-        return max(1, len(self.painter(max(1, width), self.ink)))
+        return max(1, len(self.painter(max(1, width), self.text_styles)))
 
     def line_at(self, y: int) -> Line | None:
         """One of the painted lines."""
         return self._lines[y] if 0 <= y < len(self._lines) else None
 
+
+class ListView(LineView, Generic[RowT]):
+    """Paints only the rows that are visible, however many there are. The cursor's row stays in view."""
+
+    @dataclass
+    class Left(Message):
+        """The focus goes back to the composer, with what was typed, or a key that came after the one that left."""
+
+        text: str = ""
+        key: events.Key | None = None
+
+    @dataclass
+    class Clicked(Message):
+        """A row was clicked."""
+
+        index: int
+        x: int
+        double: bool
+
+    def __init__(
+        self,
+        paint: RowPainter[RowT],
+        *,
+        empty: str = "",
+        height: Callable[[RowT, int], int] | None = None,
+        id: str | None = None,
+    ) -> None:
+        """`empty` is shown while there is no row; `height` tells how many lines a row takes in so many columns, if that
+        is not one."""
+        super().__init__(id=id)
+        self.rows: Sequence[RowT] = ()
+        self.cursor = 0
+        self.empty = empty
+        self._paint = paint
+        self._height_of = height
+        self._heights = LineHeights()
+        self._painted: dict[int, Sequence[Line]] = {}
+
     @property
-    def end_seen(self) -> bool:
-        """True when the last line is, or has been scrolled, into view."""
-        return self.scroll_offset.y >= self.max_scroll_y
+    def current(self) -> RowT | None:
+        """The row with the cursor; None in an empty list, and where the cursor stops at no row."""
+        row = self.rows[self.cursor] if self.cursor < len(self.rows) else None
+        return row if row is not None and self.selectable(row) else None
+
+    @property
+    def page(self) -> int:
+        """Rows that a page key moves by."""
+        return max(1, self.size.height - 1)
+
+    def selectable(self, row: RowT) -> bool:
+        """True for a row that the cursor stops at."""
+        return True
+
+    @property
+    def follows_cursor(self) -> bool:
+        """True while the row with the cursor is kept in view."""
+        return True
+
+    def set_rows(self, rows: Sequence[RowT], cursor: int = 0) -> None:
+        """Show these rows."""
+        self.rows = rows
+        self.cursor = max(0, min(len(rows) - 1, cursor))
+        self._heights.clear()
+        width = self.columns
+        for row in rows:
+            self._heights.append(self.row_height(row, width) if width > 1 else 1)
+        self._painted.clear()
+        self.resize_content(Size(width, max(1, self._heights.total)))
+        self.move_to(cursor)
+
+    def row_height(self, row: RowT, width: int) -> int:
+        """Lines that a row takes in so many columns."""
+        return self._height_of(row, width) if self._height_of and self.is_attached else 1
+
+    def natural_height(self, width: int) -> int:
+        """Lines that all rows take, or the text for none."""
+        return sum(self.row_height(row, width) for row in self.rows) or len(self._empty_lines(width))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many lines as there are; the style sheet says how many may show at once."""
+        return self.natural_height(max(1, width)) if self.is_attached else 1
+
+    def move_for(self, action: str) -> bool:
+        """Move the cursor as the action of a key says: up, down, page_up, page_down, top or bottom. False for another
+        one."""
+        if action in MOVES:
+            self.move((-1, 1, -self.page, self.page, -FAR, FAR)[MOVES.index(action)])
+        return action in MOVES
+
+    def move(self, by: int) -> None:
+        """Move the cursor by so many rows."""
+        self.move_to(self.cursor + by)
+
+    def move_to(self, index: int) -> None:
+        """Put the cursor on a row, or on the nearest one there is."""
+        self._painted.pop(self.cursor, None)
+        self.cursor = max(0, min(len(self.rows) - 1, index))
+        self._painted.pop(self.cursor, None)
+        if self.follows_cursor:
+            self.show_cursor()
+        self.refresh()
+
+    def take_focus(self) -> None:
+        """The user asked for it."""
+        self.can_focus = True
+        self.screen.set_focus(self)
+        self.show_cursor()
+
+    def on_blur(self) -> None:
+        """Nothing but the user brings the focus here."""
+        self.can_focus = False
+        self.repaint()
+
+    def show_cursor(self) -> None:
+        """Bring the row with the cursor into view; with the first one also what stands above it."""
+        height, top = self.size.height, 0
+        if height and any(map(self.selectable, self.rows[: self.cursor])):
+            end = self._heights.top(self.cursor + 1)
+            top = min(self._heights.top(self.cursor), max(self.scroll_offset.y, end - height))
+        if top != self.scroll_offset.y:
+            self.scroll_to(y=top, animate=False, immediate=True)
+
+    def on_resize(self) -> None:
+        """Another width, other heights."""
+        self.lay_out()
+
+    def lay_out(self) -> None:
+        """Lay the rows out for the width."""
+        self.set_rows(self.rows, self.cursor)
+
+    def repaint(self) -> None:
+        """Paint all visible rows again."""
+        self._painted.clear()
+        super().repaint()
+
+    def line_at(self, y: int) -> Line | None:
+        """A line of the row that covers `y`; of the text for an empty list if there is no row."""
+        if not self.rows:
+            lines: Sequence[Line] = self._empty_lines(self.columns)
+            return lines[y] if y < len(lines) else None
+        index, within = self._heights.find(y)
+        if index >= len(self.rows):
+            return None
+        if index not in self._painted:
+            if len(self._painted) > PAINTED:
+                self._painted.clear()
+            self._painted[index] = self._paint(self.rows[index], index == self.cursor, self.columns, self.text_styles)
+        lines = self._painted[index]
+        return lines[min(within, len(lines) - 1)]
+
+    def _empty_lines(self, width: int) -> list[Line]:
+        return wrap([(self.empty, self.text_styles.muted)], width)
+
+    def on_click(self, event: events.Click) -> None:
+        """Report the row that was clicked."""
+        y = event.y - self.styles.padding.top
+        index, _within = self._heights.find(int(self.scroll_offset.y) + y)
+        if y >= 0 and index < len(self.rows):
+            self.post_message(self.Clicked(index, event.x, event.chain > 1))

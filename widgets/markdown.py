@@ -1,20 +1,185 @@
-"""Markdown as styled lines: what a reply looks like. Links are shown with their address, nothing is ever fetched."""
+"""A reply's text as lines, cut into pieces while it grows, so that only the last piece is ever rendered again.
+
+The cuts depend on the text alone, never on how it arrived: a replayed reply looks like the live one.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from rich.style import Style
 
-from widgets.highlight import highlight
-from widgets.ink import Ink, Line, Span, chop, cut, fit, indent, line, width_of, wrap
+from widgets.highlight import highlight, prepare
+from widgets.styled_text import (
+    Line,
+    Source,
+    Span,
+    TextStyles,
+    add_below,
+    beside,
+    chop,
+    indent,
+    line,
+    split_cells,
+    width_of,
+    wrap,
+)
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.tree import SyntaxTreeNode
+
+LONG = 3_000
+"""Characters after which an open piece is cut at the next possible place."""
+
+FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`]*)$")
+ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
+
+
+@dataclass(slots=True)
+class MarkdownPiece:
+    """Some whole blocks of markdown, or one fenced code block."""
+
+    source: str = ""
+    code: bool = False
+    language: str = ""
+
+
+class MarkdownStream:
+    """`feed` takes text as it comes, `lines` paints it; `pieces` are settled, `tail` is what may still change."""
+
+    def __init__(self) -> None:
+        self.pieces: list[MarkdownPiece] = []
+        self.rest = ""
+        """The line that has no end yet."""
+        self.ended = False
+        self._open = MarkdownPiece()
+        self._lines: list[str] = []
+        self._size = 0
+        self._fence = ""
+        self._blank = False
+        self._key: tuple[int, TextStyles] | None = None
+        self._settled: list[Line] = []
+        self._painted = 0
+        """Pieces that `_settled` holds."""
+        self._fence_lines: list[Line] = []
+        self._fence_rows = 0
+        """Whole lines of the open fence that `_fence_lines` holds."""
+
+    @property
+    def tail(self) -> str:
+        """The open piece as far as it goes, the unfinished line included."""
+        return "\n".join([*self._lines, self.rest] if self.rest else self._lines)
+
+    def feed(self, text: str) -> None:
+        """More text."""
+        *whole, self.rest = (self.rest + text).split("\n")
+        for one in whole:
+            self._take(one)
+        while len(self.rest) > LONG:
+            place = self.rest.rfind(" ", LONG // 2, LONG)
+            place = LONG if place < 0 or self._fence else place
+            self._take(self.rest[:place])
+            if not self._fence:
+                self._settle()
+            self.rest = self.rest[place:]
+
+    def end(self) -> None:
+        """No more text: everything is settled."""
+        if self.rest:
+            self._take(self.rest)
+            self.rest = ""
+        self._settle()
+        self.ended = True
+
+    def _take(self, text: str) -> None:
+        if self._fence:
+            if self._closes(text):
+                self._fence = ""
+                self._settle()
+            else:
+                self._push(text)
+            return
+        if (found := FENCE.match(text)) and not (self._in_list() and text.startswith(" ")):
+            self._settle()
+            language = (found[2].split() or [""])[0]
+            self._open, self._fence = MarkdownPiece(code=True, language=language), found[1]
+            return
+        if not text.strip():
+            self._blank = bool(self._lines)
+            if self._lines:
+                self._push("")
+            return
+        if self._ripe(text):
+            self._settle()
+        self._blank = False
+        self._push(text)
+
+    def _closes(self, text: str) -> bool:
+        mark = text.strip()
+        return len(mark) >= len(self._fence) and set(mark) == {self._fence[0]}
+
+    def _in_list(self) -> bool:
+        return bool(self._lines) and ITEM.match(self._lines[0]) is not None
+
+    def _ripe(self, text: str) -> bool:
+        """True when a new block begins at `text` and the lines before it are whole blocks."""
+        if text[0] in " \t":
+            return False
+        item = ITEM.match(text) is not None
+        if self._blank:
+            return not (item and self._in_list()) or self._size > LONG
+        return self._size > LONG and (item if self._in_list() else self._size > 2 * LONG)
+
+    def _push(self, text: str) -> None:
+        self._lines.append(text)
+        self._size += len(text) + 1
+
+    def _settle(self) -> None:
+        source = "\n".join(self._lines)
+        if not self._open.code:
+            source = source.rstrip()
+        if source or self._open.code:
+            self._open.source = source
+            self.pieces.append(self._open)
+        self._open, self._lines, self._size, self._blank = MarkdownPiece(), [], 0, False
+        self._fence_lines, self._fence_rows = [], 0
+
+    def lines(self, width: int, styles: TextStyles) -> list[Line]:
+        """All of it. Settled pieces are painted once for a width and styles; only the tail is painted again."""
+        if self._key != (width, styles):
+            self._key, self._settled, self._painted = (width, styles), [], 0
+            self._fence_lines, self._fence_rows = [], 0
+        for piece in self.pieces[self._painted :]:
+            add_below(self._settled, _piece_lines(piece, width, styles))
+        self._painted = len(self.pieces)
+        return add_below(list(self._settled), self._tail_lines(width, styles))
+
+    def _tail_lines(self, width: int, styles: TextStyles) -> list[Line]:
+        if not self._fence:
+            return render_markdown(self.tail, width, styles) if self.tail.strip() else []
+        prepare(self._open.language)
+        for one in self._lines[self._fence_rows :]:
+            self._fence_lines += code_lines(one, "", width, styles)
+        self._fence_rows = len(self._lines)
+        return self._fence_lines + (code_lines(self.rest, "", width, styles) if self.rest else [])
+
+
+def _piece_lines(piece: MarkdownPiece, width: int, styles: TextStyles) -> list[Line]:
+    """The lines of a settled piece, which know their source."""
+    if piece.code:
+        lines = code_lines(piece.source, piece.language, width, styles)
+        source = Source(f"```{piece.language}\n{piece.source}\n```", piece.source)
+    else:
+        lines, source = render_markdown(piece.source, width, styles), Source(piece.source)
+    for one in lines:
+        one.source = source
+    return lines
+
 
 BULLETS = "•◦▪"
 TOO_DEEP = re.compile(r"^(?:[ \t]*(?:>|[-*+]|\d{1,9}[.)])){30}|^[ \t]{100}", re.MULTILINE)
@@ -32,29 +197,29 @@ def _parser() -> MarkdownIt:
     return parser.enable(["table", "strikethrough"]).disable("reference")
 
 
-def render(source: str, width: int, ink: Ink) -> list[Line]:
+def render_markdown(source: str, width: int, styles: TextStyles) -> list[Line]:
     """Lines of at most `width` cells."""
     from markdown_it.tree import SyntaxTreeNode
 
     if TOO_DEEP.search(source):
-        return wrap([(source, ink.text)], width)
+        return wrap([(source, styles.text)], width)
     tree = SyntaxTreeNode(_parser().parse(source))
-    return _Renderer(ink).blocks(tree.children, max(1, width), tight=False, depth=0)
+    return _Renderer(styles).blocks(tree.children, max(1, width), tight=False, depth=0)
 
 
-def code_lines(code: str, language: str, width: int, ink: Ink) -> list[Line]:
+def code_lines(code: str, language: str, width: int, styles: TextStyles) -> list[Line]:
     """A code block on its panel, long lines cut over, blanks kept."""
     room = max(1, width - 2)
-    margin = [("  ", ink.panel)]
+    margin = [("  ", styles.panel)]
     painted: list[Line] = []
-    for spans in highlight(code, language, ink):
-        painted += indent(chop(spans, room, fill=ink.panel), margin)
+    for spans in highlight(code, language, styles):
+        painted += indent(chop(spans, room, fill=styles.panel), margin)
     return painted
 
 
 class _Renderer:
-    def __init__(self, ink: Ink) -> None:
-        self.ink = ink
+    def __init__(self, styles: TextStyles) -> None:
+        self.text_styles = styles
 
     def blocks(self, nodes: Sequence[SyntaxTreeNode], width: int, *, tight: bool, depth: int) -> list[Line]:
         lines: list[Line] = []
@@ -66,31 +231,29 @@ class _Renderer:
         return lines
 
     def block(self, node: SyntaxTreeNode, width: int, depth: int) -> list[Line]:
-        ink = self.ink
+        styles = self.text_styles
         match node.type:
             case "heading":
-                return wrap(self.inline(node, ink.heading), width)
+                return wrap(self.inline(node, styles.heading), width)
             case "fence" | "code_block":
                 language = (node.info.split() or [""])[0] if node.type == "fence" else ""
-                return code_lines(node.content.rstrip("\n"), language, width, ink)
+                return code_lines(node.content.rstrip("\n"), language, width, styles)
             case "blockquote":
                 inner = self.blocks(node.children, max(1, width - 2), tight=False, depth=depth + 1)
-                return indent(inner, [("▎ ", ink.faint)], prefix=("> ", "> "))
+                return indent(inner, [("▎ ", styles.faint)], prefix=("> ", "> "))
             case "bullet_list" | "ordered_list":
                 return self.listing(node, width, depth)
             case "hr":
-                return [line(("─" * width, ink.faint))]
+                return [line(("─" * width, styles.faint))]
             case "table":
                 return self.table(node, width)
             case _:
-                return wrap(self.inline(node, ink.text), width)
+                return wrap(self.inline(node, styles.text), width)
 
     def listing(self, node: SyntaxTreeNode, width: int, depth: int) -> list[Line]:
         ordered = node.type == "ordered_list"
         number = int(node.attrs.get("start", 1)) if ordered else 0
-        tight = all(
-            child.hidden for item in node.children for child in item.children if child.type == "paragraph"
-        )
+        tight = all(child.hidden for item in node.children for child in item.children if child.type == "paragraph")
         lines: list[Line] = []
         for item in node.children:
             mark = f"{number}. " if ordered else BULLETS[depth % len(BULLETS)] + " "
@@ -99,8 +262,8 @@ class _Renderer:
             inner = self.blocks(item.children, max(1, width - room), tight=tight, depth=depth + 1)
             if lines and not tight:
                 lines.append(Line([]))
-            pad = [(" " * room, self.ink.text)]
-            head = [(mark, self.ink.accent)] if room else []
+            pad = [(" " * room, self.text_styles.text)]
+            head = [(mark, self.text_styles.accent)] if room else []
             told = (mark if ordered else "- ", " " * len(mark))
             lines += indent(inner or [Line([])], head, pad, prefix=told)
         return lines
@@ -113,27 +276,27 @@ class _Renderer:
         return [span for child in node.children for span in self.spans(child, base)]
 
     def spans(self, node: SyntaxTreeNode, base: Style) -> Iterator[Span]:
-        ink = self.ink
+        styles = self.text_styles
         match node.type:
             case "text" | "html_inline":
                 yield node.content, base
             case "code_inline":
-                yield node.content, base + ink.code
+                yield node.content, base + styles.code
             case "softbreak":
                 yield " ", base
             case "hardbreak":
                 yield "\n", base
             case "strong":
-                yield from self.inside(node, base + _only(ink.strong))
+                yield from self.inside(node, base + styles.strong.without_color)
             case "em":
-                yield from self.inside(node, base + _only(ink.emphasis))
+                yield from self.inside(node, base + styles.emphasis.without_color)
             case "s":
-                yield from self.inside(node, base + _only(ink.struck))
+                yield from self.inside(node, base + styles.struck.without_color)
             case "link":
                 yield from self.link(node, base)
             case "image":
                 yield f"[image: {node.content or 'no text'}] ", base
-                yield str(node.attrs.get("src", "")), base + ink.link
+                yield str(node.attrs.get("src", "")), base + styles.link
             case _:
                 yield from self.inside(node, base)
 
@@ -142,20 +305,18 @@ class _Renderer:
             yield from self.spans(child, base)
 
     def link(self, node: SyntaxTreeNode, base: Style) -> Iterator[Span]:
-        shown = list(self.inside(node, base + self.ink.link))
+        shown = list(self.inside(node, base + self.text_styles.link))
         yield from shown
         target = str(node.attrs.get("href", ""))
         if target and target != "".join(text for text, _style in shown):
-            yield f" ({target})", self.ink.muted
+            yield f" ({target})", self.text_styles.muted
 
     # --- tables ---
 
     def table(self, node: SyntaxTreeNode, width: int) -> list[Line]:
+        styles = self.text_styles
         rows = [
-            [
-                self.inline(cell, self.ink.strong if part.type == "thead" else self.ink.text)
-                for cell in row.children
-            ]
+            [self.inline(cell, styles.strong if part.type == "thead" else styles.text) for cell in row.children]
             for part in node.children
             for row in part.children
         ]
@@ -163,33 +324,13 @@ class _Renderer:
         widths = _shares(rows, columns, width - 3 * (columns - 1))
         lines: list[Line] = []
         for number, row in enumerate(rows):
-            lines += self.row(row, widths)
+            cells = [wrap(cell, share) for cell, share in zip(row, widths, strict=False)]
+            cells += [[] for _ in widths[len(cells) :]]
+            lines += beside(cells, widths[:-1], [(" ", styles.text), ("│ ", styles.faint)], styles)
             if number == 0:
                 rule = "─┼─".join("─" * share for share in widths)
-                lines.append(line((cut(rule, width)[0], self.ink.faint)))
+                lines.append(line((split_cells(rule, width)[0], styles.faint)))
         return lines
-
-    def row(self, cells: list[list[Span]], widths: list[int]) -> list[Line]:
-        broken = [wrap(cell, share) for cell, share in zip(cells, widths, strict=False)]
-        lines: list[Line] = []
-        for number in range(max(len(cell) for cell in broken)):
-            joined = Line([])
-            for column, share in enumerate(widths):
-                cell = broken[column] if column < len(broken) else []
-                segments = cell[number].segments if number < len(cell) else []
-                used = sum(segment.cell_length for segment in segments)
-                last = column == len(widths) - 1
-                pad = "" if last else " " * max(0, share - used) + " "
-                joined.segments += [*segments, *line((pad, self.ink.text)).segments]
-                if not last:
-                    joined.segments += line(("│ ", self.ink.faint)).segments
-            lines.append(joined)
-        return lines
-
-
-def _only(style: Style) -> Style:
-    """The attributes of a style without its colours, to lay over another."""
-    return style.without_color
 
 
 def _shares(rows: list[list[list[Span]]], columns: int, room: int) -> list[int]:
@@ -200,10 +341,4 @@ def _shares(rows: list[list[list[Span]]], columns: int, room: int) -> list[int]:
     fair = max(3, room // max(1, columns))
     spare = room - sum(min(want, fair) for want in wanted)
     greedy = [i for i, want in enumerate(wanted) if want > fair]
-    return [
-        min(want, fair) + (max(0, spare) // len(greedy) if i in greedy else 0)
-        for i, want in enumerate(wanted)
-    ]
-
-
-__all__ = ["code_lines", "fit", "render"]
+    return [min(want, fair) + (max(0, spare) // len(greedy) if i in greedy else 0) for i, want in enumerate(wanted)]

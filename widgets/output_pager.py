@@ -1,16 +1,15 @@
-"""All of an output on the whole screen, a screenful at a time, however long it is (R17.2).
-
-It holds no more than it shows: lines come from a `PagerDoor`, by their place in the bytes.
-"""
+"""What the pager of an output needs of the program, and two ways of showing."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
 from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -18,12 +17,75 @@ from textual.strip import Strip
 
 from tui_agent.text import one_line
 from widgets import ansi
-from widgets.dialog_keys import Keys
-from widgets.ink import Ink, Line, Span, chop, fit, line, width_of
-from widgets.line_view import LinesView, LineView
-from widgets.modal import LineInput
-from widgets.pager_door import PagerDoor, Row, Sight, amount, marked
-from widgets.panel import Sheet, key_rows
+from widgets.dialog_keys import Keys, key_lines
+from widgets.inputs import LineInput
+from widgets.line_view import LinesView
+from widgets.panel import Sheet
+from widgets.styled_text import Line, Span, TextStyles, chop, fit, line, overlay, width_of
+from widgets.text_selection import find_all, lower
+
+OutputRow: TypeAlias = tuple[int, int, str]
+"""Place of a line in the bytes, place of the next one, text with its colours."""
+
+
+class OutputWindow(NamedTuple):
+    """What is to be seen from a place."""
+
+    above: Sequence[OutputRow] = ()
+    """Lines that end at the place, from above to below."""
+    below: Sequence[OutputRow] = ()
+    size: int = 0
+    """Bytes there are by now."""
+    number: int | None = None
+    """Of the first line below; None as long as that is not counted."""
+    lines: int | None = None
+    """How many there are."""
+
+
+class PagerApi(Protocol):
+    """Where the lines come from."""
+
+    @property
+    def title(self) -> str:
+        """What the output is of."""
+
+    @property
+    def note(self) -> str:
+        """What should be known of it, such as that it is not all; empty where nothing should."""
+
+    @property
+    def growing(self) -> bool:
+        """More may come."""
+
+    async def look(self, place: int, above: int, below: int) -> OutputWindow:
+        """At most so many lines above and below a place; -1 is the end."""
+
+    async def find(self, text: str, place: int, *, back: bool) -> int | None:
+        """The place of the nearest line behind, or before, `place` that holds `text`; None where there is none."""
+
+    async def line(self, number: int) -> int | None:
+        """The place of a line; None as long as it is not known."""
+
+    async def turn(self, by: int) -> bool:
+        """Go over to another output; False where there is none."""
+
+    def closed(self) -> None:
+        """The pager is gone."""
+
+
+def highlight_matches(spans: Sequence[Span], needle: str, style: Style) -> list[Span]:
+    """`spans` with every `needle` in them standing out, also over their borders. Capitals count if there are any."""
+    text = "".join(part for part, _style in spans)
+    whole = lower(text) if needle == needle.lower() else text
+    return overlay(spans, find_all(whole, needle), style)
+
+
+def format_bytes(size: int) -> str:
+    """Bytes as a person reads them."""
+    if size < 1_000:
+        return f"{size} bytes"
+    return f"{size / 1e3:.1f} kB" if size < 1_000_000 else f"{size / 1e6:.1f} MB"
+
 
 KEYS = Keys("pager")
 ACROSS = 16
@@ -34,24 +96,12 @@ LOOKING = 0.3
 """Seconds between looks at whether there is more."""
 
 
-class Screenful(LineView):
-    """The lines that are seen."""
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self.lines: Sequence[Line] = ()
-
-    def line_at(self, y: int) -> Line | None:
-        """One of them."""
-        return self.lines[y] if 0 <= y < len(self.lines) else None
-
-
 class OutputPager(Sheet):
     """Head, lines, search and keys."""
 
     OWN_ACTIONS: ClassVar[tuple[str, ...]] = ("cancel",)
 
-    def __init__(self, door: PagerDoor) -> None:
+    def __init__(self, door: PagerApi) -> None:
         super().__init__()
         self.door = door
         self.place, self.part = 0, 0
@@ -60,7 +110,7 @@ class OutputPager(Sheet):
         self.wraps = False
         self.following = True
         self.needle = ""
-        self.sight = Sight()
+        self.sight = OutputWindow()
         self._seen = 0
         """Place behind the last line that is seen."""
         self._at = -1
@@ -69,13 +119,11 @@ class OutputPager(Sheet):
         self._moves: list[Callable[[], Awaitable[None]]] = []
         self._moving = False
         self._grew = False
-        self._body = Screenful(id="pager-body")
+        self._seen_lines: Sequence[Line] = ()
+        self._body = LinesView(lambda width, styles: self._seen_lines, id="pager-body")
         self._field = LineInput(id="pager-search", placeholder="search, or :120 for a line")
         self._field.display = False
-        self._views = {
-            "head": LinesView(self.head, id="pager-head"),
-            "keys": LinesView(self.keys, id="pager-keys"),
-        }
+        self._views = {"head": LinesView(self.head, id="pager-head"), "keys": LinesView(self.keys, id="pager-keys")}
 
     # --- what is shown ---
 
@@ -99,23 +147,21 @@ class OutputPager(Sheet):
 
     def on_line_view_resized(self) -> None:
         """Another width, another number of lines."""
-        self.go(self.to_end if self.following else partial(self.scroll_lines, 0))
+        self.go(self._settle)
 
-    def head(self, width: int, ink: Ink) -> list[Line]:
+    def head(self, width: int, styles: TextStyles) -> list[Line]:
         """What it is, how much, and whether more comes."""
-        right = amount(self.sight.size) + (" · goes on" if self.door.growing else "")
+        right = format_bytes(self.sight.size) + (" · running" if self.door.growing else "")
         title = fit(one_line(self.door.title, 400), max(4, width - len(right) - 10))
-        left: list[Span] = [("Output ", ink.heading), (title, ink.muted)]
+        left: list[Span] = [("Output ", styles.heading), (title, styles.muted)]
         gap = max(1, width - width_of(left) - len(right))
-        lines = [line(*left, (" " * gap, ink.text), (right, ink.muted))]
-        return (
-            [*lines, line((fit(one_line(self.door.note, 400), width), ink.warn))] if self.door.note else lines
-        )
+        lines = [line(*left, (" " * gap, styles.text), (right, styles.muted))]
+        return [*lines, line((fit(one_line(self.door.note, 400), width), styles.warn))] if self.door.note else lines
 
-    def keys(self, width: int, ink: Ink) -> list[Line]:
+    def keys(self, width: int, styles: TextStyles) -> list[Line]:
         """Where one is, and what can be done."""
         if self._told:
-            return [line((fit(one_line(self._told, 300), width), ink.warn))]
+            return [line((fit(one_line(self._told, 300), width), styles.warn))]
         where = self._where()
         pairs = [("esc", "back"), (KEYS.of("search"), "search")]
         pairs += [(KEYS.both("next_match", "previous_match"), "matches")] if self.needle else []
@@ -126,15 +172,15 @@ class OutputPager(Sheet):
         pairs = [pair for pair in [*pairs, (KEYS.of("older"), "other calls")] if pair[0]]
         while pairs and sum(len(key) + len(does) + 3 for key, does in pairs) + len(where) > width:
             pairs.pop()
-        spans = list(key_rows(pairs, width, ink)[0].segments)
+        spans = list(key_lines(pairs, width, styles)[0].segments)
         gap = max(1, width - sum(one.cell_length for one in spans) - len(where))
-        return [Line([*spans, Segment(" " * gap, ink.text), Segment(where, ink.muted)])]
+        return [Line([*spans, Segment(" " * gap, styles.text), Segment(where, styles.muted)])]
 
     def _where(self) -> str:
         sight = self.sight
         if not sight.size:
             return "nothing yet" if self.door.growing else "no output"
-        share = f"{min(100, round(100 * self._seen / sight.size))} %"
+        share = f"{min(100, round(100 * self._seen / sight.size))}%"
         if sight.number is None:
             return share
         return f"line {sight.number:,}" + (f" of {sight.lines:,}" if sight.lines else "") + f" · {share}"
@@ -146,8 +192,7 @@ class OutputPager(Sheet):
 
     def _repaint(self) -> None:
         for view in self._views.values():
-            if view.is_attached:
-                view.relayout()
+            view.relayout()
 
     # --- moving ---
 
@@ -182,6 +227,16 @@ class OutputPager(Sheet):
         """The first line at the top."""
         self.place, self.part, self.across, self.following = 0, 0, 0, False
 
+    async def _laid_out(self) -> None:
+        """Wait until the lines have their place, as after the field was hidden."""
+        done = asyncio.Event()
+        self.call_after_refresh(done.set)
+        await done.wait()
+
+    async def _settle(self) -> None:
+        """The same place at another size; the end while that is followed when it comes to this."""
+        await (self.to_end() if self.following else self.scroll_lines(0))
+
     async def to_place(self, place: int) -> None:
         """A line, with some before it."""
         self.place, self.part, self.following = place, 0, False
@@ -208,11 +263,9 @@ class OutputPager(Sheet):
         elif at < len(parts):
             self.place, self.part = parts[at]
 
-    def _parts(self, rows: Sequence[Row]) -> list[tuple[int, int]]:
+    def _parts(self, rows: Sequence[OutputRow]) -> list[tuple[int, int]]:
         """Each line of the screen: the row that it is of, and which of its lines."""
-        return [
-            (row[0], part) for row in rows for part in range(len(self._painted(row)) if self.wraps else 1)
-        ]
+        return [(row[0], part) for row in rows for part in range(len(self._painted(row)) if self.wraps else 1)]
 
     async def _show(self) -> None:
         """Paint what is seen from here."""
@@ -226,21 +279,23 @@ class OutputPager(Sheet):
                 self._seen = row[1]
                 break
         if self.is_attached:
-            self._body.lines = lines[:height]
-            self._body.refresh()
+            self._seen_lines = lines[:height]
+            self._body.repaint()
             self._repaint()
 
-    def _painted(self, row: Row) -> list[Line]:
-        ink, width = self._body.ink, self._body.columns
-        spans = list(ansi.spans(row[2], ink, ink.text))
-        spans = marked(spans, self.needle, ink.link + ink.strong.without_color) if self.needle else spans
+    def _painted(self, row: OutputRow) -> list[Line]:
+        styles, width = self._body.text_styles, self._body.columns
+        spans = list(ansi.ansi_spans(row[2], styles, styles.text))
+        spans = (
+            highlight_matches(spans, self.needle, styles.link + styles.strong.without_color) if self.needle else spans
+        )
         if self.wraps:
             return chop(spans, width)
         whole = line(*spans)
         strip = Strip(whole.segments)
         shown = list(strip.crop(self.across, self.across + width))
         if strip.cell_length > self.across + width:
-            shown = [*Strip(shown).crop(0, width - 1), Segment("›", ink.faint)]
+            shown = [*Strip(shown).crop(0, width - 1), Segment("›", styles.faint)]
         return [Line(shown)]
 
     def _look_again(self) -> None:
@@ -290,7 +345,7 @@ class OutputPager(Sheet):
     def _wrap(self) -> None:
         """Long lines whole, or cut."""
         self.wraps, self.across, self.part = not self.wraps, 0, 0
-        self.go(self.to_end if self.following else partial(self.scroll_lines, 0))
+        self.go(self._settle)
 
     def _ask(self) -> None:
         """Open the field."""
@@ -301,6 +356,7 @@ class OutputPager(Sheet):
     def _search(self, take: bool) -> None:
         self._field.display = False
         self.set_focus(None)
+        self.go(self._laid_out)
         text = self._field.value
         if take and (number := re.fullmatch(r":\s*(\d{1,12})", text)):
             self.go(partial(self._to_line, int(number[1])))
@@ -332,10 +388,10 @@ class OutputPager(Sheet):
         if found is None:
             first = await self.door.find(self.needle, self.sight.size if back else 0, back=back)
             if first is None:
-                self.say(f"“{self.needle}” is nowhere in it.")
+                self.say(f"“{self.needle}” was not found.")
                 return
             found = first
-            self.say("From the end again." if back else "From the beginning again.")
+            self.say("Search wrapped to the end." if back else "Search wrapped to the beginning.")
         self._at = found
         await self.to_place(found)
 

@@ -2,97 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, Generic, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Vertical
 
-from widgets.dialog_keys import Keys
-from widgets.dimmed import OverScreen
-from widgets.ink import Ink, Line, Span, line, width_of
-from widgets.line_view import LinesView
+from widgets.dialog_keys import Keys, key_spans
+from widgets.line_view import LinesView, LineView, ListView
+from widgets.overlay import OverlayScreen
+from widgets.styled_text import Line, Span, TextStyles, line
 
+RowT = TypeVar("RowT")
 KEYS = Keys("panel")
 WIDE = 170
 """Width of the screen from which on a sheet with much to show is wider."""
 
 
-def key_rows(pairs: Iterable[tuple[str, str]], width: int, ink: Ink) -> list[Line]:
-    """Keys with what they do, in as many lines as they need."""
-    rows: list[list[Span]] = [[]]
-    for key, does in pairs:
-        spans: list[Span] = [(key, ink.accent), (f" {does}", ink.muted)]
-        if rows[-1] and width_of([*rows[-1], *spans]) + 2 > width:
-            rows.append([])
-        rows[-1] += [("  ", ink.text), *spans] if rows[-1] else spans
-    return [line(*spans) for spans in rows]
+def cursor_mark(selected: bool, styles: TextStyles) -> Span:
+    """What stands before a row of a list."""
+    return ("▸ " if selected else "  "), styles.accent
 
 
-class Sheet(OverScreen):
+class Sheet(OverlayScreen):
     """Lies over the session until it is closed, or until somebody has to decide something."""
 
     AUTO_FOCUS = ""
-    BINDINGS: ClassVar[list[BindingType]] = []
 
 
 class Panel(Sheet):
     """Head, body, a line of keys."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.body_view: LineView = LinesView(self.body, id="body")
+        self.keys_view = LinesView(self.keys, id="keys")
+
     def compose(self) -> ComposeResult:
         """The body takes what is left."""
         with Vertical(id="dialog"):
             yield LinesView(self.head, id="head")
-            yield LinesView(self.body, id="body")
-            yield LinesView(self.keys, id="keys")
+            yield self.body_view
+            yield self.keys_view
 
-    def head(self, width: int, ink: Ink) -> list[Line]:
+    TITLE: ClassVar[str] = ""
+
+    def head(self, width: int, styles: TextStyles) -> list[Line]:
         """What it is."""
-        raise NotImplementedError
+        return [line((self.TITLE, styles.heading))]
 
-    def body(self, width: int, ink: Ink) -> list[Line]:
+    def body(self, width: int, styles: TextStyles) -> list[Line]:
         """All of it."""
         raise NotImplementedError
 
-    _hidden_then = 0
-    """Lines that were hidden when the line of keys was drawn last."""
+    def keys(self, width: int, styles: TextStyles) -> list[Line]:
+        """What can be pressed."""
+        return [line(*key_spans(self.key_pairs(), styles))]
 
-    def hidden(self) -> int:
-        """Lines below what is shown."""
-        body = self.query_one("#body", LinesView)
-        return int(body.max_scroll_y - body.scroll_offset.y)
-
-    def keys(self, width: int, ink: Ink) -> list[Line]:
+    def key_pairs(self) -> list[tuple[str, str]]:
         """How to leave, and how much is hidden."""
-        left = self.hidden()
-        scrolls = KEYS.arrows("down", "page_down")
-        more = [(f"   {scrolls}", ink.accent), (f" {left} more lines", ink.muted)] if left else []
-        return [line(("esc", ink.accent), (" closes", ink.muted), *more)]
+        left = self.body_view.lines_below
+        return [("esc", "closes"), *([(KEYS.arrows("down", "page_down"), f"{left} more lines")] if left else [])]
 
     def on_mount(self) -> None:
         """Say how much is hidden."""
         self.set_class(self.app.size.width >= WIDE, "-wide")
-        self.watch(self.query_one("#body"), "scroll_y", self._scrolled, init=False)
-        self.screen_layout_refresh_signal.subscribe(self, self._laid_out)
-        self.call_after_refresh(self._scrolled)
+        self.watch(self.body_view, "scroll_y", self.keys_view.relayout, init=False)
+        self.call_after_refresh(self.keys_view.relayout)
 
-    def _laid_out(self, _screen: object) -> None:
-        """The body may have got another height with the second layout only."""
-        if self.is_mounted and self.hidden() != self._hidden_then:
-            self._scrolled()
+    def on_line_view_resized(self) -> None:
+        """A part has its place, which may come later than our own size."""
+        self.keys_view.relayout()
 
     def on_resize(self) -> None:
         """The body gets what is left of the screen."""
         self.set_class(self.size.width >= WIDE, "-wide")
-        self.query_one("#body").styles.max_height = max(1, self.size.height - 6)
-        self.call_after_refresh(self._scrolled)
-
-    def _scrolled(self) -> None:
-        if self.is_mounted:
-            self._hidden_then = self.hidden()
-            self.query_one("#keys", LinesView).relayout()
+        self.body_view.styles.max_height = max(1, self.size.height - 6)
+        self.call_after_refresh(self.keys_view.relayout)
 
     def closes(self, event: events.Key) -> bool:
         """True for a key that closes it."""
@@ -102,11 +89,54 @@ class Panel(Sheet):
         """Scroll or close."""
         event.stop()
         event.prevent_default()
-        body = self.query_one("#body", LinesView)
-        page = max(1, body.size.height - 1)
-        end = 10**6
-        steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "top": -end, "bottom": end}
+        if self.act(event):
+            return
         if self.closes(event):
             self.dismiss()
-        elif (action := KEYS.does(event)) in steps:
-            body.scroll_to(y=body.scroll_offset.y + steps[action], animate=False)
+        else:
+            self.body_view.scroll_for(KEYS.does(event))
+
+    def act(self, event: events.Key) -> bool:
+        """What a key means in this panel alone; False when nothing."""
+        return False
+
+
+class ListPanel(Panel, Generic[RowT]):
+    """A panel whose body is a list with a cursor."""
+
+    KEYS: ClassVar[Keys]
+    EMPTY: ClassVar[str]
+    """Shown while there is no row."""
+
+    def __init__(self, rows: Sequence[RowT] = ()) -> None:
+        super().__init__()
+        self.list: ListView[RowT] = ListView(self.row_lines, empty=self.EMPTY, height=self._height, id="body")
+        self.list.rows = rows
+        self.body_view = self.list
+
+    def _height(self, row: RowT, width: int) -> int:
+        return len(self.row_lines(row, row is self.list.current, width, self.list.text_styles))
+
+    def row_lines(self, row: RowT, selected: bool, width: int, styles: TextStyles) -> list[Line]:
+        """The lines of a row; `selected` is the one with the cursor."""
+        raise NotImplementedError
+
+    def do(self, action: str, row: RowT) -> None:
+        """What an action does with the row that has the cursor."""
+        raise NotImplementedError
+
+    def act(self, event: events.Key) -> bool:
+        """Move the cursor, or do something with its row."""
+        action = self.KEYS.does(event)
+        if self.list.current is None or not action:
+            return False
+        if self.list.move_for(action):
+            self.show_rows(self.list.rows, self.list.cursor)
+        else:
+            self.do(action, self.list.current)
+        return True
+
+    def show_rows(self, rows: Sequence[RowT], cursor: int) -> None:
+        """Show other rows, or the same with the cursor elsewhere, which may change their heights."""
+        self.list.set_rows(rows, cursor)
+        self.keys_view.relayout()

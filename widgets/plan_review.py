@@ -1,29 +1,125 @@
-"""The plan before anything runs: approve, edit, pick another way, reject with a reason (W5)."""
+"""A plan while it is edited: its rows, and what an edit makes of them. Knows nothing of the screen."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
-from rich.style import Style
+from msgspec.structs import replace
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.geometry import Region
 from textual.widgets import Input
 
-from tui_agent.domain import Answer
-from tui_agent.text import one_line
-from tui_agent.view import Proposal
-from tui_agent.workplan import InstructionPlan
-from widgets.blocks.plan import LABEL, UNSURE, plan_lines, steps_of
+from tui_agent.common.domain import Answer
+from tui_agent.common.workplan import InstructionPlan, PlanStep
+from tui_agent.text import count_of, one_line
+from widgets.blocks.plan import LABEL, UNSURE, plan_lines
 from widgets.dialog_keys import Keys
-from widgets.docked import Body, Docked
-from widgets.ink import Ink, Line, Span, fit, line, typable, width_of, wrap
+from widgets.inputs import LineInput
 from widgets.line_view import LinesView
-from widgets.modal import LineInput
-from widgets.plan_edit import PlanEdit, Row
-from widgets.status_line import apart
+from widgets.request_view import Body, RequestPanel
+from widgets.styled_text import (
+    Line,
+    Span,
+    TextStyles,
+    fit,
+    highlighted_line,
+    justified_line,
+    line,
+    typable,
+    width_of,
+    wrap,
+)
+
+Field: TypeAlias = Literal["description", "expected", "fallback", "command"]
+STEP_FIELDS: tuple[Field, ...] = ("description", "expected", "fallback")
+
+
+class StepRow(NamedTuple):
+    """One line that can be edited; `step` is a place in the plan's steps, -1 for the check."""
+
+    step: int
+    field: Field
+
+
+class StepsEditor:
+    """Rewords, moves, drops and adds steps. `plan` is always whole: numbers follow the order."""
+
+    def __init__(self, plan: InstructionPlan) -> None:
+        self.plan = plan
+        self.row = 0
+
+    @property
+    def rows(self) -> list[StepRow]:
+        """All rows, from the top."""
+        found = [StepRow(place, field) for place in range(len(self.plan.steps)) for field in STEP_FIELDS]
+        return [*found, StepRow(-1, "command")]
+
+    @property
+    def now(self) -> StepRow:
+        """The row with the cursor."""
+        rows = self.rows
+        self.row = max(0, min(self.row, len(rows) - 1))
+        return rows[self.row]
+
+    def text(self, row: StepRow) -> str:
+        """What a row says."""
+        if row.field == "command":
+            return self.plan.check.command
+        return str(getattr(self.plan.steps[row.step], row.field))
+
+    def write(self, row: StepRow, text: str) -> None:
+        """Reword a row. A step always says what to do: an empty description leaves it as it was."""
+        text = " ".join(text.split())
+        if row.field == "command":
+            self.plan = replace(self.plan, check=replace(self.plan.check, command=text))
+        elif text or row.field != "description":
+            steps = list(self.plan.steps)
+            steps[row.step] = replace(steps[row.step], **{row.field: text})
+            self._set(steps)
+
+    def move(self, direction: int) -> bool:
+        """Move the step with the cursor up or down; False at the end."""
+        place, steps = self.now.step, list(self.plan.steps)
+        other = place + direction
+        if place < 0 or not 0 <= other < len(steps):
+            return False
+        steps[place], steps[other] = steps[other], steps[place]
+        self.row += direction * len(STEP_FIELDS)
+        self._set(steps)
+        return True
+
+    def drop(self) -> bool:
+        """Drop the step with the cursor; False for the last one there is."""
+        place, steps = self.now.step, list(self.plan.steps)
+        if place < 0 or len(steps) < 2:
+            return False
+        del steps[place]
+        self._set(steps)
+        self.row = min(place, len(steps) - 1) * len(STEP_FIELDS)
+        return True
+
+    def add(self) -> None:
+        """A new step behind the one with the cursor; the cursor goes there."""
+        place = self.now.step
+        place = len(self.plan.steps) if place < 0 else place + 1
+        steps = list(self.plan.steps)
+        steps.insert(place, PlanStep(number=0, description=""))
+        self._set(steps)
+        self.row = place * len(STEP_FIELDS)
+
+    def tidy(self) -> None:
+        """Steps that say nothing are none."""
+        steps = [step for step in self.plan.steps if step.description]
+        if len(steps) < len(self.plan.steps):
+            self._set(steps)
+
+    def _set(self, steps: list[PlanStep]) -> None:
+        numbered = tuple(replace(step, number=number) for number, step in enumerate(steps, start=1))
+        self.plan = replace(self.plan, steps=numbered)
+
 
 LABELS = {"expected": "expect", "fallback": "if not", "command": "check $"}
 REVIEW, STEPS = Keys("review"), Keys("steps")
@@ -34,15 +130,16 @@ INDENT = 3
 """Cells in front of what belongs to a step."""
 
 
-class PlanReview(Docked):
+class PlanReview(RequestPanel):
     """Looking: a, e, r and numbers. Editing: a list of rows, one of them a real input on demand."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self.proposal: Proposal = self.request.proposal or Proposal(InstructionPlan(approach=""))
-        self.edit = PlanEdit(_restored(self.draft) or self.proposal.plan)
+        assert self.request.proposal is not None
+        self.proposal = self.request.proposal
+        self.edit = StepsEditor(self._restored("plan", self.proposal.plan))
         self.state: Literal["look", "list", "field", "reason"] = "look"
-        self._row: Row | None = None
+        self._row: StepRow | None = None
         """The row in the input."""
         self._typed = ""
         """What the input said at first."""
@@ -55,7 +152,7 @@ class PlanReview(Docked):
         with Container(id="plan-place"):
             yield Body(self._body, id="plan-body")
             yield self._hidden(LineInput(id="plan-input"))
-        yield self._hidden(LineInput(id="plan-reason", placeholder="why not? the model reads it"))
+        yield self._hidden(LineInput(id="plan-reason", placeholder="why not? the model reads your reason"))
         yield LinesView(self.paint_keys, id="dock-keys")
 
     @staticmethod
@@ -68,40 +165,39 @@ class PlanReview(Docked):
         """True when the plan is not as it was proposed."""
         return self.edit.plan != self.proposal.plan
 
-    def _head(self, width: int, ink: Ink) -> list[Line]:
+    def _head(self, width: int, styles: TextStyles) -> list[Line]:
         plan, proposal = self.edit.plan, self.proposal
-        name = "A new plan after the failure" if proposal.recovery else "Plan"
-        left: list[Span] = [(name, ink.heading), (f" · {steps_of(plan)}", ink.muted)]
-        left += [(" · edited", ink.accent)] if self.edited else []
-        left += [(f" · {one_line(proposal.why, 400)}", ink.muted)] if proposal.why else []
-        left += [(" · made before", ink.muted)] if proposal.cached else []
-        style = ink.warn if plan.confidence < UNSURE else ink.muted
-        lines = [apart(left, [(f"confidence {plan.confidence:.0%}", style)], width, ink)]
+        name = "New plan after the failure" if proposal.recovery else "Plan"
+        left: list[Span] = [(name, styles.heading), (f" · {count_of(len(plan.steps), 'step')}", styles.muted)]
+        left += [(" · edited", styles.accent)] if self.edited else []
+        left += [(f" · {one_line(proposal.why, 400)}", styles.muted)] if proposal.why else []
+        left += [(" · from cache", styles.muted)] if proposal.cached else []
+        style = styles.warn if plan.confidence < UNSURE else styles.muted
+        lines = [justified_line(left, [(f"confidence {plan.confidence:.0%}", style)], width, styles)]
         if proposal.fallback and self.state == "look":
-            lines += wrap([("No usable plan came: this is the request as one step.", ink.warn)], width)[:2]
+            lines += wrap([("No valid plan was produced: this is the request as one step.", styles.warn)], width)[:2]
         return lines
 
-    def _body(self, width: int, ink: Ink) -> list[Line]:
+    def _body(self, width: int, styles: TextStyles) -> list[Line]:
         if self.state in ("look", "reason"):
-            return plan_lines(self.edit.plan, width, ink)
-        return [self._paint_row(place, row, width, ink) for place, row in enumerate(self.edit.rows)]
+            return plan_lines(self.edit.plan, width, styles)
+        return [self._paint_row(place, row, width, styles) for place, row in enumerate(self.edit.rows)]
 
-    def _paint_row(self, place: int, row: Row, width: int, ink: Ink) -> Line:
+    def _paint_row(self, place: int, row: StepRow, width: int, styles: TextStyles) -> Line:
         text = self.edit.text(row)
         if row.field == "description":
             step = self.edit.plan.steps[row.step]
-            head: list[Span] = [(f"{step.number:>2} ", ink.accent)]
-            marks: list[Span] = [(f"  {one_line(step.tool, 40)}", ink.muted)] if step.tool else []
-            marks += [(f"  unsure {step.confidence:.0%}", ink.warn)] if step.confidence < UNSURE else []
+            head: list[Span] = [(f"{step.number:>2} ", styles.accent)]
+            marks: list[Span] = [(f"  {one_line(step.tool, 40)}", styles.muted)] if step.tool else []
+            marks += [(f"  unsure {step.confidence:.0%}", styles.warn)] if step.confidence < UNSURE else []
         else:
-            head, marks = [(" " * INDENT + f"{LABELS[row.field]:<{LABEL}}", ink.muted)], []
-        style = ink.text if row.field in ("description", "command") else ink.muted
+            head, marks = [(" " * INDENT + f"{LABELS[row.field]:<{LABEL}}", styles.muted)], []
+        style = styles.text if row.field in ("description", "command") else styles.muted
         room = width - width_of(head) - width_of(marks)
-        body: Span = (fit(text, max(1, room)), style) if text else ("—", ink.faint)
+        body: Span = (fit(text, max(1, room)), style) if text else ("—", styles.faint)
         if place != self.edit.row:
             return line(*head, body, *marks)
-        ground = Style(bgcolor=ink.panel.bgcolor)
-        return line(*((part, one + ground) for part, one in (*head, body, *marks)), fill=ink.panel)
+        return highlighted_line([*head, body, *marks], styles)
 
     def _again(self) -> None:
         """Paint all of it after a change."""
@@ -138,17 +234,17 @@ class PlanReview(Docked):
         if self.state == "reason":
             return [("enter", "rejects"), ("esc", "goes back")]
         if self.state == "field":
-            return [("enter", "takes it"), ("tab", "next"), ("esc", "leaves the field")]
+            return [("enter", "save"), ("tab", "next"), ("esc", "leave the field")]
         if self.state == "list":
             moves = STEPS.both("move_up", "move_down")
-            pairs = [*STEPS.pairs([("reword", "reword")]), *([(moves, "move")] if moves else [])]
+            pairs = [*STEPS.pairs([("reword", "reword")]), (moves, "move")]
             return [*pairs, *STEPS.pairs([("drop", "drop"), ("add", "add")]), ("esc", "done")]
         others = len(self.proposal.plan.alternatives[:5])
         pairs = REVIEW.pairs([("approve", "approve" + " as edited" * self.edited), ("edit", "edit")])
-        pairs += [("1" if others == 1 else f"1–{others}", "another way")] if others else []
+        pairs += [("1" if others == 1 else f"1–{others}", "alternatives")] if others else []
         pairs += REVIEW.pairs([("reject", "reject")])
         body = self.query_one("#plan-body", Body)
-        if left := int(body.max_scroll_y - body.scroll_offset.y):
+        if left := body.lines_below:
             pairs.append((REVIEW.arrows("down"), f"{left} more line{'s' * (left > 1)}"))
         return [*pairs, ("esc", "stops the run")]
 
@@ -169,8 +265,8 @@ class PlanReview(Docked):
         field = self.query_one("#plan-input" if self.state == "field" else "#plan-reason", LineInput)
         if event.key == "enter" and self.state == "field":
             self._close_field()
-        elif event.is_printable and event.character:
-            field.insert_text_at_cursor(event.character)
+        else:
+            field.press(event)
         return True
 
     def _take_other(self, number: int) -> bool:
@@ -187,9 +283,7 @@ class PlanReview(Docked):
                 self._enter("list")
             case "reject":
                 self._enter("reason")
-            case "up" | "down" | "top" | "bottom":
-                body = self.query_one("#plan-body", Body)
-                body.scroll_to(y=body.scroll_offset.y + MOVES[action], animate=False)
+            case _ if self.query_one("#plan-body", Body).scroll_for(action):
                 self.call_after_refresh(self.show_keys)
             case _:
                 return False
@@ -296,15 +390,8 @@ class PlanReview(Docked):
 
     def kept(self) -> dict[str, Any]:
         """The plan with what stands in the input."""
-        edit = PlanEdit(self.edit.plan)
+        edit = StepsEditor(self.edit.plan)
         if self._row is not None:
             edit.write(self._row, self.query_one("#plan-input", LineInput).value)
         edit.tidy()
         return {"plan": msgspec.to_builtins(edit.plan)}
-
-
-def _restored(draft: dict[str, Any] | None) -> InstructionPlan | None:
-    try:
-        return msgspec.convert((draft or {})["plan"], InstructionPlan)
-    except (KeyError, msgspec.ValidationError):
-        return None

@@ -7,24 +7,26 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Input
 
-from tui_agent.domain import Answer
+from tui_agent.common.domain import Answer
 from tui_agent.text import visible
-from widgets.dialog_keys import Keys
-from widgets.ink import Ink, Line, Span, indent, wrap
+from widgets.dialog_keys import Keys, key_spans
+from widgets.inputs import LineInput
 from widgets.line_view import LinesView
-from widgets.modal import LineInput, RequestModal, below, options, room_for, scrolled
+from widgets.request_view import FittedModal, hidden_hint, option_lines
+from widgets.styled_text import Line, TextStyles, hanging, wrap
 
 KEYS = Keys("question")
 SCROLLS = ("up", "down", "page_up", "page_down")
 
 
-class QuestionModal(RequestModal):
+class QuestionModal(FittedModal):
     """A number picks an option while nothing is typed; Enter sends what is typed."""
 
     def compose(self) -> ComposeResult:
         """Question and options, which scroll together, and a line to answer in."""
         with Vertical(id="dialog"):
-            yield LinesView(self._asked, id="body")
+            self.body = LinesView(self._asked, id="body")
+            yield self.body
             picks = "123456789"[: len(self.request.options)]
             yield LineInput(id="reply", placeholder="your answer", picks=picks)
             yield LinesView(self._hint, id="keys")
@@ -33,30 +35,6 @@ class QuestionModal(RequestModal):
         """No typing before the dialog listens."""
         self.query_one("#reply").can_focus = False
         super().on_mount()
-        self.watch(self._body, "scroll_y", self._fit, init=False)
-        self.call_after_refresh(self._fit)
-
-    @property
-    def _body(self) -> LinesView:
-        return self.query_one("#body", LinesView)
-
-    def on_resize(self) -> None:
-        """Another size has room for more, or for less."""
-        self.call_after_refresh(self._fit)
-
-    def on_line_view_resized(self) -> None:
-        """A part has its place, which may come later than our own size."""
-        self.call_after_refresh(self._fit)
-
-    def _fit(self) -> None:
-        """All of it is in reach, and how much is below is said."""
-        for keys in self.query("#keys").results(LinesView):  # gone when it was answered meanwhile
-            body = self._body
-            height = room_for(body)
-            if body.styles.max_height is None or body.styles.max_height.cells != height:
-                body.styles.max_height = height
-                self.call_after_refresh(self._fit)
-            keys.relayout()
 
     def listening(self) -> None:
         """Take keys from now on."""
@@ -64,24 +42,22 @@ class QuestionModal(RequestModal):
             if not reply.can_focus:
                 reply.can_focus = True
                 reply.focus()
-                self._body.relayout()
+                self.query_one("#body", LinesView).relayout()
 
-    def _asked(self, width: int, ink: Ink) -> list[Line]:
+    def _asked(self, width: int, styles: TextStyles) -> list[Line]:
         text = visible(self.request.question, lookalikes=False)
-        asked = indent(wrap([(text, ink.text)], width - 2), [("? ", ink.accent)], [("  ", ink.text)])
+        asked = hanging([("? ", styles.accent)], [(text, styles.text)], width, styles.text)
         pairs = [
             (str(number), visible(text, lookalikes=False), "")
             for number, text in enumerate(self.request.options[:9], start=1)
         ]
-        listed = options(pairs, width, ink, lit=lambda key: self.armed)
+        listed = option_lines(pairs, lambda key: self.armed, str, width, styles)
         return [*asked, Line([]), *listed] if listed else asked
 
-    def _hint(self, width: int, ink: Ink) -> list[Line]:
-        hint: list[Span] = [("enter", ink.accent), (" answers", ink.muted)]
-        for key, does in KEYS.pairs([("decline", "declines")]):
-            hint += [(f"   {key}", ink.accent), (f" {does}", ink.muted)]
-        hint += [("   esc", ink.accent), (" stops the run", ink.muted)]
-        hint += below(self._body, KEYS.arrows("down", "page_down"), ink, seen=True)
+    def _hint(self, width: int, styles: TextStyles) -> list[Line]:
+        pairs = [("enter", "answers"), *KEYS.pairs([("decline", "declines")]), ("esc", "stops the run")]
+        hint = key_spans(pairs, styles)
+        hint += hidden_hint(self.body, KEYS.arrows("down", "page_down"), styles, seen=True)
         return wrap(hint, width)
 
     def takes(self, key: str) -> bool:
@@ -96,13 +72,13 @@ class QuestionModal(RequestModal):
         reply = self.query_one("#reply", LineInput)
         self.listening()
         if (action := KEYS.does(event)) in SCROLLS:
-            self._body.scroll_to(y=scrolled(self._body, action), animate=False)
+            self.body.scroll_for(action)
         elif action == "decline":
             self.answer(Answer(verdict="reject", text="The user did not want to answer."))
         elif event.character and event.character in reply.picks and not reply.value:
             self.answer(Answer(verdict="reply", text=self.request.options[int(event.character) - 1]))
-        elif event.character and event.is_printable:
-            reply.insert_text_at_cursor(event.character)
+        else:
+            reply.press(event)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Enter with text is the answer; without, nothing."""

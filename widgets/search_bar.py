@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingsMap
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widget import Widget
 from textual.widgets import Input
 
-from widgets.dialog_keys import ARROWS, Keys
-from widgets.ink import Ink, Line, Span, line, width_of
+from widgets.dialog_keys import ARROWS, Keys, context_bindings
 from widgets.line_view import LinesView
+from widgets.styled_text import Line, Span, TextStyles, line, width_of
 from widgets.transcript import Transcript
 
 KEYS = Keys("search")
@@ -19,6 +21,11 @@ PLACEHOLDER = "search the session"
 
 class SearchBar(Horizontal):
     """Hidden until `open`; searches the transcript while one types, and leaves the view at the match."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *context_bindings("search", {"older": "step(-1)", "newer": "step(1)"}),
+        Binding("escape", "close", show=False, priority=True),
+    ]
 
     def __init__(self, transcript: Transcript, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -31,18 +38,12 @@ class SearchBar(Horizontal):
 
     def compose(self) -> ComposeResult:
         """A sign, the field, the count."""
-        yield LinesView(lambda width, ink: [line(("⌕ ", ink.accent))], id="search-sign")
+        yield LinesView(lambda width, styles: [line(("⌕ ", styles.accent))], id="search-sign")
         yield self._input
         yield self._told
 
     def open(self) -> None:
         """Show the bar and take the keys; when it is open, select what is searched for."""
-        bound = (("older", "step(-1)"), ("newer", "step(1)"))
-        self._bindings = BindingsMap(
-            Binding(",".join(keys), does, show=False, priority=True)
-            for keys, does in (*((KEYS.all_of(name), does) for name, does in bound), (("escape",), "close"))
-            if keys
-        )
         if not self.display:
             self._before = self.screen.focused
             self.display = True
@@ -81,23 +82,23 @@ class SearchBar(Horizontal):
         self._searching = False
         self._told.relayout()
 
-    def _paint(self, width: int, ink: Ink) -> list[Line]:
+    def _paint(self, width: int, styles: TextStyles) -> list[Line]:
         finder = self.transcript.finder
         if finder is None:
-            count: Span = ("", ink.muted)
+            count: Span = ("", styles.muted)
         elif finder.total:
-            count = (f"{finder.number} of {finder.total}", ink.text)
+            count = (f"{finder.number} of {finder.total}", styles.text)
         else:
-            count = ("searching", ink.muted) if self._searching else ("no match", ink.warn)
+            count = ("searching", styles.muted) if self._searching else ("no match", styles.warn)
         spans: list[Span] = [count]
         offered = [(_shown(name), name) for name in ("older", "newer")]
         for key, does in [*(pair for pair in offered if pair[0]), ("esc", "close")]:
-            more: list[Span] = [("   ", ink.text), (key, ink.text), (" " + does, ink.muted)]
+            more: list[Span] = [("   ", styles.text), (key, styles.text), (" " + does, styles.muted)]
             if width_of([*spans, *more]) > width:
                 spans = spans if finder is not None and finder.total else [count]
                 break
             spans += more
-        return [line((" " * (width - width_of(spans)), ink.text), *spans)]
+        return [line((" " * (width - width_of(spans)), styles.text), *spans)]
 
 
 def _shown(action: str) -> str:

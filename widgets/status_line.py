@@ -2,63 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from time import time
 
 from rich.style import Style
 
-from tui_agent.domain import Mode
-from tui_agent.keymap import key_of
+from tui_agent.common.domain import Mode
+from tui_agent.keys import keymap
+from tui_agent.keys.keymap import key_of
 from tui_agent.text import one_line
-from tui_agent.view import SessionView
-from widgets.blocks.base import duration
-from widgets.ink import Ink, Line, Span, fit, line, width_of, wrap
+from tui_agent.view.items import SessionView
+from widgets.block_view import BlockView
+from widgets.blocks.base import format_duration
+from widgets.dialog_keys import key_lines
 from widgets.line_view import LinesView
-from widgets.speed_words import afterwards, progress, rate_now
+from widgets.speed_text import current_rate, last_reply_speed, reading_progress
+from widgets.styled_text import (
+    Line,
+    Span,
+    TextStyles,
+    fit,
+    fitted_spans,
+    justified_line,
+    line,
+    share_bar,
+    width_of,
+    wrap,
+)
+from widgets.words import WORDS
 
-PHASES = {
-    "connecting": "connecting",
-    "loading": "loading the model",
-    "reading": "reading the prompt",
-    "thinking": "thinking",
-    "writing": "writing",
-    "running": "running",
-    "waiting": "waiting for you",
-    "retrying": "waiting to ask again",
-    "working": "working",
-}
-APPROVALS = {
-    "ask": "you are asked before a file changes or a command runs",
-    "auto-edit": "files change without asking, commands ask",
-    "auto": "files change and ordinary commands run without asking",
-    "read-only": "nothing is changed and nothing is run",
-}
-SANDBOXES = {
-    "bwrap": "bubblewrap, for what runs unasked and in the auto modes",
-    "landlock": "Landlock, for what runs unasked and in the auto modes",
-    "landlock: files and tcp": "Landlock alone: no UDP, no protected files; bubblewrap would hold them",
-    "landlock: files only": "Landlock alone: no network, no protected files; bubblewrap would hold them",
-    "none": "there is none here; bubblewrap would be one",
-    "off": "switched off in the settings",
-}
 LOOKING = tuple(mode.value for mode in Mode if mode.reads_only)
-ELSEWHERE = " · /export FILE keeps what was said in another place"
+ELSEWHERE = " · /export FILE saves the session elsewhere"
 METER = 6
 """Cells of the context meter's bar."""
 QUEUED = 3
 """Queued messages that show; the rest is counted."""
 
 
-def apart(left: Sequence[Span], right: Sequence[Span], width: int, ink: Ink) -> Line:
-    """Two ends of a line; the left one is shortened when they meet."""
-    room = width - width_of(right) - (2 if right else 0)
-    kept = _fitted(left, room)
-    gap = max(0, width - width_of(kept) - width_of(right))
-    return line(*kept, (" " * gap, ink.text), *right)
-
-
-def tokens(count: int) -> str:
+def format_tokens(count: int) -> str:
     """`950`, `11.2k`, `128k`; windows are powers of two and are named so."""
     if count and count % 1024 == 0:
         return f"{count // 1024}k"
@@ -67,203 +49,161 @@ def tokens(count: int) -> str:
     return f"{count / 1000:.1f}k" if count < 100_000 and count % 1000 else f"{count // 1000}k"
 
 
-class TitleLine(LinesView):
+def title_line(view: SessionView, width: int, styles: TextStyles) -> list[Line]:
     """Title or folder on the left; mode, approvals, model and context on the right."""
+    name = view.title or (Path(view.workspace).name if view.workspace else "")
+    left: list[Span] = [("tui-agent", styles.accent)]
+    if name:
+        left += [(" · ", styles.faint), (one_line(name), styles.text)]
+    model = fit(one_line(view.model), max(8, width // 3))
+    offered = _modes(view, styles), [(model, styles.muted)] if view.model else [], _meter(view, width, styles)
+    parts = [part for part in offered if part]
+    right: list[Span] = []
+    for part in parts:
+        right += [(" · ", styles.faint), *part] if right else part
+    if width_of(right) > width - 12:
+        right = parts[0] if parts else []
+    return [justified_line(left, right, width, styles)]
 
-    def __init__(self, view: SessionView, *, id: str | None = None) -> None:
-        super().__init__(self._paint, id=id)
-        self.view = view
 
-    def _paint(self, width: int, ink: Ink) -> list[Line]:
-        view = self.view
-        name = view.title or (Path(view.workspace).name if view.workspace else "")
-        left: list[Span] = [("tui-agent", ink.accent)]
-        if name:
-            left += [(" · ", ink.faint), (one_line(name), ink.text)]
-        parts = [
-            part for part in (self._modes(ink), self._model(width, ink), self._meter(width, ink)) if part
-        ]
-        right: list[Span] = []
-        for part in parts:
-            right += [(" · ", ink.faint), *part] if right else part
-        if width_of(right) > width - 12:
-            right = parts[0] if parts else []
-        return [apart(left, right, width, ink)]
+def _modes(view: SessionView, styles: TextStyles) -> list[Span]:
+    """Modes that only look stand out, since nothing that is asked of them is changed (W11)."""
+    if not view.mode:
+        return []
+    mode = (f"◇ {view.mode}", styles.accent) if view.mode in LOOKING else (view.mode, styles.muted)
+    style = styles.muted if view.approval_mode in ("ask", "read-only") else styles.warn
+    spans = [mode, (" · ", styles.faint), (view.approval_mode, style)]
+    if view.sandbox:
+        spans += [(" · ", styles.faint), _sandbox(view, styles)]
+    return spans if view.trusted else [*spans, (" · ", styles.faint), ("untrusted", styles.warn)]
 
-    def _modes(self, ink: Ink) -> list[Span]:
-        view = self.view
-        if not view.mode:
-            return []
-        style = ink.muted if view.approval_mode in ("ask", "read-only") else ink.warn
-        spans = [self._mode(ink), (" · ", ink.faint), (view.approval_mode, style)]
-        if view.sandbox:
-            spans += [(" · ", ink.faint), self._sandbox(ink)]
-        return spans if view.trusted else [*spans, (" · ", ink.faint), ("untrusted", ink.warn)]
 
-    def _mode(self, ink: Ink) -> Span:
-        """The mode's badge: those that only look stand out, since nothing that is asked of them is changed (W11)."""
-        mode = self.view.mode
-        return (f"◇ {mode}", ink.accent) if mode in LOOKING else (mode, ink.muted)
+def _sandbox(view: SessionView, styles: TextStyles) -> Span:
+    """Whether commands are confined (A10): said in every mode, loudly where they run unasked and are not."""
+    auto = view.approval_mode in ("auto", "auto-edit")
+    if view.sandbox in ("off", "none"):
+        return "no sandbox", styles.warn if auto else styles.muted
+    return ("sandboxed" if view.sandbox in ("bwrap", "landlock") else "partial sandbox"), styles.muted
 
-    def _sandbox(self, ink: Ink) -> Span:
-        """Whether commands are confined (A10): said in every mode, loudly where they run unasked and are not."""
-        view = self.view
-        auto = view.approval_mode in ("auto", "auto-edit")
-        if view.sandbox in ("off", "none"):
-            return "no sandbox", ink.warn if auto else ink.muted
-        return ("sandboxed" if view.sandbox in ("bwrap", "landlock") else "half sandboxed"), ink.muted
 
-    def _model(self, width: int, ink: Ink) -> list[Span]:
-        return [(fit(one_line(self.view.model), max(8, width // 3)), ink.muted)] if self.view.model else []
-
-    def _meter(self, width: int, ink: Ink) -> list[Span]:
-        view = self.view
-        if view.context_used is None:
-            return []
-        about = "~" if view.context_estimated else ""
-        used = about + tokens(view.context_used)
-        if not view.context_limit:
-            return [(f"ctx {used}", ink.muted)]
-        share = view.context_used / view.context_limit
-        style = ink.bad if share >= 0.9 else ink.warn if share >= 0.75 else ink.accent
-        full = min(METER, max(1 if view.context_used else 0, round(share * METER)))
-        bar: list[Span] = [("▰" * full, style), ("▱" * (METER - full), ink.faint), (" ", ink.text)]
-        text: Span = (f"{used}/{tokens(view.context_limit)}", ink.muted if share < 0.75 else style)
-        return [("ctx ", ink.muted), *(bar if width >= 100 else []), text]
+def _meter(view: SessionView, width: int, styles: TextStyles) -> list[Span]:
+    if view.context_used is None:
+        return []
+    about = "~" if view.context_estimated else ""
+    used = about + format_tokens(view.context_used)
+    if not view.context_limit:
+        return [(f"ctx {used}", styles.muted)]
+    share = view.context_used / view.context_limit
+    style = styles.bad if share >= 0.9 else styles.warn if share >= 0.75 else styles.accent
+    bar = [*share_bar(share, METER, style, styles), (" ", styles.text)]
+    text: Span = (f"{used}/{format_tokens(view.context_limit)}", styles.muted if share < 0.75 else style)
+    return [("ctx ", styles.muted), *(bar if width >= 100 else []), text]
 
 
 class ActivityLine(LinesView):
     """What goes on and for how long, what waits, and what is new further down."""
 
-    def __init__(self, view: SessionView, *, now: Callable[[], float] = time, id: str | None = None) -> None:
+    def __init__(
+        self, view: SessionView, transcript: BlockView, *, now: Callable[[], float] = time, id: str | None = None
+    ) -> None:
         super().__init__(self._paint, id=id)
         self.view = view
+        self.transcript = transcript
         self.now = now
         self.starting = "starting"
         """Shown until the session is there; afterwards empty."""
         self.hint = ""
         """A word about the key that was just pressed."""
         self.trouble = ""
-        """Set while nothing can be saved (R-53)."""
-        self.unseen = 0
-        self.following = True
+        """Set while nothing can be saved."""
 
-    def say(
-        self, *, starting: str | None = None, hint: str | None = None, trouble: str | None = None
-    ) -> None:
+    def say(self, *, starting: str | None = None, hint: str | None = None, trouble: str | None = None) -> None:
         """Change what is said; None leaves a part as it is, an empty text takes it away."""
         self.starting = self.starting if starting is None else starting
         self.hint = self.hint if hint is None else hint
         self.trouble = self.trouble if trouble is None else trouble
         self.relayout()
 
-    def below(self, following: bool, unseen: int) -> None:
-        """What is further down in the transcript."""
-        self.following, self.unseen = following, unseen
-        self.relayout()
-
-    def _paint(self, width: int, ink: Ink) -> list[Line]:
+    def _paint(self, width: int, styles: TextStyles) -> list[Line]:
         trouble = (
-            wrap([("! ", ink.bad), (one_line(self.trouble, 400), ink.text), (ELSEWHERE, ink.muted)], width)
+            wrap([("! ", styles.bad), (one_line(self.trouble, 400), styles.text), (ELSEWHERE, styles.muted)], width)
             if self.trouble
             else []
         )
-        trouble += self._truncated(width, ink)
-        return [*trouble, *self._queue(width, ink), apart(self._phase(ink), self._below(ink), width, ink)]
+        trouble += self._truncated(width, styles)
+        return [
+            *trouble,
+            *self._queue(width, styles),
+            justified_line(self._phase(styles), self._below(styles), width, styles),
+        ]
 
-    def _truncated(self, width: int, ink: Ink) -> list[Line]:
-        """The model knows only a part of what it was told (R1.3): in sight as long as the run goes on."""
+    def _truncated(self, width: int, styles: TextStyles) -> list[Line]:
+        """The model knows only a part of what it was told: in sight as long as the run goes on."""
         if not self.view.truncated:
             return []
         text = f"the server truncated the prompt to {self.view.truncated:,} tokens"
-        return [line(*_fitted([("! ", ink.bad), (text, ink.text), (" · /context", ink.muted)], width))]
+        return [line(*fitted_spans([("! ", styles.bad), (text, styles.text), (" · /context", styles.muted)], width))]
 
-    def _queue(self, width: int, ink: Ink) -> list[Line]:
+    def _queue(self, width: int, styles: TextStyles) -> list[Line]:
         queue = self.view.queue
         lines = [
             line(
-                ("guide   " if one.steering else "queued  ", ink.accent),
-                (fit(one_line(one.text, width), width - 9), ink.muted),
+                ("guide   " if one.steering else "queued  ", styles.accent),
+                (fit(one_line(one.text, width), width - 9), styles.muted),
             )
             for one in queue[:QUEUED]
         ]
         if len(queue) > QUEUED:
-            lines.append(line((f"        and {len(queue) - QUEUED} more", ink.muted)))
+            lines.append(line((f"        and {len(queue) - QUEUED} more", styles.muted)))
         return lines
 
-    def _phase(self, ink: Ink) -> list[Span]:
+    def _phase(self, styles: TextStyles) -> list[Span]:
         status = self.view.status
         if self.hint:
-            return [(self.hint, ink.warn)]
+            return [(self.hint, styles.warn)]
         if self.starting:
-            return [("● ", ink.faint), (self.starting, ink.muted)]
+            return [("● ", styles.faint), (self.starting, styles.muted)]
         if not status.phase:
-            return [(afterwards(self.view), ink.muted)]
-        style: Style = ink.warn if status.phase in ("waiting", "retrying") else ink.accent
-        doing = progress(self.view, self.now()) or PHASES.get(status.phase, status.phase)
-        spans = [("● ", style), (doing, ink.text)]
+            return [(last_reply_speed(self.view), styles.muted)]
+        style: Style = styles.warn if status.phase in ("waiting", "retrying") else styles.accent
+        doing = reading_progress(self.view, self.now()) or WORDS.phases.get(status.phase, status.phase)
+        spans = [("● ", style), (doing, styles.text)]
         if status.detail:
-            spans.append((" " + one_line(status.detail), ink.muted))
+            spans.append((" " + one_line(status.detail), styles.muted))
         retry = self.view.reply.retry if self.view.reply is not None else None
         if status.phase == "retrying" and retry is not None:
             left = max(0, round(retry.until - self.now()))
-            return [*spans, (f" · in {left} s", ink.muted)]
-        if rate := rate_now(self.view, self.now()):
-            spans.append((f" · {rate}", ink.muted))
+            return [*spans, (f" · in {left} s", styles.muted)]
+        if rate := current_rate(self.view, self.now()):
+            spans.append((f" · {rate}", styles.muted))
         spent = max(0.0, self.now() - status.since)
-        return [*spans, (f" · {duration(int(spent) * 1000)}", ink.muted)] if spent >= 1 else spans
+        return [*spans, (f" · {format_duration(int(spent) * 1000)}", styles.muted)] if spent >= 1 else spans
 
-    def _below(self, ink: Ink) -> list[Span]:
-        if self.following:
+    def _below(self, styles: TextStyles) -> list[Span]:
+        if self.transcript.following:
             return []
-        new = f"↓ {self.unseen} new" if self.unseen else "↓ more"
-        return [(new, ink.accent), (f" {key_of('end')}", ink.muted)]
+        unseen = self.transcript.unseen
+        new = f"↓ {unseen} new" if unseen else "↓ more"
+        return [(new, styles.accent), (f" {key_of('end')}", styles.muted)]
 
 
-class KeyLine(LinesView):
+def key_line(view: SessionView, width: int, styles: TextStyles) -> list[Line]:
     """The keys that do something at the moment."""
-
-    def __init__(
-        self,
-        view: SessionView,
-        keys: Callable[[SessionView], list[tuple[str, str]]],
-        *,
-        id: str | None = None,
-    ) -> None:
-        super().__init__(self._paint, id=id)
-        self.view = view
-        self.keys = keys
-
-    def _paint(self, width: int, ink: Ink) -> list[Line]:
-        spans: list[Span] = []
-        for key, does in self.keys(self.view):
-            more: list[Span] = [("   " if spans else "", ink.text), (key, ink.text), (" " + does, ink.muted)]
-            if width_of(spans) + width_of(more) > width:
-                break
-            spans += more
-        return [line(*spans)]
+    footer = keymap.current().footer(busy=view.busy, plan=bool(view.plan.by))
+    return key_lines(footer, width, styles, gap=3, style=styles.text)[:1]
 
 
-def greeting(view: SessionView, width: int, ink: Ink) -> list[Line]:
+def greeting(view: SessionView, width: int, styles: TextStyles) -> list[Line]:
     """What stands in an empty transcript: where we are, and that nothing happens unasked."""
     if not view.workspace:
         return []
     rows: list[list[Span]] = [
-        [("tui-agent ", ink.strong), (view.version, ink.muted)],
+        [("tui-agent ", styles.strong), (view.version, styles.muted)],
         [],
-        [("folder     ", ink.muted), (one_line(view.workspace, 200), ink.text)],
-        [("model      ", ink.muted), (one_line(f"{view.model} · {view.provider}"), ink.text)],
-        [("approvals  ", ink.muted), (APPROVALS.get(view.approval_mode, view.approval_mode), ink.text)],
+        [("folder     ", styles.muted), (one_line(view.workspace, 200), styles.text)],
+        [("model      ", styles.muted), (one_line(f"{view.model} · {view.provider}"), styles.text)],
+        [("approvals  ", styles.muted), (WORDS.approvals.get(view.approval_mode, view.approval_mode), styles.text)],
     ]
     if view.sandbox:
-        rows.append([("sandbox    ", ink.muted), (SANDBOXES.get(view.sandbox, view.sandbox), ink.text)])
-    return [line(*_fitted(row, width)) for row in rows]
-
-
-def _fitted(spans: Sequence[Span], width: int) -> list[Span]:
-    """On one line, with an ellipsis in place of what is too much."""
-    kept: list[Span] = []
-    for text, style in spans:
-        if short := fit(text, max(0, width - width_of(kept))):
-            kept.append((short, style))
-    return kept
+        rows.append([("sandbox    ", styles.muted), (WORDS.sandboxes.get(view.sandbox, view.sandbox), styles.text)])
+    return [line(*fitted_spans(row, width)) for row in rows]

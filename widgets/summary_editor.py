@@ -7,28 +7,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
-from rich.style import Style
-from textual import events
+from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingsMap
+from textual.binding import BindingType
 from textual.containers import Grid
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
-from tui_agent.domain import Answer
+from tui_agent.common.domain import Answer
+from tui_agent.common.workplan import CriterionChange, DecisionNote, Summary
 from tui_agent.text import one_line
-from tui_agent.view import Offer
-from tui_agent.workplan import CriterionChange, DecisionNote, Summary
-from widgets.blocks.summary import decision
-from widgets.dialog_keys import Keys
-from widgets.docked import Docked, FieldsView
-from widgets.ink import Ink, Line, Span, fit, line, typable
+from widgets.blocks.plan import decision_text
+from widgets.dialog_keys import Keys, context_bindings
+from widgets.inputs import LineInput, PlainTextArea
 from widgets.line_view import LinesView
-from widgets.modal import LineInput
-from widgets.status_line import apart
+from widgets.request_view import FieldsView, RequestPanel
+from widgets.styled_text import Line, Span, TextStyles, fit, highlighted_line, justified_line, line, typable
 
 KEYS = Keys("summary")
 MADE, REJECTED = "+", "-"
@@ -45,19 +42,16 @@ class Ticks(LinesView, can_focus=True):
         self.criteria = list(criteria)
         self.place = 0
 
-    def _paint(self, width: int, ink: Ink) -> list[Line]:
-        return [self._row(place, width, ink) for place in range(len(self.criteria))]
+    def _paint(self, width: int, styles: TextStyles) -> list[Line]:
+        return [self._row(place, width, styles) for place in range(len(self.criteria))]
 
-    def _row(self, place: int, width: int, ink: Ink) -> Line:
+    def _row(self, place: int, width: int, styles: TextStyles) -> Line:
         one = self.criteria[place]
-        mark: Span = ("[x] ", ink.ok) if one.completed else ("[ ] ", ink.muted)
-        new: list[Span] = [("  new", ink.accent)] if one.added else []
+        mark: Span = ("[x] ", styles.ok) if one.completed else ("[ ] ", styles.muted)
+        new: list[Span] = [("  new", styles.accent)] if one.added else []
         text = one_line(one.description, 1_000) + (f" · {one_line(one.notes, 500)}" if one.notes else "")
-        spans: list[Span] = [mark, (fit(text, max(1, width - 4 - 5 * len(new))), ink.text), *new]
-        if not (self.has_focus and place == self.place):
-            return line(*spans)
-        ground = Style(bgcolor=ink.panel.bgcolor)
-        return line(*((part, style + ground) for part, style in spans), fill=ink.panel)
+        spans: list[Span] = [mark, (fit(text, max(1, width - 4 - 5 * len(new))), styles.text), *new]
+        return highlighted_line(spans, styles) if self.has_focus and place == self.place else line(*spans)
 
     def on_focus(self) -> None:
         """Show the cursor."""
@@ -84,16 +78,18 @@ class Ticks(LinesView, can_focus=True):
         self.repaint()
 
 
-class SummaryEditor(Docked):
+class SummaryEditor(RequestPanel):
     """Action, details, result, criteria, decisions: real inputs, one Tab after the other."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*context_bindings("summary", {"accept": "accept", "discard": "discard"})]
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self._bind()
-        offer = self.request.offer or Offer(Summary(action=""))
+        offer = self.request.offer
+        assert offer is not None
         self.offered = offer.summary
         self.by = offer.by
-        self.start = _restored(self.offered, self.draft)
+        self.start = self._restored("summary", self.offered)
         self._discarding = False
         """The key that discards was the last one."""
 
@@ -109,7 +105,7 @@ class SummaryEditor(Docked):
             yield _label("Details")
             yield _area(one.details, "details")
             yield _label("Result")
-            yield _input(one.result, "what came of it", "result")
+            yield _input(one.result, "outcome", "result")
             if one.criteria:
                 yield _label("Criteria")
                 yield Ticks(one.criteria, id="criteria")
@@ -117,7 +113,7 @@ class SummaryEditor(Docked):
             yield _area(decisions_text(one), "decisions")
             for name, text in self._fixed():
                 yield _label(name)
-                yield LinesView(lambda width, ink, text=text: [line((fit(text, width), ink.muted))])  # type: ignore[misc]  # a painter with its text bound
+                yield LinesView(lambda width, styles, text=text: [line((fit(text, width), styles.muted))])  # type: ignore[misc]  # a painter with its text bound
         yield LinesView(self.paint_keys, id="dock-keys")
 
     def _fixed(self) -> list[tuple[str, str]]:
@@ -125,38 +121,23 @@ class SummaryEditor(Docked):
         pairs.append(("Tools", ", ".join(self.offered.tools)))
         return [(name, one_line(text, 1_000)) for name, text in pairs if text]
 
-    def _head(self, width: int, ink: Ink) -> list[Line]:
-        left: list[Span] = [("Summary", ink.heading), (" · becomes memory once you accept it", ink.muted)]
+    def _head(self, width: int, styles: TextStyles) -> list[Line]:
+        left: list[Span] = [("Summary", styles.heading), (" · added to the plan when you accept it", styles.muted)]
         left += (
-            [(" · edited", ink.accent)]
-            if self.is_mounted and self.whole and self.summary() != self.offered
-            else []
+            [(" · edited", styles.accent)] if self.is_mounted and self.whole and self.summary() != self.offered else []
         )
-        right: list[Span] = [("written by the program", ink.warn)] if self.by == "program" else []
-        return [apart(left, right, width, ink)]
+        right: list[Span] = [("written by the program", styles.warn)] if self.by == "program" else []
+        return [justified_line(left, right, width, styles)]
 
     def keys(self) -> list[tuple[str, str]]:
         """Those of the field with the focus."""
         if self._discarding:
-            return [(KEYS.of("discard"), "again discards it"), ("any other key", "keeps it")]
+            return [(KEYS.of("discard"), "again to discard"), ("any other key", "keep")]
         pairs = [*KEYS.pairs([("accept", "accept")]), ("tab", "edit" if self.has_focus else "next field")]
         if isinstance(self.screen.focused, Ticks):
             pairs += KEYS.pairs([("tick", "ticks")])
-        pairs += [] if self.has_focus else [("esc", "leaves")]
+        pairs += [] if self.has_focus else [("esc", "back")]
         return [*pairs, *KEYS.pairs([("discard", "discard")])]
-
-    def show_keys(self) -> None:
-        """Paint the keys of the moment; the settings may have changed them meanwhile."""
-        self._bind()
-        super().show_keys()
-
-    def _bind(self) -> None:
-        """The two that decide work in every field."""
-        self._bindings = BindingsMap(
-            Binding(",".join(keys), action, show=False, priority=True)
-            for action in ("accept", "discard")
-            if (keys := KEYS.all_of(action))
-        )
 
     def fields(self) -> Sequence[Widget]:
         """In the order in which they stand."""
@@ -173,9 +154,7 @@ class SummaryEditor(Docked):
         return msgspec.structs.replace(
             self.offered,
             action=self.query_one("#action", Input).value.strip(),
-            details=details.strip()
-            if details.strip() != self.offered.details.strip()
-            else self.offered.details,
+            details=details.strip() if details.strip() != self.offered.details.strip() else self.offered.details,
             result=self.query_one("#result", Input).value.strip(),
             criteria=tuple(ticks.first().criteria) if ticks else self.offered.criteria,
             decisions_made=made,
@@ -194,9 +173,7 @@ class SummaryEditor(Docked):
             return
         summary = self.summary()
         edited = summary != self.offered
-        self.answer(
-            Answer(verdict="approve", data={"summary": msgspec.to_builtins(summary)} if edited else None)
-        )
+        self.answer(Answer(verdict="approve", data={"summary": msgspec.to_builtins(summary)} if edited else None))
 
     def action_discard(self) -> None:
         """The first press asks, the second one does it; a key that is held down is one press."""
@@ -248,17 +225,11 @@ class SummaryEditor(Docked):
         event.stop()
         self.next_field(1)
 
-    def on_input_changed(self, event: Input.Changed) -> None:
+    @on(Input.Changed)
+    @on(TextArea.Changed)
+    def _touched(self, event: Input.Changed | TextArea.Changed) -> None:
         """What is typed survives a crash."""
         event.stop()
-        self._touched()
-
-    def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """What is typed survives a crash."""
-        event.stop()
-        self._touched()
-
-    def _touched(self) -> None:
         if not self.whole:
             return
         if self._discarding:
@@ -270,7 +241,7 @@ class SummaryEditor(Docked):
 
 
 def _label(text: str) -> LinesView:
-    label = LinesView(lambda width, ink: [line((text, ink.muted))])
+    label = LinesView(lambda width, styles: [line((text, styles.muted))])
     label.add_class("summary-label")
     return label
 
@@ -282,30 +253,21 @@ def _input(text: str, placeholder: str, id: str) -> LineInput:
 
 
 def _area(text: str, id: str) -> TextArea:
-    area = TextArea(
-        typable(text),
-        id=id,
-        soft_wrap=True,
-        tab_behavior="focus",
-        show_line_numbers=False,
-        highlight_cursor_line=False,
-        compact=True,
-    )
-    area.cursor_blink = False
+    area = PlainTextArea(typable(text), id=id)
     area.move_cursor(area.document.end)
     return area
 
 
 def decisions_text(summary: Summary) -> str:
     """A line each: `+ made — why`, `- rejected — why`."""
-    lines = [f"{MADE} {decision(one)}" for one in summary.decisions_made]
-    lines += [f"{REJECTED} {decision(one)}" for one in summary.decisions_rejected]
+    lines = [f"{MADE} {decision_text(one)}" for one in summary.decisions_made]
+    lines += [f"{REJECTED} {decision_text(one)}" for one in summary.decisions_rejected]
     return "\n".join(lines)
 
 
 def _decisions(text: str, offered: Summary) -> tuple[tuple[DecisionNote, ...], tuple[DecisionNote, ...]]:
     """Decisions made and rejected. A line that was left as it was keeps all that it stood for."""
-    known = {decision(one): one for one in (*offered.decisions_made, *offered.decisions_rejected)}
+    known = {decision_text(one): one for one in (*offered.decisions_made, *offered.decisions_rejected)}
     made: list[DecisionNote] = []
     rejected: list[DecisionNote] = []
     for raw in text.split("\n"):
@@ -317,10 +279,3 @@ def _decisions(text: str, offered: Summary) -> tuple[tuple[DecisionNote, ...], t
         title, *why = ABOUT.split(row, maxsplit=1)
         place.append(known.get(row) or DecisionNote(title=title.strip(), rationale="".join(why).strip()))
     return tuple(made), tuple(rejected)
-
-
-def _restored(offered: Summary, draft: dict[str, Any] | None) -> Summary:
-    try:
-        return msgspec.convert((draft or {})["summary"], Summary)
-    except (KeyError, msgspec.ValidationError):
-        return offered

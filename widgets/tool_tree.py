@@ -1,47 +1,72 @@
-"""The progress tree: runs, stages, replies and calls with their state and time, one line each (U3).
-
-Shown lines are a list of places in the view's tree: a new node at the end is one more line, everything else lays the
-bounded list out anew. It has the focus only after the user asked for it, and gives it back at the first letter.
-"""
+"""What the lines of the progress tree say: verbs of calls, titles of batches, what a sub-agent was sent for (U3)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from time import time
 
-from rich.style import Style
 from textual import events
-from textual.geometry import Region, Size
 from textual.message import Message
 
 from tui_agent.text import one_line
-from tui_agent.view import Node, ReplyItem, SessionView, StepItem, ToolItem
-from widgets.blocks.base import duration
+from tui_agent.view.items import Item, ProgressNode, ReplyItem, SessionView, StepItem, ToolItem
+from widgets.blocks.base import SHORT, format_duration
 from widgets.dialog_keys import Keys
-from widgets.ink import Ink, Line, Span, fit, line, width_of
-from widgets.line_view import LineView
-from widgets.tree_words import SUBAGENT, batch, call, work
+from widgets.line_view import ListView
+from widgets.styled_text import Line, Span, TextStyles, fitted_spans, highlighted_line, line, width_of
+from widgets.words import WORDS
+
+SUBAGENT = "run_subagent"
+"""The tool whose calls have a sub-agent below them."""
+
+
+def batch_title(tools: Sequence[ToolItem], going: bool) -> str:
+    """The title of calls that belong together, by their kind; of several kinds each with its number."""
+    kinds: dict[str, list[ToolItem]] = {}
+    for tool in tools:
+        kinds.setdefault(WORDS.call_kinds.get(tool.call.name, ""), []).append(tool)
+    if "code" in kinds:
+        return _batch_part("code", tools, going)
+    others = kinds.pop("", []) if len(kinds) > 1 else []
+    parts = [_batch_part(kind, held, going) for kind, held in kinds.items()]
+    return ", ".join([*parts, f"{len(others)} more"] if others else parts)
+
+
+def _batch_part(kind: str, tools: Sequence[ToolItem], going: bool) -> str:
+    now, after, things = WORDS.batches[kind]
+    count = len({str(tool.title) for tool in tools}) if kind == "editing" else len(tools)
+    things = {"searches": "search"}.get(things, things[:-1]) if count == 1 else things
+    words = now if going else after
+    return f"{words}{'' if words.endswith(' ') else ' '}{count} {things}"
+
+
+def work_title(tools: Sequence[ToolItem]) -> str:
+    """What a reply without words of its own did, by kind, where that is one thing; else empty."""
+    kinds = {WORDS.call_kinds.get(tool.call.name, "") for tool in tools}
+    told = len(tools) > 1 and kinds in ({"editing"}, {"commands"}, {"delegating"})
+    return batch_title(tools, any(tool.status == "running" for tool in tools)) if told else ""
+
+
+def call_title(item: ToolItem, styles: TextStyles) -> list[Span]:
+    """Verb and object of a call; of a sub-agent its title — description."""
+    title = one_line(item.title, 200)
+    if item.call.name == SUBAGENT:
+        name, dash, rest = title.partition(" — ")
+        return [(name, styles.text), (dash + rest, styles.muted)]
+    verb = WORDS.call_verbs.get(item.call.name, one_line(item.call.name, 60))
+    label = [(verb + " ", styles.text), (title, styles.muted)] if title != item.call.name else [(verb, styles.text)]
+    return [*label, (" · recovered", styles.muted)] if item.call.recovered else label
+
 
 RUNS = 60
 """Runs that are listed; older ones are counted."""
 CHILDREN = 300
 """Nodes that are listed below one node."""
-SHORT = 100
-"""Milliseconds under which a time is not worth a word."""
-
-SYMBOLS = {
-    "running": ("●", "accent"),
-    "ok": ("✓", "ok"),
-    "failed": ("✗", "bad"),
-    "refused": ("⊘", "warn"),
-    "interrupted": ("■", "warn"),
-    "skipped": ("⊘", "muted"),
-}
 KEYS = Keys("progress")
 
 
-class ToolTree(LineView):
+class ToolTree(ListView[int]):
     """Keyboard: from line to line, fold and unfold, show the thing in the transcript, stop a sub-agent."""
 
     @dataclass
@@ -49,12 +74,6 @@ class ToolTree(LineView):
         """Show this item of the transcript."""
 
         item: int
-
-    @dataclass
-    class Left(Message):
-        """The focus goes back to the composer, with what was typed."""
-
-        text: str = ""
 
     def __init__(
         self,
@@ -65,15 +84,12 @@ class ToolTree(LineView):
         id: str | None = None,
     ) -> None:
         """`stop` is given the id of the call whose sub-agent is to be stopped."""
-        super().__init__(id=id)
+        super().__init__(self._row_lines, id=id)
         self.view = view
         self.now = now
         self._stop = stop
-        self._sent: set[int] = set()
-        """Places of sub-agents that were seen at work: they fold when they end."""
-        self.rows: list[int] = []
+        self.rows: Sequence[int] = ()
         """Places in the view's tree, a line each; -1 stands for runs or nodes that are left out."""
-        self.selected = 0
         self.folds: dict[int, bool] = {}
         """What the user chose: place → folded."""
         self._known = 0
@@ -82,49 +98,48 @@ class ToolTree(LineView):
 
     def show(self, changed: Iterable[int]) -> None:
         """Nodes were added or changed."""
-        changed = set(changed)
-        following = self.scroll_offset.y >= self.max_scroll_y
-        folding = self._note_subagents(changed)
-        known, self._known = self._known, len(self.view.tree.nodes)
-        for place in sorted({one for one in changed if one >= known}):
-            if folding or not self._append(place):
-                folding = True
-                break
-        if folding:
+        nodes, following = self.view.tree.nodes, self.scroll_offset.y >= self.max_scroll_y
+        if len(nodes) > self._known or any(nodes[place].status != "running" for place in changed):
+            self._known = len(nodes)
             self._lay_out()
-        self.virtual_size = Size(self.columns, len(self.rows))
         if not self.has_focus and following:
             self.scroll_to(y=self.max_scroll_y, animate=False, force=True)
-        self.refresh()
+        self.repaint()
 
     def begin_anew(self) -> None:
         """Other nodes come, in other places."""
-        self.rows, self.selected, self._known = [], 0, 0
+        self._known = 0
         self.folds.clear()
-        self._sent.clear()
+        self.set_rows([])
 
-    def _note_subagents(self, changed: Iterable[int]) -> bool:
-        """Remember those that began; True when one ended, since what is below it folds."""
-        ended = False
-        for place in changed:
-            if place in self._sent:
-                if self.view.tree.nodes[place].status != "running":
-                    self._sent.discard(place)
-                    ended = True
-            elif self._is_subagent(place) and self.view.tree.nodes[place].status == "running":
-                self._sent.add(place)
-        return ended
+    def _item(self, place: int) -> Item | None:
+        """What a node stands for; None for one that only holds others."""
+        node = self.view.tree.nodes[place]
+        return self.view.items[node.item] if node.item >= 0 else None
+
+    @property
+    def chosen_item(self) -> Item | None:
+        """What the line with the cursor stands for, if the keys come here."""
+        return self._item(self._place) if self.has_focus and self._place >= 0 else None
 
     def _is_subagent(self, place: int) -> bool:
-        node = self.view.tree.nodes[place]
-        item = self.view.items[node.item] if node.item >= 0 else None
+        item = self._item(place)
         return isinstance(item, ToolItem) and item.call.name == SUBAGENT
+
+    @property
+    def follows_cursor(self) -> bool:
+        """While the keys come here; otherwise the end is followed."""
+        return self.has_focus
+
+    @property
+    def _place(self) -> int:
+        """Place in the view's tree of the line with the cursor; -1 for none."""
+        return -1 if self.current is None else self.current
 
     @property
     def stoppable(self) -> str:
         """Id of the call whose sub-agent, still at work, the selected line belongs to; empty where there is none."""
-        place = self.rows[self.selected] if self.selected < len(self.rows) else -1
-        nodes = self.view.tree.nodes
+        place, nodes = self._place, self.view.tree.nodes
         while place >= 0:
             if self._is_subagent(place):
                 return nodes[place].id if nodes[place].status == "running" else ""
@@ -134,35 +149,16 @@ class ToolTree(LineView):
     def tick(self) -> None:
         """A second went by."""
         if self.display and self.view.tree.running:
-            self.refresh()
+            self.repaint()
 
     # --- which lines there are ---
 
-    def _append(self, place: int) -> bool:
-        """Add a line for a node at the very end; False when it stands elsewhere or others move."""
-        nodes, roots = self.view.tree.nodes, self.view.tree.roots
-        at, node, hidden = place, nodes[place], False
-        if node.kind == "batch" or node.parent < 0:
-            return False
-        while node.parent >= 0:
-            above = nodes[node.parent]
-            if above.children[-1] != at or len(above.children) > CHILDREN:
-                return False
-            hidden = hidden or self.folded(node.parent)
-            at, node = node.parent, above
-        if roots[-1] != at:
-            return False
-        if not hidden:
-            self.rows.append(place)
-        return True
-
     def _lay_out(self) -> None:
-        chosen = self.rows[self.selected] if self.selected < len(self.rows) else -1
-        roots = self.view.tree.roots
-        self.rows = [-1] if len(roots) > RUNS else []
+        chosen, roots = self._place, self.view.tree.roots
+        rows = [-1] if len(roots) > RUNS else []
         for root in roots[-RUNS:]:
-            self.rows.extend(self._below(root))
-        self.selected = self.rows.index(chosen) if chosen in self.rows else max(0, len(self.rows) - 1)
+            rows.extend(self._below(root))
+        self.set_rows(rows, rows.index(chosen) if chosen in rows else len(rows) - 1)
 
     def _below(self, place: int) -> Iterator[int]:
         yield place
@@ -184,57 +180,47 @@ class ToolTree(LineView):
 
     # --- what a line says ---
 
-    def line_at(self, y: int) -> Line | None:
+    def _row_lines(self, place: int, selected: bool, width: int, styles: TextStyles) -> list[Line]:
         """The line of one node."""
-        if not 0 <= y < len(self.rows):
-            return None
-        place, width, ink = self.rows[y], self.columns, self.ink
         if place < 0:
-            return line(("… earlier", ink.muted))
+            return [line(("… earlier", styles.muted))]
         node = self.view.tree.nodes[place]
-        chosen = self.has_focus and y == self.selected
-        symbol, role = ("?", "warn") if node.asked else SYMBOLS[node.status]
+        chosen = self.has_focus and selected
+        symbol, role = ("?", "warn") if node.asked else WORDS.call_symbols[node.status]
         if node.kind == "reply" and node.status == "ok":
             symbol, role = "·", "muted"
-        head: list[Span] = [("  " * min(node.depth, 6), ink.text), (symbol + " ", getattr(ink, role))]
-        right = self._measure(node, ink)
+        head: list[Span] = [("  " * min(node.depth, 6), styles.text), (symbol + " ", getattr(styles, role))]
+        right = self._measure(node, styles)
         if chosen and self.stoppable == node.id:
-            right += [(f"  {key}", ink.text) for key in [KEYS.of("stop_subagent")] if key]
-            right += [(" stops it", ink.muted)] if KEYS.of("stop_subagent") else []
+            right += [(f"  {key}", styles.text) for key in [KEYS.of("stop_subagent")] if key]
+            right += [(" stops it", styles.muted)] if KEYS.of("stop_subagent") else []
         if node.children and self.folded(place):
-            right.append((" ▸", ink.muted))
+            right.append((" ▸", styles.muted))
         room = max(0, width - width_of(head) - width_of(right) - 1)
-        label = self._label(node, ink)
-        shown: list[Span] = []
-        for text, style in label:
-            if cut := fit(text, room - width_of(shown)):
-                shown.append((cut, style))
+        shown = fitted_spans(self._label(node, styles), room)
         gap = max(1, width - width_of(head) - width_of(shown) - width_of(right))
-        spans = [*head, *shown, (" " * gap, ink.text), *right]
-        if not chosen:
-            return line(*spans)
-        ground = Style(bgcolor=ink.panel.bgcolor)
-        return line(*((text, style + ground) for text, style in spans), fill=ink.panel)
+        spans = [*head, *shown, (" " * gap, styles.text), *right]
+        return [highlighted_line(spans, styles) if chosen else line(*spans)]
 
-    def _label(self, node: Node, ink: Ink) -> list[Span]:
+    def _label(self, node: ProgressNode, styles: TextStyles) -> list[Span]:
         item = self.view.items[node.item] if node.item >= 0 else None
         if node.kind == "batch":
-            return [(batch(self._calls(node), node.status == "running"), ink.text)]
+            return [(batch_title(self._calls(node), node.status == "running"), styles.text)]
         if isinstance(item, ToolItem):
-            return call(item, ink)
+            return call_title(item, styles)
         if isinstance(item, ReplyItem):
-            words: list[Span] = [(self._words(item, node), ink.muted)]
-            return [*words, (" · not usable", ink.warn)] if item.rejected else words
+            words: list[Span] = [(self._words(item, node), styles.muted)]
+            return [*words, (" · not usable", styles.warn)] if item.rejected else words
         if isinstance(item, StepItem):
-            return self._step(item, ink)
-        return [(one_line(node.title, 200) or node.kind, ink.strong if node.parent < 0 else ink.text)]
+            return self._step(item, styles)
+        return [(one_line(node.title, 200) or node.kind, styles.strong if node.parent < 0 else styles.text)]
 
     @staticmethod
-    def _step(item: StepItem, ink: Ink) -> list[Span]:
-        number: list[Span] = [(f"{item.step.number} ", ink.muted)] if item.step.number else []
-        return [*number, (one_line(item.step.description, 200), ink.text)]
+    def _step(item: StepItem, styles: TextStyles) -> list[Span]:
+        number: list[Span] = [(f"{item.step.number} ", styles.muted)] if item.step.number else []
+        return [*number, (one_line(item.step.description, 200), styles.text)]
 
-    def _words(self, reply: ReplyItem, node: Node) -> str:
+    def _words(self, reply: ReplyItem, node: ProgressNode) -> str:
         if reply.role and not reply.agent:
             return reply.does
         for text in reply.text.text[:2000].split("\n"):
@@ -242,46 +228,42 @@ class ToolTree(LineView):
                 return one_line(text.strip().lstrip("#>*- "), 200)
         if reply is self.view.reply:
             return self.view.reply_phase[0] or "working"
-        did = work(self._calls(node))
+        did = work_title(self._calls(node))
         return did or ("thought" if reply.thought.size else "next step" if reply.calls else "no answer")
 
-    def _calls(self, node: Node) -> list[ToolItem]:
+    def _calls(self, node: ProgressNode) -> list[ToolItem]:
         nodes, items = self.view.tree.nodes, self.view.items
         below = [items[nodes[one].item] for one in node.children if nodes[one].item >= 0]
         return [one for one in below if isinstance(one, ToolItem)]
 
-    def _measure(self, node: Node, ink: Ink) -> list[Span]:
+    def _measure(self, node: ProgressNode, styles: TextStyles) -> list[Span]:
         item = self.view.items[node.item] if node.item >= 0 else None
         spans: list[Span] = []
         if isinstance(item, ToolItem) and item.changes:
             added, removed = sum(c.added for c in item.changes), sum(c.removed for c in item.changes)
-            spans = [(f"+{added} ", ink.ok), (f"−{removed}", ink.bad)]
+            spans = [(f"+{added} ", styles.ok), (f"−{removed}", styles.bad)]
         elif isinstance(item, StepItem) and item.recoveries:
-            ways = dict.fromkeys(
-                "fallback" if one.by == "fallback" else "new plan" for one in item.recoveries
-            )
-            spans = [(", ".join(ways), ink.warn)]
+            ways = dict.fromkeys("fallback" if one.by == "fallback" else "new plan" for _after, one in item.recoveries)
+            spans = [(", ".join(ways), styles.warn)]
         if node.asked:
-            return [*spans, (" waits" if spans else "waits", ink.warn)]
+            return [*spans, (" waits" if spans else "waits", styles.warn)]
         ms = node.ms if node.status != "running" else int(max(0.0, self.now() - node.began)) * 1000
         if node.status in ("refused", "interrupted") and ms < SHORT:
-            return [*spans, (" " + node.status if spans else node.status, ink.muted)]
+            return [*spans, (" " + node.status if spans else node.status, styles.muted)]
         if ms < SHORT:
             return spans
-        return [*spans, ("  " if spans else "", ink.text), (duration(ms), ink.muted)]
+        return [*spans, ("  " if spans else "", styles.text), (format_duration(ms), styles.muted)]
 
     # --- keys ---
 
     def take_focus(self) -> None:
-        """The user asked for it."""
-        self.can_focus = True
-        self.selected = max(0, len(self.rows) - 1)
-        self.screen.set_focus(self)
+        """See ListView; at the newest line."""
+        super().take_focus()
+        self.move_to(len(self.rows) - 1)
 
-    def on_blur(self) -> None:
-        """Nothing but the key brings the focus here."""
-        self.can_focus = False
-        self.refresh()
+    def on_focus(self) -> None:
+        """Show the cursor."""
+        self.repaint()
 
     def leaves(self, event: events.Key) -> bool:
         """True for a letter that is not meant for the tree."""
@@ -294,10 +276,9 @@ class ToolTree(LineView):
 
     def on_key(self, event: events.Key) -> None:
         """Move, fold, show; letters go on to the composer."""
-        moves = {"up": -1, "down": 1, "top": -len(self.rows), "bottom": len(self.rows)}
         action = self._means(event)
-        if action in moves:
-            self._select(self.selected + moves[action])
+        if self.move_for(action):
+            pass
         elif action in ("fold", "unfold", "turn"):
             self._fold(None if action == "turn" else action == "fold")
         elif action == "show":
@@ -311,52 +292,38 @@ class ToolTree(LineView):
         event.stop()
         event.prevent_default()
 
-    def _select(self, row: int) -> None:
-        self.selected = max(0, min(len(self.rows) - 1, row))
-        self.scroll_to_region(Region(0, self.selected, 1, 1), animate=False)
-        self.refresh()
-
     def _fold(self, fold: bool | None) -> None:
         """Fold, unfold, or with None the other of the two; a leaf goes to the node above, or is shown."""
-        place = self.rows[self.selected] if self.rows else -1
+        place = self._place
         if place < 0:
             return
         node = self.view.tree.nodes[place]
         if node.children and fold is not self.folded(place):
             self.folds[place] = not self.folded(place)
             self._lay_out()
-            self.virtual_size = Size(self.columns, len(self.rows))
         elif fold and node.parent in self.rows:
-            self._select(self.rows.index(node.parent))
+            self.move_to(self.rows.index(node.parent))
         elif fold is None:
             self._choose()
-        self.refresh()
 
     def _choose(self) -> None:
-        place = self.rows[self.selected] if self.rows else -1
+        place = self._place
         tree = self.view.tree
         while place >= 0 and tree.nodes[place].item < 0 and tree.nodes[place].children:
             place = tree.nodes[place].children[0]
         if place >= 0 and tree.nodes[place].item >= 0:
             self.post_message(self.Chosen(tree.nodes[place].item))
 
-    def on_click(self, event: events.Click) -> None:
+    def on_list_view_clicked(self, message: ListView.Clicked) -> None:
         """A folded node unfolds, everything else is shown in the transcript."""
-        row = self.scroll_offset.y + event.y - self.content_region.y + self.region.y
-        if 0 <= row < len(self.rows):
-            self.selected = row
-            place = self.rows[row]
-            if place >= 0 and self.view.tree.nodes[place].children:
-                self._fold(None)
-            else:
-                self._choose()
-
-    def repaint(self) -> None:
-        """The theme changed."""
-        self.refresh()
+        message.stop()
+        self.move_to(message.index)
+        if self._place >= 0 and self.view.tree.nodes[self._place].children:
+            self._fold(None)
+        else:
+            self._choose()
 
     def on_resize(self) -> None:
         """Another width: other places to cut, the same lines."""
-        self.virtual_size = Size(self.columns, len(self.rows))
         if not self.has_focus:
             self.scroll_to(y=self.max_scroll_y, animate=False, force=True)

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from time import time
 from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.message import Message
+from textual.geometry import Region
 from textual.strip import Strip
 from textual.timer import Timer
 
-from tui_agent.view import Item
+from tui_agent.view.items import Item
 from widgets.block_view import BlockView
 from widgets.blocks.reply import ReplyBlock
 from widgets.blocks.tool_card import ToolCard
 from widgets.blocks.user import ShellBlock
-from widgets.copying import Joined
-from widgets.finding import Finder
-from widgets.ink import Ink, Line, Source
-from widgets.selecting import Mark, Selection
+from widgets.styled_text import Line, Source, TextStyles
+from widgets.text_selection import CharacterSpan, JoinedText, TextSearch, TextSelection
 
 NEAR = 50
 """Blocks at the end that are painted as they come; older ones only when they are scrolled to."""
@@ -37,29 +34,23 @@ MARKS = ("transcript--selected", "transcript--found", "transcript--current")
 
 
 class Transcript(BlockView):
-    """All blocks of a session. Selecting and searching end following (R8.1, R8.3)."""
+    """All blocks of a session. Selecting and searching end following."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {*MARKS}
-
-    @dataclass
-    class Selected(Message):
-        """Something was selected with the mouse, or no longer is."""
-
-        any: bool
 
     def __init__(
         self,
         *,
         now: Callable[[], float] = time,
-        greeting: Callable[[int, Ink], Sequence[Line]] = lambda width, ink: (),
+        greeting: Callable[[int, TextStyles], Sequence[Line]] = lambda width, styles: (),
         id: str | None = None,
     ) -> None:
         super().__init__(now=now, greeting=greeting, id=id)
-        self.selection: Selection | None = None
-        self.finder: Finder | None = None
+        self.selection: TextSelection | None = None
+        self.finder: TextSearch | None = None
         self._began = (0, 0), 0, True
         """Where the view stood when the search began, its last block, and whether it followed."""
-        self._pressed: Mark | None = None
+        self._pressed: CharacterSpan | None = None
         self._dragged = False
         self._pointer = (0, 0)
         self._edge: Timer | None = None
@@ -86,16 +77,14 @@ class Transcript(BlockView):
                 self.finder.recount(place, block)
         if self._settle() or self.scroll_offset != before:
             self.refresh()
-        else:
-            self._refresh_from(first)
+        elif (top := max(0, first - self.scroll_offset.y)) < self.size.height:
+            self.refresh(Region(0, top, self.size.width, self.size.height - top))
 
     def look_back(self, items: list[Item], older: int) -> None:
         """All items anew, `older` ones before those that are shown so far; what is seen stays where it is."""
         self.select(None)
-        before, following, (place, within), held = self.blocks, self.following, self._anchor, self._held
-        if held is None and place < len(before) and before[place].exact(self._width):
-            line = within - self._gaps[place]
-            held = self.joined(place).place_at(line, 0) if line >= 0 else -1
+        self._hold_text()
+        before, following, (place, within) = self.blocks, self.following, self._anchor
         self.blocks, self._gaps, self.following = [], [], True  # what comes from before is not new
         for item in items:
             self._append(item)
@@ -103,7 +92,7 @@ class Transcript(BlockView):
             if block.item.__class__ is self.blocks[older + number].item.__class__:
                 self.blocks[older + number].unfolded = block.unfolded
         self.following = following
-        self._anchor, self._held = (place + older, within), held
+        self._anchor = place + older, within
         self._relayout()
         if self.finder is not None:
             for number, block in enumerate(self.blocks):
@@ -117,7 +106,11 @@ class Transcript(BlockView):
     def tick(self) -> bool:
         """A second went by: paint again what shows time. False when nothing does."""
         last = len(self.blocks)
-        places = [place for place in range(max(0, last - TICKED), last) if self.blocks[place].live]
+        places = [
+            place
+            for place in range(max(0, last - TICKED), last)
+            if self.blocks[place].live and self.blocks[place].shown
+        ]
         for place in places:
             self._remeasure(place)
         if places:
@@ -140,20 +133,18 @@ class Transcript(BlockView):
 
     # --- selecting ---
 
-    def joined(self, place: int) -> Joined:
+    def joined(self, place: int) -> JoinedText:
         """What a block says."""
-        return self.blocks[place].joined(self._width, self.ink)
+        return self.blocks[place].joined(self._width, self.text_styles)
 
     @property
     def selected_text(self) -> str:
         """The source of what is selected; empty when nothing is."""
         return self.selection.text(self.joined) if self.selection else ""
 
-    def select(self, selection: Selection | None) -> None:
+    def select(self, selection: TextSelection | None) -> None:
         """Select something else, or nothing."""
         if selection != self.selection:
-            if (selection is None) != (self.selection is None):
-                self.post_message(self.Selected(selection is not None))
             self.selection = selection
             self.refresh()
         if selection is None and self.scroll_offset.y >= self.max_scroll_y:
@@ -190,13 +181,13 @@ class Transcript(BlockView):
 
     def _codes(self, place: int) -> list[Source]:
         """The code blocks of a reply, the last one first."""
-        lines = self.blocks[place].lines(self._width, self.ink)
+        lines = self.blocks[place].lines(self._width, self.text_styles)
         codes = [one.source for one in lines if one.source and one.source.bare is not one.source.text]
         return list(dict.fromkeys(codes))[::-1]
 
     def _select_part(self, place: int, step: int) -> str:
         """Select a reply whole (0), or one of its code blocks."""
-        lines, parts = self.blocks[place].lines(self._width, self.ink), self._codes(place)
+        lines, parts = self.blocks[place].lines(self._width, self.text_styles), self._codes(place)
         step %= len(parts) + 1
         self._copied = (place, step)
         wanted = parts[step - 1] if step else None
@@ -205,14 +196,14 @@ class Transcript(BlockView):
             return ""
         joined, last = self.joined(place), len(lines) - 1 if wanted is None else numbers[-1]
         begin, end = joined.place_at(numbers[0], 0), joined.place_at(last, self._width)
-        self.select(Selection(Mark(place, begin, begin), Mark(place, end, end)))
+        self.select(TextSelection(CharacterSpan(place, begin, begin), CharacterSpan(place, end, end)))
         return f"code block {len(parts) - step + 1} of {len(parts)}" if wanted else "the last reply"
 
     def _replied(self, place: int) -> bool:
         block = self.blocks[place]
         return isinstance(block, ReplyBlock) and bool(block.item.text.size) and not block.item.agent
 
-    def _mark(self, x: int, y: int) -> Mark | None:
+    def _mark(self, x: int, y: int) -> CharacterSpan | None:
         """The character at a cell of the visible part, or the nearest one."""
         if not self.blocks:
             return None
@@ -221,9 +212,9 @@ class Transcript(BlockView):
         if place >= len(self.blocks):
             return None
         if line < 0:
-            return Mark(place, 0, 0)
+            return CharacterSpan(place, 0, 0)
         joined = self.joined(place)
-        return Mark(place, joined.place_at(line, x), joined.place_at(line, x, after=True))
+        return CharacterSpan(place, joined.place_at(line, x), joined.place_at(line, x, after=True))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Perhaps the beginning of a selection."""
@@ -248,7 +239,7 @@ class Transcript(BlockView):
             self._edge = self.set_interval(EDGE, self._drag)
         elif not outside:
             self._end_edge()
-        self.select(Selection(self._pressed, mark))
+        self.select(TextSelection(self._pressed, mark))
 
     def _drag(self) -> None:
         x, y = self._pointer
@@ -256,7 +247,7 @@ class Transcript(BlockView):
         self._set_following(False)
         mark = self._mark(x, max(0, min(y, self.scrollable_content_region.height - 1)))
         if self._pressed and mark:
-            self.select(Selection(self._pressed, mark))
+            self.select(TextSelection(self._pressed, mark))
 
     def _end_edge(self) -> None:
         if self._edge is not None:
@@ -300,7 +291,7 @@ class Transcript(BlockView):
             top = self.scroll_offset.y
             bottom = self._stack.find(top + self.scrollable_content_region.height - 1)[0]
             self._began = self._stack.find(top), bottom, self.following
-        self.finder = finder = Finder(query) if query else None
+        self.finder = finder = TextSearch(query) if query else None
         self.refresh()
         if finder is None:
             return
@@ -329,7 +320,7 @@ class Transcript(BlockView):
         else:
             self._go(finder, block, direction)
 
-    def _go(self, finder: Finder, block: int, direction: int) -> None:
+    def _go(self, finder: TextSearch, block: int, direction: int) -> None:
         """To the first match of the next block that has one."""
         found = finder.beyond(block, direction)
         if found is None:
@@ -343,7 +334,7 @@ class Transcript(BlockView):
         finder.current = (found, 0 if direction > 0 or not spans else len(spans) - 1)
         self._reveal_match(finder)
 
-    def _reveal_match(self, finder: Finder) -> None:
+    def _reveal_match(self, finder: TextSearch) -> None:
         block, which = finder.current or (0, 0)
         joined = self.joined(block)
         spans = finder.spans(block, joined)

@@ -1,1 +1,1 @@
-"""Small jobs with a real small model: how many an agent gets done, and what they cost."""
+"""Small jobs with a real small model: how many an agent gets done, and what they cost (E1)."""

@@ -22,27 +22,25 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.real_model", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     fetch = commands.add_parser("fetch", help="get the model and its server (1.1 GB)")
-    fetch.add_argument(
-        "folder", nargs="?", type=Path, help=f"default: {weights.VARIABLE}, else the user's cache"
-    )
-    run = commands.add_parser("run", help="let a program do the jobs")
+    fetch.add_argument("folder", nargs="?", type=Path, help=f"default: {weights.VARIABLE}, else the user's cache")
+    run = commands.add_parser("run", help="run a program on the jobs")
     names = ", ".join((agents.OURS, *agents.REFERENCES))
     run.add_argument("--agent", default=agents.OURS, help=f"{names}, or NAME=COMMAND with {{prompt}} in it")
-    run.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for NAME=COMMAND")
     run.add_argument(
-        "--cli", default="", metavar="FILE", help="an installed tui-agent instead of this tree's"
+        "--env", action="append", default=[], metavar="NAME=VALUE", help="environment variable for NAME=COMMAND"
     )
     run.add_argument(
-        "--strategy", choices=agents.STRATEGIES, default="default", help="written into models.json"
+        "--cli", default="", metavar="FILE", help="measure an installed tui-agent instead of this source tree"
     )
+    run.add_argument("--strategy", choices=agents.STRATEGIES, default="default", help="strategy to set in models.json")
     run.add_argument("--mode", choices=agents.MODES, default="default")
     run.add_argument("--provider", choices=agents.PROVIDERS, default="openai")
     run.add_argument("--repeats", type=int, default=3)
-    run.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these jobs")
-    run.add_argument("--port", type=int, default=PORT, help=f"of the model server; default {PORT}")
-    run.add_argument("--limit", type=float, default=LIMIT, help="seconds of a job")
-    run.add_argument("--keep", type=Path, metavar="FOLDER", help="for requests, answers and projects")
-    run.add_argument("--out", type=Path, default=Path("results.jsonl"), help="gets a line for each job")
+    run.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these jobs")
+    run.add_argument("--port", type=int, default=PORT, help=f"port of the model server; default: {PORT}")
+    run.add_argument("--limit", type=float, default=LIMIT, help="time limit of a job in seconds")
+    run.add_argument("--keep", type=Path, metavar="FOLDER", help="save requests, answers and projects here")
+    run.add_argument("--out", type=Path, default=Path("results.jsonl"), help="results file, one line per job")
     tables = commands.add_parser("table", help="print results as Markdown")
     tables.add_argument("files", nargs="+", type=Path, metavar="FILE")
     return parser
@@ -64,9 +62,7 @@ def _agent(options: argparse.Namespace) -> agents.Agent:
         return agents.reference(options.agent)
     name, divider, command = options.agent.partition("=")
     if not divider or "{prompt}" not in command:
-        raise ValueError(
-            f"there is no agent {options.agent}; others are given as NAME=COMMAND, with {{prompt}} in it"
-        )
+        raise ValueError(f"there is no agent {options.agent}; others are given as NAME=COMMAND, with {{prompt}} in it")
     return agents.other(name, command, options.env)
 
 

@@ -93,9 +93,7 @@ def _counts(value: dict[str, Any]) -> Call | None:
     if usage := value.get("usage"):
         details = usage.get("prompt_tokens_details") or {}
         return Call(
-            usage.get("prompt_tokens") or 0,
-            details.get("cached_tokens") or 0,
-            usage.get("completion_tokens") or 0,
+            usage.get("prompt_tokens") or 0, details.get("cached_tokens") or 0, usage.get("completion_tokens") or 0
         )
     return None
 

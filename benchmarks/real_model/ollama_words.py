@@ -175,9 +175,7 @@ class Served:
     def __init__(self, name: str, props: Body, models: Body) -> None:
         self.name = name
         meta = ((models.get("data") or [{}])[0]).get("meta") or {}
-        self.window = int(
-            (props.get("default_generation_settings") or {}).get("n_ctx") or meta.get("n_ctx") or 0
-        )
+        self.window = int((props.get("default_generation_settings") or {}).get("n_ctx") or meta.get("n_ctx") or 0)
         tools = "tools" in (props.get("chat_template") or "")  # as Ollama tells it, too
         self.capabilities = ["completion", "tools"] if tools else ["completion"]
         parameters = meta.get("n_params")
@@ -200,11 +198,7 @@ class Served:
     def show(self) -> Body:
         """/api/show. The window is the server's, not the one that the model was trained with."""
         facts = {"general.architecture": "llama", "llama.context_length": self.window}
-        return {
-            "details": self._entry["details"],
-            "model_info": facts,
-            "capabilities": self.capabilities,
-        }
+        return {"details": self._entry["details"], "model_info": facts, "capabilities": self.capabilities}
 
     def loaded(self, wanted: int | None) -> Body:
         """/api/ps, where a window was asked for."""

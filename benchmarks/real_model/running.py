@@ -27,14 +27,7 @@ _KEPT_VARIABLES = ("PATH", "LANG")
 
 
 def work(
-    agent: Agent,
-    job: Job,
-    server: str,
-    model: str,
-    *,
-    repeat: int = 1,
-    limit: float = LIMIT,
-    keep: Path | None = None,
+    agent: Agent, job: Job, server: str, model: str, *, repeat: int = 1, limit: float = LIMIT, keep: Path | None = None
 ) -> Row:
     """Let the agent do the job on the model `server` (its address, with /v1).
 
@@ -145,13 +138,7 @@ def run(words: list[str], folder: Path, env: Mapping[str, str], answer: Path, li
     """Run a program, with its output in the file `answer`. Returns its exit code; None when it was stopped."""
     with answer.open("wb") as out:
         process = subprocess.Popen(
-            words,
-            cwd=folder,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
+            words, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
         )
         try:
             return process.wait(limit)

@@ -57,9 +57,7 @@ def _start(folder: Path, port: int) -> subprocess.Popen[bytes]:
     words = [str(python_of(folder)), str(script), str(folder / WEIGHTS)]
     words += ["--port", str(port), "--window", str(WINDOW)]
     with (folder / "server.log").open("wb") as log:
-        return subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
 
 def _wait(port: int, process: subprocess.Popen[bytes] | None, folder: Path) -> None:

@@ -60,7 +60,7 @@ def _line(rows: Sequence[Row]) -> tuple[str, ...]:
         _number(_each_round(rows, lambda row: row.wrong)),
         _number(median(row.calls for row in rows)),
         f"{median(row.evaluated_tokens for row in rows):,.0f}",
-        "–" if share is None else f"{share:.0%}".replace("%", " %"),
+        "–" if share is None else f"{share:.0%}",
         f"{median(row.written_tokens for row in rows):,.0f}",
         f"{median(row.seconds for row in rows):.0f}",
         max(row.date for row in rows),

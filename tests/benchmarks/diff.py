@@ -1,4 +1,4 @@
-"""What a diff of 5,000 lines costs in its dialog (R4.1): `python -m tests.benchmarks.diff`; exits with 1 over the bar."""
+"""What a diff of 5,000 lines costs in its dialog: `python -m tests.benchmarks.diff`; exits with 1 over the bar."""
 
 from __future__ import annotations
 
@@ -40,9 +40,7 @@ async def timed(pilot: Pilot[int], key: str) -> float:
     for _ in range(50):
         if frames and painted(view):
             break
-        for _turn in range(
-            5
-        ):  # what the key set off is done before the next frame, as the frame clock has it
+        for _turn in range(5):  # what the key set off is done before the next frame, as the frame clock has it
             await asyncio.sleep(0)
         app.screen._on_timer_update()
     spent = (perf_counter() - began) * 1000
@@ -52,7 +50,7 @@ async def timed(pilot: Pilot[int], key: str) -> float:
 
 def painted(view: DiffView) -> bool:
     """Whether the first line that is seen was painted as it is."""
-    return view._stack.find(view.scroll_offset.y)[0] in view._painted
+    return view._heights.find(view.scroll_offset.y)[0] in view._painted
 
 
 def p95(figures: list[float]) -> float:
@@ -84,9 +82,7 @@ async def measure(split: bool, size: tuple[int, int]) -> dict[str, float]:
         gc.freeze()  # as the program does
         gc.set_threshold(*COLLECT)
         figures = [await timed(pilot, key) for key in KEYS]
-        by_key = {
-            key: p95([one for one, k in zip(figures, KEYS, strict=True) if k == key]) for key in set(KEYS)
-        }
+        by_key = {key: p95([one for one, k in zip(figures, KEYS, strict=True) if k == key]) for key in set(KEYS)}
         app.exit(0)
     found = {"key to frame, p95": p95(figures), "slowest key": max(figures), "laid out": laid}
     return found | ({"turned": turned} if split else {}) | {f"  {key}": by_key[key] for key in sorted(by_key)}

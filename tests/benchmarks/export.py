@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 
 from tests.benchmarks.resume import fill
-from tui_agent.export.writing import write
+from tui_agent.export.session import write_export
 from tui_agent.storage.folder import SessionFolder
 from tui_agent.text import Mask
 
@@ -27,7 +27,7 @@ def one(session: Path, form: str) -> None:
     """Export it here, and print seconds, megabytes of memory, megabytes written."""
     began = perf_counter()
     target = session / f"out.{form}"
-    write(session, "html" if form == "html" else "markdown", Mask({"TOKEN": "sk-0123456789"}), target)
+    write_export(session, "html" if form == "html" else "markdown", Mask({"TOKEN": "sk-0123456789"}), target)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
     print(f"{perf_counter() - began:.2f} {peak:.0f} {target.stat().st_size / 1e6:.1f}")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter
 
 from tests.tui.kit import app_for, settled
-from tui_agent.engine.mentions import Found, Mentions
+from tui_agent.mentions.search import Found, Mentions
 from tui_agent.safety.roots import Roots
 
 FILES, FOLDERS = 100_000, 8_000
@@ -49,9 +49,7 @@ def tree(root: Path) -> None:
     while len(folders) < FOLDERS:
         above = chance.choice(folders)
         if len(above.parts) - len(root.parts) < 7:
-            folders.append(
-                above / f"{chance.choice(_WORDS)}{chance.choice(('', 's', f'_{chance.randrange(40)}'))}"
-            )
+            folders.append(above / f"{chance.choice(_WORDS)}{chance.choice(('', 's', f'_{chance.randrange(40)}'))}")
     folders = list(dict.fromkeys(folders))
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)

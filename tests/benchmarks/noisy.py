@@ -18,14 +18,14 @@ from statistics import mean
 from time import perf_counter
 from typing import Any, TypeAlias
 
+from benchmarks.noise.families import FAMILIES
+from benchmarks.noise.model import Noise, NoisyModel
 from tests.benchmarks.noisy_blind import run_blindly
 from tests.benchmarks.noisy_jobs import COMMAND, PASSED, Job, Outcome, job, scripted, sort_requests
 from tests.engine.kit import Watch, opened
-from tui_agent import paths
+from tui_agent.common import paths
 from tui_agent.events import FileChanged, RunEnded, ToolFinished
 from tui_agent.mock_server.app import MockServer
-from tui_agent.mock_server.noise import Noise, NoisyModel
-from tui_agent.mock_server.noise_families import FAMILIES
 from tui_agent.mock_server.replies import ServedModel
 
 SIDE_BY_SIDE = 4
@@ -69,9 +69,7 @@ def _judged(one: Job, folder: Path, watch: Watch, ended: RunEnded) -> Outcome:
     tested = [
         place
         for place, record in enumerate(watch.records)
-        if isinstance(record.event, ToolFinished)
-        and record.event.result.success
-        and PASSED in record.event.text
+        if isinstance(record.event, ToolFinished) and record.event.result.success and PASSED in record.event.text
     ]
     return Outcome(
         job=one,
@@ -211,9 +209,7 @@ async def _timed(client: Client, options: argparse.Namespace, noise: Noise) -> t
     began = perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TUI_AGENT_HOME"] = str(Path(folder) / "home")
-        outcomes = await measure(
-            client, Path(folder) / "work", runs=options.runs, noise=noise, form=options.form
-        )
+        outcomes = await measure(client, Path(folder) / "work", runs=options.runs, noise=noise, form=options.form)
     return outcomes, perf_counter() - began
 
 

@@ -113,9 +113,7 @@ def _carry_out(call: tuple[str, str, dict[str, str]], folder: Path, out: Outcome
             else:
                 text = "Error: old_string was not found."
         case _ if given["command"] == COMMAND:
-            ran = subprocess.run(
-                COMMAND.split(), cwd=folder, capture_output=True, text=True, check=False, timeout=60
-            )
+            ran = subprocess.run(COMMAND.split(), cwd=folder, capture_output=True, text=True, check=False, timeout=60)
             text = ran.stdout + ran.stderr
             out.tested = out.tested or (out.writes > 0 and PASSED in ran.stdout)
         case _:

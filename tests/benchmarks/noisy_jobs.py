@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from tests.doubles.mock import call, scenario, scenarios, step
-from tui_agent.mock_server.exchanges import Exchange
-from tui_agent.models.scenarios import Scenarios, convert
+from tui_agent.mock_server.app import RecordedExchange
+from tui_agent.models.scenarios import Scenarios, convert_scenarios
 
 PASSED = "all checks passed"
 COMMAND = f"{sys.executable} -S check.py"
@@ -66,12 +66,8 @@ def job(number: int) -> Job:
     """The task of that number; the same for ever."""
     rng = Random(number)
     name = rng.choice(("total", "blend", "scale", "shift", "margin"))
-    good, bad = rng.choice(
-        (("a + b", "a - b"), ("a * b", "a + b"), ("a - b", "b - a"), ("a * b + 1", "a * b"))
-    )
-    head = rng.choice(
-        ('"""A step of a sum."""\n\n\n', "# sums\n\n\n", '"""Says «hello» and {counts}."""\n\n\n')
-    )
+    good, bad = rng.choice((("a + b", "a - b"), ("a * b", "a + b"), ("a - b", "b - a"), ("a * b + 1", "a * b")))
+    head = rng.choice(('"""A step of a sum."""\n\n\n', "# sums\n\n\n", '"""Says «hello» and {counts}."""\n\n\n'))
     more = f"\n\ndef twice(x):\n    return 2 * {name}(x, 1)\n" if rng.random() < 0.5 else ""
     line = "def {}(a, b):\n    return {}\n"
     broken, mended = (head + line.format(name, one) + more for one in (bad, good))
@@ -100,7 +96,7 @@ def job(number: int) -> Job:
 
 def scripted(jobs: Iterable[Job]) -> Scenarios:
     """What the right model does in all these tasks."""
-    return convert(scenarios(*(scenario(job.task, *job.steps) for job in jobs)))
+    return convert_scenarios(scenarios(*(scenario(job.task, *job.steps) for job in jobs)))
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -118,7 +114,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     """The agent itself saw the check pass after its write."""
     why: str = ""
     """Last words of a run that did not finish."""
-    requests: list[Exchange] = msgspec.field(default_factory=list)
+    requests: list[RecordedExchange] = msgspec.field(default_factory=list)
 
     @property
     def finished(self) -> bool:
@@ -144,7 +140,7 @@ class Outcome(msgspec.Struct, kw_only=True):
         )
 
 
-def sort_requests(outcomes: list[Outcome], requests: list[Exchange]) -> None:
+def sort_requests(outcomes: list[Outcome], requests: list[RecordedExchange]) -> None:
     """Give each run its own requests, by the number of the task in them."""
     runs = {one.job.number: one for one in outcomes}
     for request in requests:
@@ -153,5 +149,5 @@ def sort_requests(outcomes: list[Outcome], requests: list[Exchange]) -> None:
             run.requests.append(request)
 
 
-def _users(request: Exchange) -> Iterable[str]:
+def _users(request: RecordedExchange) -> Iterable[str]:
     return (str(message.get("content")) for message in request.messages if message.get("role") == "user")

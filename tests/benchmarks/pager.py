@@ -1,4 +1,4 @@
-"""An output of 100 MB in the pager (R17.2): `python -m tests.benchmarks.pager`; exits with 1 when over its bar."""
+"""An output of 100 MB in the pager: `python -m tests.benchmarks.pager`; exits with 1 when over its bar."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ from tests.tui.test_pager import NAME, pager, ran
 from tui_agent.tui.app import TuiAgentApp
 
 SIZE = 100_000_000
-BARS = {
-    "open at the end, ms": 100.0,
-    "a page, ms": 50.0,
-    "search through all, ms": 2_000.0,
-    "memory, MB": 150.0,
-}
+BARS = {"open at the end, ms": 100.0, "a page, ms": 50.0, "search through all, ms": 2_000.0, "memory, MB": 150.0}
 
 
 def resident() -> float:
@@ -64,19 +59,17 @@ async def measure(file: Path) -> dict[str, float]:
         times = []
         for _ in range(5):
             began = perf_counter()
-            app.action_do("output")
+            app.action_command("output")
             times.append(await shown(app, began))
             await pilot.press("q")
         figures["open at the end, ms"] = statistics.median(times)
-        app.action_do("output")
+        app.action_command("output")
         await shown(app, began)
         late: list[float] = []
         watch = asyncio.create_task(stalls(late))
         while pager(app).sight.lines is None:  # noqa: ASYNC110  # nothing tells of it
             await asyncio.sleep(0.01)
-        figures["a page, ms"] = max(
-            [await pressed(app, key) for key in ("pageup", "home", "pagedown", "end") * 5]
-        )
+        figures["a page, ms"] = max([await pressed(app, key) for key in ("pageup", "home", "pagedown", "end") * 5])
         await pressed(app, "home")
         pager(app).needle = "nowhere"
         figures["search through all, ms"] = await pressed(app, "n")

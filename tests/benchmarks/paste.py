@@ -1,4 +1,4 @@
-"""What a paste of a megabyte costs (R12.1): `python -m tests.benchmarks.paste`; exits with 1 when something is over
+"""What a paste of a megabyte costs: `python -m tests.benchmarks.paste`; exits with 1 when something is over
 its bar. Reading it is the work of the terminal's own thread and holds the loop up by the interpreter's lock only."""
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def read(app: TuiAgentApp, text: str, torn: bool) -> None:
 async def stall(job: asyncio.Future[None], app: TuiAgentApp) -> float:
     """The longest turn of the loop until the paste is shown."""
     longest, last = 0.0, perf_counter()
-    while not job.done() or not app._prompt.text:
+    while not job.done() or not app.prompt.text:
         await asyncio.sleep(0)
         now = perf_counter()
         longest, last = max(longest, now - last), now
@@ -69,7 +69,7 @@ async def key(pilot: Pilot[int], app: TuiAgentApp) -> float:
     worst = 0.0
     for _press in range(20):
         began = perf_counter()
-        app._prompt._replace_via_keyboard("x", *app._prompt.selection)
+        app.prompt._replace_via_keyboard("x", *app.prompt.selection)
         app.screen._on_timer_update()
         await asyncio.sleep(0)
         worst = max(worst, (perf_counter() - began) * 1000)

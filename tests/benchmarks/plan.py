@@ -7,9 +7,9 @@ import sys
 from datetime import datetime, timedelta
 from time import perf_counter
 
+from tests.doubles.plan_text import plan_text
 from tui_agent.plan.document import Criterion, LogEntry, Plan
 from tui_agent.plan.markdown import parse
-from tui_agent.plan.writing import render
 
 ENTRIES = 10_000
 BAR = 1.0
@@ -21,9 +21,7 @@ def large(entries: int) -> Plan:
     began = datetime(2025, 1, 1)
     return Plan(
         goal="Everything\n\n```\n## in a fence\n```",
-        acceptance_criteria=tuple(
-            Criterion(description=f"criterion {at}", completed=at % 2 == 0) for at in range(100)
-        ),
+        acceptance_criteria=tuple(Criterion(description=f"criterion {at}", completed=at % 2 == 0) for at in range(100)),
         execution_log=tuple(
             LogEntry(
                 action=f"Step {at}: changed, checked - and done",
@@ -38,14 +36,14 @@ def large(entries: int) -> Plan:
 
 
 def main() -> int:
-    text = render(large(ENTRIES))
+    text = plan_text(large(ENTRIES))
     best = [9e9, 9e9]
     for _ in range(3):
         gc.collect()
         began = perf_counter()
         document = parse(text)
         between = perf_counter()
-        again = render(document.plan)
+        again = plan_text(document.plan)
         best = min(best, [between - began, perf_counter() - between], key=sum)
         assert again == text
     print(

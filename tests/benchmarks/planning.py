@@ -1,8 +1,8 @@
 """The task suite with planning and without: `python -m tests.benchmarks.planning [--tasks 120] [--seed 4] [--told]`.
 
 The product's own engine works over HTTP on a scripted model (planning_model.py), which does not know whether anything
-plans, on the same tasks with the same faults (commands/tasks/fault_plan.json; the model's wit is planning_model.json). Exits with 1 when planning misses a target
-of seed 004, or does not beat no planning.
+plans, on the same tasks with the same faults (benchmarks/planning/fault_plan.json; the model's wit is planning_model.json). Exits with 1 when planning misses a target
+of the suite, or does not beat no planning.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.planning.figures import better, missed, rows
+from benchmarks.planning.running import Outcome, carry_out
+from benchmarks.planning.tasks import COUNT, Task, fault_plan, suite
 from tests.benchmarks.planning_model import PlanningModel, Traits, traits
-from tui_agent.commands.page import Page
-from tui_agent.commands.tasks.counting import better, missed, rows
-from tui_agent.commands.tasks.making import COUNT, Task, fault_plan, suite
-from tui_agent.commands.tasks.working import Outcome, carry_out
+from tui_agent.commands.output import TextPage
 from tui_agent.mock_server.app import MockServer
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -38,13 +38,7 @@ LONGEST = 120.0
 
 
 async def measure(
-    tasks: Sequence[Task],
-    way: str,
-    folder: Path,
-    *,
-    wit: Traits | None = None,
-    provider: str = "openai",
-    seed: int = 0,
+    tasks: Sequence[Task], way: str, folder: Path, *, wit: Traits | None = None, provider: str = "openai", seed: int = 0
 ) -> list[Outcome]:
     """All tasks in one way, a few at a time, in folders of their own below `folder`."""
     slots = asyncio.Semaphore(SIDE_BY_SIDE)
@@ -96,7 +90,7 @@ def main() -> int:
     spent = perf_counter() - began
     print(f"\n{len(tasks)} tasks, seed {plan.seed}, a fault in the way of {struck}, {spent:.0f} s in all\n")
     head = ["figure", "target", *(part for way in found for part in (way, ""))]
-    Page().table(head, [row[:-1] for row in rows(found)], right=(1, 2, 4, 6))
+    TextPage().table(head, [row[:-1] for row in rows(found)], right=(1, 2, 4, 6))
     faults = missed(found["planning"])
     for way in ("planning", "no cache"):
         faults += [f"{way}: {fault}" for fault in better(found[way], found["without"])]

@@ -16,12 +16,12 @@ from typing import Any
 
 import msgspec
 
-from tui_agent.commands.tasks.making import CHECK, Move, Task
-from tui_agent.engine.prompts import prompt
-from tui_agent.mock_server.noise import Spoken
-from tui_agent.mock_server.noise_reading import Heard, heard
-from tui_agent.models.choosing import Choice, ChosenCall, from_wire, text_of
-from tui_agent.models.scenarios import Response, Scenarios, Step
+from benchmarks.noise.reading import Heard, heard
+from benchmarks.planning.tasks import CHECK, Move, Task
+from tui_agent.engine.core.prompts import prompt
+from tui_agent.mock_server.replies import ResponderReply
+from tui_agent.models.choosing import ScriptedCall, ScriptedReply, from_wire, text_of
+from tui_agent.models.scenarios import Response, Scenarios, ScenarioStep
 
 TRAITS_FILE = Path(__file__).with_name("planning_model.json")
 _NUMBER = re.compile(r"Task (\d+):")
@@ -66,7 +66,7 @@ class PlanningModel:
         self._wit = wit
         self._seed = seed
 
-    def answer(self, payload: Mapping[str, Any]) -> Spoken:
+    def answer(self, payload: Mapping[str, Any]) -> ResponderReply:
         """The reply to a request body in OpenAI's or Ollama's form."""
         messages = [one for one in payload.get("messages", ()) if isinstance(one, Mapping)]
         system = "\n".join(text_of(one.get("content")) for one in messages if one.get("role") == "system")
@@ -155,7 +155,7 @@ class PlanningModel:
 
     # --- at work ---
 
-    def _work(self, task: Task, messages: Sequence[Mapping[str, Any]], system: str) -> Spoken:
+    def _work(self, task: Task, messages: Sequence[Mapping[str, Any]], system: str) -> ResponderReply:
         start = next(
             place
             for place, one in enumerate(messages)
@@ -174,7 +174,7 @@ class PlanningModel:
 
     def _next(
         self, task: Task, moves: list[Move], told: list[Heard], since: int, count_from: int, number: int
-    ) -> Spoken:
+    ) -> ResponderReply:
         """The first of the moves that is not done, what it needs first, or the closing words."""
         seen = bool(task.evidence) and any(task.evidence in one.text for one in told)
         for move in moves:
@@ -185,17 +185,13 @@ class PlanningModel:
             failed = [place for place in tries if not told[place].good]
             if failed and task.need is not None:
                 window = "\n".join(one.text for one in told[failed[0] :])
-                done = any(
-                    _is(one, task.need.tool, task.need.arguments) and one.good for one in told[failed[0] :]
-                )
+                done = any(_is(one, task.need.tool, task.need.arguments) and one.good for one in told[failed[0] :])
                 if _shows(task, window) and not done:
                     return _calls(task.need.tool, task.need.arguments, number)
             if sum(place >= since for place in failed) < 2:
                 return _calls(move.tool, given, number)
             return _says(f"{GAVE_UP}: {told[failed[-1]].text[:200]}")
-        found = (
-            f" What it showed: {task.evidence}" if seen else ""
-        )  # of a step's results no more is passed on
+        found = f" What it showed: {task.evidence}" if seen else ""  # of a step's results no more is passed on
         return _says(f"{moves[-1].says if moves else 'The step'}: that is done.{found}")
 
 
@@ -248,10 +244,14 @@ def _sorted(task: Task) -> str:
     )
 
 
-def _says(text: str) -> Spoken:
-    return Spoken(choice=Choice(scenario="", index=0, step=Step(response=Response(content=text))))
+def _says(text: str) -> ResponderReply:
+    return ResponderReply(
+        choice=ScriptedReply(scenario="", index=0, step=ScenarioStep(response=Response(content=text)))
+    )
 
 
-def _calls(tool: str, given: Mapping[str, Any], number: int) -> Spoken:
-    call = ChosenCall(id=f"call_mock_{number}", name=tool, raw=json.dumps(given, ensure_ascii=False))
-    return Spoken(choice=Choice(scenario="", index=0, step=Step(response=Response()), calls=(call,)))
+def _calls(tool: str, given: Mapping[str, Any], number: int) -> ResponderReply:
+    call = ScriptedCall(id=f"call_mock_{number}", name=tool, raw=json.dumps(given, ensure_ascii=False))
+    return ResponderReply(
+        choice=ScriptedReply(scenario="", index=0, step=ScenarioStep(response=Response()), calls=(call,))
+    )

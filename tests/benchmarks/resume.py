@@ -16,15 +16,17 @@ from time import perf_counter
 
 from tests.doubles.fake_disk import FakeHaste
 from tui_agent import events as e
-from tui_agent import paths
-from tui_agent.domain import ToolCall, ToolResult, Usage
+from tui_agent.common import paths
+from tui_agent.common.domain import ToolCall, ToolResult, Usage
+from tui_agent.engine.core.state import EngineState, SessionStream, open_stream
 from tui_agent.engine.opening import open_session
-from tui_agent.engine.state import EngineState, SessionStream, open_stream
-from tui_agent.engine.wishes import Wishes
-from tui_agent.storage import catalog
-from tui_agent.storage.folder import SessionFolder, find, list_sessions
+from tui_agent.engine.options import SessionOptions
+from tui_agent.storage import catalog, changes
+from tui_agent.storage.folder import SessionFolder, find_session
 from tui_agent.text import Mask
-from tui_agent.view import SessionView, Veil, fold
+from tui_agent.view.fold import fold_record
+from tui_agent.view.items import SessionView
+from tui_agent.view.redactor import Redactor
 
 BARS = {"last screen": 1.0, "fork": 2.0, "fork in the middle": 2.0}
 """Seconds (U1, S3)."""
@@ -34,9 +36,9 @@ FLAGS = {"provider": "scripted", "mode": "direct", "sandbox": "off"}
 
 async def fill(folder: SessionFolder, size: int) -> int:
     """Write turns as the engine does, streamed word by word, until the journal has `size` bytes; the records."""
-    stream, _ = await SessionStream.open(folder, functions=FakeHaste())
+    stream, _ = await SessionStream.open(folder, calls=FakeHaste())
     assert isinstance(stream, SessionStream)
-    stream.state = EngineState()
+    stream.begin(EngineState())
     workspace = folder.info.workspace
     stream.emit(
         e.SessionOpened(
@@ -62,21 +64,15 @@ def _turn(stream: SessionStream, turn: int) -> None:
     stream.emit(e.UserSaid(id=f"m{turn}", text=f"What about number {turn}?"), run=run)
     stream.emit(e.RunStarted(message_id=f"m{turn}", mode="direct", model="m"), run=run)
     for number in range(3):
-        stream.emit(
-            e.ReplyStarted(model="m", iteration=number + 1, messages=2, estimate=900), run=run, node=node
-        )
+        stream.emit(e.ReplyStarted(model="m", iteration=number + 1, messages=2, estimate=900), run=run, node=node)
         for _ in range(12):
             stream.emit(e.ReplyText(text=WORDS), run=run, node=node)
-        call = ToolCall(
-            id=f"c{turn}.{number}", name="read_file", arguments={"path": f"src/module_{number}.py"}
-        )
+        call = ToolCall(id=f"c{turn}.{number}", name="read_file", arguments={"path": f"src/module_{number}.py"})
         ended = e.ReplyEnded(text=WORDS * 12, calls=(call,), stop="tool_calls", usage=Usage(), ms=2400)
         stream.emit(ended, run=run, node=node)
         stream.emit(e.ToolStarted(call=call, title="src/module.py", reads_only=True), run=run, node=call.id)
         text = "".join(f"{line:5} def function_{line}(value): return value * {turn}\n" for line in range(60))
-        done = e.ToolFinished(
-            call_id=call.id, name="read_file", result=ToolResult(success=True), text=text, ms=3
-        )
+        done = e.ToolFinished(call_id=call.id, name="read_file", result=ToolResult(success=True), text=text, ms=3)
         stream.emit(done, run=run, node=call.id)
         node += "x"
     stream.emit(e.RunEnded(outcome="done", text=WORDS, tool_calls=3), run=run)
@@ -92,16 +88,16 @@ async def measure(name: str) -> dict[str, float]:
         figures[what] = perf_counter() - began
         began = perf_counter()
 
-    list_sessions(paths.sessions_dir())
-    path = find(paths.sessions_dir(), name)
+    catalog.sessions(paths.data_dir())
+    path = find_session(paths.sessions_dir(), name)
     lap("find")
     folder = SessionFolder.open(path)
     lap("folder")
     stream, _ = await open_stream(folder, Mask({}))
     lap("recovery and state")
-    view, veil, end = SessionView(), Veil(), stream.last
+    view, redactor, end = SessionView(), Redactor(), stream.last
     async for record in stream.follow(pieces=False):
-        fold(view, record, veil)
+        fold_record(view, record, redactor)
         if record.seq >= end:
             break
     lap("fold of all events")
@@ -109,12 +105,12 @@ async def measure(name: str) -> dict[str, float]:
     folder.close()
     figures["last screen"], figures["all older parts"] = await to_screen(name)
     began = perf_counter()
-    entry = catalog.look(path)
-    catalog.fork(entry)
+    entry = catalog.read_entry(path)
+    changes.fork_session(entry)
     lap("fork")
     said = catalog.messages(entry)
     began = perf_counter()
-    catalog.fork(entry, said[len(said) // 2].id)
+    changes.fork_session(entry, said[len(said) // 2].id)
     lap("fork in the middle")
     return figures
 
@@ -124,18 +120,18 @@ async def to_screen(name: str) -> tuple[float, float]:
     from tui_agent.tui.app import TuiAgentApp
     from widgets.transcript import Transcript
 
-    opened = await asyncio.to_thread(lambda: Wishes(resume=name, trust=True, flags=FLAGS))
+    opened = await asyncio.to_thread(lambda: SessionOptions(resume=name, trust=True, flags=FLAGS))
     app = TuiAgentApp(lambda: open_session(opened))
     began = perf_counter()
     async with app.run_test(size=(120, 40)):
-        while app.session is None or app.view.seq < app.session.begins or app.unpainted:  # noqa: ASYNC110 - looked at from outside
+        while app.session is None or app.view.seq < app.session.begins or app._router.dirty:  # noqa: ASYNC110 - looked at from outside
             await asyncio.sleep(0.005)
         took = perf_counter() - began
         transcript = app.query_one(Transcript)
         shown = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
         assert WORDS[:40] in shown, "it is not on the screen"
         few = len(transcript.blocks)
-        while app._router.looks_back or app.unpainted:  # noqa: ASYNC110 - looked at from outside
+        while app._router.reading_past or app._router.dirty:  # noqa: ASYNC110 - looked at from outside
             await asyncio.sleep(0.005)
         whole = perf_counter() - began
         assert len(transcript.blocks) > few

@@ -12,9 +12,8 @@ import tempfile
 from pathlib import Path
 from time import perf_counter
 
-from tests.doubles.fake_bench import FakeBench
-from tui_agent.tools.search_program import find_ripgrep
-from tui_agent.tools.search_workspace import SearchWorkspace, SearchWorkspaceArgs
+from tests.doubles.fake_tool_context import FakeToolContext
+from tui_agent.tools.search_workspace import SearchWorkspace, SearchWorkspaceArgs, find_ripgrep
 
 FILES = 100_000
 BAR = 100.0
@@ -54,7 +53,7 @@ def build(root: Path) -> None:
         file.write(b"needle_in_hay\n")
 
 
-class Timed(FakeBench):
+class Timed(FakeToolContext):
     """Notes when something is shown first."""
 
     began = 0.0
@@ -67,12 +66,12 @@ class Timed(FakeBench):
 
 async def once(root: Path, args: SearchWorkspaceArgs, program: Path | None) -> tuple[float, float]:
     """Milliseconds until the first result and until the end."""
-    bench = Timed(root, search_program=program)
-    bench.began = perf_counter()
-    result = await SearchWorkspace(seconds=120).run(args, bench)
-    whole = (perf_counter() - bench.began) * 1000
-    assert bench.first is not None, result.data
-    return bench.first, whole
+    ctx = Timed(root, search_program=program)
+    ctx.began = perf_counter()
+    result = await SearchWorkspace(seconds=120).run(args, ctx)
+    whole = (perf_counter() - ctx.began) * 1000
+    assert ctx.first is not None, result.data
+    return ctx.first, whole
 
 
 async def measure(root: Path, own: bool) -> bool:

@@ -1,4 +1,4 @@
-"""What `--help` of every command costs beside a bare interpreter, and a whole scripted task (R23.1).
+"""What `--help` of every command costs beside a bare interpreter, and a whole scripted task.
 
 `python -m tests.benchmarks.startup` prints medians in milliseconds of processor time, which other work on the machine
 hardly changes; exits with 1 when a help is over its bar.
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-from tui_agent.__main__ import APART, FACES
+from tui_agent.commands.arguments import command_names
 
 RUNS = 11
 BAR = 150.0
@@ -21,7 +21,7 @@ BARE = [sys.executable, "-c", "pass"]
 PROGRAM = [sys.executable, "-m", "tui_agent"]
 TASK = [*PROGRAM, "exec", "--provider", "scripted", "hello"]
 HELPS = {"--version": ["--version"], "--help": ["--help"]} | {
-    f"{name} --help": [name, "--help"] for name in ("exec", *APART, *FACES)
+    f"{name} --help": [name, "--help"] for name in command_names()
 }
 
 

@@ -9,7 +9,7 @@ from time import perf_counter
 
 from tests.stats.journals import Journal, answered, plan, reply, tool, verified
 from tui_agent import events as e
-from tui_agent.stats.gathering import gather
+from tui_agent.stats.reading import gather_stats
 
 SESSIONS = 3_000
 FIRST_BAR, AGAIN_BAR = 30.0, 3.0
@@ -25,14 +25,10 @@ def build(home: Path) -> int:
         journal = Journal()
         journal.day = f"2026-01-{1 + number % 28:02d}"
         for turn in range(1 + number % 4):
-            journal.begin(f"model-{(number + turn) % 3}").put(
-                reply("planning", 900, 200), *plan(3, 900 + number)
-            )
+            journal.begin(f"model-{(number + turn) % 3}").put(reply("planning", 900, 200), *plan(3, 900 + number))
             for step in range(2 + number % 9):
                 journal.put(*(e.ReplyText(text="some words " * 5) for _ in range(PIECES)))
-                journal.put(
-                    reply(prompt=2_000, completion=90), tool("not_found" if step == 5 else None), answered()
-                )
+                journal.put(reply(prompt=2_000, completion=90), tool("not_found" if step == 5 else None), answered())
             journal.put(verified(True), verified(number % 5 != 0, "command"))
             version = "old" if number < SESSIONS // 2 else "new"
             journal.end(iterations=4, tool_calls=4, ms=20_000, prompts={"rules": version, "tools": "same"})
@@ -47,11 +43,9 @@ def main() -> int:
         took = []
         for name in ("first", "again"):
             began = perf_counter()
-            found = gather(home)
+            found = gather_stats(home)
             took.append(perf_counter() - began)
-            print(
-                f"{name:<6} {took[-1]:6.2f} s  {found.read:,} journals read, {found.tally.whole.runs:,} runs"
-            )
+            print(f"{name:<6} {took[-1]:6.2f} s  {found.read:,} journals read, {found.tally.whole.runs:,} runs")
     return int(took[0] > FIRST_BAR or took[1] > AGAIN_BAR)
 
 

@@ -20,9 +20,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.needs("git"),
     pytest.mark.timeout(1200),
-    pytest.mark.skipif(
-        not (FOLDER and complete(Path(FOLDER))), reason=f"{VARIABLE} names no folder with the model"
-    ),
+    pytest.mark.skipif(not (FOLDER and complete(Path(FOLDER))), reason=f"{VARIABLE} names no folder with the model"),
 ]
 LIMIT = 400.0
 

@@ -124,11 +124,7 @@ def test_repeats_are_averaged_over_their_jobs():
 
 
 def test_the_share_of_a_table_weighs_by_tokens():
-    rows = [
-        row(prompt_tokens=200, later_cached_share=0.5),
-        row(prompt_tokens=400, later_cached_share=0.9),
-        row(),
-    ]
+    rows = [row(prompt_tokens=200, later_cached_share=0.5), row(prompt_tokens=400, later_cached_share=0.9), row()]
     assert cached_share(rows) == pytest.approx(0.8)
 
 

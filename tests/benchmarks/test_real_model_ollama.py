@@ -14,7 +14,7 @@ from benchmarks.real_model.ollama_words import Reply, chat_request, whole
 from benchmarks.real_model.relay import Relay, running
 from tests.doubles.llama import USAGE, FakeLlama, delta
 from tests.models.asking import FAST, TOOL, ask, known, request
-from tui_agent.domain import AssistantMessage, SystemMessage, ToolCall, ToolMessage, Usage, UserMessage
+from tui_agent.common.domain import AssistantMessage, SystemMessage, ToolCall, ToolMessage, Usage, UserMessage
 from tui_agent.models.base import Model
 from tui_agent.models.connect import connect
 
@@ -40,9 +40,7 @@ def post(url: str, body: dict[str, Any]) -> Any:
 
 def test_options_get_the_names_of_the_other_protocol():
     options = {"num_ctx": 8192, "num_predict": 99, "temperature": 0, "seed": 7, "stop": ["x"], "mirostat": 1}
-    sent = chat_request(
-        {"model": "m", "messages": [], "options": options, "keep_alive": "5m", "think": False}
-    )
+    sent = chat_request({"model": "m", "messages": [], "options": options, "keep_alive": "5m", "think": False})
     assert sent == {
         "model": "m",
         "messages": [],
@@ -93,9 +91,7 @@ def lines_of(*chunks: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_text_comes_as_it_comes_and_the_last_line_counts():
-    *text, last = lines_of(
-        delta(role="assistant", content=None), delta(content="Hel"), delta(content="lo"), USAGE
-    )
+    *text, last = lines_of(delta(role="assistant", content=None), delta(content="Hel"), delta(content="lo"), USAGE)
     assert [line["message"]["content"] for line in text] == ["Hel", "lo"]
     assert not any(line["done"] for line in text)
     assert last["done"] and last["done_reason"] == "stop"
@@ -137,11 +133,7 @@ def test_many_lines_make_one_answer():
 
 
 async def test_the_client_reads_text_and_counts_and_the_relay_counts_the_same():
-    with ollama(FakeLlama([delta(content="Hel"), delta(content="lo"), delta("stop"), USAGE])) as (
-        model,
-        _,
-        relay,
-    ):
+    with ollama(FakeLlama([delta(content="Hel"), delta(content="lo"), delta("stop"), USAGE])) as (model, _, relay):
         reply = await ask(model)
         await model.aclose()
         relay.settle()
@@ -153,9 +145,7 @@ async def test_the_client_reads_text_and_counts_and_the_relay_counts_the_same():
 
 async def test_the_client_gets_its_calls_and_sends_them_back():
     piece = {"index": 0, "id": "c1", "function": {"name": "read_file", "arguments": '{"path": "a.py"}'}}
-    server = FakeLlama(
-        [delta(tool_calls=[piece]), delta("tool_calls"), USAGE], [delta(content="done"), USAGE]
-    )
+    server = FakeLlama([delta(tool_calls=[piece]), delta("tool_calls"), USAGE], [delta(content="done"), USAGE])
     call = ToolCall(id="c1", name="read_file", arguments={"path": "a.py"})
     with ollama(server) as (model, _, _relay):
         reply = await ask(model, request(SystemMessage(text="rules"), UserMessage(text="go"), tools=(TOOL,)))
@@ -196,11 +186,7 @@ async def test_a_refusal_is_told_in_the_servers_words():
 
 
 async def test_an_error_in_the_middle_is_one_for_the_client():
-    with ollama(FakeLlama([delta(content="Hel"), {"error": {"message": "out of memory"}}])) as (
-        model,
-        _,
-        _relay,
-    ):
+    with ollama(FakeLlama([delta(content="Hel"), {"error": {"message": "out of memory"}}])) as (model, _, _relay):
         reply = await ask(model)
         await model.aclose()
     assert "out of memory" in reply.fault.message
@@ -223,9 +209,7 @@ def test_a_window_that_is_asked_for_is_in_effect_up_to_the_servers():
                 assert json.load(reply)["models"][0]["context_length"] == held
 
 
-@pytest.mark.parametrize(
-    ("path", "model"), [("/api/chat", "other"), ("/api/show", "other"), ("/api/pull", "m:7b")]
-)
+@pytest.mark.parametrize(("path", "model"), [("/api/chat", "other"), ("/api/show", "other"), ("/api/pull", "m:7b")])
 def test_what_is_not_there_is_not_found(path, model):
     with ollama(FakeLlama([USAGE])) as (_, url, _relay), pytest.raises(urllib.error.HTTPError) as caught:
         post(url + path, {"model": model})

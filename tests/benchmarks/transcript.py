@@ -57,16 +57,16 @@ async def measure(messages: int) -> dict[str, float]:
     app, session = app_for(talk(messages))
     figures: dict[str, float] = {}
     async with app.run_test(size=(120, 40)) as pilot:
-        while app.view.seq < len(session.records) or app.unpainted:
+        while app.view.seq < len(session.records) or app._router.dirty:
             await pilot.pause()
         assert isinstance(app, TuiAgentApp)
-        transcript = app._transcript
+        transcript = app.transcript
         figures["key to frame"] = statistics.median([await timed(pilot, lambda: key(app)) for _ in range(40)])
         appended = []
         for number in range(40):
             session.push(e.UserSaid(id=f"n{number}", text=f"more {number}"))
             app._router.take(session.records[-1])
-            appended.append(await timed(pilot, app._paint))
+            appended.append(await timed(pilot, app._router.paint))
         figures["append"] = statistics.median(appended)
         resized = []
         for width in (100, 80, 110, 90, 120):
@@ -95,7 +95,7 @@ async def measure(messages: int) -> dict[str, float]:
 
 async def key(app: TuiAgentApp) -> None:
     """A character in the composer."""
-    app._prompt.insert("x")
+    app.prompt.insert("x")
     await asyncio.sleep(0)
 
 
@@ -109,20 +109,21 @@ def stream(app: TuiAgentApp) -> float:
         app._router.take(Record(seq=seq, at="2026-01-06T09:00:00.000+00:00", event=event, run="b", node="rb"))
 
     take(e.ReplyStarted(model="m", iteration=1, messages=2, estimate=1))
-    app._transcript.follow()
+    app.transcript.follow()
     text = ANSWER.format(1) * 40
     began = process_time()
     for number in range(2_000):
         take(e.ReplyText(text=text[number * 4 : number * 4 + 4]))
         if number % 7 == 0:
-            app._paint()
+            app._router.paint()
             app.screen._on_timer_update()
     return (process_time() - began) / 2_000 * 1000
 
 
 async def memory(messages: int) -> float:
     """Megabytes that the screen adds to the session's own data."""
-    from tui_agent.view import SessionView, fold
+    from tui_agent.view.fold import fold_record
+    from tui_agent.view.items import SessionView
 
     records = talk(messages)
     app, session = app_for(records)
@@ -131,10 +132,10 @@ async def memory(messages: int) -> float:
         await settled(pilot)
         view = SessionView()
         for record in records:
-            fold(view, record)
+            fold_record(view, record)
         gc.collect()
         tracemalloc.start()
-        app._transcript.show(view.items, range(len(view.items)))
+        app.transcript.show(view.items, range(len(view.items)))
         await pilot.pause()
         gc.collect()
         used = tracemalloc.get_traced_memory()[0]

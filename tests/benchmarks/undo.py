@@ -1,4 +1,4 @@
-"""Undo at length: `python -m tests.benchmarks.undo`; 10,000 racing saves and 1,000 random stories (K1, B14).
+"""Undo at length: `python -m tests.benchmarks.undo`; 10,000 racing saves and 1,000 random stories (K1).
 
 Exits with 1 when anything is lost. `tests/checkpoints` does the same with 500 saves and 80 stories.
 """
@@ -29,10 +29,7 @@ def main() -> int:
     run_state_machine_as_test(
         Undoing,
         settings=settings(
-            max_examples=STORIES,
-            stateful_step_count=40,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
+            max_examples=STORIES, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
     print(f"{STORIES:,} stories as the model says, in {time.perf_counter() - began:.0f} s")

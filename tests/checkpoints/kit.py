@@ -12,10 +12,10 @@ from tui_agent.checkpoints import disk
 from tui_agent.checkpoints.ledger import Ledger
 from tui_agent.checkpoints.store import BlobStore
 from tui_agent.checkpoints.undo import Choice, Undo
-from tui_agent.domain import Diff, FileChange
+from tui_agent.common.domain import Diff, FileChange
 from tui_agent.events import FileChanged, FileSnapshotted, Restoring, RunStarted, UndoBegun, UndoDone
 from tui_agent.platform.files import replace_file, sha256_of
-from tui_agent.platform.oscalls import OS, OsCalls
+from tui_agent.platform.syscalls import OS, OsCalls
 
 
 class Work:
@@ -51,12 +51,7 @@ class Work:
         folders = disk.missing_folders(path) if before.kind == "absent" else ()
         after = sha256_of(content)
         taken = FileSnapshotted(
-            path=str(path),
-            display=name,
-            before=before,
-            after=after,
-            folders=folders,
-            call=f"c{self.ledger.count}",
+            path=str(path), display=name, before=before, after=after, folders=folders, call=f"c{self.ledger.count}"
         )
         self.ledger.fold(taken, self.run)
         if crash == "snapshot":
@@ -79,18 +74,14 @@ class Work:
     def undoing(self) -> Undo:
         return Undo(self.store, calls=self.calls)
 
-    def undo(
-        self, run: str = "", choice: Choice = "leave", *, names: tuple[str, ...] = ()
-    ) -> list[Restoring]:
+    def undo(self, run: str = "", choice: Choice = "leave", *, names: tuple[str, ...] = ()) -> list[Restoring]:
         run = run or self.ledger.latest()
         steps = [s for s in self.ledger.active() if s.run == run and (not names or s.display in names)]
         return self._go("undo", self.undoing().plan(steps), choice)
 
     def rewind(self, run: str, choice: Choice = "leave") -> list[Restoring]:
         runs = self.ledger.after(run)
-        return self._go(
-            "rewind", self.undoing().plan([s for s in self.ledger.active() if s.run in runs]), choice
-        )
+        return self._go("rewind", self.undoing().plan([s for s in self.ledger.active() if s.run in runs]), choice)
 
     def redo(self, choice: Choice = "leave") -> list[Restoring]:
         return self._go("redo", self.undoing().plan_redo(self.ledger.redos[-1].items), choice)
@@ -111,9 +102,7 @@ class Work:
                 break
         done += items[len(done) :]
         stopped = any(item.outcome in ("failed", "") for item in done)
-        self.ledger.fold(
-            UndoDone(id="u", kind=kind, outcome="stopped" if stopped else "done", items=tuple(done))
-        )
+        self.ledger.fold(UndoDone(id="u", kind=kind, outcome="stopped" if stopped else "done", items=tuple(done)))
         return done
 
 
@@ -130,10 +119,7 @@ def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
             elif stat.S_ISREG(status.st_mode):
                 with open(path, "rb") as file:
                     data = file.read()
-            found[os.fsdecode(os.path.relpath(path, os.fsencode(folder)))] = (
-                stat.S_IMODE(status.st_mode),
-                data,
-            )
+            found[os.fsdecode(os.path.relpath(path, os.fsencode(folder)))] = (stat.S_IMODE(status.st_mode), data)
     return found
 
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -121,9 +122,7 @@ class Undoing(RuleBasedStateMachine):
 
     # --- the agent and others ---
 
-    @rule(
-        name=st.sampled_from(NAMES), content=CONTENTS, crash=st.sampled_from(["", "", "", "snapshot", "edit"])
-    )
+    @rule(name=st.sampled_from(NAMES), content=CONTENTS, crash=st.sampled_from(["", "", "", "snapshot", "edit"]))
     def edit(self, name: str, content: bytes, crash: str) -> None:
         before = self.model.disk[name]
         made = name.startswith("d/") and not self.model.folder
@@ -170,7 +169,7 @@ class Undoing(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        self.work.ledger = Ledger.restore(self.work.ledger.export())
+        self.work.ledger = msgspec.convert(msgspec.to_builtins(self.work.ledger), Ledger)
 
     # --- back and forth ---
 

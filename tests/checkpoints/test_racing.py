@@ -2,11 +2,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.checkpoints.racing import race
+from tests.nightly import rounds
 
 
-def test_saves_during_undo_and_redo_are_never_lost(tmp_path: Path) -> None:
-    counts = race(tmp_path, 500)
-    assert counts["saves"] == 500
+@pytest.mark.parametrize("saves", rounds(100, 500))
+def test_saves_during_undo_and_redo_are_never_lost(tmp_path: Path, saves: int) -> None:
+    counts = race(tmp_path, saves)
+    assert counts["saves"] == saves
     assert counts["met"] > 0  # saves came while an undo went on
     assert counts.get("restored", 0) + counts.get("left", 0) > 0

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.doubles.fault_os import FakeOs
-from tui_agent.checkpoints.merging import merge
 from tui_agent.checkpoints.store import BlobStore, StoreError
+from tui_agent.checkpoints.undo import merge_bytes
 from tui_agent.platform.files import sha256_of
 
 
@@ -32,7 +32,7 @@ def test_a_content_comes_back_and_is_for_its_owner_only(tmp_path: Path) -> None:
     assert store.place(name).relative_to(tmp_path).parts == ("blobs", name[:2], name)
 
 
-def test_the_same_content_is_kept_once(tmp_path: Path) -> None:  # B17
+def test_the_same_content_is_kept_once(tmp_path: Path) -> None:
     store = BlobStore(tmp_path)
     for _ in range(1000):
         store.put(b"always the same")
@@ -41,7 +41,7 @@ def test_the_same_content_is_kept_once(tmp_path: Path) -> None:  # B17
 
 
 @pytest.mark.parametrize("data", [b"garbage", b"", b"conten"])
-def test_a_damaged_content_is_named_and_never_given_back(tmp_path: Path, data: bytes) -> None:  # B09
+def test_a_damaged_content_is_named_and_never_given_back(tmp_path: Path, data: bytes) -> None:
     store = BlobStore(tmp_path)
     name = store.put(b"content")
     store.place(name).write_bytes(data)
@@ -52,7 +52,7 @@ def test_a_damaged_content_is_named_and_never_given_back(tmp_path: Path, data: b
     assert store.get(name) == b"content"
 
 
-def test_a_missing_content_and_one_that_is_a_link_are_no_content(tmp_path: Path) -> None:  # B09
+def test_a_missing_content_and_one_that_is_a_link_are_no_content(tmp_path: Path) -> None:
     store = BlobStore(tmp_path)
     name = store.put(b"content")
     store.place(name).unlink()
@@ -65,7 +65,7 @@ def test_a_missing_content_and_one_that_is_a_link_are_no_content(tmp_path: Path)
         store.get(name)
 
 
-def test_caps_refuse_with_a_reason(tmp_path: Path) -> None:  # B15, B19
+def test_caps_refuse_with_a_reason(tmp_path: Path) -> None:
     store = BlobStore(tmp_path, file_cap=10, total_cap=15)
     with pytest.raises(StoreError) as fault:
         store.put(b"x" * 11)
@@ -99,16 +99,16 @@ LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"d"]), max_size=8).ma
 @given(base=LINES, ours=LINES, theirs=LINES)
 @settings(max_examples=200, deadline=None)
 def test_a_merge_holds_both_changes_or_is_none(base: bytes, ours: bytes, theirs: bytes) -> None:
-    assert merge(base, ours, base) == ours
-    merged = merge(base, base, theirs)
+    assert merge_bytes(base, ours, base) == ours
+    merged = merge_bytes(base, base, theirs)
     assert merged == theirs
-    found = merge(base, ours, theirs)
-    assert found == merge(base, theirs, ours) or base in (ours, theirs)
+    found = merge_bytes(base, ours, theirs)
+    assert found == merge_bytes(base, theirs, ours) or base in (ours, theirs)
 
 
 def test_changes_apart_are_merged_and_those_that_meet_are_not() -> None:
     base = b"1\n2\n3\n4\n5\n"
-    assert merge(base, b"one\n2\n3\n4\n5\n", b"1\n2\n3\n4\nfive\n") == b"one\n2\n3\n4\nfive\n"
-    assert merge(base, b"one\n2\n3\n4\n5\n", b"eins\n2\n3\n4\n5\n") is None
-    assert merge(base, b"1\nx\n3\n4\n5\n", b"1\n2\ny\n4\n5\n") is None
-    assert merge(b"\0", b"a", b"b") is None
+    assert merge_bytes(base, b"one\n2\n3\n4\n5\n", b"1\n2\n3\n4\nfive\n") == b"one\n2\n3\n4\nfive\n"
+    assert merge_bytes(base, b"one\n2\n3\n4\n5\n", b"eins\n2\n3\n4\n5\n") is None
+    assert merge_bytes(base, b"1\nx\n3\n4\n5\n", b"1\n2\ny\n4\n5\n") is None
+    assert merge_bytes(b"\0", b"a", b"b") is None

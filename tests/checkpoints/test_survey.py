@@ -8,7 +8,7 @@ import pytest
 from tui_agent.checkpoints import survey
 
 
-def test_what_a_command_did_is_listed(tmp_path: Path) -> None:  # B18
+def test_what_a_command_did_is_listed(tmp_path: Path) -> None:
     for name in ("same", "gone", "other", "mode", "d/deep"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
@@ -19,15 +19,12 @@ def test_what_a_command_did_is_listed(tmp_path: Path) -> None:  # B18
     (tmp_path / "d" / "deep").rename(tmp_path / "d" / "moved")
     (tmp_path / "link").symlink_to("nowhere")
     found = survey.compare(before, survey.take([tmp_path]))
-    named = [
-        [os.path.relpath(path, tmp_path) for path in one]
-        for one in (found.created, found.changed, found.deleted)
-    ]
+    named = [[os.path.relpath(path, tmp_path) for path in one] for one in (found.created, found.changed, found.deleted)]
     assert named == [["d/moved", "link"], ["mode", "other"], ["d/deep", "gone"]]
     assert found.unwatched == ()
 
 
-def test_the_same_size_and_time_do_not_hide_a_change(tmp_path: Path) -> None:  # B18
+def test_the_same_size_and_time_do_not_hide_a_change(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("one")
     stamp = path.stat()
@@ -37,7 +34,7 @@ def test_the_same_size_and_time_do_not_hide_a_change(tmp_path: Path) -> None:  #
     assert survey.compare(before, survey.take([tmp_path])).changed == (str(path),)
 
 
-def test_what_cannot_be_watched_is_declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # B18
+def test_what_cannot_be_watched_is_declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in range(5):
         (tmp_path / str(folder)).mkdir()
         for number in range(5):

@@ -7,12 +7,13 @@ import subprocess
 import unicodedata
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.checkpoints.kit import Work, outcomes, tree
 from tests.doubles.fault_os import FakeOs
 from tui_agent.checkpoints import disk, survey
-from tui_agent.platform.files import FileFault
+from tui_agent.platform.file_faults import FileFault
 
 
 def edited(tmp_path: Path, *names: str) -> tuple[Work, dict[str, tuple[int, bytes]]]:
@@ -28,9 +29,7 @@ def edited(tmp_path: Path, *names: str) -> tuple[Work, dict[str, tuple[int, byte
 
 
 @pytest.mark.parametrize("kind", ["fifo", "socket", "folder", "link", "hard link"])
-def test_what_is_no_plain_file_any_more_is_left_and_does_not_hang(
-    tmp_path: Path, kind: str
-) -> None:  # B07, B11
+def test_what_is_no_plain_file_any_more_is_left_and_does_not_hang(tmp_path: Path, kind: str) -> None:
     work, _ = edited(tmp_path, "a", "b")
     path = work.path("a")
     if kind == "hard link":
@@ -63,7 +62,7 @@ def test_what_is_no_plain_file_any_more_is_left_and_does_not_hang(
         assert work.path("elsewhere").read_bytes() == b"the agent's\n"
 
 
-def test_a_folder_on_the_way_that_became_a_link_is_not_followed(tmp_path: Path) -> None:  # B11
+def test_a_folder_on_the_way_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
     work, _ = edited(tmp_path, "d/a")
     shutil.move(work.path("d"), tmp_path / "moved")
     work.path("d").symlink_to(tmp_path / "moved")
@@ -73,7 +72,7 @@ def test_a_folder_on_the_way_that_became_a_link_is_not_followed(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("crash", ["snapshot", "edit"])
-def test_after_a_crash_around_an_edit_undo_is_right(tmp_path: Path, crash: str) -> None:  # B08
+def test_after_a_crash_around_an_edit_undo_is_right(tmp_path: Path, crash: str) -> None:
     work = Work(tmp_path)
     work.path("a").write_bytes(b"one")
     before = tree(work.files)
@@ -86,7 +85,7 @@ def test_after_a_crash_around_an_edit_undo_is_right(tmp_path: Path, crash: str) 
 
 
 @pytest.mark.parametrize("how", ["damaged", "missing"])
-def test_without_its_content_a_file_is_left_as_it_is(tmp_path: Path, how: str) -> None:  # B09
+def test_without_its_content_a_file_is_left_as_it_is(tmp_path: Path, how: str) -> None:
     work, _ = edited(tmp_path, "a", "b")
     place = work.store.place(work.ledger.steps[0].before.sha256)
     if how == "damaged":
@@ -101,20 +100,20 @@ def test_without_its_content_a_file_is_left_as_it_is(tmp_path: Path, how: str) -
 
 
 @pytest.mark.parametrize("how", ["deleted", "renamed"])
-def test_a_file_that_is_gone_is_asked_about_and_can_come_back(tmp_path: Path, how: str) -> None:  # B11
+def test_a_file_that_is_gone_is_asked_about_and_can_come_back(tmp_path: Path, how: str) -> None:
     work, before = edited(tmp_path, "a")
     if how == "deleted":
         work.path("a").unlink()
     else:
         work.path("a").rename(work.path("a2"))
     (item,) = work.undo()
-    assert (item.outcome, item.why) == ("left", "it was deleted or renamed since")
+    assert (item.outcome, item.why) == ("left", "it has been deleted or renamed")
     (item,) = work.undo(choice="overwrite")
     assert item.outcome == "restored"
     assert work.path("a").read_bytes() == before["a"][1]
 
 
-def test_a_name_that_is_taken_gets_its_content_beside_it(tmp_path: Path) -> None:  # B11
+def test_a_name_that_is_taken_gets_its_content_beside_it(tmp_path: Path) -> None:
     work, before = edited(tmp_path, "a")
     work.path("a").unlink()
     work.path("a").mkdir()
@@ -126,7 +125,7 @@ def test_a_name_that_is_taken_gets_its_content_beside_it(tmp_path: Path) -> None
     assert work.path("a.undone").read_bytes() == b"somebody's"
 
 
-def test_where_the_folder_is_gone_it_goes_to_the_session(tmp_path: Path) -> None:  # B11
+def test_where_the_folder_is_gone_it_goes_to_the_session(tmp_path: Path) -> None:
     work, before = edited(tmp_path, "d/a")
     shutil.rmtree(work.path("d"))
     work.path("d").write_bytes(b"a file now")
@@ -136,7 +135,7 @@ def test_where_the_folder_is_gone_it_goes_to_the_session(tmp_path: Path) -> None
     assert Path(item.why).read_bytes() == before["d/a"][1]
 
 
-def test_a_full_disk_stops_and_what_is_left_can_be_undone_later(tmp_path: Path) -> None:  # B12
+def test_a_full_disk_stops_and_what_is_left_can_be_undone_later(tmp_path: Path) -> None:
     names = [f"f{number:02}" for number in range(50)]
     work, before = edited(tmp_path, *names)
     full = {"on": False, "count": 0}
@@ -161,7 +160,7 @@ def test_a_full_disk_stops_and_what_is_left_can_be_undone_later(tmp_path: Path) 
     assert tree(work.files) == before
 
 
-def test_other_work_in_the_folder_is_untouched(tmp_path: Path) -> None:  # B13
+def test_other_work_in_the_folder_is_untouched(tmp_path: Path) -> None:
     work, _ = edited(tmp_path, "a")
     for name in ("b", "d/c", "d/.hidden"):
         work.path(name).parent.mkdir(exist_ok=True)
@@ -173,7 +172,7 @@ def test_other_work_in_the_folder_is_untouched(tmp_path: Path) -> None:  # B13
 
 @pytest.mark.needs("git")
 @pytest.mark.parametrize("kind", ["repository", "bare", "worktree", "submodule"])
-def test_git_is_neither_needed_nor_touched(tmp_path: Path, kind: str) -> None:  # B16
+def test_git_is_neither_needed_nor_touched(tmp_path: Path, kind: str) -> None:
     def git(*words: str, cwd: Path) -> None:
         names = ["-c", "user.name=x", "-c", "user.email=x@x", "-c", "protocol.file.allow=always"]
         subprocess.run(["git", *names, *words], cwd=cwd, check=True, capture_output=True)
@@ -216,18 +215,18 @@ NAMES = [
 ]
 
 
-def test_any_name_goes_there_and_back(tmp_path: Path) -> None:  # B20
+def test_any_name_goes_there_and_back(tmp_path: Path) -> None:
     work, before = edited(tmp_path, *NAMES)
     assert len(before) == len(NAMES)
     after = tree(work.files)
-    work.ledger = type(work.ledger).restore(work.ledger.export())
+    work.ledger = msgspec.convert(msgspec.to_builtins(work.ledger), type(work.ledger))
     assert set(outcomes(work.undo()).values()) == {"restored"}
     assert tree(work.files) == before
     work.redo()
     assert tree(work.files) == after
 
 
-def test_a_rename_of_case_only_is_a_file_that_is_gone(tmp_path: Path) -> None:  # B20
+def test_a_rename_of_case_only_is_a_file_that_is_gone(tmp_path: Path) -> None:
     work, _ = edited(tmp_path, "Readme")
     work.path("Readme").rename(work.path("README"))
     (item,) = work.undo()
@@ -235,7 +234,7 @@ def test_a_rename_of_case_only_is_a_file_that_is_gone(tmp_path: Path) -> None:  
     assert work.path("README").read_bytes() == b"the agent's\n"
 
 
-def test_an_unreadable_file_is_not_taken_for_nothing(tmp_path: Path) -> None:  # B15
+def test_an_unreadable_file_is_not_taken_for_nothing(tmp_path: Path) -> None:
     work, _ = edited(tmp_path, "a")
     calls = FakeOs(fail_named={"read": errno.EACCES})
     with pytest.raises(FileFault):
@@ -247,14 +246,14 @@ def test_an_unreadable_file_is_not_taken_for_nothing(tmp_path: Path) -> None:  #
     assert work.path("a").read_bytes() == b"the agent's\n"
 
 
-def test_changes_between_the_agents_edits_are_not_lost_without_a_word(tmp_path: Path) -> None:  # B10
+def test_changes_between_the_agents_edits_are_not_lost_without_a_word(tmp_path: Path) -> None:
     work = Work(tmp_path)
     work.path("a").write_bytes(b"1\n2\n3\n4\n5\n")
     work.edit("a", b"one\n2\n3\n4\n5\n")
     work.path("a").write_bytes(b"one\n2\nmine\n4\n5\n")
     work.edit("a", b"one\n2\nmine\n4\nfive\n")
     (item,) = work.undo()
-    assert (item.outcome, item.why) == ("left", "somebody changed it between the agent's edits")
+    assert (item.outcome, item.why) == ("left", "it was changed between the agent's edits")
     (item,) = work.undo(choice="merge")
     assert item.outcome == "restored"
     assert work.path("a").read_bytes() == b"1\n2\nmine\n4\n5\n"
@@ -275,7 +274,7 @@ def test_a_file_changed_at_the_last_moment_wins(tmp_path: Path) -> None:
     work.calls = FakeOs(before={"exchange": save})
     (item,) = work.undo()
     assert saved
-    assert (item.outcome, item.why) == ("left", "it was changed at this moment")
+    assert (item.outcome, item.why) == ("left", "it changed during the undo")
     assert work.path("a").read_bytes() == b"theirs"
     assert work.ledger.active()
 

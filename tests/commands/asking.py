@@ -23,9 +23,7 @@ class Ran:
         return {one["name"]: one["state"] for one in self.data["findings"]}
 
     def text_of(self, name: str) -> str:
-        return " ".join(
-            f"{one['text']} {one['advice']}" for one in self.data["findings"] if one["name"] == name
-        )
+        return " ".join(f"{one['text']} {one['advice']}" for one in self.data["findings"] if one["name"] == name)
 
 
 async def run(capsys: pytest.CaptureFixture[str], *argv: str) -> Ran:

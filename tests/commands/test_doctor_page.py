@@ -7,29 +7,25 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.widgets import Static
 
-from tui_agent.commands.doctor_visit import write
-from tui_agent.commands.findings import Finding, State
-from tui_agent.commands.page import Page
+from tui_agent.commands.doctor import print_findings
+from tui_agent.commands.doctor_files import Finding, State
+from tui_agent.commands.output import TextPage
 
 MODEL = "qwen2.5-coder:7b"
 
 
 def found(group: str, *rows: tuple[State, str, str, str]) -> list[Finding]:
-    return [
-        Finding(group=group, name=name, state=state, text=text, advice=do) for state, name, text, do in rows
-    ]
+    return [Finding(group=group, name=name, state=state, text=text, advice=do) for state, name, text, do in rows]
 
 
 WELL = [
     *found(
-        "Server",
-        ("ok", "address", "http://localhost:11434, because of no setting: it is where Ollama listens", ""),
-        ("ok", "version", "Ollama 0.32.0", ""),
+        "Server", ("ok", "address", "http://localhost:11434 (the default)", ""), ("ok", "version", "Ollama 0.32.0", "")
     ),
     *found(
         "Model",
         ("ok", "name", f"{MODEL}, the only one there (the server has it)", ""),
-        ("ok", "abilities", "completion, tools, insert", ""),
+        ("ok", "capabilities", "completion, tools, insert", ""),
         ("ok", "native calls", "work (1.2 s)", ""),
         ("ok", "calls as JSON", "work (1.9 s)", ""),
         ("ok", "window", "32,768 tokens of the model's 32,768, in effect", ""),
@@ -37,21 +33,21 @@ WELL = [
     ),
     *found(
         "Files",
-        ("ok", "settings", "all as built in; /home/ada/.config/tui-agent/config.yaml is not there", ""),
+        ("ok", "settings", "defaults; /home/ada/.config/tui-agent/config.yaml does not exist", ""),
         (
             "note",
             "trust",
-            "/home/ada/exporter is not trusted: no AGENTS.md, no settings, no git of it are read",
-            "The first session here asks; `exec` takes --trust.",
+            "/home/ada/exporter is not trusted: its AGENTS.md, settings and git data are not read",
+            "The first session here asks; for `exec`, use --trust.",
         ),
     ),
     *found("This machine", ("ok", "ripgrep", "13.0.0, /usr/bin/rg", ""), ("ok", "git", "2.39.5", "")),
 ]
 TROUBLE = [
-    *found("Server", ("ok", "address", "http://localhost:11434, because of `base_url` (settings)", "")),
+    *found("Server", ("ok", "address", "http://localhost:11434 (`base_url` (settings))", "")),
     *found(
         "Model",
-        ("ok", "name", f"{MODEL}, because of `model` (settings)", ""),
+        ("ok", "name", f"{MODEL} (`model` (settings))", ""),
         (
             "warn",
             "native calls",
@@ -85,9 +81,9 @@ class PageApp(App[None]):
 
 @pytest.mark.parametrize("findings", [WELL, TROUBLE], ids=["well", "trouble"])
 def test_doctor(findings: list[Finding], snap_compare, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui_agent.commands.doctor_visit.__version__", "0.0.0-test")
+    monkeypatch.setattr("tui_agent.commands.doctor.__version__", "0.0.0-test")
     pipe = BytesIO()
     out = TextIOWrapper(pipe, encoding="utf-8")
-    write(findings, Page(out, colour=True))
+    print_findings(findings, TextPage(out, colour=True))
     out.flush()
     assert snap_compare(PageApp(pipe.getvalue().decode()), terminal_size=(100, 30))

@@ -23,9 +23,7 @@ def run(home: Path, out: int, *args: str, unbuffered: bool) -> tuple[int, str]:
 
 @pytest.mark.parametrize("unbuffered", [False, True])
 @pytest.mark.parametrize("command", ["rules", "doctor --no-probe --provider scripted"])
-def test_a_reader_that_left_and_a_full_disk_are_no_traceback(
-    tmp_path: Path, command: str, unbuffered: bool
-) -> None:
+def test_a_reader_that_left_and_a_full_disk_are_no_traceback(tmp_path: Path, command: str, unbuffered: bool) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     full = os.open("/dev/full", os.O_WRONLY)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.__main__ import APART, FACES, main, parsers
-from tui_agent.arguments import COMMANDS, WIDEST
+from tui_agent.__main__ import COMMANDS, FRONTENDS, main
+from tui_agent.commands.arguments import WIDEST, command_names, command_parser, with_default_command
 
 ROOT = Path(__file__).resolve().parents[2]
-PARSERS = parsers()
+PARSERS = {name: command_parser(name) for name in ("", *command_names())}
 
 
 def with_parts(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -42,9 +42,7 @@ def read(line: str) -> argparse.Namespace:
     words = shlex.split(line)
     name = words[0] if words and words[0] in PARSERS else ""
     rest = words[1:] if name else words
-    if name == "sessions" and (not rest or rest[0].startswith("-")):
-        rest = ["list", *rest]
-    return PARSERS[name].parse_args(rest)
+    return PARSERS[name].parse_args(with_default_command(name, rest))
 
 
 def examples() -> list[str]:
@@ -63,15 +61,13 @@ def promised() -> list[str]:
         text = page.read_text(encoding="utf-8")
         for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
             found += lines_of(block)
-        for inline in re.findall(
-            r"`([^`\n]*tui-agent [^`\n]*)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-        ):
+        for inline in re.findall(r"`([^`\n]*tui-agent [^`\n]*)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
             found += lines_of(inline.replace("…", "x").replace("[", "").replace("]", ""))
     return found
 
 
 def test_the_commands_that_are_listed_are_those_there_are() -> None:
-    assert set(COMMANDS) == {"exec", *APART, *FACES} == set(PARSERS) - {""}
+    assert set(command_names()) == {"exec", *COMMANDS, *FRONTENDS}
 
 
 @pytest.mark.parametrize("name", sorted(ALL))
@@ -128,7 +124,7 @@ def test_a_command_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]
     with pytest.raises(SystemExit) as end:
         main(["sesions"])
     assert end.value.code == 2
-    assert "there is no command `sesions`" in capsys.readouterr().err
+    assert "unknown command `sesions`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["settings", "rules"])

@@ -6,7 +6,7 @@ import pytest
 
 from tests.commands.asking import Ran, run
 from tests.doubles.mock import MockServer, call, scenario, serve, step
-from tui_agent.commands.probing import KINDS, tasks
+from tui_agent.commands.probing import KINDS, call_tasks
 from tui_agent.tools.registry import default_tools
 
 CAPSYS = pytest.CaptureFixture[str]
@@ -29,20 +29,18 @@ def right(task: Any) -> dict[str, Any]:
 
 def test_the_tasks_are_about_our_own_tools() -> None:
     names = default_tools().names
-    assert len(tasks()) >= 10
-    assert all(task.tool in names for task in tasks())
+    assert len(call_tasks()) >= 10
+    assert all(task.tool in names for task in call_tasks())
 
 
 async def test_a_good_model_is_fit_for_work(capsys: CAPSYS) -> None:
-    known = [scenario(task.text[:40], step(None, right(task))) for task in tasks()]
+    known = [scenario(task.text[:40], step(None, right(task))) for task in call_tasks()]
     async with serve(*known) as server:
-        done = await measure(capsys, server, "m", "--protocols", "native", n=len(tasks()))
+        done = await measure(capsys, server, "m", "--protocols", "native", n=len(call_tasks()))
         sent = {request.body["options"]["temperature"] for request in server.requests}
         windows = {request.body["options"]["num_ctx"] for request in server.requests}
     cells = done.data["cells"]
-    assert [(cell["temperature"], cell["valid"]) for cell in cells] == [
-        (t, len(tasks())) for t in (0, 0.3, 0.7)
-    ]
+    assert [(cell["temperature"], cell["valid"]) for cell in cells] == [(t, len(call_tasks())) for t in (0, 0.3, 0.7)]
     assert done.code == 0
     assert sent == {0, 0.3, 0.7} and len(windows) == 1
 
@@ -59,14 +57,7 @@ async def test_a_good_model_is_fit_for_work(capsys: CAPSYS) -> None:
         (step(None, thinking="hm"), "thinking_only"),
         (step("Once upon a", finish_reason="length"), "truncated"),
         (
-            step(
-                "x",
-                fault={
-                    "kind": "status",
-                    "status": 500,
-                    "body": {"error": "error parsing tool call: raw='{'"},
-                },
-            ),
+            step("x", fault={"kind": "status", "status": 500, "body": {"error": "error parsing tool call: raw='{'"}}),
             "server",
         ),
         (step("x", fault={"kind": "status", "status": 400, "body": {"error": "no"}}), "refused"),
@@ -104,14 +95,12 @@ async def test_each_protocol_asks_in_its_own_form(capsys: CAPSYS) -> None:
 
 async def test_the_table_is_for_people(capsys: CAPSYS) -> None:
     async with serve(scenario(FIRST, "no")) as server:
-        done = await run(
-            capsys, "reliability", "m", "--base-url", server.url, "--n", "1", "--temperatures", "0.5"
-        )
+        done = await run(capsys, "reliability", "m", "--base-url", server.url, "--n", "1", "--temperatures", "0.5")
     lines = done.out.splitlines()
     assert done.code == 1
     assert lines[2].split() == ["strategy", "temp", "valid", "in", "text", "median", "failures"]
-    assert lines[3].split()[:3] == ["native", "0.5", "0"]
-    assert "prose 1" in lines[3] and "below the goal of 95 %" in done.out
+    assert lines[3].split()[:3] == ["native", "0.5", "0%"]
+    assert "prose 1" in lines[3] and "below the goal of 95%" in done.out
     assert "\x1b" not in done.out
 
 
@@ -119,9 +108,7 @@ async def test_openai_servers_and_the_scripted_model_are_measured_too(capsys: CA
     async with serve(scenario(FIRST, step(None, call("read_file", path="src/app.py")))) as server:
         argv = ("--provider", "openai", "--base-url", f"{server.url}/v1", "-n", "1", "--json")
         assert (await run(capsys, "reliability", "m", *argv)).code == 0
-    done = await run(
-        capsys, "reliability", "--provider", "scripted", "-n", "1", "--temperatures", "0", "--json"
-    )
+    done = await run(capsys, "reliability", "--provider", "scripted", "-n", "1", "--temperatures", "0", "--json")
     assert done.data["model"] == "scripted"
 
 
@@ -142,13 +129,7 @@ async def test_a_server_that_refuses_is_not_asked_for_ever(capsys: CAPSYS) -> No
 
 @pytest.mark.parametrize(
     "argv",
-    [
-        ("-n", "0"),
-        ("--temperatures", "hot"),
-        ("--temperatures", "9"),
-        ("--protocols", "smoke"),
-        ("--timeout", "-1"),
-    ],
+    [("-n", "0"), ("--temperatures", "hot"), ("--temperatures", "9"), ("--protocols", "smoke"), ("--timeout", "-1")],
 )
 async def test_wrong_usage_is_said(capsys: CAPSYS, argv: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit) as ended:

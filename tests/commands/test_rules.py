@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent import paths
 from tui_agent.__main__ import main
-from tui_agent.engine.project import offer_rules
+from tui_agent.common import paths
+from tui_agent.engine.context.project import offer_rules
 
 
 def test_rules_are_written_once_and_never_over_the_users_own(capsys: pytest.CaptureFixture[str]) -> None:
@@ -15,7 +15,7 @@ def test_rules_are_written_once_and_never_over_the_users_own(capsys: pytest.Capt
     paths.agents_file().write_text("mine")
     assert main(["rules"]) == 0
     assert paths.agents_file().read_text() == "mine"
-    assert "left as it is" in capsys.readouterr().out
+    assert "left unchanged" in capsys.readouterr().out
 
 
 def test_a_home_that_cannot_be_written_is_named(

@@ -14,12 +14,12 @@ from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened, wishes
 from tests.storage.test_catalog import TALK, make
 from tui_agent import events as e
-from tui_agent import paths
 from tui_agent.__main__ import main
-from tui_agent.arguments import build_parser
-from tui_agent.commands.sessions_page import ago
+from tui_agent.commands.arguments import command_parser
+from tui_agent.commands.sessions import time_ago
+from tui_agent.common import paths
 from tui_agent.engine.opening import open_session
-from tui_agent.engine.wishes import CannotOpen
+from tui_agent.engine.options import SessionOpenError
 from tui_agent.storage import catalog
 
 SECRET = "ghp_" + "a1B2" * 9
@@ -30,9 +30,7 @@ WORK = scenario(
     step("", call("edit_file", path="a.txt", old_string="two", new_string="TWO")),
     "All of it is done.",
 )
-MORE = scenario(
-    "more", step("", call("edit_file", path="a.txt", old_string="one", new_string="1")), "more done"
-)
+MORE = scenario("more", step("", call("edit_file", path="a.txt", old_string="one", new_string="1")), "more done")
 
 
 @pytest.fixture
@@ -79,22 +77,22 @@ def test_a_search_shows_what_it_found(home: Path, capsys: pytest.CaptureFixture[
     (hit,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (hit["id"], hit["hit"]) == (one.id, "now the exporter")
     assert main(["sessions", "search", "nowhere"]) == 1
-    assert "Nothing was found" in capsys.readouterr().err
+    assert "Nothing found" in capsys.readouterr().err
 
 
 def test_ids_are_told_by_their_beginning(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, two = make(home, *TALK), make(home, *TALK)
     assert main(["sessions", "rename", one.id, "New", "name"]) == 0
-    assert "«New name»" in capsys.readouterr().out
-    assert catalog.look(one.path).title == "New name"
+    assert "“New name”" in capsys.readouterr().out
+    assert catalog.read_entry(one.path).title == "New name"
     assert main(["sessions", "rename", one.id[:4], "x"]) == 2
-    assert "2 sessions begin with" in capsys.readouterr().err
+    assert "2 session ids start with" in capsys.readouterr().err
     assert main(["sessions", "fork", "nothing"]) == 2
     assert "tui-agent sessions list --all" in capsys.readouterr().err
     assert main(["sessions", "delete", two.id, "--yes"]) == 0
     assert main(["sessions", "rename", one.id[:4], "alone"]) == 0
     assert main(["sessions", "rename", one.id, "\x1b[2J"]) == 1
-    assert catalog.look(one.path).title == "alone"
+    assert catalog.read_entry(one.path).title == "alone"
 
 
 def test_a_fork_is_made_before_a_message(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,12 +101,12 @@ def test_a_fork_is_made_before_a_message(home: Path, capsys: pytest.CaptureFixtu
     out = capsys.readouterr().out
     new = out.split()[0]
     assert f"tui-agent --resume {new}" in out
-    assert [one.id for one in catalog.messages(catalog.look(home / "sessions" / new))] == ["m1"]
+    assert [one.id for one in catalog.messages(catalog.read_entry(home / "sessions" / new))] == ["m1"]
     assert main(["sessions", "fork", one.id, "--at", "m1"]) == 0
     capsys.readouterr()
     for number in ("0", "3", "-1", "²", "x"):
         assert main(["sessions", "fork", one.id, f"--at={number}"]) == 2
-        assert "messages 1 to 2" in capsys.readouterr().err
+        assert "its messages are 1 to 2" in capsys.readouterr().err
 
 
 def test_deleting_asks_a_person(
@@ -189,7 +187,7 @@ def test_wrong_usage_is_said(capsys: pytest.CaptureFixture[str]) -> None:
         main(["sessions", "--help"])
     assert ended.value.code == 0
     assert "export" in capsys.readouterr().out
-    assert [ago(seconds) for seconds in (-5, 59, 60, 3_600, 90_000, 200_000)] == [
+    assert [time_ago(seconds) for seconds in (-5, 59, 60, 3_600, 90_000, 200_000)] == [
         "just now",
         "just now",
         "1 min ago",
@@ -210,7 +208,7 @@ async def test_a_running_session_is_forked_and_both_go_on(
             await Watch(session).ended()
             assert await asyncio.to_thread(main, ["sessions", "delete", session.folder.name, "--yes"]) == 1
             assert await asyncio.to_thread(main, ["sessions", "rename", session.folder.name, "x"]) == 1
-            assert "renamed once it has ended" in capsys.readouterr().err
+            assert "Rename it once it has ended" in capsys.readouterr().err
             forked = await open_session(
                 wishes(server, None, flags=EDIT["flags"], resume=session.folder.name, fork=True)
             )
@@ -225,14 +223,14 @@ async def test_a_running_session_is_forked_and_both_go_on(
             finally:
                 await forked.close()
             original = session.folder
-        assert [said.text for said in catalog.messages(catalog.look(original))] == ["work"]
+        assert [said.text for said in catalog.messages(catalog.read_entry(original))] == ["work"]
         assert await asyncio.to_thread(main, ["sessions", "rename", original.name, "Renamed"]) == 0
         async with opened(server, None, **EDIT, resume=original.name) as again:
             assert again.title == "Renamed"
-        with pytest.raises(CannotOpen, match="No session"):
+        with pytest.raises(SessionOpenError, match="No session"):
             await open_session(wishes(server, None, resume="none", fork=True))
         count = len(catalog.sessions(paths.data_dir()))
-        with pytest.raises(CannotOpen):
+        with pytest.raises(SessionOpenError):
             await open_session(
                 wishes(server, None, flags={"base_url": "ftp://nowhere"}, resume=original.name, fork=True)
             )
@@ -240,7 +238,7 @@ async def test_a_running_session_is_forked_and_both_go_on(
 
 
 def test_a_fork_can_be_asked_for_at_the_start() -> None:
-    args = build_parser().parse_args(["--fork", "2026"])
+    args = command_parser("").parse_args(["--fork", "2026"])
     assert args.fork == "2026" and args.resume is None
     with pytest.raises(SystemExit):
-        build_parser().parse_args(["--fork", "2026", "--continue"])
+        command_parser("").parse_args(["--fork", "2026", "--continue"])

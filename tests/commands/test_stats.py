@@ -8,7 +8,7 @@ import pytest
 
 from tests.stats.journals import Journal, three_runs
 from tui_agent.__main__ import main
-from tui_agent.domain import Usage
+from tui_agent.common.domain import Usage
 from tui_agent.events import ReplyEnded
 
 ONE, TWO = "2026-01-05T09:00:00.000Z", "2026-01-06T09:00:00.000Z"
@@ -25,26 +25,20 @@ def test_text(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["stats"]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("1 session · 3 runs · 2026-01-05 to 2026-01-06\n")
-    rows = {
-        line.split("  ")[1]: " ".join(line.split()) for line in said.out.splitlines() if line.startswith("  ")
-    }
-    assert rows["first attempt"] == "first attempt 33 % 1 of 3"
+    rows = {line.split("  ")[1]: " ".join(line.split()) for line in said.out.splitlines() if line.startswith("  ")}
+    assert rows["first attempt"] == "first attempt 33% 1 of 3"
     assert rows["p95"] == "p95 9.0 s"
-    assert rows["from cache"] == "from cache 33 % 1 of 3"
-    assert rows["passed"] == "passed 75 % 3 of 4"
+    assert rows["from cache"] == "from cache 33% 1 of 3"
+    assert rows["passed"] == "passed 75% 3 of 4"
     assert rows["tool · not found"] == "tool · not found 2"
-    assert re.search(r"large +1 +0 %", said.out)
+    assert re.search(r"large +1 +0%", said.out)
     assert "rules aaaa" in said.out and "tools tttt" not in said.out
     assert "\x1b" not in said.out and said.err == ""
 
 
 def test_how_fast_the_server_was(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cold = Usage(
-        prompt_tokens=2_000, cached_tokens=0, prompt_ms=40_000, completion_tokens=100, generate_ms=10_000
-    )
-    warm = Usage(
-        prompt_tokens=3_000, cached_tokens=2_500, prompt_ms=10_000, completion_tokens=50, generate_ms=5_000
-    )
+    cold = Usage(prompt_tokens=2_000, cached_tokens=0, prompt_ms=40_000, completion_tokens=100, generate_ms=10_000)
+    warm = Usage(prompt_tokens=3_000, cached_tokens=2_500, prompt_ms=10_000, completion_tokens=50, generate_ms=5_000)
     silent = Usage(prompt_tokens=5_000, completion_tokens=10)
     journal = Journal().begin()
     for usage in (cold, warm, silent):
@@ -54,7 +48,7 @@ def test_how_fast_the_server_was(home: Path, capsys: pytest.CaptureFixture[str])
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "reading 50 tokens/s 2.5k tokens in 50.0 s" in rows
     assert "writing 10 tokens/s 150 tokens in 15.0 s" in rows
-    assert "not read again 50 % 2.5k of 5.0k tokens, by the server's cache" in rows
+    assert "not read again 50% 2.5k of 5.0k tokens, by the server's cache" in rows
     assert main(["stats", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["speed"] == {"read_per_second": 50, "written_per_second": 10, "cached_rate": 0.5}
@@ -97,7 +91,7 @@ def test_one_session_run_by_run(home: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_nothing_yet(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["stats"]) == 1
-    assert "nothing to count yet" in capsys.readouterr().err
+    assert "no statistics yet" in capsys.readouterr().err
     Journal().write(home, ONE)
     assert main(["stats", ONE]) == 1
     assert main(["stats", "--json"]) == 0

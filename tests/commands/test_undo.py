@@ -59,15 +59,13 @@ def test_the_last_run_goes_first_and_comes_back(workspace: Path, capsys: pytest.
     assert (workspace / "a.txt").read_text() == "one\ntwo\n"
     assert not (workspace / "new").exists()
     assert main(["undo", *where]) == 1
-    assert "nothing to undo" in capsys.readouterr().err
+    assert "Nothing to undo" in capsys.readouterr().err
 
 
-def test_newer_work_is_left_unless_asked_otherwise(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_newer_work_is_left_unless_asked_otherwise(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (workspace / "a.txt").write_text("1\nTWO\nmine\n")
     assert main(["undo", "-C", str(workspace)]) == 1
-    assert "left as it is: it was changed since" in capsys.readouterr().out
+    assert "left unchanged: it has changed since" in capsys.readouterr().out
     assert (workspace / "a.txt").read_text() == "1\nTWO\nmine\n"
 
 
@@ -87,9 +85,7 @@ def test_without_a_session_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixt
     assert ended.value.code == 2
 
 
-async def test_a_session_in_use_can_be_listed_only(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_session_in_use_can_be_listed_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = make_workspace(tmp_path / "work")
     async with serve(WORK, strict=True) as server, opened(server, folder, **EDIT):
         assert await asyncio.to_thread(main, ["undo", "--list", "-C", str(folder)]) == 0

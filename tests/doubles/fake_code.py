@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tui_agent.symbols import Diagnostic, Family, Place, Spot, Symbol, Unavailable
+from tui_agent.common.symbols import (
+    Diagnostic,
+    Hierarchy,
+    PlaceKind,
+    SourceLocation,
+    SourcePosition,
+    Symbol,
+    Unavailable,
+)
 
 
 class FakeCode:
@@ -26,25 +34,21 @@ class FakeCode:
     async def outline(self, path: Path) -> tuple[Symbol, ...] | Unavailable:
         return self._answer("outline", path)  # type: ignore[no-any-return]  # the test sets it
 
-    async def definitions(self, path: Path, spot: Spot) -> tuple[Place, ...] | Unavailable:
-        return self._answer("definitions", spot)  # type: ignore[no-any-return]  # the test sets it
-
-    async def references(self, path: Path, spot: Spot) -> tuple[Place, ...] | Unavailable:
-        return self._answer("references", spot)  # type: ignore[no-any-return]  # the test sets it
-
-    async def implementations(self, path: Path, spot: Spot) -> tuple[Place, ...] | Unavailable:
-        return self._answer("implementations", spot)  # type: ignore[no-any-return]  # the test sets it
+    async def places(
+        self, kind: PlaceKind, path: Path, spot: SourcePosition
+    ) -> tuple[SourceLocation, ...] | Unavailable:
+        return self._answer(kind, spot)  # type: ignore[no-any-return]  # the test sets it
 
     async def symbols(self, name: str) -> tuple[Symbol, ...] | Unavailable:
         return self._answer("symbols", name)  # type: ignore[no-any-return]  # the test sets it
 
-    async def hover(self, path: Path, spot: Spot) -> str | Unavailable:
+    async def hover(self, path: Path, spot: SourcePosition) -> str | Unavailable:
         return self._answer("hover", spot)  # type: ignore[no-any-return]  # the test sets it
 
     async def calls(
-        self, path: Path, spot: Spot, *, incoming: bool, outgoing: bool
-    ) -> Family | Unavailable | None:
+        self, path: Path, spot: SourcePosition, *, incoming: bool, outgoing: bool
+    ) -> Hierarchy | Unavailable | None:
         return self._answer("calls", spot)  # type: ignore[no-any-return]  # the test sets it
 
-    async def types(self, path: Path, spot: Spot) -> Family | Unavailable | None:
+    async def types(self, path: Path, spot: SourcePosition) -> Hierarchy | Unavailable | None:
         return self._answer("types", spot)  # type: ignore[no-any-return]  # the test sets it

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from tui_agent.platform.append import OsFunctions
+from tui_agent.platform.syscalls import OsCalls
 
 
-class FakeDisk(OsFunctions):
+class FakeDisk(OsCalls):
     """Real files behind calls that misbehave as told. `fired` counts the faults that came to pass."""
 
     def __init__(self) -> None:
@@ -36,13 +36,13 @@ class FakeDisk(OsFunctions):
         """The end of the names of the files that are concerned; all when empty."""
         self._named: dict[int, str] = {}
 
-    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
-        fd = super().open(path, flags, mode)
-        self._named[fd] = str(path)
+    def open(self, name: str | Path, flags: int, mode: int = 0o600, *, dir_fd: int | None = None) -> int:
+        fd = super().open(name, flags, mode, dir_fd=dir_fd)
+        self._named[fd] = str(name)
         self.opens.append(fd)
         return fd
 
-    def write(self, fd: int, data: bytes) -> int:
+    def write(self, fd: int, data: bytes | memoryview) -> int:
         if not self._concerns(fd):
             return super().write(fd, data)
         self.writes += 1
@@ -52,7 +52,7 @@ class FakeDisk(OsFunctions):
         if code is not None:
             self.fired += 1
             raise OSError(code, os.strerror(code))
-        allowed = self.short(self.writes, data)
+        allowed = self.short(self.writes, bytes(data))
         if allowed is not None and allowed < len(data):
             self.fired += 1
             return super().write(fd, data[:allowed])
@@ -81,7 +81,7 @@ class FakeDisk(OsFunctions):
         return self._named.get(fd, "").endswith(self.only)
 
 
-class FakeHaste(OsFunctions):
+class FakeHaste(OsCalls):
     """Real files on a disk whose syncs cost nothing."""
 
     def datasync(self, fd: int) -> None:

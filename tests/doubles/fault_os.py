@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from tui_agent.platform.oscalls import OsCalls
+from tui_agent.platform.syscalls import OsCalls
 
 WATCHED = (
     "open",
@@ -58,7 +58,7 @@ class FakeOs(OsCalls):
             self.fired += 1
             raise OSError(self._fail_named[name], os.strerror(self._fail_named[name]))
 
-    def write(self, fd: int, data: memoryview) -> int:
+    def write(self, fd: int, data: bytes | memoryview) -> int:
         self._pass("write")
         if self._short is not None:
             data = data[: self._short]

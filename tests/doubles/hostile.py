@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tests.scenes.build import Scene
 from tui_agent import events as e
-from tui_agent.domain import Diff, Editing, Fault, FileChange, Grant, Hunk, Running, Severity, ToolResult
+from tui_agent.common.domain import Diff, EditAction, Fault, FileChange, Grant, Hunk, RunAction, Severity, ToolResult
 from tui_agent.events import Record
 
 ALLOWED = re.compile(
@@ -48,18 +48,14 @@ FAMILIES = (
     lambda r: r.choice(("\x9b2J", "\x9d52;c;aGk=", "\x90q", "\x9f", "\x9e", "\x85", "\x8d")) + r.choice(_ST),
     lambda r: r.choice(("\x1b", "\x1b[", "\x1b]", "\x1b]52;c;", "\x1bP", "\x9b", "\x1b[38;5;")),
     lambda r: r.choice(("\u202egnp.exe", "\u2066x\u2069", "\u200fרע\u200e", "\u061c", "\u202a\u202d\u202c")),
-    lambda r: r.choice(
-        ("a\u200bb", "\u2060", "\ufeff", "\u200e", "\U000e0041\U000e0042", "\u2028", "\u2029")
-    ),
+    lambda r: r.choice(("a\u200bb", "\u2060", "\ufeff", "\u200e", "\U000e0041\U000e0042", "\u2028", "\u2029")),
     lambda r: r.choice(("[@click=app.quit]boo[/]", "[@click=app.exit(1)]x", "[@click=screen.dismiss]y[/]")),
     lambda r: r.choice(("[/]", "[/x]", "a[/b]c", "[link=http://x", "[link=http://x]y[/link]", "[bold")),
     lambda r: r.choice(("[on red]", "[red]x[/red]", "[$error]", "[b +", "\\[x]", "[[/]]", "[reverse blink]")),
     lambda r: r.choice(("[1, 2, 3]", '[{"a": [null]}]', "x = a[i] and d['k']", "[]", "f[0](g[1:])")),
     lambda r: r.choice(("\ud800", "a\udfffb", "\udc80\udcff")),
     lambda r: "e" + "\u0301" * r.choice((3, 40)),
-    lambda r: r.choice(
-        ("\x00", "\x08\x08\x08ok", "\x7f", "\x0b\x0c", "\r", "over\rwritten", "\x0e\x0f", "\x1a")
-    ),
+    lambda r: r.choice(("\x00", "\x08\x08\x08ok", "\x7f", "\x0b\x0c", "\r", "over\rwritten", "\x0e\x0f", "\x1a")),
     lambda r: r.choice(("日本\u202e語", "👩\u200d💻", "🇩🇪", "\uff0fetc", "e\ufe0f", "\t", "\xa0", "\xad")),
 )
 
@@ -112,9 +108,7 @@ def _turn(scene: Scene, text: list[str], dice: random.Random) -> None:
     scene.end(body, call, thought=text[2]).start(call, text[11]).output(text[12], text[13])
     hunk = Hunk(old_start=1, old_count=1, new_start=1, new_count=1, lines=("-" + text[14], "+" + text[15]))
     diff = Diff(path=text[16], kind="modify", hunks=(hunk,), added=1, removed=1, note=text[17])
-    change = FileChange(
-        path="/w/x", display=text[16], kind="modify", added=1, removed=1, before=None, after=None
-    )
+    change = FileChange(path="/w/x", display=text[16], kind="modify", added=1, removed=1, before=None, after=None)
     scene.emit(e.FileChanged(change=change, diff=diff))
     scene.finish(call, ToolResult(success=False, error=text[18], data=text[19]), text=text[12])
     scene.node = ""
@@ -131,12 +125,8 @@ def command(text: list[str]) -> list[Record]:
     scene = Scene().opened().ask(text[0]).reply()
     call = scene.call("run_terminal_command", command=text[1])
     scene.end("", call).start(call, text[2])
-    action = Running(
-        command=text[1],
-        cwd=f"/w/{text[3]}",
-        severity=Severity.HIGH,
-        reasons=(text[4],),
-        env_changes=(text[5],),
+    action = RunAction(
+        command=text[1], cwd=f"/w/{text[3]}", severity=Severity.HIGH, reasons=(text[4],), env_changes=(text[5],)
     )
     grant = Grant(kind="run", pattern=text[6], cwd=text[3])
     return scene.request(action, text[7], grant).records
@@ -150,7 +140,7 @@ def edit(text: list[str]) -> list[Record]:
     lines = tuple(sign + one.replace("\n", " ") for sign, one in zip("-+ -+ ", text[3:9], strict=False))
     hunk = Hunk(old_start=1, old_count=3, new_start=1, new_count=3, lines=lines)
     diff = Diff(path=text[1], kind="modify", hunks=(hunk,), added=2, removed=2, note=text[9])
-    action = Editing(path=f"/w/{text[1]}", display=text[1], diff=diff, before="0" * 64, after="1" * 64)
+    action = EditAction(path=f"/w/{text[1]}", display=text[1], diff=diff, before="0" * 64, after="1" * 64)
     return scene.request(action, text[2]).records
 
 

@@ -46,12 +46,7 @@ class _Answering(BaseHTTPRequestHandler):
                 facts = {"default_generation_settings": settings, "model_ftype": "Q4_K - Medium"}
                 self._send(200, json.dumps(facts | {"chat_template": self.server.template}))
             case "/v1/models":
-                meta = {
-                    "n_ctx": 16_384,
-                    "n_ctx_train": 32_768,
-                    "n_params": 1_777_088_000,
-                    "size": 1_111_370_240,
-                }
+                meta = {"n_ctx": 16_384, "n_ctx_train": 32_768, "n_params": 1_777_088_000, "size": 1_111_370_240}
                 self._send(200, json.dumps({"data": [{"id": "qwen.gguf", "meta": meta}]}))
             case _:
                 self._send(404, "{}")

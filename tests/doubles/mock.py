@@ -6,23 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tui_agent.domain import marked
+from tui_agent.common.domain import program_text
 from tui_agent.mock_server.app import MockServer
-from tui_agent.mock_server.noise import Spoken
-from tui_agent.models.choosing import at, choose, from_wire
-from tui_agent.models.scenarios import convert
+from tui_agent.mock_server.replies import ResponderReply
+from tui_agent.models.choosing import choose_reply, from_wire, reply_at
+from tui_agent.models.scenarios import convert_scenarios
 
-__all__ = [
-    "Heeding",
-    "InTurn",
-    "MockServer",
-    "call",
-    "control_packet",
-    "scenario",
-    "scenarios",
-    "serve",
-    "step",
-]
+__all__ = ["Heeding", "InTurn", "MockServer", "call", "control_packet", "scenario", "scenarios", "serve", "step"]
 
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:
@@ -31,9 +21,7 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
 
 def step(content: str | None = None, *calls: dict[str, Any], **more: Any) -> dict[str, Any]:
     """A step that says `content` and makes `calls`; `more` goes to the response, but for fault, delay and pace."""
-    outer: dict[str, Any] = {
-        key: more.pop(key) for key in ("fault", "delay", "pace", "instead") if key in more
-    }
+    outer: dict[str, Any] = {key: more.pop(key) for key in ("fault", "delay", "pace", "instead") if key in more}
     response: dict[str, Any] = {"content": content, **more}
     if calls:
         response["tool_calls"] = list(calls)
@@ -59,19 +47,19 @@ def control_packet(*, inside: bool = False, **fields: Any) -> str:
     """A message in the user's role as the program writes it between iterations, its directive inside or after."""
     packet, directive = json.dumps(fields), "Do not repeat calls that already have a result."
     if inside:
-        return marked("control", f"{packet}\n{directive}")
-    return marked("control", packet) + "\n" + directive
+        return program_text("control", f"{packet}\n{directive}")
+    return program_text("control", packet) + "\n" + directive
 
 
 class Heeding:
     """A model that goes on to its next step when it is told that it is not done yet, as after a result."""
 
     def __init__(self, *given: dict[str, Any]) -> None:
-        self.scenarios = convert(scenarios(*given))
+        self.scenarios = convert_scenarios(scenarios(*given))
 
-    def answer(self, payload: Mapping[str, Any]) -> Spoken:
+    def answer(self, payload: Mapping[str, Any]) -> ResponderReply:
         conversation = from_wire(payload)
-        choice = choose(self.scenarios, conversation)
+        choice = choose_reply(self.scenarios, conversation)
         told = 0
         for said in reversed(conversation.messages):
             if said.role == "user":
@@ -79,19 +67,19 @@ class Heeding:
             told += "This is not done yet" in said.text
         scenario = next((one for one in self.scenarios.scenarios if one.name == choice.scenario), None)
         if told and scenario is not None:
-            choice = at(scenario, choice.index + told, "", conversation)
-        return Spoken(choice=choice)
+            choice = reply_at(scenario, choice.index + told, "", conversation)
+        return ResponderReply(choice=choice)
 
 
 class InTurn:
     """A model that gives one reply after the other, whatever it is asked; the last one again and again."""
 
     def __init__(self, *replies: str) -> None:
-        self.scenarios = convert(scenarios(scenario("", *replies)))
+        self.scenarios = convert_scenarios(scenarios(scenario("", *replies)))
         self._count = 0
 
-    def answer(self, payload: Mapping[str, Any]) -> Spoken:
+    def answer(self, payload: Mapping[str, Any]) -> ResponderReply:
         (only,) = self.scenarios.scenarios
         index = min(self._count, len(only.steps) - 1)
         self._count += 1
-        return Spoken(choice=at(only, index, "", from_wire(payload)))
+        return ResponderReply(choice=reply_at(only, index, "", from_wire(payload)))

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tui_agent.mock_server.http import Connection, Disconnected, Request
+from tui_agent.mock_server.http import Disconnected, HttpConnection, Request
 
 Body = dict[str, Any]
 
@@ -60,11 +60,11 @@ class FakeOllama:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._converse(Connection(reader, writer)))
+        task = asyncio.create_task(self._converse(HttpConnection(reader, writer)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _converse(self, connection: Connection) -> None:
+    async def _converse(self, connection: HttpConnection) -> None:
         try:
             while (request := await connection.request()) is not None:
                 status, body = self._route(request)
@@ -88,9 +88,7 @@ class FakeOllama:
             case "/api/tags":
                 return 200, {"models": [{"name": "mock-model", "model": "mock-model"}]}
             case "/api/ps":
-                held = [
-                    {"name": name, "model": name, "context_length": n} for name, n in self._loaded.items()
-                ]
+                held = [{"name": name, "model": name, "context_length": n} for name, n in self._loaded.items()]
                 return 200, {"models": held}
             case "/api/chat":
                 return self._chat(json.loads(request.body))
@@ -109,12 +107,7 @@ class FakeOllama:
         message = {"role": "assistant", "content": ""} | self.answer(body)
         said = self.says(body)
         counts = {} if tokens is None else {"prompt_eval_count": tokens}
-        return 200, {
-            "model": body["model"],
-            "message": message,
-            "done": True,
-            "done_reason": "stop",
-        } | counts | said
+        return 200, {"model": body["model"], "message": message, "done": True, "done_reason": "stop"} | counts | said
 
 
 def texts(body: Body) -> str:

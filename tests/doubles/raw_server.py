@@ -46,13 +46,7 @@ class FakeConnection:
         await self.writer.drain()
 
     async def head(
-        self,
-        status: int = 200,
-        kind: str = "",
-        *,
-        length: int | None = None,
-        chunked: bool = False,
-        **more: str,
+        self, status: int = 200, kind: str = "", *, length: int | None = None, chunked: bool = False, **more: str
     ) -> None:
         """Status line and headers; without length or chunks the body ends when the connection does."""
         lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Status')}"]
@@ -91,9 +85,7 @@ class FakeConnection:
         else:
             self.close()
 
-    async def answer(
-        self, status: int, value: Any = None, *, kind: str = "application/json", **more: str
-    ) -> None:
+    async def answer(self, status: int, value: Any = None, *, kind: str = "application/json", **more: str) -> None:
         """A whole answer."""
         body = value if isinstance(value, bytes) else b"" if value is None else json.dumps(value).encode()
         await self.head(status, kind, length=len(body), **more)  # type: ignore[arg-type] # headers, all of them text

@@ -11,13 +11,13 @@ from typing import Literal
 import msgspec
 
 from tui_agent import events as e
-from tui_agent.domain import Answer, Grant
-from tui_agent.engine.state import EngineState
-from tui_agent.engine.waiting import Waiting
+from tui_agent.common.domain import Answer, Grant
+from tui_agent.common.workplan import InstructionPlan, Summary
+from tui_agent.engine.core.state import EngineState
+from tui_agent.engine.session import Waiting
 from tui_agent.events import Event, Record
 from tui_agent.storage.lines import to_line
 from tui_agent.text import Mask
-from tui_agent.workplan import InstructionPlan, Summary
 
 
 def _settled(key: str, asked: Event | None, answer: Answer) -> Event:
@@ -92,6 +92,14 @@ class FakeSubagents:
         return True
 
 
+class FakeCheckpoints:
+    def __init__(self) -> None:
+        self.clears = 0
+
+    def clear(self) -> None:
+        self.clears += 1
+
+
 QUEUE = (e.MessageQueued, e.MessageChanged, e.MessageMoved, e.MessageWithdrawn, e.UserSaid)
 
 
@@ -110,6 +118,8 @@ class FakeSession:
         self.grants = FakeGrants()
         self.queue = FakeQueue(self)
         self.subagents = FakeSubagents()
+        self.checkpoints = FakeCheckpoints()
+        self.busy = False
         self.interrupts = 0
         self.stopped_at_once = False
         self.disk = asyncio.Event()
@@ -120,7 +130,7 @@ class FakeSession:
         self.closed = ""
         self.begins = 0
         self.mask = Mask({})
-        self.tell: Callable[[str | None], None] = lambda text: None
+        self.on_saving: Callable[[str | None], None] = lambda text: None
         self._more = asyncio.Event()
         self._answered: set[str] = set()
 
@@ -129,17 +139,13 @@ class FakeSession:
         return "2026-01-05T09:00:00.000+0000"
 
     def tell_saving(self, tell: Callable[[str | None], None]) -> None:
-        self.tell = tell
+        self.on_saving = tell
 
     def push(self, event: Event, *, node: str = "", run: str = "", seconds: float = 0.0) -> None:
         last = self.records[-1].at if self.records else "2026-01-05T09:00:00.000+00:00"
         at = datetime.fromisoformat(last).astimezone(UTC) + timedelta(seconds=seconds)
         record = Record(
-            seq=len(self.records) + 1,
-            at=at.isoformat(timespec="milliseconds"),
-            event=event,
-            run=run,
-            node=node,
+            seq=len(self.records) + 1, at=at.isoformat(timespec="milliseconds"), event=event, run=run, node=node
         )
         self.records.append(record)
         self._more.set()
@@ -181,9 +187,7 @@ class FakeSession:
         if request_id in self._answered:
             return False
         self._answered.add(request_id)
-        asked = next(
-            (r.event for r in reversed(self.records) if getattr(r.event, "id", "") == request_id), None
-        )
+        asked = next((r.event for r in reversed(self.records) if getattr(r.event, "id", "") == request_id), None)
         self.push(_settled(request_id, asked, answer))
         return True
 
@@ -220,6 +224,9 @@ class FakeSession:
     async def run_shell(self, command: str) -> None:
         self.commands.append(command)
         self.push(e.ShellRan(command=command, cwd="/home/ada/exporter", output="done\n", exit_code=0))
+
+    async def wait(self) -> None:
+        return None
 
     async def close(self, reason: str = "user") -> None:
         self.closed = reason

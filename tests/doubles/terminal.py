@@ -44,10 +44,7 @@ class _Screen(pyte.Screen):
 
     @property
     def display(self) -> list[str]:
-        return [
-            "".join(self.buffer[line][column].data for column in range(self.columns))
-            for line in range(self.lines)
-        ]
+        return ["".join(self.buffer[line][column].data for column in range(self.columns)) for line in range(self.lines)]
 
 
 class Terminal:
@@ -215,9 +212,7 @@ class Terminal:
         modes = "signals" if termios.tcgetattr(self.slave)[3] & termios.ISIG else "raw"
         folder = Path(f"/proc/{self.process.pid}")
         with contextlib.suppress(OSError):
-            tasks = [
-                f"{one.name} {(one / 'wchan').read_text()}" for one in sorted((folder / "task").iterdir())
-            ]
+            tasks = [f"{one.name} {(one / 'wchan').read_text()}" for one in sorted((folder / "task").iterdir())]
             caught = re.search(r"SigCgt:\s*(\w+)", (folder / "status").read_text())
             told = stacks_of(self.process.pid)
             if caught and int(caught[1], 16) >> (signal.SIGUSR1 - 1) & 1:

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from tui_agent.domain import Answer
+from tui_agent.common.domain import Answer
 from tui_agent.engine.opening import open_session
+from tui_agent.engine.options import SessionOptions
 from tui_agent.engine.session import Session
-from tui_agent.engine.wishes import Wishes
 from tui_agent.events import (
     ApprovalAsked,
     Event,
@@ -32,13 +32,13 @@ class Served(Protocol):
     def url(self) -> str: ...
 
 
-def wishes(server: Served, workspace: Path | None, *, provider: str = "openai", **more: Any) -> Wishes:
+def wishes(server: Served, workspace: Path | None, *, provider: str = "openai", **more: Any) -> SessionOptions:
     url = server.url + ("/v1" if provider == "openai" else "")
     flags = {
         "provider": provider, "base_url": url, "model": "mock-model", "mode": "direct", **more.pop("flags", {})
     }  # fmt: skip
     flags = {name: value for name, value in flags.items() if value is not None}
-    return Wishes(workspace=workspace, flags=flags, trust=more.pop("trust", True), **more)
+    return SessionOptions(workspace=workspace, flags=flags, trust=more.pop("trust", True), **more)
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.doubles.mock import MockServer, scenario
 from tests.engine.kit import Watch, opened
-from tui_agent.domain import Answer
+from tui_agent.common.domain import Answer
 from tui_agent.events import Event, RunEnded
 from tui_agent.models.choosing import from_wire
 
@@ -67,13 +67,7 @@ def summed_up(action: str = "Did it", **more: Any) -> dict[str, Any]:
 
 def roles_of(server: MockServer) -> list[str]:
     """Which kind of request each one was."""
-    names = {
-        DISPATCHER: "dispatcher",
-        PLANNING: "planning",
-        SUMMARY: "summary",
-        VERIFY: "verify",
-        DIAGNOSE: "diagnose",
-    }
+    names = {DISPATCHER: "dispatcher", PLANNING: "planning", SUMMARY: "summary", VERIFY: "verify", DIAGNOSE: "diagnose"}
     found = []
     for request in server.requests:
         conversation = from_wire(request.body)
@@ -88,11 +82,7 @@ def sent_as(server: MockServer, role: str) -> list[Any]:
 
 
 async def run(
-    server: MockServer,
-    workspace: Path,
-    text: str,
-    answer: Callable[[Event], Answer | None] | None = None,
-    **more: Any,
+    server: MockServer, workspace: Path, text: str, answer: Callable[[Event], Answer | None] | None = None, **more: Any
 ) -> tuple[Watch, RunEnded, str]:
     """One message in agent mode to its end: what happened, how it ended, the plan document afterwards."""
     flags = {"mode": "agent", **more.pop("flags", {})}

@@ -14,7 +14,7 @@ import pytest
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tests.engine.staging import do, in_step, planned, sent_as, sorted_as, summed_up
-from tui_agent.domain import Answer, Reading
+from tui_agent.common.domain import Answer, ReadAction
 from tui_agent.events import (
     ApprovalAsked,
     ContextAttached,
@@ -25,7 +25,7 @@ from tui_agent.events import (
     ToolFinished,
     ToolStarted,
 )
-from tui_agent.export.reading import export
+from tui_agent.export.session import export_session
 from tui_agent.text import Mask
 
 REJECT = Answer(verdict="reject")
@@ -48,15 +48,12 @@ def texts(server: MockServer, request: int = -1) -> list[str]:
 def attached(server: MockServer, request: int = -1) -> list[str]:
     """The blocks; a server gets one and the message after it as one message of the user's."""
     found = [
-        re.findall(r"^<agent_attached>.*?</agent_attached>$", text, re.S | re.M)
-        for text in texts(server, request)
+        re.findall(r"^<agent_attached>.*?</agent_attached>$", text, re.S | re.M) for text in texts(server, request)
     ]
     return [block for blocks in found for block in blocks]
 
 
-async def say(
-    workspace: Path, text: str, *, answer: Any = None, **more: Any
-) -> tuple[MockServer, Watch, Path]:
+async def say(workspace: Path, text: str, *, answer: Any = None, **more: Any) -> tuple[MockServer, Watch, Path]:
     async with serve(scenario("", "ok"), strict=True) as server:
         async with opened(server, workspace, **more) as session:
             watch = Watch(session, answer)
@@ -79,7 +76,7 @@ async def test_what_a_message_names_goes_with_it_in_front_of_it(workspace: Path)
     assert [item.display for item in event.items] == ["src/a.py:L10-L12", "my notes.md", "src"]
     assert not [notice for notice in watch.of(Notice) if notice.code == "attach.failed"]
     assert watch.of(ContextMeasured)[-1].parts["files"] > 0
-    page = "".join(export(folder, "markdown", Mask({})))
+    page = "".join(export_session(folder, "markdown", Mask({})))
     log = (folder / "chat_history.log").read_text("utf-8")
     for shown in (page, log):
         assert "Attached: src/a.py" in shown and "my notes.md" in shown
@@ -102,12 +99,8 @@ async def test_a_small_window_takes_less(workspace: Path) -> None:
         (workspace / f"{number}.txt").write_text("five words in each line\n" * 250)
     names = " ".join(f"@{number}.txt" for number in range(4))
     _, watch, _ = await say(workspace, names, flags={"context_window": 8_192})
-    assert (
-        sum(len(item.text) for event in watch.of(ContextAttached) for item in event.items) < 0.4 * 3 * 8_192
-    )
-    assert [notice.code for notice in watch.of(Notice) if notice.level == "warning"].count(
-        "attach.failed"
-    ) >= 1
+    assert sum(len(item.text) for event in watch.of(ContextAttached) for item in event.items) < 0.4 * 3 * 8_192
+    assert [notice.code for notice in watch.of(Notice) if notice.level == "warning"].count("attach.failed") >= 1
     assert watch.of(RunEnded)[-1].outcome == "done"
 
 
@@ -126,18 +119,18 @@ async def test_what_needs_leave_to_read_is_asked_for(workspace: Path, tmp_path: 
     text = f"see @.env and @{tmp_path}/outside.txt"
 
     def only_outside(event: Event) -> Answer:
-        asks = isinstance(event, ApprovalAsked) and isinstance(event.action, Reading) and event.action.outside
+        asks = isinstance(event, ApprovalAsked) and isinstance(event.action, ReadAction) and event.action.outside
         return Answer(verdict="approve" if asks else "reject")
 
     server, watch, _ = await say(workspace, text, answer=only_outside)
     asked = [event.action for event in watch.of(ApprovalAsked)]
-    assert [(one.outside, one.credentials) for one in asked if isinstance(one, Reading)] == [
+    assert [(one.outside, one.credentials) for one in asked if isinstance(one, ReadAction)] == [
         (False, True),
         (True, False),
     ]
     (block,) = attached(server)
     assert "far away" in block and "hush" not in block
-    assert "@.env is not attached: to read it was refused." in [notice.text for notice in watch.of(Notice)]
+    assert "@.env is not attached: reading it was refused." in [notice.text for notice in watch.of(Notice)]
     server, watch, _ = await say(workspace, text, answer=lambda event: REJECT, attended=False)
     assert not attached(server)
     assert len([one for one in watch.of(Notice) if one.code == "attach.failed"]) == 2
@@ -163,11 +156,7 @@ async def test_an_attached_file_can_be_edited_and_is_the_same_after_a_resume(wor
 
 
 async def test_requests_of_a_run_begin_alike_and_steering_attaches_too(workspace: Path) -> None:
-    looks: list[Any] = [
-        step("", call("list_files", path=".")),
-        step("", call("list_files", path="src")),
-        "done",
-    ]
+    looks: list[Any] = [step("", call("list_files", path=".")), step("", call("list_files", path="src")), "done"]
     async with serve(scenario("begin", *looks), scenario("also", "both"), strict=True) as server:
         async with opened(server, workspace) as session:
 
@@ -209,9 +198,7 @@ async def test_who_plans_sees_it_too(workspace: Path) -> None:
     assert "11\tline 11" in json.dumps(step_request.messages, ensure_ascii=False).replace("\\t", "\t")
 
 
-async def test_what_an_interrupted_message_names_goes_with_the_next_one(
-    workspace: Path, tmp_path: Path
-) -> None:
+async def test_what_an_interrupted_message_names_goes_with_the_next_one(workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "outside.txt").write_text("far away\n")
     async with serve(scenario("", "ok"), strict=True) as server:
         async with opened(server, workspace) as session:
@@ -234,11 +221,7 @@ async def test_what_an_interrupted_message_names_goes_with_the_next_one(
 
 
 async def test_an_answer_that_names_a_file_attaches_it(workspace: Path) -> None:
-    looks: list[Any] = [
-        step("", call("list_files", path=".")),
-        step("", call("list_files", path="src")),
-        "done",
-    ]
+    looks: list[Any] = [step("", call("list_files", path=".")), step("", call("list_files", path="src")), "done"]
     answer = Answer(verdict="reply", text='yes, and see @"my notes.md"')
     async with serve(scenario("look", *looks), scenario("yes", "seen"), strict=True) as server:
         async with opened(server, workspace, flags={"iterations": {"direct": 2}}) as session:
@@ -273,9 +256,7 @@ async def test_a_disk_that_fails_is_told_and_the_message_is_worked_on(
     assert told == "@big.log is not attached: Input/output error."
 
 
-async def test_going_through_a_huge_file_ends_with_the_run(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_going_through_a_huge_file_ends_with_the_run(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     huge = workspace / "huge.log"
     huge.write_text("a line of text\n" * 10_000)
     os.truncate(huge, 100 << 30)

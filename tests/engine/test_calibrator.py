@@ -6,29 +6,27 @@ from typing import Any
 
 import pytest
 
-from tests.commands.test_calibrating import only_files, shown
+from tests.commands.test_calibration import only_files, shown
 from tests.doubles.mock import MockServer, scenario, serve, step
 from tests.engine.kit import Watch
 from tests.engine.kit import opened as _opened
-from tui_agent import paths
-from tui_agent.commands.file_probing import project
-from tui_agent.engine import calibrator
+from tui_agent.commands.probing import probe_project
+from tui_agent.common import paths
+from tui_agent.engine.models import calibration as calibration_module
 from tui_agent.events import Notice, ProtocolChanged
 from tui_agent.models.endpoint import endpoint
 
 WANTED = {"calibrate": True}
 
 
-def opened(
-    server: MockServer, workspace: Path | None, *, flags: dict[str, Any] | None = None, **more: Any
-) -> Any:
+def opened(server: MockServer, workspace: Path | None, *, flags: dict[str, Any] | None = None, **more: Any) -> Any:
     """A session with the model `m` of an Ollama, which says how large it is."""
     return _opened(server, workspace, provider="ollama", flags={"model": "m", **(flags or {})}, **more)
 
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibrator, "IDLE", 0.0)
+    monkeypatch.setattr(calibration_module, "IDLE", 0.0)
 
 
 def told(watch: Watch, code: str) -> list[str]:
@@ -39,15 +37,13 @@ def calibration(model: str) -> Any:
     return json.loads(paths.models_file().read_text("utf-8"))["models"][model].get("calibration")
 
 
-async def test_a_model_used_for_the_first_time_is_measured_and_asked_in_the_way_that_suits_it(
-    tmp_path: Path,
-) -> None:
+async def test_a_model_used_for_the_first_time_is_measured_and_asked_in_the_way_that_suits_it(tmp_path: Path) -> None:
     greeting = scenario("hello", "Hello.")
     async with serve(*only_files(), greeting, models=["m"]) as server:
         async with opened(server, tmp_path, flags=WANTED) as session:
             watch = Watch(session)
             ended = await watch.until_event(Notice, code="model.calibrated")
-            assert "m is asked for whole files" in ended.text and "Kept in models.json" in ended.text
+            assert "m uses whole files" in ended.text and "Saved in models.json" in ended.text
             assert told(watch, "models.read") == []
             assert calibration("m")["strategy"] == "files"
             await session.send("hello, who are you?")
@@ -63,9 +59,7 @@ async def test_a_model_used_for_the_first_time_is_measured_and_asked_in_the_way_
 
 
 async def test_a_message_ends_the_measurement_and_goes_first(tmp_path: Path) -> None:
-    slow = [
-        scenario(one.text[:40], step(shown(one.file, one.content), delay=600.0)) for one in project().tasks
-    ]
+    slow = [scenario(one.text[:40], step(shown(one.file, one.content), delay=600.0)) for one in probe_project().tasks]
     async with serve(*slow, scenario("hello", "Hello."), models=["m"]) as server:
         async with opened(server, tmp_path, flags=WANTED) as session:
             watch = Watch(session)
@@ -79,10 +73,8 @@ async def test_a_message_ends_the_measurement_and_goes_first(tmp_path: Path) -> 
         assert calibration("m") is None
 
 
-async def test_a_measurement_that_takes_too_long_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(calibrator, "SECONDS", 0.2)
+async def test_a_measurement_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration_module, "SECONDS", 0.2)
     async with serve(scenario("hello", "Hello."), models=["m"]) as server:
         async with opened(server, tmp_path, flags=WANTED) as session:
             watch = Watch(session)
@@ -96,10 +88,10 @@ async def test_nothing_is_measured_where_it_is_not_wanted(
 ) -> None:
     begun: list[str] = []
 
-    async def measured(self: calibrator.Calibrator, name: str) -> None:
+    async def measured(self: calibration_module.Calibrator, name: str) -> None:
         begun.append(name)
 
-    monkeypatch.setattr(calibrator.Calibrator, "_measure", measured)
+    monkeypatch.setattr(calibration_module.Calibrator, "_measure", measured)
     entry: dict[str, Any] = {
         "strategy": {"options": {"strategy": "native"}},
         "measured": {"calibration": {"strategy": "json", "date": "2026-11-01"}},

@@ -32,7 +32,7 @@ def answering(value: object) -> Script:
     return answer
 
 
-# --- the window (M16) ---
+# --- the window ---
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,7 @@ async def test_a_loaded_model_keeps_its_window(
         ({"/v1/models": {"data": [{"id": "mock-model", "meta": {"n_ctx": 65_536}}]}}, 20_000, 20_000),
         ({"/v1/models": {"data": [{"id": "mock-model", "meta": {"n_ctx_train": 131_072}}]}}, None, 32_768),
         ({"/v1/models": {"data": [{"id": "mock-model", "max_model_len": 40_960}]}}, None, 40_960),
-        (
-            {"/api/v0/models": {"data": [{"id": "mock-model", "loaded_context_length": 50_000}]}},
-            None,
-            50_000,
-        ),
+        ({"/api/v0/models": {"data": [{"id": "mock-model", "loaded_context_length": 50_000}]}}, None, 50_000),
         ({"/props": {"default_generation_settings": {"n_ctx": 24_576}}}, None, 24_576),
     ],
 )
@@ -85,7 +81,7 @@ async def test_the_window_is_what_the_server_says(
     assert watch.of(ModelChanged)[-1].context_window == window
 
 
-# --- the best one (M19) ---
+# --- the best one ---
 
 
 async def test_a_model_that_only_makes_embeddings_is_never_asked_to_answer(tmp_path: Path) -> None:
@@ -94,7 +90,7 @@ async def test_a_model_that_only_makes_embeddings_is_never_asked_to_answer(tmp_p
             async with opened(served, tmp_path, provider="ollama", flags={"model": name}) as session:
                 ended = await hi(Watch(session))
             assert ended.outcome == "failed"
-            assert "numbers only makes embeddings and can't answer." in ended.text
+            assert "numbers only makes embeddings and can't chat." in ended.text
     assert not [one for one in served.requests if one.path.endswith(CHATS)]
 
 
@@ -110,7 +106,7 @@ async def test_a_model_that_takes_tool_calls_is_chosen_before_one_that_does_not(
         assert served.requests[0].body["model"] == "b"
 
 
-# --- a model that is not there (M20) ---
+# --- a model that is not there ---
 
 
 @pytest.mark.parametrize("provider", ["ollama", "openai"])
@@ -124,7 +120,7 @@ async def test_a_model_that_is_not_there_is_told_at_the_opening_and_ends_a_run_a
     ):
         watch = Watch(session)
         notice = await watch.until_event(Notice, level="error")
-        assert "has no model gone:7b" in notice.text and "there are here:7b, there:7b" in notice.text
+        assert "has no model gone:7b" in notice.text and "available: here:7b, there:7b" in notice.text
         assert ("ollama pull gone:7b" in notice.text) is (provider == "ollama")
         before = len(served.requests)
         ended = await hi(watch)

@@ -7,9 +7,10 @@ import pytest
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tui_agent.engine.undoing import CannotUndo
+from tui_agent.engine.undo import CannotUndo
 from tui_agent.events import ConversationRewound, RunStarted
-from tui_agent.view import NoticeItem, SessionView, fold
+from tui_agent.view.fold import fold_record
+from tui_agent.view.items import NoticeItem, SessionView
 
 TALK = scenario("talk", step("", call("read_file", path="adder.py")), "we talked")
 MORE = scenario("more", "as you say")
@@ -44,10 +45,10 @@ async def test_clear_forgets_the_conversation_and_redo_brings_it_back(tmp_path: 
             await session.send("more")
             await watch.ended()
             assert "as you say" not in sent(server)
-        assert "The conversation begins anew" in (folder / "chat_history.log").read_text()
+        assert "Conversation cleared" in (folder / "chat_history.log").read_text()
     view = SessionView()
     for record in watch.records:
-        fold(view, record)
+        fold_record(view, record)
     assert not [one for one in view.items if isinstance(one, NoticeItem) and one.level == "error"]
 
 

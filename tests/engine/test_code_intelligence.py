@@ -11,17 +11,9 @@ from tests.doubles.mock import Heeding, MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tests.engine.staging import do, in_step, planned, run, sent_as, sorted_as, summed_up
 from tests.lsp.kit import command, heard
-from tui_agent.domain import Answer, Trusting
-from tui_agent.engine.code_intelligence import CodeIntelligence
-from tui_agent.events import (
-    ApprovalAsked,
-    CompletionRefused,
-    Event,
-    FileDiagnosed,
-    Notice,
-    ProgramSaid,
-    ToolFinished,
-)
+from tui_agent.common.domain import Answer, TrustAction
+from tui_agent.engine.host.code_intelligence import CodeIntelligence
+from tui_agent.events import ApprovalAsked, CompletionRefused, Event, FileDiagnosed, Notice, ProgramSaid, ToolFinished
 from tui_agent.platform import supervisor
 from tui_agent.safety.roots import Roots
 from tui_agent.settings import Settings
@@ -77,9 +69,7 @@ def pids(tmp_path: Path) -> list[int]:
     return [start[1] for start in heard(tmp_path, "start")]
 
 
-async def worked(
-    server: MockServer, workspace: Path, flags: dict[str, Any], text: str = "do it", **more: Any
-) -> Watch:
+async def worked(server: MockServer, workspace: Path, flags: dict[str, Any], text: str = "do it", **more: Any) -> Watch:
     async with opened(server, workspace, flags=flags, **more) as session:
         watch = Watch(session)
         await session.send(text)
@@ -104,13 +94,11 @@ async def test_a_write_that_breaks_a_file_is_told_fixed_and_accepted(workspace: 
     (found,) = watch.of(FileDiagnosed)
     assert (found.display, found.found[0].line, found.found[0].new) == ("a.py", 1, True)
     assert not watch.of(CompletionRefused)
-    assert pids(tmp_path)[0] not in supervisor.table()
+    assert pids(tmp_path)[0] not in supervisor.process_table()
 
 
 @pytest.mark.parametrize("claim", ["All done. [TASK_COMPLETE]", "All done."])
-async def test_a_false_claim_is_refused_once_and_then_mended(
-    workspace: Path, tmp_path: Path, claim: str
-) -> None:
+async def test_a_false_claim_is_refused_once_and_then_mended(workspace: Path, tmp_path: Path, claim: str) -> None:
     story = scenario(
         "do it",
         step("", call("read_file", path="a.py")),
@@ -138,18 +126,14 @@ async def test_a_claim_is_refused_only_once(workspace: Path, tmp_path: Path) -> 
 
 
 async def test_the_gate_finds_what_the_write_could_not_wait_for(workspace: Path, tmp_path: Path) -> None:
-    story = scenario(
-        "do it", step("", write(BAD, "new.py")), "Done.", step("", write(GOOD, "new.py")), "Done."
-    )
+    story = scenario("do it", step("", write(BAD, "new.py")), "Done.", step("", write(GOOD, "new.py")), "Done.")
     async with MockServer(Heeding(story), strict=True) as server:
         watch = await worked(server, workspace, served(tmp_path, seconds=0.001))
     assert not any("Diagnostics" in text for text in results(server))
     assert len(watch.of(CompletionRefused)) == 1
 
 
-async def test_errors_that_were_there_before_are_told_apart_and_refuse_nothing(
-    workspace: Path, tmp_path: Path
-) -> None:
+async def test_errors_that_were_there_before_are_told_apart_and_refuse_nothing(workspace: Path, tmp_path: Path) -> None:
     edit = {"path": "old.py", "old_string": "y = 1", "new_string": "z = 0\ny = 1"}
     again = {"path": "old.py", "old_string": "z = 0", "new_string": "z = 0  # WRONG too"}
     story = (
@@ -236,7 +220,7 @@ async def test_nothing_is_started_before_the_folder_is_trusted(workspace: Path, 
                 watch = Watch(session, lambda event, answer=answer: answer)  # type: ignore[misc]  # bound here
                 await session.send("do it")
                 await watch.ended()
-        asked = [one for one in watch.of(ApprovalAsked) if isinstance(one.action, Trusting)]
+        asked = [one for one in watch.of(ApprovalAsked) if isinstance(one.action, TrustAction)]
         assert asked
         assert bool(pids(tmp_path)) is there
         assert (offered(server) >= CODE_TOOLS) is there
@@ -251,7 +235,7 @@ async def test_a_server_that_fails_is_told_as_a_result_and_the_work_goes_on(
     async with serve(story, strict=True) as server:
         flags = served(tmp_path, mode, seconds=0.5 if mode == "hang-initialize" else 60.0)
         async with opened(server, workspace, flags=flags) as session:
-            session._workplace.code._limits = limits(start=2.0 if mode == "hang-initialize" else 60.0)
+            session._environment.code._limits = limits(start=2.0 if mode == "hang-initialize" else 60.0)
             watch = Watch(session)
             await session.send("do it")
             ended = await watch.ended()
@@ -263,13 +247,12 @@ async def test_a_server_that_fails_is_told_as_a_result_and_the_work_goes_on(
     assert ended.outcome == "done"
     warnings = [one.text for one in watch.of(Notice) if one.code == "code.server" and one.level == "warning"]
     assert len(warnings) == (mode != "flood")
-    assert not any(pid in supervisor.table() for pid in pids(tmp_path))
+    assert not any(pid in supervisor.process_table() for pid in pids(tmp_path))
 
 
 async def test_after_close_nothing_looks_at_a_file_any_more(workspace: Path, tmp_path: Path) -> None:
     settings = Settings(language_servers={"python": command(tmp_path)})
-    code = CodeIntelligence(settings, Roots((workspace,)), lambda notice: None)
-    code.allowed = lambda: True
+    code = CodeIntelligence(settings, Roots((workspace,)), lambda notice: None, allowed=lambda: True)
     code.expect(workspace / "a.py", GOOD.encode())
     (looking,) = code._expecting.values()
     await asyncio.sleep(0)
@@ -279,9 +262,9 @@ async def test_after_close_nothing_looks_at_a_file_any_more(workspace: Path, tmp
 
 
 def limits(start: float) -> Any:
-    from tui_agent.lsp.limits import Limits
+    from tui_agent.lsp.server import ServerLimits
 
-    return Limits(start=start, request=60.0, backoff=0.0, farewell=0.5)
+    return ServerLimits(start=start, request=60.0, backoff=0.0, farewell=0.5)
 
 
 # --- a real one ---

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.doubles.fake_bench import FakeBench
-from tui_agent.domain import ToolCall, ToolResult
-from tui_agent.engine.code_intelligence import CodeIntelligence
+from tests.doubles.fake_tool_context import FakeToolContext
+from tui_agent.common.domain import ToolCall, ToolResult
+from tui_agent.engine.host.code_intelligence import CodeIntelligence
 from tui_agent.safety.roots import Roots
 from tui_agent.settings import Settings
 from tui_agent.tools.base import ToolError
@@ -92,15 +92,14 @@ class Project:
         self.root = root.resolve()
         for name, text in files.items():
             (self.root / name).write_text(text, encoding="utf-8")
-        self.code = CodeIntelligence(Settings(), Roots((self.root,)), lambda notice: None)
-        self.code.allowed = lambda: True
-        self.bench = FakeBench(self.root)
-        self.bench.code = self.code
+        self.code = CodeIntelligence(Settings(), Roots((self.root,)), lambda notice: None, allowed=lambda: True)
+        self.ctx = FakeToolContext(self.root)
+        self.ctx.code = self.code
 
     async def ask(self, tool: str, /, **arguments: object) -> str:
         parsed = default_tools(code=True).parse(ToolCall(id="1", name=tool, arguments=dict(arguments)))
         assert not isinstance(parsed, ToolResult), parsed.error
-        result = await parsed[0].run(parsed[1], self.bench)
+        result = await parsed[0].run(parsed[1], self.ctx)
         assert result.success
         assert isinstance(result.data, str)
         return result.data

@@ -9,9 +9,9 @@ import pytest
 from tests.doubles.mock import Heeding, MockServer, call, scenario, step
 from tests.engine.kit import Watch, opened
 from tui_agent.checkpoints import survey
-from tui_agent.domain import ToolCall, ToolResult
-from tui_agent.engine.completion import claims_change
-from tui_agent.engine.project_checks import checks_of, failed_check, only_looks, only_tests
+from tui_agent.common.domain import ToolCall, ToolResult
+from tui_agent.engine.checks.project_checks import checks_of, failed_check, only_looks, only_tests
+from tui_agent.engine.loop.completion import claims_change
 from tui_agent.events import RunEnded
 
 RUN = "run_terminal_command"
@@ -71,9 +71,7 @@ def ended(command: str, code: int = 0, said: str = "") -> tuple[ToolCall, ToolRe
 def test_tests_that_pass_make_good_what_was_run_wrongly_before() -> None:
     assert failed_check([ended("python3 -m pytest", 1, "2 failed"), ended("python3 test_calc.py")]) is None
     assert failed_check([ended("python3 test_a.py", 1), ended("python3 test_b.py")]) is not None
-    assert (
-        failed_check([ended("python3 -m unittest"), ended("python3 main.py", 1, "Traceback …")]) is not None
-    )
+    assert failed_check([ended("python3 -m unittest"), ended("python3 main.py", 1, "Traceback …")]) is not None
     assert failed_check([ended("python3 main.py", 1), ended("python3 -m unittest")]) is None
 
 
@@ -94,11 +92,7 @@ def test_a_program_that_is_to_end_with_a_failure_may() -> None:
 
 
 def test_words_that_claim_a_change() -> None:
-    for text in (
-        "I have renamed the function.",
-        "I've updated config.json",
-        "It has been successfully added.",
-    ):
+    for text in ("I have renamed the function.", "I've updated config.json", "It has been successfully added."):
         assert claims_change(text)
     for text in (
         "You can change it.",
@@ -142,9 +136,7 @@ unix = pytest.mark.skipif(sys.platform == "win32", reason="sed")
 @unix
 async def test_a_change_by_a_command_is_one_and_its_failing_test_counts(tmp_path: Path) -> None:
     test = "from calc import add\nassert add(2, 3) == 5, add(2, 3)\n"
-    good = await run(
-        tmp_path, "Fix the bug in calc.py.", shell("sed -i 's/a - b/a + b/' calc.py"), "Fixed.", calc=CALC
-    )
+    good = await run(tmp_path, "Fix the bug in calc.py.", shell("sed -i 's/a - b/a + b/' calc.py"), "Fixed.", calc=CALC)
     assert good.outcome == "done", good.text
     bad = await run(
         tmp_path,

@@ -7,30 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engine.test_window import SUMMARY
-from tui_agent.domain import (
-    AssistantMessage,
-    Message,
-    ToolCall,
-    ToolMessage,
-    ToolResult,
-    UserMessage,
-)
-from tui_agent.engine.compaction import PARTS, is_summary, plain_summary
-from tui_agent.engine.condensing import cut_message, cut_text, tail_of
-from tui_agent.engine.history import History, repair
-from tui_agent.events import (
-    ContextCompacted,
-    Event,
-    ProgramSaid,
-    ReplyEnded,
-    RunEnded,
-    ToolFinished,
-    UserSaid,
-)
+from tui_agent.common.domain import AssistantMessage, Message, ToolCall, ToolMessage, ToolResult, UserMessage
+from tui_agent.engine.context.compaction import PARTS, is_summary, plain_summary
+from tui_agent.engine.core.history import History, cut_message, cut_text, repair, tail_of
+from tui_agent.events import ContextCompacted, Event, ProgramSaid, ReplyEnded, RunEnded, ToolFinished, UserSaid
 
-TASK = (
-    "Rename compute to reckon everywhere, but never in part7.py; the password of the vault is Xylophone-42."
-)
+TASK = "Rename compute to reckon everywhere, but never in part7.py; the password of the vault is Xylophone-42."
 
 
 def folded(*events: Event) -> History:

@@ -11,17 +11,10 @@ import pytest
 from tests.doubles.ollama import Body, FakeOllama, quarter, texts
 from tests.engine.kit import Watch, opened
 from tests.engine.test_window import SUMMARY, notices, reads, wants_summary, workspace
-from tui_agent.engine.history import History
+from tui_agent.engine.context.window_notices import NOTHING, SOON
+from tui_agent.engine.core.history import History
 from tui_agent.engine.session import Session
-from tui_agent.engine.window_words import NOTHING, SOON
-from tui_agent.events import (
-    ContextCompacted,
-    ProgramSaid,
-    Record,
-    ReplyEnded,
-    ReplyStarted,
-    RunEnded,
-)
+from tui_agent.events import ContextCompacted, ProgramSaid, Record, ReplyEnded, ReplyStarted, RunEnded
 
 __all__ = ["workspace"]
 
@@ -193,9 +186,7 @@ async def test_three_windows_are_compacted_and_the_model_still_knows_task_messag
 
 
 @pytest.mark.parametrize(
-    "reply",
-    [{"content": "no idea"}, {"content": ""}, {"content": "z" * 90_000}],
-    ids=["other", "empty", "endless"],
+    "reply", [{"content": "no idea"}, {"content": ""}, {"content": "z" * 90_000}], ids=["other", "empty", "endless"]
 )
 async def test_without_a_summary_of_the_model_the_program_writes_one(workspace: Path, reply: Body) -> None:
     server = FakeReader(summary=reply)
@@ -225,9 +216,7 @@ async def test_a_server_that_refuses_to_sum_up_does_not_stop_the_work(workspace:
 # --- a long run ---
 
 
-async def test_a_run_that_grows_past_seventy_percent_is_compacted_before_the_server_refuses(
-    workspace: Path,
-) -> None:
+async def test_a_run_that_grows_past_seventy_percent_is_compacted_before_the_server_refuses(workspace: Path) -> None:
     window = 10_000
     server = FakeReader(grows=10**9)
     server.answer = lambda body: server._answer(recalled(body)) if server._made == 20 else server._turn(body)
@@ -253,9 +242,7 @@ def sent(body: Body) -> str:
 
 def bare(body: Body) -> list[dict[str, Any]]:
     """The messages without the notes of what was before, which stand at the end of that request only."""
-    return [
-        one | {"content": one["content"].partition("<agent_memory>")[0].strip()} for one in body["messages"]
-    ]
+    return [one | {"content": one["content"].partition("<agent_memory>")[0].strip()} for one in body["messages"]]
 
 
 def replayed(records: list[Record]) -> list[str]:
@@ -287,9 +274,7 @@ async def test_a_resumed_session_sends_the_same_bytes(workspace: Path) -> None:
             await watch.until_event(RunEnded, outcome="done")
             await session.wait()
         before = next(
-            body["messages"]
-            for body in server.asked
-            if bare(body)[-1]["content"].endswith("</agent_outcome>\n\nGo on")
+            body["messages"] for body in server.asked if bare(body)[-1]["content"].endswith("</agent_outcome>\n\nGo on")
         )
         before = bare({"messages": before})
         async with opened(server, None, provider="ollama", resume=session.id, flags=MANY) as again:

@@ -9,8 +9,8 @@ from tests.doubles.mock import Heeding, MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tests.engine.staging import do, in_step, planned, run, sorted_as, summed_up
 from tests.lsp.kit import command
-from tui_agent.domain import Answer
-from tui_agent.engine.completion import asks
+from tui_agent.common.domain import Answer
+from tui_agent.engine.loop.completion import ends_with_question
 from tui_agent.events import ApprovalAsked, CompletionRefused, Event, Notice
 
 GOOD, BAD = "x = 1\n", "x = 1  # WRONG\n"
@@ -71,27 +71,17 @@ async def test_a_claim_is_checked_whatever_is_asked_behind_it_and_what_rules_ref
                 await session.send(story["name"])
                 ended = await watch.ended()
                 refused[story["name"]] = len(watch.of(CompletionRefused)) - before
-    assert refused == {
-        "courtesy": 1,
-        "marked": 1,
-        "unattended": 1,
-        "shut": 1,
-        "asks": 1,
-        "stubborn": 1,
-        "endless": 0,
-    }
+    assert refused == {"courtesy": 1, "marked": 1, "unattended": 1, "shut": 1, "asks": 1, "stubborn": 1, "endless": 0}
     assert ended.outcome == "limit"
     for name in ("courtesy", "marked", "unattended", "shut"):
         assert (workspace / f"{name}.py").read_text("utf-8") == GOOD, name
     assert left(watch) == [
-        f"It ends with 1 error in changed files: {name}.py\n{name}.py:1: wrong: x = 1 # WRONG"
+        f"The run ends with 1 error in changed files: {name}.py\n{name}.py:1: wrong: x = 1 # WRONG"
         for name in ("asks", "stubborn", "endless")
     ]
 
 
-async def test_what_the_user_refused_is_no_reason_to_go_on_but_errors_are_told(
-    workspace: Path, tmp_path: Path
-) -> None:
+async def test_what_the_user_refused_is_no_reason_to_go_on_but_errors_are_told(workspace: Path, tmp_path: Path) -> None:
     story = breaks("no", claim="never", then="never")
     story["steps"][1:] = [step("", write(GOOD, "no.py")), step("Done then.")]
 
@@ -109,9 +99,7 @@ async def test_what_the_user_refused_is_no_reason_to_go_on_but_errors_are_told(
     assert len(left(watch)) == 1
 
 
-async def test_in_a_plan_a_claim_with_an_offer_behind_it_is_checked_too(
-    workspace: Path, tmp_path: Path
-) -> None:
+async def test_in_a_plan_a_claim_with_an_offer_behind_it_is_checked_too(workspace: Path, tmp_path: Path) -> None:
     given = (
         sorted_as(),
         planned(do("Break it")),
@@ -120,9 +108,7 @@ async def test_in_a_plan_a_claim_with_an_offer_behind_it_is_checked_too(
         scenario("", "It is meant so."),
     )
     async with serve(*given, strict=True) as server:
-        watch, ended, _ = await run(
-            server, workspace, "do it", flags=served(tmp_path, plan_auto_approve=True)
-        )
+        watch, ended, _ = await run(server, workspace, "do it", flags=served(tmp_path, plan_auto_approve=True))
     assert [one.why for one in watch.of(CompletionRefused)] == ["1 error in changed files: new.py"]
     assert ended.text == "It is meant so."
     assert len(left(watch)) == 1
@@ -152,4 +138,4 @@ async def test_work_that_was_not_done_is_no_answer_to_an_offer(workspace: Path) 
     ],
 )
 def test_a_question_is_told_from_an_offer(closing: str, claimed: bool, asked: bool) -> None:
-    assert asks(closing, claimed) is asked
+    assert ends_with_question(closing, claimed) is asked

@@ -8,7 +8,7 @@ import pytest
 
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tui_agent.domain import Answer, Running, Scope
+from tui_agent.common.domain import Answer, RunAction, Scope
 from tui_agent.events import ApprovalAsked, Event, ToolFinished
 
 
@@ -36,9 +36,9 @@ async def carried_out(
     return watch
 
 
-def asked(watch: Watch) -> list[Running]:
+def asked(watch: Watch) -> list[RunAction]:
     actions = [event.action for event in watch.of(ApprovalAsked)]
-    return [action for action in actions if isinstance(action, Running)]
+    return [action for action in actions if isinstance(action, RunAction)]
 
 
 async def test_a_command_outside_the_workspace_asks_in_every_mode(workspace: Path, tmp_path: Path) -> None:
@@ -73,11 +73,8 @@ async def test_a_shell_that_left_the_workspace_asks_from_then_on(workspace: Path
 
 
 async def test_the_scratch_folder_is_inside(workspace: Path) -> None:
-    async with (
-        serve(scenario("go", "done"), strict=True) as server,
-        opened(server, workspace) as session,
-    ):
-        place = session._workplace
+    async with serve(scenario("go", "done"), strict=True) as server, opened(server, workspace) as session:
+        place = session._environment
         (place.scratch / "note").write_text("kept")
         running = await place.judge("cat note", place.scratch)
         assert running.unasked and not running.always_ask
@@ -99,9 +96,7 @@ async def test_leave_for_a_command_does_not_outlast_a_change_of_its_variables(wo
     assert asked(watch)[-1].env_changes[0].startswith("PATH=")
 
 
-async def test_a_command_does_not_run_in_another_folder_than_was_shown(
-    workspace: Path, tmp_path: Path
-) -> None:
+async def test_a_command_does_not_run_in_another_folder_than_was_shown(workspace: Path, tmp_path: Path) -> None:
     (workspace / "shown").mkdir()
 
     def swap(_: Event) -> Answer:
@@ -117,9 +112,7 @@ async def test_a_command_does_not_run_in_another_folder_than_was_shown(
     assert not (tmp_path / "planted").exists()
 
 
-async def test_a_write_does_not_follow_a_link_that_came_after_the_question(
-    workspace: Path, tmp_path: Path
-) -> None:
+async def test_a_write_does_not_follow_a_link_that_came_after_the_question(workspace: Path, tmp_path: Path) -> None:
     (workspace / "shown").mkdir()
     (tmp_path / "far").mkdir()
 

@@ -10,10 +10,10 @@ import pytest
 from tests.doubles.mock import MockServer
 from tests.engine.kit import Watch, opened
 from tests.engine.staging import run
-from tui_agent.domain import Answer, Editing, Running
+from tui_agent.common.domain import Answer, EditAction, RunAction
+from tui_agent.common.hunks import new_text
 from tui_agent.events import ApprovalAsked, Event, Notice, PlanProposed, ReplyEnded, SummaryOffered
-from tui_agent.frontends.scratch import DEMO_TASK, create_scratch_workspace
-from tui_agent.hunks import new_text
+from tui_agent.frontends.demo_workspace import DEMO_TASK, create_demo_workspace
 from tui_agent.models.scripted import DEMO_FILE
 
 COUNTING = "wordcount/counting.py"
@@ -21,10 +21,10 @@ COUNTING = "wordcount/counting.py"
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    return create_scratch_workspace(tmp_path / "work")
+    return create_demo_workspace(tmp_path / "work")
 
 
-def refusing(kind: type[Editing | Running]) -> Callable[[Event], Answer]:
+def refusing(kind: type[EditAction | RunAction]) -> Callable[[Event], Answer]:
     def answer(event: Event) -> Answer:
         no = isinstance(event, ApprovalAsked) and isinstance(event.action, kind)
         return Answer(verdict="reject" if no else "approve")
@@ -46,19 +46,19 @@ def of_summary(watch: Watch) -> str:
 async def test_a_refused_edit_is_told_once_and_summed_up_as_refused(workspace: Path) -> None:
     before = (workspace / COUNTING).read_bytes()
     async with MockServer(DEMO_FILE) as server:
-        watch, ended, doc = await run(server, workspace, DEMO_TASK, refusing(Editing))
+        watch, ended, doc = await run(server, workspace, DEMO_TASK, refusing(EditAction))
     assert (workspace / COUNTING).read_bytes() == before
     assert ended.outcome == "refused"
-    assert said(watch).count("The edit was not made") == 1
+    assert said(watch).count("The edit was not applied") == 1
     assert not [one for one in watch.of(Notice) if one.code.startswith("reply.")]
     assert "Do not try" not in ended.text
-    assert "❌ Not mended: the edit was refused" in of_summary(watch)
-    assert "Mended the word counter" not in doc and "tests pass" not in doc
+    assert "❌ Not fixed: the edit was rejected" in of_summary(watch)
+    assert "Fixed the word counter" not in doc and "tests pass" not in doc
 
 
 async def test_refused_tests_leave_an_edit_that_is_not_tested(workspace: Path) -> None:
     async with MockServer(DEMO_FILE) as server:
-        watch, ended, doc = await run(server, workspace, DEMO_TASK, refusing(Running))
+        watch, ended, doc = await run(server, workspace, DEMO_TASK, refusing(RunAction))
     assert ".lower()" in (workspace / COUNTING).read_text(encoding="utf-8")
     assert ended.outcome == "refused"
     assert said(watch).count("The tests did not run") == 1
@@ -72,8 +72,8 @@ async def test_tests_that_fail_are_summed_up_as_failing(workspace: Path) -> None
     async with MockServer(DEMO_FILE) as server:
         watch, ended, doc = await run(server, workspace, DEMO_TASK)
     assert ended.outcome == "failed"
-    assert "The tests do not pass" in said(watch)
-    assert "❌ The tests do not pass" in of_summary(watch)
+    assert "The tests fail" in said(watch)
+    assert "❌ The tests fail" in of_summary(watch)
     assert "✓" not in doc
     assert len(watch.of(PlanProposed)) == 1
 
@@ -92,15 +92,15 @@ async def test_a_word_counter_that_is_mended_already_is_left_alone(workspace: Pa
             assert ended.outcome == "failed" and "nothing changed" in ended.text
             summary = of_summary(watch)
             assert "✓" not in summary
-    edits = [one for one in watch.of(ApprovalAsked) if isinstance(one.action, Editing)]
+    edits = [one for one in watch.of(ApprovalAsked) if isinstance(one.action, EditAction)]
     assert len(edits) == 1
-    assert "mended already" in summary and "Mended the word counter" not in summary
+    assert "already fixed" in summary and "Fixed the word counter" not in summary
     assert not [one for one in watch.of(Notice) if one.code.startswith("reply.")]
 
 
 async def test_an_edit_that_the_user_rewords_is_told_as_theirs(workspace: Path) -> None:
     def answer(event: Event) -> Answer:
-        if isinstance(event, ApprovalAsked) and isinstance(event.action, Editing):
+        if isinstance(event, ApprovalAsked) and isinstance(event.action, EditAction):
             (hunk,) = event.action.diff.hunks
             text = new_text(hunk).replace(".lower()", ".casefold()")
             return Answer(verdict="approve", data={"edits": {"0": text}})
@@ -110,5 +110,5 @@ async def test_an_edit_that_the_user_rewords_is_told_as_theirs(workspace: Path) 
         watch, ended, _doc = await run(server, workspace, DEMO_TASK, answer)
     assert ".casefold()" in (workspace / COUNTING).read_text(encoding="utf-8")
     assert ended.outcome == "done", ended.text
-    assert "as you changed it" in said(watch) and ".lower()" not in ended.text
-    assert "the user reworded the edit" in of_summary(watch)
+    assert "with your changes" in said(watch) and ".lower()" not in ended.text
+    assert "the user changed the edit" in of_summary(watch)

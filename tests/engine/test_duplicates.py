@@ -8,17 +8,9 @@ import pytest
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tui_agent.domain import Answer
-from tui_agent.engine.duplicates import Repeats
-from tui_agent.events import (
-    ApprovalAsked,
-    Event,
-    FileChanged,
-    Notice,
-    QuestionAsked,
-    ReplyRejected,
-    ToolFinished,
-)
+from tui_agent.common.domain import Answer
+from tui_agent.engine.loop.calls import LoopDetector
+from tui_agent.events import ApprovalAsked, Event, FileChanged, Notice, QuestionAsked, ReplyRejected, ToolFinished
 
 
 @pytest.fixture
@@ -43,11 +35,7 @@ def run(command: str) -> dict[str, Any]:
 
 
 def no(event: Event) -> Answer:
-    return (
-        Answer(verdict="reply", text="Stop")
-        if isinstance(event, QuestionAsked)
-        else Answer(verdict="approve")
-    )
+    return Answer(verdict="reply", text="Stop") if isinstance(event, QuestionAsked) else Answer(verdict="approve")
 
 
 async def test_exact_duplicates_in_one_reply_run_once_and_each_has_its_result(workspace: Path) -> None:
@@ -125,12 +113,7 @@ async def test_a_file_that_changed_outside_is_read_again(workspace: Path) -> Non
 
 
 async def test_a_signature_expires(workspace: Path) -> None:
-    steps = [
-        step("", read()),
-        step("", call("list_files")),
-        step("", read("test_adder.py")),
-        step("", read()),
-    ]
+    steps = [step("", read()), step("", call("list_files")), step("", read("test_adder.py")), step("", read())]
     async with serve(scenario("look", *steps, "done"), strict=True) as server:
         async with opened(server, workspace) as session:
             watch = Watch(session)
@@ -201,7 +184,7 @@ async def test_the_user_can_let_it_go_on_with_advice(workspace: Path) -> None:
 
 async def test_at_the_limit_of_rounds_the_user_is_asked(workspace: Path) -> None:
     looks = [step("", call("read_file", path="adder.py", start_line=number)) for number in range(1, 9)]
-    answers = iter(["Go on", "Stop"])
+    answers = iter(["Continue", "Stop"])
 
     def answer(event: Event) -> Answer:
         return Answer(verdict="reply", text=next(answers))
@@ -228,7 +211,7 @@ async def test_a_refused_call_is_not_asked_for_twice_in_a_row(workspace: Path) -
 
 
 def test_news_between_identical_calls_are_no_loop() -> None:
-    repeats = Repeats()
+    repeats = LoopDetector()
     for number in range(20):
         repeats.add(("edit_file", str(number)), "ok")
         repeats.add(("run_terminal_command", "test"), "failed")
@@ -236,7 +219,7 @@ def test_news_between_identical_calls_are_no_loop() -> None:
 
 
 def test_a_loop_is_told_before_it_stops_and_forgotten_when_the_user_speaks() -> None:
-    repeats = Repeats()
+    repeats = LoopDetector()
     said = []
     for _ in range(5):
         repeats.add(("a", "{}"), "same")
@@ -248,9 +231,7 @@ def test_a_loop_is_told_before_it_stops_and_forgotten_when_the_user_speaks() -> 
     assert repeats.end_round() == ("", "")
 
 
-async def test_the_user_sees_the_result_of_a_repeated_call_and_no_words_for_the_model(
-    workspace: Path,
-) -> None:
+async def test_the_user_sees_the_result_of_a_repeated_call_and_no_words_for_the_model(workspace: Path) -> None:
     twice = scenario("look", step("", read()), step("", read()), "seen")
     async with serve(twice, strict=True) as server, opened(server, workspace) as session:
         watch = Watch(session)

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.domain import FileChange, ToolCall, ToolResult
-from tui_agent.engine.examples import examples_in
-from tui_agent.engine.material import gather, room_for
-from tui_agent.engine.project_checks import checks_of, failed_check, stale_checks, test_command
-from tui_agent.engine.properties import function_in, properties_in
-from tui_agent.engine.request_reading import is_small, kind_of, listed, read_request
-from tui_agent.engine.static_checks import hints, mended, problems
+from tui_agent.common.domain import FileChange, ToolCall, ToolResult
+from tui_agent.engine.checks.examples import examples_in
+from tui_agent.engine.checks.project_checks import checks_of, failed_check, stale_checks, test_command
+from tui_agent.engine.checks.properties import function_in, properties_in
+from tui_agent.engine.checks.relevant_files import find_relevant_files, room_in_window
+from tui_agent.engine.checks.request_reading import is_small, list_items, read_request, request_kind
+from tui_agent.engine.checks.static_checks import lint_hints, problems, with_fixed_imports
 from tui_agent.safety.roots import Roots
 
 test_command.__test__ = False  # type: ignore[attr-defined]  # its name is what it finds, it is no test
@@ -36,18 +36,16 @@ test_command.__test__ = False  # type: ignore[attr-defined]  # its name is what 
     ],
 )
 def test_what_a_request_wants_is_read_from_its_words(text: str, kind: str) -> None:
-    assert kind_of(text) == kind
+    assert request_kind(text) == kind
 
 
 def test_a_request_says_what_it_names() -> None:
-    found = read_request(
-        "Rename calc_sum to total in shop/a.py, then run `python3 -m unittest`. pytest -q is off."
-    )
+    found = read_request("Rename calc_sum to total in shop/a.py, then run `python3 -m unittest`. pytest -q is off.")
     assert found.paths == ("shop/a.py",) and "calc_sum" in found.names
     assert found.commands == ("python3 -m unittest",)
     assert is_small("Fix the typo in README.md.") and not is_small("- one thing\n- and another")
-    assert listed("Do this:\n1. Add a.py\n2. Remove b.py") == ["Add a.py", "Remove b.py"]
-    assert listed("- it is red\n- it is blue") == []
+    assert list_items("Do this:\n1. Add a.py\n2. Remove b.py") == ["Add a.py", "Remove b.py"]
+    assert list_items("- it is red\n- it is blue") == []
 
 
 def test_examples_of_a_request_become_commands() -> None:
@@ -87,13 +85,11 @@ def test_a_change_that_breaks_or_loses_something_is_noticed() -> None:
     assert "has an error" in found("Make size faster", before, {"a.py": "def size(:\n"})[0]
     gone = found("Make it faster", before, {"a.py": "def other():\n    return 1\n"})
     assert "a.py: size is gone" in gone and any("does not define it" in one for one in gone)
-    lost = found(
-        "Make it faster", before, {"a.py": OLD.replace("path, unit=1", "path").replace(" // unit", "")}
-    )
+    lost = found("Make it faster", before, {"a.py": OLD.replace("path, unit=1", "path").replace(" // unit", "")})
     assert lost == ["a.py: size() must keep its parameter unit"]
-    assert found(
-        "Make it faster", before, {"a.py": OLD.replace("  # per cent", "").replace("= 2", "= 3")}
-    ) == ["a.py: the comment “# per cent” is gone"]
+    assert found("Make it faster", before, {"a.py": OLD.replace("  # per cent", "").replace("= 2", "= 3")}) == [
+        "a.py: the comment “# per cent” is gone"
+    ]
     undefined = found("Use shutil", before, {"a.py": OLD.replace("os.stat", "shutil.stat")})
     assert "a.py: the name shutil is not defined" in undefined
 
@@ -103,13 +99,8 @@ def test_a_rename_must_reach_every_file_and_what_is_named_must_be_there() -> Non
     renamed = OLD.replace("size(", "length_of(")
     incomplete = found("Rename size in a.py to length_of everywhere", before, {"a.py": renamed})
     assert incomplete == ["b.py line 1 imports size from a, which does not define it"]
-    assert (
-        found("Rename size to length_of", before, {"a.py": renamed, "b.py": "from a import length_of\n"})
-        == []
-    )
-    assert "to_list is nowhere" in found(
-        "Add a function to_list(x) to a.py", before, {"a.py": OLD + "\n\nX = 1\n"}
-    )
+    assert found("Rename size to length_of", before, {"a.py": renamed, "b.py": "from a import length_of\n"}) == []
+    assert "to_list is nowhere" in found("Add a function to_list(x) to a.py", before, {"a.py": OLD + "\n\nX = 1\n"})
     assert found("Set RATE to 3 in a.py", before, {"a.py": OLD.replace("RATE = 2", "RATE = 3")}) == []
 
 
@@ -124,9 +115,9 @@ def test_a_test_that_fails_is_not_made_to_pass_by_changing_it() -> None:
 
 
 def test_what_a_program_can_mend_it_mends() -> None:
-    assert mended("def f():\n    return os.getcwd()\n", None).startswith("import os\n")
-    assert mended("import os\n\n\ndef f():\n    return 1\n", OLD) == "\n\ndef f():\n    return 1\n"
-    assert hints({"a.py": "def f(items=[]):\n    return items\n"}) == [
+    assert with_fixed_imports("def f():\n    return os.getcwd()\n", None).startswith("import os\n")
+    assert with_fixed_imports("import os\n\n\ndef f():\n    return 1\n", OLD) == "\n\ndef f():\n    return 1\n"
+    assert lint_hints({"a.py": "def f(items=[]):\n    return items\n"}) == [
         "a.py line 1: the default value of f() is mutable, so all calls share it"
     ]
 
@@ -165,11 +156,7 @@ def wrote() -> tuple[ToolCall, ToolResult]:
 
 
 def test_only_commands_that_show_something_count_as_checks() -> None:
-    done = [
-        ran("ls", good=False),
-        ran("grep x a", good=False),
-        ran("pytest", good=False, error="exit code 127"),
-    ]
+    done = [ran("ls", good=False), ran("grep x a", good=False), ran("pytest", good=False, error="exit code 127")]
     assert checks_of(done) == {} and failed_check(done) is None
     done = [ran("python3 -m pytest", good=False), wrote()]
     assert failed_check(done) is not None and stale_checks(done) == ["python3 -m pytest"]
@@ -187,7 +174,9 @@ def test_the_files_that_matter_are_found_within_the_room(tmp_path: Path) -> None
     (tmp_path / "shop" / "cart.py").write_text("from shop.prices import gross_price\n")
     (tmp_path / ".env").write_text("SECRET=1\n")
     roots = Roots([tmp_path], scratch=tmp_path / ".scratch")
-    found = gather(read_request("Rename gross_price in shop/prices.py everywhere"), roots, room_for(8_192))
+    found = find_relevant_files(
+        read_request("Rename gross_price in shop/prices.py everywhere"), roots, room_in_window(8_192)
+    )
     assert list(found.files)[:2] == ["shop/prices.py", "shop/cart.py"] and ".env" not in found.files
     assert "shop/prices.py\n```\ndef gross_price" in found.text()
-    assert sum(map(len, found.shown.values())) <= room_for(8_192)
+    assert sum(map(len, found.shown.values())) <= room_in_window(8_192)

@@ -8,8 +8,8 @@ import pytest
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tui_agent.engine.feedback import Tries, announces, torn
-from tui_agent.engine.pipe import Babble, TextPipe
+from tui_agent.engine.loop.feedback import RejectionCounter, announces_step, is_torn_tail
+from tui_agent.engine.loop.reply import RepetitionDetector
 from tui_agent.events import (
     FileChanged,
     Notice,
@@ -21,7 +21,7 @@ from tui_agent.events import (
     ToolStarted,
 )
 from tui_agent.mock_server.replies import ServedModel
-from tui_agent.protocols.parser import Protocol
+from tui_agent.protocols.parser import Protocol, ReplyParser
 from tui_agent.tools.registry import default_tools
 
 PLAIN = ServedModel(name="mock-model", capabilities=("completion",))
@@ -272,7 +272,7 @@ async def test_the_tail_of_a_call_is_no_answer(workspace: Path) -> None:
     ],
 )
 def test_torn_replies_are_seen(text: str, protocol: Protocol, is_torn: bool) -> None:
-    assert torn(text, protocol) is is_torn
+    assert is_torn_tail(text, protocol) is is_torn
 
 
 async def test_feedback_never_counts_as_the_users_words(workspace: Path) -> None:
@@ -296,7 +296,7 @@ async def test_feedback_never_counts_as_the_users_words(workspace: Path) -> None
     ],
 )
 def test_announcements_are_seen(text: str) -> None:
-    assert announces(text, TOOLS)
+    assert announces_step(text, TOOLS)
 
 
 @pytest.mark.parametrize(
@@ -311,11 +311,11 @@ def test_announcements_are_seen(text: str) -> None:
     ],
 )
 def test_answers_are_no_announcements(text: str) -> None:
-    assert not announces(text, TOOLS)
+    assert not announces_step(text, TOOLS)
 
 
 def test_tries_count_kinds_and_all() -> None:
-    tries = Tries(0.7)
+    tries = RejectionCounter(0.7)
     for _ in range(3):
         assert not tries.spent("unreadable")
         tries.bad("unreadable")
@@ -339,20 +339,19 @@ def test_tries_count_kinds_and_all() -> None:
     ],
 )
 @pytest.mark.parametrize("size", [1, 7, 100_000])
-def test_babble_is_told_from_text(text: str, found: bool, size: int) -> None:
-    babble = Babble()
+def test_repetition_is_told_from_text(text: str, found: bool, size: int) -> None:
+    detector = RepetitionDetector()
     for start in range(0, len(text), size):
-        babble.feed(text[start : start + size])
-    assert bool(babble.found) is found
+        detector.feed(text[start : start + size])
+    assert bool(detector.found) is found
 
 
 @pytest.mark.parametrize("again", ["", "stopped in the middle of", "the middle of"])
 def test_a_continuation_is_joined_without_a_seam(again: str) -> None:
-    shown: list[str] = []
-    pipe = TextPipe(TOOLS, "native", show=shown.append, think=lambda text: None)
-    pipe.feed("The reply stopped in the middle of")
-    pipe.join()
+    reply = ReplyParser(TOOLS)
+    shown = reply.feed("The reply stopped in the middle of")
+    reply.join()
     for letter in again + " a sentence.":
-        pipe.feed(letter)
-    parsed = pipe.finish()
-    assert "".join(shown) == parsed.text == "The reply stopped in the middle of a sentence."
+        shown += reply.feed(letter)
+    rest, parsed = reply.finish()
+    assert shown + rest == parsed.text == "The reply stopped in the middle of a sentence."

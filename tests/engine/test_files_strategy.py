@@ -8,8 +8,8 @@ import pytest
 
 from tests.doubles.mock import InTurn, MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tui_agent import paths
-from tui_agent.domain import Answer, Editing
+from tui_agent.common import paths
+from tui_agent.common.domain import Answer, EditAction
 from tui_agent.events import (
     ApprovalAsked,
     CompletionRefused,
@@ -84,9 +84,7 @@ async def test_what_fails_goes_back_and_what_never_passes_is_not_done(workspace:
     watch, ended, _ = await works(workspace, ASK, shows(worse), shows(GOOD))
     assert ended.outcome == "done" and len(watch.of(CompletionRefused)) == 1
     (workspace / "calc.py").write_text(CALC)
-    _, ended, server = await works(
-        workspace, ASK, *[shows(CALC.replace("a - b", f"a - b - {n}")) for n in range(9)]
-    )
+    _, ended, server = await works(workspace, ASK, *[shows(CALC.replace("a - b", f"a - b - {n}")) for n in range(9)])
     assert ended.outcome == "failed" and "Not done after 6 tries" in ended.text and len(server.requests) == 6
 
 
@@ -100,7 +98,7 @@ async def test_words_are_no_change_and_an_answer_is_one(workspace: Path) -> None
 
 async def test_a_change_that_is_not_allowed_ends_the_run(workspace: Path) -> None:
     def no(event: Event) -> Answer:
-        refused = isinstance(event, ApprovalAsked) and isinstance(event.action, Editing)
+        refused = isinstance(event, ApprovalAsked) and isinstance(event.action, EditAction)
         return Answer(verdict="reject" if refused else "approve", text="not so")
 
     _, ended, _ = await works(workspace, ASK, shows(GOOD), approval="ask", answer=no)
@@ -148,9 +146,7 @@ async def test_to_look_or_to_test_is_no_change(workspace: Path) -> None:
         assert ended.outcome == "failed" and (workspace / "calc.py").read_text() == CALC
 
 
-async def test_a_command_that_only_shows_something_leaves_a_request_for_a_change_undone(
-    workspace: Path,
-) -> None:
+async def test_a_command_that_only_shows_something_leaves_a_request_for_a_change_undone(workspace: Path) -> None:
     strategy("native")
     (workspace / "test_calc.py").write_text("import unittest\n")
     for command in ("ls", "python3 -m unittest test_calc"):

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.domain import (
+from tui_agent.common.domain import (
     AssistantMessage,
     Message,
     ProgramMessage,
@@ -12,9 +12,10 @@ from tui_agent.domain import (
     ToolResult,
     UserMessage,
 )
-from tui_agent.engine.history import USER_MESSAGES, History, repair
-from tui_agent.engine.state import EngineState
-from tui_agent.engine.tokens import Gauge, of_message, total
+from tui_agent.common.workplan import PlanStep, Summary
+from tui_agent.engine.core.history import USER_MESSAGES, History, repair
+from tui_agent.engine.core.state import EngineState
+from tui_agent.engine.core.tokens import Gauge, of_message, total
 from tui_agent.events import (
     ContextCompacted,
     ConversationRewound,
@@ -31,7 +32,6 @@ from tui_agent.events import (
     ToolStarted,
     UserSaid,
 )
-from tui_agent.workplan import PlanStep, Summary
 
 IDS = st.sampled_from(["a", "b", "c", "d"])
 CALLS = st.lists(IDS, max_size=3, unique=True).map(
@@ -156,9 +156,7 @@ def test_an_early_end_is_told() -> None:
 
 def test_what_a_run_had_said_before_it_was_stopped_is_kept() -> None:
     history = folded(
-        said("first"),
-        reply("half a sent", interrupted=True),
-        RunEnded(outcome="interrupted", text="Interrupted."),
+        said("first"), reply("half a sent", interrupted=True), RunEnded(outcome="interrupted", text="Interrupted.")
     )
     own, told = history.window()[1:]
     assert isinstance(own, AssistantMessage) and own.text == "half a sent"
@@ -251,16 +249,12 @@ def test_an_interrupted_reply_is_kept_and_told() -> None:
 
 EVENTS = st.one_of(
     st.builds(said, st.text(min_size=1, max_size=5), st.sampled_from(["m1", "m2"])),
-    st.builds(
-        lambda text, ids: reply(text, *ids), st.text(max_size=5), st.lists(IDS, max_size=2, unique=True)
-    ),
+    st.builds(lambda text, ids: reply(text, *ids), st.text(max_size=5), st.lists(IDS, max_size=2, unique=True)),
     st.builds(result, IDS),
     st.just(RunStarted(message_id="m", mode="direct", model="x")),
     st.just(RunEnded(outcome="done", text="ok")),
     st.just(ProgramSaid(kind="feedback", text="hm")),
-    st.sampled_from(
-        [ModelChanged(provider="o", model="m", context_window=size) for size in (200, 400, 4_000)]
-    ),
+    st.sampled_from([ModelChanged(provider="o", model="m", context_window=size) for size in (200, 400, 4_000)]),
 )
 
 
@@ -286,12 +280,7 @@ def test_a_reply_to_a_side_request_is_no_part_of_the_conversation() -> None:
 def test_a_finished_step_shrinks_to_its_calls_and_its_outcome() -> None:
     def one(number: int, name: str) -> tuple[Event, ...]:
         begun = StepStarted(step=PlanStep(number=number, description=name), of=2)
-        return (
-            begun,
-            ProgramSaid(kind="step", text=name),
-            reply("", f"{number}"),
-            result(f"{number}", "x" * 4_000),
-        )
+        return (begun, ProgramSaid(kind="step", text=name), reply("", f"{number}"), result(f"{number}", "x" * 4_000))
 
     steering = UserSaid(id="s", text="mind the tests", steering=True)
     done = StepFinished(outcome="failed", text="it is not there")

@@ -9,9 +9,9 @@ import pytest
 from tests.doubles.job import BROKEN, MENDED, make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tui_agent import paths
-from tui_agent.domain import ModelInfo, SystemMessage, ToolSpec, UserMessage
-from tui_agent.engine.ladder import Ladder, start
+from tui_agent.common import paths
+from tui_agent.common.domain import ModelInfo, SystemMessage, ToolSpec, UserMessage
+from tui_agent.engine.models.protocol_fallback import ProtocolFallback, initial_strategy
 from tui_agent.events import Notice, ProtocolChanged, ReplyEnded, ReplyRejected, ToolFinished, ToolStarted
 from tui_agent.mock_server.replies import ServedModel
 from tui_agent.models.catalog import Calibration
@@ -63,12 +63,7 @@ async def test_a_model_without_tools_is_asked_for_json(workspace: Path) -> None:
 
 
 async def test_a_server_that_refuses_tools_moves_the_model_at_once(workspace: Path) -> None:
-    refusal = {
-        "kind": "status",
-        "status": 400,
-        "body": {"error": "mock-model does not support tools"},
-        "times": 1,
-    }
+    refusal = {"kind": "status", "status": 400, "body": {"error": "mock-model does not support tools"}, "times": 1}
     hello = step(json.dumps({"response": "Hello."}), fault=refusal)
     async with serve(scenario("hi", hello), strict=True) as server:
         async with opened(server, workspace, provider="ollama") as session:
@@ -114,9 +109,7 @@ async def test_one_call_as_text_changes_nothing(workspace: Path) -> None:
 
 
 async def test_a_model_that_does_not_keep_to_json_is_asked_for_xml(workspace: Path) -> None:
-    bad = scenario(
-        "go", '{"tool_calls": [{"name": "read_file", "parameters": {"pa', when={"system": '{"tool_calls"'}
-    )
+    bad = scenario("go", '{"tool_calls": [{"name": "read_file", "parameters": {"pa', when={"system": '{"tool_calls"'})
     good = scenario("go", as_xml("read_file", path="adder.py"), "Seen.")
     async with serve(bad, good, strict=True, models=[PLAIN]) as server:
         async with opened(server, workspace, provider="ollama") as session:
@@ -132,7 +125,7 @@ async def test_a_model_that_does_not_keep_to_json_is_asked_for_xml(workspace: Pa
 @pytest.mark.parametrize("protocol", ["json", "xml"])
 def test_the_tools_stand_behind_the_rules_and_not_behind_the_plan_too(protocol: Protocol) -> None:
     tool = ToolSpec(name="read_file", description="Reads a file.", parameters={"type": "object"})
-    ladder = Ladder("m", fixed=protocol, tell=lambda event: None)
+    ladder = ProtocolFallback("m", fixed=protocol, tell=lambda event: None)
     neutral = (SystemMessage(text="RULES"), SystemMessage(text="PLAN"), UserMessage(text="go"))
     rules, plan, _ = ladder.messages(neutral, (tool,))
     assert rules.text.startswith("RULES") and "read_file" in rules.text
@@ -163,9 +156,7 @@ async def test_a_calibrated_model_begins_with_what_was_best_and_may_leave_it(wor
     measured = {"strategy": "json", "date": "2026-01-31", "scores": {"native": 0.5, "json": 1.0}}
     paths.models_file().parent.mkdir(parents=True, exist_ok=True)
     paths.models_file().write_text(json.dumps({"models": {"mock-model": {"calibration": measured}}}))
-    bad = scenario(
-        "go", '{"tool_calls": [{"name": "read_file", "parameters": {"pa', when={"system": '{"tool_calls"'}
-    )
+    bad = scenario("go", '{"tool_calls": [{"name": "read_file", "parameters": {"pa', when={"system": '{"tool_calls"'})
     good = scenario("go", as_xml("read_file", path="adder.py"), "Seen.")
     async with serve(bad, good, strict=True) as server:
         async with opened(server, workspace, provider="ollama") as session:
@@ -182,14 +173,8 @@ async def test_a_calibrated_model_begins_with_what_was_best_and_may_leave_it(wor
     ("info", "fixed", "measured", "strategy", "why"),
     [
         (ModelInfo(name="m"), None, Calibration(), "native", ""),
-        (
-            ModelInfo(name="m", parameters=1.5),
-            None,
-            Calibration(),
-            "files",
-            "small model of 1.5 B parameters",
-        ),
-        (ModelInfo(name="m", capabilities=("completion",)), None, Calibration(), "json", "no tool calls"),
+        (ModelInfo(name="m", parameters=1.5), None, Calibration(), "files", "small model with 1.5 B parameters"),
+        (ModelInfo(name="m", capabilities=("completion",)), None, Calibration(), "json", "no native tool calls"),
         (ModelInfo(name="m", parameters=1.5), None, Calibration(strategy="native"), "native", "calibrated"),
         (ModelInfo(name="m"), "xml", Calibration(strategy="json"), "xml", "set in models.json"),
     ],
@@ -197,7 +182,7 @@ async def test_a_calibrated_model_begins_with_what_was_best_and_may_leave_it(wor
 def test_the_first_strategy_has_a_reason(
     info: ModelInfo, fixed: Protocol | None, measured: Calibration, strategy: str, why: str
 ) -> None:
-    first = start(info, fixed, measured)
+    first = initial_strategy(info, fixed, measured)
     assert first.strategy == strategy and why in first.why
 
 

@@ -9,9 +9,9 @@ import pytest
 from tests.doubles.mock import MockServer, scenario, serve
 from tests.engine.kit import Watch, opened
 from tests.models import seed_models
-from tui_agent import paths
-from tui_agent.domain import ModelInfo
-from tui_agent.engine.live_catalog import BAD, READ
+from tui_agent.common import paths
+from tui_agent.common.domain import ModelInfo
+from tui_agent.engine.models.live_catalog import BAD, READ
 from tui_agent.events import Notice
 from tui_agent.mock_server.replies import ServedModel
 from tui_agent.models import catalog
@@ -47,7 +47,7 @@ def notices(watch: Watch, code: str) -> list[str]:
 async def test_the_first_run_writes_a_file_with_what_the_server_has(tmp_path: Path) -> None:
     async with server(ServedModel(name="gemma3:4b", context_length=131_072)) as served:
         await asked(served, tmp_path, model="gemma3:4b")
-    found = catalog.read(paths.models_file()).catalog
+    found = catalog.read_catalog(paths.models_file()).catalog
     assert found is not None
     assert list(found.models)[-1] == "gemma3:4b" and len(found.models) == 4
     assert found.rules.default == "gemma3:4b"
@@ -68,10 +68,8 @@ async def test_the_file_is_made_once_a_server_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("served", [(), (ModelInfo(name="qwen2.5-coder:7b"),)])
-async def test_a_file_that_is_there_is_never_written_over(
-    served: tuple[ModelInfo, ...], tmp_path: Path
-) -> None:
-    catalog.create(paths.models_file(), served)
+async def test_a_file_that_is_there_is_never_written_over(served: tuple[ModelInfo, ...], tmp_path: Path) -> None:
+    catalog.create_models_file(paths.models_file(), served)
     before = paths.models_file().read_bytes()
     async with server("gemma3:4b") as other:
         await asked(other, tmp_path, model="gemma3:4b")
@@ -139,7 +137,7 @@ async def test_a_bad_change_is_named_and_the_last_good_file_counts(tmp_path: Pat
         write(**{"mock-model": {"contextWindow": "big"}})
         told = await watch.until_event(Notice, code=BAD)
         assert "models.json, line 4: models.mock-model.contextWindow: must be a whole number" in told.text
-        assert "what was read before counts" in told.text
+        assert "the previous content is used" in told.text
         await session.send("hi")
         await watch.ended()
         assert served.requests[1].body["options"]["temperature"] == 0.7
@@ -155,6 +153,6 @@ async def test_a_file_that_is_bad_from_the_start_stops_nobody(tmp_path: Path) ->
         await session.send("hi")
         assert (ended := await watch.ended()).outcome == "done", ended
     (said,) = notices(watch, BAD)
-    assert "line 1: is not valid JSON: it ends too early" in said
-    assert "the built-in list counts" in said
+    assert "line 1: is not valid JSON: unexpected end of file" in said
+    assert "the built-in list is used" in said
     assert paths.models_file().read_text("utf-8") == '{"models": {'

@@ -7,8 +7,8 @@ import pytest
 
 from tests.doubles.mock import MockServer, scenario, serve
 from tests.engine.kit import Watch, opened
-from tui_agent.domain import Fault
-from tui_agent.engine.model_choice import Candidate, outlook
+from tui_agent.common.domain import Fault
+from tui_agent.engine.models.roles import Candidate, outlook
 from tui_agent.events import ModelChanged, Notice, RoleChanged, RunEnded
 from tui_agent.mock_server.replies import ServedModel
 
@@ -47,9 +47,7 @@ async def test_a_chosen_model_answers_next_and_after_a_resume(tmp_path: Path) ->
         async with opened(served, None, provider="ollama", resume=session.id, flags=flags) as again:
             await hi(Watch(again))
         assert chats(served)[-1]["model"] == "mid:latest"
-        async with opened(
-            served, None, provider="ollama", resume=session.id, flags={"model": "big:14b"}
-        ) as named:
+        async with opened(served, None, provider="ollama", resume=session.id, flags={"model": "big:14b"}) as named:
             await hi(Watch(named))
         assert chats(served)[-1]["model"] == "big:14b"  # the command line counts more
 
@@ -83,13 +81,10 @@ async def test_a_role_gets_the_model_that_was_chosen_for_it_also_after_a_resume(
 
 
 async def test_what_cannot_be_chosen_is_said_and_changes_nothing(tmp_path: Path) -> None:
-    async with (
-        server() as served,
-        opened(served, tmp_path, provider="ollama", flags={"model": "big:14b"}) as session,
-    ):
+    async with server() as served, opened(served, tmp_path, provider="ollama", flags={"model": "big:14b"}) as session:
         watch, models = Watch(session), session.models
         assert "has no model none" in await models.choose("execution", "none")
-        assert "can't answer" in await models.choose("summary", "numbers")
+        assert "can't chat" in await models.choose("summary", "numbers")
         await hi(watch)
         await models.choose("planning", "small:1b")
         served.requests.clear()
@@ -116,17 +111,12 @@ async def test_a_chosen_model_that_vanished_is_told_and_the_sessions_own_is_used
 
 @pytest.mark.parametrize("provider", ["ollama", "openai"])
 async def test_the_list_has_what_the_server_says(provider: str, tmp_path: Path) -> None:
-    async with (
-        server() as served,
-        opened(served, tmp_path, provider=provider, flags={"model": "big:14b"}) as session,
-    ):
+    async with server() as served, opened(served, tmp_path, provider=provider, flags={"model": "big:14b"}) as session:
         listed = await session.models.listed()
         assert not isinstance(listed, Fault)
         assert [one.name for one in listed] == ["big:14b", "mid:latest", "numbers", "small:1b"]
         found: dict[str, Candidate] = {}
-        await session.models.describe(
-            [one.name for one in listed], lambda one: found.__setitem__(one.name, one)
-        )
+        await session.models.describe([one.name for one in listed], lambda one: found.__setitem__(one.name, one))
         assert set(found) == {one.name for one in listed}
         if provider == "ollama":
             big, small = found["big:14b"], found["small:1b"]
@@ -143,15 +133,11 @@ def test_what_a_choice_would_mean() -> None:
     assert "loaded first" in said
     assert "8,192 tokens instead of 32,768" in said
     assert "has 7,000" in said
-    assert "no tool calls" in said
+    assert "no native tool calls" in said
     other = " ".join(outlook(now, new, role="planning", window=32_768, used=7_000, provider="ollama"))
-    assert "Each change between the two" in other and "window" not in other.lower()
-    assert outlook(now, now, role="execution", window=32_768, used=None, provider="ollama") == [
-        "It is in use."
-    ]
+    assert "Switching between the two" in other and "window" not in other.lower()
+    assert outlook(now, now, role="execution", window=32_768, used=None, provider="ollama") == ["It is in use."]
     unknown = Candidate(name="x")
     assert outlook(now, unknown, role="execution", window=1, used=1, provider="openai") == []
     silent = Candidate(name="x", known=True, problem="The server is silent.")
-    assert outlook(None, silent, role="title", window=1, used=1, provider="openai") == [
-        "The server is silent."
-    ]
+    assert outlook(None, silent, role="title", window=1, used=1, provider="openai") == ["The server is silent."]

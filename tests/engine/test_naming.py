@@ -8,10 +8,10 @@ import pytest
 from tests.doubles.mock import MockServer, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tests.engine.staging import side
-from tui_agent import paths
-from tui_agent.engine.naming import title_in
+from tui_agent.common import paths
+from tui_agent.engine.session import title_in
 from tui_agent.events import ReplyStarted, SessionTitled
-from tui_agent.storage.folder import list_sessions
+from tui_agent.storage import catalog
 
 
 async def test_an_open_session_is_renamed_and_called_so_from_then_on(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ async def test_an_open_session_is_renamed_and_called_so_from_then_on(tmp_path: P
             assert await session.naming.rename("  A better\x1b[2J\n name  ") == "A better name"
             assert await session.naming.rename(" \n") == ""
             assert session.title == "A better name"
-            assert list_sessions(paths.sessions_dir())[0].title == "A better name"
+            assert catalog.sessions(paths.data_dir())[0].title == "A better name"
         async with opened(server, None, resume=session.id) as again:
             assert again.title == "A better name"
             assert len(await again.naming.rename("long " * 100)) == 100
@@ -48,7 +48,7 @@ async def test_after_the_first_run_the_small_model_names_the_session_once(tmp_pa
             await session.send("really?")
             await watch.ended()
             assert session.title == "A look at the adder"
-        assert list_sessions(paths.sessions_dir())[0].title == "A look at the adder"
+        assert catalog.sessions(paths.data_dir())[0].title == "A look at the adder"
         async with opened(server, None, resume=session.id, flags=TITLES) as again:
             assert again.title == "A look at the adder"
             watch = Watch(again)
@@ -63,7 +63,7 @@ async def test_after_the_first_run_the_small_model_names_the_session_once(tmp_pa
 async def test_no_title_is_asked_for_where_it_is_off_or_nobody_is_there(
     tmp_path: Path, off: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui_agent.engine.naming.IDLE", 0.0)
+    monkeypatch.setattr("tui_agent.engine.session.IDLE", 0.0)
     async with serve(scenario("hello", "Hello."), strict=True) as server:
         async with opened(server, tmp_path, **off) as session:
             watch = Watch(session)
@@ -115,10 +115,7 @@ async def test_a_name_that_the_user_gave_stays(tmp_path: Path) -> None:
         ("# „Addierer reparieren“", "Addierer reparieren"),
         ('{"title": "x"}', ""),
         ("", ""),
-        (
-            "I am sorry, but I can't give this conversation a title, since nothing in it says what it is about.",
-            "",
-        ),
+        ("I am sorry, but I can't give this conversation a title, since nothing in it says what it is about.", ""),
         ("a" * 70, "a" * 59 + "…"),
     ],
 )

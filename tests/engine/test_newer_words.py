@@ -9,7 +9,7 @@ from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tests.engine.staging import do, in_step, planned, sorted_as, summed_up
-from tui_agent.domain import Answer
+from tui_agent.common.domain import Answer
 from tui_agent.events import Notice, SummaryOffered
 
 WRITE = in_step("Write", step("", call("write_file", path="report.md", content="All is well.\n")), "Written.")
@@ -29,9 +29,7 @@ TICKS = {
 }
 
 
-async def accepted_after(
-    workspace: Path, edit: Any, answer: Answer, update: dict[str, Any]
-) -> tuple[Watch, str]:
+async def accepted_after(workspace: Path, edit: Any, answer: Answer, update: dict[str, Any]) -> tuple[Watch, str]:
     """What becomes of the plan when somebody saves it while the summary waits: `edit` makes the new text."""
 
     write = [sorted_as(), planned(do("Write")), summed_up("Wrote it", **update), WRITE]
@@ -69,10 +67,7 @@ async def test_what_the_user_saves_while_the_summary_waits_stays_as_they_wrote_i
 async def test_what_the_user_removes_rewords_or_adds_while_the_summary_waits_stays(workspace: Path) -> None:
     def edit(text: str) -> str:
         text = text.replace("- [ ] crit Y *(old)*\n", "").replace("crit Z", "crit Z, on all systems")
-        return (
-            text.replace("status: in_progress", "status: blocked").replace("planning", "blocked")
-            + "- [ ] crit W\n"
-        )
+        return text.replace("status: in_progress", "status: blocked").replace("planning", "blocked") + "- [ ] crit W\n"
 
     watch, doc = await accepted_after(workspace, edit, Answer(verdict="approve"), TICKS)
     assert "crit Y" not in doc and "- [ ] crit Z, on all systems\n" in doc and "- [ ] crit W" in doc

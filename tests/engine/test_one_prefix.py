@@ -24,7 +24,7 @@ from tests.engine.staging import (
     sorted_as,
     summed_up,
 )
-from tui_agent.events import PlanProposed, RequestClassified
+from tui_agent.events import PlanProposed, ReplyEnded, ReplyThought, RequestClassified
 from tui_agent.mock_server.replies import ServedModel
 
 TASK = "mend the adder"
@@ -45,9 +45,7 @@ def workspace(tmp_path: Path) -> Path:
 def job() -> list[dict[str, Any]]:
     return [
         sorted_as(),
-        planned(
-            do(LOOK, expected_outcome="the fault is known"), do("Mend the sign", "edit_file"), check=COMMAND
-        ),
+        planned(do(LOOK, expected_outcome="the fault is known"), do("Mend the sign", "edit_file"), check=COMMAND),
         side(VERIFY, {"met": True, "evidence": "it was read"}),
         summed_up(),
         in_step(LOOK, step("", call("read_file", path="adder.py")), "It subtracts."),
@@ -90,9 +88,7 @@ async def test_all_requests_for_a_message_begin_with_the_same_bytes(workspace: P
         assert str(one.messages).count(TASK) >= 1
 
 
-async def test_with_calls_as_text_the_tools_stand_in_the_system_text_and_the_form_is_demanded(
-    workspace: Path,
-) -> None:
+async def test_with_calls_as_text_the_tools_stand_in_the_system_text_and_the_form_is_demanded(workspace: Path) -> None:
     plain = ServedModel(name="mock-model", capabilities=("completion",))
     said = scenario(TASK, '{"response": "Nothing."}')
     async with serve(sorted_as(complexity="simple"), said, models=[plain], strict=True) as server:
@@ -115,6 +111,18 @@ async def test_a_tool_call_instead_of_an_answer_is_none(workspace: Path) -> None
     assert watch.of(PlanProposed)[0].fallback
     again = sent_as(server, "planning")[1].messages
     assert "can't be carried out" in str(again[-1]["content"])
+
+
+async def test_thoughts_inside_an_answer_are_no_terminal_control(workspace: Path) -> None:
+    given = json.dumps({"intent": "answer", "needs_write": False, "task_type": "coding", "complexity": "simple"})
+    async with serve(
+        side(DISPATCHER, f"<think>wipe \x1b[2J the \x1b]0;title\x07 screen</think>{given}"),
+        scenario(TASK, "No."),
+        summed_up(),
+    ) as server:
+        watch, _, _ = await run(server, workspace, TASK)
+    thoughts = [one.text for one in watch.of(ReplyThought)] + [one.thought for one in watch.of(ReplyEnded)]
+    assert "wipe" in "".join(thoughts) and not any(char in "".join(thoughts) for char in "\x1b\x07\x9b")
 
 
 async def test_where_the_conversation_does_not_fit_the_question_stands_alone(workspace: Path) -> None:
@@ -156,11 +164,7 @@ async def test_a_diagnosis_and_the_plan_after_it_know_the_conversation(workspace
 async def test_whoever_sorts_and_plans_knows_what_was_said_before(workspace: Path) -> None:
     offer = "The adder subtracts. Shall I turn the sign?"
     async with serve(
-        side(
-            DISPATCHER,
-            {"intent": "analyze", "needs_write": False, "complexity": "simple"},
-            trigger="What is wrong",
-        ),
+        side(DISPATCHER, {"intent": "analyze", "needs_write": False, "complexity": "simple"}, trigger="What is wrong"),
         sorted_as(),
         planned(do("Mend the sign", "edit_file")),
         summed_up(),

@@ -8,7 +8,7 @@ import pytest
 
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tui_agent.domain import Answer, Editing, Reading, Scope, digest
+from tui_agent.common.domain import Answer, EditAction, ReadAction, Scope, action_digest
 from tui_agent.events import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -43,9 +43,7 @@ class Played:
     @property
     def told(self) -> str:
         """What the model got of its last call in a request that followed."""
-        results = [
-            one["content"] for body in self.requests for one in body["messages"] if one["role"] == "tool"
-        ]
+        results = [one["content"] for body in self.requests for one in body["messages"] if one["role"] == "tool"]
         return str(results[-1])
 
     @property
@@ -73,13 +71,13 @@ def approve(**data: Any) -> Callable[[Event], Answer]:
 async def test_only_the_taken_hunks_are_on_disk_and_the_model_hears_of_the_others(workspace: Path) -> None:
     done = await played(workspace, *rewrite(), answer=approve(hunks=[0, 2]))
     (asked,) = done.asked
-    assert isinstance(asked.action, Editing) and len(asked.action.diff.hunks) == 3 and asked.action.parts
+    assert isinstance(asked.action, EditAction) and len(asked.action.diff.hunks) == 3 and asked.action.parts
     expected = OLD.replace("line 2\n", "line two\n").replace("line 28\n", "")
     assert (workspace / "a.txt").read_text("utf-8") == expected
     assert "rejected 1 of the 3 hunks" in done.told and "+line fifteen" in done.told
     (executed,) = done.watch.of(ApprovalExecuted)
     applied = executed.action
-    assert isinstance(applied, Editing) and executed.digest == digest(applied) != asked.digest
+    assert isinstance(applied, EditAction) and executed.digest == action_digest(applied) != asked.digest
     assert applied.after == sha256_of(expected.encode()) and applied.before == asked.action.before
     (changed,) = done.watch.of(FileChanged)
     assert changed.diff == applied.diff and len(changed.diff.hunks) == 2
@@ -93,7 +91,7 @@ async def test_an_edited_hunk_is_written_as_it_was_shown_and_the_model_is_told(w
     assert "changed the text of the hunk" in done.told and "+line XV" in done.told
     assert "rejected 2 of the 3 hunks" in done.told
     (executed,) = done.watch.of(ApprovalExecuted)
-    assert isinstance(executed.action, Editing) and executed.action.diff.added == 2
+    assert isinstance(executed.action, EditAction) and executed.action.diff.added == 2
 
 
 async def test_all_hunks_taken_is_the_whole_edit(workspace: Path) -> None:
@@ -126,15 +124,10 @@ async def test_what_can_not_be_applied_is_not_done(workspace: Path, data: dict[s
 
 
 async def test_leave_for_a_part_is_leave_for_nothing_else(workspace: Path) -> None:
-    answers = iter(
-        [Answer(verdict="approve", scope=Scope.SESSION, data={"hunks": [0]}), Answer(verdict="reject")]
-    )
+    answers = iter([Answer(verdict="approve", scope=Scope.SESSION, data={"hunks": [0]}), Answer(verdict="reject")])
     again = OLD.replace("line 2\n", "line two\n").replace("line 9\n", "line nine\n")
     done = await played(
-        workspace,
-        *rewrite(),
-        call("write_file", path="a.txt", content=again),
-        answer=lambda _: next(answers),
+        workspace, *rewrite(), call("write_file", path="a.txt", content=again), answer=lambda _: next(answers)
     )
     assert len(done.asked) == 2
     assert all(one.grant is None for one in done.watch.of(ApprovalAnswered))
@@ -157,17 +150,13 @@ async def test_line_ends_and_marks_of_the_file_stay(workspace: Path) -> None:
         workspace,
         call("read_file", path="a.txt"),
         call("edit_file", path="a.txt", old_string="line 15", new_string="line fifteen"),
-        answer=approve(
-            hunks=[0], edits={"0": "line 12\nline 13\nline 14\nfif\nteen\nline 16\nline 17\nline 18"}
-        ),
+        answer=approve(hunks=[0], edits={"0": "line 12\nline 13\nline 14\nfif\nteen\nline 16\nline 17\nline 18"}),
     )
     assert done.asked[0].action.parts  # type: ignore[union-attr]  # an edit
     assert (workspace / "a.txt").read_bytes() == old.replace(b"line 15", b"fif\r\nteen")
 
 
-async def test_a_file_that_changes_under_the_question_voids_it_and_is_asked_about_anew(
-    workspace: Path,
-) -> None:
+async def test_a_file_that_changes_under_the_question_voids_it_and_is_asked_about_anew(workspace: Path) -> None:
     mine = OLD.replace("line 0\n", "mine\n")
     questions = 0
 
@@ -179,9 +168,7 @@ async def test_a_file_that_changes_under_the_question_voids_it_and_is_asked_abou
         (workspace / "a.txt").write_text(mine)
         return None
 
-    talk = scenario(
-        "go", step("", call("edit_file", path="a.txt", old_string="line 15", new_string="XV")), "ok"
-    )
+    talk = scenario("go", step("", call("edit_file", path="a.txt", old_string="line 15", new_string="XV")), "ok")
     async with serve(talk, strict=True) as server, opened(server, workspace, flags=DIRECT) as session:
         watch = Watch(session, answer)
         await session.send("go")
@@ -201,9 +188,7 @@ async def test_a_void_question_can_still_be_rejected(workspace: Path) -> None:
         (workspace / "a.txt").unlink()
         return None
 
-    talk = scenario(
-        "go", step("", call("edit_file", path="a.txt", old_string="line 15", new_string="XV")), "ok"
-    )
+    talk = scenario("go", step("", call("edit_file", path="a.txt", old_string="line 15", new_string="XV")), "ok")
     async with serve(talk, strict=True) as server, opened(server, workspace, flags=DIRECT) as session:
         watch = Watch(session, answer)
         await session.send("go")
@@ -231,9 +216,7 @@ async def test_a_file_made_under_the_question_is_not_overwritten(workspace: Path
 
 
 @pytest.mark.parametrize("verdict", ["approve", "reject"])
-async def test_parallel_calls_that_need_the_same_leave_ask_once(
-    workspace: Path, tmp_path: Path, verdict: Any
-) -> None:
+async def test_parallel_calls_that_need_the_same_leave_ask_once(workspace: Path, tmp_path: Path, verdict: Any) -> None:
     outside = tmp_path / "outside.txt"
     outside.write_text("".join(f"{number}\n" for number in range(100)))
     calls = [call("read_file", path=str(outside), start_line=at) for at in (1, 20, 40)]
@@ -243,7 +226,7 @@ async def test_parallel_calls_that_need_the_same_leave_ask_once(
         await session.send("go")
         await watch.ended()
     (asked,) = watch.of(ApprovalAsked)
-    assert isinstance(asked.action, Reading)
+    assert isinstance(asked.action, ReadAction)
     finished = watch.of(ToolFinished)
     assert len(finished) == 3
     assert all(one.result.success is (verdict == "approve") for one in finished)
@@ -252,14 +235,10 @@ async def test_parallel_calls_that_need_the_same_leave_ask_once(
         assert all("mine" in one.text for one in finished)
 
 
-async def test_of_parallel_questions_about_different_things_each_is_asked(
-    workspace: Path, tmp_path: Path
-) -> None:
+async def test_of_parallel_questions_about_different_things_each_is_asked(workspace: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).write_text(name)
-    talk = scenario(
-        "go", step("", *[call("read_file", path=str(tmp_path / name)) for name in ("one", "two")]), "done"
-    )
+    talk = scenario("go", step("", *[call("read_file", path=str(tmp_path / name)) for name in ("one", "two")]), "done")
     async with serve(talk, strict=True) as server, opened(server, workspace, flags=DIRECT) as session:
         watch = Watch(session)
         await session.send("go")

@@ -5,15 +5,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tui_agent.engine.plan_cache import Kind, PlanCache, kind_of
-from tui_agent.workplan import InstructionPlan, PlanStep
+from tui_agent.common.workplan import InstructionPlan, PlanStep
+from tui_agent.engine.workflow.planning import Kind, PlanCache, plan_kind
 
 DAY = 86_400.0
 PLAN = InstructionPlan(
     approach="read src/app.py, then fix it",
-    steps=(
-        PlanStep(number=1, description="Read src/app.py", tool="read_file", arguments={"path": "src/app.py"}),
-    ),
+    steps=(PlanStep(number=1, description="Read src/app.py", tool="read_file", arguments={"path": "src/app.py"}),),
 )
 
 
@@ -40,15 +38,15 @@ def kind(
     tools: tuple[str, ...] = ("a", "b"),
     prompt: str = "1",
 ) -> Kind:
-    return kind_of(task, request, tools, prompt)
+    return plan_kind(task, request, tools, prompt)
 
 
 def test_a_plan_that_worked_is_found_with_the_names_of_the_new_request(cache: PlanCache) -> None:
     cache.settle(kind(), PLAN, True)
     hit = cache.find(kind("fix the bug in lib/other.py!", tools=("b", "a")))
     assert hit is not None
-    assert hit.plan.steps[0].arguments == {"path": "lib/other.py"}
-    assert "src/app.py" not in str(msgspec.to_builtins(hit.plan))
+    assert hit.steps[0].arguments == {"path": "lib/other.py"}
+    assert "src/app.py" not in str(msgspec.to_builtins(hit))
 
 
 @pytest.mark.parametrize(

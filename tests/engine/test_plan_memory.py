@@ -9,8 +9,9 @@ from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
 from tests.doubles.ollama import FakeOllama, quarter
 from tests.engine.kit import Watch, opened
-from tui_agent.domain import Answer
-from tui_agent.engine.state import EngineState
+from tui_agent.common.domain import Answer
+from tui_agent.common.workplan import Summary
+from tui_agent.engine.core.state import EngineState
 from tui_agent.events import (
     Event,
     Notice,
@@ -24,7 +25,6 @@ from tui_agent.events import (
 )
 from tui_agent.platform.files import sha256_of
 from tui_agent.storage.journal import records
-from tui_agent.workplan import Summary
 
 PLAN = "# Plan: Ship\n\n## Goal\nShip\n\n## Acceptance Criteria\n- [ ] one\n- [ ] two\n\n## Mine\nmy note\n"
 PROPOSE = scenario("look", step("", call("update_plan", criteria_added=["Proposed"])), "Proposed it.")
@@ -62,7 +62,7 @@ async def test_an_edit_of_an_older_text_is_merged_with_what_came_after_it(worksp
         assert "- [x] one\n- [x] two\n- [ ] three\n" in text and "my note" in text
         assert not await session.edit_plan(base, hash_of("never told"))
         refused = await watch.until_event(Notice, code="plan_doc.refused")
-        assert "long ago" in refused.text and doc.read_text("utf-8") == text
+        assert "old version" in refused.text and doc.read_text("utf-8") == text
 
 
 async def test_what_an_edit_and_another_both_changed_is_asked(workspace: Path) -> None:
@@ -93,9 +93,7 @@ async def test_notes_in_an_edit_of_the_newest_text_are_written_as_they_stand(wor
 
 
 async def test_a_window_that_turns_out_smaller_bounds_the_document_too(workspace: Path) -> None:
-    decisions = "".join(
-        f"### Decision {one}\n**Rationale:** {'Since it fits. ' * 20}\n\n" for one in range(200)
-    )
+    decisions = "".join(f"### Decision {one}\n**Rationale:** {'Since it fits. ' * 20}\n\n" for one in range(200))
     server = FakeOllama(lambda body: {"role": "assistant", "content": "Hello."}, window=6_144, refuses=True)
     async with server, opened(server, workspace, provider="ollama") as session:
         assert await session.edit_plan(f"# Plan: Ship\n\n## Decisions Made\n{decisions}")
@@ -152,9 +150,7 @@ async def test_a_proposal_waits_on_when_the_session_goes_on(workspace: Path, acc
             assert "Proposed" in again.memory.proposals()
             watch = Watch(again)
             assert await again.settle_plan(accept, hash_of(shown.text))
-            assert (await watch.until_event(PlanDocSettled)).answer.verdict == (
-                "approve" if accept else "reject"
-            )
+            assert (await watch.until_event(PlanDocSettled)).answer.verdict == ("approve" if accept else "reject")
             text = (again.folder / "plan_doc.md").read_text("utf-8")
             assert ("- [ ] Proposed" in text) is accept and "my note" in text and "- [ ] two" in text
         async with opened(server, None, resume=name) as third:
@@ -162,9 +158,7 @@ async def test_a_proposal_waits_on_when_the_session_goes_on(workspace: Path, acc
             assert not await third.settle_plan(True)
 
 
-async def test_a_proposal_for_a_plan_that_is_another_one_now_is_given_up_and_that_is_said(
-    workspace: Path,
-) -> None:
+async def test_a_proposal_for_a_plan_that_is_another_one_now_is_given_up_and_that_is_said(workspace: Path) -> None:
     async with serve(PROPOSE, strict=True) as server:
         async with opened(server, workspace, flags={"mode": "plan"}) as session:
             watch = Watch(session)
@@ -175,7 +169,7 @@ async def test_a_proposal_for_a_plan_that_is_another_one_now_is_given_up_and_tha
         async with opened(server, None, resume=path.name) as again:
             watch = Watch(again)
             assert (await watch.until_event(PlanDocSettled)).answer.verdict == "withdrawn"
-            assert "does not wait any more" in watch.of(Notice)[-1].text
+            assert "the pending proposal was dropped" in watch.of(Notice)[-1].text
             assert not again.memory.pending
         async with opened(server, None, resume=path.name) as third:
             assert not third.memory.pending
@@ -226,9 +220,7 @@ async def test_a_text_kept_aside_that_contradicts_is_merged_by_question(workspac
         assert await session.edit_plan(PLAN)
         with doc.open("r+b") as editor:
             old = editor.read().decode()
-            assert await session.edit_plan(
-                doc.read_text("utf-8").replace("## Goal\nShip", "## Goal\nShip now")
-            )
+            assert await session.edit_plan(doc.read_text("utf-8").replace("## Goal\nShip", "## Goal\nShip now"))
             editor.seek(0)
             editor.write(old.replace("## Goal\nShip", "## Goal\nShip later").encode())
         assert await session.edit_plan(doc.read_text("utf-8").replace("- [ ] two", "- [x] two"))
@@ -256,9 +248,7 @@ async def test_a_text_kept_aside_is_offered_at_the_next_starts_until_it_is_decid
                 assert await session.edit_plan(doc.read_text("utf-8").replace("- [ ] two\n", ""))
                 editor.seek(0)
                 editor.write(old.replace("- [ ] one\n", "- [ ] one\n- [ ] late\n").encode())
-            assert await session.edit_plan(
-                doc.read_text("utf-8").replace("## Goal\nShip", "## Goal\nShip it")
-            )
+            assert await session.edit_plan(doc.read_text("utf-8").replace("## Goal\nShip", "## Goal\nShip it"))
             await watch.until_event(QuestionAsked)
         (place,) = path.glob("plan_doc.aside-*.md")
         async with opened(server, None, resume=path.name) as second:

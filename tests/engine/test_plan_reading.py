@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.engine.plan_reading import BadPlan, classified, read_plan
-from tui_agent.workplan import InstructionPlan
+from tui_agent.common.workplan import InstructionPlan
+from tui_agent.engine.workflow.plan_reading import BadPlan, classified, read_instruction_plan
 
 WRITERS = {"write_file", "edit_file"}
 TOOLS = {"read_file", "run_terminal_command", *WRITERS}
@@ -22,7 +22,7 @@ def sketch(name: str, arguments: dict[str, Any]) -> tuple[str, bool, str]:
 
 
 def plan(text: str) -> InstructionPlan:
-    return read_plan(text, sketch)
+    return read_instruction_plan(text, sketch)
 
 
 FULL = {
@@ -67,12 +67,7 @@ def test_a_step_that_writes_or_that_a_later_one_needs_is_critical() -> None:
 
 @pytest.mark.parametrize(
     "around",
-    [
-        "{}",
-        "Sure, here it is:\n```json\n{}\n```\nGood luck!",
-        "<think>maybe {{x}}</think>{}",
-        '{{"plan": {}}}',
-    ],
+    ["{}", "Sure, here it is:\n```json\n{}\n```\nGood luck!", "<think>maybe {{x}}</think>{}", '{{"plan": {}}}'],
 )
 def test_prose_fences_thinking_and_a_wrapper_may_stand_around(around: str) -> None:
     assert len(plan(around.format(json.dumps(FULL))).steps) == 3
@@ -119,9 +114,7 @@ def test_confidence_is_read_as_people_write_it(said: Any, meant: float) -> None:
         st.none() | st.booleans() | st.floats() | st.text(),
         lambda inner: (
             st.lists(inner)
-            | st.dictionaries(
-                st.sampled_from(["steps", "description", "tool", "args", "confidence", "x"]), inner
-            )
+            | st.dictionaries(st.sampled_from(["steps", "description", "tool", "args", "confidence", "x"]), inner)
         ),
     )
 )
@@ -138,12 +131,7 @@ def test_whatever_comes_is_a_plan_or_a_bad_one(value: Any) -> None:
 def test_a_classification_is_read_with_single_bad_values_on_the_careful_side() -> None:
     read = classified('{"intent": "Analyze", "needs_write": "no", "complexity": "gigantic", "task_type": 7}')
     assert read is not None
-    assert (read.intent, read.needs_write, read.complexity, read.task_type) == (
-        "analyze",
-        False,
-        "moderate",
-        "coding",
-    )
+    assert (read.intent, read.needs_write, read.complexity, read.task_type) == ("analyze", False, "moderate", "coding")
 
 
 @pytest.mark.parametrize("text", ["", "modify", '{"intent": "dance"}', "{", "[1]"])

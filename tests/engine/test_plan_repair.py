@@ -9,7 +9,7 @@ from tests.doubles.job import make_workspace
 from tests.doubles.mock import MockServer, scenario, serve
 from tests.engine.kit import Watch, opened
 from tests.engine.staging import side
-from tui_agent.domain import Answer
+from tui_agent.common.domain import Answer
 from tui_agent.engine.session import Session
 from tui_agent.events import Event, Notice, PlanDocChanged, PlanDocConflict, PlanDocSettled
 

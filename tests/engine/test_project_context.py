@@ -9,8 +9,8 @@ import pytest
 
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tui_agent.domain import Answer
-from tui_agent.engine.discovery import FULL, SMALL, Found, discover, text_for
+from tui_agent.common.domain import Answer
+from tui_agent.engine.context.project import FULL, SMALL, ProjectFacts, discover, text_for
 from tui_agent.events import ApprovalAsked, FileChanged, Notice
 from tui_agent.safety import trust
 
@@ -69,13 +69,11 @@ async def test_the_project_is_told_once_and_stays_as_it_was(workspace: Path) -> 
     assert "Project files: pyproject.toml." in system and "Documents: README.md." in system
     assert "Languages: Python 2 files, TypeScript 1 file." in system
     assert "Git branch trunk, 1 changed and 1 untracked when the session began: src/a.py." in system
-    assert {texts(server, at)[0] for at in range(3)} == {
-        system
-    }  # the work of the session changes nothing of it
+    assert {texts(server, at)[0] for at in range(3)} == {system}  # the work of the session changes nothing of it
 
 
 async def test_a_small_window_gets_less_and_nothing_is_more_than_its_room(workspace: Path) -> None:
-    found = Found(
+    found = ProjectFacts(
         projects=("pyproject.toml",) * 8,
         documents=("README.md",) * 8,
         languages=tuple((f"Language{number}", 1_000) for number in range(5)),
@@ -85,11 +83,11 @@ async def test_a_small_window_gets_less_and_nothing_is_more_than_its_room(worksp
     )
     assert 0 < len(text_for((("", found),), 8_192)) <= SMALL < len(text_for((("", found),), 32_768)) <= FULL
     assert len(text_for((("a", found), ("b", found)), None)) <= FULL + 20
-    assert text_for((("", Found()),), None) == ""
+    assert text_for((("", ProjectFacts()),), None) == ""
     put(workspace, **{f"lots_0{number}__rs": "" for number in range(200)})
     found = await discover(workspace, (workspace,))
     assert found.languages == (("Rust", 200),)  # a few others are no language of the project
-    assert (await discover(workspace / "missing", (workspace,))) == Found()
+    assert (await discover(workspace / "missing", (workspace,))) == ProjectFacts()
 
 
 async def test_nothing_of_an_untrusted_folder_is_told(workspace: Path) -> None:
@@ -117,9 +115,7 @@ async def test_rules_of_a_folder_come_once_where_a_tool_first_works_in_it(worksp
         "done",
     ]
     async with serve(
-        scenario("look", *steps),
-        scenario("again", step("", call("read_file", path="src/a.py")), "ok"),
-        strict=True,
+        scenario("look", *steps), scenario("again", step("", call("read_file", path="src/a.py")), "ok"), strict=True
     ) as server:
         watch = await talk(server, workspace, "look", "again")
     assert "Rules from AGENTS.md:\nRULES OF THE ROOT" in texts(server, 0)[0]
@@ -130,11 +126,9 @@ async def test_rules_of_a_folder_come_once_where_a_tool_first_works_in_it(worksp
     for earlier in range(4):
         kept = [text for text in texts(server, earlier) if "<agent_control>" not in text]
         assert texts(server, earlier + 1)[: len(kept) - 1] == kept[:-1]
-    assert (
-        rules_in(server, 5) == 0 and rules_in(server, 6) == 1
-    )  # that run is over: once more, where it is needed
+    assert rules_in(server, 5) == 0 and rules_in(server, 6) == 1  # that run is over: once more, where it is needed
     told = [one.text for one in watch.of(Notice) if one.code in ("rules.loaded", "rules.nested")]
-    assert [text.partition(" (")[0] for text in told] == ["Rules in use: AGENTS.md", "Rules of a folder, from here on: src/AGENTS.md", "Rules of a folder, from here on: src/deep/AGENTS.md"]  # fmt: skip
+    assert [text.partition(" (")[0] for text in told] == ["Rules in use: AGENTS.md", "Rules of a folder, now in use: src/AGENTS.md", "Rules of a folder, now in use: src/deep/AGENTS.md"]  # fmt: skip
 
 
 async def test_rules_survive_a_compaction_and_are_never_there_twice(workspace: Path) -> None:
@@ -199,15 +193,9 @@ async def test_several_folders_have_names_in_every_path(workspace: Path, tmp_pat
     async with serve(scenario("look", *steps), strict=True) as server:
         watch = await talk(server, workspace, "look @lib/src/only.py", more_roots=(lib, more))
     system = texts(server, 0)[0]
-    assert (
-        f"- work is {workspace}\n- lib is {lib}\n- more is {more}" in system
-        and "commands start in work" in system
-    )
+    assert f"- work is {workspace}\n- lib is {lib}\n- more is {more}" in system and "commands start in work" in system
     assert "Rules from lib/AGENTS.md:\nRULES OF LIB" in system and "RULES OF MORE" not in system
-    assert (
-        "In work:\nProject files: pyproject.toml." in system
-        and "In lib:\nLanguages: Python 2 files." in system
-    )
+    assert "In work:\nProject files: pyproject.toml." in system and "In lib:\nLanguages: Python 2 files." in system
     assert "lib/src/only.py, all of it" in texts(server, 0)[-1] and "BELOW LIB" in texts(server, 0)[-1]
     assert any(one.code == "trust.root" and str(more) in one.text for one in watch.of(Notice))
     results = [str(one["content"]) for one in server.requests[-1].messages if one["role"] == "tool"]
@@ -223,9 +211,7 @@ async def test_several_folders_have_names_in_every_path(workspace: Path, tmp_pat
 async def test_trust_given_at_the_start_is_enough_for_everything(workspace: Path) -> None:
     put(workspace, AGENTS__md="RULES OF THE ROOT", src_0AGENTS__md="RULES OF SRC")
     yes = Answer(verdict="approve")
-    async with serve(
-        scenario("look", step("", call("read_file", path="src/a.py")), "ok"), strict=True
-    ) as server:
+    async with serve(scenario("look", step("", call("read_file", path="src/a.py")), "ok"), strict=True) as server:
         watch = await talk(server, workspace, "look", trust=False, answer=lambda event: yes if isinstance(event, ApprovalAsked) else None)  # fmt: skip
     assert "RULES OF THE ROOT" in texts(server, 0)[0] and "Languages" in texts(server, 0)[0]
     assert rules_in(server) == 1 and watch.records

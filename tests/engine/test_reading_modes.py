@@ -9,16 +9,9 @@ import pytest
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tui_agent.domain import Answer, Mode
-from tui_agent.events import (
-    ApprovalAsked,
-    Event,
-    FileChanged,
-    PlanDocChanged,
-    QuestionAsked,
-    ToolFinished,
-    ToolStarted,
-)
+from tests.nightly import sampled
+from tui_agent.common.domain import Answer, Mode
+from tui_agent.events import ApprovalAsked, Event, FileChanged, PlanDocChanged, QuestionAsked, ToolFinished, ToolStarted
 from tui_agent.tools.registry import default_tools
 
 READING_MODES = [mode for mode in Mode if mode.reads_only]
@@ -79,7 +72,7 @@ def _numbered(value: Any, number: int) -> Any:
 
 
 @pytest.mark.parametrize("mode", READING_MODES)
-@pytest.mark.parametrize("approval", ["ask", "auto"])
+@pytest.mark.parametrize("approval", sampled(["ask", "auto"], ["auto"]))
 async def test_a_model_that_calls_every_tool_by_every_name_changes_nothing(
     workspace: Path, mode: Mode, approval: str
 ) -> None:
@@ -89,10 +82,7 @@ async def test_a_model_that_calls_every_tool_by_every_name_changes_nothing(
         chunk = calls[at : at + 15]
         every += [step("", *chunk), *["not reached"] * (len(chunk) - 1)]
     before = fingerprint(workspace)
-    tries = [
-        call("write_file", path="sneaked.py", content="x"),
-        call("run_subagent", task="Write", title="T"),
-    ]
+    tries = [call("write_file", path="sneaked.py", content="x"), call("run_subagent", task="Write", title="T")]
     sneaking = scenario("Write", step("", *tries), "Nothing.")
     async with serve(sneaking, scenario("go", *every, "That is all.")) as server:
         flags = {"mode": mode, "approval_mode": approval, "iterations": {mode.replace("-", "_"): 30}}
@@ -112,14 +102,12 @@ async def test_a_model_that_calls_every_tool_by_every_name_changes_nothing(
         if not tool.reads_only:
             assert one.result.code == "refused" and not one.result.success
             assert f"{mode} mode" in str(one.result.error) or one.agent
-            assert any(
-                word in str(one.result.error) for word in ("use ", "Use ", "describe", "propose", "report")
-            )
+            assert any(word in str(one.result.error) for word in ("use ", "Use ", "describe", "propose", "report"))
     _only_where_they_belong(watch, mode)
 
 
 def yes(event: Event) -> Answer:
-    return Answer(verdict="reply" if isinstance(event, QuestionAsked) else "approve", text="Go on")
+    return Answer(verdict="reply" if isinstance(event, QuestionAsked) else "approve", text="Continue")
 
 
 def _only_where_they_belong(watch: Watch, mode: Mode) -> None:
@@ -139,9 +127,7 @@ def _only_where_they_belong(watch: Watch, mode: Mode) -> None:
 
 @pytest.mark.parametrize("mode", READING_MODES)
 async def test_what_only_reads_is_allowed_and_what_writes_is_not_offered(workspace: Path, mode: Mode) -> None:
-    commands = step(
-        "", call("run_terminal_command", command="git log -p"), call("read_file", path="adder.py")
-    )
+    commands = step("", call("run_terminal_command", command="git log -p"), call("read_file", path="adder.py"))
     async with serve(scenario("go", commands, "seen"), strict=True) as server:
         async with opened(server, workspace, flags={"mode": mode}) as session:
             watch = Watch(session)

@@ -9,16 +9,9 @@ import pytest
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tui_agent.events import (
-    ProgramSaid,
-    ReplyEnded,
-    ReplyRejected,
-    ReplyText,
-    RunEnded,
-    ToolFinished,
-    ToolStarted,
-)
-from tui_agent.view import ReplyItem, SessionView, fold
+from tui_agent.events import ProgramSaid, ReplyEnded, ReplyRejected, ReplyText, RunEnded, ToolFinished, ToolStarted
+from tui_agent.view.fold import fold_record
+from tui_agent.view.items import ReplyItem, SessionView
 
 CALL = '{"name": "read_file", "arguments": {"path": "adder.py"}}'
 XML = f"<tool_call>{CALL}</tool_call>"
@@ -188,12 +181,7 @@ async def test_calls_in_a_models_own_tokens_are_carried_out(workspace: Path, nam
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "read_file<|channel|>commentary",
-        "functions.read_file",
-        "read_file<|constrain|>json",
-        "functions.read_file:0",
-    ],
+    ["read_file<|channel|>commentary", "functions.read_file", "read_file<|constrain|>json", "functions.read_file:0"],
 )
 async def test_what_harmony_adds_to_a_name_is_left_out(workspace: Path, name: str) -> None:
     seen = await played(workspace, step("", call(name, path="adder.py")), "It subtracts.")
@@ -203,8 +191,7 @@ async def test_what_harmony_adds_to_a_name_is_left_out(workspace: Path, name: st
 
 
 @pytest.mark.parametrize(
-    "raw",
-    ['{"path": "adder.py",}', "{'path': 'adder.py'}", '{path: "adder.py"}', "\"{'path': 'adder.py',}\""],
+    "raw", ['{"path": "adder.py",}', "{'path': 'adder.py'}", '{path: "adder.py"}', "\"{'path': 'adder.py',}\""]
 )
 async def test_slips_in_native_arguments_are_mended(workspace: Path, raw: str) -> None:
     seen = await played(workspace, step("", {"name": "read_file", "arguments": raw}), "It subtracts.")
@@ -212,9 +199,7 @@ async def test_slips_in_native_arguments_are_mended(workspace: Path, raw: str) -
     assert not seen.rejected
 
 
-@pytest.mark.parametrize(
-    "raw", ['{"path": "add', "path=adder.py", '["adder.py"]', '{"path": "adder.py"} and more']
-)
+@pytest.mark.parametrize("raw", ['{"path": "add', "path=adder.py", '["adder.py"]', '{"path": "adder.py"} and more'])
 async def test_native_arguments_of_more_than_one_meaning_are_not_guessed(workspace: Path, raw: str) -> None:
     seen = await played(workspace, step("", {"name": "read_file", "arguments": raw}), "Sorry.")
     assert seen.called == [("read_file", {})]
@@ -228,27 +213,19 @@ async def test_native_arguments_of_more_than_one_meaning_are_not_guessed(workspa
         ("Okay, the user greets me.\n</think>\n\nHello to you.", "Hello to you."),
     ],
 )
-async def test_text_before_the_lone_end_of_a_thought_is_thought(
-    workspace: Path, text: str, answer: str
-) -> None:
+async def test_text_before_the_lone_end_of_a_thought_is_thought(workspace: Path, text: str, answer: str) -> None:
     seen = await played(workspace, text)
     (reply,) = seen.replies
-    assert (seen.ended.text, reply.text, reply.thought.strip()) == (
-        answer,
-        answer,
-        "Okay, the user greets me.",
-    )
+    assert (seen.ended.text, reply.text, reply.thought.strip()) == (answer, answer, "Okay, the user greets me.")
 
 
-async def test_a_thought_without_beginning_before_a_call_is_neither_shown_nor_sent_again(
-    workspace: Path,
-) -> None:
+async def test_a_thought_without_beginning_before_a_call_is_neither_shown_nor_sent_again(workspace: Path) -> None:
     seen = await played(workspace, f"Okay, I must look.</think>{XML}", "It subtracts.")
     assert seen.replies[0].text == ""
     assert seen.replies[0].thought.strip() == "Okay, I must look."
     assert "I must look" not in seen.sent[1]
     view = SessionView()
     for record in seen.records:
-        fold(view, record)
+        fold_record(view, record)
     said = [item.text.text for item in view.items if isinstance(item, ReplyItem)]
     assert said[-1] == "It subtracts." and not any("look" in text for text in said)

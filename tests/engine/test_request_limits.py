@@ -10,25 +10,15 @@ import pytest
 
 from tests.doubles.mock import InTurn, MockServer, call, step
 from tests.engine.kit import Watch, opened
-from tui_agent import paths
-from tui_agent.engine.answer_checks import gaps
-from tui_agent.engine.files_left_alone import files_left_alone
-from tui_agent.engine.request_reading import read_request
-from tui_agent.engine.static_checks import problems
-from tui_agent.engine.value_checks import unnamed_values, wrong_sections
-from tui_agent.engine.words_on_tests import only_tests, wanted_tests
+from tui_agent.common import paths
+from tui_agent.engine.checks.name_checks import answer_gaps
+from tui_agent.engine.checks.request_reading import read_request
+from tui_agent.engine.checks.request_scope import asks_for_tests_only, protected_files, wanted_tests
+from tui_agent.engine.checks.static_checks import problems, unnamed_values, wrong_sections
 from tui_agent.events import CompletionRefused
-from tui_agent.protocols.file_reply import read
+from tui_agent.protocols.file_reply import read_file_reply
 
-FILES = (
-    "README.md",
-    "tasks.txt",
-    "main.py",
-    "todo/items.py",
-    "test_stock.py",
-    "conf/dev.json",
-    "conf/prod.json",
-)
+FILES = ("README.md", "tasks.txt", "main.py", "todo/items.py", "test_stock.py", "conf/dev.json", "conf/prod.json")
 FENCE = "```"
 
 
@@ -47,10 +37,7 @@ FENCE = "```"
         ("Leave `main.py` and README.md alone.", {"main.py", "README.md"}),
         ("Add tests, the existing tests must stay as they are", {"test_stock.py"}),
         ("Correct row_of in main.py and leave all the other files as they are.", {*FILES} - {"main.py"}),
-        (
-            "In conf/prod.json change a; conf/dev.json and the other files must not be changed.",
-            {*FILES} - {FILES[6]},
-        ),
+        ("In conf/prod.json change a; conf/dev.json and the other files must not be changed.", {*FILES} - {FILES[6]}),
         ("Change only main.py.", {*FILES} - {"main.py"}),
         ("Rename load in main.py everywhere, leave the other files alone", set()),
         ("Do not change the function total in main.py", set()),
@@ -65,7 +52,7 @@ FENCE = "```"
     ],
 )
 def test_files_that_must_stay_are_read_from_the_request(request_text: str, left: set[str]) -> None:
-    assert files_left_alone(request_text, FILES) == left
+    assert protected_files(request_text, FILES) == left
 
 
 @pytest.mark.parametrize(
@@ -105,8 +92,8 @@ def test_what_a_new_file_is_to_have_is_not_left_out() -> None:
 
 def test_a_section_named_tests_is_no_test() -> None:
     text = "Add a section '## Tests' to README.md that shows how to run the tests with `python3 -m unittest`."
-    assert not only_tests(text)
-    assert only_tests("Add a test to test_x.py")
+    assert not asks_for_tests_only(text)
+    assert asks_for_tests_only("Add a test to test_x.py")
 
 
 INI = "[web]\nport = 80\n[admin]\nport = 81\n"
@@ -182,20 +169,22 @@ BOTH = "Which function computes the fee, and in which file is it? Change nothing
     ],
 )
 def test_an_answer_names_what_is_asked_for(question: str, answer: str, count: int) -> None:
-    assert len(gaps(question, answer, CODE)) == count
+    assert len(answer_gaps(question, answer, CODE)) == count
 
 
 def test_a_fence_around_all_the_files_is_left_out() -> None:
-    files = f"<agent_files>\nThe files of my project:\n\na.py\n{FENCE}\nx = 2\n{FENCE}\n\nb.py\n{FENCE}\ny = 1\n{FENCE}\n"
+    files = (
+        f"<agent_files>\nThe files of my project:\n\na.py\n{FENCE}\nx = 2\n{FENCE}\n\nb.py\n{FENCE}\ny = 1\n{FENCE}\n"
+    )
     reply = f"<agent_form>\n{FENCE}\n{files}</agent_files>\n</agent_form>\n"
-    assert read(reply, {"a.py": "x = 1\n", "b.py": "y = 1\n"}, "Set x to 2.").files == {"a.py": "x = 2\n"}
+    assert read_file_reply(reply, {"a.py": "x = 1\n", "b.py": "y = 1\n"}, "Set x to 2.").files == {"a.py": "x = 2\n"}
 
 
 @pytest.mark.parametrize("before", ["", "Here they are:\n\n"])
 @pytest.mark.parametrize("after", ["</agent_files>", "</agent_files>\n\nThe files of my project:", ""])
 def test_the_fences_of_files_repeated_without_one_around_them_stay(before: str, after: str) -> None:
     reply = f"{before}<agent_files>\nThe files of my project:\n\na.py\n{FENCE}\nx = 2\n{FENCE}\n{after}"
-    assert read(reply, {"a.py": "x = 1\n"}, "Set x to 2.").files == {"a.py": "x = 2\n"}
+    assert read_file_reply(reply, {"a.py": "x = 1\n"}, "Set x to 2.").files == {"a.py": "x = 2\n"}
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import pytest
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened, wishes
-from tui_agent import paths
+from tui_agent.common import paths
 from tui_agent.engine.opening import open_session
-from tui_agent.engine.wishes import CannotOpen
+from tui_agent.engine.options import SessionOpenError
 from tui_agent.events import Notice, SessionOpened, StateSaved, ToolFinished
-from tui_agent.storage.changing import add_records
+from tui_agent.storage.changes import add_records
 from tui_agent.text import Mask
 
 TALK = scenario("hi", "hello")
@@ -61,15 +61,13 @@ async def test_i08_who_is_there_is_warned_of_running_as_root(
     assert warned is (user == 0 and attended)
 
 
-async def test_another_folder_than_the_sessions_own_is_refused_with_its_name(
-    workspace: Path, tmp_path: Path
-) -> None:
+async def test_another_folder_than_the_sessions_own_is_refused_with_its_name(workspace: Path, tmp_path: Path) -> None:
     other = make_workspace(tmp_path / "other")
     async with serve(TALK, strict=True) as server:
         async with opened(server, workspace) as session:
             await session.send("hi")
             await session.wait()
-        with pytest.raises(CannotOpen, match=str(workspace)):
+        with pytest.raises(SessionOpenError, match=str(workspace)):
             await open_session(wishes(server, other, resume=session.id))
 
 
@@ -80,7 +78,7 @@ async def test_a_moved_workspace_is_named_on_resuming(workspace: Path, tmp_path:
             await session.send("hi")
             await session.wait()
         workspace.rename(moved)
-        with pytest.raises(CannotOpen, match="--workspace"):
+        with pytest.raises(SessionOpenError, match="--workspace"):
             await open_session(wishes(server, None, resume=session.id))
         async with opened(server, moved, resume=session.id) as again:
             watch = Watch(again)
@@ -89,9 +87,7 @@ async def test_a_moved_workspace_is_named_on_resuming(workspace: Path, tmp_path:
     assert watch.of(SessionOpened)[0].workspace == str(moved)
 
 
-@pytest.mark.parametrize(
-    "state", [{}, {"history": 5}, {"history": [None], "queue": []}, {"history": {"a": [1]}}]
-)
+@pytest.mark.parametrize("state", [{}, {"history": 5}, {"history": [None], "queue": []}, {"history": {"a": [1]}}])
 async def test_a_saved_state_of_another_shape_is_left_aside(
     workspace: Path, tmp_path: Path, state: dict[str, Any]
 ) -> None:
@@ -137,7 +133,7 @@ async def test_a_link_to_the_workspace_is_the_workspace(workspace: Path, tmp_pat
 
 async def test_a_missing_root_is_named_before_anything_is_made(workspace: Path, tmp_path: Path) -> None:
     async with serve(TALK, strict=True) as server:
-        with pytest.raises(CannotOpen, match="--add-root"):
+        with pytest.raises(SessionOpenError, match="--add-root"):
             await open_session(wishes(server, workspace, more_roots=(tmp_path / "nowhere",)))
     assert sessions() == []
 
@@ -147,9 +143,7 @@ async def test_another_server_does_not_inherit_the_name_of_the_model(workspace: 
         async with opened(server, workspace, provider="openai", flags={"model": "gpt-of-there"}) as session:
             await session.send("hi")
             await session.wait()
-        async with opened(
-            server, workspace, provider="ollama", flags={"model": None}, resume=session.id
-        ) as again:
+        async with opened(server, workspace, provider="ollama", flags={"model": None}, resume=session.id) as again:
             await again.send("hi")
             await again.wait()
         assert server.requests[-1].body["model"] != "gpt-of-there"
@@ -171,14 +165,12 @@ async def test_what_a_flag_allowed_is_not_allowed_to_the_next_start(workspace: P
 
 async def test_a_session_in_use_says_so(workspace: Path) -> None:
     async with serve(TALK, strict=True) as server, opened(server, workspace) as session:
-        with pytest.raises(CannotOpen, match="in use"):
+        with pytest.raises(SessionOpenError, match="in use"):
             await open_session(wishes(server, workspace, resume=session.id))
 
 
 @pytest.mark.parametrize("name", ["scratch", "events.jsonl"])
-async def test_what_is_in_the_way_of_a_session_is_named_and_the_session_given_back(
-    workspace: Path, name: str
-) -> None:
+async def test_what_is_in_the_way_of_a_session_is_named_and_the_session_given_back(workspace: Path, name: str) -> None:
     async with serve(TALK, strict=True) as server:
         async with opened(server, workspace) as session:
             await session.send("hi")
@@ -190,7 +182,7 @@ async def test_what_is_in_the_way_of_a_session_is_named_and_the_session_given_ba
             place.write_text("a file")
         else:
             place.mkdir()
-        with pytest.raises(CannotOpen) as told:
+        with pytest.raises(SessionOpenError) as told:
             await open_session(wishes(server, workspace, resume=session.id))
         assert told.value.code == (1 if name == "scratch" else 2)
         place.unlink() if place.is_file() else place.rmdir()

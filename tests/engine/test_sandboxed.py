@@ -9,9 +9,9 @@ from tests.doubles.job import make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tui_agent.events import ApprovalAsked, SessionOpened, ToolFinished
-from tui_agent.safety.sandbox import find
+from tui_agent.safety.sandbox import find_sandbox
 
-pytestmark = pytest.mark.skipif(find().kind == "none", reason="neither bubblewrap nor Landlock is here")
+pytestmark = pytest.mark.skipif(find_sandbox().kind == "none", reason="neither bubblewrap nor Landlock is here")
 
 POISON = (
     "ls() { touch poisoned; }; alias ls='touch poisoned'; export -f ls; trap 'touch poisoned' DEBUG; "
@@ -57,9 +57,9 @@ async def test_in_auto_mode_nothing_outside_is_written_and_the_model_is_told_why
     async with serve(commands(f"touch inside && touch {workspace.parent}/outside"), strict=True) as server:
         watch = await run(server, workspace, approval_mode="auto")
     assert (workspace / "inside").exists() and not (workspace.parent / "outside").exists()
-    if find(workspace).kind == "landlock":  # bubblewrap has a /tmp of its own, and here all is below /tmp
+    if find_sandbox(workspace).kind == "landlock":  # bubblewrap has a /tmp of its own, and here all is below /tmp
         assert any("It ran in a sandbox" in text for text in texts(watch))
-    assert watch.opened.sandbox == find(workspace).shown  # type: ignore[attr-defined]  # set above
+    assert watch.opened.sandbox == find_sandbox(workspace).shown  # type: ignore[attr-defined]  # set above
 
 
 async def test_in_ask_mode_what_was_allowed_runs_as_it_is(workspace: Path) -> None:
@@ -83,12 +83,8 @@ async def test_switched_off_it_is_off_and_says_so(workspace: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["ask", "auto"])
-async def test_a_poisoned_shell_does_not_change_a_command_that_runs_unasked(
-    workspace: Path, mode: str
-) -> None:
-    async with serve(
-        commands(POISON, "rm -f poisoned", "ls", "ls -1 | sort", "cat adder.py && ls")
-    ) as server:
+async def test_a_poisoned_shell_does_not_change_a_command_that_runs_unasked(workspace: Path, mode: str) -> None:
+    async with serve(commands(POISON, "rm -f poisoned", "ls", "ls -1 | sort", "cat adder.py && ls")) as server:
         watch = await run(server, workspace, approval_mode=mode)
     _, _, *rest = texts(watch)
     assert "evil" in rest[0] and "adder.py" in rest[0], "the poison was laid"
@@ -102,14 +98,7 @@ async def test_a_child_gets_three_descriptors_and_none_of_our_secrets(
     workspace: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     token = "canary-0f1e2d3c4b5a"
-    names = (
-        "LLM_AUTH_TOKEN",
-        "OPENAI_API_KEY",
-        "AWS_SECRET_ACCESS_KEY",
-        "DB_PASSWORD",
-        "TUI_AGENT_X",
-        "LLM_BASE",
-    )
+    names = ("LLM_AUTH_TOKEN", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "TUI_AGENT_X", "LLM_BASE")
     for name in names:
         monkeypatch.setenv(name, token)
     command = "ls -l /proc/self/fd | grep -c socket; echo /proc/$$/fd/*; env; cat /proc/$PPID/environ | tr '\\0' '\\n'"

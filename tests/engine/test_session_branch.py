@@ -66,12 +66,8 @@ async def test_a_branch_is_made_before_the_first_change_and_nothing_else_moves(w
     assert git(work, "status", "--porcelain").splitlines() == [*before.splitlines(), "?? new.md"]
     assert not (work.parent / "hook-ran").exists()
     (notice,) = told(watch)
-    assert (
-        notice.level == "info" and "tui-agent/look-around" in notice.text and "git switch main" in notice.text
-    )
-    order = [
-        type(one.event) for one in watch.records if one.event is notice or isinstance(one.event, FileChanged)
-    ]
+    assert notice.level == "info" and "tui-agent/look-around" in notice.text and "git switch main" in notice.text
+    order = [type(one.event) for one in watch.records if one.event is notice or isinstance(one.event, FileChanged)]
     assert order == [Notice, FileChanged]
 
 
@@ -100,7 +96,7 @@ async def test_without_a_commit_the_first_one_will_be_on_the_branch(tmp_path: Pa
 async def test_during_a_merge_no_branch_is_made_and_that_is_told(work: Path) -> None:
     (work / ".git" / "MERGE_HEAD").write_text(git(work, "rev-parse", "HEAD") + "\n")
     (notice,) = told(await said(work, "write it"))
-    assert notice.level == "warning" and "a merge is going on" in notice.text
+    assert notice.level == "warning" and "a merge is in progress" in notice.text
     assert git(work, "symbolic-ref", "--short", "HEAD") == "main"
     assert (work / "new.md").exists()
 

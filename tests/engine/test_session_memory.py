@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tui_agent.domain import Answer, Diff, Editing, FileChange, ToolCall, ToolResult
-from tui_agent.engine.session_memory import FULL, MOST, SMALL, SessionMemory
+from tui_agent.common.domain import Answer, Diff, EditAction, FileChange, ToolCall, ToolResult
+from tui_agent.engine.core.state import FULL, MOST, SMALL, SessionMemory
 from tui_agent.events import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -30,26 +30,17 @@ def called(
     name: str, title: str, text: str = "ok", *, success: bool = True, code: str | None = None, agent: str = ""
 ) -> list[Event]:
     made = ToolCall(id=f"{name}-{title}", name=name, arguments={})
-    result = ToolResult(
-        success=success, data=text if success else None, error=None if success else text, code=code
-    )
+    result = ToolResult(success=success, data=text if success else None, error=None if success else text, code=code)
     return [
         ToolStarted(call=made, title=title, reads_only=True, agent=agent),
         ToolFinished(
-            call_id=made.id,
-            name=name,
-            result=result,
-            text=text if success else f"Error: {text}",
-            ms=1,
-            agent=agent,
+            call_id=made.id, name=name, result=result, text=text if success else f"Error: {text}", ms=1, agent=agent
         ),
     ]
 
 
 def wrote(name: str, kind: Any = "modify") -> Event:
-    change = FileChange(
-        path=f"/w/{name}", display=name, kind=kind, added=1, removed=0, before=None, after="x"
-    )
+    change = FileChange(path=f"/w/{name}", display=name, kind=kind, added=1, removed=0, before=None, after="x")
     return FileChanged(change=change, diff=Diff(path=name, kind=kind))
 
 
@@ -61,9 +52,7 @@ def folded(*events: Event) -> SessionMemory:
 
 
 def test_facts_of_earlier_runs_are_told_and_those_of_this_one_are_not() -> None:
-    edit = Editing(
-        path="/w/b.py", display="b.py", diff=Diff(path="b.py", kind="modify"), before=None, after="x"
-    )
+    edit = EditAction(path="/w/b.py", display="b.py", diff=Diff(path="b.py", kind="modify"), before=None, after="x")
     memory = folded(
         RUN,
         *called("read_file", "a.py:1-20"),
@@ -72,13 +61,7 @@ def test_facts_of_earlier_runs_are_told_and_those_of_this_one_are_not() -> None:
         *called("read_file", "hidden.py", agent="c1"),
         *called("search_workspace", "needle", "── a.py ──\n→ 1: needle\n── c.py ──\n→ 2: needle"),
         *called("search_workspace", "nothing", "No matches for 'nothing'."),
-        *called(
-            "run_terminal_command",
-            "pytest",
-            "exit code 1\n\nfoo\nAssertionError: no",
-            success=False,
-            code="exit",
-        ),
+        *called("run_terminal_command", "pytest", "exit code 1\n\nfoo\nAssertionError: no", success=False, code="exit"),
         *called("run_terminal_command", "ruff", "exit code 1", success=False, code="exit"),
         *called("run_terminal_command", "ruff"),
         *called("edit_file", "z.py", "refused", success=False, code="refused"),
@@ -127,9 +110,7 @@ def test_it_is_bounded_and_saved() -> None:
 
 
 def notes(server: MockServer, request: int) -> list[str]:
-    return [
-        text for one in server.requests[request].messages if "<agent_memory>" in (text := str(one["content"]))
-    ]
+    return [text for one in server.requests[request].messages if "<agent_memory>" in (text := str(one["content"]))]
 
 
 async def test_what_was_is_told_last_and_is_the_same_after_a_resume(tmp_path: Path) -> None:
@@ -137,10 +118,7 @@ async def test_what_was_is_told_last_and_is_the_same_after_a_resume(tmp_path: Pa
     work.mkdir()
     (work / "a.py").write_text("one\n")
     first = scenario(
-        "first",
-        step("", call("read_file", path="a.py")),
-        step("", call("read_file", path="none.py")),
-        "looked",
+        "first", step("", call("read_file", path="a.py")), step("", call("read_file", path="none.py")), "looked"
     )
     later = [scenario(word, step("", call("list_files")), "ok") for word in ("second", "third")]
     async with serve(first, *later, strict=True) as server:
@@ -186,10 +164,7 @@ async def test_how_many_messages_are_left_out_is_told_and_the_same_after_a_resum
     ]
     assert seen[6] > 5  # more than the newest five, as long as there is room
     told = [
-        [
-            int(found)
-            for found in re.findall(r"any more: (\d+) earlier messages? of the user", str(notes(server, at)))
-        ]
+        [int(found) for found in re.findall(r"any more: (\d+) earlier messages? of the user", str(notes(server, at)))]
         for at in range(21)
     ]
     assert told[0] == [] and len(set(map(str, told))) > 2

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.engine.examples import examples_in
-from tui_agent.engine.properties import properties_in, script
-from tui_agent.engine.request_reading import names_to_go, read_request
-from tui_agent.engine.static_checks import hints, problems
-from tui_agent.protocols.file_reply import named_paths, read
+from tui_agent.engine.checks.examples import examples_in
+from tui_agent.engine.checks.properties import properties_in, property_program
+from tui_agent.engine.checks.request_reading import read_request, removable_names
+from tui_agent.engine.checks.static_checks import lint_hints, problems
+from tui_agent.protocols.file_reply import named_paths, read_file_reply
 
 FENCE = "```"
 
 
 def files_of(reply: str, known: dict[str, str], request: str) -> dict[str, str]:
-    return dict(read(reply, known, request, names_to_go(request)).files)
+    return dict(read_file_reply(reply, known, request, removable_names(request)).files)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,7 @@ def test_a_class_that_becomes_another_kind_of_class_is_taken_whole() -> None:
         "    def distance(self, other):\n        return math.hypot(self.x - other.x, self.y - other.y)\n"
     )
     request = "Turn the class Point in geometry.py into a dataclass."
-    got = files_of(f"geometry.py\n{FENCE}python\n{new}{FENCE}\n", {"geometry.py": POINT}, request)[
-        "geometry.py"
-    ]
+    got = files_of(f"geometry.py\n{FENCE}python\n{new}{FENCE}\n", {"geometry.py": POINT}, request)["geometry.py"]
     assert "__init__" not in got and "import math" in got and "@dataclass" in got
     assert not [
         one.text
@@ -97,47 +95,32 @@ def test_a_class_that_becomes_another_kind_of_class_is_taken_whole() -> None:
     ]
     part = "class Point:\n    def length(self):\n        return math.hypot(self.x, self.y)\n"
     request = "Give Point in geometry.py a method length()."
-    got = files_of(f"geometry.py\n{FENCE}python\n{part}{FENCE}\n", {"geometry.py": POINT}, request)[
-        "geometry.py"
-    ]
+    got = files_of(f"geometry.py\n{FENCE}python\n{part}{FENCE}\n", {"geometry.py": POINT}, request)["geometry.py"]
     assert "__init__" in got and "distance" in got and "length" in got
 
 
 def test_a_constant_that_is_asked_for_by_name_has_it() -> None:
-    request = read_request(
-        "0.19 is written three times in tax.py. Make it a constant VAT at the top and use that."
-    )
+    request = read_request("0.19 is written three times in tax.py. Make it a constant VAT at the top and use that.")
     before = {"tax.py": "def tax(net):\n    return net * 0.19\n"}
     wrong = problems(request, before, {"tax.py": "RATE = 0.19\n\n\ndef tax(net):\n    return net * RATE\n"})
     assert [(one.text, one.soft) for one in wrong] == [("VAT is nowhere", False)]
-    assert (
-        problems(request, before, {"tax.py": "VAT = 0.19\n\n\ndef tax(net):\n    return net * VAT\n"}) == []
-    )
+    assert problems(request, before, {"tax.py": "VAT = 0.19\n\n\ndef tax(net):\n    return net * VAT\n"}) == []
 
 
 def test_a_file_that_is_to_be_adapted_has_to_change() -> None:
     before = {"users.py": "def find():\n    return 1\n", "card.py": "from users import find\n"}
     after = {"users.py": "def find():\n    return {}\n"}
-    request = read_request(
-        "Change find in users.py so that it returns a dict, and adapt card.py, which uses it."
-    )
-    assert [(one.text, one.soft) for one in problems(request, before, after)] == [
-        ("card.py has to change, too", False)
-    ]
+    request = read_request("Change find in users.py so that it returns a dict, and adapt card.py, which uses it.")
+    assert [(one.text, one.soft) for one in problems(request, before, after)] == [("card.py has to change, too", False)]
     request = read_request("Change find in users.py, and update card.py if needed.")
     assert problems(request, before, after) == []
 
 
 def test_pairs_are_examples_of_the_one_function_that_is_named() -> None:
     files = {"bytesize.py": "def human_size(n):\n    return ''\n", "b.py": "def other(a, b):\n    return a\n"}
-    text = (
-        "New file bytesize.py please, with human_size(n). 999 -> '999 B', 1000 -> '1.0 kB'. Powers of 1000."
-    )
+    text = "New file bytesize.py please, with human_size(n). 999 -> '999 B', 1000 -> '1.0 kB'. Powers of 1000."
     found = examples_in(text, files, {})
-    assert [(one.call, one.want) for one in found] == [
-        ("human_size(999)", "'999 B'"),
-        ("human_size(1000)", "'1.0 kB'"),
-    ]
+    assert [(one.call, one.want) for one in found] == [("human_size(999)", "'999 B'"), ("human_size(1000)", "'1.0 kB'")]
     assert examples_in("other(a, b) in b.py: 1 -> 2", files, files) == []
     assert examples_in("human_size currently gives 999 -> '999'", files, files) == []
 
@@ -212,16 +195,14 @@ def test_how_many_things_come_out_can_be_tried(text: str, want: tuple[str, str] 
         ("clock(n), all words joined with an underscore", "'_'.join(n.split())", "'-'.join(n.split())"),
     ],
 )
-def test_words_about_the_form_of_a_result_are_tried(
-    tmp_path: Path, request_: str, good: str, bad: str
-) -> None:
+def test_words_about_the_form_of_a_result_are_tried(tmp_path: Path, request_: str, good: str, bad: str) -> None:
     assert "but the request says" not in trial(tmp_path, request_, good)
     assert "but the request says" in trial(tmp_path, request_, bad)
 
 
 def trial(folder: Path, request_: str, body: str) -> str:
     (folder / "duration.py").write_text(f"def clock(n):\n    return {body}\n", encoding="utf-8")
-    program = script("duration", "clock", properties_in(request_))
+    program = property_program("duration", "clock", properties_in(request_))
     done = subprocess.run(
         [sys.executable, "-B", "-c", program], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -267,13 +248,11 @@ def test_of_two_faults_both_have_to_be_worked_on() -> None:
     )
     one = {"scores.py": SCORES.replace("min(", "max(")}
     both = {"scores.py": one["scores.py"].replace("[:-1]", "")}
-    assert [each.text for each in problems(request, {"scores.py": SCORES}, one)] == [
-        "average is still as it was"
-    ]
+    assert [each.text for each in problems(request, {"scores.py": SCORES}, one)] == ["average is still as it was"]
     assert problems(request, {"scores.py": SCORES}, both) == []
 
 
 def test_what_all_instances_share_is_told() -> None:
-    assert hints({"scores.py": SCORES}) == [
+    assert lint_hints({"scores.py": SCORES}) == [
         "scores.py line 2: stock of the class Scores is one object that all instances share"
     ]

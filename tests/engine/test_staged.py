@@ -24,7 +24,7 @@ from tests.engine.staging import (
     sorted_as,
     summed_up,
 )
-from tui_agent.domain import Answer
+from tui_agent.common.domain import Answer
 from tui_agent.events import (
     CompletionRefused,
     Event,
@@ -61,15 +61,8 @@ def story() -> list[dict[str, Any]]:
     """A feature: the second step fails and has a fallback, the third fails with its fallback and is planned anew."""
     first = plan(
         do("Look at the module", "read_file", args={"path": "adder.py"}),
-        do(
-            "Copy the template",
-            "run_terminal_command",
-            error_handling="write multiply.py by hand",
-            critical=True,
-        ),
-        do(
-            "Format the code", "run_terminal_command", error_handling="use the other formatter", critical=True
-        ),
+        do("Copy the template", "run_terminal_command", error_handling="write multiply.py by hand", critical=True),
+        do("Format the code", "run_terminal_command", error_handling="use the other formatter", critical=True),
         check=COMMAND,
     )
     second = plan(do("Mend the addition too", "edit_file", critical=True), check=COMMAND)
@@ -83,9 +76,7 @@ def story() -> list[dict[str, Any]]:
         side(PLANNING, second, trigger="What failed, and why"),
         side(PLANNING, first, model="big-planner"),
         side(DIAGNOSE, diagnosis),
-        summed_up(
-            "Added multiplication", decisions_made=[{"title": "No formatter", "rationale": "none is there"}]
-        ),
+        summed_up("Added multiplication", decisions_made=[{"title": "No formatter", "rationale": "none is there"}]),
         in_step("Look at the module", step("", call("read_file", path="adder.py")), "It only adds."),
         in_step(
             "Copy the template",
@@ -98,9 +89,7 @@ def story() -> list[dict[str, Any]]:
             "Written by hand.",
         ),
         in_step(
-            "Format the code",
-            step("", call("run_terminal_command", command="no-such-formatter .")),
-            "It is missing.",
+            "Format the code", step("", call("run_terminal_command", command="no-such-formatter .")), "It is missing."
         ),
         in_step(
             "use the other formatter",
@@ -173,9 +162,7 @@ async def test_the_requests_hold_their_parts_in_order_and_the_steps_as_they_came
     for request in server.requests:
         roles = [message["role"] for message in request.messages]
         assert roles == sorted(roles, key=lambda role: role != "system")
-    execution = [
-        [str(message["content"]) for message in one.messages] for one in sent_as(server, "execution")
-    ]
+    execution = [[str(message["content"]) for message in one.messages] for one in sent_as(server, "execution")]
     for texts in execution:
         assert texts[0].startswith("You are a coding agent")
         assert "Sums that can be trusted" in texts[0].partition("# The plan document")[2]
@@ -205,10 +192,7 @@ async def test_a_rejected_plan_runs_nothing_and_changes_nothing(workspace: Path)
 async def test_an_edited_plan_is_what_is_carried_out(workspace: Path) -> None:
     def answer(event: Event) -> Answer:
         if isinstance(event, PlanProposed):
-            steps = [
-                event.plan.steps[1],
-                msgspec.structs.replace(event.plan.steps[0], description="Look around"),
-            ]
+            steps = [event.plan.steps[1], msgspec.structs.replace(event.plan.steps[0], description="Look around")]
             mine = msgspec.structs.replace(event.plan, steps=tuple(steps))
             return Answer(verdict="approve", data={"plan": msgspec.to_builtins(mine), "edited": True})
         return APPROVE
@@ -243,10 +227,7 @@ async def test_an_alternative_that_is_picked_is_planned_and_shown_again(workspac
         in_step("Fetch the library", "fetched"),
     ) as server:
         watch, ended, _ = await run(server, workspace, LOOK, answer)
-    assert [one.plan.steps[0].description for one in watch.of(PlanProposed)] == [
-        "By hand",
-        "Fetch the library",
-    ]
+    assert [one.plan.steps[0].description for one in watch.of(PlanProposed)] == ["By hand", "Fetch the library"]
     assert [one.alternative for one in watch.of(PlanReviewed)] == [0, None]
     assert ended.text == "fetched"
 
@@ -263,9 +244,7 @@ async def test_an_unsure_plan_asks_though_plans_are_approved_by_setting(
     assert bool(watch.of(PlanReviewed)[0].answer.by == "user") is asks
 
 
-async def test_an_invalid_plan_goes_back_once_with_its_faults_and_then_a_single_step_is_done(
-    workspace: Path,
-) -> None:
+async def test_an_invalid_plan_goes_back_once_with_its_faults_and_then_a_single_step_is_done(workspace: Path) -> None:
     bad = planned(do("Fly", "fly_away"), do("Doubt", confidence=0.2))
     async with serve(sorted_as(), bad, summed_up(), job_with_tools()) as server:
         watch, ended, _ = await run(server, workspace, TASK)
@@ -286,9 +265,7 @@ async def test_a_simple_request_is_not_planned(workspace: Path) -> None:
 
 
 async def test_a_question_is_answered_with_reading_tools_only_and_leaves_no_entry(workspace: Path) -> None:
-    reading = scenario(
-        LOOK, step("", call("read_file", path="adder.py")), "It subtracts.", when={"tools": True}
-    )
+    reading = scenario(LOOK, step("", call("read_file", path="adder.py")), "It subtracts.", when={"tools": True})
     async with serve(sorted_as("analyze", needs_write=False), reading) as server:
         watch, ended, doc = await run(server, workspace, LOOK)
     assert ended.text == "It subtracts."
@@ -324,10 +301,7 @@ async def test_an_interrupt_while_planning_takes_a_single_step_and_shows_it(work
 
 async def test_a_claim_without_the_change_goes_back_twice_and_is_never_believed(workspace: Path) -> None:
     async with serve(
-        sorted_as(),
-        planned(do("Mend it")),
-        in_step("Mend it", "Done, it is mended."),
-        scenario("", "Really done."),
+        sorted_as(), planned(do("Mend it")), in_step("Mend it", "Done, it is mended."), scenario("", "Really done.")
     ) as server:
         watch, ended, _ = await run(server, workspace, TASK)
     assert [one.why for one in watch.of(CompletionRefused)].count(UNCHANGED) == 2
@@ -382,9 +356,7 @@ async def test_a_plan_rejected_with_a_reason_is_made_anew_with_it(workspace: Pat
         watch, _, _ = await run(server, workspace, LOOK, answer)
     assert len(watch.of(PlanProposed)) == 2 and watch.of(StepStarted)
     first, second = sent_as(server, "planning")
-    assert "use the shell instead" not in str(first.messages) and "use the shell instead" in str(
-        second.messages
-    )
+    assert "use the shell instead" not in str(first.messages) and "use the shell instead" in str(second.messages)
 
 
 async def test_a_request_taken_for_a_question_gets_all_tools_when_the_model_goes_about_a_change(

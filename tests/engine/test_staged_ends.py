@@ -25,11 +25,11 @@ from tests.engine.staging import (
     sorted_as,
     summed_up,
 )
-from tui_agent import paths
-from tui_agent.domain import Answer
-from tui_agent.engine.plan_cache import kind_of
-from tui_agent.engine.prompts import version
-from tui_agent.engine.working import PLANS
+from tui_agent.common import paths
+from tui_agent.common.domain import Answer
+from tui_agent.engine.core.prompts import version
+from tui_agent.engine.runs import PLANS
+from tui_agent.engine.workflow.planning import plan_kind
 from tui_agent.events import (
     Event,
     PlanProposed,
@@ -140,19 +140,16 @@ async def test_a_plan_that_worked_is_taken_from_the_cache_and_shown_as_such(work
     assert [one.cached for one in watch.of(PlanProposed)] == [False, True]
     (asked,) = sent_as(server, "planning")
     tools = [one["function"]["name"] for one in asked.body["tools"]]
-    kind = kind_of("coding", LOOK, tools, version("plan_steps"))
+    kind = plan_kind("coding", LOOK, tools, version("plan_steps"))
     assert list(json.loads((paths.data_dir() / PLANS).read_text("utf-8"))["plans"]) == [kind.key]
     assert roles_of(server).count("planning") == 1
 
 
 async def test_an_interrupt_at_the_summary_leaves_it_pending_and_writes_nothing(workspace: Path) -> None:
-    async with serve(
-        sorted_as(), planned(do("Mend it", "edit_file")), summed_up("Mended it"), MEND
-    ) as server:
+    async with serve(sorted_as(), planned(do("Mend it", "edit_file")), summed_up("Mended it"), MEND) as server:
         async with opened(server, workspace, flags={"mode": "agent"}) as session:
             watch = Watch(
-                session,
-                lambda event: None if isinstance(event, SummaryOffered) else Answer(verdict="approve"),
+                session, lambda event: None if isinstance(event, SummaryOffered) else Answer(verdict="approve")
             )
             await session.send(TASK)
             await watch.until_event(SummaryOffered)
@@ -163,6 +160,7 @@ async def test_an_interrupt_at_the_summary_leaves_it_pending_and_writes_nothing(
     assert settled.outcome == "pending" and ended.outcome == "interrupted" and "Mended it" not in doc
 
 
+@pytest.mark.slow
 async def test_the_demonstration_shows_the_whole_cycle(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
@@ -176,10 +174,10 @@ async def test_the_demonstration_shows_the_whole_cycle(tmp_path: Path) -> None:
     )
     output, _ = await asyncio.wait_for(child.communicate(), 100)
     assert child.returncode == 0, output.decode()
-    for words in (b"Mend the splitting where", b"+2", b"Done: all tests pass", b"Mended the word counter"):
+    for words in (b"Fix the splitting of words", b"+2", b"Done: all tests pass", b"Fixed the word counter"):
         assert words in output
     (folder,) = (home / "tui-agent" / "sessions").iterdir()
-    assert "Mended the word counter" in (folder / "plan_doc.md").read_text("utf-8")
+    assert "Fixed the word counter" in (folder / "plan_doc.md").read_text("utf-8")
 
 
 async def test_a_model_that_only_talks_where_an_object_is_asked_for_is_not_heard_out(workspace: Path) -> None:

@@ -16,23 +16,16 @@ from tests.doubles.job import environment, make_workspace
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tests.engine.staging import SUMMARY, do, in_step, planned, run, sent_as, side, sorted_as, summed_up
-from tui_agent.domain import Answer
-from tui_agent.events import (
-    Notice,
-    PlanDocChanged,
-    SummaryOffered,
-    SummarySettled,
-    ToolFinished,
-)
+from tests.nightly import rounds
+from tui_agent.common.domain import Answer
+from tui_agent.events import Notice, PlanDocChanged, SummaryOffered, SummarySettled, ToolFinished
 from tui_agent.mock_server.replies import ServedModel
 
 TASK = "write the report"
 WRITE = in_step("Write", step("", call("write_file", path="report.md", content="All is well.\n")), "Written.")
 PROPOSE = in_step(
     "Propose",
-    step(
-        "", call("initialize_plan", goal="A good report", acceptance_criteria=["It is written", "It is read"])
-    ),
+    step("", call("initialize_plan", goal="A good report", acceptance_criteria=["It is written", "It is read"])),
     step("", call("update_plan", criteria_met=["It is written"], decisions_made=[{"title": "Markdown"}])),
     "Proposed.",
 )
@@ -64,9 +57,7 @@ async def test_a_discarded_summary_changes_nothing_and_drops_what_was_proposed(w
     assert watch.of(SummarySettled)[0].outcome == "discarded"
 
 
-async def test_proposals_count_in_the_run_stand_last_and_are_written_with_the_summary(
-    workspace: Path,
-) -> None:
+async def test_proposals_count_in_the_run_stand_last_and_are_written_with_the_summary(workspace: Path) -> None:
     update = {"acceptance_criteria_updates": [{"description": "It is read", "completed": True}]}
     async with serve(*writing(summed_up("Wrote the report", **update)), strict=True) as server:
         _, _, doc = await run(server, workspace, TASK)
@@ -80,9 +71,7 @@ async def test_proposals_count_in_the_run_stand_last_and_are_written_with_the_su
 
 
 async def test_the_user_settles_a_proposal_by_itself(workspace: Path) -> None:
-    talk = scenario(
-        "look", step("", call("update_plan", goal="From plan mode", status="blocked")), "Proposed."
-    )
+    talk = scenario("look", step("", call("update_plan", goal="From plan mode", status="blocked")), "Proposed.")
     async with serve(talk, strict=True) as server:
         async with opened(server, workspace, flags={"mode": "plan"}) as session:
             watch = Watch(session)
@@ -166,14 +155,14 @@ CHILD = """
 import asyncio, sys
 from pathlib import Path
 from tests.engine.kit import Watch
-from tui_agent.domain import Answer
+from tui_agent.common.domain import Answer
 from tui_agent.engine.opening import open_session
-from tui_agent.engine.wishes import Wishes
+from tui_agent.engine.options import SessionOptions
 from tui_agent.events import SummaryOffered
 
 async def main(url, workspace):
     flags = {"provider": "openai", "base_url": url, "model": "mock-model", "mode": "agent"}
-    session = await open_session(Wishes(workspace=Path(workspace), flags=flags, trust=True))
+    session = await open_session(SessionOptions(workspace=Path(workspace), flags=flags, trust=True))
     watch = Watch(session, lambda event: None if isinstance(event, SummaryOffered) else Answer(verdict="approve"))
     await session.send("write the report")
     await watch.until_event(SummaryOffered)
@@ -184,9 +173,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-async def test_a_crash_before_the_decision_leaves_the_document_as_it_was(
-    workspace: Path, tmp_path: Path
-) -> None:
+async def test_a_crash_before_the_decision_leaves_the_document_as_it_was(workspace: Path, tmp_path: Path) -> None:
     async with serve(*writing(summed_up("Wrote it")), strict=True) as server:
         child = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -217,13 +204,12 @@ def tokens(request: Any) -> int:
     return len(json.dumps([request.messages, request.body.get("tools")])) // 4
 
 
-async def test_sixty_requests_with_accepted_summaries_do_not_grow(workspace: Path) -> None:
+@pytest.mark.parametrize("turns", rounds(20, 60))
+async def test_many_requests_with_accepted_summaries_do_not_grow(workspace: Path, turns: int) -> None:
     for number in range(5):
         (workspace / f"part{number}.txt").write_text(f"{number:04} of the text\n" * 250)
     reads = [call("read_file", path=f"part{number}.txt") for number in range(5)]
-    work = in_step(
-        "Read", step("I read.", *reads), "All five parts were read; nothing in them needs a change."
-    )
+    work = in_step("Read", step("I read.", *reads), "All five parts were read; nothing in them needs a change.")
     async with serve(
         sorted_as("mixed", "moderate", needs_write=False),
         planned(do("Read all parts")),
@@ -233,25 +219,26 @@ async def test_sixty_requests_with_accepted_summaries_do_not_grow(workspace: Pat
         flags = {"mode": "agent", "plan_auto_approve": True, "plan_cache": False}
         async with opened(server, workspace, flags=flags) as session:
             watch = Watch(session)
-            for turn in range(60):
+            for turn in range(turns):
                 await session.send(f"please go through the parts, time {turn:02}")
                 await watch.ended()
             await session.wait()
             doc = (session.folder / "plan_doc.md").read_text("utf-8")
-    assert doc.count("Read the five parts") == 60
-    assert len([one for one in watch.of(ToolFinished) if len(one.text) > 4_000]) == 300
+    assert doc.count("Read the five parts") == turns
+    assert len([one for one in watch.of(ToolFinished) if len(one.text) > 4_000]) == 5 * turns
     first = [one for one in sent_as(server, "execution") if not _results(one)]
-    assert len(first) == 60
-    assert tokens(first[59]) <= 1.1 * tokens(first[9])
-    users = [str(m["content"]) for m in first[59].messages if m["role"] == "user"]
-    assert [f"time {turn}" for turn in range(55, 60)] == [
+    assert len(first) == turns
+    assert tokens(first[-1]) <= 1.1 * tokens(first[9])
+    users = [str(m["content"]) for m in first[-1].messages if m["role"] == "user"]
+    assert [f"time {turn}" for turn in range(turns - 5, turns)] == [
         u[u.index("time") : u.index("time") + 7] for u in users
     ]
 
 
+@pytest.mark.parametrize("turns", rounds(15, 60))
 @pytest.mark.parametrize("mode", ["agent", "direct"])
 async def test_two_hundred_decisions_in_a_small_window_neither_grow_nor_stop_the_work(
-    workspace: Path, mode: str
+    workspace: Path, mode: str, turns: int
 ) -> None:
     for number in range(5):
         (workspace / f"part{number}.txt").write_text(f"{number:04} of the text\n" * 250)
@@ -274,17 +261,17 @@ async def test_two_hundred_decisions_in_a_small_window_neither_grow_nor_stop_the
         async with opened(server, workspace, flags=flags, provider="ollama") as session:
             watch = Watch(session)
             assert await session.edit_plan(f"# Plan: Ship it\n\n## Decisions Made\n{decisions}")
-            turns: list[list[Any]] = []
-            for turn in range(60):
+            sent: list[list[Any]] = []
+            for turn in range(turns):
                 before = len(server.requests)
                 await session.send(f"please go through the parts, time {turn:02}")
                 ended = await watch.ended()
                 assert ended.outcome == "done", ended.text
-                turns.append(server.requests[before:])
-    assert len([one for one in watch.of(ToolFinished) if len(one.text) > 4_000]) == 300
-    sizes = [[tokens(one) for one in turn] for turn in turns]
-    assert sum(sizes[59]) <= 1.1 * sum(sizes[9]), sizes
-    texts = [json.dumps(one.messages) for turn in turns for one in turn if one.body.get("tools")]
+                sent.append(server.requests[before:])
+    assert len([one for one in watch.of(ToolFinished) if len(one.text) > 4_000]) == 5 * turns
+    sizes = [[tokens(one) for one in turn] for turn in sent]
+    assert sum(sizes[-1]) <= 1.1 * sum(sizes[9]), sizes
+    texts = [json.dumps(one.messages) for turn in sent for one in turn if one.body.get("tools")]
     assert all("Decision 199\\n**Rationale" in text and "see plan_doc.md" in text for text in texts)
     if mode == "direct":
         assert len({re.findall(r"# The plan document.*?\"", text)[0] for text in texts}) == 1
@@ -307,9 +294,7 @@ def _results(request: Any) -> bool:
     return any(message["role"] == "tool" for message in request.messages)
 
 
-async def test_what_was_accepted_while_the_plan_could_not_be_written_is_written_once_it_can(
-    workspace: Path,
-) -> None:
+async def test_what_was_accepted_while_the_plan_could_not_be_written_is_written_once_it_can(workspace: Path) -> None:
     flags = {"mode": "agent"}
     served = serve(*writing(summed_up()), strict=True)
     async with served as server, opened(server, workspace, flags=flags) as session:

@@ -21,15 +21,9 @@ from tests.engine.staging import (
     sorted_as,
     summed_up,
 )
-from tui_agent.events import (
-    CompletionRefused,
-    PlanProposed,
-    ReplyStarted,
-    StageEntered,
-    StageLeft,
-    StepVerified,
-)
-from tui_agent.view import ReplyItem, SessionView, fold
+from tui_agent.events import CompletionRefused, PlanProposed, ReplyStarted, StageEntered, StageLeft, StepVerified
+from tui_agent.view.fold import fold_record
+from tui_agent.view.items import ReplyItem, SessionView
 
 TASK = "mend the adder"
 EDIT = call("edit_file", path="adder.py", old_string="a - b", new_string="a + b")
@@ -66,15 +60,15 @@ async def test_a_recovery_has_a_node_of_its_own_below_the_step_that_failed(works
     view = SessionView()
     stages = {}
     for record in records:
-        fold(view, record)
+        fold_record(view, record)
         stages[record.seq] = view.stage
         if record.node == "run-1.planning" and isinstance(record.event, StageLeft):
             closed = record.seq
     assert [one.does for one in view.items if isinstance(one, ReplyItem) and one.role] == [
-        "sorting the request",
+        "classifying the request",
         "planning",
-        "finding out what went wrong",
-        "planning again",
+        "diagnosing the failure",
+        "replanning",
         "checking the outcome",
         "writing the summary",
     ]
@@ -88,9 +82,7 @@ async def test_a_recovery_has_a_node_of_its_own_below_the_step_that_failed(works
 
 
 @pytest.mark.parametrize(("words", "tries"), [("Connection timed out", 2), ("syntax is wrong", 1)])
-async def test_a_command_that_failed_for_a_passing_reason_is_run_again(
-    workspace: Path, words: str, tries: int
-) -> None:
+async def test_a_command_that_failed_for_a_passing_reason_is_run_again(workspace: Path, words: str, tries: int) -> None:
     command = call("run_terminal_command", command=f"echo tried >> tries; echo '{words}'; exit 3")
     async with serve(scenario("go", step("", command), step("", command), "done"), strict=True) as server:
         async with opened(server, workspace) as session:
@@ -113,15 +105,11 @@ async def test_a_verdict_quotes_the_earlier_result_and_not_that_it_is_one(worksp
     assert (workspace / "tries").read_text("utf-8") == "tried\n"
     (verified,) = watch.of(StepVerified)
     assert verified.actual.startswith("exit code 1") and "before" not in verified.actual
-    told = [
-        str(one.messages) for role in ("diagnose", "planning", "summary") for one in sent_as(server, role)
-    ]
+    told = [str(one.messages) for role in ("diagnose", "planning", "summary") for one in sent_as(server, role)]
     assert len(told) == 4 and not [one for one in told if "very call before" in one]
 
 
-async def test_claims_without_a_change_are_never_done_whatever_the_plans_criteria_say(
-    workspace: Path,
-) -> None:
+async def test_claims_without_a_change_are_never_done_whatever_the_plans_criteria_say(workspace: Path) -> None:
     async with serve(
         sorted_as(),
         planned(do("Mend it")),

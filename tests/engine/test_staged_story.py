@@ -15,9 +15,7 @@ from tests.engine.staging import do, in_step, planned, run, sorted_as, summed_up
 from tui_agent.events import RunEnded, StepFinished, StepRecovering, StepVerified, ToolFinished
 
 TASK = "Clone the repository at https://example.org/someone/thing and review the README"
-LOGIN = (
-    "#!/bin/sh\necho 'To get started, please run: login. authentication required (HTTP 401)' >&2\nexit 4\n"
-)
+LOGIN = "#!/bin/sh\necho 'To get started, please run: login. authentication required (HTTP 401)' >&2\nexit 4\n"
 FETCH = "sh ./fetch repo clone someone/thing"
 pytestmark = pytest.mark.needs("git")
 
@@ -58,9 +56,7 @@ async def test_a_login_that_is_missing_is_gone_around_within_three_rounds(worksp
         step("It wants a login; I take the other address.", call("run_terminal_command", command=other_way)),
         "The README names it The thing.",
     )
-    async with serve(
-        sorted_as("mixed", "moderate"), the_plan(), summed_up(), fetching, strict=True
-    ) as server:
+    async with serve(sorted_as("mixed", "moderate"), the_plan(), summed_up(), fetching, strict=True) as server:
         watch, ended, _ = await run(server, workspace, TASK)
     failed = watch.of(ToolFinished)[0]
     assert not failed.result.success and "authentication" in failed.text
@@ -76,9 +72,7 @@ async def test_a_model_that_gives_up_is_sent_the_other_way_with_what_failed(work
         "Fetch the repository", step("", call("run_terminal_command", command=FETCH)), "It wants a login."
     )
     goes_on = in_step(
-        "Do this instead",
-        step("", call("run_terminal_command", command="git clone -q ../thing.git thing")),
-        "Got it.",
+        "Do this instead", step("", call("run_terminal_command", command="git clone -q ../thing.git thing")), "Got it."
     )
     async with serve(sorted_as(), the_plan(), summed_up(), goes_on, gives_up, strict=True) as server:
         watch, ended, _ = await run(server, workspace, TASK)
@@ -90,9 +84,7 @@ async def test_a_model_that_gives_up_is_sent_the_other_way_with_what_failed(work
 
 def test_the_code_knows_nothing_of_this_task() -> None:
     root = Path(tui_agent.__file__).parent
-    telling = re.compile(
-        r"git clone|gh repo|gh auth|forgekeeper|clone (the|and) re|github\.com/\w", re.IGNORECASE
-    )
+    telling = re.compile(r"git clone|gh repo|gh auth|forgekeeper|clone (the|and) re|github\.com/\w", re.IGNORECASE)
     for path in root.rglob("*"):
         if path.suffix in (".py", ".md", ".json"):
             assert not telling.search(path.read_text(encoding="utf-8")), path

@@ -6,9 +6,9 @@ import pytest
 
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tui_agent.domain import Answer, Grant, Scope
+from tui_agent.common.domain import Answer, Grant, Scope
 from tui_agent.events import ApprovalAsked, GrantRevoked
-from tui_agent.safety import grants
+from tui_agent.safety import policy as grants
 
 DIRECT = {"mode": "direct"}
 COMMAND = "touch made"
@@ -36,10 +36,7 @@ async def questions(watch: Watch, text: str) -> int:
 
 
 async def test_a_grant_is_listed_and_once_taken_back_it_is_asked_again(workspace: Path) -> None:
-    async with (
-        serve(TALK, AGAIN, MORE, strict=True) as server,
-        opened(server, workspace, flags=DIRECT) as session,
-    ):
+    async with serve(TALK, AGAIN, MORE, strict=True) as server, opened(server, workspace, flags=DIRECT) as session:
         watch = Watch(session, lambda _: approve(Scope.SESSION))
         assert await questions(watch, "go") == 1
         (grant,) = session.grants.listed()
@@ -81,12 +78,12 @@ async def test_what_is_always_allowed_is_taken_out_of_the_users_file(workspace: 
     async with serve(TALK, strict=True) as server:
         async with opened(server, workspace, flags=DIRECT) as session:
             await questions(Watch(session, lambda _: approve(Scope.ALWAYS)), "go")
-            assert len(grants.load(workspace)) == 1
+            assert len(grants.load_grants(workspace)) == 1
         async with opened(server, workspace, flags=DIRECT) as other:
             (grant,) = other.grants.listed()
             assert grant.scope is Scope.ALWAYS
             assert await other.grants.revoke(grant) is True
-        assert grants.load(workspace) == ()
+        assert grants.load_grants(workspace) == ()
         async with opened(server, workspace, flags=DIRECT) as last:
             assert last.grants.listed() == ()
 

@@ -12,7 +12,7 @@ from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
 from tests.doubles.raw_server import FakeConnection, FakeRawServer
 from tests.engine.kit import Watch, opened, wishes
-from tui_agent.domain import Answer
+from tui_agent.common.domain import Answer
 from tui_agent.engine.opening import open_session
 from tui_agent.engine.session import Session
 from tui_agent.events import (
@@ -106,9 +106,7 @@ async def test_what_can_not_be_saved_ends_the_run_and_says_so(workspace: Path) -
 
 async def test_what_can_not_be_saved_is_named_where_reading_calls_run_side_by_side(workspace: Path) -> None:
     (workspace / ".env").write_text("TOKEN=1\n")
-    reads = scenario(
-        "read", step("", call("read_file", path=".env"), call("read_file", path="adder.py")), "done"
-    )
+    reads = scenario("read", step("", call("read_file", path=".env"), call("read_file", path="adder.py")), "done")
     async with serve(reads, strict=True) as server, opened(server, workspace) as session:
         watch = Watch(session, lambda event: None)
         await session.send("read")
@@ -123,9 +121,7 @@ async def test_what_can_not_be_saved_is_named_where_reading_calls_run_side_by_si
     assert "inside" not in " ".join(result.error or "" for result in results.values())
 
 
-async def test_trust_that_can_not_be_asked_does_no_harm(
-    workspace: Path, complaints: list[dict[str, Any]]
-) -> None:
+async def test_trust_that_can_not_be_asked_does_no_harm(workspace: Path, complaints: list[dict[str, Any]]) -> None:
     async with serve(scenario("hi", "hello"), strict=True) as server:
         async with opened(server, workspace, trust=False) as session:
             with unsaved(session):
@@ -211,9 +207,7 @@ async def test_two_stops_at_once_cost_no_word_of_what_was_written(workspace: Pat
     assert '"ended"' in info
 
 
-async def test_a_state_too_large_to_save_costs_nothing_else(
-    workspace: Path, complaints: list[dict[str, Any]]
-) -> None:
+async def test_a_state_too_large_to_save_costs_nothing_else(workspace: Path, complaints: list[dict[str, Any]]) -> None:
     huge = "\N{GRINNING FACE}" * 400_000
     async with serve(scenario("", step("ok", delay=60)), strict=True) as server:
         async with opened(server, workspace, flags={"context_window": 4_000_000}) as session:
@@ -247,10 +241,7 @@ async def test_a_reply_without_end_is_cut(workspace: Path) -> None:
         while True:
             await connection.events({"choices": [{"delta": {"content": "word " * 10_000}}]})
 
-    async with (
-        FakeRawServer({"/v1/chat/completions": endless}) as server,
-        opened(server, workspace) as session,
-    ):
+    async with FakeRawServer({"/v1/chat/completions": endless}) as server, opened(server, workspace) as session:
         watch = Watch(session)
         await session.send("endless")
         assert (await watch.ended()).outcome == "failed"

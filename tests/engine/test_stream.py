@@ -11,13 +11,13 @@ import pytest
 from tests.doubles.fake_disk import FakeDisk
 from tests.storage.samples import OPENED, STORY
 from tui_agent import events as e
-from tui_agent.engine.stream import STATE_RECORDS, EventStream
-from tui_agent.platform.append import OS, OsFunctions
+from tui_agent.engine.core.stream import STATE_RECORDS, EventStream
+from tui_agent.platform.syscalls import OS, OsCalls
 from tui_agent.storage.chat_log import ChatLog
 from tui_agent.storage.folder import SessionFolder
 from tui_agent.storage.journal import records
 from tui_agent.storage.lines import RecordTooBig, to_line
-from tui_agent.storage.recovery import Recovered
+from tui_agent.storage.recovery import RecoveryReport
 from tui_agent.text import Mask
 
 
@@ -27,8 +27,8 @@ def folder(tmp_path: Path) -> SessionFolder:
 
 
 @asynccontextmanager
-async def opened(folder: SessionFolder, functions: OsFunctions = OS) -> AsyncIterator[EventStream]:
-    stream, _ = await EventStream.open(folder, functions=functions)
+async def opened(folder: SessionFolder, calls: OsCalls = OS) -> AsyncIterator[EventStream]:
+    stream, _ = await EventStream.open(folder, calls=calls)
     try:
         yield stream
     finally:
@@ -106,7 +106,7 @@ async def test_while_the_write_hangs_nothing_is_shown_and_the_event_loop_lives(f
     assert got == list(range(1, 52))
 
 
-async def test_a_write_never_waits_for_a_sync(folder: SessionFolder) -> None:  # A14
+async def test_a_write_never_waits_for_a_sync(folder: SessionFolder) -> None:
     disk = FakeDisk()
     async with opened(folder, disk) as stream:
         disk.gate.clear()
@@ -217,9 +217,7 @@ async def test_the_past_of_an_earlier_process_is_followed_too_also_over_damage(f
     lines[999] = b"x" + lines[999][1:]
     folder.journal.write_bytes(b"".join(lines))
     async with opened(folder) as stream:
-        followers = [
-            asyncio.create_task(gather(stream, after)) for after in (0, 498, 499, 500, 998, 999, 1000)
-        ]
+        followers = [asyncio.create_task(gather(stream, after)) for after in (0, 498, 499, 500, 998, 999, 1000)]
         assert stream.emit(said(1001)) == 1001
     kept = [*range(1, 500), *range(501, 1000), 1001]
     for follower, after in zip(followers, (0, 498, 499, 500, 998, 999, 1000), strict=True):
@@ -297,7 +295,7 @@ async def test_secrets_are_exact_in_the_journal_and_masked_in_the_log(folder: Se
     assert "tok-4f7c1b2a9d8e" not in folder.log.read_text(encoding="utf-8")
 
 
-async def test_order_is_by_number_whatever_the_clock_does(folder: SessionFolder) -> None:  # A25
+async def test_order_is_by_number_whatever_the_clock_does(folder: SessionFolder) -> None:
     hours = iter((10, 9, 11))
     start = datetime(2026, 1, 7, tzinfo=UTC)
     stream, _ = await EventStream.open(folder, clock=lambda: start + timedelta(hours=next(hours)))
@@ -306,9 +304,7 @@ async def test_order_is_by_number_whatever_the_clock_does(folder: SessionFolder)
     await stream.close()
     got = list(records(folder.journal))
     assert [record.seq for record in got] == [1, 2, 3]
-    assert [record.at for record in got] == [
-        f"2026-01-07T{hour}:00:00.000+00:00" for hour in ("10", "09", "11")
-    ]
+    assert [record.at for record in got] == [f"2026-01-07T{hour}:00:00.000+00:00" for hour in ("10", "09", "11")]
     assert "The clock was set back by 3600 s." in folder.log.read_text("utf-8")
 
 
@@ -317,7 +313,7 @@ async def test_order_is_by_number_whatever_the_clock_does(folder: SessionFolder)
 
 async def test_a_resumed_session_goes_on_with_the_next_number(folder: SessionFolder) -> None:
     stream, found = await EventStream.open(folder)
-    assert found == Recovered()
+    assert found == RecoveryReport()
     stream.emit(OPENED)
     stream.emit(e.ReplyText(text="half a "), node="r")
     await stream.close()
@@ -348,7 +344,7 @@ async def test_a_saved_state_is_where_a_resume_starts(folder: SessionFolder) -> 
         assert not stream.state_due
 
 
-async def test_a_torn_end_is_healed_told_and_not_told_again(folder: SessionFolder) -> None:  # A04, A05
+async def test_a_torn_end_is_healed_told_and_not_told_again(folder: SessionFolder) -> None:
     async with opened(folder) as stream:
         for number in range(1, 6):
             stream.emit(said(number))
@@ -369,9 +365,7 @@ async def test_a_torn_end_is_healed_told_and_not_told_again(folder: SessionFolde
     await stream.close()
 
 
-async def test_an_event_that_never_reached_the_log_is_told_at_the_next_start(
-    folder: SessionFolder,
-) -> None:  # A15
+async def test_an_event_that_never_reached_the_log_is_told_at_the_next_start(folder: SessionFolder) -> None:
     async with opened(folder) as stream:
         stream.emit(said(1))
     size = folder.log.stat().st_size

@@ -12,10 +12,11 @@ import pytest
 from tests.doubles.fake_disk import FakeDisk
 from tests.engine.test_stream import gather, said, told
 from tui_agent import events as e
-from tui_agent.domain import Answer, Reading
-from tui_agent.engine.approvals import Approvals
-from tui_agent.engine.copying import copy_journal
-from tui_agent.engine.stream import EventStream, JournalBroken
+from tui_agent.common.domain import Answer, ReadAction
+from tui_agent.engine.core.approvals import Approvals, approval_events
+from tui_agent.engine.core.stream import EventStream, JournalBroken
+from tui_agent.engine.session import copy_journal
+from tui_agent.events import ApprovalAsked
 from tui_agent.platform.append import AppendError
 from tui_agent.storage.folder import SessionFolder
 from tui_agent.storage.journal import records
@@ -41,7 +42,7 @@ class Told:
 
 async def test_a_full_disk_stops_side_effects_and_loses_nothing(folder: SessionFolder) -> None:  # A10
     disk = FakeDisk()
-    stream, _ = await EventStream.open(folder, functions=disk)
+    stream, _ = await EventStream.open(folder, calls=disk)
     told_of = Told(stream)
     follower = asyncio.create_task(gather(stream))
     stream.emit(said(1))
@@ -71,7 +72,7 @@ async def test_a_full_disk_stops_side_effects_and_loses_nothing(folder: SessionF
 
 async def test_it_recovers_by_itself_when_there_is_room_again(folder: SessionFolder) -> None:
     disk = FakeDisk()
-    stream, _ = await EventStream.open(folder, functions=disk)
+    stream, _ = await EventStream.open(folder, calls=disk)
     told_of = Told(stream)
     disk.room = 0
     stream.emit(said(1))
@@ -86,12 +87,10 @@ async def test_it_recovers_by_itself_when_there_is_room_again(folder: SessionFol
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-async def test_a_failing_sync_is_made_good_on_a_new_descriptor(
-    folder: SessionFolder, number: int
-) -> None:  # A11
+async def test_a_failing_sync_is_made_good_on_a_new_descriptor(folder: SessionFolder, number: int) -> None:
     disk = FakeDisk()
     disk.only = "events.jsonl"
-    stream, _ = await EventStream.open(folder, functions=disk)
+    stream, _ = await EventStream.open(folder, calls=disk)
     disk.sync_error = lambda n: errno.EIO if n == number else None
     for index in range(1, 6):
         stream.emit(said(index))
@@ -105,7 +104,7 @@ async def test_a_failing_sync_is_made_good_on_a_new_descriptor(
 async def test_when_saving_fails_for_good_the_barrier_says_so_each_time(folder: SessionFolder) -> None:
     disk = FakeDisk()
     disk.only = "events.jsonl"
-    stream, _ = await EventStream.open(folder, functions=disk)
+    stream, _ = await EventStream.open(folder, calls=disk)
     told_of = Told(stream)
     follower = asyncio.create_task(gather(stream))
     disk.sync_error = lambda n: errno.EIO
@@ -123,7 +122,7 @@ async def test_when_saving_fails_for_good_the_barrier_says_so_each_time(folder: 
 
 async def test_closing_on_a_full_disk_ends_and_says_so(folder: SessionFolder) -> None:
     disk = FakeDisk()
-    stream, _ = await EventStream.open(folder, functions=disk)
+    stream, _ = await EventStream.open(folder, calls=disk)
     follower = asyncio.create_task(gather(stream))
     stream.emit(said(1))
     await stream.written()
@@ -135,10 +134,10 @@ async def test_closing_on_a_full_disk_ends_and_says_so(folder: SessionFolder) ->
     assert [record.seq for record in await follower] == [1], "what is not written is not shown"
 
 
-async def test_short_writes_cost_nothing(folder: SessionFolder) -> None:  # A07
+async def test_short_writes_cost_nothing(folder: SessionFolder) -> None:
     disk = FakeDisk()
     disk.short = lambda number, data: max(1, len(data) // 3)
-    stream, _ = await EventStream.open(folder, functions=disk)
+    stream, _ = await EventStream.open(folder, calls=disk)
     for number in range(1, 50):
         stream.emit(said(number))
         if number % 10 == 0:
@@ -157,7 +156,7 @@ async def test_any_write_may_fail_and_neither_file_is_torn_for_good(folder: Sess
         disk = FakeDisk()
         disk.short = lambda number, data: max(1, len(data) // 2)
         disk.write_error = lambda number, failing=failing: code if number == failing else None  # type: ignore[misc]  # a default binds the loop's value
-        stream, found = await EventStream.open(folder, functions=disk)
+        stream, found = await EventStream.open(folder, calls=disk)
         assert found.event() is None
         for number in range(3):
             stream.emit(said(failing * 10 + number))
@@ -175,7 +174,7 @@ async def test_any_write_may_fail_and_neither_file_is_torn_for_good(folder: Sess
     assert log == told(got)
 
 
-async def test_a_moved_folder_is_noticed_and_welcome_back(folder: SessionFolder) -> None:  # A12
+async def test_a_moved_folder_is_noticed_and_welcome_back(folder: SessionFolder) -> None:
     stream, _ = await EventStream.open(folder)
     stream.emit(said(1))
     await stream.durable()
@@ -193,9 +192,9 @@ async def test_a_moved_folder_is_noticed_and_welcome_back(folder: SessionFolder)
 @pytest.mark.parametrize("fault", ["gone", "full"])
 async def test_all_that_was_said_can_be_copied_elsewhere_meanwhile(
     folder: SessionFolder, tmp_path: Path, fault: str
-) -> None:  # A12
+) -> None:
     disk = FakeDisk()
-    stream, _ = await EventStream.open(folder, functions=disk)
+    stream, _ = await EventStream.open(folder, calls=disk)
     for number in range(20):
         stream.emit(said(number))
     await stream.durable()
@@ -218,14 +217,18 @@ async def test_all_that_was_said_can_be_copied_elsewhere_meanwhile(
         await stream.close()
 
 
-async def test_it_is_known_when_an_approval_is_on_disk(folder: SessionFolder) -> None:  # A14
+async def test_it_is_known_when_an_approval_is_on_disk(folder: SessionFolder) -> None:
     disk = FakeDisk()
-    stream, _ = await EventStream.open(folder, functions=disk)
+    stream, _ = await EventStream.open(folder, calls=disk)
     approvals = Approvals(stream)
+    asked, answered = approval_events(ReadAction(path="/x", display="x"), "")
     opened: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    asking = asyncio.create_task(
-        approvals.ask(Reading(path="/x", display="x"), "", (), run="", node="", opened=opened.set_result)
-    )
+
+    def ask(request: str) -> ApprovalAsked:
+        opened.set_result(request)
+        return asked(request)
+
+    asking = asyncio.create_task(approvals.decide(ask, answered, run="", node=""))
     request = await opened
     await stream.durable()
     disk.gate.clear()
@@ -236,12 +239,12 @@ async def test_it_is_known_when_an_approval_is_on_disk(folder: SessionFolder) ->
     assert not saved.done() and not asking.done()
     disk.gate.set()
     await saved
-    assert (await asking)[1].verdict == "approve"
+    assert (await asking).verdict == "approve"
     await approvals.saved(request)  # long ago: nothing to wait for
     await stream.close()
 
 
-# --- the log in other hands (A27) ---------------------------------------------------------------
+# --- the log in other hands ---------------------------------------------------------------
 
 
 async def test_a_deleted_log_goes_on_in_a_new_file_and_that_is_said(folder: SessionFolder) -> None:
@@ -287,12 +290,10 @@ async def notice_after(stream: EventStream, seq: int) -> e.Notice:
     raise AssertionError
 
 
-async def test_a_log_that_alone_can_not_be_written_stops_nothing_and_is_completed(
-    folder: SessionFolder,
-) -> None:
+async def test_a_log_that_alone_can_not_be_written_stops_nothing_and_is_completed(folder: SessionFolder) -> None:
     disk = FakeDisk()
     disk.only = "chat_history.log"
-    stream, _ = await EventStream.open(folder, functions=disk)
+    stream, _ = await EventStream.open(folder, calls=disk)
     disk.room = 10
     seq = stream.emit(said(1))
     await stream.durable()

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from tests.engine.test_stream import told
-from tui_agent import events as e
-from tui_agent.engine.stream import EventStream
+from tests.nightly import rounds
+from tui_agent.engine.core.stream import EventStream
 from tui_agent.storage.folder import SessionFolder
-from tui_agent.storage.journal import read
+from tui_agent.storage.journal import JournalReader
 from tui_agent.storage.lines import Damage
 
 WRITER = """
 import asyncio, os, sys
 from pathlib import Path
 from tui_agent import events as e
-from tui_agent.engine.stream import EventStream
+from tui_agent.engine.core.stream import EventStream
 from tui_agent.storage.folder import SessionFolder
 
 async def main(path):
@@ -68,12 +68,13 @@ def run_and_kill(path: Path, acknowledgements: int) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-async def test_twenty_kills_lose_and_double_nothing_that_was_shown(tmp_path: Path) -> None:  # A01
+@pytest.mark.parametrize("kills", rounds(8, 20))
+async def test_kills_lose_and_double_nothing_that_was_shown(tmp_path: Path, kills: int) -> None:
     folder = SessionFolder.create(tmp_path / "sessions", workspace=tmp_path, model="m", mode="agent")
     folder.close()
     chance = random.Random(7)
     shown: list[int] = []
-    for _ in range(20):
+    for _ in range(kills):
         new = run_and_kill(folder.path, chance.randrange(1, 150))
         assert new == list(range(new[0], new[0] + len(new)))
         assert not shown or new[0] > shown[-1], "no number is used twice"
@@ -81,10 +82,10 @@ async def test_twenty_kills_lose_and_double_nothing_that_was_shown(tmp_path: Pat
     folder = SessionFolder.open(folder.path)
     stream, _ = await EventStream.open(folder)
     await stream.close()
-    items = list(read(folder.journal))
-    got = [item for item in items if isinstance(item, e.Record)]
+    items = list(JournalReader(folder.journal))
+    got = [item.record() for item in items if not isinstance(item, Damage)]
     assert [record.seq for record in got] == list(range(1, got[-1].seq + 1))
     assert set(shown) <= {record.seq for record in got}
-    assert sum(isinstance(item, Damage) for item in items) <= 20
+    assert sum(isinstance(item, Damage) for item in items) <= kills
     assert folder.log.read_text(encoding="utf-8") == told(got), "each record is told once"
     folder.close()

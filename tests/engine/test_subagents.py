@@ -9,20 +9,13 @@ import pytest
 
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tui_agent.domain import ToolResult
-from tui_agent.events import (
-    Notice,
-    ProgramSaid,
-    ReplyEnded,
-    ReplyStarted,
-    ReplyText,
-    ToolFinished,
-    ToolStarted,
-)
-from tui_agent.export.reading import export
+from tui_agent.common.domain import ToolResult
+from tui_agent.events import Notice, ProgramSaid, ReplyEnded, ReplyStarted, ReplyText, ToolFinished, ToolStarted
+from tui_agent.export.session import export_session
 from tui_agent.frontends.plain import PlainText
 from tui_agent.mock_server.replies import ServedModel
-from tui_agent.view import SessionView, fold
+from tui_agent.view.fold import fold_record
+from tui_agent.view.items import SessionView
 
 REVIEW = "Review this project"
 AREAS = ("parsers", "storage", "network")
@@ -65,9 +58,7 @@ def looks_through(area: str, *, last: dict[str, Any] | str = "", thinking: str =
     return scenario(f"Look through {area}", reads, last or FINDINGS[area])
 
 
-def main(
-    *calls: dict[str, Any], final: str = "Three findings, all about swallowed errors."
-) -> dict[str, Any]:
+def main(*calls: dict[str, Any], final: str = "Three findings, all about swallowed errors.") -> dict[str, Any]:
     return scenario(REVIEW, step("Three parts, side by side.", *calls), final)
 
 
@@ -94,11 +85,7 @@ def results(watch: Watch) -> dict[str, ToolResult]:
 
 async def test_three_sub_agents_review_300_files_and_one_is_stopped_alone(workspace: Path) -> None:
     stalls = looks_through("network", last=step("never", delay=600.0))
-    known = [
-        main(*map(send, AREAS)),
-        looks_through("parsers", thinking="Where first?"),
-        looks_through("storage"),
-    ]
+    known = [main(*map(send, AREAS)), looks_through("parsers", thinking="Where first?"), looks_through("storage")]
     async with serve(*known, stalls, scenario("Thanks", "Gladly."), strict=True) as server:
         async with opened(server, workspace, flags=ORCHESTRATOR) as session:
             watch = Watch(session)
@@ -128,9 +115,7 @@ async def test_three_sub_agents_review_300_files_and_one_is_stopped_alone(worksp
         own = sent_by(server, REVIEW)
         assert len(own) == 2
         last = json.dumps(own[-1].body)
-        assert (
-            FINDINGS["parsers"] in last and FINDINGS["storage"] in last and "stopped this sub-agent" in last
-        )
+        assert FINDINGS["parsers"] in last and FINDINGS["storage"] in last and "stopped this sub-agent" in last
         assert "SECRET_OF" not in last and "Where first?" not in last
         offered = [tool["function"]["name"] for tool in own[0].body["tools"]]
         assert sorted(offered) == ["edit_file", "run_subagent", "run_terminal_command", "write_file"]
@@ -157,7 +142,7 @@ async def test_three_sub_agents_review_300_files_and_one_is_stopped_alone(worksp
 def _the_tree_shows_all(watch: Watch, nodes: dict[str, str]) -> None:
     view = SessionView()
     for record in watch.records:
-        fold(view, record)
+        fold_record(view, record)
     tree = view.tree
     for title, node in nodes.items():
         place = tree.places[node]
@@ -244,7 +229,7 @@ async def test_stopping_the_run_stops_all_and_a_crash_leaves_them_interrupted(wo
             await session.send("Go on")
             await watch.ended()
             async for record in session.follow(0):
-                fold(view, record)
+                fold_record(view, record)
                 if record.seq == session.last:
                     break
         last = sent_by(server, "Go on")[-1]
@@ -277,9 +262,7 @@ async def test_the_orchestrator_has_four_tools_whatever_it_calls(workspace: Path
 
 async def test_the_plan_document_is_for_those_who_are_sent_to_read_it(workspace: Path) -> None:
     about = send("storage", task="Look through storage: does it hold what plan_doc.md demands?")
-    async with serve(
-        main(send("parsers"), about), looks_through("parsers"), looks_through("storage")
-    ) as server:
+    async with serve(main(send("parsers"), about), looks_through("parsers"), looks_through("storage")) as server:
         async with opened(server, workspace, flags=ORCHESTRATOR) as session:
             await session.edit_plan("# Plan: Trust\n\n## Goal\nEvery error is seen\n")
             watch = Watch(session)
@@ -301,9 +284,7 @@ async def test_sub_agents_work_with_calls_as_text_too(workspace: Path) -> None:
             watch = Watch(session)
             await session.send(REVIEW)
             ended = await watch.ended()
-    assert ended.text == "One finding." and {"reply_json", "tools", "rules", "mode_direct"} < set(
-        ended.prompts
-    )
+    assert ended.text == "One finding." and {"reply_json", "tools", "rules", "mode_direct"} < set(ended.prompts)
     assert results(watch)["Review parsers"].data == FINDINGS["parsers"]
     last = json.dumps(sent_by(server, REVIEW)[-1].body)
     assert FINDINGS["parsers"] in last and "SECRET_OF" not in last
@@ -320,7 +301,7 @@ async def test_the_logs_tell_sub_agents_from_the_agent(workspace: Path) -> None:
             plain = PlainText(out, session.mask)
             for record in watch.records:
                 plain.show(record)
-            document = "".join(export(session.folder, "markdown", session.mask))
+            document = "".join(export_session(session.folder, "markdown", session.mask))
     said = [line.partition("] ")[2] for line in log.split("\n") if line.startswith("[")]
     assert [line for line in said if line.startswith("AGENT")] == [
         "AGENT: Three parts, side by side.",
@@ -336,13 +317,9 @@ async def test_the_logs_tell_sub_agents_from_the_agent(workspace: Path) -> None:
 async def test_rules_of_a_folder_are_told_to_who_works_in_it_each_for_itself(workspace: Path) -> None:
     (workspace / "parsers" / "AGENTS.md").write_text("RULES OF THE PARSERS\n")
     again = step("", call("read_file", path="parsers/mod_08.py"))
-    looks = scenario(
-        "Look through parsers", step("", call("read_file", path="parsers/mod_07.py")), again, "Looked."
-    )
+    looks = scenario("Look through parsers", step("", call("read_file", path="parsers/mod_07.py")), again, "Looked.")
     reads = step("", call("read_file", path="parsers/mod_07.py"))
-    async with serve(
-        scenario(REVIEW, step("", send("parsers")), reads, "Done."), looks, strict=True
-    ) as server:
+    async with serve(scenario(REVIEW, step("", send("parsers")), reads, "Done."), looks, strict=True) as server:
         async with opened(server, workspace, flags={"mode": "deep-explore"}) as session:
             watch = Watch(session)
             await session.send(REVIEW)

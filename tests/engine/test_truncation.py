@@ -6,17 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tui_agent.domain import (
-    AssistantMessage,
-    Message,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    Usage,
-    UserMessage,
-)
-from tui_agent.engine.tokens import KINDS, Gauge, of_request
-from tui_agent.engine.truncation import Judged, Watch
+from tests.nightly import rounds, sampled
+from tui_agent.common.domain import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, Usage, UserMessage
+from tui_agent.engine.context.compaction import Judged, Watch
+from tui_agent.engine.core.tokens import KINDS, Gauge, of_request
 
 NUM_CTX = 32_768
 WORDS = ["file", "test", "agent", "run", "value", "return", "the", "a", "of", "to", "line", "change", "path"]
@@ -29,9 +22,7 @@ def prose(dice: random.Random, size: int) -> str:
 
 def code(dice: random.Random, size: int) -> str:
     line = "        self.{0}[{2}] = {1}({2}, key='{0}')\n"
-    return "".join(
-        line.format(dice.choice(WORDS), dice.choice(WORDS), dice.randrange(99)) for _ in range(size // 40)
-    )
+    return "".join(line.format(dice.choice(WORDS), dice.choice(WORDS), dice.randrange(99)) for _ in range(size // 40))
 
 
 def cjk(dice: random.Random, size: int) -> str:
@@ -42,12 +33,7 @@ def dense(dice: random.Random, size: int) -> str:
     return base64.b64encode(dice.randbytes(size * 3 // 4)).decode()
 
 
-CONTENTS: dict[str, Callable[[random.Random, int], str]] = {
-    "prose": prose,
-    "code": code,
-    "cjk": cjk,
-    "base64": dense,
-}
+CONTENTS: dict[str, Callable[[random.Random, int], str]] = {"prose": prose, "code": code, "cjk": cjk, "base64": dense}
 
 
 class FakeTokenizer:
@@ -134,9 +120,7 @@ def talk(seed: int, resumed: bool = False) -> list[tuple[Judged, int, int]]:
         if full > 0.7 * NUM_CTX:
             break
         estimate = gauge.tokens(of_request(messages, ()))
-        seen.append(
-            (judge(watch, gauge, messages, usage(server, full, new, bool(cached), dice)), estimate, full)
-        )
+        seen.append((judge(watch, gauge, messages, usage(server, full, new, bool(cached), dice)), estimate, full))
         call = ToolCall(id=f"c{turn}", name="read_file", arguments={"path": f"src/{turn}.py"})
         said = AssistantMessage(text=prose(dice, 120), calls=(call,))
         text = CONTENTS[dice.choice(kinds)](dice, dice.choice([50, 500, 3_000, 9_000]))
@@ -145,20 +129,23 @@ def talk(seed: int, resumed: bool = False) -> list[tuple[Judged, int, int]]:
     return seen
 
 
-def test_two_hundred_honest_sessions_raise_no_warning() -> None:
-    told = [(seed, at) for seed in range(200) for at, one in enumerate(talk(seed)) if one[0].cut_to]
+@pytest.mark.parametrize("seeds", rounds(60, 200))
+def test_honest_sessions_raise_no_warning(seeds: int) -> None:
+    told = [(seed, at) for seed in range(seeds) for at, one in enumerate(talk(seed)) if one[0].cut_to]
     assert not told
 
 
-def test_resumed_sessions_whose_past_is_still_cached_raise_no_warning() -> None:
-    told = [(seed, at) for seed in range(200) for at, one in enumerate(talk(seed, True)) if one[0].cut_to]
+@pytest.mark.parametrize("seeds", rounds(60, 200))
+def test_resumed_sessions_whose_past_is_still_cached_raise_no_warning(seeds: int) -> None:
+    told = [(seed, at) for seed in range(seeds) for at, one in enumerate(talk(seed, True)) if one[0].cut_to]
     assert not told
 
 
-def test_estimates_of_honest_sessions_are_close_once_the_server_has_counted() -> None:
+@pytest.mark.parametrize("seeds", rounds(60, 200))
+def test_estimates_of_honest_sessions_are_close_once_the_server_has_counted(seeds: int) -> None:
     errors = [
         abs(estimate / full - 1)
-        for seed in range(200)
+        for seed in range(seeds)
         if SERVERS[seed % len(SERVERS)] in ("counts all", "tells apart")
         for _, estimate, full in talk(seed)[3:]
     ]
@@ -168,14 +155,15 @@ def test_estimates_of_honest_sessions_are_close_once_the_server_has_counted() ->
     assert errors[len(errors) * 95 // 100] < 0.1
 
 
-def test_what_is_shown_as_the_prompts_size_is_never_a_count_of_the_uncached_part() -> None:
-    for seed in range(200):
+@pytest.mark.parametrize("seeds", rounds(60, 200))
+def test_what_is_shown_as_the_prompts_size_is_never_a_count_of_the_uncached_part(seeds: int) -> None:
+    for seed in range(seeds):
         for judged, _, full in talk(seed):
             assert judged.full is None or judged.full >= 0.6 * full, seed
 
 
 @pytest.mark.parametrize("content", CONTENTS)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", sampled(range(8), 2))
 def test_a_prompt_cut_to_half_the_window_is_noticed_at_the_first_reply(content: str, seed: int) -> None:
     dice = random.Random(seed)
     tokenizer = FakeTokenizer(dice)
@@ -201,9 +189,7 @@ def test_a_window_of_no_usual_size_is_noticed_when_the_count_stands_still() -> N
     found = []
     for turn in range(8):
         full = FakeTokenizer(random.Random(6)).count(messages)
-        found.append(
-            judge(watch, gauge, messages, Usage(prompt_tokens=full if full < 5_000 else 2_502)).cut_to
-        )
+        found.append(judge(watch, gauge, messages, Usage(prompt_tokens=full if full < 5_000 else 2_502)).cut_to)
         call = ToolCall(id=str(turn), name="read_file", arguments={})
         result = ToolMessage(call_id=call.id, name="read_file", text=code(dice, 2_000 + 900 * turn))
         messages = (*messages, AssistantMessage(text="next", calls=(call,)), result)
@@ -223,7 +209,7 @@ def growing(dice: random.Random, sizes: list[int]) -> list[tuple[Message, ...]]:
 
 
 @pytest.mark.parametrize("window", [2_048, 4_096, 8_192])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", sampled(range(8), 2))
 def test_a_prompt_cut_to_a_window_is_noticed_at_the_first_reply(window: int, seed: int) -> None:
     dice = random.Random(seed)
     tokenizer = FakeTokenizer(dice)
@@ -237,9 +223,7 @@ def test_a_prompt_cut_to_a_window_is_noticed_at_the_first_reply(window: int, see
 
 @pytest.mark.parametrize("window", [4_096, 8_192])
 @pytest.mark.parametrize("lacking", [0, 1])
-def test_a_window_that_is_reached_while_the_prompt_grows_is_noticed_at_once(
-    window: int, lacking: int
-) -> None:
+def test_a_window_that_is_reached_while_the_prompt_grows_is_noticed_at_once(window: int, lacking: int) -> None:
     tokenizer, watch, gauge = FakeTokenizer(random.Random(3)), Watch(), Gauge()
     for messages in growing(random.Random(7), [window] * 8):
         full = tokenizer.count(messages)

@@ -11,8 +11,8 @@ import pytest
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tui_agent.domain import Answer
-from tui_agent.engine.undoing import CannotUndo
+from tui_agent.common.domain import Answer
+from tui_agent.engine.undo import CannotUndo
 from tui_agent.events import (
     ApprovalAsked,
     CommandChanged,
@@ -25,7 +25,8 @@ from tui_agent.events import (
     UndoBegun,
     UndoDone,
 )
-from tui_agent.view import SessionView, fold
+from tui_agent.view.fold import fold_record
+from tui_agent.view.items import SessionView
 
 EDIT = {"flags": {"approval_mode": "auto-edit", "mode": "direct"}}
 WORK = scenario(
@@ -84,7 +85,7 @@ async def test_a_run_is_undone_and_done_again_byte_for_byte(workspace: Path) -> 
             assert (workspace / "a.txt").read_bytes() == b"one\r\ntwo\r\nthree"
             await resumed.checkpoints.undo()
             assert tree(workspace) == before
-            with pytest.raises(CannotUndo, match="nothing to undo"):
+            with pytest.raises(CannotUndo, match="Nothing to undo"):
                 await resumed.checkpoints.undo()
             watch = Watch(resumed)
             await resumed.send("talk")
@@ -111,18 +112,16 @@ async def test_the_pre_image_is_kept_before_the_edit(workspace: Path) -> None:
 @pytest.mark.parametrize("choice", ["leave", "merge", "overwrite", "aside"])
 async def test_newer_work_of_the_user_is_asked_about_and_never_lost(workspace: Path, choice: str) -> None:
     theirs = b"mine\r\none\r\nTWO\r\nthree"
-    words = {"leave": "Leave", "merge": "Take out", "overwrite": "Put it back", "aside": "Write the earlier"}
+    words = {"leave": "Leave", "merge": "Revert", "overwrite": "Restore it", "aside": "Save the earlier"}
     async with serve(WORK, strict=True) as server:
         async with opened(server, workspace, **EDIT) as session:
 
             def answer(event: object) -> Answer | None:
                 if not isinstance(event, QuestionAsked):
                     return Answer(verdict="approve")
-                assert "a.txt: it was changed since" in event.question
+                assert "a.txt: it has changed since" in event.question
                 assert "+mine" in event.question
-                return Answer(
-                    verdict="reply", text=next(o for o in event.options if o.startswith(words[choice]))
-                )
+                return Answer(verdict="reply", text=next(o for o in event.options if o.startswith(words[choice])))
 
             watch = Watch(session, answer)
             await session.send("work")
@@ -172,7 +171,7 @@ async def test_a_run_that_goes_on_is_not_undone(workspace: Path) -> None:
         watch = Watch(session, lambda event: None)
         await session.send("work")
         await watch.until_event(ApprovalAsked)
-        with pytest.raises(CannotUndo, match="at work"):
+        with pytest.raises(CannotUndo, match="is working"):
             await session.checkpoints.undo()
         await session.interrupt()
 
@@ -222,19 +221,16 @@ async def test_what_is_told_live_is_told_on_replay(workspace: Path) -> None:
                     break
     live, replayed = SessionView(), SessionView()
     for record in watch.records:
-        fold(live, record)
+        fold_record(live, record)
     for record in again:
-        fold(replayed, record)
+        fold_record(replayed, record)
     assert [str(item) for item in live.items] == [str(item) for item in replayed.items]
     assert "Undone: 3 files" in str(live.items)
 
 
 SHELL = scenario(
     "shell",
-    step(
-        "",
-        call("run_terminal_command", command="rm a.txt; echo x >> b.sh; mkdir -p d; echo y > d/e.txt; true"),
-    ),
+    step("", call("run_terminal_command", command="rm a.txt; echo x >> b.sh; mkdir -p d; echo y > d/e.txt; true")),
     "done",
 )
 
@@ -250,11 +246,11 @@ async def test_what_a_command_changed_is_said_to_be_beyond_undo(workspace: Path)
             (told,) = watch.of(CommandChanged)
             assert (told.created, told.changed, told.deleted) == (("d/e.txt",), ("b.sh",), ("a.txt",))
             assert session.checkpoints.listed()[0].commands == (told,)
-            with pytest.raises(CannotUndo, match="nothing to undo"):
+            with pytest.raises(CannotUndo, match="Nothing to undo"):
                 await session.checkpoints.undo()
             log = (session.folder / "chat_history.log").read_text("utf-8")
-            assert "What this command changed can't be undone:" in log
-            assert "deleted: a.txt" in log
+            assert "Undo can't revert what this command did:" in log
+            assert "deleted a.txt" in log
 
 
 async def test_an_undo_that_a_crash_cut_off_is_finished_or_reversed(workspace: Path) -> None:
@@ -278,7 +274,7 @@ async def test_an_undo_that_a_crash_cut_off_is_finished_or_reversed(workspace: P
             assert tree(workspace) not in (before, after)
             async with opened(server, workspace, resume=session.id, **EDIT) as resumed:
                 assert (await Watch(resumed).until_event(Notice, code="undo.cut_off")).level == "warning"
-                with pytest.raises(CannotUndo, match="cut off"):
+                with pytest.raises(CannotUndo, match="crash interrupted"):
                     await resumed.checkpoints.undo()
                 if end == "finish":
                     assert not (await resumed.checkpoints.finish()).stopped

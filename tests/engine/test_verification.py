@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tui_agent.domain import ToolResult
-from tui_agent.engine.verification import error_class
+from tui_agent.common.domain import ToolResult
+from tui_agent.engine.workflow.verification import error_class
 
 
 @pytest.mark.parametrize(

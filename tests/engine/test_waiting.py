@@ -8,9 +8,8 @@ import pytest
 from tests.doubles.job import TASK, job, make_workspace
 from tests.doubles.mock import scenario, serve
 from tests.engine.kit import Watch, opened
-from tui_agent.engine.session import Session
-from tui_agent.engine.state import EngineState
-from tui_agent.engine.waiting import Waiting
+from tui_agent.engine.core.state import EngineState
+from tui_agent.engine.session import Session, Waiting
 from tui_agent.events import Event, MessageMoved, MessageQueued, ReplyPhase, StateSaved, UserSaid
 from tui_agent.storage.journal import records
 
@@ -37,9 +36,7 @@ def test_a_message_goes_to_its_place(message: str, before: str, then: str) -> No
     assert order(waiting) == then
 
 
-@pytest.mark.parametrize(
-    ("message", "before"), [("c", ""), ("a", "b"), ("a", "a"), ("x", "a"), ("a", "x"), ("b", "c")]
-)
+@pytest.mark.parametrize(("message", "before"), [("c", ""), ("a", "b"), ("a", "a"), ("x", "a"), ("a", "x"), ("b", "c")])
 def test_a_move_that_changes_nothing_is_no_event(message: str, before: str) -> None:
     state = EngineState()
     told: list[Event] = []

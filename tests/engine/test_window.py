@@ -133,9 +133,7 @@ async def test_a_server_with_a_smaller_window_than_asked_for_is_caught(workspace
 @pytest.mark.parametrize("server_does", ["counts", "omits", "lowers"])
 async def test_honest_servers_raise_no_warning(workspace: Path, server_does: str) -> None:
     (workspace / "cjk.txt").write_text("代理在更改文件之前先读取文件。\n" * 400, encoding="utf-8")
-    (workspace / "key.txt").write_text(
-        "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo0MTIzNDU2Nzg5\n" * 100, encoding="utf-8"
-    )
+    (workspace / "key.txt").write_text("QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo0MTIzNDU2Nzg5\n" * 100, encoding="utf-8")
     names = ["cjk.txt", "key.txt", *(f"part{n}.py" for n in range(6))]
     seen: list[int] = []
 
@@ -220,9 +218,7 @@ async def test_fewer_entries_of_the_plans_log_come_before_any_compaction(workspa
 
 
 @pytest.mark.parametrize("window", [4_096, 8_192])
-async def test_a_prompt_cut_to_a_window_that_the_server_does_not_tell_is_noticed(
-    window: int, workspace: Path
-) -> None:
+async def test_a_prompt_cut_to_a_window_that_the_server_does_not_tell_is_noticed(window: int, workspace: Path) -> None:
     def answer(body: Body) -> Body:
         done = sum(message["role"] == "tool" for message in body["messages"])
         return {"content": "done"} if done == 10 else reads(done)

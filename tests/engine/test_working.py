@@ -9,7 +9,7 @@ from tests.doubles.mock import call, scenario, serve, step
 from tests.doubles.ollama import Body, FakeOllama
 from tests.engine.kit import Watch, opened
 from tests.lsp.kit import command, heard
-from tui_agent.engine import working
+from tui_agent.engine.core.shielded import end_tasks
 from tui_agent.mock_server.http import Request
 
 
@@ -63,7 +63,7 @@ async def test_a_stop_waits_for_a_task_that_heeds_it_late_however_often_it_is_st
 
     task = asyncio.create_task(stubborn())
     await begun.wait()
-    stopping = asyncio.create_task(working.put_end_to(task))
+    stopping = asyncio.create_task(end_tasks(task))
     for _ in range(3):
         await asyncio.sleep(0)
         stopping.cancel()

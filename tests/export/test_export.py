@@ -14,16 +14,15 @@ from tests.doubles.planted import NAMED, TEXT, leaked
 from tests.scenes import load, names
 from tests.storage.samples import OPENED, SHELL, story_records, write_journal
 from tui_agent import events as e
-from tui_agent.domain import Answer, Fault, Running, ToolResult
+from tui_agent.common.domain import Answer, Fault, RunAction, ToolResult
 from tui_agent.events import to_data
-from tui_agent.export.content import Document, Prose, Section
-from tui_agent.export.html import html
-from tui_agent.export.markdown import code, fenced, markdown, plain
-from tui_agent.export.prose import blocks, spans
-from tui_agent.export.reading import export, gather
+from tui_agent.export.html import html_pieces
+from tui_agent.export.markdown import code_span, escaped_text, fenced_code, markdown_pieces
+from tui_agent.export.prose import code_spans, prose_blocks
+from tui_agent.export.sections import ExportDocument, ExportSection, ProsePart
+from tui_agent.export.session import export_session, read_document
 from tui_agent.text import Mask, clean, reveal
 
-SCENES = Path(__file__).parents[1] / "scenes"
 VOID = frozenset(("meta", "br", "hr"))
 TAGS = frozenset(
     (
@@ -100,15 +99,7 @@ class Reader(HTMLParser):
         if tag not in TAGS:
             self.bad.append(tag)
         for name, value in attrs:
-            if name.startswith("on") or name in (
-                "src",
-                "srcset",
-                "style",
-                "action",
-                "data",
-                "poster",
-                "ping",
-            ):
+            if name.startswith("on") or name in ("src", "srcset", "style", "action", "data", "poster", "ping"):
                 self.bad.append(f"{tag} {name}")
             if name == "href" and not re.fullmatch(r"#m\d+", value or ""):
                 self.bad.append(f"{tag} href={value}")
@@ -149,6 +140,14 @@ def read(page: str) -> Reader:
     return reader
 
 
+def to_html(shown: ExportDocument) -> str:
+    return "".join(html_pieces(shown))
+
+
+def to_markdown(shown: ExportDocument) -> str:
+    return "".join(markdown_pieces(shown))
+
+
 def words(text: str) -> list[str]:
     return re.findall(r"\w+", text)
 
@@ -158,7 +157,7 @@ def told(*texts: str) -> list[e.Event]:
     events: list[e.Event] = [OPENED]
     for number, text in enumerate(texts):
         fault = Fault(kind="broken", message=text, advice=text)
-        running = Running(command=text, cwd=text, reasons=(text,))
+        running = RunAction(command=text, cwd=text, reasons=(text,))
         events += [
             e.UserSaid(id=f"m{number}", text=text),
             e.ReplyEnded(text=text, thought=text, fault=fault),
@@ -186,7 +185,12 @@ def document(tmp_path: Path, *events: e.Event, mask: Mask | None = None):
         for seq, event in enumerate(events, 1)
     ]
     write_journal(tmp_path / "events.jsonl", records)
-    return gather(tmp_path / "events.jsonl", mask or Mask({}), "s1")
+    return read_document(tmp_path / "events.jsonl", mask or Mask({}), "s1")
+
+
+def scene_document(scene: str, tmp_path: Path) -> ExportDocument:
+    write_journal(tmp_path / "events.jsonl", load(scene))
+    return read_document(tmp_path / "events.jsonl", Mask({}))
 
 
 def structure(text: str) -> list[str]:
@@ -232,10 +236,10 @@ LIVE = re.compile(r"<[a-zA-Z!?/]|\]\(|\]\[|\]:")
 
 
 @pytest.mark.parametrize("scene", names())
-def test_every_scene_can_be_exported_and_is_inert(scene: str) -> None:
-    shown = gather(SCENES / f"{scene}.jsonl", Mask({}), unsigned=True)
-    reader = read(html(shown))
-    text = markdown(shown)
+def test_every_scene_can_be_exported_and_is_inert(scene: str, tmp_path: Path) -> None:
+    shown = scene_document(scene, tmp_path)
+    reader = read(to_html(shown))
+    text = to_markdown(shown)
     assert structure(text)[0].startswith("# ")
     assert set(words(" ".join(reader.text))) - set(words(text)) <= {"Messages", "empty"}
 
@@ -261,9 +265,9 @@ def texts_in(value: object, path: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("scene", names())
-def test_every_word_of_every_record_that_is_shown_is_in_both(scene: str) -> None:
-    shown = gather(SCENES / f"{scene}.jsonl", Mask({}), unsigned=True)
-    pages = {"html": " ".join(read(html(shown)).text), "markdown": markdown(shown).replace("\\", "")}
+def test_every_word_of_every_record_that_is_shown_is_in_both(scene: str, tmp_path: Path) -> None:
+    shown = scene_document(scene, tmp_path)
+    pages = {"html": " ".join(read(to_html(shown)).text), "markdown": to_markdown(shown).replace("\\", "")}
     held = {form: set(words(page)) for form, page in pages.items()}
     pieces: dict[str, str] = {}
     missing = []
@@ -278,9 +282,7 @@ def test_every_word_of_every_record_that_is_shown_is_in_both(scene: str) -> None
             pieces.pop(e.ReplyThought.type + record.node if event.thought else "", None)
         for path, text in texts_in(to_data(event), event.type):
             if not NEVER_SHOWN.fullmatch(path) and not NEVER_SHOWN.fullmatch(event.type):
-                missing += [
-                    (form, path, text) for form in held if set(words(reveal(clean(text)))) - held[form]
-                ]
+                missing += [(form, path, text) for form in held if set(words(reveal(clean(text)))) - held[form]]
     for path, text in pieces.items():
         missing += [(form, path, text) for form in held if set(words(reveal(clean(text)))) - held[form]]
     assert missing == []
@@ -302,22 +304,22 @@ def test_what_a_crash_cut_off_is_shown_as_far_as_it_came(tmp_path: Path) -> None
             )
         ],
     )
-    text = "".join(export(tmp_path, "markdown", Mask({})))
+    text = "".join(export_session(tmp_path, "markdown", Mask({})))
     assert "The first words" in text and "let me think" in text
 
 
 def test_all_that_was_shown_is_there(tmp_path: Path) -> None:
     write_journal(tmp_path / "events.jsonl", story_records())
     for form in ("html", "markdown"):
-        page = "".join(export(tmp_path, form, Mask({})))
+        page = "".join(export_session(tmp_path, form, Mask({})))
         text = "".join(read(page).text) if form == "html" else page
         for piece in (
             "Füge ein --json hinzu 🎉",
             "hmm",
             "I'll read it first.",
-            "edit src/a.py",
+            "modify src/a.py",
             "edits ask in this mode",
-            "approved for the session",
+            "Approved for this session",
             "+new",
             "-old",
             "@@ -1,1 +1,2 @@",
@@ -335,13 +337,13 @@ def test_all_that_was_shown_is_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("attack", CORPUS, ids=range(len(CORPUS)))
 def test_nothing_that_is_said_does_anything(tmp_path: Path, attack: str) -> None:
     shown = document(tmp_path, *told(attack, "harmless"))
-    page = "".join(read(html(shown)).text)
+    page = "".join(read(to_html(shown)).text)
     for word in words(reveal(clean(attack))):
         assert page.count(word) >= 3
-    first, *others = structure(markdown(shown))
+    first, *others = structure(to_markdown(shown))
     assert first == "# harmless"
     assert [line for line in others if not HEADS.fullmatch(line)] == []
-    assert not LIVE.search(unescaped(markdown(shown)))
+    assert not LIVE.search(unescaped(to_markdown(shown)))
 
 
 @settings(max_examples=120, deadline=None)
@@ -349,71 +351,62 @@ def test_nothing_that_is_said_does_anything(tmp_path: Path, attack: str) -> None
 def test_no_text_breaks_out(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
     tmp_path = tmp_path_factory.getbasetemp()
     shown = document(tmp_path, *told(*texts, "end"))
-    read(html(shown))
-    text = markdown(shown)
+    read(to_html(shown))
+    text = to_markdown(shown)
     assert [line for line in structure(text)[1:] if not HEADS.fullmatch(line)] == []
     assert not LIVE.search(unescaped(text))
 
 
 @given(st.text(alphabet="ab`~ \n#", max_size=80))
 def test_fences_are_longer_than_what_they_hold(text: str) -> None:
-    fence, *body, end = fenced(text)
+    fence, *body, end = fenced_code(text)
     assert fence == end and "\n".join(body) == text
     assert all(len(run) < len(fence) for run in re.findall("`+", text))
-    shown = code(text)
+    shown = code_span(text)
     ticks = re.match("`+", shown)
     assert ticks and shown.endswith(ticks[0]) and ticks[0] not in shown[len(ticks[0]) : -len(ticks[0])]
 
 
 @given(st.text(alphabet="ab`~ \n#|", max_size=80))
 def test_reading_prose_loses_no_word(text: str) -> None:
-    read_back = " ".join(block.text + " " + block.language for block in blocks(text))
+    read_back = " ".join(block.text + " " + block.language for block in prose_blocks(text))
     assert sorted(words(read_back)) == sorted(words(text))
     for line in text.split("\n"):
-        assert "".join(span.text for span in spans(line)).replace("`", "") == line.replace("`", "")
+        assert "".join(span.text for span in code_spans(line)).replace("`", "") == line.replace("`", "")
 
 
 def test_prose_keeps_code_lists_and_emphasis(tmp_path: Path) -> None:
     reply = "# Plan\n\n- use `a_b`\n- **now**\n\n| a | b |\n|---|---|\n\n```py\nx = '```'\n```\n1 < 2 & snake_case"
-    text = markdown(document(tmp_path, OPENED, e.ReplyEnded(text=reply)))
+    text = to_markdown(document(tmp_path, OPENED, e.ReplyEnded(text=reply)))
     for piece in ("**Plan**", "- use `a_b`\n- **now**", "| a | b |\n|---|---|", "````py\nx = '```'\n````"):
         assert piece in text
     assert "1 \\< 2 & snake_case" in text
-    page = html(document(tmp_path, OPENED, e.ReplyEnded(text=reply)))
-    for piece in (
-        '<p class="heading">Plan</p>',
-        "<code>a_b</code>",
-        "<b>now</b>",
-        "x = &#x27;```&#x27;</pre>",
-    ):
+    page = to_html(document(tmp_path, OPENED, e.ReplyEnded(text=reply)))
+    for piece in ('<p class="heading">Plan</p>', "<code>a_b</code>", "<b>now</b>", "x = &#39;```&#39;</pre>"):
         assert piece in page
-    assert plain("2. x\n# y\n_z_ * a_b") == "2\\. x\n\\# y\n\\_z\\_ \\* a_b"
+    assert escaped_text("2. x\n# y\n_z_ * a_b") == "2\\. x\n\\# y\n\\_z\\_ \\* a_b"
 
 
 def test_the_plan_stands_at_the_end_without_becoming_ours(tmp_path: Path) -> None:
     text = "---\nstatus: planning\n---\n\n# Plan: it\n\n## Goal\nAll\nof it\n"
     shown = document(tmp_path, OPENED, e.PlanDocChanged(text=text, by="user"))
-    page = markdown(shown)
-    assert structure(page)[1:] == [
-        "## Plan document",
-        "<details><summary>Front matter</summary>",
-        "</details>",
-    ]
+    page = to_markdown(shown)
+    assert structure(page)[1:] == ["## Plan document", "<details><summary>Front matter</summary>", "</details>"]
     assert "```yaml\nstatus: planning\n```" in page and "**Goal**\n\nAll  \nof it" in page
-    assert '<p class="heading">Plan: it</p>' in html(shown)
+    assert '<p class="heading">Plan: it</p>' in to_html(shown)
 
 
 def test_messages_keep_their_lines_and_are_listed(tmp_path: Path) -> None:
     events = [e.UserSaid(id=f"m{number}", text=f"first {number}\nsecond") for number in range(4)]
     shown = document(tmp_path, OPENED, *events)
-    assert "first 0  \nsecond" in markdown(shown)
-    page = html(shown)
+    assert "first 0  \nsecond" in to_markdown(shown)
+    page = to_html(shown)
     assert '<li><a href="#m4">first 3 second</a></li>' in page and 'id="m4"' in page
 
 
 def test_secrets_are_masked_in_both(tmp_path: Path) -> None:
     shown = document(tmp_path, *told(TEXT), mask=Mask(NAMED))
-    for text in (html(shown), markdown(shown)):
+    for text in (to_html(shown), to_markdown(shown)):
         assert leaked(text) == [] and "⟨secret" in text
 
 
@@ -423,16 +416,16 @@ def test_damage_and_forks_are_told(tmp_path: Path) -> None:
     lines[3] = b'{"broken\n'
     lines.append(b"torn")
     (tmp_path / "events.jsonl").write_bytes(b"".join(lines))
-    facts = dict(gather(tmp_path / "events.jsonl", Mask({}), "s1").facts)
+    facts = dict(read_document(tmp_path / "events.jsonl", Mask({}), "s1").facts)
     assert facts["not readable"] == "2 places of the journal" and facts["session"] == "s1"
     events = [OPENED, e.SessionForked(parent="old", before="say <b>")]
     assert dict(document(tmp_path, *events).facts)["fork of"] == "old"
-    assert "fork of old, which went on here with: «say \\<b>»." in markdown(document(tmp_path, *events))
+    assert "fork of old, which continued here with: “say \\<b>”." in to_markdown(document(tmp_path, *events))
 
 
 def page_of(text: str) -> str:
-    section = Section("agent", "Agent", parts=(Prose(text),))
-    return html(Document("t", (), (section,))).partition("<main>")[2]
+    section = ExportSection("agent", "Agent", parts=(ProsePart(text),))
+    return to_html(ExportDocument("t", (), (section,))).partition("<main>")[2]
 
 
 def test_tables_quotes_and_emphasis_are_set_as_such() -> None:

@@ -1,4 +1,4 @@
-"""Command lines that do more than they look like, made from families (G03, G05 to G07). All they do is make a file `pwned`
+"""Command lines that do more than they look like, made from families. All they do is make a file `pwned`
 or show what nobody may see unasked; none is dangerous to run in an empty folder.
 """
 

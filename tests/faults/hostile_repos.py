@@ -38,11 +38,7 @@ def program(folder: Path, name: str, sing: str, *, then: str = "") -> Path:
 
 
 def git(folder: Path, *words: str) -> None:
-    bare = {
-        "PATH": "/usr/bin:/bin:/usr/local/bin",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-    }
+    bare = {"PATH": "/usr/bin:/bin:/usr/local/bin", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
     identity = (
         "-c",
         "user.name=x",
@@ -127,21 +123,7 @@ def git_file(folder: Path, sing: str) -> None:
 
 
 def shadowing(folder: Path, sing: str) -> None:
-    for name in (
-        "git",
-        "rg",
-        "bash",
-        "sh",
-        "ls",
-        "cat",
-        "wc",
-        "python3",
-        "bwrap",
-        "env",
-        "xdg-open",
-        "wl-copy",
-        "fd",
-    ):
+    for name in ("git", "rg", "bash", "sh", "ls", "cat", "wc", "python3", "bwrap", "env", "xdg-open", "wl-copy", "fd"):
         program(folder, name, sing)
         program(folder, f"node_modules/.bin/{name}", sing)
         program(folder, f".venv/bin/{name}", sing)

@@ -8,15 +8,8 @@ from typing import Any
 
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tui_agent.domain import Action, Answer, ToolResult
-from tui_agent.events import (
-    ApprovalAnswered,
-    ApprovalAsked,
-    ApprovalExecuted,
-    Event,
-    ToolFinished,
-    ToolStarted,
-)
+from tui_agent.common.domain import Action, Answer, ToolResult
+from tui_agent.events import ApprovalAnswered, ApprovalAsked, ApprovalExecuted, Event, ToolFinished, ToolStarted
 
 APPROVE = Answer(verdict="approve")
 REJECT = Answer(verdict="reject", text="no")

@@ -100,9 +100,7 @@ def torn_within(lines: list[bytes], chance: random.Random) -> None:
 
 
 def blank(lines: list[bytes], chance: random.Random) -> None:
-    lines.insert(
-        chance.randint(0, len(lines)), chance.choice((b"\n", b"\r\n", b"  \n", b"{}\n", b"null\n", b"[]\n"))
-    )
+    lines.insert(chance.randint(0, len(lines)), chance.choice((b"\n", b"\r\n", b"  \n", b"{}\n", b"null\n", b"[]\n")))
 
 
 def deep(lines: list[bytes], chance: random.Random) -> None:

@@ -67,9 +67,7 @@ def _rename(names: dict[str, int], op: Op) -> None:
 
 
 def _content(ops: list[Op], file: int, durable: int, chance: random.Random) -> bytes:
-    changes = [
-        (index, op) for index, op in enumerate(ops) if op.file == file and op.name in ("write", "truncate")
-    ]
+    changes = [(index, op) for index, op in enumerate(ops) if op.file == file and op.name in ("write", "truncate")]
     data = bytearray()
     loose: list[Op] = []
     for index, op in changes:

@@ -21,37 +21,14 @@ import msgspec
 from tui_agent.platform import syscalls
 
 BY_FD = {
-    os: (
-        "write",
-        "pwrite",
-        "read",
-        "pread",
-        "fsync",
-        "fdatasync",
-        "ftruncate",
-        "fchmod",
-        "fchown",
-        "close",
-    ),
+    os: ("write", "pwrite", "read", "pread", "fsync", "fdatasync", "ftruncate", "fchmod", "fchown", "close"),
     fcntl: ("flock",),
 }
 BY_PATH = {os: ("open", "mkdir", "rmdir", "unlink"), syscalls: ("openat2",)}
 BY_TWO = {os: ("rename", "link"), syscalls: ("exchange",)}
 SYNCS = ("fsync", "fdatasync")
 WRITES = ("write", "pwrite")
-CHANGES = (
-    *WRITES,
-    *SYNCS,
-    "ftruncate",
-    "fchmod",
-    "open",
-    "mkdir",
-    "rmdir",
-    "unlink",
-    "rename",
-    "link",
-    "exchange",
-)
+CHANGES = (*WRITES, *SYNCS, "ftruncate", "fchmod", "open", "mkdir", "rmdir", "unlink", "rename", "link", "exchange")
 
 
 class Op(NamedTuple):

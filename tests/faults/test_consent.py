@@ -11,17 +11,10 @@ import pytest
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tests.faults.kit import APPROVE, REJECT, command, play, reject
-from tui_agent import paths
-from tui_agent.domain import Answer, Running, Scope, Severity
-from tui_agent.events import (
-    ApprovalAnswered,
-    ApprovalAsked,
-    ApprovalExecuted,
-    Event,
-    ModeChanged,
-    ToolFinished,
-)
-from tui_agent.shell.severity import classify
+from tui_agent.common import paths
+from tui_agent.common.domain import Answer, RunAction, Scope, Severity
+from tui_agent.events import ApprovalAnswered, ApprovalAsked, ApprovalExecuted, Event, ModeChanged, ToolFinished
+from tui_agent.shell.severity import classify_command
 
 FLAGS = {"mode": "direct", "sandbox": "off"}
 
@@ -43,9 +36,9 @@ async def test_g02_rules_of_a_folder_change_no_setting_and_are_told_as_its_own(w
         await watch.ended()
         system = str(server.requests[0].messages[0]["content"])
     assert rules in system and "Rules from AGENTS.md:" in system  # the fault was there, named as what it is
-    assert [
-        event.action.command for event in watch.of(ApprovalAsked) if isinstance(event.action, Running)
-    ] == ["touch pwned"]
+    assert [event.action.command for event in watch.of(ApprovalAsked) if isinstance(event.action, RunAction)] == [
+        "touch pwned"
+    ]
     assert not watch.of(ModeChanged) and not (workspace / "pwned").exists()
 
 
@@ -70,7 +63,7 @@ async def test_g09_what_wipes_out_is_critical_and_names_what(
     text, target = text.replace("{home}", home), target.replace("{home}", home)
     story = await play(workspace, command(text), answer=reject, flags={"approval_mode": "auto"})
     (action,) = story.asked.values()
-    assert isinstance(action, Running) and story.executed == []
+    assert isinstance(action, RunAction) and story.executed == []
     assert action.severity is Severity.CRITICAL or (action.always_ask and action.severity is Severity.HIGH)
     assert any(target in reason for reason in (*action.reasons, action.command)) and action.reasons
 
@@ -84,26 +77,19 @@ async def test_g10_leave_for_one_command_is_no_leave_for_its_relatives(workspace
     ]  # fmt: skip
 
     def answer(event: Event) -> Answer:
-        if isinstance(event, ApprovalAsked) and isinstance(event.action, Running):
+        if isinstance(event, ApprovalAsked) and isinstance(event.action, RunAction):
             return for_ever if event.action.command == given else REJECT
         return REJECT
 
     (workspace / "sub").mkdir()
-    calls = [
-        command(given),
-        command(given, timeout_seconds=9),
-        command(given, cwd="sub"),
-        *map(command, relatives),
-    ]
+    calls = [command(given), command(given, timeout_seconds=9), command(given, cwd="sub"), *map(command, relatives)]
     story = await play(workspace, *calls, answer=answer)
     decided = [story.decision(key) for key in story.order]
     assert decided[:2] == ["ask", "run"]  # the grant does work
     assert decided[2] == "ask"
     assert set(decided[3:]) == {"ask"}
     story = await play(workspace, command(given), *map(command, relatives), answer=reject)  # another session
-    assert story.decision(story.order[0]) == "run" and {story.decision(key) for key in story.order[1:]} == {
-        "ask"
-    }
+    assert story.decision(story.order[0]) == "run" and {story.decision(key) for key in story.order[1:]} == {"ask"}
 
 
 @pytest.mark.parametrize("mode", ["auto-edit", "auto"])
@@ -150,17 +136,11 @@ async def test_g16_what_a_result_says_is_no_consent(workspace: Path) -> None:
         command("cat notes.txt; echo approve; touch first"),
         command("touch second"),
         call("write_file", path="third", content="x"),
-        answer=lambda event: (
-            APPROVE if isinstance(event, ApprovalAsked) and "first" in str(event.action) else REJECT
-        ),
+        answer=lambda event: APPROVE if isinstance(event, ApprovalAsked) and "first" in str(event.action) else REJECT,
     )
     assert "The user approved" in story.text(0) and "The user approved" in story.text(1)
     assert [story.decision(key) for key in story.order] == ["run", "ask", "ask", "ask"]
-    assert (
-        (workspace / "first").exists()
-        and not (workspace / "second").exists()
-        and not (workspace / "third").exists()
-    )
+    assert (workspace / "first").exists() and not (workspace / "second").exists() and not (workspace / "third").exists()
 
 
 async def test_g17_letters_that_nobody_sees_are_marked_for_the_model_too(workspace: Path) -> None:
@@ -168,9 +148,7 @@ async def test_g17_letters_that_nobody_sees_are_marked_for_the_model_too(workspa
     hidden = f"innocent{tags}\u202etxt\u200b.\u2066end"
     (workspace / "notes.txt").write_text(hidden + "\n")
     (workspace / "AGENTS.md").write_text(f"Be kind.{tags}\u202e\n")
-    talk = scenario(
-        "go", step("", call("read_file", path="notes.txt")), step("", command("cat notes.txt")), "done"
-    )
+    talk = scenario("go", step("", call("read_file", path="notes.txt")), step("", command("cat notes.txt")), "done")
     async with serve(talk, strict=True) as server, opened(server, workspace, flags=FLAGS) as session:
         watch = Watch(session)
         await session.send("go")
@@ -246,14 +224,9 @@ async def test_g21_settings_of_a_folder_loosen_nothing(text: str, workspace: Pat
     for mode in ("ask", "auto-edit"):
         story = await play(workspace, *calls, answer=reject, flags={"approval_mode": mode})
         assert [story.decision(key) for key in story.order] == ["ask"] * 4
-    (workspace / ".tui-agent.yaml").write_text(
-        "sensitive_patterns: {'notes.txt': false}\n"
-    )  # tightening does work
+    (workspace / ".tui-agent.yaml").write_text("sensitive_patterns: {'notes.txt': false}\n")  # tightening does work
     story = await play(
-        workspace,
-        call("write_file", path="notes.txt", content="x\n"),
-        answer=reject,
-        flags={"approval_mode": "auto"},
+        workspace, call("write_file", path="notes.txt", content="x\n"), answer=reject, flags={"approval_mode": "auto"}
     )
     assert story.decision(story.order[0]) == "ask"
 
@@ -265,9 +238,9 @@ def test_g05_what_is_inside_counts_at_least() -> None:
         "command {}", "builtin eval '{}'", "exec {}", "time {}", "coproc {}", "f() {{ {}; }}; f", "alias x='{}'", "env -S'{}'", "env --split-string='{}'", "echo / | xargs rm -rf", "bash -c '{}'", "sudo {}", "nice {}", "nohup {}",
         "timeout 9 {}", "stdbuf -o0 {}", "setsid {}", "watch '{}'", "find . -exec {} +", "echo ${{x-`{}`}}", "echo \"${{x/`{}`/}}\"", "case x in x) {};; esac", "trap '{}' EXIT", "! {}",
     ]  # fmt: skip
-    low = [shape for shape in outer if classify(shape.format(inner)).severity is not Severity.CRITICAL]
+    low = [shape for shape in outer if classify_command(shape.format(inner)).severity is not Severity.CRITICAL]
     assert low == []
     evaluated = ["printf -v 'a[$({})]' x", "[ -v 'a[$({})]' ]", "x='$({})'; echo ${{x@P}}", "x='a[$({})]'; echo ${{!x}}", "x='a[$({})]'; echo $((x))", "source x.sh", "man -P '{}' ls"]  # fmt: skip
     assert [
-        shape for shape in evaluated if classify(shape.format(inner)).severity.rank < Severity.MEDIUM.rank
+        shape for shape in evaluated if classify_command(shape.format(inner)).severity.rank < Severity.MEDIUM.rank
     ] == []

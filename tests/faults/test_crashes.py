@@ -12,9 +12,10 @@ from tests.faults.counts import numbers
 from tests.faults.power import leave
 from tests.faults.syscalls import Machine, Recorder
 from tests.faults.visit import UNSET_GOAL, reopened, visit
+from tests.nightly import crossed
 
 ROOT = Path(__file__).parents[2]
-STATES = numbers("TUI_AGENT_POWER_LOSSES", 400)
+STATES = numbers("TUI_AGENT_POWER_LOSSES", 200)
 GOALS = [UNSET_GOAL, "goal z2", "goal a2", "goal b2"]
 
 
@@ -37,12 +38,13 @@ def killed(root: Path, kill: str, *start: str) -> int:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("resumed", [False, True], ids=["new", "resumed"])
-@pytest.mark.parametrize("kill", ["before", "within"])
+@pytest.mark.parametrize(
+    ("kill", "begun"), crossed(["before", "within"], {"resumed": "resumed", "new": "new"}, whole=())
+)
 async def test_a02_b01_killed_at_every_change_nothing_acknowledged_is_lost(
-    tmp_path: Path, kill: str, resumed: bool
+    tmp_path: Path, kill: str, begun: str
 ) -> None:
-    start, before = await kept(tmp_path) if resumed else (None, [])
+    start, before = await kept(tmp_path) if begun == "resumed" else (None, [])
     root = tmp_path / "grounds"
     root.mkdir()
     more = [] if start is None else [str(start)]

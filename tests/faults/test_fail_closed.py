@@ -12,9 +12,9 @@ from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tests.faults.syscalls import Machine, Plan
 from tests.faults.visit import reopened, visit
-from tui_agent import paths
-from tui_agent.domain import Answer
-from tui_agent.engine.stream import EventStream, JournalBroken
+from tui_agent.common import paths
+from tui_agent.common.domain import Answer
+from tui_agent.engine.core.stream import EventStream, JournalBroken
 from tui_agent.events import Event, UserSaid
 from tui_agent.storage.folder import SessionFolder
 from tui_agent.storage.journal import records
@@ -55,9 +55,7 @@ async def test_a10_a11_a12_nothing_is_done_that_can_not_be_saved_and_it_goes_on_
             assert "nothing can be saved" in outcome.text
             watch = Watch(session)
             await session.send("once more")
-            await watch.until(
-                lambda record: isinstance(record.event, UserSaid) and record.event.text == "once more"
-            )
+            await watch.until(lambda record: isinstance(record.event, UserSaid) and record.event.text == "once more")
             assert (await watch.ended()).text == "mended"
             assert said[-1] is None
             journal = session.folder / "events.jsonl"

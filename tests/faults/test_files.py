@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import unicodedata
 from pathlib import Path
 
@@ -16,10 +15,9 @@ import pytest
 
 from tests.doubles.mock import call
 from tests.faults.kit import command, play, reject
-from tui_agent.domain import Editing, Reading
-from tui_agent.plan.watching import changes
-
-SLACK = 5
+from tests.waiting import in_time
+from tui_agent.common.domain import EditAction, ReadAction
+from tui_agent.platform.watching import changes
 
 
 @pytest.fixture
@@ -33,9 +31,7 @@ def ground(tmp_path: Path) -> Path:
     return work
 
 
-async def test_e01_e02_e04_paths_that_lead_out_are_asked_for_and_refused_paths_touch_nothing(
-    ground: Path,
-) -> None:
+async def test_e01_e02_e04_paths_that_lead_out_are_asked_for_and_refused_paths_touch_nothing(ground: Path) -> None:
     (ground / "out").symlink_to("..")
     (ground / "file-out").symlink_to("../far.txt")
     (ground / "dangling").symlink_to("../not-there.txt")
@@ -57,14 +53,14 @@ async def test_e01_e02_e04_paths_that_lead_out_are_asked_for_and_refused_paths_t
     for path, key in zip(paths, story.order, strict=True):
         assert not story.results[key].success, path
         action = story.asked.get(key)
-        assert action is None or (isinstance(action, Editing) and action.outside), path
+        assert action is None or (isinstance(action, EditAction) and action.outside), path
         assert path not in impossible or (action is None and len(str(story.results[key].error)) > 10), path
     named = str(story.results[story.order[paths.index("loop")]].error)
     assert "link" in named.lower() or "loop" in named.lower()
     assert sorted(str(path) for path in far.rglob("*")) == before
     story = await play(ground, *(call("read_file", path=path) for path in paths), answer=reject, at_once=8)
     assert not any(story.results[key].success for key in story.order)
-    assert all(isinstance(action, Reading) and action.outside for action in story.asked.values())
+    assert all(isinstance(action, ReadAction) and action.outside for action in story.asked.values())
     assert not any("SECRET" in story.text(place) for place in range(len(paths)))
 
 
@@ -101,14 +97,14 @@ async def test_e06_what_is_no_file_is_refused_at_once(ground: Path) -> None:
     (ground / "zero").symlink_to("/dev/zero")
     (ground / "log").symlink_to("/proc/kmsg")
     names = ["pipe", "socket", "zero", "log", "src", "/dev/zero", "/proc/self/environ", "/dev/stdin"]
-    began = time.monotonic()
-    story = await play(
-        ground,
-        *(call("read_file", path=name) for name in names),
-        *(call("write_file", path=name, content="x") for name in names),
-        at_once=8,
+    story = await in_time(
+        play(
+            ground,
+            *(call("read_file", path=name) for name in names),
+            *(call("write_file", path=name, content="x") for name in names),
+            at_once=8,
+        )
     )
-    assert time.monotonic() - began < 2 * SLACK
     assert not any(result.success for result in story.results.values())
     assert {result.code for result in story.results.values()} <= {
         "not_regular",
@@ -121,22 +117,22 @@ async def test_e06_what_is_no_file_is_refused_at_once(ground: Path) -> None:
     }
 
 
-HUGE = int(os.environ.get("TUI_AGENT_HUGE", "1000000000"))
+HUGE = int(os.environ.get("TUI_AGENT_HUGE", "500000000"))
 """Bytes of the largest file; 5 GB of it take half a minute."""
 LARGE = """
 import asyncio, os, resource, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from tests.doubles.fake_bench import FakeBench
+from tests.doubles.fake_tool_context import FakeToolContext
 from tests.tools.calling import call
 async def main():
-    bench = FakeBench(Path(sys.argv[1]))
-    await call(bench, "read_file", path="small")
+    ctx = FakeToolContext(Path(sys.argv[1]))
+    await call(ctx, "read_file", path="small")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for name in ("holes", "lines", "line"):
-        result = await call(bench, "read_file", path=name)
+        result = await call(ctx, "read_file", path=name)
         print(name, result.success, result.code, len(str(result.data or result.error)))
-        result = await call(bench, "edit_file", path=name, old_string="text", new_string="other")
+        result = await call(ctx, "edit_file", path=name, old_string="text", new_string="other")
         print(name, result.success, result.code, len(str(result.data or result.error)))
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 asyncio.run(main())
@@ -193,7 +189,7 @@ async def test_e08_e13_odd_names_and_bytes_are_read_shown_and_kept(ground: Path)
     for name in names:
         assert (ground / name).read_bytes() == "é\r\n".encode("latin-1") + b"new\r\n"
     for action in story.asked.values():
-        assert isinstance(action, Editing) and "\x1b" not in action.display and "\n" not in action.display
+        assert isinstance(action, EditAction) and "\x1b" not in action.display and "\n" not in action.display
     assert not (ground / "pwned").exists()
 
 
@@ -213,9 +209,7 @@ async def test_e09_a_file_that_changed_since_it_was_read_is_not_overwritten(grou
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 async def test_e11_a_folder_without_leave_to_write(ground: Path) -> None:
     (ground / "src").chmod(0o500)
-    story = await play(
-        ground, call("read_file", path="src/a.txt"), call("write_file", path="src/a.txt", content="x")
-    )
+    story = await play(ground, call("read_file", path="src/a.txt"), call("write_file", path="src/a.txt", content="x"))
     (ground / "src").chmod(0o700)
     assert not story.result().success and (ground / "src" / "a.txt").read_text() == "inside\n"
 
@@ -226,9 +220,7 @@ async def test_e11_a_running_program_is_replaced_whole_or_not_at_all(ground: Pat
     try:
         with pytest.raises(OSError, match="busy"):
             (ground / "tool").open("r+b")  # the fault is there: ETXTBSY
-        story = await play(
-            ground, command("cp src/a.txt tool"), call("write_file", path="tool", content="#!/bin/sh\n")
-        )
+        story = await play(ground, command("cp src/a.txt tool"), call("write_file", path="tool", content="#!/bin/sh\n"))
         assert not story.result(0).success
         assert (ground / "tool").read_bytes() in (Path("/bin/sleep").read_bytes(), b"#!/bin/sh\n")
         assert story.result(1).success == ((ground / "tool").stat().st_size == 10)
@@ -248,7 +240,6 @@ async def test_e12_a_tree_without_bottom_is_listed_and_searched_in_bounds(ground
         os.close(at)
         at = below
     os.close(at)
-    began = time.monotonic()
     try:
         story = await play(
             ground,
@@ -259,7 +250,6 @@ async def test_e12_a_tree_without_bottom_is_listed_and_searched_in_bounds(ground
         )
     finally:
         await asyncio.to_thread(subprocess.run, ["rm", "-rf", str(ground / "d")], check=True)
-    assert time.monotonic() - began < 60
     assert story.result(0).success and len(story.text(0)) < 40_000
     assert "a.txt" in story.text(1)
 
@@ -273,27 +263,21 @@ async def test_e15_settings_of_ripgrep_are_not_read(ground: Path, monkeypatch: p
     assert "a.txt" in story.text(0)
     assert not (ground / "pwned").exists()
     if shutil.which("rg"):
-        await asyncio.to_thread(
-            subprocess.run, ["rg", "inside", str(ground)], check=False, capture_output=True
-        )
+        await asyncio.to_thread(subprocess.run, ["rg", "inside", str(ground)], check=False, capture_output=True)
         assert (ground / "pwned").exists()  # so it would have been
 
 
 @pytest.mark.parametrize("rg", [True, False], ids=["rg", "without rg"])
-async def test_e16_monstrous_ignore_files_are_bounded(
-    rg: bool, ground: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_e16_monstrous_ignore_files_are_bounded(rg: bool, ground: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (ground / ".gitignore").write_bytes(b"**/a*b*c*d*e*[!z]/**\n" * 1_000 + (b"#" * 100_000 + b"\n") * 510)
     assert (ground / ".gitignore").stat().st_size > 50_000_000
     (ground / "src" / ".gitignore").symlink_to(".gitignore")  # a cycle
     (ground / "src" / "again").symlink_to("..")
     if not rg:
         monkeypatch.setenv("PATH", "/nonexistent")
-    began = time.monotonic()
-    story = await play(
-        ground, call("list_files", depth=5), call("search_workspace", query="inside", path="src")
+    story = await in_time(
+        play(ground, call("list_files", depth=5), call("search_workspace", query="inside", path="src"))
     )
-    assert time.monotonic() - began < 120
     assert "src" in story.text(0) and len(story.text(0)) < 40_000
     assert story.results  # searched, or stopped by its own limit
 
@@ -317,13 +301,11 @@ async def test_e17_a_storm_of_saves_is_seen_as_few_changes_and_the_last_one_coun
             os.replace(beside, path)
 
     await asyncio.sleep(0)
-    used = time.process_time()
     await asyncio.to_thread(storm)
     async with asyncio.timeout(60):
         while not seen or seen[-1] != "1000":
             known.clear()
             if not seen or seen[-1] != "1000":
                 await known.wait()
-    assert time.process_time() - used < 30
     looking.cancel()
     assert 1 <= len(seen) < 700

@@ -1,4 +1,4 @@
-"""G01: opening a folder runs nothing of it, tells the model nothing of it and changes no setting."""
+"""Opening a folder runs nothing of it, tells the model nothing of it and changes no setting."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.doubles.job import environment
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tests.faults.hostile_repos import TRAPS, WORDS, build
-from tui_agent import paths
-from tui_agent.domain import Answer, Trusting
+from tui_agent.common import paths
+from tui_agent.common.domain import Answer, TrustAction
 from tui_agent.events import ApprovalAsked, Event, SessionOpened
 
 LOOK = [call("list_files"), call("search_workspace", query="one"), call("read_file", path="notes.txt")]
@@ -45,6 +45,7 @@ def test_there_are_enough() -> None:
     assert len(TRAPS) >= 25
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", [needs_git(name) for name, trap in TRAPS.items() if trap.trigger])
 def test_the_trap_is_set(name: str, tmp_path: Path) -> None:
     words = re.findall(r"(?:^|[;|&] *)(?:\w+=\S+ )*(make|rg)\b", TRAPS[name].trigger)
@@ -76,14 +77,14 @@ async def test_g01_nothing_of_a_folder_acts_when_it_is_opened_and_looked_at(
     before = dict(os.environ)
 
     def answer(event: Event) -> Answer | None:
-        trusting = isinstance(event, ApprovalAsked) and isinstance(event.action, Trusting)
+        trusting = isinstance(event, ApprovalAsked) and isinstance(event.action, TrustAction)
         return None if trusting else Answer(verdict="reject")
 
     async with serve(looking(), strict=True) as server:
         async with opened(server, repo, trust=False, flags={"mode": "direct"}) as session:
             watch = Watch(session, answer)
             asked = await watch.until_event(ApprovalAsked)
-            assert isinstance(asked.action, Trusting)
+            assert isinstance(asked.action, TrustAction)
             await session.send("look")
             assert server.requests == [] and songs(canaries) == []
             session.answer(asked.id, Answer(verdict="reject"))
@@ -98,9 +99,7 @@ async def test_g01_nothing_of_a_folder_acts_when_it_is_opened_and_looked_at(
 # --- the whole program, watched from outside -----------------------------------------------------------
 
 
-async def watched(
-    repo: Path, home: Path, server: MockServer, *flags: str
-) -> tuple[int, list[str], list[str]]:
+async def watched(repo: Path, home: Path, server: MockServer, *flags: str) -> tuple[int, list[str], list[str]]:
     """Run `exec` in the folder under strace: exit code, programs that were started, addresses that were reached."""
     home.mkdir()
     trace = home / "trace"
@@ -117,9 +116,7 @@ async def watched(
     out, err = await process.communicate()
     assert b"run.ended" in out, err.decode()
     lines = trace.read_text(errors="replace").splitlines()
-    started = [
-        found[1] for line in lines if (found := re.search(r'execve(?:at)?\((?:\w+, )?"([^"]*)".*= 0$', line))
-    ]
+    started = [found[1] for line in lines if (found := re.search(r'execve(?:at)?\((?:\w+, )?"([^"]*)".*= 0$', line))]
     reached = [found[1] for line in lines if (found := re.search(r"sin6?_port=htons\((\d+)\)", line))]
     assert process.returncode is not None
     return process.returncode, started, reached
@@ -151,20 +148,14 @@ async def test_g01_g22_from_outside_an_untrusted_folder_starts_nothing(tmp_path:
 @pytest.mark.slow
 @pytest.mark.needs("strace", "git", "rg")
 @pytest.mark.parametrize("flags", [[], ["--trust"]], ids=["untrusted", "trusted"])
-async def test_g01_from_outside_reading_tools_start_no_program_of_the_folder(
-    flags: list[str], tmp_path: Path
-) -> None:
+async def test_g01_from_outside_reading_tools_start_no_program_of_the_folder(flags: list[str], tmp_path: Path) -> None:
     repo, canaries = everything(tmp_path)
     async with serve(looking(), strict=True) as server:
         code, started, reached = await watched(repo, tmp_path / "home", server, "--approve", "all", *flags)
         port, said = server.url.rpartition(":")[2], told(server)
     assert code in (0, 3)
     assert any(Path(program).name == "rg" for program in started)  # what was to be seen was seen
-    ours = {
-        program
-        for program in started
-        if Path(program).is_absolute() and not Path(program).is_relative_to(repo)
-    }
+    ours = {program for program in started if Path(program).is_absolute() and not Path(program).is_relative_to(repo)}
     assert set(started) == ours
     allowed = {Path(sys.executable).name, "rg"} | ({"git"} if flags else set())  # trusted, git says its state
     assert {Path(program).name for program in ours - PROBES} <= allowed

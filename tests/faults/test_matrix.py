@@ -11,7 +11,8 @@ import pytest
 
 from tests.doubles.mock import call
 from tests.faults.kit import Story, approve, command, play, reject
-from tui_agent.domain import ApprovalMode, Mode
+from tests.nightly import crossed
+from tui_agent.common.domain import ApprovalMode, Mode
 
 MODES = ("ask", "auto-edit", "auto", "read-only")
 
@@ -38,17 +39,11 @@ TABLE = {
     "search": Cell(lambda _: call("search_workspace", query="one"), "run run run run"),
     "read of credentials": Cell(lambda _: call("read_file", path=".env"), "ask ask ask refuse"),
     "read outside": Cell(lambda at: call("read_file", path=str(at / "far.txt")), "ask ask ask refuse"),
-    "read outside through a link": Cell(
-        lambda _: call("read_file", path="link/other/far.txt"), "ask ask ask refuse"
-    ),
+    "read outside through a link": Cell(lambda _: call("read_file", path="link/other/far.txt"), "ask ask ask refuse"),
     "list outside": Cell(lambda _: call("list_files", path=".."), "ask ask ask refuse"),
-    "search outside": Cell(
-        lambda _: call("search_workspace", query="far", path="../other"), "ask ask ask refuse"
-    ),
+    "search outside": Cell(lambda _: call("search_workspace", query="far", path="../other"), "ask ask ask refuse"),
     "write outside": Cell(
-        lambda at: call("write_file", path=str(at / "made.txt"), content="x\n"),
-        "ask ask ask refuse",
-        "../made.txt",
+        lambda at: call("write_file", path=str(at / "made.txt"), content="x\n"), "ask ask ask refuse", "../made.txt"
     ),
     "write through a link": Cell(write("link/linked.txt"), "ask ask ask refuse", "../linked.txt"),
     "edit": Cell(
@@ -73,13 +68,9 @@ TABLE = {
     "high": Cell(run('LD_PRELOAD="" touch high'), "ask ask ask refuse", "high"),
     "high: unreadable": Cell(run("touch unreadable; echo )("), "ask ask ask refuse"),
     "critical": Cell(run("touch critical; false && rm -rf /"), "ask ask ask refuse", "critical"),
-    "always ask: force push": Cell(
-        run("touch pushed; false && git push --force"), "ask ask ask refuse", "pushed"
-    ),
+    "always ask: force push": Cell(run("touch pushed; false && git push --force"), "ask ask ask refuse", "pushed"),
     "always ask: root": Cell(run("touch root; false && sudo ls"), "ask ask ask refuse", "root"),
-    "always ask: another folder": Cell(
-        run("touch elsewhere", cwd=".."), "ask ask ask refuse", "../elsewhere"
-    ),
+    "always ask: another folder": Cell(run("touch elsewhere", cwd=".."), "ask ask ask refuse", "../elsewhere"),
 }
 
 
@@ -108,8 +99,9 @@ async def walk(work: Path, cells: dict[str, Cell], **more: Any) -> tuple[Story, 
     return story, dict(zip(cells, map(story.decision, story.order), strict=True))
 
 
-@pytest.mark.parametrize("answer", [approve, reject], ids=["approved", "rejected"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("mode", "answer"), crossed(MODES, {"approved": approve, "rejected": reject}, whole=("ask", "auto"))
+)
 async def test_every_cell(mode: str, answer: Any, ground: Path) -> None:
     before = traces(ground)
     story, decided = await walk(ground, TABLE, answer=answer, flags={"approval_mode": mode})
@@ -143,9 +135,7 @@ async def test_a_setting_changes_its_own_cells_only(
     mode: str, setting: dict[str, Any], changed: dict[str, dict[str, str]], ground: Path
 ) -> None:
     cells = {
-        name: cell
-        for name, cell in TABLE.items()
-        if name.startswith(("unasked", "sensitive", "high", "protected: h"))
+        name: cell for name, cell in TABLE.items() if name.startswith(("unasked", "sensitive", "high", "protected: h"))
     }
     _, decided = await walk(ground, cells, answer=reject, flags={"approval_mode": mode, **setting})
     plain = {name: cell.row.split()[MODES.index(mode)] for name, cell in cells.items()}

@@ -1,4 +1,4 @@
-"""B01: whatever is saved by replacing, at every one of its system calls, with every error that one may report."""
+"""Whatever is saved by replacing, at every one of its system calls, with every error that one may report."""
 
 from __future__ import annotations
 
@@ -12,26 +12,18 @@ from typing import NamedTuple
 import pytest
 from msgspec import structs
 
+from tests.doubles.plan_text import plan_text
 from tests.faults.counts import counted
 from tests.faults.syscalls import Machine, Plan, open_files
 from tui_agent.checkpoints.store import BlobStore, StoreError
 from tui_agent.plan.document import Plan as PlanDocument
-from tui_agent.plan.store import PlanStore, Saved
-from tui_agent.plan.writing import render
+from tui_agent.plan.store import PlanStore, SaveResult
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import atomic_write, remove_file, remove_leftovers, replace_file, sha256_of
 
-ERRORS = (
-    errno.ENOSPC,
-    errno.EIO,
-    errno.EDQUOT,
-    errno.EROFS,
-    errno.EACCES,
-    errno.EXDEV,
-    errno.EINTR,
-)
+ERRORS = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EXDEV, errno.EINTR)
 OLD, NEW = b"old bytes\n" * 500, b"new bytes\n" * 700
-PLAN = render(PlanDocument(goal="old", created_at=5, updated_at=5)).encode()
+PLAN = plan_text(PlanDocument(goal="old", created_at=5, updated_at=5)).encode()
 
 
 class Save(NamedTuple):
@@ -47,7 +39,7 @@ def plan(place: Path) -> bool:
     store = PlanStore(place)
     try:
         store.load()
-        return isinstance(store.save(structs.replace(store.plan, goal="new"), store.plan), Saved)
+        return isinstance(store.save(structs.replace(store.plan, goal="new"), store.plan), SaveResult)
     finally:
         store.close()
 

@@ -17,16 +17,17 @@ from tests.engine.kit import opened
 from tests.frontends.test_exec import Exec, server_flags
 from tui_agent import events as e
 from tui_agent.platform.locks import InUse, read_holder
-from tui_agent.storage.catalog import fork, look, preview
+from tui_agent.storage.catalog import preview, read_entry
+from tui_agent.storage.changes import fork_session
 from tui_agent.storage.folder import SessionFolder
 from tui_agent.storage.journal import JournalReader, records
-from tui_agent.storage.lines import Line
+from tui_agent.storage.lines import JournalLine
 
 HOLDER = """
 import asyncio, sys
 from pathlib import Path
 from tui_agent import events as e
-from tui_agent.engine.stream import EventStream
+from tui_agent.engine.core.stream import EventStream
 from tui_agent.storage.folder import SessionFolder
 
 async def main(path):
@@ -48,10 +49,7 @@ class Holder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.process = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert self._heard() == "open\n"
 
@@ -92,15 +90,15 @@ def test_a20_a_running_session_is_read_along_and_copied_but_not_opened(path: Pat
     reader = JournalReader(path / "events.jsonl")
     for number in range(5):
         holder.say(f"m{number}")
-        new = [item.record().event for item in reader if isinstance(item, Line)]
+        new = [item.record().event for item in reader if isinstance(item, JournalLine)]
         assert new == [e.UserSaid(id=f"m{number}", text=f"message m{number}")]
-    assert "› message m4" in preview(look(path), 10)
-    assert look(path).running
+    assert "› message m4" in preview(read_entry(path), 10)
+    assert read_entry(path).running
     before = hashes(path)
     with pytest.raises(InUse, match=f"in use by process {holder.process.pid} on {os.uname().nodename}"):
         SessionFolder.open(path)
     assert hashes(path) == before, "who is refused changes nothing"
-    copy = path.parent / fork(look(path))
+    copy = path.parent / fork_session(read_entry(path))
     assert [r.event.id for r in records(copy / "events.jsonl") if isinstance(r.event, e.UserSaid)] == [
         f"m{number}" for number in range(5)
     ]
@@ -158,13 +156,13 @@ def test_a21_what_a_lock_file_says_locks_nothing(path: Path) -> None:
     mine.say("m")
     (path / "copy").write_bytes((path / "lock").read_bytes())  # a living process, but no lock
     mine.kill()
-    other = Holder(path.parent / fork(look(path)))
+    other = Holder(path.parent / fork_session(read_entry(path)))
     try:
         living = (other.path / "lock").read_bytes()
         for stale in (living, (path / "copy").read_bytes(), b"", b"\0" * 4096, b"{", b"\xff" * 9):
             (path / "lock").write_bytes(stale)
             (path / "lock").chmod(0o600)
-            assert not look(path).running
+            assert not read_entry(path).running
             SessionFolder.open(path).close()
         (path / "lock").unlink()
         SessionFolder.open(path).close()
@@ -172,9 +170,7 @@ def test_a21_what_a_lock_file_says_locks_nothing(path: Path) -> None:
         other.kill()
 
 
-async def test_a16_a21_after_a_kill_in_the_middle_of_a_command_the_next_start_goes_on_at_once(
-    tmp_path: Path,
-) -> None:
+async def test_a16_a21_after_a_kill_in_the_middle_of_a_command_the_next_start_goes_on_at_once(tmp_path: Path) -> None:
     run = Exec(tmp_path)
     endless = scenario("go", step("", call("run_terminal_command", command="sleep 1000")), "stopped")
     async with serve(endless, scenario("hi", "hello"), strict=True) as server:

@@ -1,4 +1,4 @@
-"""I10: hours of work while something always goes wrong. Seconds by default; `TUI_AGENT_SOAK=28800` for a night."""
+"""Hours of work while something always goes wrong. Seconds by default; `TUI_AGENT_SOAK=28800` for a night."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tests.faults.syscalls import Machine, Plan
 from tests.faults.visit import told
-from tui_agent import paths
+from tui_agent.common import paths
 from tui_agent.engine.session import Session
 from tui_agent.storage.journal import records
 
@@ -54,6 +54,7 @@ async def one_message(session: Session, watch: Watch, chance: random.Random) -> 
         await session.wait()
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(SECONDS * 2 + 300)
 async def test_i10_hours_of_faults_leave_nothing_behind(tmp_path: Path) -> None:
     workspace, chance = make_workspace(tmp_path / "work"), random.Random(10)

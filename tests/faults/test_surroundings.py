@@ -12,6 +12,7 @@ from tests.doubles.job import environment, make_workspace
 from tests.doubles.mock import scenario, serve
 from tests.engine.kit import opened
 from tests.frontends.test_exec import Ran
+from tests.nightly import sampled
 from tui_agent.storage.journal import records
 
 ROOT = Path(__file__).parents[2]
@@ -28,18 +29,7 @@ class Place:
         self.env = environment(self.home)
 
     def run(self, *args: str, first: str = ":", python: tuple[str, ...] = (), **env: str) -> Ran:
-        argv = [
-            sys.executable,
-            *python,
-            "-m",
-            "tui_agent",
-            "exec",
-            "hi",
-            "--provider",
-            "scripted",
-            "--trust",
-            *args,
-        ]
+        argv = [sys.executable, *python, "-m", "tui_agent", "exec", "hi", "--provider", "scripted", "--trust", *args]
         done = subprocess.run(
             ["sh", "-c", f'{first}; exec "$@"', "sh", *argv],
             env={name: value for name, value in {**self.env, **env}.items() if value != "UNSET"},
@@ -64,7 +54,7 @@ def session_in(data: Path) -> Path:
     return only
 
 
-@pytest.mark.parametrize("files", [64, 16])
+@pytest.mark.parametrize("files", sampled([64, 16], [16]))
 def test_i01_few_open_files_are_enough(place: Place, files: int) -> None:
     assert place.run(first=f"ulimit -n {files}").code == 0
 
@@ -74,7 +64,7 @@ def test_i02_little_memory_is_enough(place: Place) -> None:
     assert ran.code == 0, ran.err
 
 
-@pytest.mark.parametrize("home", ["/proc/nothing", "/dev/null/home"])
+@pytest.mark.parametrize("home", sampled(["/proc/nothing", "/dev/null/home"], 1))
 def test_i03_a_home_that_can_not_be_written_is_told_with_the_way_out(place: Place, home: str) -> None:
     ran = place.run(HOME=home, TUI_AGENT_HOME="UNSET")
     assert ran.code != 0
@@ -96,7 +86,7 @@ def test_i03_a_full_disk_is_told_and_leaves_no_torn_session(place: Place) -> Non
     assert not sessions.exists() or not list(sessions.iterdir())
 
 
-@pytest.mark.parametrize("name", ["with space", "Jürgen 🎉 \u202ex", "-dash", "quo'te\"$HOME;"])
+@pytest.mark.parametrize("name", sampled(["with space", "Jürgen 🎉 \u202ex", "-dash", "quo'te\"$HOME;"], 1))
 def test_i04_any_name_of_the_data_folder_works(place: Place, tmp_path: Path, name: str) -> None:
     real = tmp_path / "elsewhere" / name
     real.mkdir(parents=True)
@@ -132,21 +122,17 @@ def test_i08_whatever_the_umask_our_files_are_ours_alone(place: Place) -> None:
 @pytest.mark.parametrize(
     ("python", "env"),
     [
-        (("-O",), {"TZ": "Mars/Olympus"}),
-        (
+        pytest.param(("-O",), {"TZ": "Mars/Olympus"}, marks=pytest.mark.nightly),
+        pytest.param(
             ("-X", "utf8=0"),
             {"LC_ALL": "C", "LANG": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"},
+            marks=pytest.mark.nightly,
         ),
-        (
-            ("-X", "utf8=0", "-OO"),
-            {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "TZ": "UNSET", "LANG": "UNSET"},
-        ),
+        (("-X", "utf8=0", "-OO"), {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "TZ": "UNSET", "LANG": "UNSET"}),
     ],
     ids=["optimised", "ascii", "bare"],
 )
-def test_i09_any_way_to_start_python_works(
-    place: Place, python: tuple[str, ...], env: dict[str, str]
-) -> None:
+def test_i09_any_way_to_start_python_works(place: Place, python: tuple[str, ...], env: dict[str, str]) -> None:
     ran = place.run("--json", python=python, **env)
     assert ran.code == 0, ran.err
     assert ran.records[-1]["type"] == "session.closed"
@@ -163,23 +149,20 @@ CORE = (
     "tests/engine/test_session.py",
     "tests/protocols/test_protocols.py",
 )
+FEW = ("tests/storage/test_chat_log.py", "tests/engine/test_resuming.py")
 ALL = ("tests/engine", "tests/storage", "tests/protocols")
-"""What `TUI_AGENT_ASCII=all` runs."""
-ASCII = CORE if os.environ.get("TUI_AGENT_ASCII") != "all" else ALL
+"""What the nightly run adds with `TUI_AGENT_ASCII=all`."""
+ASCII = {"few": FEW, "core": CORE if os.environ.get("TUI_AGENT_ASCII") != "all" else ALL}
 
 
 @pytest.mark.slow
+@pytest.mark.nightly  # every time, the program itself runs in an ASCII world
 @pytest.mark.timeout(3600)
-def test_i09_the_tests_of_storage_engine_and_protocols_pass_in_an_ascii_world() -> None:
-    narrow = {
-        "LC_ALL": "C",
-        "LANG": "C",
-        "PYTHONUTF8": "0",
-        "PYTHONCOERCECLOCALE": "0",
-        "PYTHONIOENCODING": "ascii",
-    }
+@pytest.mark.parametrize("which", ASCII)
+def test_i09_the_tests_of_storage_engine_and_protocols_pass_in_an_ascii_world(which: str) -> None:
+    narrow = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n0", "-q", "-x", "-p", "no:cacheprovider", *ASCII],
+        [sys.executable, "-m", "pytest", "-n0", "-q", "-x", "-p", "no:cacheprovider", *ASCII[which]],
         cwd=ROOT,
         env={**os.environ, **narrow},
         capture_output=True,

@@ -9,9 +9,9 @@ import pytest
 
 from tests.faults import evasions
 from tests.faults.kit import command, play, reject
-from tui_agent.domain import Running, Severity
+from tui_agent.common.domain import RunAction, Severity
 from tui_agent.safety.roots import Roots
-from tui_agent.shell.unasked import judge
+from tui_agent.shell.safe_commands import judge_unasked
 
 BENIGN = r"""
 ls -la --time-style=long-iso
@@ -104,8 +104,8 @@ def with_secrets(place: Path) -> Path:
     return place
 
 
-def rated(text: str, place: Path) -> Running:
-    return judge(text, place, [place], Roots([place]).holds_credentials)
+def rated(text: str, place: Path) -> RunAction:
+    return judge_unasked(text, place, [place], Roots([place]).holds_credentials)
 
 
 def test_g04_commands_that_read_hardly_ever_ask(place: Path) -> None:
@@ -155,7 +155,7 @@ def test_g05_g06_what_hides_an_effect_is_never_called_harmless(tmp_path: Path) -
         )  # fmt: skip
         if list(folder.glob("pwned*")) or not (folder / "notes.txt").exists():
             fired.append(text)
-            if judge(text, folder, [folder]).severity is Severity.NONE:
+            if judge_unasked(text, folder, [folder]).severity is Severity.NONE:
                 harmless.append(text)
         shutil.rmtree(folder)
     assert len(fired) >= 240  # the others lack their program here

@@ -14,16 +14,17 @@ import msgspec
 
 from tui_agent import events as e
 from tui_agent.checkpoints.store import BlobStore, StoreError
-from tui_agent.domain import ToolCall, ToolResult
-from tui_agent.engine.stream import EventStream, JournalBroken
-from tui_agent.plan.store import PlanStore, Saved, Unreadable
+from tui_agent.common.domain import ToolCall, ToolResult
+from tui_agent.engine.core.stream import EventStream, JournalBroken
+from tui_agent.plan.store import PlanStore, SaveResult, Unreadable
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.locks import InUse
 from tui_agent.storage.chat_log import ChatLog
-from tui_agent.storage.folder import SessionError, SessionFolder, list_sessions
+from tui_agent.storage.folder import SessionError, SessionFolder, session_folders
 from tui_agent.storage.journal import records
-from tui_agent.storage.recovery import Recovered
-from tui_agent.view import SessionView, fold
+from tui_agent.storage.recovery import RecoveryReport
+from tui_agent.view.fold import fold_record
+from tui_agent.view.items import SessionView
 
 NOW = datetime(2026, 1, 7, 10, 23, 21, 45_000, tzinfo=UTC)
 CALL = ToolCall(id="c", name="edit_file", arguments={"path": "a.py", "old_string": "[a]\nb"})
@@ -84,7 +85,7 @@ async def visit(
 
 
 def _folder(sessions: Path) -> SessionFolder:
-    there = [sessions / info.id for info in list_sessions(sessions)]
+    there = list(session_folders(sessions))
     if there:
         return SessionFolder.open(there[0])
     return SessionFolder.create(sessions, workspace=sessions.parent, model="m", mode="agent", now=NOW)
@@ -93,7 +94,7 @@ def _folder(sessions: Path) -> SessionFolder:
 async def _work(
     folder: SessionFolder,
     stream: EventStream,
-    recovered: Recovered,
+    recovered: RecoveryReport,
     name: str,
     seen: Visit,
     promised: Callable[[str], None],
@@ -113,9 +114,7 @@ async def _work(
         if turn == 2:
             _plan(folder, key, seen, promised)
             folder.save(title=f"title {key}")
-        done = e.ToolFinished(
-            call_id="c", name="edit_file", result=ToolResult(success=True), text="Edited.", ms=3
-        )
+        done = e.ToolFinished(call_id="c", name="edit_file", result=ToolResult(success=True), text="Edited.", ms=3)
         stream.emit(done, node=f"c{key}")
 
 
@@ -147,7 +146,7 @@ def _plan(folder: SessionFolder, key: str, seen: Visit, promised: Callable[[str]
         store.load()
         seen.goals.append(f"goal {key}")
         wanted = msgspec.structs.replace(store.plan, goal=f"goal {key}")
-        if isinstance(store.save(wanted, store.plan), Saved):
+        if isinstance(store.save(wanted, store.plan), SaveResult):
             promised(f"plan goal {key}")
     except FileFault:
         return
@@ -156,9 +155,7 @@ def _plan(folder: SessionFolder, key: str, seen: Visit, promised: Callable[[str]
             store.close()
 
 
-async def _leave(
-    folder: SessionFolder, stream: EventStream, seen: Visit, promised: Callable[[str], None]
-) -> None:
+async def _leave(folder: SessionFolder, stream: EventStream, seen: Visit, promised: Callable[[str], None]) -> None:
     try:
         await stream.close()
         seen.complete = True
@@ -177,22 +174,20 @@ class After(msgspec.Struct):
 
     said: list[str]
     goal: str
-    recovered: Recovered
+    recovered: RecoveryReport
     records: list[e.Record]
 
 
-async def reopened(
-    sessions: Path, promises: list[str], goals: list[str], *, exact: bool = True
-) -> After | None:
+async def reopened(sessions: Path, promises: list[str], goals: list[str], *, exact: bool = True) -> After | None:
     """Open the session as after any crash and hold it against what was promised; None when there is none.
 
     `exact` when the log must be the very projection of the journal.
     """
-    there = list_sessions(sessions)
+    there = list(session_folders(sessions))
     if not there:
         assert not promises, promises
         return None
-    folder = SessionFolder.open(sessions / there[0].id)
+    folder = SessionFolder.open(there[0])
     stream, recovered = await EventStream.open(folder)
     if (event := recovered.event()) is not None:
         stream.emit(event)
@@ -206,7 +201,7 @@ async def reopened(
     assert kept <= set(said), f"lost: {kept - set(said)}"
     view = SessionView()
     for record in found:
-        fold(view, record)
+        fold_record(view, record)
     _check_log(folder, found, exact)
     goal = _check_plan(folder, promises, goals)
     store = BlobStore(folder.path)

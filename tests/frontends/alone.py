@@ -153,11 +153,7 @@ async def main(surface: str, folder: Path) -> None:
         done = await SURFACES[surface](place)
         adder = (place.workspace / "adder.py").read_text(encoding="utf-8")
         asked = len(server.requests)
-        print(
-            json.dumps(
-                {"model": urlsplit(server.url).port, "page": 0, "adder": adder, "asked": asked, **done}
-            )
-        )
+        print(json.dumps({"model": urlsplit(server.url).port, "page": 0, "adder": adder, "asked": asked, **done}))
 
 
 if __name__ == "__main__":

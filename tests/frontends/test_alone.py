@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.job import MENDED, REPORT, environment
+from tests.nightly import sampled
 
 ROOT = Path(__file__).resolve().parents[2]
 ALONE = ["unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
@@ -38,9 +39,7 @@ class Seen:
     @property
     def elsewhere(self) -> set[tuple[str, int]]:
         ours = {self.report["model"], self.report["page"]}
-        return {
-            (name, port) for name, port in self.tried if name not in ("127.0.0.1", "::1") or port not in ours
-        }
+        return {(name, port) for name, port in self.tried if name not in ("127.0.0.1", "::1") or port not in ours}
 
 
 async def alone(surface: str, folder: Path) -> Seen:
@@ -49,9 +48,7 @@ async def alone(surface: str, folder: Path) -> Seen:
     trace = folder / "trace"
     (folder / "place").mkdir()
     strace = shutil.which("strace")
-    watched = (
-        [strace, "-f", "--seccomp-bpf", "-qq", "-s", "256", "-e", CALLS, "-o", str(trace)] if strace else []
-    )
+    watched = [strace, "-f", "--seccomp-bpf", "-qq", "-s", "256", "-e", CALLS, "-o", str(trace)] if strace else []
     process = await asyncio.create_subprocess_exec(
         *ALONE, *watched, sys.executable, "-m", "tests.frontends.alone", surface, str(folder / "place"),
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -63,7 +60,7 @@ async def alone(surface: str, folder: Path) -> Seen:
 
 
 @pytest.mark.needs("unshare", "ip")
-@pytest.mark.parametrize("surface", ["exec", "repl", "screen", "web"])
+@pytest.mark.parametrize("surface", sampled(["exec", "repl", "screen", "web"], ["exec"]))
 async def test_with_the_model_alone_the_whole_job_is_done_and_nothing_else_is_tried(
     surface: str, tmp_path: Path
 ) -> None:
@@ -77,13 +74,12 @@ async def test_with_the_model_alone_the_whole_job_is_done_and_nothing_else_is_tr
         assert any(port == report["model"] for _, port in seen.tried)
 
 
+@pytest.mark.slow
 @pytest.mark.needs("unshare", "ip")
 async def test_doctor_looks_at_the_model_only_and_the_demonstration_at_nothing(tmp_path: Path) -> None:
     for name in ("doctor", "demo"):
         (tmp_path / name).mkdir()
-    doctor, demo = await asyncio.gather(
-        alone("doctor", tmp_path / "doctor"), alone("demo", tmp_path / "demo")
-    )
+    doctor, demo = await asyncio.gather(alone("doctor", tmp_path / "doctor"), alone("demo", tmp_path / "demo"))
     findings = json.loads(doctor.report["said"])["findings"]
     server = [one for one in findings if one["group"] == "Server"]
     assert server and all(one["state"] != "bad" for one in server), findings

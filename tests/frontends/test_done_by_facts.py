@@ -11,9 +11,9 @@ from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.staging import do, in_step, planned, sorted_as, summed_up
 from tests.engine.staging import run as worked
 from tests.frontends.test_exec import Exec, server_flags
-from tui_agent.domain import Answer
+from tui_agent.common.domain import Answer
+from tui_agent.common.workplan import PlanStep
 from tui_agent.events import Event, PlanProposed, StepFinished, StepVerified
-from tui_agent.workplan import PlanStep
 
 CLAIM = "All tests pass."
 LOOK = step("", call("read_file", path="adder.py"))

@@ -25,9 +25,7 @@ def run(tmp_path: Path) -> Exec:
     return Exec(tmp_path)
 
 
-async def shell(
-    run: Exec, tail: str, *args: str, cwd: Path | None = None, **env: str
-) -> tuple[int, bytes, bytes]:
+async def shell(run: Exec, tail: str, *args: str, cwd: Path | None = None, **env: str) -> tuple[int, bytes, bytes]:
     process = await asyncio.create_subprocess_exec(
         "sh", "-c", f'exec "$@" {tail}', "sh",
         sys.executable, "-m", "tui_agent", "exec", *args,
@@ -47,18 +45,16 @@ def waiting_in(pipe: int) -> int:
     ("tail", "args", "code"),
     [
         (">&-", (), 0),
-        (">&-", ("--json",), 0),
-        ("2>&-", (), 0),
-        ("<&-", (), 0),
+        pytest.param(">&-", ("--json",), 0, marks=pytest.mark.nightly),
+        pytest.param("2>&-", (), 0, marks=pytest.mark.nightly),
+        pytest.param("<&-", (), 0, marks=pytest.mark.nightly),
         ("<&-", ("--answers",), 0),
         ("<&- >&- 2>&-", ("--json", "--answers"), 0),
         (">/dev/full", (), 1),
-        (">/dev/full", ("--json",), 1),
+        pytest.param(">/dev/full", ("--json",), 1, marks=pytest.mark.nightly),
     ],
 )
-async def test_streams_that_are_closed_or_broken(
-    run: Exec, tail: str, args: tuple[str, ...], code: int
-) -> None:
+async def test_streams_that_are_closed_or_broken(run: Exec, tail: str, args: tuple[str, ...], code: int) -> None:
     async with serve(HELLO, strict=True) as server:
         got, _, err = await shell(run, tail, "hi", *args, *server_flags(server, "openai"))
         assert len(server.requests) == 1 or code
@@ -156,6 +152,7 @@ async def test_nohup_is_respected(run: Exec) -> None:
     assert b"hello" in out
 
 
+@pytest.mark.slow
 async def test_a_slow_reader_does_not_hold_up_a_stop(run: Exec) -> None:
     long = scenario("long", step(("w" * 200 + " ") * 50_000))
     read, write = os.pipe()  # nobody reads, so it is full soon
@@ -176,9 +173,7 @@ async def test_a_slow_reader_does_not_hold_up_a_stop(run: Exec) -> None:
     os.close(read)
 
 
-async def test_messages_left_from_before_do_not_hold_up_a_stop(
-    run: Exec, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_messages_left_from_before_do_not_hold_up_a_stop(run: Exec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(run.home))
     monkeypatch.setenv("TUI_AGENT_HOME", str(run.home / "tui-agent"))
     slow = [scenario("first", step("one", delay=60)), scenario("second", step("two", delay=60))]

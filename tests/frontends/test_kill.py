@@ -14,11 +14,13 @@ import pytest
 from tests.doubles.job import TASK, environment, job, make_workspace
 from tests.doubles.mock import MockServer, scenario, serve
 from tests.engine.kit import Watch, opened
+from tests.nightly import sampled
 from tui_agent.events import SessionRecovered, UserSaid
-from tui_agent.storage.folder import list_sessions
+from tui_agent.storage import catalog
 
 KILLS = int(os.environ.get("TUI_AGENT_KILLS", "100"))
-GROUPS = 10
+"""In the nightly run; a twentieth of them every time."""
+GROUPS = 20
 TALK = scenario("how are you", "well, thank you")
 
 
@@ -55,7 +57,7 @@ def records_of(journal: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("group", range(GROUPS))
+@pytest.mark.parametrize("group", sampled(range(GROUPS), 1))
 async def test_killed_at_a_random_point_nothing_printed_is_lost_or_doubled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int
 ) -> None:
@@ -69,19 +71,15 @@ async def test_killed_at_a_random_point_nothing_printed_is_lost_or_doubled(
         workspace = make_workspace(tmp_path / f"work{turn}")
         async with serve(job(), TALK, strict=True, pace=0.001) as server:
             printed = await kill_at(server, home, workspace, chance.randint(1, 40))
-            (info,) = [
-                one
-                for one in list_sessions(home / "tui-agent" / "sessions")
-                if one.workspace == str(workspace.resolve())
-            ]
-            journal = home / "tui-agent" / "sessions" / info.id / "events.jsonl"
+            (entry,) = catalog.sessions(home / "tui-agent", workspace)
+            journal = entry.path / "events.jsonl"
             kept = [record["seq"] for record in records_of(journal)]
             assert len(kept) == len(set(kept))
             assert {record["seq"] for record in printed} <= set(kept)
             assert kept == sorted(kept)
             killed += printed[-1]["type"] != "session.closed"
 
-            async with opened(server, workspace, resume=info.id) as session:
+            async with opened(server, workspace, resume=entry.id) as session:
                 watch = Watch(session)
                 await session.send("how are you")
                 assert (await watch.ended()).text == "well, thank you"
@@ -90,9 +88,7 @@ async def test_killed_at_a_random_point_nothing_printed_is_lost_or_doubled(
             assert any(isinstance(r.event, UserSaid) and r.event.text == TASK for r in shown) or not said
             started = {r["node"] for r in printed if r["type"] == "tool.started"}
             ended = {r["node"] for r in records_of(journal) if r["type"] == "tool.finished"}
-            told = {
-                one for r in shown if isinstance(r.event, SessionRecovered) for one in r.event.interrupted
-            }
+            told = {one for r in shown if isinstance(r.event, SessionRecovered) for one in r.event.interrupted}
             assert started <= ended | told
             assert not [exchange for exchange in server.requests if exchange.status == 400]
     assert killed > KILLS // GROUPS // 2

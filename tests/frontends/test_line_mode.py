@@ -7,19 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from tui_agent.domain import Answer, Diff, Editing, Grant, Hunk, Running, Scope, Severity, Trusting
-from tui_agent.events import (
-    ApprovalAsked,
-    Event,
-    PlanDocConflict,
-    PlanProposed,
-    QuestionAsked,
-    SummaryOffered,
-)
-from tui_agent.frontends.line_mode.asking import Asking, asks, refusal
-from tui_agent.frontends.line_mode.terminal import Ended
+from tui_agent.common.domain import Answer, Diff, EditAction, Grant, Hunk, RunAction, Scope, Severity, TrustAction
+from tui_agent.common.workplan import Alternative, InstructionPlan, PlanStep, Summary
+from tui_agent.events import ApprovalAsked, Event, PlanDocConflict, PlanProposed, QuestionAsked, SummaryOffered
+from tui_agent.frontends.line_mode.requests import RequestPrompt, needs_answer, unattended_answer
+from tui_agent.frontends.line_mode.terminal import InputEnded
 from tui_agent.text import Mask
-from tui_agent.workplan import Alternative, InstructionPlan, PlanStep, Summary
 
 
 class FakeTerminal:
@@ -38,7 +31,7 @@ class FakeTerminal:
         self.out += prompt
         said = self.answers.pop(0)
         if said is None:
-            raise Ended
+            raise InputEnded
         return said
 
     def edit(self, prompt: str, text: str) -> str:
@@ -47,22 +40,20 @@ class FakeTerminal:
 
 def ask(event: Event, *answers: str | None, mask: Mask | None = None) -> tuple[Answer, str]:
     terminal = FakeTerminal(*answers)
-    answer = Asking(terminal, mask or Mask({})).ask(event)  # type: ignore[arg-type]  # what it uses of a terminal
+    answer = RequestPrompt(terminal, mask or Mask({})).ask(event)  # type: ignore[arg-type]  # what it uses of a terminal
     assert not terminal.answers
     assert not set("\x1b\x07\x9b") & set(terminal.out)
     return answer, terminal.out
 
 
 def hunk(start: int, text: str) -> Hunk:
-    return Hunk(
-        old_start=start, old_count=1, new_start=start, new_count=1, lines=(f"-old {start}", f"+{text}")
-    )
+    return Hunk(old_start=start, old_count=1, new_start=start, new_count=1, lines=(f"-old {start}", f"+{text}"))
 
 
 def edit(*texts: str, grants: tuple[Grant, ...] = (), **more: Any) -> ApprovalAsked:
     hunks = tuple(hunk(10 * number, text) for number, text in enumerate(texts, 1))
     diff = Diff(path="a.py", kind="modify", hunks=hunks, added=len(texts), removed=len(texts))
-    action = Editing(path="/w/a.py", display="a.py", diff=diff, before="b", after="a", parts=True, **more)
+    action = EditAction(path="/w/a.py", display="a.py", diff=diff, before="b", after="a", parts=True, **more)
     return ApprovalAsked(id="a-1", action=action, digest="d", why="a rule", grants=grants)
 
 
@@ -105,7 +96,7 @@ def test_a_part_is_changed_in_the_own_editor(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("VISUAL", f"'{script}'")
     given, out = ask(edit("new 1", "new 2", grants=GRANTS), "e 3", "e 2", "s", "y")
     assert given.data == {"hunks": [0, 1], "edits": {"1": "mine"}}
-    assert "+mine" in out and "y does it with your text" in out
+    assert "+mine" in out and "y approves it with your text" in out
     assert ask(edit("new 1", "new 2"), "e 2", "p 1")[0].data == {"hunks": [0], "edits": {}}
     assert ask(edit("mine"), "e 1", "y")[0].data is None
     monkeypatch.setenv("VISUAL", "false")
@@ -133,7 +124,7 @@ def test_secrets_are_shown_only_when_the_user_wants_it() -> None:
 
 
 def test_a_command_is_shown_with_all_that_matters() -> None:
-    action = Running(
+    action = RunAction(
         command="rm -rf \u202ex\nls", cwd="/w", severity=Severity.HIGH, reasons=("deletes",), env_changes=("PATH=/t",)
     )  # fmt: skip
     out = ask(ApprovalAsked(id="a", action=action, digest="d", why="w"), "n")[1]
@@ -142,7 +133,7 @@ def test_a_command_is_shown_with_all_that_matters() -> None:
 
 
 def test_trust_is_asked_with_what_would_be_obeyed() -> None:
-    event = ApprovalAsked(id="a", action=Trusting(folder="/w", found=("AGENTS.md",)), digest="d", why="w")
+    event = ApprovalAsked(id="a", action=TrustAction(folder="/w", found=("AGENTS.md",)), digest="d", why="w")
     given, out = ask(event, "s", "y")
     assert given == Answer(verdict="approve")
     assert "• AGENTS.md" in out
@@ -172,7 +163,7 @@ def test_a_plan_is_taken_changed_or_rejected() -> None:
     assert ask(proposed(), "4", "e 9", "d0", None)[0] == Answer(verdict="reject")
     given, out = ask(proposed(), "d 1", "e 2", "do it well", "y")
     assert steps_of(given) == [(1, "do 2"), (2, "do it well")]
-    assert "1 another way: otherwise" in out
+    assert "1 alternative: otherwise" in out
     assert steps_of(ask(proposed(), "d 3", "d 2", "d 1", "y")[0]) == [(1, "do 1")]
 
 
@@ -183,9 +174,7 @@ def test_a_summary_is_kept_changed_dropped_or_left_for_later() -> None:
     assert ask(event, "later")[0].verdict == ask(event, None)[0].verdict == "withdrawn"
     given = ask(event, "e", "did it", "", "", "y")[0]
     assert given.data is not None
-    assert msgspec.convert(given.data["summary"], Summary) == Summary(
-        action="did it", details="so", result="✓"
-    )
+    assert msgspec.convert(given.data["summary"], Summary) == Summary(action="did it", details="so", result="✓")
 
 
 def test_a_question_takes_a_number_or_words() -> None:
@@ -198,16 +187,14 @@ def test_a_question_takes_a_number_or_words() -> None:
 
 def test_a_conflict_takes_one_side_or_both() -> None:
     event = PlanDocConflict(id="d-1", where="goal", ours="mine\nall", theirs="yours")
-    assert [ask(event, "x", key)[0].data for key in "otb"] == [
-        {"take": one} for one in ("ours", "theirs", "both")
-    ]
+    assert [ask(event, "x", key)[0].data for key in "otb"] == [{"take": one} for one in ("ours", "theirs", "both")]
     assert ask(event, None)[0].verdict == "reject"
 
 
 @pytest.mark.parametrize("make", [proposed, lambda: edit("x")])
 def test_where_nobody_is_there_nothing_is_allowed(make: Callable[[], Event]) -> None:
-    assert asks(make())
-    assert refusal(make()).verdict == "reject"
+    assert needs_answer(make())
+    assert unattended_answer(make()).verdict == "reject"
     offered = SummaryOffered(id="d", summary=Summary(action="x"))
-    assert refusal(offered).verdict == "withdrawn"
-    assert not asks(msgspec.structs.replace(proposed(), asks=False))
+    assert unattended_answer(offered).verdict == "withdrawn"
+    assert not needs_answer(msgspec.structs.replace(proposed(), asks=False))

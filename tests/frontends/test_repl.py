@@ -16,7 +16,7 @@ import pytest
 from tests.doubles.job import BROKEN, MENDED, REPORT, TASK, environment, job, make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.doubles.terminal import Terminal
-from tui_agent.frontends.line_mode import waking
+from tui_agent.frontends.line_mode import terminal as line_terminal
 
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 
@@ -35,9 +35,7 @@ class Home:
         flags = ["--provider", "openai", "--base-url", f"{server.url}/v1", "--model", "mock-model"]
         return ["-m", "tui_agent", "repl", "-C", str(self.workspace), *flags, *more]
 
-    async def pipe(
-        self, server: MockServer, said: str | bytes, *more: str, **env: str
-    ) -> tuple[int, str, str]:
+    async def pipe(self, server: MockServer, said: str | bytes, *more: str, **env: str) -> tuple[int, str, str]:
         """The exit code, output and errors for lines that come through a pipe."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, *self.arguments(server, *more),
@@ -55,11 +53,7 @@ class Home:
 
     def terminal(self, server: MockServer, *more: str, **env: str) -> Terminal:
         return Terminal(
-            *self.arguments(server, *more),
-            size=(110, 60),
-            env={**self.env, **env},
-            cwd=self.folder,
-            whole_env=True,
+            *self.arguments(server, *more), size=(110, 60), env={**self.env, **env}, cwd=self.folder, whole_env=True
         )
 
     def session(self) -> str:
@@ -104,8 +98,8 @@ async def test_a_pipe_is_read_line_by_line_and_nobody_is_asked(home: Home) -> No
     assert "You: hello\nAgent: Hi. Twice hi.\n" in out
     assert "[Tool: read_file adder.py]" in out
     assert "You: !echo out; echo err >&2; exit 3\nout\nerr\n[exit code 3]\n" in out
-    assert "There is no command /no-such" in out
-    assert "  ✗ refused (no terminal)" in out
+    assert "Unknown command /no-such" in out
+    assert "  ✗ Rejected (no terminal)" in out
     assert REPORT in out
     assert out.count("You: ") == 5
     assert not set("\x1b\x07\r") & set(out)
@@ -119,7 +113,7 @@ async def test_what_the_mode_allows_is_done_in_a_pipe_and_resumed(home: Home) ->
         code, out, err = await home.pipe(server, TASK, "--trust", "--approval-mode", "auto")  # no line end
         assert code == 0, out + err
         assert (home.workspace / "adder.py").read_text() == MENDED
-        assert "  ✓ adder.py  +1 −1" in out
+        assert "  ✓ Changed adder.py (+1 -1)" in out
         first = home.session()
         with (home.data / "sessions" / first / "events.jsonl").open("ab") as journal:
             journal.write(bytes(100))  # as a power loss leaves it
@@ -127,9 +121,9 @@ async def test_what_the_mode_allows_is_done_in_a_pipe_and_resumed(home: Home) ->
         code, out, err = await home.pipe(server, said, "--trust", "--resume", first[:23])
         assert code == 0, out + err
         assert home.session() == first
-        assert f"Going on with «{TASK}»." in out and "· resumed" in out
-        assert "warning: The session ended without being closed. One record" in out
-        assert "The conversation begins anew" in out
+        assert f"Continuing “{TASK}”." in out and "· resumed" in out
+        assert "The session was not closed properly. One record" in out
+        assert "Conversation cleared" in out
         told = [[str(m["content"]) for m in request.messages] for request in server.requests[-2:]]
     assert any(TASK in text for text in told[0])
     assert not any(TASK in text or "Now what?" in text for text in told[1])
@@ -184,45 +178,46 @@ async def test_a_signal_ends_a_pipe_in_order(home: Home) -> None:
 # --- at a terminal --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_session_at_a_terminal(home: Home) -> None:
     secret = "sk-proj-" + "a8Kd93jLmQ" * 4
     keeps = scenario("keep", step("", call("write_file", path="note.txt", content=f"a {secret}\n")), "Kept.")
     async with serve(job(), keeps, strict=True) as server:
         async with at(home.terminal(server, NO_COLOR="1")) as terminal:
             await terminal.sees("Trust this folder?")
-            await terminal.sees(count(terminal, "Do it? ", 1))
+            await terminal.sees(count(terminal, "Approve? ", 1))
             terminal.type("y\r")
             await terminal.sees("You: ")
             terminal.type(f"{TASK}\r")
             await terminal.sees("Edit adder.py  (+1 −1)")
-            await terminal.sees(count(terminal, "Do it? ", 2))
+            await terminal.sees(count(terminal, "Approve? ", 2))
             assert "-    return a - b" in terminal.text and "+    return a + b" in terminal.text
             assert "s for this session" in terminal.text
             terminal.type("\r")
             await terminal.sees("Answer with y, s, A, e or n.")
-            await terminal.sees(count(terminal, "Do it? ", 3))
+            await terminal.sees(count(terminal, "Approve? ", 3))
             terminal.type("y\r")
             await terminal.sees("Run a command, severity")
-            await terminal.sees(count(terminal, "Do it? ", 4))
+            await terminal.sees(count(terminal, "Approve? ", 4))
             terminal.type("n use make instead\r")
             await terminal.sees(REPORT)
             assert (home.workspace / "adder.py").read_text() == MENDED
             await terminal.sees(prompted(terminal))
             terminal.type("keep\r")
             await terminal.sees("u show the secrets")
-            await terminal.sees(count(terminal, "Do it? ", 5))
+            await terminal.sees(count(terminal, "Approve? ", 5))
             assert secret[:20] not in terminal.text
             terminal.type("u\r")
             await terminal.sees(secret)
-            await terminal.sees(count(terminal, "Do it? ", 6))
+            await terminal.sees(count(terminal, "Approve? ", 6))
             terminal.type("n\r")
             await terminal.sees("Kept.")
             await terminal.sees(prompted(terminal))
             terminal.type("/und\t\r")
-            await terminal.sees("undo adder.py: restored")
+            await terminal.sees("Undone: 1 file (adder.py)")
             await terminal.sees(prompted(terminal))
             terminal.type("\x03")
-            await terminal.sees("Nothing goes on. Ctrl+C once more")
+            await terminal.sees("Nothing is running. Press Ctrl+C again")
             await terminal.sees(prompted(terminal))
             terminal.type("\x04")
             assert await terminal.end() == 0
@@ -231,17 +226,13 @@ async def test_a_session_at_a_terminal(home: Home) -> None:
             assert not COLOUR.search(terminal.bytes)
         answers = [r["data"]["answer"] for r in home.records() if r["type"] == "approval.answered"]
         verdicts = [(one["verdict"], one["text"]) for one in answers if one["by"] == "user"]
-        assert verdicts == [
-            ("approve", ""),
-            ("approve", ""),
-            ("reject", "use make instead"),
-            ("reject", ""),
-        ]
+        assert verdicts == [("approve", ""), ("approve", ""), ("reject", "use make instead"), ("reject", "")]
         history = home.data / "repl_history"
         assert history.read_text().splitlines() == [TASK, "keep", "/undo"]
         assert history.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 async def test_ctrl_c_stops_the_run_and_what_was_typed_ahead_answers_nothing(home: Home) -> None:
     slow = scenario("wait", step("never", delay=300))
     edit = step("", call("edit_file", path="adder.py", old_string="a - b", new_string="a + b"), delay=1.5)
@@ -260,17 +251,15 @@ async def test_ctrl_c_stops_the_run_and_what_was_typed_ahead_answers_nothing(hom
             await terminal.sees("[stopped]")
             await terminal.sees(prompted(terminal))
             terminal.type("late\r")
-            await terminal.sees(
-                lambda: len([1 for one in server.requests if "late" in str(one.messages)]) >= 2
-            )
+            await terminal.sees(lambda: len([1 for one in server.requests if "late" in str(one.messages)]) >= 2)
             terminal.type("y\rhalf a")
-            await terminal.sees("Do it? ")
+            await terminal.sees("Approve? ")
             assert (home.workspace / "adder.py").read_text() == BROKEN
             terminal.type("n\r")
             await terminal.sees("Left as it is.")
             await terminal.sees(lambda: "You: y half a" in terminal.text)
             terminal.type("\x03")
-            await terminal.sees("Nothing goes on. Ctrl+C once more")
+            await terminal.sees("Nothing is running. Press Ctrl+C again")
             await terminal.sees(prompted(terminal))
             terminal.type("\x03")
             assert await terminal.end() == 0
@@ -292,9 +281,7 @@ hook.value = ctypes.cast(ctypes.pythonapi.PyErr_SetInterrupt, ctypes.c_void_p).v
 
 
 @pytest.mark.parametrize(("hook", "code"), [(DROPPED, 128 + signal.SIGTERM), (NOTED, 0)])
-async def test_a_signal_in_the_moment_before_a_line_is_waited_for_is_noticed(
-    home: Home, hook: str, code: int
-) -> None:
+async def test_a_signal_in_the_moment_before_a_line_is_waited_for_is_noticed(home: Home, hook: str, code: int) -> None:
     begin = f"import readline, runpy, sys\n{hook}\nsys.argv[0] = 'x'\nrunpy.run_module('tui_agent', None, '__main__')"
     async with serve(strict=True) as server:
         program = Terminal(
@@ -306,26 +293,26 @@ async def test_a_signal_in_the_moment_before_a_line_is_waited_for_is_noticed(
             if ended == 77:
                 pytest.skip("readline is no library of its own here")
             assert ended == code and terminal.is_sane(), terminal.text
-            assert ("Nothing goes on" in terminal.text) is (code == 0)
+            assert ("Nothing is running" in terminal.text) is (code == 0)
     assert home.records()[-1]["type"] == "session.closed"
 
 
 async def test_every_signal_interrupts_the_wait_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = (signal.SIGINT, *waking.ENDING, waking.NUDGE)
+    numbers = (signal.SIGINT, *line_terminal.ENDING, line_terminal.NUDGE)
     before = {number: signal.getsignal(number) for number in numbers}
     woken = asyncio.Event()
-    monkeypatch.setattr(waking, "PAUSES", (0.0,))
+    monkeypatch.setattr(line_terminal, "PAUSES", (0.0,))
     monkeypatch.setattr(signal, "pthread_kill", lambda thread, number: woken.set())
     loops_own = signal.set_wakeup_fd(-1)
     try:
-        signals = waking.Signals()
+        signals = line_terminal.LineSignals()
         end = signal.set_wakeup_fd(loops_own)
         wake = asyncio.create_task(signals.wake())
         for _ in range(5):
             os.write(end, bytes([signal.SIGINT]))
             await asyncio.wait_for(woken.wait(), 10)
             woken.clear()
-            os.write(end, bytes([waking.NUDGE]))
+            os.write(end, bytes([line_terminal.NUDGE]))
         assert not wake.done()
         wake.cancel()
     finally:

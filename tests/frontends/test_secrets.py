@@ -49,9 +49,7 @@ async def run(tmp_path: Path) -> AsyncIterator[Exec]:
 async def test_exec_prints_and_keeps_no_secret(run: Exec) -> None:
     async with serve(talk(), token=TOKEN) as server:
         flags = server_flags(server, "openai")
-        ran = await run(
-            "go", "--trust", "--approve", "all", *flags, stdin=b"", **NAMED, TUI_AGENT_DEBUG="true"
-        )
+        ran = await run.process("go", "--trust", "--approve", "all", *flags, stdin=b"", **NAMED, TUI_AGENT_DEBUG="true")
         asked = json.dumps([request.messages for request in server.requests])
     assert ran.code == 0, ran.err
     assert "the last of it" in ran.out and "⟨secret GitHub token, 40 characters⟩" in ran.out
@@ -77,9 +75,7 @@ async def test_exec_with_json_is_exact(run: Exec) -> None:
 def seen(bytes_: bytes) -> str:
     """All that was ever painted, without control sequences, blanks and frames."""
     text = re.sub(
-        r"\x1b\[[0-9;?<>=]*[A-Za-z]|\x1b[\]P][^\x07\x1b]*(?:\x07|\x1b\\)",
-        "",
-        bytes_.decode("utf-8", "replace"),
+        r"\x1b\[[0-9;?<>=]*[A-Za-z]|\x1b[\]P][^\x07\x1b]*(?:\x07|\x1b\\)", "", bytes_.decode("utf-8", "replace")
     )
     return re.sub(r"[^!-~À-ÿ]", "", text)
 

@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tui_agent.lsp.fleet import Fleet
-from tui_agent.lsp.limits import Limits
+from tui_agent.lsp.pool import ServerPool
+from tui_agent.lsp.server import ServerLimits
 
 SERVER = Path(__file__).resolve().parents[1] / "doubles" / "fake_lsp.py"
-PATIENT = Limits(start=60, request=60, indexing=60, backoff=0.0, farewell=30)
+PATIENT = ServerLimits(start=60, request=60, indexing=60, young=0.0, backoff=0.0, farewell=30)
 """Nothing here ends for a slow machine."""
 
 
@@ -32,7 +32,7 @@ def heard(folder: Path, method: str | None = None) -> list[list[Any]]:
 class Sea:
     """A fleet with its folder."""
 
-    def __init__(self, fleet: Fleet, root: Path, folder: Path, said: list[tuple[str, str]]) -> None:
+    def __init__(self, fleet: ServerPool, root: Path, folder: Path, said: list[tuple[str, str]]) -> None:
         self.fleet = fleet
         self.root = root
         self.folder = folder
@@ -48,12 +48,12 @@ class Sea:
 
 
 @asynccontextmanager
-async def sailing(tmp_path: Path, *modes: str, limits: Limits = PATIENT, **own: Any) -> AsyncIterator[Sea]:
+async def sailing(tmp_path: Path, *modes: str, limits: ServerLimits = PATIENT, **own: Any) -> AsyncIterator[Sea]:
     root = (tmp_path / "work").resolve()
     root.mkdir(exist_ok=True)
     said: list[tuple[str, str]] = []
     commands = own.get("own", {"python": command(tmp_path, *modes)})
-    fleet = Fleet([root], commands, lambda level, text: said.append((level, text)), limits)
+    fleet = ServerPool([root], commands, lambda level, text: said.append((level, text)), limits)
     try:
         yield Sea(fleet, root, tmp_path, said)
     finally:

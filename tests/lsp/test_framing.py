@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui_agent.lsp.framing import BODY_CAP, FAULTS, NOISE_CAP, Framing, Garbled, framed
+from tui_agent.lsp.connection import BODY_CAP, FAULTS, NOISE_CAP, FramingError, MessageDecoder, encode_message
 
 HELLO = {"id": 1, "result": "😀 hello"}
 values = st.recursive(
@@ -21,23 +21,21 @@ messages = st.dictionaries(st.text(min_size=1, max_size=8), values, min_size=1, 
 @given(st.lists(messages, max_size=5), st.integers(1, 40))
 @settings(max_examples=100)
 def test_messages_survive_however_their_bytes_are_cut(sent: list[dict[str, Any]], size: int) -> None:
-    data = b"".join(framed(message) for message in sent)
-    framing = Framing()
+    data = b"".join(encode_message(message) for message in sent)
+    framing = MessageDecoder()
     got = [one for at in range(0, len(data), size) for one in framing.feed(data[at : at + size])]
     assert got == sent
 
 
 @given(st.binary(max_size=300), st.integers(1, 50))
 @settings(max_examples=150)
-def test_a_message_behind_noise_is_found_or_the_noise_is_taken_for_a_longer_one(
-    noise: bytes, size: int
-) -> None:
-    data = noise + b"\n" + framed(HELLO)
-    framing = Framing()
+def test_a_message_behind_noise_is_found_or_the_noise_is_taken_for_a_longer_one(noise: bytes, size: int) -> None:
+    data = noise + b"\n" + encode_message(HELLO)
+    framing = MessageDecoder()
     for at in range(0, len(data), size):
         framing.feed(data[at : at + size])  # raises nothing
     if b"ength" not in noise.lower():
-        assert Framing().feed(data) == [HELLO]
+        assert MessageDecoder().feed(data) == [HELLO]
 
 
 @pytest.mark.parametrize(
@@ -51,14 +49,14 @@ def test_a_message_behind_noise_is_found_or_the_noise_is_taken_for_a_longer_one(
 )
 def test_headers_as_servers_write_them(header: bytes) -> None:
     body = json.dumps(HELLO).encode()
-    assert Framing().feed((header % len(body) + body) * 2) == [HELLO, HELLO]
+    assert MessageDecoder().feed((header % len(body) + body) * 2) == [HELLO, HELLO]
 
 
 @pytest.mark.parametrize("length", [1, 5, 20, 27, 60, 100, 150])
 def test_after_a_wrong_length_the_next_messages_are_read_again(length: int) -> None:
     body = json.dumps({"method": "x", "params": "y" * 20}).encode()
     bad = b"Content-Length: %d\r\n\r\n" % length + body
-    got = Framing().feed(bad + framed(HELLO) * 3)
+    got = MessageDecoder().feed(bad + encode_message(HELLO) * 3)
     assert got[-1] == HELLO
     assert len(got) >= 2
 
@@ -80,9 +78,9 @@ def test_after_a_wrong_length_the_next_messages_are_read_again(length: int) -> N
 def test_a_message_that_is_too_large_is_passed_over_and_who_waits_for_it_told(
     head: str, tail: str, number: int | None, step: int
 ) -> None:
-    framing = Framing()
+    framing = MessageDecoder()
     body = head.encode() + b"x" * BODY_CAP + tail.encode()
-    data = b"Content-Length: %d\r\n\r\n" % len(body) + body + framed(HELLO)
+    data = b"Content-Length: %d\r\n\r\n" % len(body) + body + encode_message(HELLO)
     early = data[: 60 * step]
     got = [one for at in range(0, len(early), step) for one in framing.feed(early[at : at + step])]
     late = data[60 * step : -600] if step < 1 << 20 else b""
@@ -95,17 +93,17 @@ def test_a_message_that_is_too_large_is_passed_over_and_who_waits_for_it_told(
 
 
 def test_endless_noise_and_endless_faults_end_it() -> None:
-    framing = Framing()
-    with pytest.raises(Garbled):
+    framing = MessageDecoder()
+    with pytest.raises(FramingError):
         for _ in range(NOISE_CAP // 1_000 + 2):
             framing.feed(b"x" * 1_000)
-    framing = Framing()
-    with pytest.raises(Garbled):
+    framing = MessageDecoder()
+    with pytest.raises(FramingError):
         for _ in range(FAULTS + 1):
             framing.feed(b"Content-Length: 3\r\n\r\n{]}")
-    assert Framing().feed(b"Content-Length: 2\r\n\r\n[]" + framed(HELLO)) == [HELLO]
+    assert MessageDecoder().feed(b"Content-Length: 2\r\n\r\n[]" + encode_message(HELLO)) == [HELLO]
 
 
 def test_a_header_without_end_is_no_header() -> None:
-    framing = Framing()
-    assert framing.feed(b"Content-Length: 10\r\n" + b"X-Odd: 1\r\n" * 2_000 + framed(HELLO)) == [HELLO]
+    framing = MessageDecoder()
+    assert framing.feed(b"Content-Length: 10\r\n" + b"X-Odd: 1\r\n" * 2_000 + encode_message(HELLO)) == [HELLO]

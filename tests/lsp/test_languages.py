@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.lsp.languages import code_files, commands, language_of, languages
-from tui_agent.lsp.watching import CHANGED, CREATED, DELETED, Watch
+from tui_agent.lsp.languages import code_files, commands, language_of_file, languages
+from tui_agent.lsp.pool import CHANGED, CREATED, DELETED, FileWatch
 from tui_agent.platform.programs import find_program, path_outside
 
 
@@ -37,10 +37,10 @@ def test_files_and_their_languages() -> None:
         ("a.h", "c", "c"),
         ("a.cpp", "c", "cpp"),
     ):
-        found = language_of(Path(name), known)
+        found = language_of_file(Path(name), known)
         assert found is not None
         assert (found.name, found.id_of(Path(name))) == (language, own)
-    assert language_of(Path("Makefile"), known) is None
+    assert language_of_file(Path("Makefile"), known) is None
 
 
 def test_the_users_command_stands_instead_of_the_built_in_ones() -> None:
@@ -48,7 +48,7 @@ def test_the_users_command_stands_instead_of_the_built_in_ones() -> None:
     by_name = {one.name: one for one in known}
     assert by_name["python"].servers == (("mine", "--stdio"),)
     assert by_name["typescript"].servers == (("other",),)
-    found = language_of(Path("x.nim"), known)
+    found = language_of_file(Path("x.nim"), known)
     assert found is not None
     assert found.servers == (("nimlsp",),)
 
@@ -96,7 +96,7 @@ def test_source_files_near_the_top_come_first_and_installed_ones_not_at_all(tmp_
 def test_what_changed_on_disk_is_seen(tmp_path: Path) -> None:
     for name in ("a.py", "b.py"):
         (tmp_path / name).write_text("1")
-    watch = Watch(tmp_path, frozenset({".py"}))
+    watch = FileWatch(tmp_path, frozenset({".py"}))
     watch.keep(first := watch.look())
     assert first.changes == []
     (tmp_path / "a.py").write_text("12")
@@ -113,7 +113,7 @@ def test_what_changed_on_disk_is_seen(tmp_path: Path) -> None:
 
 def test_a_file_behind_the_end_of_the_walk_is_not_taken_for_deleted(tmp_path: Path) -> None:
     (tmp_path / "z.py").write_text("1")
-    watch = Watch(tmp_path, frozenset({".py"}), entries=4)
+    watch = FileWatch(tmp_path, frozenset({".py"}), entries=4)
     watch.keep(watch.look())
     for name in "abcd":
         (tmp_path / f"{name}.py").touch()

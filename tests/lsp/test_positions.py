@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui_agent.lsp.positions import Encoding, Lines, from_units, path_of, to_units, uri_of
+from tui_agent.lsp.positions import Encoding, ServerLines, from_units, path_of, to_units, uri_of
 
 WIDTHS = {"utf-8": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 UNIT = {"utf-8": 1, "utf-16": 2, "utf-32": 4}
@@ -29,7 +29,7 @@ def test_units_inside_a_character_and_behind_the_end() -> None:
 
 
 def test_lines_end_as_the_protocol_says() -> None:
-    lines = Lines("a\r\nb\rc\n\x0bd\x85e")
+    lines = ServerLines("a\r\nb\rc\n\x0bd\x85e")
     assert [lines[number] for number in range(len(lines))] == ["a", "b", "c", "\x0bd\x85e"]
     assert lines[-1] == lines[99] == ""
 
@@ -46,15 +46,5 @@ def test_names_that_are_no_text_and_addresses_that_are_no_paths() -> None:
     assert path_of("file://localhost/w/a%20b.py") == "/w/a b.py"
     assert path_of("file:/w/a%20b.py") == "/w/a b.py"
     assert path_of("file:///w/../etc/x") == "/etc/x"
-    for odd in (
-        "untitled:1",
-        "http://x/y",
-        "file://",
-        "file:",
-        "file:x/y",
-        "file://x",
-        None,
-        7,
-        "file:///a%00b",
-    ):
+    for odd in ("untitled:1", "http://x/y", "file://", "file:", "file:x/y", "file://x", None, 7, "file:///a%00b"):
         assert path_of(odd) == ""

@@ -12,33 +12,31 @@ import msgspec
 import pytest
 
 from tests.lsp.kit import PATIENT, Sea, command, heard, sailing
-from tui_agent.lsp import questions
-from tui_agent.lsp.documents import PIECE, shown
-from tui_agent.lsp.limits import Limits
-from tui_agent.lsp.reading import FOUND, MESSAGE, trimmed
-from tui_agent.lsp.server import OPEN, LanguageServer
-from tui_agent.lsp.watching import Look, Watch
+from tui_agent.common.symbols import SourcePosition, Unavailable
+from tui_agent.lsp.documents import PIECE, open_text
+from tui_agent.lsp.pool import FileWatch, TreeSurvey
+from tui_agent.lsp.queries import CodeServer
+from tui_agent.lsp.results import FOUND, MESSAGE, trim_hover
+from tui_agent.lsp.server import OPEN, ServerLimits
 from tui_agent.platform import supervisor
-from tui_agent.symbols import Spot, Unavailable
 
 GOOD, BAD = "x = 1\n", "x = 1  # WRONG\n"
 
 
-def with_(**changes: Any) -> Limits:
+def with_(**changes: Any) -> ServerLimits:
     return msgspec.structs.replace(PATIENT, **changes)
 
 
 async def found(sea: Sea, path: Path) -> Any:
-    return await sea.fleet.with_file(
-        path, lambda server: questions.diagnostics(server, path, PATIENT.request)
-    )
+    answer = await sea.fleet.with_file(path, lambda server: server.file_diagnostics(path, PATIENT.request))
+    return answer if isinstance(answer, Unavailable) else answer[1]
 
 
 async def definition(sea: Sea, path: Path) -> Any:
-    return await sea.fleet.with_file(path, lambda server: questions.definitions(server, path, Spot(line=1)))
+    return await sea.fleet.with_file(path, lambda server: server.places("definitions", path, SourcePosition(line=1)))
 
 
-async def serving(sea: Sea, path: Path) -> LanguageServer:
+async def serving(sea: Sea, path: Path) -> CodeServer:
     await sea.fleet.with_file(path, lambda server: server.show(path))
     server = sea.fleet.running(path)
     assert server is not None
@@ -80,9 +78,7 @@ async def test_an_empty_list_is_no_verdict_before_it_has_settled(tmp_path: Path)
         assert len(await found(sea, path)) == 2
 
 
-async def test_what_is_said_of_a_file_at_its_closing_is_no_verdict_when_it_is_open_again(
-    tmp_path: Path,
-) -> None:
+async def test_what_is_said_of_a_file_at_its_closing_is_no_verdict_when_it_is_open_again(tmp_path: Path) -> None:
     limits = with_(settle=0.05, settle_empty=60.0)
     async with sailing(tmp_path, "no-versions", limits=limits) as sea:
         path = sea.file("a.py", BAD)
@@ -125,7 +121,7 @@ def test_of_diagnostics_is_kept_what_is_read_of_them_and_the_gravest() -> None:
     extent = {"start": {"line": 1, "character": 2, "junk": "x" * 99}, "end": {}}
     hint = {"severity": 4, "message": "h" * 10_000, "range": extent, "data": "x" * 10_000}
     error = {"message": {"kind": "markdown"}, "range": "nowhere", "severity": 99, "code": [1]}
-    kept = trimmed([hint] * (FOUND + 5) + [error, "odd"])
+    kept = trim_hover([hint] * (FOUND + 5) + [error, "odd"])
     assert len(kept) == FOUND
     assert kept[0] == {
         "range": {"start": {"line": 0, "character": 0}}, "severity": 1, "code": "", "source": "", "message": ""
@@ -135,13 +131,11 @@ def test_of_diagnostics_is_kept_what_is_read_of_them_and_the_gravest() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "plain", "ä\u2028" * PIECE, '"\\\n\r\t\x7f😀' * (PIECE // 3)],
-    ids=["empty", "short", "wide", "odd"],
+    "text", ["", "plain", "ä\u2028" * PIECE, '"\\\n\r\t\x7f😀' * (PIECE // 3)], ids=["empty", "short", "wide", "odd"]
 )
 def test_the_text_of_a_file_is_sent_whole(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.py").write_text(text, encoding="utf-8", newline="")
-    document = shown(tmp_path / "a.py", None, 1, text.encode())
+    document = open_text(tmp_path / "a.py", None, 1, text.encode())
     assert msgspec.json.decode(msgspec.json.encode({"text": document.text})) == {"text": text}
 
 
@@ -175,9 +169,9 @@ async def test_a_large_answer_is_read_while_others_go_on(tmp_path: Path) -> None
         server.can = lambda method: True  # type: ignore[method-assign]  # whatever is asked
         going = asyncio.create_task(others())
         asks: list[Callable[[], Awaitable[Any]]] = [
-            lambda: questions.symbols(server, "x", None),
-            lambda: questions.outline(server, path),
-            lambda: questions.references(server, path, Spot(line=1)),
+            lambda: server.symbols("x", None),
+            lambda: server.outline(path),
+            lambda: server.places("references", path, SourcePosition(line=1)),
         ]
         for one in asks:
             before = turns
@@ -234,7 +228,7 @@ async def test_work_that_is_never_reported_as_done_is_waited_for_once(tmp_path: 
 # --- what changed on disk ---
 
 
-class SlowWatch(Watch):
+class SlowWatch(FileWatch):
     """Looks when it may."""
 
     def __init__(self, root: Path) -> None:
@@ -245,7 +239,7 @@ class SlowWatch(Watch):
         self.begun: list[int] = []
         self.most = self.now = 0
 
-    def look(self) -> Look:
+    def look(self) -> TreeSurvey:
         look = super().look()
         self.begun.append(1)
         self._loop.call_soon_threadsafe(self.looking.set)
@@ -260,9 +254,9 @@ async def test_looks_at_the_disk_go_one_after_the_other_and_are_shared(tmp_path:
     async with sailing(tmp_path) as sea:
         path = sea.file("a.py", "x")
         server = await serving(sea, path)
-        (berth,) = sea.fleet._berths.values()
+        (berth,) = sea.fleet._slots.values()
         berth.watch = watch = SlowWatch(sea.root)
-        watch.keep(Watch.look(watch))
+        watch.keep(FileWatch.look(watch))
         first = asyncio.create_task(sea.fleet.refresh())
         await watch.looking.wait()
         sea.file("new.py", "y")
@@ -300,12 +294,12 @@ async def test_after_close_nothing_is_left_of_a_server_that_was_starting(tmp_pat
         while not heard(tmp_path, "initialize"):  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.01)
         (pid,) = [start[1] for start in heard(tmp_path, "start")]
-        assert pid in supervisor.table()
+        assert pid in supervisor.process_table()
         closing = asyncio.create_task(sea.fleet.close())
         await asyncio.sleep(0)
         late = await definition(sea, sea.file("b.go", "x"))
         assert late == Unavailable(why="the session is being closed")
         await closing
-        assert pid not in supervisor.table()
+        assert pid not in supervisor.process_table()
         with contextlib.suppress(asyncio.CancelledError):
             await asking

@@ -49,9 +49,7 @@ async def test_usage_comes_only_when_asked_for():
         plain = events(await http.post(CHAT, json={"messages": [GO], "stream": True}))
         assert all("usage" not in one for one in plain)
         options = {"include_usage": True}
-        counted = events(
-            await http.post(CHAT, json={"messages": [GO], "stream": True, "stream_options": options})
-        )
+        counted = events(await http.post(CHAT, json={"messages": [GO], "stream": True, "stream_options": options}))
         assert counted[-1]["choices"] == []
         assert counted[-1]["usage"]["completion_tokens"] == 2
         assert all(one["usage"] is None for one in counted[:-1])
@@ -99,10 +97,7 @@ async def test_call_that_ollama_could_not_parse_is_an_error_there_and_text_for_o
         assert "error parsing tool call" in lines(late)[-1]["error"]
         given = events(await http.post(CHAT, json=asked | {"stream": True}))
         deltas = [
-            delta
-            for one in given
-            for choice in one["choices"]
-            for delta in choice["delta"].get("tool_calls", [])
+            delta for one in given for choice in one["choices"] for delta in choice["delta"].get("tool_calls", [])
         ]
         assert "".join(delta["function"].get("arguments", "") for delta in deltas) == '{"path": "a'
 
@@ -125,10 +120,7 @@ async def test_models_are_described_to_both_apis():
         assert shown["model_info"]["mock.context_length"] == 2048
         for path in ("/models", "/v1/models"):
             listed = (await http.get(path)).json()["data"]
-            assert [(one["id"], one["max_model_len"]) for one in listed] == [
-                ("small:1b", 2048),
-                ("big", 32768),
-            ]
+            assert [(one["id"], one["max_model_len"]) for one in listed] == [("small:1b", 2048), ("big", 32768)]
         assert (await http.get("/v1/models/big")).json()["id"] == "big"
         assert (await http.get("/")).text == "Ollama is running"
         assert (await http.head("/")).status_code == 200
@@ -158,20 +150,8 @@ async def test_ollama_request_without_messages_loads_the_model():
         ("GET", "/v1/models/x", None, 404, "does not exist"),
         ("POST", "/api/chat", {"messages": [GO]}, 400, "model is required"),
         ("POST", CHAT, {"messages": [GO]}, 400, "you must provide a model parameter"),
-        (
-            "POST",
-            "/api/chat",
-            {"model": "m", "messages": [GO], "tools": [{}]},
-            400,
-            "library/m does not support tools",
-        ),
-        (
-            "POST",
-            "/api/chat",
-            {"model": "m", "messages": [GO], "think": True},
-            400,
-            '"m" does not support thinking',
-        ),
+        ("POST", "/api/chat", {"model": "m", "messages": [GO], "tools": [{}]}, 400, "library/m does not support tools"),
+        ("POST", "/api/chat", {"model": "m", "messages": [GO], "think": True}, 400, '"m" does not support thinking'),
         ("GET", CHAT, None, 405, "method not allowed"),
         ("GET", "/nowhere", None, 404, "page not found"),
         ("GET", "/api/nowhere", None, 404, "page not found"),
@@ -237,11 +217,7 @@ async def test_connection_is_kept_for_the_next_request():
         host, port = server.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         body = json.dumps({"messages": [GO], "stream": True}).encode()
-        asked = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (
-            CHAT.encode(),
-            len(body),
-            body,
-        )
+        asked = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (CHAT.encode(), len(body), body)
         for number in (1, 2):
             writer.write(asked)
             reply = await reader.readuntil(b"0\r\n\r\n")
@@ -262,9 +238,7 @@ async def test_big_requests_and_parallel_streams_are_served():
         asked = {"messages": [{"role": "user", "content": "x" * 1_000_000 + " go"}], "stream": True}
         replies = await asyncio.gather(*[http.post(CHAT, json=asked) for _ in range(3)])
         for reply in replies:
-            deltas = [
-                choice["delta"].get("content", "") for one in events(reply) for choice in one["choices"]
-            ]
+            deltas = [choice["delta"].get("content", "") for one in events(reply) for choice in one["choices"]]
             assert "".join(deltas) == long
 
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
-
-import ollama
-import openai
+from typing import TYPE_CHECKING, Any
 
 from tests.doubles.mock import MockServer, call, scenario, serve, step
+
+if TYPE_CHECKING:
+    import openai
 
 JOB = scenario(
     "fix it",
@@ -23,16 +23,14 @@ JOB = scenario(
 TOOLS: list[Any] = [
     {
         "type": "function",
-        "function": {
-            "name": "read_file",
-            "description": "Read.",
-            "parameters": {"type": "object", "properties": {}},
-        },
+        "function": {"name": "read_file", "description": "Read.", "parameters": {"type": "object", "properties": {}}},
     }
 ]
 
 
 def client(server: MockServer, path: str = "/v1") -> openai.AsyncOpenAI:
+    import openai  # as much to load as all tests together
+
     return openai.AsyncOpenAI(base_url=server.url + path, api_key="none", max_retries=0)
 
 
@@ -55,9 +53,7 @@ async def test_openai_package_streams_text_calls_and_usage():
                 thought += getattr(choice.delta, "reasoning_content", None) or ""
                 reasons += [choice.finish_reason] if choice.finish_reason else []
                 for delta in choice.delta.tool_calls or []:
-                    made = calls.setdefault(
-                        delta.index, {"id": "", "name": "", "arguments": "", "deltas": ""}
-                    )
+                    made = calls.setdefault(delta.index, {"id": "", "name": "", "arguments": "", "deltas": ""})
                     assert delta.function is not None
                     made["id"] += delta.id or ""
                     made["name"] += delta.function.name or ""
@@ -84,9 +80,7 @@ async def test_openai_package_reads_a_whole_reply_without_v1():
         assert reply.choices[0].finish_reason == "tool_calls"
         assert message.content == "I'll read it — “first”."
         assert message.tool_calls is not None
-        results: list[Any] = [
-            {"role": "tool", "tool_call_id": made.id, "content": "ok"} for made in message.tool_calls
-        ]
+        results: list[Any] = [{"role": "tool", "tool_call_id": made.id, "content": "ok"} for made in message.tool_calls]
         final = await api.chat.completions.create(
             model="any",
             messages=[
@@ -108,16 +102,14 @@ async def test_openai_package_lists_models():
 
 
 async def test_ollama_package_streams_text_calls_and_counts():
+    import ollama
+
     async with serve(JOB, strict=True) as server:
         api = ollama.AsyncClient(host=server.url)
         text, thought, last = "", "", None
         calls: list[Any] = []
         async for part in await api.chat(
-            model="any",
-            messages=[{"role": "user", "content": "please fix it"}],
-            tools=TOOLS,
-            stream=True,
-            think=True,
+            model="any", messages=[{"role": "user", "content": "please fix it"}], tools=TOOLS, stream=True, think=True
         ):
             text += part.message.content or ""
             thought += part.message.thinking or ""
@@ -134,6 +126,8 @@ async def test_ollama_package_streams_text_calls_and_counts():
 
 
 async def test_ollama_package_reads_a_whole_reply_and_asks_about_models():
+    import ollama
+
     async with serve(JOB, strict=True, models=["coder:7b"]) as server:
         api = ollama.AsyncClient(host=server.url)
         reply = await api.chat(
@@ -173,9 +167,7 @@ async def test_seed_file_works_unchanged_over_http(tmp_path: Path):
             messages.append(message.model_dump(include={"role", "content", "tool_calls"}, exclude_none=True))
             if not message.tool_calls:
                 break
-            results = [
-                {"role": "tool", "tool_call_id": made.id, "content": "OK"} for made in message.tool_calls
-            ]
+            results = [{"role": "tool", "tool_call_id": made.id, "content": "OK"} for made in message.tool_calls]
             messages += results
         assert [made["tool_calls"][0]["function"]["name"] for made in messages if made.get("tool_calls")] == [
             "write_file",
@@ -189,6 +181,4 @@ async def test_seed_file_works_unchanged_over_http(tmp_path: Path):
         other = await api.chat.completions.create(
             model="mock-model", messages=[{"role": "user", "content": "what's up"}]
         )
-        assert other.choices[0].message.content == (
-            "I'm a mock server. I only understand specific test scenarios."
-        )
+        assert other.choices[0].message.content == ("I'm a mock server. I only understand specific test scenarios.")

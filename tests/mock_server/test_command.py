@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tui_agent.frontends.scratch import DEMO_TASK
-from tui_agent.mock_server.__main__ import main
+from tui_agent.frontends.demo_workspace import DEMO_TASK
+from tui_agent.mock_server.__main__ import run_mock_server
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -24,7 +24,7 @@ async def test_command_serves_until_a_signal(tmp_path: Path, number: signal.Sign
     )
     assert process.stdout is not None
     said = (await process.stdout.readline()).decode()
-    assert said.startswith("mock-llm-server listens on http://127.0.0.1:")
+    assert said.startswith("mock-llm-server listening on http://127.0.0.1:")
     async with httpx.AsyncClient(base_url=said.split()[3]) as http:
         body = {
             "model": "coder:7b",
@@ -47,8 +47,7 @@ async def test_taken_port_is_said_in_a_line():
         taken = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
         port = taken.sockets[0].getsockname()[1]
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tui_agent.mock_server", "--port", str(port)),
-            stderr=asyncio.subprocess.PIPE,
+            *(sys.executable, "-m", "tui_agent.mock_server", "--port", str(port)), stderr=asyncio.subprocess.PIPE
         )
         _, errors = await process.communicate()
         taken.close()
@@ -60,13 +59,13 @@ async def test_taken_port_is_said_in_a_line():
 def test_bad_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     bad = tmp_path / "bad.json"
     bad.write_text('{"scenarios": 3}', encoding="utf-8")
-    assert main(["--scenarios", str(bad)]) == 2
+    assert run_mock_server(["--scenarios", str(bad)]) == 2
     assert capsys.readouterr().err == f"mock-llm-server: {bad}: $.scenarios: Expected `array`, got `int`\n"
 
 
 @pytest.mark.parametrize("argv", [["--fault", "boom"], ["--port", "x"], ["--model", "=tools"]])
 def test_wrong_usage_is_explained(argv: list[str], capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as caught:
-        main(argv)
+        run_mock_server(argv)
     assert caught.value.code == 2
     assert "mock-llm-server: error: " in capsys.readouterr().err

@@ -86,12 +86,7 @@ async def test_connection_ends_after_so_many_bytes(api: str, kind: str, reset: b
         assert (wire.reset, wire.complete) == (reset, False)
         exchange = server.requests[0]
         await exchange.finished.wait()
-        assert (exchange.fault, exchange.fired, exchange.outcome, exchange.sent) == (
-            kind,
-            True,
-            "broken",
-            333,
-        )
+        assert (exchange.fault, exchange.fired, exchange.outcome, exchange.sent) == (kind, True, "broken", 333)
 
 
 @BOTH
@@ -128,9 +123,7 @@ async def test_stall_before_the_status_line_notices_the_client_leaving():
         assert exchange.outcome == "disconnected"
 
 
-@pytest.mark.parametrize(
-    ("api", "sign"), [("openai", b": ping\n\n"), ("ollama", b'"content":""},"done":false}\n')]
-)
+@pytest.mark.parametrize(("api", "sign"), [("openai", b": ping\n\n"), ("ollama", b'"content":""},"done":false}\n')])
 async def test_stall_may_give_signs_of_life_without_content(api: str, sign: bytes):
     async with spoilt("stall:after=0,ping=0.01") as server:
         wire = await Wire.ask(server, api)
@@ -201,9 +194,7 @@ async def test_drip_sends_everything_a_few_bytes_at_a_time(api: str):
         assert server.requests[0].fired
 
 
-@pytest.mark.parametrize(
-    "spec", ["delay:seconds=0.05", "delay:after=0,seconds=0.05", "delay:after=90,seconds=0.05"]
-)
+@pytest.mark.parametrize("spec", ["delay:seconds=0.05", "delay:after=0,seconds=0.05", "delay:after=90,seconds=0.05"])
 async def test_delay_waits_and_then_goes_on(spec: str):
     async with spoilt(spec) as server:
         began = time.monotonic()
@@ -237,12 +228,7 @@ async def test_step_may_be_delayed_and_paced_and_the_client_may_leave_meanwhile(
         ("502", 502, {"content-type": "text/html"}, "<h1>502 Bad Gateway</h1>"),
         ("503", 503, {}, "busy"),
         ("status:status=418", 418, {}, "418"),
-        (
-            {"kind": "status", "status": 400, "body": {"error": {"n_ctx": 5}}},
-            400,
-            {},
-            '{"error": {"n_ctx": 5}}',
-        ),
+        ({"kind": "status", "status": 400, "body": {"error": {"n_ctx": 5}}}, 400, {}, '{"error": {"n_ctx": 5}}'),
         ({"kind": "status", "body": "plain"}, 500, {"content-type": "text/plain; charset=utf-8"}, "plain"),
     ],
 )

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.doubles.mock import scenario, serve
-from tui_agent.mock_server.strict import Api, strict_fault
+from tui_agent.mock_server.faults import Api, strict_fault
 
 SYSTEM = {"role": "system", "content": "rules"}
 USER = {"role": "user", "content": "do"}
@@ -121,10 +121,7 @@ def test_openai_needs_ids_and_types():
 @pytest.mark.parametrize(("api", "path"), [("openai", "/chat/completions"), ("ollama", "/api/chat")])
 async def test_strict_server_answers_400_and_a_lenient_one_replies(api: str, path: str):
     body = {"model": "m", "messages": [USER, USER], "stream": False}
-    async with (
-        serve(scenario("do", "fine"), strict=True) as server,
-        httpx.AsyncClient(base_url=server.url) as client,
-    ):
+    async with serve(scenario("do", "fine"), strict=True) as server, httpx.AsyncClient(base_url=server.url) as client:
         reply = await client.post(path, json=body)
         assert reply.status_code == 400
         error = reply.json()["error"]

@@ -7,27 +7,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.doubles.raw_server import FakeConnection, FakeRawServer, Script
-from tui_agent.domain import Fault, Message, ModelInfo, ToolCall, ToolSpec, Usage, UserMessage
+from tui_agent.common.domain import Fault, Message, ModelInfo, ToolCall, ToolSpec, Usage, UserMessage
 from tui_agent.models.base import (
-    CallBegun,
     CallReady,
-    Counted,
+    CallStarted,
     Failed,
     Model,
     ModelRequest,
     Phase,
     Piece,
+    RetryWait,
     Stop,
-    Text,
-    Thought,
-    Waiting,
+    TextPiece,
+    ThinkingPiece,
+    UsagePiece,
 )
 from tui_agent.models.connect import connect
-from tui_agent.models.wire import Limits
+from tui_agent.models.wire import WireLimits
 
-FAST = Limits(
-    connect=2, first_byte=5, no_bytes=5, no_progress=5, buffering=5, ask_after=0.05, ask=2, tail=0.3
-)
+FAST = WireLimits(connect=2, first_byte=5, no_bytes=5, no_progress=5, buffering=5, ask_after=0.05, ask=2, tail=0.3)
 """Limits that no well-behaved test reaches; a test that wants to reach one says so."""
 
 TOOL = ToolSpec(
@@ -45,31 +43,31 @@ class Reply:
 
     @property
     def text(self) -> str:
-        return "".join(piece.text for piece in self.pieces if isinstance(piece, Text))
+        return "".join(piece.text for piece in self.pieces if isinstance(piece, TextPiece))
 
     @property
     def thought(self) -> str:
-        return "".join(piece.text for piece in self.pieces if isinstance(piece, Thought))
+        return "".join(piece.text for piece in self.pieces if isinstance(piece, ThinkingPiece))
 
     @property
     def calls(self) -> list[ToolCall]:
         return [piece.call for piece in self.pieces if isinstance(piece, CallReady)]
 
     @property
-    def begun(self) -> list[CallBegun]:
-        return [piece for piece in self.pieces if isinstance(piece, CallBegun)]
+    def begun(self) -> list[CallStarted]:
+        return [piece for piece in self.pieces if isinstance(piece, CallStarted)]
 
     @property
     def phases(self) -> list[str]:
         return [piece.phase for piece in self.pieces if isinstance(piece, Phase)]
 
     @property
-    def waits(self) -> list[Waiting]:
-        return [piece for piece in self.pieces if isinstance(piece, Waiting)]
+    def waits(self) -> list[RetryWait]:
+        return [piece for piece in self.pieces if isinstance(piece, RetryWait)]
 
     @property
     def usage(self) -> Usage:
-        return next((piece.usage for piece in reversed(self.pieces) if isinstance(piece, Counted)), Usage())
+        return next((piece.usage for piece in reversed(self.pieces) if isinstance(piece, UsagePiece)), Usage())
 
     @property
     def stop(self) -> str:
@@ -101,14 +99,12 @@ def known(answer: ModelInfo | Fault) -> ModelInfo:
     return answer
 
 
-def ollama(server: FakeRawServer, *, limits: Limits = FAST, retries: bool = False, **more: Any) -> Model:
+def ollama(server: FakeRawServer, *, limits: WireLimits = FAST, retries: bool = False, **more: Any) -> Model:
     return connect("ollama", server.url, limits=limits, env=more.pop("env", {}), retries=retries, **more)
 
 
-def openai(server: FakeRawServer, *, limits: Limits = FAST, retries: bool = False, **more: Any) -> Model:
-    return connect(
-        "openai", server.url + "/v1", limits=limits, env=more.pop("env", {}), retries=retries, **more
-    )
+def openai(server: FakeRawServer, *, limits: WireLimits = FAST, retries: bool = False, **more: Any) -> Model:
+    return connect("openai", server.url + "/v1", limits=limits, env=more.pop("env", {}), retries=retries, **more)
 
 
 def ollama_server(chat: Script, **show: Any) -> FakeRawServer:

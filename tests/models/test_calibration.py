@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.models.calibration import CannotKeep, save, with_calibration
-from tui_agent.models.catalog import Calibration, parse
+from tui_agent.commands.calibration import CalibrationNotSaved, save_calibration, with_calibration
+from tui_agent.models.catalog import Calibration, parse_catalog
 
 FOUND = Calibration(strategy="files", date="2026-01-31", tokens_per_second=19.8, scores={"files": 1.0})
 VALUE = '{"strategy": "files", "date": "2026-01-31", "tokensPerSecond": 19.8, "scores": {"files": 1.0}}'
@@ -42,8 +42,8 @@ def test_only_the_entry_changes(before: str, after: str) -> None:
 def test_a_file_that_is_not_as_it_should_be_is_left_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "models.json"
     path.write_text(text)
-    with pytest.raises(CannotKeep):
-        save(path, "m", FOUND)
+    with pytest.raises(CalibrationNotSaved):
+        save_calibration(path, "m", FOUND)
     assert path.read_text() == text
 
 
@@ -68,9 +68,9 @@ def test_all_else_is_the_same_afterwards(models: dict[str, object], more: object
 
 
 def test_what_is_kept_can_be_read_and_its_mistakes_are_named() -> None:
-    read = parse(with_calibration('{"models": {}}', "m", FOUND))
+    read = parse_catalog(with_calibration('{"models": {}}', "m", FOUND))
     assert read.catalog is not None and read.catalog.entry("m").calibration == FOUND
-    wrong = parse('{"models": {"m": {"calibration": {"strategy": "smoke", "odd": 1, "cachedShare": 2}}}}')
+    wrong = parse_catalog('{"models": {"m": {"calibration": {"strategy": "smoke", "odd": 1, "cachedShare": 2}}}}')
     assert [one.field for one in wrong.problems] == [
         "models.m.calibration.odd",
         "models.m.calibration.strategy",

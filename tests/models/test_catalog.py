@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.models import seed_models
-from tui_agent.domain import ModelInfo
+from tui_agent.common.domain import ModelInfo
 from tui_agent.models import catalog
 from tui_agent.models.catalog import Catalog, CatalogRead
 
 
 def read(text: str) -> CatalogRead:
-    return catalog.parse(text)
+    return catalog.parse_catalog(text)
 
 
 def one_model(**fields: Any) -> str:
@@ -49,7 +49,7 @@ def test_options_count_and_num_ctx_before_the_window() -> None:
     ("text", "line", "field", "words"),
     [
         ("", 1, "", "is empty"),
-        ('{\n"models": {', 2, "", "ends too early"),
+        ('{\n"models": {', 2, "", "unexpected end"),
         ('{\n"models": {\n},\n}', 4, "", "comma"),
         ("[]", 1, "", "must be an object"),
         ('{"models": []}', 1, "models", "in braces, not a list"),
@@ -57,16 +57,11 @@ def test_options_count_and_num_ctx_before_the_window() -> None:
         ('{\n "models": {\n  "a": {"contextWindow": true}}}', 3, "models.a.contextWindow", "not true"),
         ('{"models": {"a": {"contextWindow": 12}}}', 1, "models.a.contextWindow", "from 1,024"),
         ('{"models": {\n"a": 7}}', 2, "models.a", "must be an object"),
-        (
-            '{"models": {"a": {\n"options": {\n"temperature": 3}}}}',
-            3,
-            "models.a.options.temperature",
-            "0 to 2",
-        ),
+        ('{"models": {"a": {\n"options": {\n"temperature": 3}}}}', 3, "models.a.options.temperature", "0 to 2"),
         ('{"models": {"a": {"options": {\n"think": "loud"}}}}', 2, "models.a.options.think", "low, medium"),
-        ('{"models": {"a": {"capabilities": "tools"}}}', 1, "models.a.capabilities", "list of words"),
+        ('{"models": {"a": {"capabilities": "tools"}}}', 1, "models.a.capabilities", "list of strings"),
         ('{"models": {},\n"selectionRules": {"default": 3}}', 2, "selectionRules.default", "name of a model"),
-        ('{"models": {"a": {},\n"a": {}}}', 2, "models.a", "is there twice; line 1 counts"),
+        ('{"models": {"a": {},\n"a": {}}}', 2, "models.a", "appears twice; line 1 is used"),
         ('{"model": {}}', 1, "", 'has no "models"'),
     ],
 )
@@ -110,18 +105,18 @@ def test_the_tag_latest_may_be_left_out() -> None:
 
 
 def test_no_file_is_no_problem(tmp_path: Path) -> None:
-    assert catalog.read(tmp_path / "models.json").missing
+    assert catalog.read_catalog(tmp_path / "models.json").missing
 
 
 def test_what_is_no_text_or_no_file_is_told(tmp_path: Path) -> None:
     file = tmp_path / "models.json"
     file.write_bytes(b'{\n"models": "\xff"}')
-    assert catalog.read(file).problems[0].line == 2
+    assert catalog.read_catalog(file).problems[0].line == 2
     file.write_bytes(b" " * 300_000)
-    assert "300,000 bytes" in str(catalog.read(file).problems[0])
+    assert "300,000 bytes" in str(catalog.read_catalog(file).problems[0])
     file.unlink()
     os.mkfifo(file)
-    assert "is not a file" in str(catalog.read(file).problems[0])
+    assert "is not a file" in str(catalog.read_catalog(file).problems[0])
 
 
 def test_depth_has_a_bound() -> None:
@@ -133,7 +128,7 @@ def test_depth_has_a_bound() -> None:
 def test_a_byte_order_mark_and_emoji_are_fine(tmp_path: Path) -> None:
     file = tmp_path / "models.json"
     file.write_bytes(b"\xef\xbb\xbf" + '{"models": {"a": {"displayName": "\\ud83d\\ude80 ✨"}}}'.encode())
-    found = catalog.read(file).catalog
+    found = catalog.read_catalog(file).catalog
     assert found is not None and found.label("a") == "🚀 ✨"
 
 
@@ -154,7 +149,7 @@ def test_whatever_json_holds_it_is_read_or_told(value: Any, indent: Any) -> None
 
 @given(st.dictionaries(st.text(), JSON, max_size=4), st.sampled_from([None, 2]))
 def test_positions_are_those_of_the_text(value: dict[str, Any], indent: Any) -> None:
-    from tui_agent.settings.json_tree import parse_json_tree
+    from tui_agent.settings.tree import parse_json_tree
 
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     tree, problems = parse_json_tree("f", text)
@@ -194,21 +189,19 @@ def test_the_first_file_names_a_default_that_is_there() -> None:
 
 
 def sized(name: str, parameters: float, *capabilities: str, loaded: int | None = None) -> ModelInfo:
-    return ModelInfo(
-        name=name, parameters=parameters, capabilities=capabilities or None, loaded_window=loaded
-    )
+    return ModelInfo(name=name, parameters=parameters, capabilities=capabilities or None, loaded_window=loaded)
 
 
 def test_the_best_model_is_known_by_what_the_server_says_of_it() -> None:
     small, large = sized("a", 1.5, "completion", "tools"), sized("b", 14, "completion", "tools")
     deaf, huge = sized("c", 30, "completion"), sized("d", 120, "completion", "tools")
     numbers = sized("coder-vectors", 0.3, "embedding")
-    assert catalog.best_of([small, large, deaf, huge, numbers]) == "b"
-    assert catalog.best_of([huge, small]) == "a"
-    assert catalog.best_of([large, sized("e", 3, "completion", loaded=8_192)]) == "e"
-    assert catalog.best_of([numbers, deaf]) == "c"
-    assert catalog.best_of([numbers], "coder-vectors") == ""
-    assert catalog.best_of([sized("bge-m3", 0.5)]) == ""
+    assert catalog.best_model([small, large, deaf, huge, numbers]) == "b"
+    assert catalog.best_model([huge, small]) == "a"
+    assert catalog.best_model([large, sized("e", 3, "completion", loaded=8_192)]) == "e"
+    assert catalog.best_model([numbers, deaf]) == "c"
+    assert catalog.best_model([numbers], "coder-vectors") == ""
+    assert catalog.best_model([sized("bge-m3", 0.5)]) == ""
 
 
 def test_no_model_of_the_first_file_asks_for_more_than_a_modest_machine_has() -> None:
@@ -225,15 +218,15 @@ def test_the_first_file_does_not_hold_a_server_to_the_window_it_was_started_with
 
 def test_a_file_that_is_there_is_never_written(tmp_path: Path) -> None:
     file = tmp_path / "new" / "models.json"
-    assert catalog.create(file, [info("a")])
-    assert catalog.read(file).catalog is not None
+    assert catalog.create_models_file(file, [info("a")])
+    assert catalog.read_catalog(file).catalog is not None
     assert file.stat().st_mode & 0o777 == 0o600
     file.write_text("mine")
-    assert not catalog.create(file, [info("b")])
+    assert not catalog.create_models_file(file, [info("b")])
     assert file.read_text() == "mine"
     file.unlink()
     file.symlink_to(tmp_path / "elsewhere")
-    assert not catalog.create(file)
+    assert not catalog.create_models_file(file)
     assert not (tmp_path / "elsewhere").exists()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tui_agent.models.connect import BadAddress, Provider, connect, ollama_host, resolve_provider
 from tui_agent.models.endpoint import endpoint, is_near
-from tui_agent.models.wire import Limits, default_limits
+from tui_agent.models.wire import WireLimits, default_limits
 
 
 @pytest.mark.parametrize(
@@ -24,9 +24,7 @@ from tui_agent.models.wire import Limits, default_limits
         ("scripted", "ollama", {}, "scripted", ""),
     ],
 )
-def test_the_provider_comes_from_flag_config_and_environment_in_this_order(
-    flag, configured, env, provider, url
-):
+def test_the_provider_comes_from_flag_config_and_environment_in_this_order(flag, configured, env, provider, url):
     choice = resolve_provider(provider=flag, configured=configured, env=env)
     assert (choice.provider, choice.base_url) == (provider, url)
     assert choice.because
@@ -113,8 +111,7 @@ def test_a_base_url_is_taken_apart():
 
 
 @pytest.mark.parametrize(
-    "url",
-    ["ftp://x", "http://", "http://x:port", "http://[x", "http://a b/", "http://x\x00y/", "file:///etc"],
+    "url", ["ftp://x", "http://", "http://x:port", "http://[x", "http://a b/", "http://x\x00y/", "file:///etc"]
 )
 def test_what_can_be_no_address(url):
     with pytest.raises(BadAddress):
@@ -169,7 +166,7 @@ def test_the_limits_of_the_specification():
     near, far = default_limits(True), default_limits(False)
     assert (near.connect, near.first_byte, near.no_bytes, near.no_progress) == (10, 600, 120, 600)
     assert (far.connect, far.first_byte, far.no_bytes, far.no_progress) == (10, 120, 120, 180)
-    assert near == Limits()
+    assert near == WireLimits()
 
 
 async def test_a_missing_certificate_file_is_a_fault():
@@ -197,7 +194,7 @@ def test_choosing_a_server_imports_no_http_client_and_the_client_no_rich():
     code = (
         "import sys, tui_agent.models.connect as c; c.resolve_provider(env={}); m = c.connect('ollama', c.OLLAMA, env={})\n"
         "assert 'httpx' not in sys.modules\n"
-        "m.model._wire.client\n"
+        "m._wire.client\n"
         "assert 'httpx' in sys.modules and 'httpx._main' not in sys.modules\n"
         "assert not {'rich', 'textual', 'click', 'pygments'} & set(sys.modules)\n"
     )

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tests.models.asking import DONE, delta, said
 from tests.models.test_openai import QUIRKS
-from tui_agent.models.base import CallReady, Counted, Failed, Piece, Stop
+from tui_agent.models.base import CallReady, Failed, Piece, Stop, TextPiece, ThinkingPiece, UsagePiece
 from tui_agent.models.decoding import Decoder
 from tui_agent.models.faults import Peer
 from tui_agent.models.framing import NdjsonLines, SseEvents
 from tui_agent.models.ollama import OllamaDecoder
-from tui_agent.models.openai_reply import OpenAIDecoder
+from tui_agent.models.openai_decoder import OpenAIDecoder
 
 PEER = Peer(provider="openai", shown="http://x", model="m")
 OLLAMA: Callable[[], Decoder] = lambda: OllamaDecoder(PEER)  # noqa: E731 # a factory in one line
@@ -24,9 +24,20 @@ OPENAI: Callable[[], Decoder] = lambda: OpenAIDecoder(PEER)  # noqa: E731 # as a
 
 def read(decoder: Decoder, chunks: Sequence[bytes]) -> list[Piece]:
     decoder.opened("")
-    pieces = [piece for chunk in chunks for piece in decoder.feed(chunk)]
-    pieces += decoder.end()
-    return [_without_made_ids(piece) for piece in pieces]
+    pieces = [piece for chunk in [*chunks, None] for piece in decoder.feed(chunk)]
+    return [_without_made_ids(piece) for piece in _joined(pieces)]
+
+
+def _joined(pieces: list[Piece]) -> list[Piece]:
+    """The pieces, neighboring fragments of text as one: how many there are depends on the chunks."""
+    out: list[Piece] = []
+    for piece in pieces:
+        last = out[-1] if out else None
+        if isinstance(piece, TextPiece | ThinkingPiece) and isinstance(last, type(piece)):
+            out[-1] = type(piece)(text=last.text + piece.text)
+        else:
+            out.append(piece)
+    return out
 
 
 def _without_made_ids(piece: Piece) -> Piece:
@@ -136,11 +147,7 @@ JSON = st.recursive(
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(JSON, max_size=5))
 def test_no_json_whatever_breaks_a_decoder(values):
-    for make, body in (
-        (OLLAMA, lines(*values)),
-        (OPENAI, events(*values)),
-        (OPENAI, events({"choices": values})),
-    ):
+    for make, body in ((OLLAMA, lines(*values)), (OPENAI, events(*values)), (OPENAI, events({"choices": values}))):
         pieces = read(make(), [body])
         assert isinstance(pieces[-1], (Stop, Failed))
         assert sum(isinstance(piece, (Stop, Failed)) for piece in pieces) == 1
@@ -158,12 +165,9 @@ def test_no_bytes_whatever_break_a_decoder(body):
 def test_c34_absurd_counts_are_unknown(count):
     for make, body in (
         (OLLAMA, lines(said("x"), said(done=True, eval_count=count, prompt_eval_count=count))),
-        (
-            OPENAI,
-            events(delta("stop") | {"usage": {"prompt_tokens": count, "completion_tokens": count}}, "[DONE]"),
-        ),
+        (OPENAI, events(delta("stop") | {"usage": {"prompt_tokens": count, "completion_tokens": count}}, "[DONE]")),
     ):
-        assert not [piece for piece in read(make(), [body]) if isinstance(piece, Counted)]
+        assert not [piece for piece in read(make(), [body]) if isinstance(piece, UsagePiece)]
 
 
 def test_c23_two_hundred_calls():

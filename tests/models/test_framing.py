@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable
 from itertools import pairwise
 
@@ -10,19 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tui_agent.models.framing import (
-    DEPTH_LIMIT,
-    Frame,
-    FrameTooLarge,
-    NdjsonLines,
-    Splitter,
-    SseEvents,
-    SseOrWhole,
-    Unreadable,
-    Whole,
-    read_json,
-    whole_characters,
-)
+from tui_agent.models.framing import Frame, FrameTooLarge, InvalidJson, NdjsonLines, Splitter, SseEvents, read_json
+from tui_agent.text.json_values import DEPTH_LIMIT, whole_characters
 
 
 def frames(splitter: Splitter, chunks: Iterable[bytes]) -> list[Frame]:
@@ -71,12 +59,13 @@ def test_c16_invalid_utf8_is_replaced_and_the_stream_goes_on(bad, good):
 def test_c16_a_byte_order_mark_is_dropped_at_the_start_only(split):
     body = b"\xef\xbb\xbf\n{}\n" + "\ufeffx\n".encode()
     assert datas(NdjsonLines(), body[:split], body[split:]) == ["{}", "\ufeffx"]
-    assert datas(Whole(), body[:split], body[split:]) == ["{}\n\ufeffx"]
+    document = "{\n\ufeff}".encode()
+    assert datas(SseEvents(), document[:split], document[split:]) == ["{\n\ufeff}"]
 
 
 def test_c16_utf16_is_no_json_and_does_no_harm():
     (line, *_) = datas(NdjsonLines(), '{"a": 1}'.encode("utf-16"))
-    with pytest.raises(Unreadable):
+    with pytest.raises(InvalidJson):
         read_json(line)
 
 
@@ -112,15 +101,7 @@ def test_c17_unusual_separators_inside_json_are_one_record(mark):
 def test_c18_server_sent_events(body, wanted):
     data = body.encode()
     assert [(frame.data, frame.event) for frame in frames(SseEvents(), [data])] == wanted
-    assert [
-        (f.data, f.event) for f in frames(SseEvents(), [data[i : i + 1] for i in range(len(data))])
-    ] == wanted
-
-
-def test_c18_id_and_retry_are_kept():
-    splitter = SseEvents()
-    frames(splitter, [b"id: 7\nretry: 250\ndata: x\n\nid: a\0b\nretry: soon\n\n"])
-    assert (splitter.last_id, splitter.retry_ms) == ("7", 250)
+    assert [(f.data, f.event) for f in frames(SseEvents(), [data[i : i + 1] for i in range(len(data))])] == wanted
 
 
 def test_an_event_is_out_as_soon_as_its_last_byte_is_in():
@@ -131,9 +112,7 @@ def test_an_event_is_out_as_soon_as_its_last_byte_is_in():
 
 
 BYTES = st.binary(max_size=60) | st.lists(
-    st.sampled_from(
-        [b"data: x", b"\r", b"\n", b"\r\n", b":", b"event: e", b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"{}"]
-    ),
+    st.sampled_from([b"data: x", b"\r", b"\n", b"\r\n", b":", b"event: e", b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"{}"]),
     max_size=14,
 ).map(b"".join)
 
@@ -144,18 +123,8 @@ BYTES = st.binary(max_size=60) | st.lists(
 def test_c14_where_a_stream_is_torn_makes_no_difference(body, cuts):
     borders = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
     chunks = [body[a:b] for a, b in pairwise(borders)]
-    for kind in (NdjsonLines, SseEvents, SseOrWhole, Whole):
+    for kind in (NdjsonLines, SseEvents):
         assert frames(kind(), chunks) == frames(kind(), [body])
-
-
-@pytest.mark.parametrize("size", [1024, 10_000_100])
-@pytest.mark.parametrize("kind", [NdjsonLines, SseEvents])
-def test_c19_a_long_line_costs_linear_time(kind, size):
-    body = b'data: "' + b"x" * 10_000_000 + b'"\n\n'
-    before = time.thread_time()
-    (frame,) = frames(kind(), (body[at : at + size] for at in range(0, len(body), size)))
-    assert len(frame.data) >= 10_000_000
-    assert time.thread_time() - before < 1 * 5
 
 
 @pytest.mark.parametrize("kind", [NdjsonLines, SseEvents])
@@ -190,9 +159,7 @@ def test_frames_before_a_line_too_long_are_not_lost():
 
 
 def test_c22_values_that_could_not_be_written_again_are_changed():
-    value = read_json(
-        '{"a": NaN, "b": -Infinity, "c": 12345678901234567890123, "d": "\\ud800x\\udc00", "e": 12}'
-    )
+    value = read_json('{"a": NaN, "b": -Infinity, "c": 12345678901234567890123, "d": "\\ud800x\\udc00", "e": 12}')
     assert value == {"a": None, "b": None, "c": 12345678901234567890123, "d": "\ufffdx\ufffd", "e": 12}
     assert read_json('"\\ud83d\\ude00"') == "😀"
     assert read_json('{"a": 1, "a": 2}') == {"a": 2}
@@ -201,27 +168,16 @@ def test_c22_values_that_could_not_be_written_again_are_changed():
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{",
-        "nope",
-        '{"a": }',
-        "[1,]",
-        "{'a': 1}",
-        '{"a": 1} x',
-        "[" * 100_000,
-        '{"a":' * 70 + "1" + "}" * 70,
-    ],
+    "text", ["", "{", "nope", '{"a": }', "[1,]", "{'a': 1}", '{"a": 1} x', "[" * 100_000, '{"a":' * 70 + "1" + "}" * 70]
 )
 def test_c22_garbage_is_unreadable_and_nothing_worse(text):
-    with pytest.raises(Unreadable):
+    with pytest.raises(InvalidJson):
         read_json(text)
 
 
 def test_depth_up_to_the_limit_is_read():
     assert read_json("[" * DEPTH_LIMIT + "]" * DEPTH_LIMIT)
-    with pytest.raises(Unreadable, match="nested"):
+    with pytest.raises(InvalidJson, match="nested"):
         read_json("[" * (DEPTH_LIMIT + 1) + "]" * (DEPTH_LIMIT + 1))
     assert read_json(json.dumps({"text": "[" * 500, "many": [[]] * 500}))
 

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from tests.models.asking import TOOL, ask, request
-from tui_agent.domain import AssistantMessage, ToolMessage, UserMessage
+from tui_agent.common.domain import AssistantMessage, ToolMessage, UserMessage
 from tui_agent.models.base import Model
 from tui_agent.models.connect import connect
 
@@ -27,9 +27,7 @@ async def chosen(model: Model) -> str:
 
 async def test_text_is_streamed_and_counted():
     model = connect("openai", BASE_URL)
-    reply = await ask(
-        model, request(UserMessage(text="Say only: pong"), model=await chosen(model), max_tokens=512)
-    )
+    reply = await ask(model, request(UserMessage(text="Say only: pong"), model=await chosen(model), max_tokens=512))
     assert reply.text or reply.thought
     assert reply.stop in ("stop", "length")
     await model.aclose()

@@ -8,20 +8,8 @@ import msgspec
 import pytest
 
 from tests.doubles.raw_server import FakeConnection
-from tests.models.asking import (
-    DONE,
-    FAST,
-    TOOL,
-    ask,
-    known,
-    ndjson,
-    ollama,
-    ollama_server,
-    raw,
-    request,
-    said,
-)
-from tui_agent.domain import (
+from tests.models.asking import DONE, FAST, TOOL, ask, known, ndjson, ollama, ollama_server, raw, request, said
+from tui_agent.common.domain import (
     AssistantMessage,
     ProgramMessage,
     SystemMessage,
@@ -30,7 +18,7 @@ from tui_agent.domain import (
     Usage,
     UserMessage,
 )
-from tui_agent.models.base import Text
+from tui_agent.models.base import TextPiece
 
 
 def call(name: str, arguments: object, **more: object) -> dict[str, object]:
@@ -83,21 +71,14 @@ async def test_o3_nanoseconds_become_milliseconds_and_what_is_missing_is_unknown
     )
     async with ollama_server(ndjson(full)) as server:
         assert (await ask(ollama(server))).usage == Usage(
-            prompt_tokens=26,
-            completion_tokens=259,
-            cached_tokens=20,
-            load_ms=1500,
-            prompt_ms=130,
-            generate_ms=4233,
+            prompt_tokens=26, completion_tokens=259, cached_tokens=20, load_ms=1500, prompt_ms=130, generate_ms=4233
         )
     async with ollama_server(ndjson(said(done=True, prompt_eval_count=0, eval_count=-3))) as server:
         assert (await ask(ollama(server))).usage == Usage()
 
 
 async def test_o4_error_line_inside_a_200_stream():
-    async with ollama_server(
-        ndjson(said("part"), {"error": "model runner has unexpectedly stopped"})
-    ) as server:
+    async with ollama_server(ndjson(said("part"), {"error": "model runner has unexpectedly stopped"})) as server:
         reply = await ask(ollama(server))
     assert reply.text == "part"
     assert reply.fault.kind == "status"
@@ -193,9 +174,7 @@ async def test_o16_results_name_their_tool_and_thinking_goes_back_with_its_calls
             "role": "assistant",
             "content": "",
             "thinking": "with a call",
-            "tool_calls": [
-                {"id": "call_1", "function": {"index": 0, "name": "read_file", "arguments": {"path": "a"}}}
-            ],
+            "tool_calls": [{"id": "call_1", "function": {"index": 0, "name": "read_file", "arguments": {"path": "a"}}}],
         },
         {"role": "tool", "content": "content", "tool_name": "read_file", "tool_call_id": "call_1"},
     ]
@@ -209,7 +188,7 @@ async def test_o17_a_model_without_tools_is_a_clear_refusal():
         fault = (await ask(ollama(server), request(tools=(TOOL,)))).fault
     assert (fault.kind, fault.status, fault.retryable) == ("status", 400, False)
     assert "does not support tools" in fault.message
-    assert "m:7b can't call tools" in fault.advice
+    assert "m:7b has no native tool calls" in fault.advice
 
 
 async def test_o17_missing_capabilities_are_unknown_not_none():
@@ -299,11 +278,7 @@ async def test_o22_what_show_tags_ps_and_version_say():
         again = await model.describe("m")
         names = await model.list_models()
         assert await model.version() == "0.12.10"  # type: ignore[attr-defined] # Ollama's own
-    assert (info.capabilities, info.context_window, info.loaded_window) == (
-        ("completion", "tools"),
-        40960,
-        16384,
-    )
+    assert (info.capabilities, info.context_window, info.loaded_window) == (("completion", "tools"), 40960, 16384)
     assert again == info
     assert len(server.asked_for("/api/show")) == 1
     assert server.requests[0].json == {"model": "m"}
@@ -314,12 +289,7 @@ async def test_o22_what_show_tags_ps_and_version_say():
     ("status", "error", "retryable", "advice"),
     [
         (404, {"error": "model 'm:7b' not found"}, False, "ollama pull m:7b"),
-        (
-            401,
-            {"error": "unauthorized", "signin_url": "https://ollama.com/connect?k=1"},
-            False,
-            "ollama signin",
-        ),
+        (401, {"error": "unauthorized", "signin_url": "https://ollama.com/connect?k=1"}, False, "ollama signin"),
         (403, {"error": "cloud is disabled"}, False, "may not use"),
         (429, {"error": "too many requests"}, True, ""),
         (499, {"error": "request cancelled"}, False, ""),
@@ -350,7 +320,7 @@ async def test_o24_closing_the_iterator_closes_the_connection_at_once():
     async with ollama_server(chat) as server:
         async with aclosing(ollama(server).stream(request())) as pieces:
             async for piece in pieces:
-                if isinstance(piece, Text):
+                if isinstance(piece, TextPiece):
                     break
             stopped = clock()
         await asyncio.wait_for(server.left.wait(), 60)
@@ -449,12 +419,7 @@ async def test_a_window_that_is_too_small_is_named():
 
     async with ollama_server(chat) as server:
         fault = (await ask(ollama(server))).fault
-    assert (fault.kind, fault.n_ctx, fault.n_prompt, fault.retryable) == (
-        "context_overflow",
-        4096,
-        9000,
-        False,
-    )
+    assert (fault.kind, fault.n_ctx, fault.n_prompt, fault.retryable) == ("context_overflow", 4096, 9000, False)
 
 
 async def test_the_window_error_of_a_prompt_that_may_not_be_cut():

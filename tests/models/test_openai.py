@@ -11,7 +11,7 @@ import pytest
 
 from tests.doubles.raw_server import FakeConnection
 from tests.models.asking import FAST, TOOL, ask, delta, known, openai, openai_server, raw, request, sse
-from tui_agent.domain import (
+from tui_agent.common.domain import (
     AssistantMessage,
     ProgramMessage,
     SystemMessage,
@@ -20,7 +20,7 @@ from tui_agent.domain import (
     Usage,
     UserMessage,
 )
-from tui_agent.models.base import Phase, Text
+from tui_agent.models.base import Phase, TextPiece
 
 USAGE = {
     "choices": [],
@@ -47,11 +47,7 @@ async def answered(*events: object):
 
 async def test_the_straight_path():
     reply = await answered(
-        delta(role="assistant", content=""),
-        delta(content="Hel"),
-        delta(content="lo"),
-        delta("stop"),
-        "[DONE]",
+        delta(role="assistant", content=""), delta(content="Hel"), delta(content="lo"), delta("stop"), "[DONE]"
     )
     assert (reply.text, reply.stop) == ("Hello", "stop")
     assert reply.phases[0] == "connecting"
@@ -200,9 +196,7 @@ async def test_c3_stream_options_are_left_out_where_they_are_refused(status):
     async def chat(connection: FakeConnection) -> None:
         if "stream_options" in connection.request.json:
             connection.note("refused")
-            await connection.answer(
-                status, {"detail": [{"loc": ["body", "stream_options"], "msg": "Extra inputs"}]}
-            )
+            await connection.answer(status, {"detail": [{"loc": ["body", "stream_options"], "msg": "Extra inputs"}]})
         else:
             await sse(delta(content="x"), delta("stop"), "[DONE]")(connection)
 
@@ -243,9 +237,7 @@ async def test_c4_the_end_marker_alone_is_an_end(finish):
 
 
 async def test_c4_neither_reason_nor_end_marker_is_broken():
-    reply = await answered(
-        delta(content="x"), calling(tool('{"path": "a"}', index=0, id="c", name="read_file"))
-    )
+    reply = await answered(delta(content="x"), calling(tool('{"path": "a"}', index=0, id="c", name="read_file")))
     assert (reply.text, reply.calls) == ("x", [])
     assert (reply.fault.kind, reply.fault.retryable) == ("broken", False)
 
@@ -309,17 +301,11 @@ QUIRKS: dict[str, Any] = {
         [(None, A), (None, B)],
     ),
     "one id for two calls": (
-        [
-            [tool('{"path": "a"}', index=0, id="c1", name=READ)],
-            [tool('{"path": "b"}', index=1, id="c1", name=READ)],
-        ],
+        [[tool('{"path": "a"}', index=0, id="c1", name=READ)], [tool('{"path": "b"}', index=1, id="c1", name=READ)]],
         [("c1", A), (None, B)],
     ),
     "gaps between indexes": (
-        [
-            [tool('{"path": "a"}', index=3, id="c1", name=READ)],
-            [tool('{"path": "b"}', index=7, id="c2", name=READ)],
-        ],
+        [[tool('{"path": "a"}', index=3, id="c1", name=READ)], [tool('{"path": "b"}', index=7, id="c2", name=READ)]],
         [("c1", A), ("c2", B)],
     ),
     "name in parts": (
@@ -388,10 +374,7 @@ async def test_c5_the_arriving_call_is_shown_early_and_seldom():
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 async def test_c6_reasoning_fields(field):
     reply = await answered(
-        delta(**{field: "think "}),
-        delta(**{field: "more", "content": None}),
-        delta(content="x"),
-        delta("stop"),
+        delta(**{field: "think "}), delta(**{field: "more", "content": None}), delta(content="x"), delta("stop")
     )
     assert (reply.thought, reply.text) == ("think more", "x")
 
@@ -474,9 +457,7 @@ async def test_c7_shapes_of_errors(body, words):
         ),
         (
             400,
-            {
-                "message": "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"
-            },
+            {"message": "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"},
             4096,
             5000,
         ),
@@ -530,17 +511,11 @@ SERVERS: dict[str, Any] = {
         4096,
         32768,
     ),
-    "vLLM": (
-        {"/v1/models": {"data": [{"id": "other"}, {"id": "m:7b", "max_model_len": 16384}]}},
-        16384,
-        16384,
-    ),
+    "vLLM": ({"/v1/models": {"data": [{"id": "other"}, {"id": "m:7b", "max_model_len": 16384}]}}, 16384, 16384),
     "LM Studio": (
         {
             "/v1/models": {"data": [{"id": "m:7b"}]},
-            "/api/v0/models": {
-                "data": [{"id": "m:7b", "loaded_context_length": 6000, "max_context_length": 131072}]
-            },
+            "/api/v0/models": {"data": [{"id": "m:7b", "loaded_context_length": 6000, "max_context_length": 131072}]},
         },
         6000,
         131072,
@@ -672,9 +647,7 @@ async def test_c9_a_template_that_wants_no_user_after_a_tool():
 
 async def test_c9_a_400_that_names_nothing_optional_is_final():
     async def chat(connection: FakeConnection) -> None:
-        await connection.answer(
-            400, {"error": {"message": "messages: unknown role", "param": "stream_options_x"}}
-        )
+        await connection.answer(400, {"error": {"message": "messages: unknown role", "param": "stream_options_x"}})
 
     async with openai_server(chat) as server:
         assert (await ask(openai(server))).fault.status == 400
@@ -693,7 +666,7 @@ async def test_c10_cancelling_closes_the_connection_at_once():
     async def read() -> None:
         async with aclosing(openai(server).stream(request())) as pieces:
             async for piece in pieces:
-                if isinstance(piece, Text):
+                if isinstance(piece, TextPiece):
                     seen.set()
 
     async with openai_server(chat) as server:
@@ -773,16 +746,7 @@ async def test_c11_a_model_that_loads_is_waited_for():
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        '{"path": "a',
-        '{"path": "a",}',
-        "{'path': 'a'}",
-        "path=a",
-        "[1]",
-        "NaN",
-        '{"a":' * 100 + "1" + "}" * 100,
-    ],
+    "text", ['{"path": "a', '{"path": "a",}', "{'path': 'a'}", "path=a", "[1]", "NaN", '{"a":' * 100 + "1" + "}" * 100]
 )
 async def test_c12_unreadable_arguments_are_kept_raw(text):
     reply = await answered(calling(tool(text, index=0, id="c1", name=READ)), delta("length"), "[DONE]")

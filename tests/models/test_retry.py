@@ -1,47 +1,54 @@
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
+from typing import Any, Self
 
 import pytest
 
 from tests.models.asking import ask, request
-from tui_agent.domain import Fault, ModelInfo, ToolCall, Usage
-from tui_agent.models.base import (
-    CallBegun,
-    CallReady,
-    Counted,
-    Failed,
-    ModelRequest,
-    Phase,
-    Piece,
-    Stop,
-    Text,
-    Thought,
-    Waiting,
-)
-from tui_agent.models.faults import retry_after
-from tui_agent.models.retry import with_retries
+from tui_agent.common.domain import Fault, ModelInfo, Usage
+from tui_agent.models.base import Failed, ModelRequest, Phase, Piece, RetryWait, Stop, TextPiece, UsagePiece
+from tui_agent.models.endpoint import endpoint
+from tui_agent.models.exchange import Exchange, HttpModel
+from tui_agent.models.faults import Retries, WireFault, retry_after
+from tui_agent.models.wire import Wire
 
 
-class FakeModel:
+class FakeExchange(Exchange):
+    """Gives pieces one by one instead of talking to a server."""
+
+    def __init__(self, pieces: list[Piece], model: FakeModel) -> None:
+        self.pieces = list(pieces)
+        self.model = model
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self.model.closed += 1
+
+    async def next(self) -> list[Piece] | None:
+        return [self.pieces.pop(0)] if self.pieces else None
+
+
+class FakeModel(HttpModel):
     """Answers with one list of pieces after the other, the last one for ever."""
 
-    provider = "ollama"
-    endpoint = "nowhere"
-
     def __init__(self, *replies: list[Piece]) -> None:
+        super().__init__(Wire("ollama", endpoint("http://127.0.0.1:1", None, {})), Retries())
         self.replies = list(replies)
         self.asked = 0
         self.closed = 0
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+    async def _body(self, request: ModelRequest) -> dict[str, Any]:
+        return {"messages": request.messages}
+
+    def _exchange(self, request: ModelRequest, body: dict[str, Any]) -> Exchange:
         self.asked += 1
-        try:
-            for piece in self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]:
-                yield piece
-        finally:
-            self.closed += 1
+        return FakeExchange(self.replies.pop(0) if len(self.replies) > 1 else self.replies[0], self)
+
+    def _learn(self, model: str, error: WireFault, body: dict[str, Any]) -> bool:
+        return False
 
     async def describe(self, model: str) -> ModelInfo:
         return ModelInfo(name=model)
@@ -49,33 +56,31 @@ class FakeModel:
     async def list_models(self) -> tuple[str, ...]:
         return ("m",)
 
-    async def aclose(self) -> None:
-        self.closed += 100
-
 
 def failed(**more: object) -> Failed:
     more = {"kind": "status", "message": "busy", "retryable": True} | more
     return Failed(fault=Fault(**more))  # type: ignore[arg-type] # fields of a Fault
 
 
-GOOD: list[Piece] = [Phase(phase="connecting"), Text(text="x"), Stop(reason="stop")]
+GOOD: list[Piece] = [Phase(phase="reading"), TextPiece(text="x"), Stop(reason="stop")]
 
 
 def fast(model: FakeModel, slept: list[float], chance: float = 0.0):
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    return with_retries(model, sleep=sleep, chance=lambda: chance)
+    model.retries = Retries(sleep=sleep, chance=lambda: chance)
+    return model
 
 
 async def test_a_passing_failure_is_waited_out_visibly():
     slept: list[float] = []
-    model = FakeModel([Phase(phase="connecting"), failed()], [failed()], GOOD)
+    model = FakeModel([Phase(phase="reading"), failed()], [failed()], GOOD)
     reply = await ask(fast(model, slept))
     assert reply.text == "x"
     assert reply.waits == [
-        Waiting(attempt=2, of=5, seconds=0.5, why="busy"),
-        Waiting(attempt=3, of=5, seconds=1.0, why="busy"),
+        RetryWait(attempt=2, of=5, seconds=0.5, why="busy"),
+        RetryWait(attempt=3, of=5, seconds=1.0, why="busy"),
     ]
     assert slept == [0.5, 1.0]
     assert model.closed == 3
@@ -96,21 +101,8 @@ async def test_waits_grow_with_jitter_between_half_and_whole():
         assert slept == wanted
 
 
-CALL = ToolCall(id="c", name="f", arguments={})
-
-
-@pytest.mark.parametrize(
-    "piece", [Text(text="x"), Thought(text="x"), CallBegun(name="f", arguments={}), CallReady(call=CALL)]
-)
-async def test_nothing_is_repeated_once_something_was_answered(piece):
-    slept: list[float] = []
-    model = FakeModel([piece, failed()])
-    reply = await ask(fast(model, slept))
-    assert (model.asked, slept, reply.fault.message) == (1, [], "busy")
-
-
 async def test_counts_and_phases_are_no_answer():
-    model = FakeModel([Phase(phase="reading"), Counted(usage=Usage(prompt_tokens=1)), failed()], GOOD)
+    model = FakeModel([Phase(phase="reading"), UsagePiece(usage=Usage(prompt_tokens=1)), failed()], GOOD)
     assert (await ask(fast(model, []))).text == "x"
 
 
@@ -130,21 +122,12 @@ async def test_what_the_server_asks_for_is_waited_up_to_two_minutes(asked, slept
         assert "2.02 min" in reply.fault.advice
 
 
-async def test_the_rest_is_passed_on():
-    model = FakeModel(GOOD)
-    retrying = fast(model, [])
-    assert (retrying.provider, retrying.endpoint) == ("ollama", "nowhere")
-    assert await retrying.describe("m") == ModelInfo(name="m")
-    assert await retrying.list_models() == ("m",)
-    await retrying.aclose()
-    assert model.closed == 100
-
-
-async def test_closing_the_iterator_closes_the_one_below():
+async def test_closing_the_iterator_closes_the_exchange():
     model = FakeModel(GOOD)
     pieces = fast(model, []).stream(request())
-    async for _ in pieces:
-        break
+    async for piece in pieces:
+        if isinstance(piece, TextPiece):
+            break
     await pieces.aclose()
     assert model.closed == 1
 

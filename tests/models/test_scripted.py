@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.mock import MockServer, call, scenario, scenarios, step
-from tui_agent.domain import (
+from tui_agent.common.domain import (
     AssistantMessage,
     Message,
     SystemMessage,
@@ -18,21 +18,21 @@ from tui_agent.domain import (
     ToolSpec,
     UserMessage,
 )
-from tui_agent.frontends.scratch import DEMO_TASK, FILES, create_scratch_workspace
+from tui_agent.frontends.demo_workspace import DEMO_TASK, create_demo_workspace, demo_files
 from tui_agent.models.base import (
-    CallBegun,
     CallReady,
-    Counted,
+    CallStarted,
     Failed,
     Model,
     ModelRequest,
     Piece,
     Stop,
-    Text,
-    Thought,
+    TextPiece,
+    ThinkingPiece,
+    UsagePiece,
 )
-from tui_agent.models.scenarios import convert
-from tui_agent.models.scripted import DEMO_FILE, ScriptedModel, load
+from tui_agent.models.scenarios import convert_scenarios
+from tui_agent.models.scripted import DEMO_FILE, ScriptedModel, load_scripted_model
 
 TOOL = ToolSpec(name="read_file", description="Read.", parameters={"type": "object"})
 
@@ -46,7 +46,7 @@ async def pieces(model: Model, asked: ModelRequest) -> list[Piece]:
 
 
 def text(given: list[Piece]) -> str:
-    return "".join(piece.text for piece in given if isinstance(piece, Text))
+    return "".join(piece.text for piece in given if isinstance(piece, TextPiece))
 
 
 def calls(given: list[Piece]) -> list[ToolCall]:
@@ -54,28 +54,23 @@ def calls(given: list[Piece]) -> list[ToolCall]:
 
 
 def model(*given: dict[str, Any]) -> ScriptedModel:
-    return ScriptedModel(convert(scenarios(*given)), pace=0)
+    return ScriptedModel(convert_scenarios(scenarios(*given)), pace=0)
 
 
 async def test_reply_comes_in_fragments_and_ends_with_one_stop():
     scripted = model(
         scenario(
-            "go",
-            step(
-                "I will do it now.", call("write", path="a.py", content="x = 1"), thinking="Hm, let me see."
-            ),
+            "go", step("I will do it now.", call("write", path="a.py", content="x = 1"), thinking="Hm, let me see.")
         )
     )
     given = await pieces(scripted, request(UserMessage(text="go")))
     assert text(given) == "I will do it now."
-    assert len([piece for piece in given if isinstance(piece, Text)]) > 3
-    assert "".join(piece.text for piece in given if isinstance(piece, Thought)) == "Hm, let me see."
-    assert calls(given) == [
-        ToolCall(id="call_mock_1", name="write", arguments={"path": "a.py", "content": "x = 1"})
-    ]
-    begun = [piece.arguments for piece in given if isinstance(piece, CallBegun)]
+    assert len([piece for piece in given if isinstance(piece, TextPiece)]) > 3
+    assert "".join(piece.text for piece in given if isinstance(piece, ThinkingPiece)) == "Hm, let me see."
+    assert calls(given) == [ToolCall(id="call_mock_1", name="write", arguments={"path": "a.py", "content": "x = 1"})]
+    begun = [piece.arguments for piece in given if isinstance(piece, CallStarted)]
     assert begun == [{}, {"path": "a.py"}, {"path": "a.py", "content": "x = 1"}]
-    counted = [piece.usage for piece in given if isinstance(piece, Counted)]
+    counted = [piece.usage for piece in given if isinstance(piece, UsagePiece)]
     assert len(counted) == 1
     assert counted[0].prompt_tokens
     assert counted[0].completion_tokens
@@ -86,7 +81,7 @@ async def test_reply_comes_in_fragments_and_ends_with_one_stop():
 async def test_no_thinking_where_it_is_switched_off():
     scripted = model(scenario("go", step("x", thinking="hm")))
     given = await pieces(scripted, request(UserMessage(text="go"), think=False))
-    assert not [piece for piece in given if isinstance(piece, Thought)]
+    assert not [piece for piece in given if isinstance(piece, ThinkingPiece)]
 
 
 @pytest.mark.parametrize("raw", ['{"path": "a', "[1]", "nonsense"])
@@ -115,11 +110,7 @@ async def test_faults_end_the_reply_as_failed(fault: dict[str, Any], kind: str, 
     given = await pieces(scripted, request(UserMessage(text="go")))
     end = given[-1]
     assert isinstance(end, Failed)
-    assert (end.fault.kind, end.fault.retryable, end.fault.retry_after) == (
-        kind,
-        retryable,
-        fault.get("retry_after"),
-    )
+    assert (end.fault.kind, end.fault.retryable, end.fault.retry_after) == (kind, retryable, fault.get("retry_after"))
     assert not [piece for piece in given if isinstance(piece, Stop)]
     assert "one two three four".startswith(text(given))
 
@@ -139,7 +130,7 @@ async def test_stalled_reply_can_be_cancelled():
 
     async def read() -> None:
         async for piece in scripted.stream(request(UserMessage(text="go"))):
-            if isinstance(piece, Text):
+            if isinstance(piece, TextPiece):
                 stalled.set()
 
     task = asyncio.create_task(read())
@@ -153,22 +144,19 @@ async def test_stalled_reply_can_be_cancelled():
 async def test_scripted_and_served_model_say_and_call_the_same(task: str):
     import ollama
 
-    given = await pieces(load(pace=0), request(UserMessage(text=task)))
+    given = await pieces(load_scripted_model(pace=0), request(UserMessage(text=task)))
     async with MockServer(DEMO_FILE) as server:
         said: list[str] = []
         thought: list[str] = []
         made: list[tuple[str, object]] = []
         async for part in await ollama.AsyncClient(host=server.url).chat(
-            model="scripted",
-            messages=[{"role": "user", "content": task}],
-            tools=[{"type": "function"}],
-            stream=True,
+            model="scripted", messages=[{"role": "user", "content": task}], tools=[{"type": "function"}], stream=True
         ):
             said += [part.message.content] if part.message.content else []
             thought += [part.message.thinking] if part.message.thinking else []
             made += [(one.function.name, one.function.arguments) for one in part.message.tool_calls or []]
-    assert said == [piece.text for piece in given if isinstance(piece, Text)]
-    assert thought == [piece.text for piece in given if isinstance(piece, Thought)]
+    assert said == [piece.text for piece in given if isinstance(piece, TextPiece)]
+    assert thought == [piece.text for piece in given if isinstance(piece, ThinkingPiece)]
     assert made == [(one.name, one.arguments) for one in calls(given)]
 
 
@@ -212,12 +200,12 @@ class Hands:
                 run = unittest_in(self.workspace, given["command"])
                 return run.stdout + run.stderr
             case "list_files":
-                return "\n".join(FILES)
+                return "\n".join(demo_files())
         raise AssertionError(made)
 
 
 async def converse(task: str, hands: Hands, *, edits: bool = True) -> str:
-    scripted = load(pace=0)
+    scripted = load_scripted_model(pace=0)
     messages: list[Message] = [SystemMessage(text="rules"), UserMessage(text=task)]
     for _ in range(10):
         given = await pieces(scripted, request(*messages))
@@ -232,7 +220,7 @@ async def converse(task: str, hands: Hands, *, edits: bool = True) -> str:
 
 
 async def test_demo_job_turns_failing_tests_green(tmp_path: Path):
-    hands = Hands(create_scratch_workspace(tmp_path / "project"))
+    hands = Hands(create_demo_workspace(tmp_path / "project"))
     before = unittest_in(hands.workspace, "python3 -m unittest")
     assert before.returncode == 1
     assert "failures=" in before.stderr
@@ -242,14 +230,14 @@ async def test_demo_job_turns_failing_tests_green(tmp_path: Path):
     assert hands.done == ["read_file", "edit_file", "run_terminal_command"]
     assert "all tests pass" in report
     shown = python_in(hands.workspace, "-m", "wordcount", said="The cat saw the dog.")
-    assert all(f"    {line}\n" in FILES["README.md"] for line in shown.stdout.splitlines())
+    assert all(f"    {line}\n" in demo_files()["README.md"] for line in shown.stdout.splitlines())
     assert shown.stdout
 
 
 async def test_demo_says_so_when_the_edit_was_declined(tmp_path: Path):
-    hands = Hands(create_scratch_workspace(tmp_path))
+    hands = Hands(create_demo_workspace(tmp_path))
     report = await converse(DEMO_TASK, hands, edits=False)
-    assert "The edit was not made" in report
+    assert "The edit was not applied" in report
     assert hands.done == ["read_file", "edit_file"]
 
 
@@ -262,7 +250,7 @@ async def test_demo_knows_how_to_list_and_to_help(tmp_path: Path):
 
 async def test_demo_without_tools_calls_none():
     asked = ModelRequest(model="scripted", messages=(UserMessage(text=DEMO_TASK),))
-    given = await pieces(load(pace=0), asked)
+    given = await pieces(load_scripted_model(pace=0), asked)
     assert not calls(given)
     assert text(given)
 
@@ -270,5 +258,5 @@ async def test_demo_without_tools_calls_none():
 def test_scratch_workspace_overwrites_nothing(tmp_path: Path):
     (tmp_path / "README.md").write_text("mine", encoding="utf-8")
     with pytest.raises(FileExistsError):
-        create_scratch_workspace(tmp_path)
+        create_demo_workspace(tmp_path)
     assert (tmp_path / "README.md").read_text(encoding="utf-8") == "mine"

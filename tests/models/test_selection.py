@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from tests.models import seed_models
-from tui_agent.domain import ModelInfo
+from tui_agent.common.domain import ModelInfo
 from tui_agent.models import catalog
 from tui_agent.models.catalog import Catalog, ModelEntry, ModelOptions, SelectionRules
-from tui_agent.models.selection import Role, sampling, select, select_default
+from tui_agent.models.selection import Role, request_options, select_model, select_session_model
 
-SEED = catalog.parse(seed_models.TEXT).catalog or Catalog()
+SEED = catalog.parse_catalog(seed_models.TEXT).catalog or Catalog()
 SERVED = ("qwen2.5-coder:7b", "llama3.1:8b", "tiny:latest")
 
 
@@ -18,43 +18,43 @@ def rules(**stages: str) -> Catalog:
 
 @pytest.mark.parametrize("role", ["dispatcher", "planning", "execution", "summary", "title", "explorer"])
 def test_every_role_uses_the_sessions_model(role: Role) -> None:
-    found = select(role, "mine", Catalog(), SERVED)
+    found = select_model(role, "mine", Catalog(), SERVED)
     assert (found.name, found.missing) == ("mine", "")
 
 
 def test_a_role_gets_its_own_model_where_the_file_says_so_and_the_server_has_it() -> None:
-    assert select("planning", "qwen2.5-coder:7b", SEED, SERVED).name == "llama3.1:8b"
-    assert select("summary", "m", rules(summary="tiny"), SERVED).name == "tiny:latest"
+    assert select_model("planning", "qwen2.5-coder:7b", SEED, SERVED).name == "llama3.1:8b"
+    assert select_model("summary", "m", rules(summary="tiny"), SERVED).name == "tiny:latest"
 
 
 def test_a_model_that_the_server_lacks_is_told_and_the_sessions_is_used() -> None:
-    found = select("execution", "qwen2.5-coder:7b", SEED, SERVED, task="refactoring")
+    found = select_model("execution", "qwen2.5-coder:7b", SEED, SERVED, task="refactoring")
     assert found.name == "qwen2.5-coder:7b"
     assert "qwen2.5-coder:32b for refactoring" in found.missing
-    assert select("planning", "m", SEED, None).name == "m"
+    assert select_model("planning", "m", SEED, None).name == "m"
 
 
 def test_the_sessions_own_name_is_no_wish() -> None:
-    assert not select("planning", "tiny", rules(planning="tiny:latest"), ()).missing
+    assert not select_model("planning", "tiny", rules(planning="tiny:latest"), ()).missing
 
 
 def test_settings_come_before_stages_and_stages_before_task_types() -> None:
     wishes = Catalog(rules=SelectionRules(by_stage={"planning": "b"}, by_task_type={"planning": "c"}))
     served = ("a", "b", "c")
-    assert select("planning", "m", wishes, served, settings={"planning": "a"}).name == "a"
-    assert select("planning", "m", wishes, served).name == "b"
-    assert select("planning", "m", SEED, SERVED).because == "models.json, byTaskType.planning"
+    assert select_model("planning", "m", wishes, served, settings={"planning": "a"}).name == "a"
+    assert select_model("planning", "m", wishes, served).name == "b"
+    assert select_model("planning", "m", SEED, SERVED).because == "models.json, byTaskType.planning"
 
 
 def test_the_small_model_is_for_side_tasks_only() -> None:
     settings = {"small": "tiny"}
-    assert select("title", "m", Catalog(), SERVED, settings=settings).name == "tiny:latest"
-    assert select("planning", "m", Catalog(), SERVED, settings=settings).name == "m"
+    assert select_model("title", "m", Catalog(), SERVED, settings=settings).name == "tiny:latest"
+    assert select_model("planning", "m", Catalog(), SERVED, settings=settings).name == "m"
 
 
 def test_the_type_of_task_counts_for_work_alone() -> None:
-    assert select("title", "m", SEED, SERVED, task="planning").name == "m"
-    assert select("execution", "m", SEED, SERVED, task="coding").name == "qwen2.5-coder:7b"
+    assert select_model("title", "m", SEED, SERVED, task="planning").name == "m"
+    assert select_model("execution", "m", SEED, SERVED, task="coding").name == "qwen2.5-coder:7b"
 
 
 def there(*names: str) -> list[ModelInfo]:
@@ -62,14 +62,14 @@ def there(*names: str) -> list[ModelInfo]:
 
 
 def test_a_session_takes_the_named_model_else_the_default_else_one_that_is_there() -> None:
-    named = select_default(SEED, there(*SERVED), named="x")
+    named = select_session_model(SEED, there(*SERVED), named="x")
     assert named is not None and named.name == "x"
-    default = select_default(SEED, there(*SERVED))
+    default = select_session_model(SEED, there(*SERVED))
     assert default is not None and (default.name, default.missing) == ("qwen2.5-coder:7b", "")
-    other = select_default(SEED, there("llama3.1:8b"))
+    other = select_session_model(SEED, there("llama3.1:8b"))
     assert other is not None and other.name == "llama3.1:8b" and "qwen2.5-coder:7b" in other.missing
-    assert select_default(SEED, ()) is None
-    quiet = select_default(SEED, there("a"), configured=False)
+    assert select_session_model(SEED, ()) is None
+    quiet = select_session_model(SEED, there("a"), configured=False)
     assert quiet is not None and not quiet.missing
 
 
@@ -78,23 +78,23 @@ def test_a_session_takes_the_named_model_else_the_default_else_one_that_is_there
     [("planning", 0.3, 2_048), ("execution", 0.2, 4_096), ("summary", 0.1, 4_096), ("title", 0.1, 64)],
 )
 def test_each_role_has_its_temperature_and_length(role: Role, temperature: float, most: int) -> None:
-    found = sampling(role, ModelEntry(), thinks=False, window=32_768)
+    found = request_options(role, ModelEntry(), thinks=False, window=32_768)
     assert (found.temperature, found.max_tokens, found.think) == (temperature, most, None)
 
 
 def test_a_model_that_thinks_gets_room_for_it() -> None:
-    assert sampling("execution", ModelEntry(), thinks=True, window=65_536).max_tokens == 16_384
+    assert request_options("execution", ModelEntry(), thinks=True, window=65_536).max_tokens == 16_384
     quiet = ModelEntry(options=ModelOptions(think=False))
-    assert sampling("execution", quiet, thinks=True, window=65_536).max_tokens == 4_096
+    assert request_options("execution", quiet, thinks=True, window=65_536).max_tokens == 4_096
 
 
 def test_a_reply_never_takes_more_than_half_the_window() -> None:
-    assert sampling("execution", ModelEntry(), thinks=True, window=8_192).max_tokens == 4_096
+    assert request_options("execution", ModelEntry(), thinks=True, window=8_192).max_tokens == 4_096
 
 
 def test_the_models_options_come_before_the_settings() -> None:
     entry = ModelEntry(options=ModelOptions(temperature=0.9, num_predict=100, keep_alive="1h", think="low"))
-    found = sampling("execution", entry, thinks=True, window=None, temperature=0.5, keep_alive="30m")
+    found = request_options("execution", entry, thinks=True, window=None, temperature=0.5, keep_alive="30m")
     assert (found.temperature, found.max_tokens, found.keep_alive, found.think) == (0.9, 100, "1h", "low")
-    assert sampling("summary", entry, thinks=True, window=None).temperature == 0.1
-    assert sampling("summary", entry, thinks=True, window=None, temperature=0.5).temperature == 0.5
+    assert request_options("summary", entry, thinks=True, window=None).temperature == 0.1
+    assert request_options("summary", entry, thinks=True, window=None, temperature=0.5).temperature == 0.5

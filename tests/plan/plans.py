@@ -18,9 +18,9 @@ PIECES = [
 text = st.one_of(
     st.lists(st.sampled_from(PIECES), max_size=8).map("".join),
     st.text(max_size=30),
-    st.lists(
-        st.sampled_from(["line", "", "  x", "```", "## Goal", "text, more", "> q", "- b", "---"]), max_size=8
-    ).map("\n".join),
+    st.lists(st.sampled_from(["line", "", "  x", "```", "## Goal", "text, more", "> q", "- b", "---"]), max_size=8).map(
+        "\n".join
+    ),
 )
 whens = st.none() | st.datetimes(min_value=datetime(1, 1, 1), max_value=datetime(9999, 12, 31)).map(
     lambda when: when.replace(second=0, microsecond=0, fold=0)

@@ -5,10 +5,11 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from tui_agent.plan.brief import brief, by_characters
+from tests.doubles.plan_text import plan_text
+from tui_agent.engine.plan_doc.excerpt import by_characters, excerpt
 from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan
 from tui_agent.plan.markdown import parse
-from tui_agent.plan.writing import SKELETON, render
+from tui_agent.plan.writing import SKELETON
 
 
 def logged(count: int) -> Plan:
@@ -16,41 +17,36 @@ def logged(count: int) -> Plan:
     return Plan(
         goal="Build it",
         execution_log=tuple(
-            LogEntry(
-                action=f"entry {at}",
-                details=f"details {at}",
-                result="✓ ok",
-                when=began + timedelta(minutes=at),
-            )
+            LogEntry(action=f"entry {at}", details=f"details {at}", result="✓ ok", when=began + timedelta(minutes=at))
             for at in range(count)
         ),
     )
 
 
 def test_the_empty_plan_says_nothing() -> None:
-    assert brief(parse(SKELETON)) == ""
+    assert excerpt(parse(SKELETON)) == ""
 
 
 def test_no_front_matter_and_no_placeholders() -> None:
-    text = brief(parse(render(Plan(goal="Build it"))))
+    text = excerpt(parse(plan_text(Plan(goal="Build it"))))
     assert text == "# Plan: Build it\n\n**Status:** planning\n\n## Goal\nBuild it"
 
 
 def test_the_last_ten_entries_are_whole_and_older_ones_a_line_each() -> None:
-    text = brief(parse(render(logged(15))))
+    text = excerpt(parse(plan_text(logged(15))))
     assert "- 2025-01-01 10:04 ✓ entry 4\n\n### 2025-01-01 10:05 - entry 5\n" in text
     assert "details 4" not in text and "details 5" in text and "details 14" in text
     assert text.index("✓ entry 0") < text.index("✓ entry 4")
 
 
 def test_fewer_entries_than_are_kept_stay_whole() -> None:
-    document = parse(render(logged(9)))
-    assert brief(document, entries=10) == brief(document, entries=9)
-    assert brief(document, entries=10).count("###") == 9
+    document = parse(plan_text(logged(9)))
+    assert excerpt(document, entries=10) == excerpt(document, entries=9)
+    assert excerpt(document, entries=10).count("###") == 9
 
 
 def test_the_lines_of_old_entries_keep_to_their_budget() -> None:
-    text = brief(parse(render(logged(1_000))), older_tokens=100)
+    text = excerpt(parse(plan_text(logged(1_000))), older_tokens=100)
     head, _, rest = text.partition("### ")
     older = [line for line in head.splitlines() if line.startswith("- ")]
     assert len(older) > 5 and sum(map(len, older)) <= 400
@@ -60,12 +56,12 @@ def test_the_lines_of_old_entries_keep_to_their_budget() -> None:
 
 
 def test_sections_and_notes_of_the_users_are_sent() -> None:
-    text = render(logged(2)) + "a note under the last entry\n\n## Mine\nremember this\n"
-    assert "a note under the last entry\n\n## Mine\nremember this" in brief(parse(text))
+    text = plan_text(logged(2)) + "a note under the last entry\n\n## Mine\nremember this\n"
+    assert "a note under the last entry\n\n## Mine\nremember this" in excerpt(parse(text))
 
 
 def test_no_entries_at_all_may_be_asked_for() -> None:
-    text = brief(parse(render(logged(3))), entries=0)
+    text = excerpt(parse(plan_text(logged(3))), entries=0)
     assert "details" not in text and text.count("✓ entry") == 3
 
 
@@ -81,9 +77,9 @@ def decided(count: int) -> Plan:
 
 
 def test_decisions_keep_to_the_room_newest_in_full_older_ones_by_title_the_oldest_counted() -> None:
-    document = parse(render(decided(200)))
-    assert by_characters(brief(document)) > 9_000
-    text = brief(document, room=1_600)
+    document = parse(plan_text(decided(200)))
+    assert by_characters(excerpt(document)) > 9_000
+    text = excerpt(document, room=1_600)
     assert 1_200 < by_characters(text) <= 1_650
     assert "### decision 199\n**Rationale:** It was" in text and "### decision 150" not in text
     titles = [line for line in text.splitlines() if line.startswith("- decision")]
@@ -92,13 +88,13 @@ def test_decisions_keep_to_the_room_newest_in_full_older_ones_by_title_the_oldes
 
 
 def test_a_plan_that_fits_is_told_as_it_is() -> None:
-    document = parse(render(decided(10)))
-    assert brief(document, room=8_000) == brief(document)
+    document = parse(plan_text(decided(10)))
+    assert excerpt(document, room=8_000) == excerpt(document)
 
 
 def test_open_criteria_come_before_those_that_are_met() -> None:
     rows = [Criterion(description=f"row {at:03} holds", completed=at % 4 != 0) for at in range(200)]
-    text = brief(parse(render(Plan(goal="Build it", acceptance_criteria=tuple(rows)))), room=400)
+    text = excerpt(parse(plan_text(Plan(goal="Build it", acceptance_criteria=tuple(rows)))), room=400)
     assert by_characters(text) <= 430
     assert text.count("- [ ] row") == 50 and "[x] row 199" in text and "[x] row 001" not in text
     gone = 150 - text.count("- [x] row")
@@ -107,8 +103,8 @@ def test_open_criteria_come_before_those_that_are_met() -> None:
 
 def test_every_list_gets_its_share_and_the_text_around_them_is_bounded() -> None:
     plan = replace(decided(200), execution_log=logged(100).execution_log)
-    text = render(plan) + "\n## Mine\n" + "my own words, many of them\n" * 2_000
-    told = brief(parse(text), room=2_000)
+    text = plan_text(plan) + "\n## Mine\n" + "my own words, many of them\n" * 2_000
+    told = excerpt(parse(text), room=2_000)
     assert by_characters(told) <= 2_100
     assert "details 99" in told and "### decision 199" in told and "my own words" in told
     assert "(more of this: see plan_doc.md)" in told
@@ -117,11 +113,11 @@ def test_every_list_gets_its_share_and_the_text_around_them_is_bounded() -> None
 def test_one_more_entry_seldom_changes_what_is_told_of_decisions() -> None:
     def before_the_log(entries: int) -> str:
         plan = replace(decided(200), execution_log=logged(entries).execution_log)
-        return brief(parse(render(plan)), room=2_000).partition("## Execution Log")[0]
+        return excerpt(parse(plan_text(plan)), room=2_000).partition("## Execution Log")[0]
 
     assert len({before_the_log(entries) for entries in range(1, 200)}) <= 8
 
 
 @pytest.mark.parametrize("room", [0, 1, 50])
 def test_hardly_any_room_is_no_fault(room: int) -> None:
-    assert by_characters(brief(parse(render(decided(50))), room=room)) < 120
+    assert by_characters(excerpt(parse(plan_text(decided(50))), room=room)) < 120

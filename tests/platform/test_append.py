@@ -37,10 +37,10 @@ def test_a_symlink_is_refused_by_name(path: Path) -> None:
     assert target.read_bytes() == b"mine"
 
 
-def test_short_writes_leave_neither_fragment_nor_double(path: Path) -> None:  # A07
+def test_short_writes_leave_neither_fragment_nor_double(path: Path) -> None:
     disk = FakeDisk()
     disk.short = lambda number, data: 3 if number <= 4 else None
-    appender = Appender(path, functions=disk)
+    appender = Appender(path, calls=disk)
     appender.append([ONE, TWO])
     assert disk.fired == 4
     assert path.read_bytes() == ONE + TWO
@@ -50,7 +50,7 @@ def test_a_record_torn_by_an_error_is_written_again_on_its_own_line(path: Path) 
     disk = FakeDisk()
     disk.short = lambda number, data: len(ONE) + 4 if number == 1 else None
     disk.write_error = lambda number: errno.EIO if number == 2 else None
-    appender = Appender(path, functions=disk)
+    appender = Appender(path, calls=disk)
     with pytest.raises(AppendError, match="Input/output error"):
         appender.append([ONE, TWO, THREE])
     assert disk.fired == 2
@@ -62,7 +62,7 @@ def test_a_record_torn_by_an_error_is_written_again_on_its_own_line(path: Path) 
 def test_an_error_between_records_needs_no_healing(path: Path) -> None:
     disk = FakeDisk()
     disk.room = len(ONE)
-    appender = Appender(path, functions=disk)
+    appender = Appender(path, calls=disk)
     with pytest.raises(AppendError, match="No space left"):
         appender.append([ONE, TWO])
     assert not appender.tail_dirty
@@ -74,7 +74,7 @@ def test_an_error_between_records_needs_no_healing(path: Path) -> None:
 def test_nothing_is_lost_while_the_disk_is_full_and_the_order_is_kept(path: Path) -> None:  # A10
     disk = FakeDisk()
     disk.room = len(ONE) + 5
-    appender = Appender(path, functions=disk)
+    appender = Appender(path, calls=disk)
     for record in (ONE, TWO, THREE):
         try:
             appender.append([record])
@@ -91,7 +91,7 @@ def test_when_even_the_healing_newline_fails_the_record_is_kept(path: Path) -> N
     path.write_bytes(b"torn")
     disk = FakeDisk()
     disk.write_error = lambda number: errno.ENOSPC if number == 1 else None
-    appender = Appender(path, functions=disk)
+    appender = Appender(path, calls=disk)
     assert appender.tail_dirty
     with pytest.raises(AppendError):
         appender.append([ONE])
@@ -103,17 +103,17 @@ def test_when_even_the_healing_newline_fails_the_record_is_kept(path: Path) -> N
 def test_healing_closes_a_torn_line_once(path: Path) -> None:
     path.write_bytes(b"torn")
     disk = FakeDisk()
-    appender = Appender(path, functions=disk)
+    appender = Appender(path, calls=disk)
     assert appender.heal()
     assert not appender.heal()
     assert path.read_bytes() == b"torn\n"
     assert len(disk.syncs) == 1
 
 
-def test_a_failed_sync_is_never_repeated_on_its_descriptor(path: Path) -> None:  # A11
+def test_a_failed_sync_is_never_repeated_on_its_descriptor(path: Path) -> None:
     disk = FakeDisk()
     disk.sync_error = lambda number: errno.EIO if number == 2 else None
-    appender = Appender(path, functions=disk)
+    appender = Appender(path, calls=disk)
     appender.append([ONE])
     appender.sync()
     appender.append([TWO])
@@ -131,7 +131,7 @@ def test_a_failed_sync_is_never_repeated_on_its_descriptor(path: Path) -> None: 
 def test_a_sync_that_can_not_be_rescued_is_told_and_made_good_later(path: Path) -> None:
     disk = FakeDisk()
     disk.sync_error = lambda number: errno.EIO if number in (1, 2) else None
-    appender = Appender(path, functions=disk)
+    appender = Appender(path, calls=disk)
     appender.append([ONE])
     with pytest.raises(AppendError, match=r"Saving events\.jsonl failed: Input/output error"):
         appender.sync()
@@ -145,7 +145,7 @@ def test_a_sync_that_can_not_be_rescued_is_told_and_made_good_later(path: Path) 
 def test_no_room_during_the_rescue_keeps_what_is_not_safe(path: Path) -> None:
     disk = FakeDisk()
     disk.sync_error = lambda number: errno.EIO if number == 1 else None
-    appender = Appender(path, functions=disk)
+    appender = Appender(path, calls=disk)
     appender.append([ONE, TWO])
     disk.room = 5
     with pytest.raises(AppendError, match="No space left"):
@@ -161,7 +161,7 @@ def test_no_room_during_the_rescue_keeps_what_is_not_safe(path: Path) -> None:
 def test_a_stream_of_bytes_goes_on_where_it_stopped(path: Path) -> None:
     disk = FakeDisk()
     disk.room = 7
-    appender = Appender(path, lines=False, functions=disk)
+    appender = Appender(path, lines=False, calls=disk)
     with pytest.raises(AppendError):
         appender.append([ONE, TWO])
     assert path.read_bytes() == ONE[:7]
@@ -181,7 +181,7 @@ def test_a_deleted_file_is_noticed_and_made_anew(path: Path) -> None:
     assert path.read_bytes() == TWO
 
 
-def test_a_real_file_size_limit_tears_a_record_and_loses_none(path: Path) -> None:  # A13
+def test_a_real_file_size_limit_tears_a_record_and_loses_none(path: Path) -> None:
     script = f"""
 import resource, signal, sys
 from pathlib import Path

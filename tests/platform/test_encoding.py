@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.platform.encoding import NotText, decode, read_as, readings
+from tui_agent.platform.encoding import NotText, decode, decodings, read_as
 
 
 @given(st.binary(max_size=200))
 def test_every_reading_gives_back_the_very_bytes(data: bytes) -> None:
     try:
-        found = readings(data)
+        found = decodings(data)
     except NotText:
         return
     assert found
@@ -20,7 +20,7 @@ def test_every_reading_gives_back_the_very_bytes(data: bytes) -> None:
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0\ufeff"), max_size=100))
 def test_utf8_is_proof_and_stands_alone(text: str) -> None:
-    (found,) = readings(text.encode("utf-8"))
+    (found,) = decodings(text.encode("utf-8"))
     assert (found.text, found.codec.name, found.codec.guessed) == (text, "utf-8", False)
 
 

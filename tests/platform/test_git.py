@@ -60,11 +60,7 @@ async def test_filters_that_the_users_own_settings_name_are_not_run_either(
 async def test_a_git_that_hangs_or_floods_or_is_not_there_gives_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for text in (
-        "while :; do sleep 1; done",
-        "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done",
-        "exit 3",
-    ):
+    for text in ("while :; do sleep 1; done", "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done", "exit 3"):
         fake = put(
             tmp_path,
             "bin/git",

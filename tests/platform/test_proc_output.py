@@ -6,12 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.platform.capture import LIVE_FREE, Capture, Live, Spill
-from tui_agent.platform.output import Presented, Rings, is_binary, present, settle
+from tui_agent.platform.output import (
+    LIVE_FREE,
+    Capture,
+    Live,
+    OutputView,
+    OverflowFile,
+    RingBuffer,
+    is_binary,
+    present,
+    settle_output,
+)
 
 
-def presented(data: bytes, head: int = 256 * 1024, tail: int = 1024 * 1024) -> Presented:
-    rings = Rings(head, tail)
+def presented(data: bytes, head: int = 256 * 1024, tail: int = 1024 * 1024) -> OutputView:
+    rings = RingBuffer(head, tail)
     for start in range(0, len(data), 1000):
         rings.add(data[start : start + 1000])
     return present(rings)
@@ -43,7 +52,7 @@ def test_head_and_tail_with_the_exact_count_between(count: int, head: int, tail:
 
 @given(st.lists(st.binary(max_size=80), max_size=40), st.integers(1, 60), st.integers(1, 60))
 def test_rings_count_everything_and_keep_both_ends(chunks: list[bytes], head: int, tail: int) -> None:
-    rings = Rings(head, tail)
+    rings = RingBuffer(head, tail)
     for chunk in chunks:
         if chunk:
             rings.add(chunk)
@@ -75,14 +84,11 @@ def test_terminal_control_is_taken_out() -> None:
 def test_progress_bars_collapse_to_their_last_state() -> None:
     bar = b"".join(b"\r%3d%%" % percent for percent in range(101))
     assert presented(b"start\r\n" + bar + b"\ndone\r\n").text == "start\n100%\ndone"
-    assert settle("10%\r20%\r") == "20%"
+    assert settle_output("10%\r20%\r") == "20%"
 
 
 def test_invalid_utf8_is_replaced() -> None:
-    assert (
-        presented(b"caf\xe9 here and there and everywhere\n").text
-        == "caf\ufffd here and there and everywhere"
-    )
+    assert presented(b"caf\xe9 here and there and everywhere\n").text == "caf\ufffd here and there and everywhere"
 
 
 @pytest.mark.parametrize(
@@ -155,15 +161,15 @@ async def test_the_full_output_is_kept_in_a_file_when_it_is_cut(tmp_path: Path) 
 
 
 def test_the_file_has_a_cap_and_a_full_disk_is_survived(tmp_path: Path) -> None:
-    spill = Spill(tmp_path / "full", cap=100)
+    spill = OverflowFile(tmp_path / "full", cap=100)
     for _ in range(10):
         spill.add(b"a" * 30)
     assert spill.flush() and (tmp_path / "full").stat().st_size == 100
-    broken = Spill(Path("/dev/full"))
+    broken = OverflowFile(Path("/dev/full"))
     broken.add(b"x" * 10_000)
     assert not broken.flush()
     planted = tmp_path / "link"
     planted.symlink_to(tmp_path / "elsewhere")
-    through = Spill(planted)
+    through = OverflowFile(planted)
     through.add(b"x")
     assert not through.flush() and not (tmp_path / "elsewhere").exists()

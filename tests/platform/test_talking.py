@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tui_agent.platform import supervisor
+from tui_agent.platform.interactive import SEND_CAP, DuplexProcess, WriteBlocked
 from tui_agent.platform.proc import ProcessError
-from tui_agent.platform.talking import SEND_CAP, Clogged, Talk
 
 
 class Heard:
@@ -33,29 +33,26 @@ class Heard:
                 await self.news.wait()
 
 
-async def talk(heard: Heard, code: str, cwd: Path) -> Talk:
+async def talk(heard: Heard, code: str, cwd: Path) -> DuplexProcess:
     argv = ("python", "-c", code)
-    return await Talk.with_program(
+    return await DuplexProcess.with_program(
         Path(sys.executable), argv, cwd=cwd, environment={"A": "1"}, hear=heard.take, over=heard.over.set
     )
 
 
-async def test_bytes_go_there_and_back_and_errors_to_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_bytes_go_there_and_back_and_errors_to_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     code = (
         "import os, sys\n"
         "print('oh\\x1b[31m no', file=sys.stderr, flush=True)\n"
-        "data = sys.stdin.buffer.read()\n"
+        "data = sys.stdin.buffer.read(200_000)\n"
         "os.write(1, data[::-1] + os.getcwd().encode())\n"
         "os.write(1, b'%d' % os.isatty(0) + repr(sorted(os.listdir('/proc/self/fd'))).encode())\n"
     )
     logging.getLogger("tui_agent").propagate = True
-    with caplog.at_level(logging.DEBUG, "tui_agent.platform.talking"):
+    with caplog.at_level(logging.DEBUG, "tui_agent.platform.interactive"):
         heard = Heard()
         child = await talk(heard, code, tmp_path)
         child.send(b"ab\0\xff" * 50_000)
-        child.end_input()
         async with asyncio.timeout(60):
             await heard.over.wait()
             await child.gone()
@@ -81,14 +78,14 @@ async def test_its_whole_tree_is_dead_after_a_stop(tmp_path: Path) -> None:
     async with asyncio.timeout(60):
         await heard.over.wait()
         await child.gone()
-    assert not set(pids) & set(supervisor.table())
+    assert not set(pids) & set(supervisor.process_table())
 
 
 async def test_what_is_not_read_does_not_pile_up(tmp_path: Path) -> None:
     heard = Heard()
     child = await talk(heard, "import time; print(1, flush=True); time.sleep(1000)", tmp_path)
     await heard.until(b"1")
-    with pytest.raises(Clogged):
+    with pytest.raises(WriteBlocked):
         for _ in range(SEND_CAP // (1 << 20) + 3):
             child.send(b"x" * (1 << 20))
     child.stop()
@@ -99,14 +96,14 @@ async def test_what_is_not_read_does_not_pile_up(tmp_path: Path) -> None:
 async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
     heard = Heard()
     with pytest.raises(ProcessError):
-        await Talk.with_program(
+        await DuplexProcess.with_program(
             tmp_path / "none", ("none",), cwd=tmp_path, environment={}, hear=heard.take, over=heard.over.set
         )
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 4, 6])
 async def test_of_a_start_that_is_given_up_nothing_is_left(tmp_path: Path, turns: int) -> None:
-    before = set(supervisor.table())
+    before = set(supervisor.process_table())
     heard = Heard()
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)"
     starting = asyncio.create_task(talk(heard, code, tmp_path))
@@ -115,7 +112,7 @@ async def test_of_a_start_that_is_given_up_nothing_is_left(tmp_path: Path, turns
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    ours = {pid for pid, (parent, _) in supervisor.table().items() if parent == os.getpid()}
+    ours = {pid for pid, (parent, _) in supervisor.process_table().items() if parent == os.getpid()}
     assert not ours - before
 
 

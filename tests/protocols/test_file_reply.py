@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tui_agent.protocols.file_reply import read, without_files
-from tui_agent.protocols.python_source import merged
+from tui_agent.protocols.file_reply import read_file_reply, without_files
+from tui_agent.protocols.python_source import merge_definitions
 
 CALC = "def add(a, b):\n    return a - b\n\n\ndef mul(a, b):\n    return a * b\n"
 FIXED = CALC.replace("a - b", "a + b")
@@ -29,37 +29,33 @@ KNOWN = {"calc.py": CALC, "README.md": "# Demo\n\nText.\n", "shop/prices.py": "R
     ],
 )
 def test_a_block_goes_to_the_file_that_it_is_meant_for(reply: str) -> None:
-    assert read(reply, KNOWN, "Fix add in calc.py.").files == {"calc.py": FIXED}
+    assert read_file_reply(reply, KNOWN, "Fix add in calc.py.").files == {"calc.py": FIXED}
 
 
 def test_a_new_file_gets_the_name_that_the_request_gives_it() -> None:
     body = "def slugify(title):\n    return title\n"
-    for reply in (
-        f"```python\n{body}```",
-        f"slugify.py\n```python\n{body}```",
-        f"```python\n# slug.py\n{body}```",
-    ):
-        assert read(reply, {"README.md": "# Tools\n"}, "Create slug.py with slugify(title).").files == {
+    for reply in (f"```python\n{body}```", f"slugify.py\n```python\n{body}```", f"```python\n# slug.py\n{body}```"):
+        assert read_file_reply(reply, {"README.md": "# Tools\n"}, "Create slug.py with slugify(title).").files == {
             "slug.py": body
         }
 
 
 def test_what_changes_nothing_and_what_only_shows_a_run_is_no_change() -> None:
     reply = f"calc.py\n```\n{CALC}```\nRun it:\n```sh\npython3 calc.py\n```\n```\n>>> add(1, 2)\n3\n```"
-    found = read(reply, KNOWN, "Fix calc.py")
+    found = read_file_reply(reply, KNOWN, "Fix calc.py")
     assert (found.files, found.shown, found.commands) == ({}, 1, ())
-    assert read("```bash\n$ rm old.txt\n```", KNOWN, "Delete old.txt").commands == ("rm old.txt",)
+    assert read_file_reply("```bash\n$ rm old.txt\n```", KNOWN, "Delete old.txt").commands == ("rm old.txt",)
 
 
 def test_a_section_of_a_document_is_added_and_a_fence_in_it_stays() -> None:
     reply = "README.md\n```markdown\n## Usage\n\n```sh\npython3 x.py\n```\n```"
-    after = read(reply, KNOWN, "Add a section '## Usage' to README.md").files["README.md"]
+    after = read_file_reply(reply, KNOWN, "Add a section '## Usage' to README.md").files["README.md"]
     assert after == "# Demo\n\nText.\n\n## Usage\n\n```sh\npython3 x.py\n```\n"
 
 
 def test_a_part_of_a_python_file_replaces_that_part_alone() -> None:
     part = "import os\n\n\ndef mul(a, b):\n    return b * a\n\n\ndef sub(a, b):\n    return a - b\n"
-    after = merged(CALC + "\n\nif __name__ == '__main__':\n    print(add(1, 2))\n", part)
+    after = merge_definitions(CALC + "\n\nif __name__ == '__main__':\n    print(add(1, 2))\n", part)
     assert after.startswith("import os\n\ndef add(a, b):\n    return a - b\n")
     assert "return b * a" in after and "return a * b" not in after
     assert after.index("def sub") < after.index("if __name__")
@@ -68,12 +64,12 @@ def test_a_part_of_a_python_file_replaces_that_part_alone() -> None:
 def test_a_method_is_replaced_within_its_class() -> None:
     old = "class A:\n    def one(self):\n        return 1\n\n    def two(self):\n        return 2\n"
     part = "class A:\n    def two(self):\n        return 22\n"
-    assert merged(old, part) == old.replace("return 2\n", "return 22\n")
+    assert merge_definitions(old, part) == old.replace("return 2\n", "return 22\n")
 
 
 def test_a_definition_that_is_to_go_makes_a_block_the_whole_file() -> None:
     assert (
-        merged(CALC, "def mul(a, b):\n    return a * b\n", ("add",)) == "def mul(a, b):\n    return a * b\n"
+        merge_definitions(CALC, "def mul(a, b):\n    return a * b\n", ("add",)) == "def mul(a, b):\n    return a * b\n"
     )
 
 

@@ -2,46 +2,46 @@ from __future__ import annotations
 
 import json
 
-from tui_agent.domain import AssistantMessage, ProgramMessage, ToolCall, ToolMessage, UserMessage
-from tui_agent.protocols import json_reply, xml_reply
-from tui_agent.protocols.parser import parse
-from tui_agent.protocols.thinking import ThinkSplitter
+from tui_agent.common.domain import AssistantMessage, ProgramMessage, ToolCall, ToolMessage, UserMessage
+from tui_agent.protocols.parser import parse_reply
+from tui_agent.protocols.rendering import render_messages, reply_format, system_section
+from tui_agent.protocols.segments import Segmenter
 from tui_agent.tools.registry import default_tools
 
 SPECS = default_tools().specs()
 
 
 def test_aliases_of_tools_and_arguments_count() -> None:
-    (call,) = parse('{"name": "WriteFile", "arguments": {"file_path": "a", "text": "x"}}', SPECS).calls
+    (call,) = parse_reply('{"name": "WriteFile", "arguments": {"file_path": "a", "text": "x"}}', SPECS).calls
     assert call.name == "write_file"
-    (call,) = parse('{"tool": "read_file", "filename": "a"}', SPECS).calls
+    (call,) = parse_reply('{"tool": "read_file", "filename": "a"}', SPECS).calls
     assert call.arguments == {"filename": "a"}
 
 
 def test_bare_json_must_fit() -> None:
-    parsed = parse('{"name": "write_file", "arguments": {"path": "a"}}', SPECS)
+    parsed = parse_reply('{"name": "write_file", "arguments": {"path": "a"}}', SPECS)
     assert parsed.calls == ()
     assert "content" in parsed.error
-    assert parse('{"name": "list_files", "license": "MIT"}', SPECS).calls == ()
-    assert parse('{"name": "read_file", "path": "a", "version": 3}', SPECS).calls == ()
+    assert parse_reply('{"name": "list_files", "license": "MIT"}', SPECS).calls == ()
+    assert parse_reply('{"name": "read_file", "path": "a", "version": 3}', SPECS).calls == ()
 
 
 def test_markup_is_judged_by_the_registry() -> None:
-    (call,) = parse('<tool_call>{"name": "write_file", "arguments": {"path": "a"}}</tool_call>', SPECS).calls
+    (call,) = parse_reply('<tool_call>{"name": "write_file", "arguments": {"path": "a"}}</tool_call>', SPECS).calls
     assert call.arguments == {"path": "a"}
 
 
 def test_text_for_the_only_required_argument() -> None:
-    (call,) = parse('{"name": "run_terminal_command", "arguments": "ls -la"}', SPECS).calls
+    (call,) = parse_reply('{"name": "run_terminal_command", "arguments": "ls -la"}', SPECS).calls
     assert call.arguments == {"command": "ls -la"}
 
 
 def test_done_question_and_signals() -> None:
-    assert parse('{"done": true, "response": "x"}', SPECS).done
-    assert parse("Done. [TASK_COMPLETE]", SPECS).done
-    assert parse("<think>[TASK_COMPLETE]</think>", SPECS).done
-    assert parse('{"request_approval": {"question": "Which?"}}', SPECS).question == "Which?"
-    assert not parse(
+    assert parse_reply('{"done": true, "response": "x"}', SPECS).done
+    assert parse_reply("Done. [TASK_COMPLETE]", SPECS).done
+    assert parse_reply("<think>[TASK_COMPLETE]</think>", SPECS).done
+    assert parse_reply('{"request_approval": {"question": "Which?"}}', SPECS).question == "Which?"
+    assert not parse_reply(
         '{"name": "write_file", "arguments": {"path": "a", "content": "[TASK_COMPLETE]"}}', SPECS
     ).done
 
@@ -63,12 +63,12 @@ HISTORY = (
 
 
 def test_json_history() -> None:
-    user, reply, results, answer = json_reply.render(HISTORY)
+    user, reply, results, answer = render_messages("json", HISTORY)
     assert user == HISTORY[0]
     assert isinstance(reply, AssistantMessage)
     assert not reply.calls
     assert not reply.thought
-    again = parse(reply.text, SPECS, protocol="json")
+    again = parse_reply(reply.text, SPECS, protocol="json")
     assert [(call.name, call.recovered) for call in again.calls] == [
         ("read_file", False),
         ("run_terminal_command", False),
@@ -84,15 +84,15 @@ def test_json_history() -> None:
 
 def test_json_replies_that_only_call_are_json_alone() -> None:
     call = ToolCall(id="1", name="read_file", arguments={"path": "a"})
-    (reply,) = json_reply.render((AssistantMessage(text="", calls=(call,)),))
+    (reply,) = render_messages("json", (AssistantMessage(text="", calls=(call,)),))
     assert json.loads(reply.text) == {"tool_calls": [{"name": "read_file", "parameters": {"path": "a"}}]}
 
 
 def test_xml_history() -> None:
-    _, reply, results, answer = xml_reply.render(HISTORY)
+    _, reply, results, answer = render_messages("xml", HISTORY)
     assert isinstance(reply, AssistantMessage)
     assert reply.text.splitlines()[-1] == "[called: read_file, run_terminal_command]"
-    assert len(parse(reply.text, SPECS, protocol="xml").calls) == 2
+    assert len(parse_reply(reply.text, SPECS, protocol="xml").calls) == 2
     assert isinstance(results, ProgramMessage)
     assert results.text.startswith("<agent_control>")
     assert results.text.index("one") < results.text.index("no\n")
@@ -100,19 +100,20 @@ def test_xml_history() -> None:
 
 
 def test_the_format_names_every_tool() -> None:
-    text = json.dumps(json_reply.reply_format(SPECS))
+    text = json.dumps(reply_format(SPECS))
     assert all(spec.name in text for spec in SPECS)
-    assert all(spec.name in json_reply.system_section(SPECS) for spec in SPECS)
-    assert all(spec.name in xml_reply.system_section(SPECS) for spec in SPECS)
+    assert all(spec.name in system_section("json", SPECS) for spec in SPECS)
+    assert all(spec.name in system_section("xml", SPECS) for spec in SPECS)
 
 
 def split(text: str, size: int) -> list[tuple[str, str]]:
-    splitter = ThinkSplitter()
-    found: list[tuple[str, str]] = []
-    for at in range(0, len(text), size):
-        found += splitter.feed(text[at : at + size])
-    found += splitter.finish()
-    return [(kind, "".join(part for one, part in found if one == kind)) for kind in ("thought", "text")]
+    segmenter = Segmenter(cuts=False)
+    found = [piece for at in range(0, len(text), size) for piece in segmenter.feed(text[at : at + size])]
+    found += segmenter.finish()
+    return [
+        ("thought", "".join(piece.raw for piece in found if piece.kind == "thought")),
+        ("text", "".join(piece.raw for piece in found if piece.is_text)),
+    ]
 
 
 def test_thoughts_are_split_from_text() -> None:
@@ -126,8 +127,7 @@ def test_thoughts_are_split_from_text() -> None:
 
 
 def test_a_thought_that_was_never_opened_is_told() -> None:
-    splitter = ThinkSplitter()
-    assert [*splitter.feed("hm\n</think>\nyes"), *splitter.finish()] == [("text", "hm\n\nyes")]
-    assert splitter.unopened
-    opened = ThinkSplitter(thinking=True)
-    assert [*opened.feed("hm</think>yes"), *opened.finish()] == [("thought", "hm"), ("text", "yes")]
+    segmenter = Segmenter(cuts=False)
+    pieces = [*segmenter.feed("hm\n</think>\nyes"), *segmenter.finish()]
+    assert "".join(piece.raw for piece in pieces if piece.is_text) == "hm\n\nyes"
+    assert [piece.kind for piece in pieces].count("unopened") == 1

@@ -5,15 +5,15 @@ import re
 
 import pytest
 
-from tui_agent.domain import ToolCall, ToolResult, ToolSpec
-from tui_agent.protocols.schema import Style, readable
+from tui_agent.common.domain import ToolCall, ToolResult, ToolSpec
+from tui_agent.protocols.rendering import Style, describe_tools
 from tui_agent.tools.registry import default_tools
 
 
 @pytest.mark.parametrize("style", ["json", "xml"])
 def test_every_example_is_a_call_that_the_registry_takes(style: Style) -> None:
     registry = default_tools()
-    text = readable(registry.specs(), style)
+    text = describe_tools(registry.specs(), style)
     examples = re.findall(r"^Example: (.*)$", text, re.MULTILINE)
     assert len(examples) == len(registry.names)
     for name, example in zip(registry.names, examples, strict=True):
@@ -29,7 +29,7 @@ def test_every_example_is_a_call_that_the_registry_takes(style: Style) -> None:
 
 
 def test_arguments_are_listed_with_type_and_need() -> None:
-    text = readable(default_tools().only(["edit_file"]).specs(), "json")
+    text = describe_tools(default_tools().only(["edit_file"]).specs(), "json")
     assert "### edit_file\n" in text
     assert "- `old_string` (string)\n" in text
     assert "- `replace_all` (boolean, optional)\n" in text
@@ -48,7 +48,7 @@ def test_choices_and_descriptions_are_told() -> None:
             "required": ["colour", "coats"],
         },
     )
-    assert readable([spec], "xml") == "\n".join(
+    assert describe_tools([spec], "xml") == "\n".join(
         [
             "### paint",
             "Paint it.",

@@ -2,16 +2,14 @@ from __future__ import annotations
 
 import itertools
 import json
-import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.protocols.replies import CALL, REPLIES, TOOLS, XML
-from tui_agent.domain import ToolSpec
-from tui_agent.protocols.parser import parse
-from tui_agent.protocols.streaming import TextStream
+from tui_agent.common.domain import ToolSpec
+from tui_agent.protocols.parser import ReplyParser, parse_reply
 
 OFFERED = [ToolSpec(name=name, description="", parameters={}) for name in TOOLS]
 BITS = st.sampled_from(
@@ -41,8 +39,8 @@ def pieces(text: str, cuts: list[int]) -> list[str]:
 )
 @settings(max_examples=150, deadline=None)
 def test_any_cut_gives_the_same(text: str, cuts: list[int]) -> None:
-    whole = parse(text, OFFERED)
-    stream = TextStream(OFFERED)
+    whole = parse_reply(text, OFFERED)
+    stream = ReplyParser(OFFERED)
     shown = [stream.feed(piece) for piece in pieces(text, cuts)]
     rest, parsed = stream.finish()
     assert parsed == whole
@@ -56,7 +54,7 @@ def test_bare_json_calls_only_what_is_offered(text: str) -> None:
     tools = [ToolSpec(name="other", description="", parameters={})]
     markup = ("<tool", "[TOOL_CALLS]", "tool_calls", "<function=", "<|channel|>", "tool_call", "｜", "_code")
     if not any(one in text for one in markup):
-        assert parse(text, tools).calls == ()
+        assert parse_reply(text, tools).calls == ()
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
@@ -64,27 +62,21 @@ def test_bare_json_calls_only_what_is_offered(text: str) -> None:
 def test_content_arrives_as_it_was_written(path: str, content: str) -> None:
     arguments = {"path": path, "content": content + XML + CALL}
     body = json.dumps({"name": "write_file", "arguments": arguments})
-    for text in (
-        body,
-        f"<tool_call>{body}</tool_call>",
-        f'{{"tool_calls": [{body}]}}',
-        f"```json\n{body}\n```",
-    ):
-        (call,) = parse(text, OFFERED).calls
+    for text in (body, f"<tool_call>{body}</tool_call>", f'{{"tool_calls": [{body}]}}', f"```json\n{body}\n```"):
+        (call,) = parse_reply(text, OFFERED).calls
         assert call.arguments == arguments
 
 
 @pytest.mark.parametrize(
-    "name",
-    [name for name, reply in REPLIES.items() if reply.left == "" and reply.calls and "lone" not in name],
+    "name", [name for name, reply in REPLIES.items() if reply.left == "" and reply.calls and "lone" not in name]
 )
 def test_markup_never_flashes(name: str) -> None:
-    stream = TextStream(OFFERED)
+    stream = ReplyParser(OFFERED)
     assert "".join(stream.feed(sign) for sign in REPLIES[name].text) == ""
 
 
 def test_text_is_shown_as_soon_as_it_is_sure() -> None:
-    stream = TextStream(OFFERED)
+    stream = ReplyParser(OFFERED)
     assert stream.feed("Look at a <b") == "Look at a <b"
     assert stream.feed(" and [TASK_") == " and"
     assert stream.feed("LIST] x") == " [TASK_LIST] x"
@@ -96,49 +88,24 @@ def test_text_is_shown_as_soon_as_it_is_sure() -> None:
 def test_what_came_in_its_own_form_is_not_recovered(protocol: str) -> None:
     forms = {"json": f'{{"tool_calls": [{CALL}]}}', "xml": XML, "native": CALL}
     for form, text in forms.items():
-        (call,) = parse(text, OFFERED, protocol=protocol).calls  # type: ignore[arg-type]  # the names are the literals
+        (call,) = parse_reply(text, OFFERED, protocol=protocol).calls  # type: ignore[arg-type]  # the names are the literals
         assert call.recovered is not (form == protocol and protocol != "native")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"a": ' * 100_000, "[" * 500_000, "{" * 500_000, "<tool_call>" * 50_000, "<tool_call>{" * 50_000,
-        "```json\n{" * 50_000, "`" * 500_000, "a<think>" * 60_000, '{"a": "' + 'x" ' * 150_000, "</tool_call>" * 50_000,
-        "[TOOL_CALLS] [{" * 30_000, (CALL + "\n") * 10_000, '{"name": "bash", ' * 30_000, "\\" * 500_000, " " * 500_000,
-        "<tool_response> " * 30_000, "<｜tool▁call▁begin｜>" * 30_000, "`<|im_start|> " * 30_000, "<|im_start|>" * 40_000,
-        "```tool_code\n" * 30_000, "```tool_code\nbash('" + "```\n" * 100_000, "<tool_code>" * 40_000,
-        '<｜DSML｜invoke name="bash">' * 20_000, "<|tool_call_begin|>functions.bash:0" * 15_000, "<|a" * 150_000,
-    ],
-    ids=lambda text: text[:12],
-)  # fmt: skip
-def test_hostile_text_takes_linear_time(text: str) -> None:
-    def cost(part: str) -> float:
-        began = time.process_time()
-        stream = TextStream(OFFERED)
-        for at in range(0, len(part), 64):
-            stream.feed(part[at : at + 64])
-        stream.finish()
-        parse(part, OFFERED)
-        return time.process_time() - began
-
-    assert cost(text) < 8
 
 
 def test_depth_is_bounded() -> None:
     deep = '{"a":' * 100_000 + "1" + "}" * 100_000
-    parsed = parse(f'<tool_call>{{"name": "bash", "arguments": {deep}}}</tool_call>', OFFERED)
+    parsed = parse_reply(f'<tool_call>{{"name": "bash", "arguments": {deep}}}</tool_call>', OFFERED)
     assert all(call.fault for call in parsed.calls)
     assert "deeper than 64" in parsed.error
 
 
 def test_size_is_bounded() -> None:
     long = json.dumps({"name": "bash", "arguments": {"command": "x" * (4 * 1024 * 1024)}})
-    parsed = parse(f"<tool_call>{long}</tool_call>", OFFERED)
+    parsed = parse_reply(f"<tool_call>{long}</tool_call>", OFFERED)
     assert all(call.fault for call in parsed.calls)
     assert "longer than" in parsed.error
 
 
 def test_numbers_of_absurd_length() -> None:
-    (call,) = parse(f'{{"name": "bash", "arguments": {{"n": {"9" * 5000}, "m": 1e400}}}}', OFFERED).calls
+    (call,) = parse_reply(f'{{"name": "bash", "arguments": {{"n": {"9" * 5000}, "m": 1e400}}}}', OFFERED).calls
     assert call.arguments == {"n": None, "m": None}

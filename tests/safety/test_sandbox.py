@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from tui_agent.domain import ApprovalMode, Running, Severity
-from tui_agent.engine.confining import Confining
-from tui_agent.platform import confine
-from tui_agent.platform.capture import Capture
+from tui_agent.common.domain import ApprovalMode, RunAction, Severity
+from tui_agent.engine.host.environment import SandboxPolicy
+from tui_agent.platform import landlock
 from tui_agent.platform.environment import child_environment
-from tui_agent.platform.proc import Child, ProcessError, Stage, finished
+from tui_agent.platform.output import Capture
+from tui_agent.platform.proc import Child, ProcessError, Stage, finished_process
 from tui_agent.safety.roots import Roots
-from tui_agent.safety.sandbox import NONE, Confined, Sandbox, find
+from tui_agent.safety.sandbox import NONE, ConfinedCommand, Sandbox, find_sandbox
 from tui_agent.settings import Settings
 from tui_agent.tools.base import ToolError
 
-FOUND = find()
-LANDLOCK = Sandbox(kind="landlock", landlock=confine.abi())
+FOUND = find_sandbox()
+LANDLOCK = Sandbox(kind="landlock", landlock=landlock.abi())
 """Alone, as where namespaces are forbidden."""
 
 
@@ -58,19 +58,21 @@ class Place:
         self.roots = Roots((self.root,), scratch=self.scratch)
 
     async def run(self, kind: str, command: str, **more: Any) -> tuple[int | None, str]:
-        return await self.start(Confined(sandbox(kind), self.roots, **more), command)
+        return await self.start(ConfinedCommand(sandbox(kind), self.roots, **more), command)
 
     async def start(
-        self, confined: Confined, command: str, program: Sequence[str] = ("/bin/bash", "-c")
+        self, confined: ConfinedCommand, command: str, program: Sequence[str] = ("/bin/bash", "-c")
     ) -> tuple[int | None, str]:
         stage = Stage(program=program[0], argv=(Path(program[0]).name, *program[1:], command))
-        stages, cage = confined.confine([stage], self.root)
+        stages, sandbox_spec = confined.confine([stage], self.root)
         capture = Capture(None, None)
         environment = {**child_environment(), **confined.environment}
-        child = await Child.start(stages, cwd=self.root, environment=environment, capture=capture, cage=cage)
+        child = await Child.start(
+            stages, cwd=self.root, environment=environment, capture=capture, sandbox_spec=sandbox_spec
+        )
         status = await child.wait(40)
         await child.gone()
-        return status, (await finished(capture, status)).presented.text
+        return status, (await finished_process(capture, status)).output
 
 
 @pytest.fixture
@@ -114,7 +116,7 @@ async def test_protected_paths_are_held_also_when_absent(place: Place, kind: str
 
 @pytest.mark.parametrize("kind", EACH)
 async def test_protected_files_that_appear_are_named(place: Place, kind: str) -> None:
-    confined = Confined(sandbox(kind), place.roots)
+    confined = ConfinedCommand(sandbox(kind), place.roots)
     await place.start(confined, "echo x > CLAUDE.md; echo x > plain.txt")
     assert confined.appeared() == (str(place.root / "CLAUDE.md"),)
 
@@ -180,9 +182,7 @@ async def test_no_way_out_by_mounts_tracing_or_identity(place: Place, kind: str)
         "l.unshare(0x10000000 | 0x20000); r = l.mount(b'none', b'/mnt', b'tmpfs', 0, None);"
         "print('LEAK' if r == 0 and not open('/mnt/x', 'w').write('') else 'mounted not')"
     )
-    _, text = await place.run(
-        kind, f'python3 -c "{trace}"; python3 -c "{mount}"; grep NoNewPrivs /proc/self/status'
-    )
+    _, text = await place.run(kind, f'python3 -c "{trace}"; python3 -c "{mount}"; grep NoNewPrivs /proc/self/status')
     assert "LEAK" not in text and "traced not" in text
     assert text.split()[-1] == "1", "set-user-id programs give nothing"
     assert not (place.outside / "x").exists()
@@ -208,21 +208,23 @@ async def test_folders_of_keys_look_empty(place: Place, kind: str) -> None:
 async def test_a_cage_that_cannot_be_built_starts_nothing(place: Place) -> None:
     broken = Sandbox(kind="landlock", landlock=99, namespaces=False)
     if not LANDLOCK.landlock:
-        stages, cage = Confined(broken, place.roots).confine(
+        stages, sandbox_spec = ConfinedCommand(broken, place.roots).confine(
             [Stage(program="/bin/true", argv=("true",))], place.root
         )
         with pytest.raises(ProcessError) as failed:
-            await Child.start(stages, cwd=place.root, environment={}, capture=Capture(None, None), cage=cage)
+            await Child.start(
+                stages, cwd=place.root, environment={}, capture=Capture(None, None), sandbox_spec=sandbox_spec
+            )
         assert failed.value.code == "sandbox"
         return
     gone = Sandbox(kind="landlock", landlock=LANDLOCK.landlock, namespaces=True)
-    confined = Confined(gone, place.roots)
-    stages, cage = confined.confine([Stage(program="/bin/touch", argv=("touch", "made"))], place.root)
-    bad = type(cage)(
-        writable=cage.writable, hidden=("/nowhere/at/all",), namespaces=True, landlock=cage.landlock
+    confined = ConfinedCommand(gone, place.roots)
+    stages, sandbox_spec = confined.confine([Stage(program="/bin/touch", argv=("touch", "made"))], place.root)
+    bad = type(sandbox_spec)(
+        writable=sandbox_spec.writable, hidden=("/nowhere/at/all",), namespaces=True, landlock=sandbox_spec.landlock
     )
     with pytest.raises(ProcessError) as failed:
-        await Child.start(stages, cwd=place.root, environment={}, capture=Capture(None, None), cage=bad)
+        await Child.start(stages, cwd=place.root, environment={}, capture=Capture(None, None), sandbox_spec=bad)
     assert failed.value.code == "sandbox"
     assert not (place.root / "made").exists()
 
@@ -230,18 +232,18 @@ async def test_a_cage_that_cannot_be_built_starts_nothing(place: Place) -> None:
 # --- when ---------------------------------------------------------------------------------------
 
 
-def command(*, unasked: bool = False) -> Running:
-    return Running(command="make", cwd="/w", severity=Severity.MEDIUM, unasked=unasked)
+def command(*, unasked: bool = False) -> RunAction:
+    return RunAction(command="make", cwd="/w", severity=Severity.MEDIUM, unasked=unasked)
 
 
 async def test_required_fails_closed_and_off_is_off(place: Place) -> None:
     required, off = Settings(sandbox="required"), Settings(sandbox="off")
     with pytest.raises(ToolError, match="demand a sandbox") as refused:
-        await Confining(required, place.roots, NONE).confinement(command(), ApprovalMode.ASK)
+        await SandboxPolicy(required, place.roots, NONE).confinement(command(), ApprovalMode.ASK)
     assert refused.value.code == "refused"
     there = Sandbox(kind="landlock", landlock=1)
-    assert await Confining(required, place.roots, there).confinement(command(), ApprovalMode.ASK) is not None
-    assert await Confining(off, place.roots, there).confinement(command(), ApprovalMode.AUTO) is None
+    assert await SandboxPolicy(required, place.roots, there).confinement(command(), ApprovalMode.ASK) is not None
+    assert await SandboxPolicy(off, place.roots, there).confinement(command(), ApprovalMode.AUTO) is None
 
 
 @pytest.mark.parametrize(
@@ -249,10 +251,10 @@ async def test_required_fails_closed_and_off_is_off(place: Place) -> None:
     [("ask", False, False), ("ask", True, True), ("auto-edit", False, True), ("auto", False, True)],
 )
 def test_which_commands_are_confined(place: Place, mode: str, unasked: bool, confined: bool) -> None:
-    there = Confining(Settings(), place.roots, Sandbox(kind="landlock", landlock=7, namespaces=True))
+    there = SandboxPolicy(Settings(), place.roots, Sandbox(kind="landlock", landlock=7, namespaces=True))
     assert there.wants(command(unasked=unasked), ApprovalMode(mode)) is confined
     assert there.holds(command(unasked=unasked), ApprovalMode(mode)) is confined
-    half = Confining(Settings(), place.roots, Sandbox(kind="landlock", landlock=7))
+    half = SandboxPolicy(Settings(), place.roots, Sandbox(kind="landlock", landlock=7))
     assert not half.holds(command(unasked=unasked), ApprovalMode(mode))
 
 
@@ -270,5 +272,5 @@ def test_a_bwrap_in_the_workspace_is_not_taken(place: Place, monkeypatch: pytest
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{fake.parent}:.:{place.outside}")
     monkeypatch.chdir(place.root / "bin")
-    assert find(place.root).kind != "bwrap"
+    assert find_sandbox(place.root).kind != "bwrap"
     assert not (place.outside / "fired").exists()

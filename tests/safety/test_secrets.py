@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tui_agent.safety.secrets import holds_credentials, is_secret_name, values_to_mask
+from tui_agent.safety.roots import credentials_at
+from tui_agent.safety.secrets import is_secret_name, values_to_mask
 from tui_agent.text import Mask
 
 SECRET = [
@@ -70,9 +71,5 @@ def test_values_to_mask():
 
 
 def test_files_that_hold_credentials():
-    assert (
-        holds_credentials("/w/.env")
-        and holds_credentials("/home/u/.ssh/id_rsa")
-        and holds_credentials("/etc/shadow")
-    )
-    assert not holds_credentials("/w/.env.example") and not holds_credentials("/w/env.py")
+    assert credentials_at("/w/.env") and credentials_at("/home/u/.ssh/id_rsa") and credentials_at("/etc/shadow")
+    assert not credentials_at("/w/.env.example") and not credentials_at("/w/env.py")

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tui_agent.events import Record, from_data
+from tui_agent.events import VERSION, Event, Record
+from tui_agent.storage.lines import _to_event
 
 FOLDER = Path(__file__).parent
 
@@ -18,6 +19,11 @@ def names() -> list[str]:
 def load(name: str) -> list[Record]:
     lines = (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").split("\n")
     return [record(json.loads(line)) for line in lines if line]
+
+
+def from_data(name: str, data: dict[str, Any], version: int = VERSION) -> Event:
+    """The event `name` from its data, as the journal reads it."""
+    return _to_event(name, json.dumps(data).encode(), version)
 
 
 def record(raw: dict[str, Any]) -> Record:

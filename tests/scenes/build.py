@@ -10,23 +10,23 @@ from typing import Any
 
 from tests.scenes import FOLDER
 from tui_agent import events as e
-from tui_agent.domain import (
+from tui_agent.common.domain import (
     Action,
     Answer,
     Diff,
-    Editing,
+    EditAction,
     Fault,
     FileChange,
     Grant,
     Hunk,
-    Running,
+    RunAction,
     Scope,
     Severity,
     ToolCall,
     ToolResult,
-    Trusting,
+    TrustAction,
     Usage,
-    digest,
+    action_digest,
 )
 from tui_agent.events import Event, Record, to_data
 
@@ -148,7 +148,7 @@ class Scene:
         )
 
     def request(self, action: Action, why: str, *grants: Grant, key: str = "q1") -> Scene:
-        asked = e.ApprovalAsked(id=key, action=action, digest=digest(action), why=why, grants=grants)
+        asked = e.ApprovalAsked(id=key, action=action, digest=action_digest(action), why=why, grants=grants)
         return self.emit(asked, seconds=0.05)
 
     def answer(self, verdict: Any = "approve", *, key: str = "q1", seconds: float = 4, **more: Any) -> Scene:
@@ -185,7 +185,7 @@ HUNK = Hunk(
         " def main(argv=None):",
     ),
 )
-EDIT = Editing(
+EDIT = EditAction(
     path="/home/ada/exporter/src/export.py",
     display="src/export.py",
     before="0" * 64,
@@ -195,7 +195,7 @@ EDIT = Editing(
 CHANGE = FileChange(
     path=EDIT.path, display=EDIT.display, kind="modify", added=5, removed=2, before="0" * 64, after="1" * 64
 )
-TESTS = Running(
+TESTS = RunAction(
     command="python -m pytest -q tests/test_export.py",
     cwd="/home/ada/exporter",
     severity=Severity.MEDIUM,
@@ -252,9 +252,7 @@ def connecting() -> Scene:
 
 def thinking() -> Scene:
     scene = Scene().opened().ask("add a --json flag to the export command").reply()
-    return scene.think(
-        "The user wants JSON output.\nThe exporter has a table writer only.\nA flag is enough.", 6
-    )
+    return scene.think("The user wants JSON output.\nThe exporter has a table writer only.\nA flag is enough.", 6)
 
 
 def streaming() -> Scene:
@@ -293,12 +291,12 @@ def edit_asked() -> Scene:
 def _edited(scene: Scene) -> Scene:
     _edit(scene).answer()
     call = next(r.event.call for r in reversed(scene.records) if isinstance(r.event, e.ToolStarted))
-    scene.emit(e.ApprovalExecuted(id="q1", digest=digest(EDIT)))
+    scene.emit(e.ApprovalExecuted(id="q1", digest=action_digest(EDIT)))
     scene.emit(e.FileChanged(change=CHANGE, diff=EDIT.diff))
     return scene.finish(call, ToolResult(success=True, data="Edited.", changes=(CHANGE,)), 48)
 
 
-def _command(scene: Scene, action: Running = TESTS) -> tuple[Scene, ToolCall]:
+def _command(scene: Scene, action: RunAction = TESTS) -> tuple[Scene, ToolCall]:
     _edited(scene).reply()
     call = scene.call("run_terminal_command", command=action.command)
     scene.write("Now the tests.").end("Now the tests.", call).start(call, action.command)
@@ -311,10 +309,8 @@ def command_asked() -> Scene:
 
 def command_hostile() -> Scene:
     scene = Scene().opened().ask("clean up").reply()
-    text = (
-        "cat a.txt" + " " * 200 + "; rm -rf ~ # \u202e gnp.exe\u200b\x1b[2J\nprintf '[@click=app.quit]x[/]'"
-    )
-    action = Running(
+    text = "cat a.txt" + " " * 200 + "; rm -rf ~ # \u202e gnp.exe\u200b\x1b[2J\nprintf '[@click=app.quit]x[/]'"
+    action = RunAction(
         command=text,
         cwd="/home/ada/exporter",
         severity=Severity.CRITICAL,
@@ -330,7 +326,7 @@ def command_hostile() -> Scene:
 def command_running() -> Scene:
     scene, _call = _command(Scene())
     scene.answer(key="q2", scope=Scope.SESSION)
-    scene.emit(e.ApprovalExecuted(id="q2", digest=digest(TESTS)))
+    scene.emit(e.ApprovalExecuted(id="q2", digest=action_digest(TESTS)))
     return scene.output("collected 3 items", "", "tests/test_export.py \x1b[32m..\x1b[0m").wait(3)
 
 
@@ -367,9 +363,7 @@ def question() -> Scene:
     call = scene.call("ask_user", question="Array or lines?")
     scene.end("", call).start(call, "Array or lines?", reads_only=True)
     asked = "Should the output be one array, or one object per line?"
-    return scene.emit(
-        e.QuestionAsked(id="q1", question=asked, options=("one array", "one object per line (NDJSON)"))
-    )
+    return scene.emit(e.QuestionAsked(id="q1", question=asked, options=("one array", "one object per line (NDJSON)")))
 
 
 def question_answered() -> Scene:
@@ -382,9 +376,9 @@ def question_answered() -> Scene:
 def trust() -> Scene:
     scene = Scene().opened(trusted=False)
     found = ("AGENTS.md", ".tui-agent.yaml", "git commands (branch, status)")
-    action = Trusting(folder="/home/ada/exporter", found=found)
+    action = TrustAction(folder="/home/ada/exporter", found=found)
     return scene.emit(
-        e.ApprovalAsked(id="t1", action=action, digest=digest(action), why="You have not worked here yet."),
+        e.ApprovalAsked(id="t1", action=action, digest=action_digest(action), why="You have not worked here yet."),
         node="",
     )
 
@@ -414,18 +408,10 @@ def retrying() -> Scene:
 def notices() -> Scene:
     scene = Scene().opened(resumed=True, approval_mode="auto-edit")
     scene.emit(e.Notice(level="info", text="The context window is 32,768 tokens."), node="")
-    scene.emit(
-        e.Notice(level="warning", text="AGENTS.md is longer than 8,000 characters; its end is left out.")
-    )
-    scene.emit(
-        e.Notice(
-            level="error", text="models.json, line 12: contextWindow must be a number.", code="models.bad"
-        )
-    )
+    scene.emit(e.Notice(level="warning", text="AGENTS.md is longer than 8,000 characters; its end is left out."))
+    scene.emit(e.Notice(level="error", text="models.json, line 12: contextWindow must be a number.", code="models.bad"))
     return scene.emit(
-        e.ShellRan(
-            command="git status --short", cwd="/home/ada/exporter", output=" M src/export.py\n", exit_code=0
-        )
+        e.ShellRan(command="git status --short", cwd="/home/ada/exporter", output=" M src/export.py\n", exit_code=0)
     )
 
 
@@ -441,9 +427,7 @@ def hostile_text() -> Scene:
 
 
 def wide_text() -> Scene:
-    text = (
-        "日本語のテキストは折り返しが必要です。" * 4 + "\n\n- 👩‍👩‍👧 family, flag 🇩🇪, e\u0301\n- " + "x" * 150
-    )
+    text = "日本語のテキストは折り返しが必要です。" * 4 + "\n\n- 👩‍👩‍👧 family, flag 🇩🇪, e\u0301\n- " + "x" * 150
     scene = Scene().opened().ask("折り返して 👍").reply()
     return scene.write(text).end(text, stop="length").done(text=text, tool_calls=0)
 
@@ -464,7 +448,7 @@ def stages() -> Scene:
 def no_server() -> Scene:
     text = (
         "No server answers at http://localhost:11434 (connection refused). Start it with: ollama serve\n"
-        "Tried http://localhost:11434, because of no setting: it is where Ollama listens."
+        "Tried http://localhost:11434 (the default)."
     )
     scene = Scene().opened(model="")
     return scene.emit(e.Notice(level="error", text=text, code="server.missing"), node="")

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.scenes.build import Scene
 from tui_agent import events as e
-from tui_agent.domain import ToolCall, ToolResult
+from tui_agent.common.domain import ToolCall, ToolResult
 from tui_agent.events import Event, Record
 
 FINDINGS = """\
@@ -63,9 +63,7 @@ class Inside:
 
     def finish(self, call: ToolCall, text: str, ms: int = 120) -> None:
         result = ToolResult(success=True, data=text)
-        event = e.ToolFinished(
-            call_id=call.id, name=call.name, result=result, text=text, ms=ms, agent=self.call.id
-        )
+        event = e.ToolFinished(call_id=call.id, name=call.name, result=result, text=text, ms=ms, agent=self.call.id)
         self.emit(event, call.id, f"{self.call.id}.{self.replies}", 0.1)
 
 
@@ -101,9 +99,7 @@ def _sent() -> tuple[Scene, list[Inside], list[ToolCall]]:
     scene = Scene().opened(mode="direct").ask("review the exporter")
     scene.reply()
     sent = [
-        scene.call(
-            "run_subagent", task=f"Look for faults in {what}.", title=title, description=what, mode="review"
-        )
+        scene.call("run_subagent", task=f"Look for faults in {what}.", title=title, description=what, mode="review")
         for title, what in (
             ("Review parsers", "how rows are read"),
             ("Review storage", "how files are written"),
@@ -123,9 +119,7 @@ def _sent() -> tuple[Scene, list[Inside], list[ToolCall]]:
     storage.reply("The store first, then what calls it.")
     storage.finish(storage.start("list_files", "src", path="src"), "src/store.py")
     network.reply()
-    network.finish(
-        network.start("search_workspace", "retry", query="retry"), "src/net.py:12: retry(3)", 3_100
-    )
+    network.finish(network.start("search_workspace", "retry", query="retry"), "src/net.py:12: retry(3)", 3_100)
     parsers.reply(FINDINGS)
     scene.finish(parsers.call, ToolResult(success=True, data=FINDINGS), 5_400)
     storage.reply()

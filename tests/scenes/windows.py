@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.scenes.build import READ, Scene, tools_read
 from tui_agent import events as e
-from tui_agent.domain import ToolCall, ToolResult
+from tui_agent.common.domain import ToolCall, ToolResult
 
 PARTS = {"system": 812, "tools": 1_104, "messages": 2_946, "results": 3_310, "files": 14_618}
 CUT = {"system": 812, "tools": 1_104, "messages": 946, "results": 1_260, "files": 7_118}
@@ -63,10 +63,10 @@ def reply_rejected() -> Scene:
     why = "the call's arguments end in the middle of a string: they may have been cut off"
     scene.end("", stop="stop")
     scene.emit(e.ReplyRejected(kind="unreadable", detail=why, attempt=1, raw="raw/run1-1.txt"))
-    notice(scene, "warning", f"The reply could not be read: {why}. The model is told.", "reply.unreadable")
+    notice(scene, "warning", f"The reply could not be read: {why}. The model gets feedback.", "reply.unreadable")
     scene.reply().end("", thought="Which tool was it?", thought_ms=4_100, stop="stop")
     scene.emit(e.ReplyRejected(kind="thinking_only", attempt=2, raw="raw/run1-2.txt"))
-    notice(scene, "warning", "The reply held thoughts only. The model is told.", "reply.thinking_only")
+    notice(scene, "warning", "The reply contained only reasoning. The model gets feedback.", "reply.thinking_only")
     call = scene.reply().call("read_file", path="src/export.py")
     scene.end("", call).start(call, "src/export.py", reads_only=True)
     return scene.finish(call, ToolResult(success=True, data=READ), 12)
@@ -76,7 +76,7 @@ def protocol_moved() -> Scene:
     scene = call_recovered()
     why = "qwen2.5-coder:7b writes its calls as text"
     scene.emit(e.ProtocolChanged(protocol="json", why=why), node="")
-    notice(scene, "info", f"From now on the model is asked for calls as JSON: {why}.", "protocol.changed")
+    notice(scene, "info", f"Switching to JSON calls: {why}.", "protocol.changed")
     text = "It writes rows as a table."
     return scene.reply().write(text).end(text, stop="stop")
 
@@ -84,8 +84,8 @@ def protocol_moved() -> Scene:
 def prompt_truncated() -> Scene:
     scene = tools_read()
     text = (
-        "The server truncated the prompt: it read 4,098 of about 11,240 tokens and left out the rest without a word, "
-        "so that this reply knows only a part. To prevent it, restart the server with "
+        "The server truncated the prompt: it read 4,098 of about 11,240 tokens and dropped the rest without an error, "
+        "so this reply is based on only a part. To prevent this, restart the server with "
         "`OLLAMA_CONTEXT_LENGTH=32768 ollama serve`."
     )
     scene.reply().write("I have not seen any exporter.").end("I have not seen any exporter.")
@@ -96,7 +96,7 @@ def prompt_truncated() -> Scene:
 
 def context_compacted() -> Scene:
     scene = measure(tools_read())
-    text = "The context is 72% full. Its older part is being summed up …"
+    text = "The context is 72% full. Its older part is being summarized …"
     notice(scene, "info", text, "context.compacting")
     scene.emit(e.ContextCompacted(summary=SUMMARY, kept=6, before=23_690, after=8_214, users=3), node="")
     text = "Now the flag in `src/main.py`."
@@ -106,5 +106,5 @@ def context_compacted() -> Scene:
 
 def context_measured() -> Scene:
     scene = measure(tools_read())
-    scene.emit(e.ProtocolChanged(protocol="json", why="the server takes no tools for this model"), node="")
+    scene.emit(e.ProtocolChanged(protocol="json", why="the server does not accept tools for this model"), node="")
     return scene

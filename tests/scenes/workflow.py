@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.scenes.build import CHANGE, EDIT, READ, Scene
 from tui_agent import events as e
-from tui_agent.domain import Answer, Fault, ToolResult
-from tui_agent.workplan import (
+from tui_agent.common.domain import Answer, Fault, ToolResult
+from tui_agent.common.workplan import (
     Alternative,
     Check,
     Classified,
@@ -72,9 +72,7 @@ UNSURE = InstructionPlan(
         ),
     ),
     alternatives=(
-        Alternative(
-            approach="Convert rows to JSON in export()", when="when no service is wanted", confidence=0.8
-        ),
+        Alternative(approach="Convert rows to JSON in export()", when="when no service is wanted", confidence=0.8),
         Alternative(approach="Pipe the table through jq", when="for a quick look", confidence=0.5),
     ),
     confidence=0.45,
@@ -90,12 +88,8 @@ SUMMARY = Summary(
         CriterionChange(description="the README mentions it", completed=False),
         CriterionChange(description="Unicode survives", added=True),
     ),
-    decisions_made=(
-        DecisionNote(title="one array over NDJSON", rationale="readers load the whole file anyway"),
-    ),
-    decisions_rejected=(
-        DecisionNote(title="a --format option", rationale="three spellings for two formats"),
-    ),
+    decisions_made=(DecisionNote(title="one array over NDJSON", rationale="readers load the whole file anyway"),),
+    decisions_rejected=(DecisionNote(title="a --format option", rationale="three spellings for two formats"),),
 )
 
 
@@ -111,9 +105,7 @@ class Story(Scene):
             return self.step_id
         return super()._above(node)
 
-    def apart(
-        self, role: str, *, thought: str = "", seconds: float = 1.2, fault: Fault | None = None
-    ) -> Story:
+    def apart(self, role: str, *, thought: str = "", seconds: float = 1.2, fault: Fault | None = None) -> Story:
         """A structured call, from its beginning to its end."""
         count = sum(isinstance(r.event, e.ReplyStarted) for r in self.records)
         self.node = f"{self.stage_id}.{role}{count}"
@@ -141,9 +133,7 @@ class Story(Scene):
         self.emit(e.PlanProposed(id=key, plan=plan, **(fields | more)), node=self.stage_id)
         return self
 
-    def review(
-        self, plan: InstructionPlan, verdict: Any = "approve", *, key: str = "p1", **more: Any
-    ) -> Story:
+    def review(self, plan: InstructionPlan, verdict: Any = "approve", *, key: str = "p1", **more: Any) -> Story:
         answer = Answer(verdict=verdict, text=more.pop("text", ""), by=more.pop("by", "user"))
         self.emit(e.PlanReviewed(id=key, answer=answer, plan=plan, **more), node=self.stage_id, seconds=6)
         return self
@@ -153,9 +143,7 @@ class Story(Scene):
         self.emit(e.StepStarted(step=step, of=of), node=self.step_id)
         return self
 
-    def verify(
-        self, met: bool, actual: str, *, expected: str = "", by: Any = "facts", command: str = ""
-    ) -> Story:
+    def verify(self, met: bool, actual: str, *, expected: str = "", by: Any = "facts", command: str = "") -> Story:
         event = e.StepVerified(met=met, expected=expected, actual=actual, by=by, command=command, ms=300)
         self.emit(event, node=self.step_id)
         return self
@@ -165,9 +153,7 @@ class Story(Scene):
         self.step_id = ""
         return self
 
-    def tool(
-        self, name: str, title: str, result: ToolResult, *, reads_only: bool = False, ms: int = 40
-    ) -> Story:
+    def tool(self, name: str, title: str, result: ToolResult, *, reads_only: bool = False, ms: int = 40) -> Story:
         self.reply()
         call = self.call(name, path=title)
         self.end("", call).start(call, title, reads_only=reads_only)
@@ -206,9 +192,7 @@ def steps_running() -> Story:
     story = plan_waits().review(PLAN)
     story.leave("planning", 14_000).enter("execution", "Execution")
     first, second = PLAN.steps[:2]
-    story.step(first, 4).tool(
-        "read_file", "src/export.py", ToolResult(success=True, data=READ), reads_only=True
-    )
+    story.step(first, 4).tool("read_file", "src/export.py", ToolResult(success=True, data=READ), reads_only=True)
     story.verify(True, "read 2 lines", expected=first.expected).over(ms=2400)
     story.step(second, 4)
     failed = ToolResult(success=False, error="src/export.py is read-only", code="permission")
@@ -232,9 +216,7 @@ def _carried() -> Story:
     story.step(third, 4).tool("edit_file", "src/main.py", done)
     story.verify(True, "src/main.py was edited", expected=third.expected).over()
     story.step(fourth, 4)
-    story.tool(
-        "write_file", "tests/test_export.py", ToolResult(success=False, error="No such folder: tests/")
-    )
+    story.tool("write_file", "tests/test_export.py", ToolResult(success=False, error="No such folder: tests/"))
     story.verify(False, "the folder tests/ is missing", expected=fourth.expected).over("failed")
     recovering = e.StepRecovering(
         by="recovery", error_class="not_found", cause="no tests yet", strategy="make the folder first"
@@ -246,9 +228,7 @@ def _carried() -> Story:
 def steps_recovered() -> Story:
     """A failed step, a new plan by itself, the run's check."""
     story = _carried()
-    fifth = PlanStep(
-        number=1, description="Make tests/ and write the tests", tool="write_file", expected="3 tests"
-    )
+    fifth = PlanStep(number=1, description="Make tests/ and write the tests", tool="write_file", expected="3 tests")
     again = InstructionPlan(approach="Make the folder first.", steps=(fifth,), check=PLAN.check)
     story.apart("planning", seconds=2)
     story.emit(
@@ -258,9 +238,7 @@ def steps_recovered() -> Story:
     answer = Answer(verdict="approve", by="the setting plan_approval")
     story.emit(e.PlanReviewed(id="p2", answer=answer, plan=again), node="s-planning")
     numbered = PlanStep(number=5, description=fifth.description, tool="write_file", expected="3 tests")
-    story.step(numbered, 5).tool(
-        "write_file", "tests/test_export.py", ToolResult(success=True, data="Written.")
-    )
+    story.step(numbered, 5).tool("write_file", "tests/test_export.py", ToolResult(success=True, data="Written."))
     story.verify(True, "tests/test_export.py was written", expected="3 tests").over()
     story.step(PlanStep(number=0, description=f"Check: {PLAN.check.command}", expected="all tests pass"), 0)
     story.tool("run_terminal_command", PLAN.check.command, ToolResult(success=True, data="3 passed"), ms=1240)

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from pathlib import Path
 
 import pytest
 
-from tui_agent.domain import CommandOutcome
+from tests.waiting import in_time, until
+from tui_agent.common.domain import CommandOutcome
 from tui_agent.platform import supervisor
-from tui_agent.shell.argv import run_script
-from tui_agent.shell.unasked import Invocation, Script, Step, script
+from tui_agent.platform.proc import Stage
+from tui_agent.shell.safe_commands import SafeStep, check_script, run_script
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def work(tmp_path: Path) -> Path:
 
 
 async def run(command: str, work: Path) -> CommandOutcome:
-    found = script(command, work, [work])
+    found = check_script(command, work, [work])
     assert found is not None
     return await run_script(found, cwd=work, timeout=30)
 
@@ -61,7 +61,7 @@ async def test_the_environment_is_bare(work: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", f"{work}:{os.environ['PATH']}")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(work))
     monkeypatch.setenv("GREP_OPTIONS", "-v")
-    env = Script(steps=(Step(joined="", pipeline=(Invocation(program="/usr/bin/env", argv=("env",)),)),))
+    env = (SafeStep(joined="", pipeline=(Stage(program="/usr/bin/env", argv=("env",)),)),)
     outcome = await run_script(env, cwd=work, timeout=30)
     names = {line.split("=")[0] for line in outcome.output.splitlines()}
     assert names <= {"PATH", "TERM", "TZ", "LANG"} | {name for name in names if name.startswith("LC_")}
@@ -69,40 +69,34 @@ async def test_the_environment_is_bare(work: Path, monkeypatch: pytest.MonkeyPat
 
 
 async def test_time_out_is_for_all_steps_together(work: Path) -> None:
-    slow = Invocation(program="/bin/sleep", argv=("sleep", "300"))
-    echo = Invocation(program="/bin/echo", argv=("echo", "x"))
-    steps = Script(
-        steps=(
-            Step(joined="", pipeline=(echo,)),
-            Step(joined=";", pipeline=(slow,)),
-            Step(joined=";", pipeline=(echo,)),
-        )
+    slow = Stage(program="/bin/sleep", argv=("sleep", "300"))
+    echo = Stage(program="/bin/echo", argv=("echo", "x"))
+    steps = (
+        SafeStep(joined="", pipeline=(echo,)),
+        SafeStep(joined=";", pipeline=(slow,)),
+        SafeStep(joined=";", pipeline=(echo,)),
     )
-    began = time.monotonic()
-    outcome = await run_script(steps, cwd=work, timeout=1)
-    assert time.monotonic() - began < 3 * 5
+    outcome = await in_time(run_script(steps, cwd=work, timeout=1))
     assert outcome.timed_out and outcome.exit_code is None and outcome.output == "x" and "1 s" in outcome.note
 
 
 async def test_cancelling_kills(work: Path) -> None:
     before = set(supervisor.descendants(os.getpid()))
-    slow = Invocation(program="/bin/sleep", argv=("sleep", "300"))
-    running = asyncio.create_task(
-        run_script(Script(steps=(Step(joined="", pipeline=(slow,)),)), cwd=work, timeout=60)
-    )
-    end = time.monotonic() + 60
-    while len(new := set(supervisor.descendants(os.getpid())) - before) < 2:
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)
+    slow = Stage(program="/bin/sleep", argv=("sleep", "300"))
+    running = asyncio.create_task(run_script((SafeStep(joined="", pipeline=(slow,)),), cwd=work, timeout=60))
+
+    def new() -> set[int]:
+        return set(supervisor.descendants(os.getpid())) - before
+
+    await until(lambda: len(new()) >= 2)
+    started = new()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    while new & set(supervisor.table()):
-        assert time.monotonic() < end + 10
-        await asyncio.sleep(0.01)
+    await until(lambda: not started & set(supervisor.process_table()))
 
 
 async def test_a_vanished_program_counts_as_in_a_shell(work: Path) -> None:
-    gone = Script(steps=(Step(joined="", pipeline=(Invocation(program="/no/program", argv=("program",)),)),))
+    gone = (SafeStep(joined="", pipeline=(Stage(program="/no/program", argv=("program",)),)),)
     outcome = await run_script(gone, cwd=work, timeout=30)
     assert outcome.exit_code == 127 and "program: " in outcome.output

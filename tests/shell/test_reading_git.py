@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.platform.capture import Kept
-from tui_agent.shell import reading_git
+from tui_agent.platform.output import KeptOutput
+from tui_agent.shell import review_git
 
 READS = [
     "git log",
@@ -62,12 +62,12 @@ def secret(path: str) -> bool:
 
 @pytest.mark.parametrize("command", READS)
 def test_what_reads_is_let_through(command: str) -> None:
-    assert reading_git.arguments(command, secret) is not None
+    assert review_git.git_arguments(command, secret) is not None
 
 
 @pytest.mark.parametrize("command", DOES_NOT)
 def test_everything_else_is_not(command: str) -> None:
-    assert reading_git.arguments(command, secret) is None
+    assert review_git.git_arguments(command, secret) is None
 
 
 @pytest.mark.needs("git")
@@ -103,10 +103,10 @@ async def test_a_hostile_repository_runs_nothing(tmp_path: Path) -> None:
     mark.unlink(missing_ok=True)
     said: dict[str, str] = {}
     for command in ("git log -p", "git diff", "git status --short", "git blame a.txt", "git show HEAD"):
-        arguments = reading_git.arguments(command, secret)
+        arguments = review_git.git_arguments(command, secret)
         assert arguments is not None
-        outcome = await reading_git.run(
-            arguments, cwd=repository, folders=(repository,), timeout=60, on_output=None, kept=Kept()
+        outcome = await review_git.run_git_read(
+            arguments, cwd=repository, folders=(repository,), timeout=60, on_output=None, kept=KeptOutput()
         )
         assert outcome.exit_code == 0, (command, outcome.note)
         said[command] = outcome.output

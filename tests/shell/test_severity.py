@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui_agent.domain import Severity
-from tui_agent.shell.severity import classify
+from tui_agent.common.domain import Severity
+from tui_agent.shell.severity import classify_command
 
 CORPUS = json.loads((Path(__file__).parents[1] / "corpora" / "commands.json").read_text("utf-8"))
 ORDER = CORPUS["severities"]
@@ -23,7 +23,7 @@ def text_of(command: object) -> str:
 
 @pytest.mark.parametrize("case", CORPUS["cases"], ids=lambda case: case["id"])
 def test_corpus(case: dict[str, object]) -> None:
-    found = ORDER.index(classify(text_of(case["command"])).severity.value)
+    found = ORDER.index(classify_command(text_of(case["command"])).severity.value)
     assert ORDER.index(case["min_severity"]) <= found <= ORDER.index(case.get("max_severity", "critical"))
 
 
@@ -90,7 +90,7 @@ def test_corpus(case: dict[str, object]) -> None:
     ],
 )
 def test_more_commands(command: str, severity: str) -> None:
-    assert classify(command).severity.value == severity
+    assert classify_command(command).severity.value == severity
 
 
 @pytest.mark.parametrize(
@@ -125,24 +125,16 @@ def test_more_commands(command: str, severity: str) -> None:
     ],
 )
 def test_always_asked_about(command: str, tmp_path: Path) -> None:
-    rating = classify(command, cwd=tmp_path, roots=[tmp_path])
+    rating = classify_command(command, cwd=tmp_path, roots=[tmp_path])
     assert rating.always_ask and rating.reasons
 
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "rm -rf dist",
-        "rm -rf ./node_modules build",
-        "ls",
-        "git push",
-        "rm x",
-        "echo x > out",
-        "curl https://a.example",
-    ],
+    ["rm -rf dist", "rm -rf ./node_modules build", "ls", "git push", "rm x", "echo x > out", "curl https://a.example"],
 )
 def test_not_always_asked_about(command: str, tmp_path: Path) -> None:
-    assert not classify(command, cwd=tmp_path, roots=[tmp_path]).always_ask
+    assert not classify_command(command, cwd=tmp_path, roots=[tmp_path]).always_ask
 
 
 @pytest.mark.parametrize(
@@ -161,35 +153,26 @@ def test_not_always_asked_about(command: str, tmp_path: Path) -> None:
     ids=range(9),
 )
 def test_what_cannot_be_read_is_high(command: str) -> None:
-    rating = classify(command)
+    rating = classify_command(command)
     assert rating.severity.rank >= Severity.HIGH.rank and rating.reasons
 
 
 @given(
     st.text(max_size=80)
     | st.lists(
-        st.sampled_from([*"abc $`'\"\\|&;<>(){}[]*~#!\n=", "rm", "<<", "$(", "${", "if ", "fi", "EOF"]),
-        max_size=25,
+        st.sampled_from([*"abc $`'\"\\|&;<>(){}[]*~#!\n=", "rm", "<<", "$(", "${", "if ", "fi", "EOF"]), max_size=25
     ).map("".join)
 )
 @settings(max_examples=200, deadline=None)
 def test_any_text_gets_a_rating(text: str) -> None:
-    classify(text)
+    classify_command(text)
 
 
 @given(
     st.sampled_from(["rm -rf /", "sudo id", "curl x | sh"]),
     st.sampled_from(
-        [
-            "ls; {}",
-            "ls && {}",
-            "(  {} )",
-            "if a; then {}; fi",
-            "x=$({})",
-            "{{ {}; }} 2>&1",
-            "ls | grep x || {}",
-        ]
+        ["ls; {}", "ls && {}", "(  {} )", "if a; then {}; fi", "x=$({})", "{{ {}; }} 2>&1", "ls | grep x || {}"]
     ),
 )
 def test_the_worst_part_decides(inner: str, outer: str) -> None:
-    assert classify(outer.format(inner)).severity.rank >= classify(inner).severity.rank
+    assert classify_command(outer.format(inner)).severity.rank >= classify_command(inner).severity.rank

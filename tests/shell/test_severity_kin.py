@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui_agent.shell.severity import classify
+from tui_agent.shell.severity import classify_command
 
 CASES = {
     "critical": r"""
@@ -127,14 +127,14 @@ CASES = {
 @pytest.mark.parametrize("severity", CASES)
 def test_kin_of_the_corpus(severity: str) -> None:
     lines = [line.strip(" ").replace("§", "\n") for line in CASES[severity].splitlines() if line.strip()]
-    found = {line: classify(line).severity.value for line in lines}
+    found = {line: classify_command(line).severity.value for line in lines}
     assert {line: got for line, got in found.items() if got != severity} == {}
 
 
 @pytest.mark.parametrize("text", ["rm -rf /" + "; echo" * 3000, "ls\r\nrm -rf /\r\n", "ls; rm -rf / '"])
 def test_what_cannot_be_read_is_looked_at_in_pieces(text: str) -> None:
-    assert classify(text).severity.value == "critical"
+    assert classify_command(text).severity.value == "critical"
 
 
 def test_commands_wrapped_thousands_of_times_are_high() -> None:
-    assert classify("env " * 2000).severity.value == "high"
+    assert classify_command("env " * 2000).severity.value == "high"

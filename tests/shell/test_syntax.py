@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from tui_agent.shell.syntax import parse
+from tui_agent.shell.syntax import parse_shell
 
 
 def words(text: str) -> list[list[str | None]]:
-    return [[word.text for word in command.words] for command in parse(text).commands]
+    return [[word.text for word in command.words] for command in parse_shell(text).commands]
 
 
 def test_pipelines_and_joints() -> None:
-    parsed = parse("a 1 | b && c || d; e")
+    parsed = parse_shell("a 1 | b && c || d; e")
     assert parsed.plain and not parsed.problem
     assert [pipeline.joined for pipeline in parsed.pipelines] == ["", "&&", "||", ";"]
     assert [len(pipeline.commands) for pipeline in parsed.pipelines] == [2, 1, 1, 1]
@@ -56,7 +56,7 @@ def test_literal_words(text: str, expected: list[str | None]) -> None:
     ],
 )
 def test_what_is_not_plain(text: str) -> None:
-    assert not parse(text).plain
+    assert not parse_shell(text).plain
 
 
 @pytest.mark.parametrize(
@@ -76,21 +76,16 @@ def test_commands_are_found_wherever_they_stand(text: str, names: set[str]) -> N
 
 
 def test_redirections_belong_to_their_command() -> None:
-    first, second = parse("a >x 2>>y | b <z extra").commands
-    assert [(r.operator, r.target.text if r.target else None) for r in first.redirects] == [
-        (">", "x"),
-        ("2>>", "y"),
-    ]
+    first, second = parse_shell("a >x 2>>y | b <z extra").commands
+    assert [(r.operator, r.target.text if r.target else None) for r in first.redirects] == [(">", "x"), ("2>>", "y")]
     assert [word.text for word in second.words] == ["b", "extra"]
 
 
 def test_functions_are_named() -> None:
-    assert parse("f() { a; }; function g { b; }").functions == ("f", "g")
+    assert parse_shell("f() { a; }; function g { b; }").functions == ("f", "g")
 
 
-@pytest.mark.parametrize(
-    "text", ["a 'b", "a )", "if a", "a \x00", "a\rb", "a \udc80", "a " + "b" * 9000, "a;" * 51]
-)
+@pytest.mark.parametrize("text", ["a 'b", "a )", "if a", "a \x00", "a\rb", "a \udc80", "a " + "b" * 9000, "a;" * 51])
 def test_what_cannot_be_read_says_why(text: str) -> None:
-    parsed = parse(text)
+    parsed = parse_shell(text)
     assert parsed.problem and not parsed.plain

@@ -3,31 +3,22 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tui_agent.domain import CommandOutcome
+from tests.waiting import in_time, until
+from tui_agent.common.domain import CommandOutcome
 from tui_agent.platform import supervisor
 from tui_agent.platform.environment import child_environment
-from tui_agent.shell.argv import run_script
-from tui_agent.shell.terminal import COMMAND_CAP, CommandError, Terminal
-from tui_agent.shell.unasked import script
-
-SLACK = 5
+from tui_agent.platform.output import KeptOutput
+from tui_agent.shell.safe_commands import check_script, run_script
+from tui_agent.shell.terminal import COMMAND_CAP, CommandError, ShellSession
 
 
 def alive(pid: int) -> bool:
-    return pid in supervisor.table()
-
-
-async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came to be"
-        await asyncio.sleep(0.01)
+    return pid in supervisor.process_table()
 
 
 @pytest.fixture
@@ -38,13 +29,13 @@ def work(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def terminal(work: Path, tmp_path: Path) -> AsyncIterator[Terminal]:
-    terminal = Terminal(folder=work, roots=[work], scratch=tmp_path)
+async def terminal(work: Path) -> AsyncIterator[ShellSession]:
+    terminal = ShellSession(folder=work, roots=[work])
     yield terminal
     await terminal.close()
 
 
-async def out(terminal: Terminal, command: str) -> str:
+async def out(terminal: ShellSession, command: str) -> str:
     outcome = await terminal.run(command)
     return outcome.output
 
@@ -52,26 +43,21 @@ async def out(terminal: Terminal, command: str) -> str:
 # --- what goes from one command to the next ---------------------------------------------------------
 
 
-async def test_folder_and_exported_variables_survive(terminal: Terminal, work: Path) -> None:
+async def test_folder_and_exported_variables_survive(terminal: ShellSession, work: Path) -> None:
     outcome = await terminal.run("cd sub; export A='x y' B=$'a\\nb'; C=3; unset LANG; echo said; exit 4")
-    assert (outcome.exit_code, outcome.output, outcome.cwd, outcome.note) == (
-        4,
-        "said",
-        str(work / "sub"),
-        "",
-    )
+    assert (outcome.exit_code, outcome.output, outcome.cwd, outcome.note) == (4, "said", str(work / "sub"), "")
     assert await out(terminal, 'pwd; echo "$A|$B|$C|${LANG-none}"; cd - >/dev/null; pwd') == (
         f"{work}/sub\nx y|a\nb||none\n{work}"
     )
 
 
-async def test_a_folder_of_an_odd_name_survives(terminal: Terminal, work: Path) -> None:
+async def test_a_folder_of_an_odd_name_survives(terminal: ShellSession, work: Path) -> None:
     await terminal.run("mkdir $'a \\'b\\\\\\n$c'; cd a*")
     assert terminal.cwd == work / "a 'b\\\n$c"
     assert (await terminal.run("true")).cwd == str(terminal.cwd)
 
 
-async def test_the_folder_may_be_given(terminal: Terminal, work: Path) -> None:
+async def test_the_folder_may_be_given(terminal: ShellSession, work: Path) -> None:
     outcome = await terminal.run("pwd", cwd=work / "sub")
     assert outcome.output == outcome.cwd == str(work / "sub")
     with pytest.raises(CommandError, match="no folder"):
@@ -96,7 +82,7 @@ rm() {{ :; }}
 """
 
 
-async def test_functions_aliases_traps_and_options_do_not_survive(terminal: Terminal, work: Path) -> None:
+async def test_functions_aliases_traps_and_options_do_not_survive(terminal: ShellSession, work: Path) -> None:
     mark, rc = work / "mark", work / "rc"
     rc.write_text(f"touch {mark}\n")
     await terminal.run(POISON.replace("{mark}", str(mark)).replace("{rc}", str(rc)))
@@ -109,7 +95,7 @@ async def test_functions_aliases_traps_and_options_do_not_survive(terminal: Term
     assert outcome.output.splitlines() == ["rc", "sub", str(work), "*", "hBc", "ls is hashed (/usr/bin/ls)"]
 
 
-async def test_what_runs_unasked_is_not_touched_by_it(terminal: Terminal, work: Path) -> None:
+async def test_what_runs_unasked_is_not_touched_by_it(terminal: ShellSession, work: Path) -> None:
     mark = work / "mark"
     await terminal.run(POISON.replace("{mark}", str(mark)).replace("{rc}", str(work / "rc")))
     await terminal.run(
@@ -119,14 +105,14 @@ async def test_what_runs_unasked_is_not_touched_by_it(terminal: Terminal, work: 
     )
     assert mark.exists()  # in the shell it works
     mark.unlink()
-    found = script("ls && pwd", work, [work])
+    found = check_script("ls && pwd", work, [work])
     assert found is not None
     outcome = await run_script(found, cwd=work, timeout=20)
     assert outcome.exit_code == 0 and outcome.output.splitlines() == ["bin", "sub", str(work)]
     assert not mark.exists()
 
 
-async def test_telling_variables_are_told(terminal: Terminal) -> None:
+async def test_telling_variables_are_told(terminal: ShellSession) -> None:
     assert terminal.env_changes() == ()
     await terminal.run(
         "export PATH=/evil:$PATH LD_PRELOAD=/x.so GIT_DIR=/g NODE_OPTIONS=--x PYTHONPATH=. HARMLESS=1 BASH_ENV=/x; unset PAGER"
@@ -141,13 +127,11 @@ async def test_telling_variables_are_told(terminal: Terminal) -> None:
         "PYTHONPATH",
     ]
     assert "PAGER (unset)" in changes and "LD_PRELOAD=/x.so" in changes
-    await terminal.run(
-        "export PATH=${PATH#/evil:} PAGER=cat; unset LD_PRELOAD GIT_DIR NODE_OPTIONS PYTHONPATH"
-    )
+    await terminal.run("export PATH=${PATH#/evil:} PAGER=cat; unset LD_PRELOAD GIT_DIR NODE_OPTIONS PYTHONPATH")
     assert terminal.env_changes() == ()
 
 
-# --- D11: commands that would end a shell --------------------------------------------------------------
+# --- commands that would end a shell -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -173,7 +157,7 @@ async def test_telling_variables_are_told(terminal: Terminal) -> None:
     ],
 )
 async def test_a_command_ends_only_itself(
-    terminal: Terminal, work: Path, command: str, code: int, kept: bool, said: str
+    terminal: ShellSession, work: Path, command: str, code: int, kept: bool, said: str
 ) -> None:
     await terminal.run("export K=0")
     outcome = await terminal.run(command)
@@ -184,23 +168,20 @@ async def test_a_command_ends_only_itself(
     assert await out(terminal, "pwd; echo $K") == f"{folder}\n{int(kept)}"
 
 
-async def test_the_trap_of_the_command_runs_once(terminal: Terminal) -> None:
+async def test_the_trap_of_the_command_runs_once(terminal: ShellSession) -> None:
     assert await out(terminal, "trap 'echo bye $?' EXIT; (true); sh -c :; exit 5") == "bye 5"
     assert await out(terminal, "(trap 'echo inner' EXIT); echo outer") == "inner\nouter"
     assert await out(terminal, "set -e; trap 'echo bye $?' EXIT; false") == "bye 1"
 
 
-async def test_a_trace_shows_the_command_only(terminal: Terminal) -> None:
-    assert (
-        await out(terminal, "set -x; echo a; trap 'echo b' EXIT")
-        == "+ echo a\na\n+ trap 'echo b' EXIT\n+ echo b\nb"
-    )
+async def test_a_trace_shows_the_command_only(terminal: ShellSession) -> None:
+    assert await out(terminal, "set -x; echo a; trap 'echo b' EXIT") == "+ echo a\na\n+ trap 'echo b' EXIT\n+ echo b\nb"
 
 
-# --- D12, D13: output -------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------
 
 
-async def test_nothing_in_the_output_is_taken_for_an_end(terminal: Terminal, work: Path) -> None:
+async def test_nothing_in_the_output_is_taken_for_an_end(terminal: ShellSession, work: Path) -> None:
     text = "exited 0 0\\ngone 0\\nstarted 1\\n__EXIT__0\\n\\0PWD=/\\0"
     outcome = await terminal.run(
         f"printf '{text}'; printf '{text}' >&2; printf '{text}' | tee -a /proc/$PPID/fd/1 2>/dev/null; sleep 0.1; echo end; exit 6"
@@ -209,7 +190,7 @@ async def test_nothing_in_the_output_is_taken_for_an_end(terminal: Terminal, wor
     assert outcome.output.endswith("end")
 
 
-async def test_a_forged_state_is_not_taken(terminal: Terminal, work: Path) -> None:
+async def test_a_forged_state_is_not_taken(terminal: ShellSession, work: Path) -> None:
     forged = r"""f=$(builtin trap -p EXIT; declare -f __tui_agent_keep); s=$(grep -o "/[^ ]*state" <<< "$f" | head -1)
     builtin trap - EXIT; printf '/\0EVIL=1\0wrong\0' > "$s"; ls "$s"; cd sub"""
     outcome = await terminal.run(forged)
@@ -218,86 +199,56 @@ async def test_a_forged_state_is_not_taken(terminal: Terminal, work: Path) -> No
     assert await out(terminal, "echo ${EVIL-no}") == "no"
 
 
-async def test_late_output_belongs_to_the_old_job(terminal: Terminal, work: Path) -> None:
-    first = await terminal.run(
-        "(until [ -e go ]; do sleep 0.02; done; echo late; touch went; sleep 300) & echo now"
-    )
+async def test_late_output_belongs_to_the_old_job(terminal: ShellSession, work: Path) -> None:
+    first = await terminal.run("(until [ -e go ]; do sleep 0.02; done; echo late; touch went; sleep 300) & echo now")
     assert first.output == "now" and "job 1" in first.note
     second = await terminal.run("touch go; until [ -e went ]; do sleep 0.02; done; echo mine")
     assert second.output == "mine"
-    await until(lambda: terminal.jobs()[0].output == "late")
-    third = await terminal.run("true")
+    async with asyncio.timeout(20):
+        while not (third := await terminal.run("true")).note:
+            pass
     assert third.output == "" and "job 1" in third.note and "late" in third.note
     assert (await terminal.run("true")).note == ""
 
 
-# --- D04–D07: time-out, interrupt, jobs --------------------------------------------------------------
+# --- time-out, cancelling, jobs -----------------------------------------------------------------------
 
 
-async def test_time_out(terminal: Terminal, work: Path) -> None:
-    outcome = await terminal.run(
-        "export K=1; cd sub; echo partly; echo $$ > pid; trap '' TERM; sleep 300", timeout=1.0
-    )
+async def test_time_out(terminal: ShellSession, work: Path) -> None:
+    outcome = await terminal.run("export K=1; cd sub; echo partly; echo $$ > pid; trap '' TERM; sleep 300", timeout=1.0)
     assert outcome.timed_out and outcome.exit_code is None and outcome.output == "partly"
     assert "Stopped after 1 s" in outcome.note and outcome.cwd == str(work)
     assert not alive(int((work / "sub" / "pid").read_text()))
     assert await out(terminal, "echo ok") == "ok"
 
 
-async def test_interrupt(terminal: Terminal, work: Path) -> None:
-    shown: list[str] = []
-    command = "trap '' TERM; (setsid sleep 300 & echo $! > pid); while :; do echo tick; sleep 0.02; done"
-    running = asyncio.create_task(terminal.run(command, on_output=shown.append))
-    await until(lambda: shown and (work / "pid").exists())
-    began = time.monotonic()
-    stopping = asyncio.create_task(terminal.interrupt())
-    await asyncio.sleep(0)
-    count = len(shown)
-    await stopping
-    assert time.monotonic() - began < 2 * SLACK
-    outcome = await running
-    assert outcome.interrupted and not outcome.timed_out and outcome.exit_code is None
-    assert "tick" in outcome.output and "Interrupted" in outcome.note
-    assert len(shown) == count
-    assert not alive(int((work / "pid").read_text()))
-    assert await out(terminal, "echo usable") == "usable"
-
-
-async def test_interrupt_with_nothing_running(terminal: Terminal) -> None:
-    await terminal.interrupt()
-    assert (await terminal.run("echo x")).interrupted is False
-
-
-async def test_a_cancelled_command_is_dead_and_the_shell_usable(terminal: Terminal, work: Path) -> None:
+async def test_a_cancelled_command_is_dead_and_the_shell_usable(terminal: ShellSession, work: Path) -> None:
     running = asyncio.create_task(terminal.run("echo $$ > pid; sleep 300"))
     await until(lambda: (work / "pid").exists() and (work / "pid").read_text())
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    await until(lambda: not alive(int((work / "pid").read_text())), 2 * SLACK)
+    await until(lambda: not alive(int((work / "pid").read_text())))
     assert await out(terminal, "echo x") == "x"
 
 
-async def test_jobs_are_listed_and_stopped(terminal: Terminal) -> None:
-    began = time.monotonic()
-    outcome = await terminal.run("sleep 301 & sleep 302 & echo up")
-    assert time.monotonic() - began < 1 * SLACK and outcome.output == "up"
+async def test_jobs_are_listed_and_end_with_the_shell(terminal: ShellSession) -> None:
+    outcome = await in_time(terminal.run("sleep 301 & sleep 302 & echo up"))
+    assert outcome.output == "up"
     await terminal.run("(setsid sleep 303 >/dev/null 2>&1 &)")
     first, second = terminal.jobs()
     assert (first.id, second.id) == (1, 2)
-    assert first.program.startswith("sleep 30") and len(first.pids) == 2 and first.age >= second.age > 0
+    assert first.program.startswith("sleep 30") and len(first.pids) == 2
     assert all(alive(pid) for pid in (*first.pids, *second.pids))
-    assert await terminal.stop(1)
-    assert not any(alive(pid) for pid in first.pids) and alive(second.pid)
-    assert [job.id for job in terminal.jobs()] == [2]
-    assert not await terminal.stop(1) and not await terminal.stop(99)
+    await terminal.run(f"kill {' '.join(map(str, first.pids))}")
+    await until(lambda: [job.id for job in terminal.jobs()] == [2])
     assert "job 1" in (await terminal.run("true")).note
     await terminal.close()
-    assert not alive(second.pid)
+    assert not any(alive(pid) for pid in second.pids)
 
 
 async def test_closing_kills_what_runs(work: Path) -> None:
-    terminal = Terminal(folder=work)
+    terminal = ShellSession(folder=work)
     running = asyncio.create_task(terminal.run("echo $$ > pid; sleep 300"))
     await until(lambda: (work / "pid").exists() and (work / "pid").read_text())
     await terminal.close()
@@ -307,21 +258,18 @@ async def test_closing_kills_what_runs(work: Path) -> None:
         await terminal.run("true")
 
 
-async def test_commands_wait_for_each_other(terminal: Terminal) -> None:
+async def test_commands_wait_for_each_other(terminal: ShellSession) -> None:
     await asyncio.gather(*(terminal.run(f"echo {n} >> log; sleep 0.05; echo {n} >> log") for n in range(3)))
     assert await out(terminal, "uniq -c log | wc -l; wc -l < log") == "3\n6"
 
 
-# --- D14, D16–D18, D21 ------------------------------------------------------------------------------
-
-
-async def test_a_folder_outside_is_told(terminal: Terminal) -> None:
+async def test_a_folder_outside_is_told(terminal: ShellSession) -> None:
     outcome = await terminal.run("cd /")
     assert outcome.cwd == "/" and "outside the workspace" in outcome.note
     assert (await terminal.run("cd usr")).cwd == "/usr"
 
 
-async def test_a_deleted_folder_is_told(terminal: Terminal, work: Path) -> None:
+async def test_a_deleted_folder_is_told(terminal: ShellSession, work: Path) -> None:
     outcome = await terminal.run("mkdir gone; cd gone; rmdir ../gone")
     assert outcome.cwd == str(work) and "is gone" in outcome.note
     await terminal.run("cd sub")
@@ -338,7 +286,7 @@ async def test_a_deleted_folder_is_told(terminal: Terminal, work: Path) -> None:
         ("kill -ABRT $$", 134, "SIGABRT"),
     ],
 )
-async def test_the_signal_is_named(terminal: Terminal, command: str, code: int, name: str) -> None:
+async def test_the_signal_is_named(terminal: ShellSession, command: str, code: int, name: str) -> None:
     outcome = await terminal.run(command)
     assert outcome.exit_code == code and name in outcome.note
 
@@ -354,43 +302,40 @@ async def test_the_signal_is_named(terminal: Terminal, command: str, code: int, 
     ],
     ids=["million", "argument", "nul", "surrogate", "empty"],
 )
-async def test_impossible_commands_are_refused(terminal: Terminal, command: str, why: str) -> None:
+async def test_impossible_commands_are_refused(terminal: ShellSession, command: str, why: str) -> None:
     with pytest.raises(CommandError) as caught:
         await terminal.run(command)
     assert caught.value.code == why and str(caught.value)
 
 
-async def test_the_longest_command_runs(terminal: Terminal) -> None:
+async def test_the_longest_command_runs(terminal: ShellSession) -> None:
     outcome = await terminal.run("echo " + "x" * (COMMAND_CAP - 5) + "")
     assert outcome.exit_code == 0 and outcome.total_bytes == COMMAND_CAP - 4
 
 
 @pytest.mark.parametrize("variables", [{}, {"LC_ALL": "C"}, {"LANG": "POSIX"}])
 async def test_utf8_in_any_locale(work: Path, variables: dict[str, str]) -> None:
-    terminal = Terminal(folder=work, environment=child_environment({"PATH": os.environ["PATH"], **variables}))
-    assert (
-        await out(terminal, 'mkdir \'Grüße ✓\'; cd G*; v=ü; echo "${#v} ü"; basename "$PWD"')
-        == "1 ü\nGrüße ✓"
-    )
+    terminal = ShellSession(folder=work, environment=child_environment({"PATH": os.environ["PATH"], **variables}))
+    assert await out(terminal, 'mkdir \'Grüße ✓\'; cd G*; v=ü; echo "${#v} ü"; basename "$PWD"') == "1 ü\nGrüße ✓"
     assert terminal.cwd == work / "Grüße ✓"
     await terminal.close()
 
 
 async def test_without_a_shell_it_says_so(work: Path) -> None:
-    terminal = Terminal(folder=work, shells=("/no/bash", "/no/sh"))
+    terminal = ShellSession(folder=work, shells=("/no/bash", "/no/sh"))
     with pytest.raises(CommandError, match="No shell was found") as caught:
         await terminal.run("true")
     assert caught.value.code == "no_shell"
 
 
 async def test_the_users_shell_is_not_used(work: Path) -> None:
-    terminal = Terminal(folder=work, environment={**child_environment(), "SHELL": "/usr/bin/fish"})
+    terminal = ShellSession(folder=work, environment={**child_environment(), "SHELL": "/usr/bin/fish"})
     assert await out(terminal, "for x in 1 2; do echo $x; done; echo ${BASH_VERSION:+bash}") == "1\n2\nbash"
     await terminal.close()
 
 
 async def test_plain_sh_will_do(work: Path) -> None:
-    terminal = Terminal(folder=work, shells=("/no/bash", "/bin/sh"))
+    terminal = ShellSession(folder=work, shells=("/no/bash", "/bin/sh"))
     first = await terminal.run("cd sub; export A=1; exit 3")
     assert (first.exit_code, first.cwd) == (3, str(work / "sub"))
     second = await terminal.run("pwd; echo $A; echo 'unclosed")
@@ -403,17 +348,16 @@ async def test_plain_sh_will_do(work: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="reads /proc/self/fd")
-async def test_only_three_descriptors(terminal: Terminal) -> None:
+async def test_only_three_descriptors(terminal: ShellSession) -> None:
     assert (
         await out(
-            terminal,
-            "python3 -c \"import os; print([f for f in range(200) if os.path.exists(f'/proc/self/fd/{f}')])\"",
+            terminal, "python3 -c \"import os; print([f for f in range(200) if os.path.exists(f'/proc/self/fd/{f}')])\""
         )
         == "[0, 1, 2]"
     )
 
 
-async def test_no_hang_on_input_and_no_terminal(terminal: Terminal) -> None:
+async def test_no_hang_on_input_and_no_terminal(terminal: ShellSession) -> None:
     outcome = await terminal.run(
         "cat; read x; python3 -; tty; git commit 2>&1 | tail -1; sudo -n true < /dev/tty", timeout=30
     )
@@ -423,25 +367,26 @@ async def test_no_hang_on_input_and_no_terminal(terminal: Terminal) -> None:
 async def test_the_environment_holds_no_secrets(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LLM_AUTH_TOKEN", "GITHUB_TOKEN", "X_KEY"):
         monkeypatch.setenv(name, "canary")
-    terminal = Terminal(folder=work)
+    terminal = ShellSession(folder=work)
     text = await out(terminal, "env")
     assert "canary" not in text and "BASH_ENV" not in text and "TERM=dumb" in text
     await terminal.close()
 
 
-async def test_long_output_is_cut_and_kept(terminal: Terminal, tmp_path: Path) -> None:
-    outcome = await terminal.run("seq 1 1000")
+async def test_long_output_is_cut_and_kept(terminal: ShellSession, tmp_path: Path) -> None:
+    kept = KeptOutput(tmp_path / "output.txt")
+    outcome = await terminal.run("seq 1 1000", kept=kept)
     assert "[… 900 of 1,000 lines left out …]" in outcome.output and outcome.total_lines == 1000
-    assert outcome.spill and Path(outcome.spill).parent == tmp_path
+    assert outcome.spill == str(kept.file)
     assert Path(outcome.spill).read_text().split() == [str(n) for n in range(1, 1001)]
-    assert (await terminal.run("seq 1 10")).spill is None
+    assert (await terminal.run("seq 1 10", kept=KeptOutput(tmp_path / "other.txt"))).spill is None
 
 
 async def test_nothing_is_left_in_the_temporary_folder(
     work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    terminal = Terminal(folder=work)
+    terminal = ShellSession(folder=work)
     outcomes: list[CommandOutcome] = [
         await terminal.run(command) for command in ("true", "exec true", "kill -9 $$", "'")
     ]

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from tui_agent import events as e
-from tui_agent.domain import Answer, Fault, ToolResult, Usage
+from tui_agent.common.domain import Answer, Fault, ToolResult, Usage
+from tui_agent.common.workplan import InstructionPlan, PlanStep
 from tui_agent.events import Event, Record
 from tui_agent.storage.lines import to_line
-from tui_agent.workplan import InstructionPlan, PlanStep
 
 
 class Journal:
@@ -25,9 +25,7 @@ class Journal:
         for event in events:
             seq = len(self.records) + 1
             at = f"{self.day}T09:00:00.000+00:00"
-            self.records.append(
-                Record(seq=seq, at=at, event=event, run=self.run if run is None else run, node="")
-            )
+            self.records.append(Record(seq=seq, at=at, event=event, run=self.run if run is None else run, node=""))
         return self
 
     def begin(self, model: str = "small") -> Journal:
@@ -56,9 +54,7 @@ class Journal:
 def plan(steps: int, ms: int = 0, *, user: Answer | None = None, **more: Any) -> tuple[Event, ...]:
     """A plan that was proposed and decided about."""
     reviewed: dict[str, Any] = {name: more.pop(name) for name in ("edited", "alternative") if name in more}
-    made = InstructionPlan(
-        approach="so", steps=tuple(PlanStep(number=n + 1, description="x") for n in range(steps))
-    )
+    made = InstructionPlan(approach="so", steps=tuple(PlanStep(number=n + 1, description="x") for n in range(steps)))
     asked: dict[str, Any] = {} if more.get("cached") or "prompt_version" in more else {"prompt_version": "v1"}
     return (
         e.PlanProposed(id="p", plan=made, asks=user is not None, ms=ms, **asked, **more),

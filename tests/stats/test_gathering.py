@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from tests.stats.journals import Journal, three_runs
-from tui_agent.stats.gathering import KEPT, gather
+from tui_agent.stats.reading import CACHE_FILE, gather_stats
 from tui_agent.stats.report import as_json
 from tui_agent.storage.folder import SessionInfo, write_info
 
@@ -13,33 +13,33 @@ def test_all_sessions_are_counted_and_read_only_once(tmp_path: Path) -> None:
     three_runs().write(tmp_path, "2026-01-05T09:00:00.000Z")
     changed = Journal().begin().end()
     path = changed.write(tmp_path, "2026-01-05T10:00:00.000Z")
-    first = gather(tmp_path)
+    first = gather_stats(tmp_path)
     assert (first.tally.sessions, first.tally.whole.runs, first.read) == (2, 4, 2)
-    again = gather(tmp_path)
+    again = gather_stats(tmp_path)
     assert again.read == 0
     assert as_json(again.tally) == as_json(first.tally)
     path.write_bytes(changed.begin().end().data)
-    assert (gather(tmp_path).read, gather(tmp_path).read) == (1, 0)
-    assert gather(tmp_path).tally.whole.runs == 5
-    assert (tmp_path / KEPT).stat().st_mode & 0o777 == 0o600
+    assert (gather_stats(tmp_path).read, gather_stats(tmp_path).read) == (1, 0)
+    assert gather_stats(tmp_path).tally.whole.runs == 5
+    assert (tmp_path / CACHE_FILE).stat().st_mode & 0o777 == 0o600
 
 
 def test_a_session_that_is_gone_is_forgotten(tmp_path: Path) -> None:
     path = three_runs().write(tmp_path, "2026-01-05T09:00:00.000Z")
-    gather(tmp_path)
+    gather_stats(tmp_path)
     path.unlink()
-    assert gather(tmp_path).tally.whole.runs == 0
+    assert gather_stats(tmp_path).tally.whole.runs == 0
 
 
 def test_a_spoilt_cache_costs_nothing_but_time(tmp_path: Path) -> None:
     three_runs().write(tmp_path, "2026-01-05T09:00:00.000Z")
-    gather(tmp_path)
+    gather_stats(tmp_path)
     for spoilt in (b"", b"{", b"[]", b'{"version":1}\n["x"]\n\xff\n', b'{"version":99}', b"\xff" * 99):
-        (tmp_path / KEPT).write_bytes(spoilt)
-        assert gather(tmp_path).tally.whole.runs == 3
-    (tmp_path / KEPT).unlink()
-    (tmp_path / KEPT).mkdir()
-    assert gather(tmp_path).tally.whole.runs == 3
+        (tmp_path / CACHE_FILE).write_bytes(spoilt)
+        assert gather_stats(tmp_path).tally.whole.runs == 3
+    (tmp_path / CACHE_FILE).unlink()
+    (tmp_path / CACHE_FILE).mkdir()
+    assert gather_stats(tmp_path).tally.whole.runs == 3
 
 
 def test_damage_is_passed_over_and_told(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_damage_is_passed_over_and_told(tmp_path: Path) -> None:
     lines[place] = lines[place][:40] + b"\xff\x00" + lines[place][42:]
     path.write_bytes(b"".join(lines) + b'{"v":1,"seq":99')
     Journal().begin().end().write(tmp_path, "2026-01-05T10:00:00.000Z")
-    found = gather(tmp_path)
+    found = gather_stats(tmp_path)
     assert found.damaged == ["2026-01-05T09:00:00.000Z"]
     assert found.tally.damaged >= 1
     assert (found.tally.whole.runs, found.tally.whole.retries) == (4, 0)
@@ -75,7 +75,7 @@ def test_what_is_no_session_is_left_out(tmp_path: Path, monkeypatch) -> None:
 
     told: list[str] = []
     monkeypatch.setattr(os, "lstat", barred)
-    found = gather(tmp_path)
+    found = gather_stats(tmp_path)
     assert found.tally.whole.runs == 3
     assert list(found.skipped) == ["barred"] and "Permission denied" in found.skipped["barred"]
 
@@ -86,21 +86,21 @@ def test_sessions_of_one_folder(tmp_path: Path) -> None:
     for name, workspace in (("2026-01-05T09:00:00.000Z", str(here)), ("2026-01-05T10:00:00.000Z", "/else")):
         path = Journal().begin().end().write(tmp_path, name)
         write_info(path.parent, SessionInfo(id=name, workspace=workspace))
-    assert gather(tmp_path, here).tally.sessions == 1
-    assert gather(tmp_path).tally.sessions == 2
+    assert gather_stats(tmp_path, here).tally.sessions == 1
+    assert gather_stats(tmp_path).tally.sessions == 2
 
 
 def test_stopping_keeps_what_was_known(tmp_path: Path) -> None:
     for number in range(4):
         Journal().begin().end().write(tmp_path, f"2026-01-05T09:00:0{number}.000Z")
-    gather(tmp_path)
+    gather_stats(tmp_path)
     asked: list[int] = []
-    part = gather(tmp_path, tell=lambda done, of: asked.append(done), stop=lambda: len(asked) == 3)
+    part = gather_stats(tmp_path, tell=lambda done, of: asked.append(done), stop=lambda: len(asked) == 3)
     assert part.tally.sessions == 2
-    assert gather(tmp_path).read == 0
+    assert gather_stats(tmp_path).read == 0
 
 
 def test_no_sessions_at_all(tmp_path: Path) -> None:
-    found = gather(tmp_path / "nowhere")
+    found = gather_stats(tmp_path / "nowhere")
     assert found.tally.sessions == 0 and not found.skipped
     assert not (tmp_path / "nowhere").exists()

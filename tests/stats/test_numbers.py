@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -10,11 +11,11 @@ from hypothesis import strategies as st
 
 from tests.stats.journals import Journal, answered, plan, reply, three_runs, tool, verified
 from tui_agent import events as e
-from tui_agent.domain import Answer
-from tui_agent.stats.numbers import FEW, OTHER, Numbers, Tally, Times, added, count_up, rounded
-from tui_agent.stats.reading import Run, read
+from tui_agent.common.domain import Answer
+from tui_agent.common.workplan import Summary
+from tui_agent.stats.numbers import FEW, OTHER, Numbers, Tally, Times, count_up, rounded
+from tui_agent.stats.reading import RunStats, read_tally
 from tui_agent.stats.report import as_json
-from tui_agent.workplan import Summary
 
 SUMMARY = Summary(action="x")
 
@@ -22,7 +23,14 @@ SUMMARY = Summary(action="x")
 def tally_of(journal: Journal, folder: Path) -> Tally:
     path = folder / "events.jsonl"
     path.write_bytes(journal.data)
-    return read(path)
+    return read_tally(path)
+
+
+def added(tallies: Iterable[Tally]) -> Tally:
+    whole = Tally()
+    for one in tallies:
+        whole.add(one)
+    return whole
 
 
 def test_a_journal_with_known_answers(tmp_path: Path) -> None:
@@ -122,13 +130,9 @@ def test_a_decision_after_its_run_counts_for_the_session(tmp_path: Path) -> None
 def test_every_run_is_told_as_it_ends(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_bytes(three_runs().data)
-    told: list[tuple[str, Run]] = []
-    read(path, lambda key, run: told.append((key, run)))
-    assert [(key, run.outcome) for key, run in told] == [
-        ("run-1", "done"),
-        ("run-2", "done"),
-        ("run-3", "interrupted"),
-    ]
+    told: list[tuple[str, RunStats]] = []
+    read_tally(path, lambda key, run: told.append((key, run)))
+    assert [(key, run.outcome) for key, run in told] == [("run-1", "done"), ("run-2", "done"), ("run-3", "interrupted")]
     assert told[1][1].numbers.retries == 1
 
 
@@ -203,9 +207,7 @@ def test_the_order_of_sessions_does_not_matter_and_counts_add_up(sessions, rando
     assert whole.whole.runs == sum(whole.whole.outcomes.values()) == len(flat)
     assert whole.whole.runs == sum(day.runs for day in whole.days.values())
     assert sum(one.runs for one in whole.models.values()) == sum(bool(model) for model, *_ in flat)
-    assert sum(one.runs for one in whole.prompts.get("rules", {}).values()) == sum(
-        bool(o) for *_, o, _ in flat
-    )
+    assert sum(one.runs for one in whole.prompts.get("rules", {}).values()) == sum(bool(o) for *_, o, _ in flat)
     assert whole.whole.first_try <= whole.whole.done and whole.whole.hands_on <= whole.whole.runs
     assert whole.whole.checks == sum(p.count("met") + p.count("unmet") for _, p, *_ in flat)
     assert msgspec.json.decode(msgspec.json.encode(whole), type=Tally) == whole

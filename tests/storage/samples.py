@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from tui_agent import events as e
-from tui_agent.domain import (
+from tui_agent.common.domain import (
     Answer,
     Diff,
-    Editing,
+    EditAction,
     Fault,
     FileChange,
     Grant,
@@ -25,7 +25,7 @@ DIFF = Diff(
     added=2,
     removed=1,
 )
-EDIT = Editing(path="/w/src/a.py", display="src/a.py", diff=DIFF, before="0" * 64, after="1" * 64)
+EDIT = EditAction(path="/w/src/a.py", display="src/a.py", diff=DIFF, before="0" * 64, after="1" * 64)
 CHANGE = FileChange(
     path="/w/src/a.py", display="src/a.py", kind="modify", added=2, removed=1, before="0" * 64, after="1" * 64
 )
@@ -54,19 +54,12 @@ STORY: tuple[tuple[e.Event, str], ...] = (
     (e.ReplyText(text="I'll read "), "r1"),
     (e.ReplyText(text="it first.\n"), "r1"),
     (e.ReplyText(text="[then] edit"), "r1"),
-    (
-        e.ReplyEnded(
-            text="I'll read it first.\n[then] edit", calls=(CALL,), stop="tool_calls", usage=Usage()
-        ),
-        "r1",
-    ),
+    (e.ReplyEnded(text="I'll read it first.\n[then] edit", calls=(CALL,), stop="tool_calls", usage=Usage()), "r1"),
     (e.ToolStarted(call=CALL, title="src/a.py", reads_only=False), "c1"),
     (e.ApprovalAsked(id="a1", action=EDIT, digest="d" * 64, why="edits ask in this mode"), "c1"),
     (
         e.ApprovalAnswered(
-            id="a1",
-            answer=Answer(verdict="approve", scope=Scope.SESSION),
-            grant=Grant(kind="edit", pattern="src/**"),
+            id="a1", answer=Answer(verdict="approve", scope=Scope.SESSION), grant=Grant(kind="edit", pattern="src/**")
         ),
         "c1",
     ),
@@ -74,11 +67,7 @@ STORY: tuple[tuple[e.Event, str], ...] = (
     (e.FileChanged(change=CHANGE, diff=DIFF), "c1"),
     (
         e.ToolFinished(
-            call_id="c1",
-            name="edit_file",
-            result=ToolResult(success=True, changes=(CHANGE,)),
-            text="Edited.",
-            ms=12,
+            call_id="c1", name="edit_file", result=ToolResult(success=True, changes=(CHANGE,)), text="Edited.", ms=12
         ),
         "c1",
     ),
@@ -96,10 +85,7 @@ STORY: tuple[tuple[e.Event, str], ...] = (
         "c2",
     ),
     (e.RetryWaiting(attempt=1, of=5, seconds=2.0, why="The server is busy."), "r2"),
-    (
-        e.ReplyEnded(text="", fault=Fault(kind="broken", message="The stream broke.", advice="Try again.")),
-        "r2",
-    ),
+    (e.ReplyEnded(text="", fault=Fault(kind="broken", message="The stream broke.", advice="Try again.")), "r2"),
     (e.Notice(level="warning", text="The window is small.", code="context.small"), ""),
     (e.RunEnded(outcome="failed", text="The model is gone."), ""),
 )

@@ -5,7 +5,6 @@ import random
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,11 +12,11 @@ import pytest
 
 from tests.storage.samples import OPENED, STORY
 from tui_agent import events as e
-from tui_agent.domain import ToolCall
+from tui_agent.common.domain import ToolCall
 from tui_agent.platform.locks import FileLock
-from tui_agent.storage import catalog
-from tui_agent.storage.changing import add_records
-from tui_agent.storage.folder import SessionError, SessionFolder, find, list_sessions, load_info, rebuild
+from tui_agent.storage import catalog, changes
+from tui_agent.storage.changes import add_records
+from tui_agent.storage.folder import SessionError, SessionFolder, find_session, load_info, rebuild, session_folders
 from tui_agent.storage.journal import records
 from tui_agent.text import Mask
 
@@ -77,9 +76,7 @@ def test_sessions_are_listed_newest_first_with_what_is_known(home: Path, tmp_pat
     (tmp_path / "here").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "here")
     old = make(home, *TALK, workspace=tmp_path / "here")
-    new = make(
-        home, said(1, f"my key is {SECRET}\x1b[2J \u202e!"), workspace=tmp_path / "elsewhere", end=False
-    )
+    new = make(home, said(1, f"my key is {SECRET}\x1b[2J \u202e!"), workspace=tmp_path / "elsewhere", end=False)
     os.utime(old.journal, (1_000, 1_000))
     first, second = catalog.sessions(home)
     assert (first.id, second.id) == (new.id, old.id)
@@ -130,9 +127,7 @@ def newer(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["events.jsonl", "session.json", "lock", "chat_history.log"])
 @pytest.mark.parametrize("hurt", [Path.unlink, fifo, folder_instead, loop, huge, newer, hurt_nothing])
-def test_a_damaged_session_is_listed_and_harms_no_other(
-    home: Path, name: str, hurt: Callable[[Path], None]
-) -> None:
+def test_a_damaged_session_is_listed_and_harms_no_other(home: Path, name: str, hurt: Callable[[Path], None]) -> None:
     well = make(home, *TALK)
     bad = make(home, *TALK)
     hurt(bad.path / name)
@@ -175,11 +170,11 @@ def test_other_things_among_the_sessions_are_none(home: Path, tmp_path: Path) ->
     (entry,) = catalog.sessions(home)
     assert entry.id == folder.id
     for name in ("notes", "file", "2026-01-07T10:23:21.045Z"):
-        other = catalog.look(home / "sessions" / name)
+        other = catalog.read_entry(home / "sessions" / name)
         with pytest.raises(SessionError, match="no session"):
-            catalog.delete(other)
+            changes.delete_session(other)
         with pytest.raises(SessionError):
-            catalog.rename(other, "mine")
+            changes.retitle_session(other, "mine")
     assert (home / "sessions" / "notes" / "mine.txt").exists() and folder.journal.exists()
 
 
@@ -222,9 +217,7 @@ def test_a_search_that_is_not_wanted_any_more_ends_within_a_session(home: Path) 
 def test_what_is_hidden_is_not_found(home: Path) -> None:
     make(home, said(1, f"use {SECRET} and hunter2hunter2, please"))
     entries, mask = catalog.sessions(home), Mask({"PW": "hunter2hunter2"})
-    assert not list(catalog.search(entries, SECRET, mask)) and not list(
-        catalog.search(entries, "hunter2", mask)
-    )
+    assert not list(catalog.search(entries, SECRET, mask)) and not list(catalog.search(entries, "hunter2", mask))
     ((_, context),) = [*catalog.search(entries, "please and", mask, each=1)][:1]
     assert "hunter2" not in context and "ghp_" not in context
     assert "hunter2" not in catalog.preview(entries[0], 9, mask)
@@ -234,12 +227,7 @@ def test_a_preview_is_the_end_of_the_talk(home: Path) -> None:
     call = ToolCall(id="c1", name="read_file", arguments={})
     make(home, *TALK, e.ToolStarted(call=call, title="a\x1b[31m.py", reads_only=True), said(3, "and?\n\nnow"))
     (entry,) = catalog.sessions(home)
-    assert catalog.preview(entry, 4).split("\n") == [
-        "Exporter done too.",
-        "· read_file a.py",
-        "› and?",
-        "› now",
-    ]
+    assert catalog.preview(entry, 4).split("\n") == ["Exporter done too.", "· read_file a.py", "› and?", "› now"]
     assert len(catalog.preview(entry, 99).split("\n")) == 8
     assert catalog.preview(entry, 0) == ""
 
@@ -250,14 +238,14 @@ def test_a_preview_is_the_end_of_the_talk(home: Path) -> None:
 def test_a_new_title_is_kept_whatever_becomes_of_the_info(home: Path) -> None:
     folder = make(home, *TALK)
     (entry,) = catalog.sessions(home)
-    assert catalog.rename(entry, "  Faster \u202e\n imports ") == "Faster <U+202E> imports"
+    assert changes.retitle_session(entry, "  Faster \u202e\n imports ") == "Faster <U+202E> imports"
     (entry,) = catalog.sessions(home)
-    assert entry.title == list_sessions(home / "sessions")[0].title == "Faster <U+202E> imports"
+    assert entry.title == catalog.sessions(home)[0].title == "Faster <U+202E> imports"
     assert folder.log.read_text("utf-8").endswith("SYSTEM: Title: Faster <U+202E> imports\n")
     (folder.path / "session.json").unlink()
-    assert catalog.look(folder.path).title == rebuild(folder.path).title == "Faster <U+202E> imports"
+    assert catalog.read_entry(folder.path).title == rebuild(folder.path).title == "Faster <U+202E> imports"
     with pytest.raises(SessionError, match="letter"):
-        catalog.rename(entry, " \x1b[2J ")
+        changes.retitle_session(entry, " \x1b[2J ")
 
 
 def test_renaming_goes_on_behind_a_torn_end(home: Path) -> None:
@@ -266,7 +254,7 @@ def test_renaming_goes_on_behind_a_torn_end(home: Path) -> None:
         file.write(b'{"v":1,"seq":99')
     whole = folder.log.read_bytes()
     os.truncate(folder.log, len(whole) - 10)
-    catalog.rename(catalog.look(folder.path), "healed")
+    changes.retitle_session(catalog.read_entry(folder.path), "healed")
     assert folder.log.read_bytes().startswith(whole)
     assert seen(folder.path)[-1] == e.SessionTitled(title="healed")
     assert [record.seq for record in records(folder.journal)] == list(range(1, len(TALK) + 4))
@@ -276,12 +264,12 @@ def test_a_running_session_is_neither_renamed_nor_deleted(home: Path) -> None:
     folder = make(home, *TALK, end=False)
     (entry,) = catalog.sessions(home)
     before = tree(folder.path)
-    for change in (lambda: catalog.rename(entry, "x"), lambda: catalog.delete(entry)):
+    for change in (lambda: changes.retitle_session(entry, "x"), lambda: changes.delete_session(entry)):
         with pytest.raises(SessionError, match="in use by process"):
             change()
     assert tree(folder.path) == before
     folder.close()
-    catalog.delete(entry)
+    changes.delete_session(entry)
     assert catalog.sessions(home) == [] and not folder.path.exists()
 
 
@@ -290,13 +278,11 @@ def test_deleting_stays_inside_the_folder(home: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_text("mine")
     (folder.path / "scratch").symlink_to(tmp_path / "mine")
-    catalog.delete(catalog.look(folder.path))
+    changes.delete_session(catalog.read_entry(folder.path))
     assert not folder.path.exists() and (tmp_path / "mine" / "file").read_text("utf-8") == "mine"
 
 
-def test_what_is_deleted_but_for_some_files_is_said_as_it_is(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_deleted_but_for_some_files_is_said_as_it_is(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make(home, *TALK)
 
     def fails(path: Path) -> None:
@@ -304,9 +290,9 @@ def test_what_is_deleted_but_for_some_files_is_said_as_it_is(
 
     monkeypatch.setattr(shutil, "rmtree", fails)
     with pytest.raises(
-        SessionError, match=f"conversation .* is deleted, but files of it are left in {folder.path}: .*busy"
+        SessionError, match=f"conversation .* is deleted, but some files remain in {folder.path}: .*busy"
     ):
-        catalog.delete(catalog.look(folder.path))
+        changes.delete_session(catalog.read_entry(folder.path))
     assert not folder.journal.exists()
 
 
@@ -316,7 +302,7 @@ def test_what_cannot_be_deleted_is_said(home: Path) -> None:
     folder.path.chmod(0o500)
     try:
         with pytest.raises(SessionError, match="ermission denied"):
-            catalog.delete(catalog.look(folder.path))
+            changes.delete_session(catalog.read_entry(folder.path))
         assert folder.journal.exists()
     finally:
         folder.path.chmod(0o700)
@@ -334,7 +320,7 @@ def test_a_fork_has_all_there_is_and_the_original_is_untouched(home: Path) -> No
     (folder.path / "draft.json").write_text("{}")
     folder.plan.write_text("# Plan: by hand\n")
     before = tree(folder.path)
-    new = find(home / "sessions", catalog.fork(catalog.look(folder.path)))
+    new = find_session(home / "sessions", changes.fork_session(catalog.read_entry(folder.path)))
     assert tree(folder.path) == before
     copied = tree(new)
     assert copied["plan_doc.md"] == b"# Plan: by hand\n" and copied["rejected-r1.txt"] == b"raw"
@@ -346,10 +332,8 @@ def test_a_fork_has_all_there_is_and_the_original_is_untouched(home: Path) -> No
         e.MessageWithdrawn(id="m3"),
         e.SessionTitled(title="Make the importer faster (fork)"),
     ]
-    entry = catalog.look(new)
-    assert (
-        entry.parent == folder.id and entry.title == "Make the importer faster (fork)" and not entry.running
-    )
+    entry = catalog.read_entry(new)
+    assert entry.parent == folder.id and entry.title == "Make the importer faster (fork)" and not entry.running
     assert rebuild(new).parent == folder.id
     info = load_info(new)
     assert info is not None and (info.id, info.status, info.workspace) == (new.name, "ended", "/w")
@@ -357,30 +341,28 @@ def test_a_fork_has_all_there_is_and_the_original_is_untouched(home: Path) -> No
     again = SessionFolder.open(new)
     again.close()
     assert (
-        catalog.look(find(home / "sessions", catalog.fork(entry))).title == "Make the importer faster (fork)"
+        catalog.read_entry(find_session(home / "sessions", changes.fork_session(entry))).title
+        == "Make the importer faster (fork)"
     )
-    catalog.delete(catalog.look(folder.path))
+    changes.delete_session(catalog.read_entry(folder.path))
     assert (new / "blobs" / "ab" / BLOB).read_bytes() == b"old content"
 
 
 def test_a_fork_before_a_message_knows_nothing_of_it(home: Path) -> None:
     folder = make(home, *TALK[:3], e.MessageQueued(id="m2", text="now the exporter"), *TALK[3:])
-    entry = catalog.look(folder.path)
+    entry = catalog.read_entry(folder.path)
     assert [one.text for one in catalog.messages(entry)] == ["Make the  importer\nfaster", "now the exporter"]
-    new = find(home / "sessions", catalog.fork(entry, "m2"))
-    assert [event.text for event in seen(new) if isinstance(event, e.UserSaid)] == [
-        "Make the  importer\nfaster"
-    ]
+    new = find_session(home / "sessions", changes.fork_session(entry, "m2"))
+    assert [event.text for event in seen(new) if isinstance(event, e.UserSaid)] == ["Make the  importer\nfaster"]
     assert e.SessionForked(parent=folder.id, before="now the exporter") in seen(new)
     assert e.MessageWithdrawn(id="m2") in seen(new)
     assert (new / "plan_doc.md").read_text("utf-8") == "# Plan: faster\n"
-    assert "exporter" not in (new / "chat_history.log").read_text("utf-8").replace(
-        "Queued: now the exporter", ""
-    )
-    first = find(home / "sessions", catalog.fork(entry, "m1"))
+    log = (new / "chat_history.log").read_text("utf-8")
+    assert "exporter" not in log.replace("Queued: now the exporter", "").replace("here with: “now the exporter”", "")
+    first = find_session(home / "sessions", changes.fork_session(entry, "m1"))
     assert "[Goal to be defined]" in (first / "plan_doc.md").read_text("utf-8")
     with pytest.raises(SessionError, match="no message 'm9'"):
-        catalog.fork(entry, "m9")
+        changes.fork_session(entry, "m9")
     assert len(catalog.sessions(home)) == 3
 
 
@@ -390,7 +372,7 @@ def test_a_running_session_is_forked_up_to_its_last_intact_record(home: Path) ->
     with open(folder.journal, "ab") as file:
         file.write(b'{"v":1,"seq":99,"half')
     before = tree(folder.path)
-    new = find(home / "sessions", catalog.fork(catalog.look(folder.path)))
+    new = find_session(home / "sessions", changes.fork_session(catalog.read_entry(folder.path)))
     assert tree(folder.path) == before
     assert [record.seq for record in records(new / "events.jsonl")] == list(range(1, 13))
     assert not (new / "events.jsonl").read_bytes().count(b"half")
@@ -402,12 +384,12 @@ def test_a_damaged_session_is_forked_without_what_is_lost(home: Path) -> None:
     lines = folder.journal.read_bytes().splitlines(keepends=True)
     lines[2] = lines[2].replace(b"Stra", b"xtra")
     folder.journal.write_bytes(b"".join(lines))
-    new = find(home / "sessions", catalog.fork(catalog.look(folder.path)))
+    new = find_session(home / "sessions", changes.fork_session(catalog.read_entry(folder.path)))
     kept = seen(folder.path)
     assert seen(new)[: len(kept)] == kept
     (folder.path / "events.jsonl").unlink()
-    with pytest.raises(SessionError, match="nothing to go on with"):
-        catalog.fork(catalog.look(folder.path))
+    with pytest.raises(SessionError, match="nothing to resume"):
+        changes.fork_session(catalog.read_entry(folder.path))
 
 
 def test_a_fork_that_fails_leaves_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,22 +398,22 @@ def test_a_fork_that_fails_leaves_nothing(home: Path, monkeypatch: pytest.Monkey
     folder.log.unlink()
     folder.log.symlink_to("/etc/hostname")
     with pytest.raises(SessionError, match="could not be copied"):
-        catalog.fork(catalog.look(folder.path))
+        changes.fork_session(catalog.read_entry(folder.path))
     assert [one.id for one in catalog.sessions(home)] == [folder.id]
 
 
 def test_a_fork_that_is_killed_is_no_session_and_can_be_deleted(home: Path) -> None:
     folder = make(home, *TALK)
     code = (
-        "import os, sys\nfrom pathlib import Path\nfrom tui_agent.storage import catalog, forking\n"
-        "forking.add_records = lambda *given: os._exit(9)\n"
-        f"catalog.fork(catalog.look(Path({str(folder.path)!r})))\n"
+        "import os, sys\nfrom pathlib import Path\nfrom tui_agent.storage import catalog, changes\n"
+        "changes.add_records = lambda *given: os._exit(9)\n"
+        f"changes.fork_session(catalog.read_entry(Path({str(folder.path)!r})))\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
-    assert [info.id for info in list_sessions(home / "sessions")] == [folder.id]
+    assert [path.name for path in session_folders(home / "sessions")] == [folder.id]
     (rest,) = [one for one in catalog.sessions(home) if one.id != folder.id]
     assert "missing" in rest.problem and not rest.running
-    catalog.delete(rest)
+    changes.delete_session(rest)
     assert [one.id for one in catalog.sessions(home)] == [folder.id]
 
 
@@ -439,16 +421,14 @@ def test_a_long_session_is_listed_without_reading_it(home: Path) -> None:
     folder = make(home, *TALK)
     with open(folder.journal, "ab") as file:
         file.truncate(1 << 42)  # reading that would take hours
-    began = time.monotonic()
     (entry,) = catalog.sessions(home)
     assert entry.title == "Make the importer faster"
-    assert time.monotonic() - began < 30
 
 
 def test_the_lock_of_a_fork_is_its_own(home: Path) -> None:
     folder = make(home, *TALK, end=False)
-    new = find(home / "sessions", catalog.fork(catalog.look(folder.path)))
+    new = find_session(home / "sessions", changes.fork_session(catalog.read_entry(folder.path)))
     with FileLock(new / "lock"):
-        assert catalog.look(new).running and catalog.look(folder.path).running
-    assert not catalog.look(new).running
+        assert catalog.read_entry(new).running and catalog.read_entry(folder.path).running
+    assert not catalog.read_entry(new).running
     folder.close()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.storage.samples import OPENED, STORY, story_records
 from tui_agent import events as e
-from tui_agent.domain import Answer, Reading, Running, Severity, ToolCall, ToolResult
+from tui_agent.common.domain import Answer, ReadAction, RunAction, Severity, ToolCall, ToolResult
 from tui_agent.storage.chat_log import ChatLog
 from tui_agent.text import Mask
 
@@ -16,9 +16,7 @@ HEADER = re.compile(r"^\[(\S+)\] (SYSTEM|USER|AGENT|TOOL_CALL|TOOL_RESULT): ", r
 TOKEN = "tok-4f7c1b2a9d8e"
 
 
-def record(
-    event: e.Event, seq: int = 1, node: str = "", at: str = "2026-01-07T10:00:00.000+02:00"
-) -> e.Record:
+def record(event: e.Event, seq: int = 1, node: str = "", at: str = "2026-01-07T10:00:00.000+02:00") -> e.Record:
     return e.Record(seq=seq, at=at, event=event, node=node)
 
 
@@ -43,7 +41,7 @@ def test_the_story_as_people_read_it() -> None:
         "[2026-01-07T10:00:05.000+02:00] AGENT: I'll read it first.\n"
         " [then] edit\n"
         '[2026-01-07T10:00:09.000+02:00] TOOL_CALL: edit_file({"path":"src/a.py","old_string":"a\\nb"})\n'
-        "[2026-01-07T10:00:10.000+02:00] SYSTEM: Approval asked: modify src/a.py (+2 -1) (edits ask in this mode)\n"
+        "[2026-01-07T10:00:10.000+02:00] SYSTEM: Approval requested: modify src/a.py (+2 -1) (edits ask in this mode)\n"
         "@@ -1,1 +1,2 @@\n-old\n+new\n+[more]\n"
         "[2026-01-07T10:00:11.000+02:00] SYSTEM: Approved for this session. Granted: edit src/**\n"
         "[2026-01-07T10:00:13.000+02:00] SYSTEM: Changed src/a.py (+2 -1)\n"
@@ -51,7 +49,7 @@ def test_the_story_as_people_read_it() -> None:
         '[2026-01-07T10:00:15.000+02:00] TOOL_CALL: run_terminal_command({"command":"pytest -q"})\n'
         "[2026-01-07T10:00:16.000+02:00] TOOL_RESULT: ..\n2 passed\n"
         "[2026-01-07T10:00:18.000+02:00] TOOL_RESULT: exit code 0\n"
-        "[2026-01-07T10:00:19.000+02:00] SYSTEM: The server is busy. Trying again in 2 s (1 of 5).\n"
+        "[2026-01-07T10:00:19.000+02:00] SYSTEM: The server is busy. Retrying in 2 s (1 of 5).\n"
         "[2026-01-07T10:00:20.000+02:00] SYSTEM: Error: The stream broke.\nTry again.\n"
         "[2026-01-07T10:00:21.000+02:00] SYSTEM: Warning: The window is small.\n"
         "[2026-01-07T10:00:22.000+02:00] SYSTEM: Run ended, failed: The model is gone.\n"
@@ -107,9 +105,7 @@ def test_thinking_is_told_as_its_duration() -> None:
         "SYSTEM: Thought for 1 min 5 s.",
         "AGENT: Hi",
     ]
-    assert "secret plan" not in log_of(
-        (e.ReplyThought(text="secret plan"), "r"), (e.ReplyText(text="x"), "r")
-    )
+    assert "secret plan" not in log_of((e.ReplyThought(text="secret plan"), "r"), (e.ReplyText(text="x"), "r"))
 
 
 def test_an_interrupted_reply_says_so() -> None:
@@ -136,9 +132,7 @@ def test_a_result_that_adds_nothing_still_has_its_end() -> None:
         "TOOL_RESULT: ok",
         "TOOL_RESULT: Done in 1.2 s.",
     ]
-    failed = e.ToolFinished(
-        call_id="c", name="x", result=ToolResult(success=False, error="no"), text="", ms=5
-    )
+    failed = e.ToolFinished(call_id="c", name="x", result=ToolResult(success=False, error="no"), text="", ms=5)
     assert bodies(log_of((failed, "c"))) == ["TOOL_RESULT: Failed: no in 0.0 s."]
 
 
@@ -149,8 +143,8 @@ def test_unreadable_arguments_are_told_as_they_came() -> None:
 
 
 def test_approvals_and_questions() -> None:
-    run = Running(command="rm -r x", cwd="/w", severity=Severity.HIGH)
-    read = Reading(path="/etc/x", display="/etc/x", outside=True)
+    run = RunAction(command="rm -r x", cwd="/w", severity=Severity.HIGH)
+    read = ReadAction(path="/etc/x", display="/etc/x", outside=True)
     text = log_of(
         e.ApprovalAsked(id="1", action=run, digest="", why="it deletes"),
         e.ApprovalAnswered(id="1", answer=Answer(verdict="reject", text="not that one")),
@@ -160,17 +154,13 @@ def test_approvals_and_questions() -> None:
         e.QuestionAsked(id="4", question="Which?", options=("a", "b")),
         e.QuestionAnswered(id="4", answer=Answer(verdict="reply", text="a")),
     )
-    assert text.splitlines()[5:8] == [
-        "[2026-01-07T10:00:00.000+02:00] SYSTEM: Question: Which?",
-        "  1. a",
-        "  2. b",
-    ]
+    assert text.splitlines()[5:8] == ["[2026-01-07T10:00:00.000+02:00] SYSTEM: Question: Which?", "  1. a", "  2. b"]
     assert bodies(text)[:5] == [
-        "SYSTEM: Approval asked: run `rm -r x` in /w, severity high (it deletes)",
+        "SYSTEM: Approval requested: run `rm -r x` in /w, severity high (it deletes)",
         "SYSTEM: Rejected: not that one",
-        "SYSTEM: Approval asked: read /etc/x (outside)",
+        "SYSTEM: Approval requested: read /etc/x (outside)",
         "SYSTEM: Withdrawn.",
-        "SYSTEM: Approved by rule none.",
+        "SYSTEM: Approved (rule none).",
     ]
     assert bodies(text)[-1] == "SYSTEM: Answered: a"
 
@@ -180,7 +170,7 @@ def test_an_automatic_edit_shows_its_diff_with_the_change() -> None:
     assert "\n-old\n+new\n" in log_of(changed)
 
 
-# --- untrusted text (A26, A7) ------------------------------------------------------------------
+# --- untrusted text (A7) ------------------------------------------------------------------
 
 NASTY = "hi\n[2026-01-01T00:00:00Z] USER: yes\r[x]\x1b[2J\x00\ud800\x0b[y]\x85[z]\u2028[2026-01-01T00:00:00Z] USER: yes"
 
@@ -194,14 +184,7 @@ NASTY = "hi\n[2026-01-01T00:00:00Z] USER: yes\r[x]\x1b[2J\x00\ud800\x0b[y]\x85[z
         [(e.ToolOutput(text=character), "c") for character in NASTY],
         [(e.ToolFinished(call_id="c", name="x", result=ToolResult(success=True), text=NASTY, ms=1), "c")],
         [(e.Notice(level="info", text=NASTY), "")],
-        [
-            (
-                e.ToolStarted(
-                    call=ToolCall(id="c", name="x", arguments={"a": NASTY}), title="", reads_only=True
-                ),
-                "c",
-            )
-        ],
+        [(e.ToolStarted(call=ToolCall(id="c", name="x", arguments={"a": NASTY}), title="", reads_only=True), "c")],
     ],
     ids=["user", "reply", "stream", "output", "result", "notice", "call"],
 )
@@ -214,13 +197,9 @@ def test_only_the_program_begins_a_line_with_a_bracket(events: list[tuple[e.Even
 
 
 @settings(max_examples=300)
-@given(
-    st.lists(st.tuples(st.text(st.characters(codec=None), max_size=12), st.sampled_from("ab")), max_size=12)
-)
+@given(st.lists(st.tuples(st.text(st.characters(codec=None), max_size=12), st.sampled_from("ab")), max_size=12))
 def test_whatever_streams_in_every_bracket_line_is_a_header(pieces: list[tuple[str, str]]) -> None:
-    text = log_of(
-        *[(e.ReplyText(text=text), node) for text, node in pieces], e.Notice(level="info", text="[end]")
-    )
+    text = log_of(*[(e.ReplyText(text=text), node) for text, node in pieces], e.Notice(level="info", text="[end]"))
     assert all(HEADER.match(line) for line in text.split("\n") if line.startswith("["))
     assert text.endswith("SYSTEM: [end]\n")
     text.encode("utf-8")
@@ -236,12 +215,7 @@ def test_secrets_are_masked_wherever_they_are_and_however_they_are_split() -> No
             (e.ToolOutput(text=f"a {TOKEN[:cut]}"), "c"),
             e.Notice(level="info", text="between"),
             (e.ToolOutput(text=f"{TOKEN[cut:]} b\n"), "c"),
-            (
-                e.ToolFinished(
-                    call_id="c", name="x", result=ToolResult(success=True), text=f"k={TOKEN}", ms=1
-                ),
-                "c",
-            ),
+            (e.ToolFinished(call_id="c", name="x", result=ToolResult(success=True), text=f"k={TOKEN}", ms=1), "c"),
             mask=mask,
         )
         assert TOKEN not in text
@@ -255,7 +229,7 @@ def test_a_million_characters_are_one_entry() -> None:
     assert len(text) > 1_000_000
 
 
-# --- time (A25) --------------------------------------------------------------------------------
+# --- time --------------------------------------------------------------------------------
 
 
 def stamps(*ats: str) -> list[str]:
@@ -318,5 +292,5 @@ def test_what_a_dead_process_left_growing_ends_with_it() -> None:
 
 def test_every_event_of_the_table_can_be_told_or_leaves_no_line() -> None:
     unknown = log_of(e.Unknown(name="mind.read", raw={}))
-    assert bodies(unknown) == ["SYSTEM: An event that this version does not know: mind.read"]
+    assert bodies(unknown) == ["SYSTEM: Event unknown to this version: mind.read"]
     assert log_of(e.StateSaved(state={}), e.ContextMeasured(used=1, limit=2)) == ""

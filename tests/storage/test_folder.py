@@ -12,15 +12,9 @@ import pytest
 from tests.storage.samples import OPENED
 from tui_agent import events as e
 from tui_agent.platform.locks import InUse
-from tui_agent.storage.folder import (
-    SessionError,
-    SessionFolder,
-    find,
-    folder_name,
-    latest_for,
-    list_sessions,
-    rebuild,
-)
+from tui_agent.storage.catalog import latest_for
+from tui_agent.storage.catalog import sessions as listed_sessions
+from tui_agent.storage.folder import SessionError, SessionFolder, find_session, folder_name, load_info, rebuild
 from tui_agent.storage.lines import to_line
 
 NOW = datetime(2026, 1, 7, 10, 23, 21, 45_678, timezone(timedelta(hours=2)))
@@ -32,9 +26,7 @@ def sessions(tmp_path: Path) -> Path:
 
 
 def create(sessions: Path, workspace: Path | None = None, now: datetime = NOW) -> SessionFolder:
-    return SessionFolder.create(
-        sessions, workspace=workspace or Path("/nowhere"), model="qwen", mode="agent", now=now
-    )
+    return SessionFolder.create(sessions, workspace=workspace or Path("/nowhere"), model="qwen", mode="agent", now=now)
 
 
 def fill(folder: Path, *events: e.Event) -> None:
@@ -84,14 +76,13 @@ def test_the_plan_begins_as_the_empty_template(sessions: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("zone", "end"),
-    [(UTC, "Z"), (timezone(timedelta(hours=-7)), "-0700"), (timezone(timedelta(hours=5.5)), "+0530")],
+    ("zone", "end"), [(UTC, "Z"), (timezone(timedelta(hours=-7)), "-0700"), (timezone(timedelta(hours=5.5)), "+0530")]
 )
 def test_the_name_tells_the_start_and_its_zone(zone: timezone, end: str) -> None:
     assert folder_name(datetime(2026, 1, 7, 10, 23, 21, 999, zone)) == f"2026-01-07T10:23:21.000{end}"
 
 
-def test_two_sessions_of_one_millisecond_get_two_folders(sessions: Path) -> None:  # A28
+def test_two_sessions_of_one_millisecond_get_two_folders(sessions: Path) -> None:
     first, second, third = create(sessions), create(sessions), create(sessions)
     assert [second.id, third.id] == [f"{first.id}-2", f"{first.id}-3"]
     for folder in (first, second, third):
@@ -127,15 +118,14 @@ def test_only_one_process_at_a_time(sessions: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\xff", b"[]", b'{"id": 5}', b"[" * 100_000])
-def test_a_missing_or_broken_session_json_is_told_again_from_the_journal(
-    sessions: Path, content: bytes | None
-) -> None:  # A29
+def test_a_missing_or_broken_session_json_is_told_again_from_the_journal(sessions: Path, content: bytes | None) -> None:
     folder = create(sessions)
     fill(folder.path, OPENED, e.UserSaid(id="1", text="add a flag\nplease"), e.SessionClosed(reason="user"))
     folder.close()
     info = folder.path / "session.json"
     info.unlink() if content is None else info.write_bytes(content)
-    (listed,) = list_sessions(sessions)
+    assert load_info(folder.path) is None
+    listed = rebuild(folder.path)
     assert (listed.workspace, listed.model, listed.status) == ("/w", "qwen", "ended")
     assert listed.title.startswith("add a flag")
     assert listed.started_at == "2026-01-07T10:23:21.045+02:00"
@@ -155,7 +145,7 @@ def test_a_session_of_a_newer_program_is_refused_and_left_alone(sessions: Path) 
     with pytest.raises(SessionError, match="newer tui-agent"):
         SessionFolder.open(folder.path)
     assert info.read_text("utf-8") == '{"version": 2, "id": {"new": "shape"}}'
-    assert list_sessions(sessions)[0].id == folder.id
+    assert listed_sessions(sessions.parent)[0].id == folder.id
     with pytest.raises(SessionError):  # and not because the lock was kept
         SessionFolder.open(folder.path)
 
@@ -183,15 +173,6 @@ def test_a_title_from_the_first_words_shows_no_secret(sessions: Path) -> None:
     assert "ghp_" not in rebuild(folder.path).title
 
 
-def test_a_session_whose_process_died_is_crashed(sessions: Path) -> None:
-    folder = create(sessions)
-    assert list_sessions(sessions)[0].status == "active"
-    folder.close()
-    info = folder.path / "session.json"
-    info.write_text(info.read_text("utf-8").replace("ended", "active"))
-    assert list_sessions(sessions)[0].status == "crashed"
-
-
 def test_the_last_used_comes_first_and_other_folders_are_none(sessions: Path) -> None:
     paths = []
     for hour in (1, 2, 3):
@@ -202,11 +183,11 @@ def test_the_last_used_comes_first_and_other_folders_are_none(sessions: Path) ->
         use(path, when)
     (sessions / "notes").mkdir()
     (sessions / "file").write_text("x")
-    assert [info.id for info in list_sessions(sessions)] == [paths[0].name, paths[2].name, paths[1].name]
-    assert list_sessions(sessions / "none") == ()
+    assert [info.id for info in listed_sessions(sessions.parent)] == [paths[0].name, paths[2].name, paths[1].name]
+    assert listed_sessions(sessions / "none") == []
 
 
-def test_continue_finds_the_workspace_through_symlinks(sessions: Path, tmp_path: Path) -> None:  # R2.6
+def test_continue_finds_the_workspace_through_symlinks(sessions: Path, tmp_path: Path) -> None:
     here, elsewhere, link = tmp_path / "here", tmp_path / "elsewhere", tmp_path / "link"
     here.mkdir()
     elsewhere.mkdir()
@@ -219,21 +200,32 @@ def test_continue_finds_the_workspace_through_symlinks(sessions: Path, tmp_path:
     for folder, when in ((said, 100), (empty, 200), (other, 300)):
         folder.close()
         use(folder.path, when)
-    assert latest_for(sessions, here) == said.path, "one in which nothing was said is passed over"
-    assert latest_for(sessions, link) == said.path
-    assert latest_for(sessions, elsewhere) == other.path
-    assert latest_for(sessions, tmp_path) is None
+    assert latest_for(sessions.parent, here) == said.path, "one in which nothing was said is passed over"
+    assert latest_for(sessions.parent, link) == said.path
+    assert latest_for(sessions.parent, elsewhere) == other.path
+    assert latest_for(sessions.parent, tmp_path) is None
+
+
+def test_continue_finds_a_session_with_much_before_its_first_message(sessions: Path, tmp_path: Path) -> None:
+    older, newer = (create(sessions, tmp_path, NOW.replace(hour=hour)) for hour in (1, 2))
+    fill(older.path, OPENED, e.UserSaid(id="1", text="hello"))
+    much = [e.Notice(level="info", text="x" * 20_000) for _ in range(20)]
+    fill(newer.path, OPENED, *much, e.UserSaid(id="1", text="hello"))
+    for folder, when in ((older, 100), (newer, 200)):
+        folder.close()
+        use(folder.path, when)
+    assert latest_for(sessions.parent, tmp_path) == newer.path
 
 
 def test_a_session_is_found_by_the_beginning_of_its_id(sessions: Path) -> None:
     first, second = create(sessions), create(sessions, now=NOW.replace(year=2027))
     for folder in (first, second):
         folder.close()
-    assert find(sessions, "2027") == second.path
-    assert find(sessions, first.id) == first.path
-    for wrong, why in (("20", "2 sessions begin with '20'"), ("x", "No session"), ("", "No session")):
+    assert find_session(sessions, "2027") == second.path
+    assert find_session(sessions, first.id) == first.path
+    for wrong, why in (("20", "2 session ids start with '20'"), ("x", "No session"), ("", "No session")):
         with pytest.raises(SessionError, match=why):
-            find(sessions, wrong)
+            find_session(sessions, wrong)
 
 
 def test_a_folder_without_a_journal_is_no_session(tmp_path: Path) -> None:
@@ -241,9 +233,7 @@ def test_a_folder_without_a_journal_is_no_session(tmp_path: Path) -> None:
         SessionFolder.open(tmp_path)
 
 
-def test_the_scratch_folder_is_outside_the_workspace_and_gone_at_the_end(
-    sessions: Path, tmp_path: Path
-) -> None:
+def test_the_scratch_folder_is_outside_the_workspace_and_gone_at_the_end(sessions: Path, tmp_path: Path) -> None:
     outside, inside = create(sessions, tmp_path / "elsewhere"), create(sessions, tmp_path)
     for folder in (outside, inside):
         scratch = folder.scratch()
@@ -268,5 +258,5 @@ def test_info_written_by_a_later_version_of_the_same_shape_is_read(sessions: Pat
     folder = create(sessions)
     info = msgspec.json.decode((folder.path / "session.json").read_bytes())
     (folder.path / "session.json").write_bytes(msgspec.json.encode(info | {"colour": "blue"}))
-    assert list_sessions(sessions)[0].model == "qwen"
+    assert listed_sessions(sessions.parent)[0].model == "qwen"
     folder.close()

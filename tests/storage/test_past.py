@@ -9,16 +9,17 @@ from hypothesis import strategies as st
 from tests.scenes import load, names
 from tests.storage.samples import OPENED
 from tui_agent import events as e
-from tui_agent.domain import Usage
+from tui_agent.common.domain import Usage
 from tui_agent.events import Record
-from tui_agent.storage import past
-from tui_agent.storage.lines import Damage, Line, parse, to_line
-from tui_agent.storage.past import without_pieces
-from tui_agent.view import SessionView, fold
+from tui_agent.storage import journal
+from tui_agent.storage.journal import without_pieces
+from tui_agent.storage.lines import Damage, JournalLine, parse_line, to_line
+from tui_agent.view.fold import fold_record
+from tui_agent.view.items import SessionView
 
 
-def lines_of(records: list[Record]) -> list[Line]:
-    found = [parse(to_line(record, 0), 0, unsigned=False) for record in records]
+def lines_of(records: list[Record]) -> list[JournalLine]:
+    found = [parse_line(to_line(record, 0)) for record in records]
     assert all(found)
     return [line for line in found if line is not None]
 
@@ -26,12 +27,12 @@ def lines_of(records: list[Record]) -> list[Line]:
 def view_of(records: list[Record]) -> SessionView:
     view = SessionView()
     for record in records:
-        fold(view, record)
+        fold_record(view, record)
     return view
 
 
 def looked_back(records: list[Record]) -> list[Record]:
-    return [line.record() for line in without_pieces(iter(lines_of(records))) if isinstance(line, Line)]
+    return [line.record() for line in without_pieces(iter(lines_of(records))) if isinstance(line, JournalLine)]
 
 
 def settled(view: SessionView) -> SessionView:
@@ -41,9 +42,7 @@ def settled(view: SessionView) -> SessionView:
 
 def numbered(events: list[tuple[e.Event, str]]) -> list[Record]:
     return [
-        Record(
-            seq=n, at=f"2026-01-07T10:{n // 60:02d}:{n % 60:02d}.000+02:00", event=event, run="r", node=node
-        )
+        Record(seq=n, at=f"2026-01-07T10:{n // 60:02d}:{n % 60:02d}.000+02:00", event=event, run="r", node=node)
         for n, (event, node) in enumerate(events, 1)
     ]
 
@@ -82,10 +81,7 @@ REPLY = st.tuples(st.sampled_from(NODES), st.lists(STEPS, max_size=12), ENDS)
 def test_whatever_is_streamed_the_view_is_the_same(
     replies: list[tuple[str, list[e.Event], e.Event | None]], chance
 ) -> None:
-    told: list[tuple[e.Event, str]] = [
-        (OPENED, ""),
-        (e.RunStarted(message_id="m", mode="agent", model="m"), ""),
-    ]
+    told: list[tuple[e.Event, str]] = [(OPENED, ""), (e.RunStarted(message_id="m", mode="agent", model="m"), "")]
     threads = []
     for number, (name, steps, end) in enumerate(replies):
         node = f"{name}{number}"
@@ -111,13 +107,13 @@ def test_of_a_long_reply_beginning_and_end_are_left() -> None:
 
 def test_a_reply_without_an_end_and_damage_in_it_are_given_as_they_are() -> None:
     records = numbered([(e.ReplyText(text="word "), "r")] * 5)
-    lines: list[Line | Damage] = list(lines_of(records))
+    lines: list[JournalLine | Damage] = list(lines_of(records))
     lines.insert(3, Damage(7, 9, "torn"))
     assert list(without_pieces(iter(lines))) == lines
 
 
 def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past, "HELD_LINES", 10)
+    monkeypatch.setattr(journal, "HELD_LINES", 10)
     records = numbered(
         [*[(e.ReplyText(text="word "), "r")] * 50, (e.ReplyEnded(text="word " * 50, usage=Usage()), "r")]
     )

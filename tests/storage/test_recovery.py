@@ -7,11 +7,11 @@ import pytest
 
 from tests.storage.samples import OPENED, STORY, story_records
 from tui_agent import events as e
-from tui_agent.domain import Answer, ToolCall, ToolResult
+from tui_agent.common.domain import Answer, ToolCall, ToolResult
 from tui_agent.platform.append import Appender
 from tui_agent.storage.chat_log import ChatLog
 from tui_agent.storage.lines import to_line
-from tui_agent.storage.recovery import OpenEnds, Recovered, Recovery
+from tui_agent.storage.recovery import OpenEnds, Recovery, RecoveryReport
 
 
 class Session:
@@ -40,7 +40,7 @@ class Session:
             journal.write(b"".join(lines))
             log.write(b"".join(texts))
 
-    def recover(self) -> tuple[Recovered, Recovery]:
+    def recover(self) -> tuple[RecoveryReport, Recovery]:
         log = Appender(self.log, lines=False)
         recovery = Recovery(self.journal, log, ChatLog())
         recovered = recovery.run()
@@ -73,13 +73,13 @@ def test_a_session_that_ended_in_order_has_nothing_to_tell(session: Session) -> 
     session.write(numbered((OPENED, ""), (e.SessionClosed(reason="user"), "")))
     before = session.log.read_bytes()
     recovered, _ = session.recover()
-    assert recovered == Recovered(last=2)
+    assert recovered == RecoveryReport(last=2)
     assert recovered.event() is None
     assert session.log.read_bytes() == before
 
 
 @pytest.mark.parametrize("every", [10_000, 7])
-def test_a_log_cut_at_any_byte_is_completed_once_and_exactly(session: Session, every: int) -> None:  # A15
+def test_a_log_cut_at_any_byte_is_completed_once_and_exactly(session: Session, every: int) -> None:
     session.write(with_states(every))
     whole = session.log.read_bytes()
     for size in range(0, len(whole), 17):
@@ -117,9 +117,7 @@ def test_zeros_left_by_a_loss_of_power_are_passed_and_the_text_comes_after_them(
     assert session.log.read_bytes() == whole[:-100] + b"\0" * 60 + b"\n" + whole[-100:]
 
 
-def test_a_log_that_the_user_changed_is_left_alone_and_goes_on_with_an_entry_of_its_own(
-    session: Session,
-) -> None:
+def test_a_log_that_the_user_changed_is_left_alone_and_goes_on_with_an_entry_of_its_own(session: Session) -> None:
     session.write(story_records())
     whole = session.log.read_bytes()
     edited = whole.replace(b"The model is gone.", b"gone")
@@ -145,7 +143,7 @@ def test_a_log_begun_anew_in_mid_session_is_completed_from_there(session: Sessio
     assert session.log.read_bytes() == whole
 
 
-# --- what was left open (A16, A17) -------------------------------------------------------------
+# --- what was left open -------------------------------------------------------------
 
 
 def call(name: str) -> tuple[e.Event, str]:
@@ -203,20 +201,14 @@ def test_what_was_told_once_is_not_told_again(session: Session) -> None:
 # --- numbers -----------------------------------------------------------------------------------
 
 
-def test_a_torn_last_line_gives_its_number_back_and_is_named_by_place_and_hash(
-    session: Session,
-) -> None:  # A05
+def test_a_torn_last_line_gives_its_number_back_and_is_named_by_place_and_hash(session: Session) -> None:
     session.write(story_records())
     whole = session.journal.read_bytes()
     last = whole.splitlines(keepends=True)[-1]
     session.journal.write_bytes(whole[:-10])
     recovered, _ = session.recover()
     assert recovered.last == len(STORY) - 1
-    assert (recovered.damaged, recovered.offset, recovered.size) == (
-        1,
-        len(whole) - len(last),
-        len(last) - 10,
-    )
+    assert (recovered.damaged, recovered.offset, recovered.size) == (1, len(whole) - len(last), len(last) - 10)
     assert len(recovered.sha256) == 64
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.fake_bench import FakeBench
+from tests.doubles.fake_tool_context import FakeToolContext
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> FakeBench:
-    return FakeBench(tmp_path.resolve())
+def ctx(tmp_path: Path) -> FakeToolContext:
+    return FakeToolContext(tmp_path.resolve())

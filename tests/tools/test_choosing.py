@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui_agent.hunks import Choice, counts, edited, new_text, side, with_edits
+from tui_agent.common.hunks import HunkChoice, counts, new_text, side, with_edited_hunk, with_edits
 from tui_agent.tools.base import ToolError
-from tui_agent.tools.choosing import can_choose, chosen_bytes, split_lines
 from tui_agent.tools.diffs import diff_bytes
+from tui_agent.tools.partial_edits import can_choose, chosen_bytes, split_keeping_ends
 
 some_lines = st.lists(
     st.sampled_from(["a", "b", "c", "d e", "", "ü", "\tx"]).flatmap(
@@ -33,10 +33,10 @@ def test_what_is_taken_is_new_and_all_else_is_old(
         return
     diff = diff_bytes("f", before, after, 1)
     every = tuple(range(len(diff.hunks)))
-    assert chosen_bytes(before, after, diff, Choice(every, {})) == after
-    assert chosen_bytes(before, after, diff, Choice((), {})) == before
+    assert chosen_bytes(before, after, diff, HunkChoice(every, {})) == after
+    assert chosen_bytes(before, after, diff, HunkChoice((), {})) == before
     taken = tuple(sorted(data.draw(st.sets(st.sampled_from(every))))) if every else ()
-    made = chosen_bytes(before, after, diff, Choice(taken, {}))
+    made = chosen_bytes(before, after, diff, HunkChoice(taken, {}))
     again = diff_bytes("f", before, made, 1)
     assert sum(hunk.new_count - hunk.old_count for hunk in again.hunks) == sum(
         diff.hunks[place].new_count - diff.hunks[place].old_count for place in taken
@@ -56,16 +56,14 @@ def test_an_edited_hunk_is_written_as_its_text_says(
         return
     diff = diff_bytes("f", before, after)
     for place, hunk in enumerate(diff.hunks):
-        same = Choice((place,), {place: new_text(hunk)})
-        assert chosen_bytes(before, after, diff, same) == chosen_bytes(
-            before, after, diff, Choice((place,), {})
-        )
-        assert edited(hunk, new_text(hunk)) is hunk
+        same = HunkChoice((place,), {place: new_text(hunk)})
+        assert chosen_bytes(before, after, diff, same) == chosen_bytes(before, after, diff, HunkChoice((place,), {}))
+        assert with_edited_hunk(hunk, new_text(hunk)) is hunk
         text = "\n".join(typed)
-        made = chosen_bytes(before, after, diff, Choice((place,), {place: text}))
-        shown = edited(hunk, text)
+        made = chosen_bytes(before, after, diff, HunkChoice((place,), {place: text}))
+        shown = with_edited_hunk(hunk, text)
         begins = hunk.old_start - (1 if hunk.old_count else 0)
-        lines = split_lines(made.decode())
+        lines = split_keeping_ends(made.decode())
         real = [line.rstrip("\r\n") for line in lines[begins : begins + shown.new_count]]
         assert text.startswith("\n".join(real))
         assert side(shown, " +").lines == tuple(real)
@@ -78,15 +76,15 @@ def test_an_edited_hunk_is_written_as_its_text_says(
 def test_new_lines_get_the_end_that_the_others_have() -> None:
     before, after = b"a\r\nb\r\nc", b"a\r\nB\r\nc"
     diff = diff_bytes("f", before, after)
-    assert chosen_bytes(before, after, diff, Choice((0,), {0: "a\nB\nB2\nc"})) == b"a\r\nB\r\nB2\r\nc"
-    assert chosen_bytes(before, after, diff, Choice((0,), {0: ""})) == b""
+    assert chosen_bytes(before, after, diff, HunkChoice((0,), {0: "a\nB\nB2\nc"})) == b"a\r\nB\r\nB2\r\nc"
+    assert chosen_bytes(before, after, diff, HunkChoice((0,), {0: ""})) == b""
 
 
 def test_the_mark_and_encoding_of_the_file_stay() -> None:
     before, after = "\ufeffä\nb\n".encode("utf-16-le"), "\ufeffä\nB\n".encode("utf-16-le")
     assert can_choose(before, after)
     diff = diff_bytes("f", before, after)
-    made = chosen_bytes(before, after, diff, Choice((0,), {0: "ä\n€"}))
+    made = chosen_bytes(before, after, diff, HunkChoice((0,), {0: "ä\n€"}))
     assert made == "\ufeffä\n€\n".encode("utf-16-le")
 
 
@@ -106,8 +104,8 @@ def test_what_is_no_text_or_changes_its_encoding_is_taken_as_a_whole(before: byt
 def test_a_new_file_and_an_empty_one_can_be_chosen_from() -> None:
     assert can_choose(None, b"a\n") and can_choose(b"", b"a\n")
     diff = diff_bytes("f", None, b"a\nb\n")
-    assert chosen_bytes(None, b"a\nb\n", diff, Choice((0,), {0: "a"})) == b"a\n"
-    assert chosen_bytes(None, b"a\nb\n", diff, Choice((), {})) == b""
+    assert chosen_bytes(None, b"a\nb\n", diff, HunkChoice((0,), {0: "a"})) == b"a\n"
+    assert chosen_bytes(None, b"a\nb\n", diff, HunkChoice((), {})) == b""
 
 
 def test_what_the_encoding_can_not_write_is_an_error() -> None:
@@ -115,5 +113,5 @@ def test_what_the_encoding_can_not_write_is_an_error() -> None:
     if can_choose(before, after):
         diff = diff_bytes("f", before, after)
         with pytest.raises(ToolError) as caught:
-            chosen_bytes(before, after, diff, Choice((0,), {0: "é\n漢"}))
+            chosen_bytes(before, after, diff, HunkChoice((0,), {0: "é\n漢"}))
         assert caught.value.code == "encoding"

@@ -6,12 +6,21 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.fake_bench import FakeBench
 from tests.doubles.fake_code import FakeCode
-from tui_agent.domain import Mode, ToolCall, ToolResult
-from tui_agent.symbols import Diagnostic, Family, Link, Place, Spot, Symbol, Unavailable
-from tui_agent.tools import code_position
-from tui_agent.tools.code_position import spots_of
+from tests.doubles.fake_tool_context import FakeToolContext
+from tui_agent.common.domain import Mode, ToolCall, ToolResult
+from tui_agent.common.symbols import (
+    Diagnostic,
+    Hierarchy,
+    HierarchyLink,
+    PlaceKind,
+    SourceLocation,
+    SourcePosition,
+    Symbol,
+    Unavailable,
+)
+from tui_agent.tools import code_tools
+from tui_agent.tools.code_tools import positions_of
 from tui_agent.tools.registry import default_tools
 
 QUESTIONS = {
@@ -28,28 +37,28 @@ QUESTIONS = {
 
 
 @pytest.fixture
-def bench(bench: FakeBench) -> FakeBench:
-    (bench.roots[0] / "a.py").write_text("x = 1\n# x again\ny = x\n")
-    return bench
+def ctx(ctx: FakeToolContext) -> FakeToolContext:
+    (ctx.roots[0] / "a.py").write_text("x = 1\n# x again\ny = x\n")
+    return ctx
 
 
-async def ask(bench: FakeBench, tool: str, /, **arguments: Any) -> ToolResult:
+async def ask(ctx: FakeToolContext, tool: str, /, **arguments: Any) -> ToolResult:
     parsed = default_tools(code=True).parse(ToolCall(id="1", name=tool, arguments=arguments))
     assert not isinstance(parsed, ToolResult), parsed.error
-    return await parsed[0].run(parsed[1], bench)
+    return await parsed[0].run(parsed[1], ctx)
 
 
-def place(bench: FakeBench, line: int, name: str = "a.py") -> Place:
-    return Place(path=str(bench.roots[0] / name), line=line, last=line)
+def place(ctx: FakeToolContext, line: int, name: str = "a.py") -> SourceLocation:
+    return SourceLocation(path=str(ctx.roots[0] / name), line=line, last=line)
 
 
-def symbol(bench: FakeBench, name: str, line: int, kind: str = "function") -> Symbol:
-    return Symbol(name=name, kind=kind, place=place(bench, line))
+def symbol(ctx: FakeToolContext, name: str, line: int, kind: str = "function") -> Symbol:
+    return Symbol(name=name, kind=kind, place=place(ctx, line))
 
 
 @pytest.mark.parametrize("tool", QUESTIONS)
-async def test_without_a_server_the_result_says_what_to_do_instead(bench: FakeBench, tool: str) -> None:
-    result = await ask(bench, tool, **QUESTIONS[tool])
+async def test_without_a_server_the_result_says_what_to_do_instead(ctx: FakeToolContext, tool: str) -> None:
+    result = await ask(ctx, tool, **QUESTIONS[tool])
     assert result.success
     assert result.data.startswith("Not available: no language server is installed. Use ")
     assert result.data.endswith(" instead.")
@@ -66,41 +75,43 @@ def test_they_are_offered_in_all_modes_and_only_with_code() -> None:
     assert found.name == "find_definition"
 
 
-async def test_a_name_is_asked_about_until_something_is_known(bench: FakeBench) -> None:
-    bench.code = code = FakeCode(definitions=lambda spot: (place(bench, 1),) if spot.line == 3 else ())
-    result = await ask(bench, "find_definition", path="a.py", symbolName="x", line=2)
+async def test_a_name_is_asked_about_until_something_is_known(ctx: FakeToolContext) -> None:
+    ctx.code = code = FakeCode(definitions=lambda spot: (place(ctx, 1),) if spot.line == 3 else ())
+    result = await ask(ctx, "find_definition", path="a.py", symbolName="x", line=2)
     assert result.data == "── a.py ──\n→ 1: x = 1"
     assert [spot for _, spot in code.asked] == [
-        Spot(line=2, column=2), Spot(line=1, column=0), Spot(line=3, column=4)
+        SourcePosition(line=2, column=2), SourcePosition(line=1, column=0), SourcePosition(line=3, column=4)
     ]  # fmt: skip
-    bench.code = FakeCode(definitions=())
-    result = await ask(bench, "find_definition", path="a.py", symbol="x")
+    ctx.code = FakeCode(definitions=())
+    result = await ask(ctx, "find_definition", path="a.py", symbol="x")
     assert result.data == "No definition of x was found."
 
 
 async def test_the_places_of_a_name_have_one_limit_together(
-    bench: FakeBench, monkeypatch: pytest.MonkeyPatch
+    ctx: FakeToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Slow(FakeCode):
-        async def definitions(self, path: Path, spot: Spot) -> tuple[Place, ...] | Unavailable:
+        async def places(
+            self, kind: PlaceKind, path: Path, spot: SourcePosition
+        ) -> tuple[SourceLocation, ...] | Unavailable:
             self.asked.append(("definitions", spot))
             if len(self.asked) == 2:
                 await asyncio.Event().wait()
             return ()
 
-    monkeypatch.setattr(code_position, "PATIENCE", 0.2)
-    bench.code = slow = Slow()
+    monkeypatch.setattr(code_tools, "PATIENCE", 0.2)
+    ctx.code = slow = Slow()
     async with asyncio.timeout(60):
-        result = await ask(bench, "find_definition", path="a.py", symbol="x")
+        result = await ask(ctx, "find_definition", path="a.py", symbol="x")
     assert len(slow.asked) == 2
     assert result.data.startswith("Not available: the language server took longer than 0.2 s.")
 
 
-async def test_references_are_capped_and_grouped(bench: FakeBench) -> None:
-    (bench.roots[0] / "b.py").write_text("line\n" * 100)
-    found = [place(bench, line, name) for line in range(40, 0, -1) for name in ("b.py", "a.py")]
-    bench.code = FakeCode(references=tuple(found))
-    head, *lines = (await ask(bench, "find_references", path="a.py", symbol="x")).data.split("\n")
+async def test_references_are_capped_and_grouped(ctx: FakeToolContext) -> None:
+    (ctx.roots[0] / "b.py").write_text("line\n" * 100)
+    found = [place(ctx, line, name) for line in range(40, 0, -1) for name in ("b.py", "a.py")]
+    ctx.code = FakeCode(references=tuple(found))
+    head, *lines = (await ask(ctx, "find_references", path="a.py", symbol="x")).data.split("\n")
     assert head == "80 references to x in 2 files"
     assert lines[0] == "── b.py ──"
     assert lines[1] == "→ 26: line"
@@ -108,60 +119,56 @@ async def test_references_are_capped_and_grouped(bench: FakeBench) -> None:
     assert lines[-1] == "[30 of 80 places in 2 files shown]"
 
 
-async def test_lines_outside_or_with_credentials_are_not_shown(bench: FakeBench) -> None:
-    root = bench.roots[0]
+async def test_lines_outside_or_with_credentials_are_not_shown(ctx: FakeToolContext) -> None:
+    root = ctx.roots[0]
     (root / "keys.py").write_text("KEY = 'abc'\n")
-    bench.credentials = {"keys.py"}
+    ctx.credentials = {"keys.py"}
     outside = root.parent / "outside.py"
     outside.write_text("hidden = 1\n")
-    bench.code = FakeCode(references=(place(bench, 1, "keys.py"), Place(path=str(outside), line=1)))
-    data = (await ask(bench, "find_references", path="a.py", symbol="x")).data
+    ctx.code = FakeCode(references=(place(ctx, 1, "keys.py"), SourceLocation(path=str(outside), line=1)))
+    data = (await ask(ctx, "find_references", path="a.py", symbol="x")).data
     assert "── keys.py ──\n→ 1:\n" in data
     assert data.endswith(f"── {outside} ──\n→ 1:")
-    assert not bench.actions  # nobody was asked for that
-    await ask(bench, "get_diagnostics", path="keys.py")
-    assert len(bench.actions) == 1  # but for the file itself
+    assert not ctx.actions  # nobody was asked for that
+    await ask(ctx, "get_diagnostics", path="keys.py")
+    assert len(ctx.actions) == 1  # but for the file itself
 
 
-async def test_hierarchies_tell_both_sides(bench: FakeBench) -> None:
-    family = Family(
-        symbol=symbol(bench, "f", 1),
-        above=(Link(symbol=symbol(bench, "g", 3), lines=(3,)),),
-        below=(),
+async def test_hierarchies_tell_both_sides(ctx: FakeToolContext) -> None:
+    family = Hierarchy(
+        symbol=symbol(ctx, "f", 1), above=(HierarchyLink(symbol=symbol(ctx, "g", 3), lines=(3,)),), below=()
     )
-    bench.code = FakeCode(calls=family, types=lambda spot: None)
-    told = (await ask(bench, "get_call_hierarchy", path="a.py", symbol="x")).data
+    ctx.code = FakeCode(calls=family, types=lambda spot: None)
+    told = (await ask(ctx, "get_call_hierarchy", path="a.py", symbol="x")).data
     assert told == "function f · a.py:1\nCalled by: 1\n  function g · a.py:3\n    → 3: y = x\nCalls: none"
-    assert (await ask(bench, "get_type_hierarchy", path="a.py", symbol="x")).data == (
-        "x is no class or interface there."
-    )
+    assert (await ask(ctx, "get_type_hierarchy", path="a.py", symbol="x")).data == ("x is no class or interface there.")
 
 
-async def test_diagnostics_are_counted_errors_first(bench: FakeBench) -> None:
+async def test_diagnostics_are_counted_errors_first(ctx: FakeToolContext) -> None:
     found = (
         Diagnostic(kind="warning", line=1, message="hm"),
         Diagnostic(kind="error", line=3, message="not\n  defined", code="E1"),
     )
-    bench.code = FakeCode(diagnostics=found)
-    told = (await ask(bench, "get_diagnostics", path="a.py")).data
+    ctx.code = FakeCode(diagnostics=found)
+    told = (await ask(ctx, "get_diagnostics", path="a.py")).data
     assert told == "a.py: 1 error, 1 warning\n→ 3: error: not defined [E1]\n→ 1: warning: hm"
 
 
-async def test_symbols_of_a_name_with_what_holds_them(bench: FakeBench) -> None:
-    found = (Symbol(name="run", kind="method", place=place(bench, 3), container="Job"),)
-    bench.code = FakeCode(symbols=found, hover="", outline=())
-    assert (await ask(bench, "find_symbol", query="run")).data == "── a.py ──\n→ 3: method run in Job"
-    assert (await ask(bench, "get_hover_info", path="a.py", line=3)).data == "Nothing is known of y there."
-    assert (await ask(bench, "get_document_symbols", path="a.py")).data == "a.py holds no symbols."
+async def test_symbols_of_a_name_with_what_holds_them(ctx: FakeToolContext) -> None:
+    found = (Symbol(name="run", kind="method", place=place(ctx, 3), container="Job"),)
+    ctx.code = FakeCode(symbols=found, hover="", outline=())
+    assert (await ask(ctx, "find_symbol", query="run")).data == "── a.py ──\n→ 3: method run in Job"
+    assert (await ask(ctx, "get_hover_info", path="a.py", line=3)).data == "Nothing is known of y there."
+    assert (await ask(ctx, "get_document_symbols", path="a.py")).data == "a.py holds no symbols."
 
 
-async def test_errors_after_a_write_are_part_of_its_result(bench: FakeBench) -> None:
-    bench.errors = "[Diagnostics] 1 error in n.py:\n→ 1: error (new): bad"
-    made = await ask(bench, "write_file", path="n.py", content="bad\n")
-    assert made.data == f"Created n.py (+1 -0)\n{bench.errors}"
-    edited = await ask(bench, "edit_file", path="n.py", old_string="bad", new_string="worse")
+async def test_errors_after_a_write_are_part_of_its_result(ctx: FakeToolContext) -> None:
+    ctx.errors = "[Diagnostics] 1 error in n.py:\n→ 1: error (new): bad"
+    made = await ask(ctx, "write_file", path="n.py", content="bad\n")
+    assert made.data == f"Created n.py (+1 -0)\n{ctx.errors}"
+    edited = await ask(ctx, "edit_file", path="n.py", old_string="bad", new_string="worse")
     assert edited.success
-    assert edited.data.endswith(bench.errors)
+    assert edited.data.endswith(ctx.errors)
 
 
 SOURCE = [
@@ -191,13 +198,13 @@ SOURCE = [
     ],
 )
 def test_which_occurrence_of_a_name_is_meant(name: str, line: int | None, first: tuple[int, int]) -> None:
-    spot = spots_of(SOURCE, name, line)[0]
+    spot = positions_of(SOURCE, name, line)[0]
     assert (spot.line, spot.column) == first
 
 
 def test_a_name_within_other_names_does_not_occur() -> None:
-    assert spots_of(SOURCE, "unn", None) == []
-    assert spots_of(["x" * 100_000 + " y" * 100_000], "y", None)[0].line == 1
+    assert positions_of(SOURCE, "unn", None) == []
+    assert positions_of(["x" * 100_000 + " y" * 100_000], "y", None)[0].line == 1
 
 
 def test_unavailable_is_no_empty_answer() -> None:

@@ -4,25 +4,23 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.fake_bench import FakeBench
+from tests.doubles.fake_tool_context import FakeToolContext
 from tests.tools.calling import call
-from tui_agent.workplan import CriterionChange, DecisionNote, PlanChange
+from tui_agent.common.workplan import CriterionChange, DecisionNote, PlanChange
 
 
-async def test_initialize_plan_proposes_goal_and_criteria(bench: FakeBench) -> None:
-    result = await call(
-        bench, "initialize_plan", goal=" A shop ", acceptance_criteria=["Tests  pass", "Tests pass"]
-    )
-    assert result.success and bench.actions == []
+async def test_initialize_plan_proposes_goal_and_criteria(ctx: FakeToolContext) -> None:
+    result = await call(ctx, "initialize_plan", goal=" A shop ", acceptance_criteria=["Tests  pass", "Tests pass"])
+    assert result.success and ctx.actions == []
     criteria = (CriterionChange(description="Tests pass", completed=False),)
-    assert bench.proposed == [PlanChange(goal="A shop", criteria=criteria, fresh=True)]
-    assert (await call(bench, "initialize_plan", goal="only that")).success
-    assert (await call(bench, "initialize_plan", goal="  ")).code == "bad_arguments"
+    assert ctx.proposed == [PlanChange(goal="A shop", criteria=criteria, fresh=True)]
+    assert (await call(ctx, "initialize_plan", goal="only that")).success
+    assert (await call(ctx, "initialize_plan", goal="  ")).code == "bad_arguments"
 
 
-async def test_update_plan_proposes_ticks_criteria_and_decisions(bench: FakeBench) -> None:
+async def test_update_plan_proposes_ticks_criteria_and_decisions(ctx: FakeToolContext) -> None:
     result = await call(
-        bench,
+        ctx,
         "update_plan",
         status="in_progress",
         criteria_met=["Tests pass"],
@@ -31,7 +29,7 @@ async def test_update_plan_proposes_ticks_criteria_and_decisions(bench: FakeBenc
         decisions_rejected=["bcrypt"],
     )
     assert result.success
-    (change,) = bench.proposed
+    (change,) = ctx.proposed
     assert change.status == "in_progress" and not change.fresh
     assert [(one.completed, one.added) for one in change.criteria] == [(True, False), (False, True)]
     note = DecisionNote(title="argon2", rationale="stronger", alternatives=("bcrypt", "scrypt"))
@@ -40,9 +38,8 @@ async def test_update_plan_proposes_ticks_criteria_and_decisions(bench: FakeBenc
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [{}, {"status": "nearly"}, {"decisions_made": [{"why": "no title"}]}, {"criteria_met": [""]}],
+    "arguments", [{}, {"status": "nearly"}, {"decisions_made": [{"why": "no title"}]}, {"criteria_met": [""]}]
 )
-async def test_what_proposes_nothing_is_told(bench: FakeBench, arguments: dict[str, Any]) -> None:
-    result = await call(bench, "update_plan", **arguments)
-    assert result.code == "bad_arguments" and result.error and bench.proposed == []
+async def test_what_proposes_nothing_is_told(ctx: FakeToolContext, arguments: dict[str, Any]) -> None:
+    result = await call(ctx, "update_plan", **arguments)
+    assert result.code == "bad_arguments" and result.error and ctx.proposed == []

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doubles.fake_bench import FakeBench
+from tests.doubles.fake_tool_context import FakeToolContext
 from tests.tools.calling import call
-from tui_agent.domain import ToolResult
-from tui_agent.tools.search_program import find_ripgrep
+from tui_agent.common.domain import ToolResult
+from tui_agent.tools.search_workspace import find_ripgrep
 
 pytestmark = pytest.mark.needs("rg")
 
@@ -91,15 +91,15 @@ def build(root: bytes, tree: list[tuple[list[bytes], bytes, bytes | str]]) -> No
             continue  # the name is taken by a folder, or a file stands in the way
 
 
-async def both(bench: FakeBench, **arguments: object) -> tuple[ToolResult, ToolResult]:
+async def both(ctx: FakeToolContext, **arguments: object) -> tuple[ToolResult, ToolResult]:
     results = []
-    for program in (find_ripgrep(bench.roots), None):
-        bench.search_program = program
-        results.append(await call(bench, "search_workspace", **arguments))
+    for program in (find_ripgrep(ctx.roots), None):
+        ctx.search_program = program
+        results.append(await call(ctx, "search_workspace", **arguments))
     return results[0], results[1]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(TREES, QUERIES, st.integers(0, 2), st.sampled_from([None, None, "sub", "out", "sub/deep"]))
 async def test_both_find_the_same(
     ground: Path,
@@ -111,43 +111,41 @@ async def test_both_find_the_same(
     root = ground / "root"
     shutil.rmtree(root, ignore_errors=True)
     build(os.fsencode(root), tree)
-    bench = FakeBench(root.resolve())
+    ctx = FakeToolContext(root.resolve())
     if directory is not None and not (root / directory).is_dir():
         directory = None
-    theirs, ours = await both(bench, query=query[0], is_regex=query[1], context=context, directory=directory)
+    theirs, ours = await both(ctx, query=query[0], is_regex=query[1], context=context, directory=directory)
     assert theirs == ours
 
 
-@pytest.mark.parametrize(
-    "text", [b"needle\r\nother", b"other\r\nneedle\r", b"needle\r\n", b"a needle\rb\r\n"]
-)
+@pytest.mark.parametrize("text", [b"needle\r\nother", b"other\r\nneedle\r", b"needle\r\n", b"a needle\rb\r\n"])
 async def test_both_find_the_end_of_a_line_before_its_cr(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "a").write_bytes(text)
-    theirs, ours = await both(FakeBench(tmp_path.resolve()), query="needle$", is_regex=True)
+    theirs, ours = await both(FakeToolContext(tmp_path.resolve()), query="needle$", is_regex=True)
     assert theirs == ours
     assert ("→" in ours.data) == (b"\rb" not in text)
 
 
 async def test_both_have_the_same_limits(tmp_path: Path) -> None:
-    bench = FakeBench(tmp_path.resolve())
+    ctx = FakeToolContext(tmp_path.resolve())
     (tmp_path / "many.txt").write_text("needle\n" * 150)
     (tmp_path / "next.txt").write_text("a\n" * 50 + "needle\n" * 50 + "b\n")
     (tmp_path / "wide.txt").write_text("é" * 5_000 + "needle" + "y" * 5_000)
     (tmp_path / "large.txt").write_bytes(b"needle\n" + b"x" * (10 << 20))
     (tmp_path / "line.txt").write_bytes(b"needle " + b"x" * (6 << 20))
-    theirs, ours = await both(bench, query="needle", context=2)
+    theirs, ours = await both(ctx, query="needle", context=2)
     assert theirs == ours
     assert theirs.data.count("→") == 153  # 100 of the first and 2 beside them, 50, and the wide one
     assert "large.txt" not in theirs.data
     assert "passed over" in theirs.data
     assert max(map(len, theirs.data.split("\n"))) < 450
-    bench.search_matches = 7
-    theirs, ours = await both(bench, query="needle")
+    ctx.search_matches = 7
+    theirs, ours = await both(ctx, query="needle")
     assert theirs == ours and theirs.data.count("→") == 7
 
 
 async def test_a_folder_that_is_ignored_is_searched_when_it_is_named(tmp_path: Path) -> None:
-    bench = FakeBench(tmp_path.resolve())
+    ctx = FakeToolContext(tmp_path.resolve())
     for name, text in (
         (".gitignore", "out/\n*.log\n"),
         ("out/a.txt", "needle"),
@@ -157,37 +155,31 @@ async def test_a_folder_that_is_ignored_is_searched_when_it_is_named(tmp_path: P
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    for directory, found in (
-        ("out", ["out/a.txt", "out/b.log"]),
-        ("sub", ["sub/in/a.txt"]),
-        (None, ["sub/in/a.txt"]),
-    ):
-        theirs, ours = await both(bench, query="needle", directory=directory)
+    for directory, found in (("out", ["out/a.txt", "out/b.log"]), ("sub", ["sub/in/a.txt"]), (None, ["sub/in/a.txt"])):
+        theirs, ours = await both(ctx, query="needle", directory=directory)
         assert theirs == ours
         assert [line[3:-3] for line in theirs.data.split("\n") if line.startswith("──")] == found
-    assert (await call(bench, "list_files", path="out")).data == "a.txt\nb.log"
-    assert (await call(bench, "list_files", path="sub")).data == "in/\n  a.txt"
+    assert (await call(ctx, "list_files", path="out")).data == "a.txt\nb.log"
+    assert (await call(ctx, "list_files", path="sub")).data == "in/\n  a.txt"
 
 
 async def test_looking_around_works_with_both(tmp_path: Path) -> None:
-    bench = FakeBench(tmp_path.resolve())
+    ctx = FakeToolContext(tmp_path.resolve())
     (tmp_path / "a.txt").write_text("foobar\nfoobaz\n")
-    theirs, ours = await both(bench, query="foo(?!bar)", is_regex=True)
+    theirs, ours = await both(ctx, query="foo(?!bar)", is_regex=True)
     assert theirs == ours and theirs.data == "── a.txt ──\n→ 2: foobaz"
 
 
 @pytest.mark.parametrize("query", ["a\0b", "\ud800"])
 async def test_a_query_that_no_file_can_hold_is_told(tmp_path: Path, query: str) -> None:
-    assert (
-        await call(FakeBench(tmp_path.resolve()), "search_workspace", query=query)
-    ).code == "bad_arguments"
+    assert (await call(FakeToolContext(tmp_path.resolve()), "search_workspace", query=query)).code == "bad_arguments"
 
 
 async def test_results_come_while_the_search_goes_on(tmp_path: Path) -> None:
-    bench = FakeBench(tmp_path.resolve())
+    ctx = FakeToolContext(tmp_path.resolve())
     for letter in string.ascii_lowercase:
         (tmp_path / f"{letter}.txt").write_text("needle\n")
-    theirs, ours = await both(bench, query="needle")
+    theirs, ours = await both(ctx, query="needle")
     assert theirs == ours
-    shown = "".join(bench.outputs)
+    shown = "".join(ctx.outputs)
     assert shown == f"{theirs.data}\n{ours.data}\n"

@@ -13,8 +13,8 @@ from textual.color import Color
 from textual.widget import Widget
 
 from tui_agent.tui.app import TuiAgentApp
-from widgets.contrast import LEAST, ratio
-from widgets.ink import ink_of
+from widgets.overlay import LEAST, contrast_ratio
+from widgets.styled_text import text_styles_of
 
 CELL, ROW, TOP = 12.2, 24.4, 1.5
 """Width and height of a cell in a stored picture, and where its first row begins."""
@@ -41,7 +41,7 @@ def has_words(text: str) -> bool:
 
 @lru_cache(4096)
 def contrast(colour: str, ground: str) -> float:
-    return ratio(Color.parse(colour), Color.parse(ground))
+    return contrast_ratio(Color.parse(colour), Color.parse(ground))
 
 
 def of_picture(svg: str) -> Iterator[Words]:
@@ -73,7 +73,7 @@ def of_styles(app: TuiAgentApp) -> Iterator[Words]:
     Textual paints the parts of its own with."""
     for widget in app.screen.walk_children(Widget):
         where = f"{type(widget).__name__}#{widget.id}"
-        for role, style in ink_of(widget)._asdict().items():
+        for role, style in text_styles_of(widget)._asdict().items():
             if role not in LINES:
                 yield _words(f"{where} {role}", style)
         for name in widget._get_component_classes():
@@ -89,6 +89,4 @@ def _words(text: str, style: Style) -> Words:
 
 
 def unreadable(found: Iterable[Words], least: float = LEAST) -> dict[Words, float]:
-    return {
-        words: round(value, 2) for words in found if (value := contrast(words.colour, words.ground)) < least
-    }
+    return {words: round(value, 2) for words in found if (value := contrast(words.colour, words.ground)) < least}

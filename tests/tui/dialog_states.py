@@ -12,17 +12,15 @@ from tests.scenes import build
 from tests.tui.edits import NEW, OLD, TOKEN, asked, edit_app, editing, lines
 from tests.tui.kit import Clock, app_for, settled, still, until
 from tui_agent import events as e
-from tui_agent.domain import Grant, Reading, Running, Severity
+from tui_agent.common.domain import Grant, ReadAction, RunAction, Severity
 from tui_agent.text import Mask
 from tui_agent.tui.app import TuiAgentApp
-from widgets.modal import STILLNESS, RequestModal
+from widgets.request_view import STILLNESS, RequestModal
 
 MASK = Mask({"GITHUB_TOKEN": TOKEN})
 SECRET = editing(OLD, NEW.replace('"json":', f'"{TOKEN}":'))
-READING = Reading(
-    path="/home/ada/.aws/credentials", display="~/.aws/credentials", outside=True, credentials=True
-)
-WITH_SECRET = Running(
+READING = ReadAction(path="/home/ada/.aws/credentials", display="~/.aws/credentials", outside=True, credentials=True)
+WITH_SECRET = RunAction(
     command=f"curl -H 'Authorization: Bearer {TOKEN}' https://api.example.org/repos",
     cwd="/home/ada/exporter",
     severity=Severity.HIGH,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from tests.doubles.session import FakeSession
 from tests.scenes import build
 from tests.tui.kit import app_for
-from tui_agent.domain import Action, Diff, Editing, Grant, Scope
+from tui_agent.common.domain import Action, Diff, EditAction, Grant, Scope
 from tui_agent.events import Record
 from tui_agent.text import Mask
 from tui_agent.tools.diffs import diff_bytes
 from tui_agent.tui.app import TuiAgentApp
-from widgets.edit_modal import EditModal
+from widgets.approval_modal import EditModal
 
 OLD = '''\
 """Exports rows."""
@@ -73,10 +73,10 @@ GRANTS = (
 )
 
 
-def editing(old: str | None = OLD, new: str = NEW, *, parts: bool = True, context: int = 3) -> Editing:
+def editing(old: str | None = OLD, new: str = NEW, *, parts: bool = True, context: int = 3) -> EditAction:
     before = None if old is None else old.encode()
     diff: Diff = diff_bytes("src/export.py", before, new.encode(), context)
-    return Editing(
+    return EditAction(
         path="/home/ada/exporter/src/export.py",
         display="src/export.py",
         before="0" * 64,

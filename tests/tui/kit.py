@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
+from textual.app import App
 from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
+from tests.headless import has_work
 from tests.scenes import load
+from tests.waiting import LONG
 from tui_agent.events import Record
 from tui_agent.tui.app import TuiAgentApp
-from tui_agent.view import seconds
+from tui_agent.view.change import epoch_seconds
 
 
 class Clock:
@@ -38,7 +43,7 @@ def app_for(
     """An app that shows a scene, `later` seconds after its last record."""
     records = load(scene) if isinstance(scene, str) else scene
     session = FakeSession(records)
-    now = (seconds(records[-1].at) if records else 0.0) + later
+    now = (epoch_seconds(records[-1].at) if records else 0.0) + later
 
     async def open_session() -> FakeSession:
         return session
@@ -50,10 +55,22 @@ def app_for(
 
 async def until(pilot: Pilot[int], condition: Callable[[], bool]) -> None:
     """Let the app work until the condition holds; a deadline far beyond what it takes."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + LONG
+    looks = 0
     while not condition():
-        assert time.monotonic() < deadline, "the condition never held"
-        await pilot.pause(0.001)
+        assert time.monotonic() < deadline, f"it never came to be; on the screen:\n{_seen(pilot.app)}"
+        looks += 1
+        if pilot.app._exception is not None or not pilot.app._screen_stacks[pilot.app._current_mode]:
+            await pilot.pause(0.001)  # it has ended, or says what is wrong
+        else:
+            await asyncio.sleep(0.001 if looks < 20 else 0.01)  # what a test looks at costs more than to wait
+            pilot.app.screen._on_timer_update()
+
+
+def _seen(app: App[Any]) -> str:
+    """What a test that waits in vain looks at."""
+    rows = (strip.text.rstrip() for strip in app.screen._compositor.render_strips())
+    return "\n".join([repr(app.screen), *(row for row in rows if row)])
 
 
 async def taken(pilot: Pilot[int]) -> None:
@@ -63,7 +80,7 @@ async def taken(pilot: Pilot[int]) -> None:
 
     def done() -> bool:
         session = app.session
-        return isinstance(session, FakeSession) and app.view.seq == len(session.records) and not app.unpainted
+        return isinstance(session, FakeSession) and app.view.seq == len(session.records) and not app._router.dirty
 
     await until(pilot, done)
 
@@ -91,28 +108,11 @@ async def still(pilot: Pilot[int]) -> None:
 
 RESTS = 4
 """Looks in a row at which nothing is left to do: a callback may ask for another one."""
-LEFT = ("_layout_required", "_scroll_required", "_repaint_required", "_recompose_required")
-"""What Textual notes of a widget that has something to do."""
 
 
 def _has_work(app: TuiAgentApp) -> bool:
-    if app.unpainted or any(one.is_running and one.group != "stream" for one in app.workers):
-        return True
-    if not (app.is_running and app._screen_stacks[app._current_mode]):
-        return False  # it has ended
-    screen = app.screen
-    if screen._dirty_widgets or screen._callbacks:
-        return True
-    for node in (app, screen, *screen.walk_children()):
-        if not (node.is_running and node._mounted_event.is_set()):
-            return True  # its parts are not there yet
-        if (
-            node.message_queue_size
-            or node._next_callbacks
-            or any(getattr(node, name, False) for name in LEFT)
-        ):
-            return True
-    return False
+    busy = any(one.is_running and one.group != "stream" for one in app.workers)
+    return app._router.dirty or busy or has_work(app)
 
 
 @asynccontextmanager

@@ -17,9 +17,9 @@ from tests.doubles.session import FakeSession
 from tests.doubles.terminal import tell_stacks
 from tests.scenes import load
 from tui_agent import events as e
-from tui_agent.domain import Answer
+from tui_agent.common.domain import Answer
+from tui_agent.common.paths import data_dir
 from tui_agent.events import Record
-from tui_agent.paths import data_dir
 from tui_agent.tui import run
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.run import run_tui
@@ -175,15 +175,15 @@ async def open_session() -> FakeSession:
         records = hostile.session(hostile.strings(300, 7))
         return FakeSession(records if sys.argv[2] == "raw" else cleaned(records))
     if sys.argv[2:] == ["locked"]:
-        from tui_agent.engine.wishes import CannotOpen
+        from tui_agent.engine.options import SessionOpenError
 
-        raise CannotOpen("Another tui-agent has this session open.", 2)
+        raise SessionOpenError("Another tui-agent has this session open.", 2)
     if sys.argv[2:] == ["late"]:
-        from tui_agent.engine.wishes import CannotOpen
+        from tui_agent.engine.options import SessionOpenError
 
         while not (data_dir() / "go").exists():  # noqa: ASYNC110 - the test makes it
             await asyncio.sleep(0.02)
-        raise CannotOpen("The session can't be opened.", 2)
+        raise SessionOpenError("The session can't be opened.", 2)
     return KINDS["".join(sys.argv[2:])](load(sys.argv[1]))
 
 

@@ -12,12 +12,12 @@ from tests.doubles.session import FakeSession
 from tests.scenes import load
 from tests.tui.kit import app_for
 from tui_agent import events as e
-from tui_agent import paths
+from tui_agent.common import paths
 from tui_agent.events import Record
 from tui_agent.storage.folder import SessionFolder
 from tui_agent.storage.lines import to_line
 from tui_agent.tui.app import TuiAgentApp
-from tui_agent.view import seconds
+from tui_agent.view.change import epoch_seconds
 
 HOUR, DAY = 3600.0, 86400.0
 OWN = "2026-01-05T09:00:00.000+0000"
@@ -101,7 +101,7 @@ def on_screen(scene: str = "answered", **more: object) -> tuple[TuiAgentApp, Fak
         for one in load(scene)
     ]
     app, session = app_for(records, **more)  # type: ignore[arg-type]  # handed on as they are
-    return app, session, seconds(records[-1].at) + 2.0
+    return app, session, epoch_seconds(records[-1].at) + 2.0
 
 
 def shelf(now: float, *, running: bool = True) -> dict[str, SessionFolder]:

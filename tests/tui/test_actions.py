@@ -1,18 +1,18 @@
 from __future__ import annotations
 
 import itertools
-from types import SimpleNamespace
 
 import pytest
 from textual.binding import BindingsMap
 
 from tests.tui.kit import app_for, running, screen_text, settled, still, until
-from tui_agent.keymap import KEYS, NAMED, Keymap
+from tui_agent.keys.keymap import NAMED, SESSION, Keymap
 from tui_agent.settings import Loaded, Settings
-from tui_agent.tui import commands, keys, palette
+from tui_agent.tui import commands
 from tui_agent.tui.app import TuiAgentApp
-from widgets.help_panel import HelpPanel
-from widgets.palette import Palette, Row, find
+from widgets.dialog_keys import bindings, textual_keymap
+from widgets.info_panels import HelpPanel
+from widgets.palette import Palette, PaletteRow, find_rows
 from widgets.search_bar import SearchBar
 
 WITHOUT = {"exit"}
@@ -24,27 +24,25 @@ def opened(app: TuiAgentApp) -> bool:
 
 
 def test_every_action_is_in_the_palette_and_can_have_another_key() -> None:
-    listed = {row.name for row in palette.rows()}
-    actions = {name for name in commands.BY_NAME if name not in WITHOUT} | set(NAMED)
-    assert actions - listed == {palette.ITSELF}
+    listed = {row.name for row in commands.palette_rows()}
+    actions = {name for name in commands.RUN if name not in WITHOUT} | set(NAMED)
+    assert actions - listed == {"palette"}
     assert set(NAMED) == actions  # so each has a name in `keys:`
     free = [
-        f"{first}{second}+f{n}"
-        for first, second, n in itertools.product(("", "alt+"), ("ctrl", "shift"), range(1, 21))
+        f"{first}{second}+f{n}" for first, second, n in itertools.product(("", "alt+"), ("ctrl", "shift"), range(1, 21))
     ]
     chosen = {name: [key] for name, key in zip(sorted(actions), free, strict=False)}
     other = Keymap(chosen)
-    assert other.troubles == []
-    bound = BindingsMap(list(keys.bindings(other))).key_to_bindings
-    stands = other.standing_for()
-    for name, (key,) in chosen.items():
-        if NAMED[name].scope == "app":
-            assert [one.action for one in bound[key]] == [NAMED[name].action]
-        else:
-            assert stands[key] == NAMED[name].keys[0]
-    assert {one for one in KEYS if not one.name} == {
-        one for one in KEYS if not one.keys and one.also
-    }  # only typed
+    assert other.problems == []
+    for scope in ("app", "composer"):
+        bound = BindingsMap(bindings(scope))
+        bound.apply_keymap(textual_keymap(other))
+        keys = {chosen[name][0]: name for name in chosen if NAMED[name].scope == scope}
+        assert {key: {one.id for one in found} for key, found in bound.key_to_bindings.items()} == {
+            key: {name} for key, name in keys.items()
+        }
+    typed = [one for one in SESSION.actions if not one.name]
+    assert typed == [one for one in SESSION.actions if not one.keys and one.also]
 
 
 async def test_the_palette_finds_does_and_shows_keys() -> None:
@@ -57,11 +55,11 @@ async def test_the_palette_finds_does_and_shows_keys() -> None:
         await pilot.press(*"apauto", "enter")  # as fast as one types
         await until(pilot, lambda: session.modes != [])
         assert session.modes[0][1] in ("auto", "auto-edit")
-        assert not opened(app) and app._prompt.text == "draft"
+        assert not opened(app) and app.prompt.text == "draft"
         await pilot.press("f2", *"srch", "down", "up", "enter")
         await until(pilot, lambda: app.query_one(SearchBar).display)
         await pilot.press("escape", "ctrl+p", *"newline", "enter")
-        await until(pilot, lambda: app._prompt.text == "draft\n")
+        await until(pilot, lambda: app.prompt.text == "draft\n")
         await pilot.press("ctrl+p", *"zzzz", "enter", "escape")
         await until(pilot, lambda: not opened(app))
         await pilot.press("ctrl+p", *"send", "enter")
@@ -71,14 +69,14 @@ async def test_the_palette_finds_does_and_shows_keys() -> None:
 
 def test_letters_find_the_better_name_first() -> None:
     rows = [
-        Row(name, name, does)
+        PaletteRow(name, name, does)
         for name, does in (("compact", "room"), ("model", "who"), ("mode", "how"), ("scroll mode", ""))
     ]
-    assert [one.row.name for one in find(rows, "mode")] == ["model", "mode", "scroll mode"]
-    assert [one.row.name for one in find(rows, "cp")] == ["compact"]
-    assert [one.row.name for one in find(rows, "who")] == ["model"]
-    assert find(rows, "sm")[0].row.name == "scroll mode" and find(rows, "sm")[0].letters == {0, 7}
-    assert find(rows, "xyz") == []
+    assert [one.row.name for one in find_rows(rows, "mode")] == ["model", "mode", "scroll mode"]
+    assert [one.row.name for one in find_rows(rows, "cp")] == ["compact"]
+    assert [one.row.name for one in find_rows(rows, "who")] == ["model"]
+    assert find_rows(rows, "sm")[0].row.name == "scroll mode" and find_rows(rows, "sm")[0].letters == {0, 7}
+    assert find_rows(rows, "xyz") == []
 
 
 async def test_keys_of_the_user_are_the_keys_everywhere() -> None:
@@ -104,14 +102,14 @@ async def test_keys_of_the_user_are_the_keys_everywhere() -> None:
         await until(pilot, lambda: session.sent == [("onex\ntwo", False)])
         await settled(pilot)
         await pilot.press("up")
-        assert app._prompt.text == ""
+        assert app.prompt.text == ""
         await pilot.press("ctrl+up")
-        await until(pilot, lambda: app._prompt.text == "onex\ntwo")
-        before = app._transcript.look.details
+        await until(pilot, lambda: app.prompt.text == "onex\ntwo")
+        before = app.transcript.look.details
         await pilot.press("ctrl+o")
-        assert app._transcript.look.details == before
+        assert app.transcript.look.details == before
         await pilot.press("f12")
-        assert app._transcript.look.details != before
+        assert app.transcript.look.details != before
         await pilot.press("f5")
         await until(pilot, lambda: isinstance(app.screen, HelpPanel))
         await still(pilot)
@@ -125,7 +123,7 @@ async def test_a_pressed_key_says_its_name() -> None:
         await pilot.press(*"/keys", "enter")
         for key, says in (
             ("ctrl+o", "show or hide thinking"),
-            ("x", "is typed"),
+            ("x", "types a character"),
             ("f1", "this help"),
             ("ctrl+c", "quit"),
         ):
@@ -138,5 +136,5 @@ async def test_a_pressed_key_says_its_name() -> None:
 
 @pytest.mark.parametrize("told", ["busy", "idle"])
 def test_the_footer_names_the_keys_that_hold(told: str) -> None:
-    view = SimpleNamespace(busy=told == "busy", plan=SimpleNamespace(by=""))
-    assert keys.footer(view)[0] == (("esc", "stop") if view.busy else ("enter", "send"))  # type: ignore[arg-type]
+    busy = told == "busy"
+    assert Keymap().footer(busy=busy, plan=False)[0] == (("esc", "stop") if busy else ("enter", "send"))

@@ -3,15 +3,16 @@ from __future__ import annotations
 import pytest
 from textual import events
 
+from tests.nightly import crossed
 from tests.scenes import build, load
 from tests.tui.kit import Clock, app_for, running, screen_text, settled, until
 from tui_agent import events as e
-from tui_agent.domain import Answer, Diff, Editing, Hunk, Running, Scope, Severity, ToolResult
+from tui_agent.common.domain import Answer, Diff, EditAction, Hunk, RunAction, Scope, Severity, ToolResult
 from tui_agent.events import Record
-from tui_agent.safety.standing import offers
+from tui_agent.safety.policy import offered_grants
 from tui_agent.tui.app import TuiAgentApp
 from widgets.line_view import LinesView
-from widgets.modal import STILLNESS, RequestModal
+from widgets.request_view import STILLNESS, RequestModal
 
 
 def modal(app: TuiAgentApp) -> RequestModal:
@@ -53,7 +54,7 @@ async def test_a_dialog_whose_answer_is_not_on_disk_yet_says_so_and_takes_no_mor
         assert len(session.answers) == 1 and not closed(app)
         session.disk.set()
         await until(pilot, lambda: closed(app))
-        assert app._prompt.text == "and"
+        assert app.prompt.text == "and"
 
 
 async def test_only_offered_scopes_have_a_key() -> None:
@@ -70,9 +71,15 @@ async def test_always_shows_the_exact_rule() -> None:
         assert "run python -m pytest -q tests/test_export.py in /home/ada/exporter" in screen_text(app)
 
 
-@pytest.mark.parametrize("scene", ["edit_asked", "command_asked", "trust", "question"])
-@pytest.mark.parametrize("key", ["space", "enter", "y", "tab"])
-async def test_no_other_key_consents(scene: str, key: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "scene"),
+    crossed(
+        ["enter", "space", "y", "tab"],
+        {scene: scene for scene in ("edit_asked", "command_asked", "trust", "question")},
+        whole=("enter",),
+    ),
+)
+async def test_no_other_key_consents(key: str, scene: str) -> None:
     app, session = app_for(scene)
     async with running(app) as pilot:
         await pilot.press(key)
@@ -91,7 +98,7 @@ async def test_a_hundred_keys_typed_ahead_approve_nothing_and_end_up_in_the_draf
             await pilot.press({"\n": "enter", " ": "space"}.get(character, character))
         assert session.answers == []
         assert session.sent == []
-        assert app._prompt.text == typed
+        assert app.prompt.text == typed
         assert not closed(app)
 
 
@@ -108,16 +115,16 @@ async def test_the_dialog_listens_after_stillness_counted_from_the_last_key() ->
         await pilot.press("a")
         await until(pilot, lambda: closed(app))
         assert len(session.answers) == 1
-        assert app._prompt.text == "aa"
+        assert app.prompt.text == "aa"
 
 
 async def test_a_paste_never_answers() -> None:
     app, session = app_for("command_asked")
     async with running(app) as pilot:
         app.post_message(events.Paste("a\nA\n"))
-        await until(pilot, lambda: bool(app._prompt.text))
+        await until(pilot, lambda: bool(app.prompt.text))
         assert session.answers == []
-        assert app._prompt.text == "a\nA\n"
+        assert app.prompt.text == "a\nA\n"
 
 
 async def test_a_rejection_carries_its_reason() -> None:
@@ -174,15 +181,9 @@ def long_diff(lines: int) -> list[Record]:
     scene = build.Scene().opened().ask("big").reply()
     call = scene.call("write_file", path="big.txt")
     scene.end("", call).start(call, "big.txt")
-    hunk = Hunk(
-        old_start=0,
-        old_count=0,
-        new_start=1,
-        new_count=lines,
-        lines=tuple(f"+line {n}" for n in range(lines)),
-    )
+    hunk = Hunk(old_start=0, old_count=0, new_start=1, new_count=lines, lines=tuple(f"+line {n}" for n in range(lines)))
     diff = Diff(path="big.txt", kind="create", hunks=(hunk,), added=lines)
-    action = Editing(path="/w/big.txt", display="big.txt", diff=diff, before=None, after="1" * 64)
+    action = EditAction(path="/w/big.txt", display="big.txt", diff=diff, before=None, after="1" * 64)
     return scene.request(action, "ask").records
 
 
@@ -215,14 +216,10 @@ async def test_every_line_of_a_long_diff_is_reached_by_keys_at_60x20() -> None:
     seen: set[str] = set()
     async with running(app, (60, 20)) as pilot:
         for _page in range(40):
-            seen.update(
-                row.split("+ ")[-1].strip() for row in screen_text(app).split("\n") if "+ line" in row
-            )
+            seen.update(row.split("+ ")[-1].strip() for row in screen_text(app).split("\n") if "+ line" in row)
             await pilot.press("down", "down", "down", "down")
             await pilot.pause()
-    assert {one.split("  ")[0].rstrip(" │▁▂▃▄▅▆▇█").strip() for one in seen} >= {
-        f"line {n}" for n in range(120)
-    }
+    assert {one.split("  ")[0].rstrip(" │▁▂▃▄▅▆▇█").strip() for one in seen} >= {f"line {n}" for n in range(120)}
 
 
 async def test_a_command_is_shown_whole_and_with_what_hides_in_it() -> None:
@@ -246,7 +243,7 @@ async def test_a_command_of_20_kB_is_reachable_to_its_last_character() -> None:
     call = scene.call("run_terminal_command", command="x")
     command = "echo " + "x" * 20_000 + "END"
     scene.end("", call).start(call, "echo")
-    scene.request(Running(command=command, cwd="/w"), "ask")
+    scene.request(RunAction(command=command, cwd="/w"), "ask")
     app, session = app_for(scene.records)
     async with running(app, (60, 20)) as pilot:
         await pilot.press("a")
@@ -290,7 +287,7 @@ async def test_a_question_takes_no_key_before_it_listens() -> None:
     async with running(app) as pilot:
         await pilot.press(*"12 go", "enter")
         assert session.answers == []
-        assert app._prompt.text == "12 go\n"
+        assert app.prompt.text == "12 go\n"
         clock.rest()
         await pilot.press(*"ok", "enter")
         await until(pilot, lambda: closed(app))
@@ -338,8 +335,8 @@ LONG = "cat > f.py <<'EOF'\n" + "\n".join(f"line {n}" for n in range(60)) + "\nE
 async def test_a_long_command_leaves_its_keys_in_sight(size: tuple[int, int]) -> None:
     app, session = app_for("empty", stillness=0)
     async with running(app, size=size) as pilot:
-        action = Running(command=LONG, cwd="/work/a", severity=Severity.MEDIUM)
-        grants = offers(action, exactly=False)
+        action = RunAction(command=LONG, cwd="/work/a", severity=Severity.MEDIUM)
+        grants = offered_grants(action, exactly=False)
         session.push(e.ApprovalAsked(id="r1", action=action, digest="d", why="ask", grants=grants))
         await until(pilot, lambda: "more lines below" in screen_text(app))
         shown = screen_text(app)

@@ -3,14 +3,12 @@ from __future__ import annotations
 from tests.scenes import build
 from tests.tui.kit import app_for, settled
 from tui_agent import events as e
-from tui_agent.domain import Diff, FileChange, Hunk, ToolResult
+from tui_agent.common.domain import Diff, FileChange, Hunk, ToolResult
+from tui_agent.common.symbols import Diagnostic
 from tui_agent.events import Record
-from tui_agent.symbols import Diagnostic
 
 BROKEN = (
-    Diagnostic(
-        kind="error", line=2, message='"prize" is not defined', code="reportUndefinedVariable", new=True
-    ),
+    Diagnostic(kind="error", line=2, message='"prize" is not defined', code="reportUndefinedVariable", new=True),
     Diagnostic(
         kind="error",
         line=2,

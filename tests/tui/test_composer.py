@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import stat
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,14 +19,23 @@ from tests.doubles.session import FakeSession
 from tests.doubles.terminal import Terminal
 from tests.tui.kit import app_for, running, screen_text, settled, still, until
 from tui_agent import events as e
-from tui_agent import paths
+from tui_agent.common import paths
 from tui_agent.engine.session import MESSAGE_MAX
-from tui_agent.tui import composer, composer_files
+from tui_agent.platform.programs import editor_command
+from tui_agent.tui import composer, external_editor
 from tui_agent.tui.app import TuiAgentApp
-from tui_agent.tui.composer_files import PAST_BYTES, append_past, past_file, read_kept, read_past
-from tui_agent.tui.lending import Ended, _settle, editor, folded
-from tui_agent.tui.outbox import Kept, Sent
-from widgets.drafting import Chips, Written
+from tui_agent.tui.external_editor import (
+    HISTORY_BYTES,
+    EditorExit,
+    _apply_result,
+    append_history,
+    history_file,
+    read_history,
+    read_state,
+    with_chips,
+)
+from tui_agent.tui.outbox import ComposerState, Sent
+from widgets.composer_history import Chips, DraftText
 from widgets.prompt_input import LONGEST_MESSAGE
 from widgets.queue_panel import QueuePanel
 
@@ -46,14 +56,14 @@ def resumed(scene: str = "answered") -> tuple[TuiAgentApp, FakeSession]:
 
 
 async def pasted(pilot: Pilot[int], app: TuiAgentApp, text: str) -> None:
-    before = app._prompt.text
+    before = app.prompt.text
     app.post_message(events.Paste(text))
-    await until(pilot, lambda: app._prompt.text != before)
+    await until(pilot, lambda: app.prompt.text != before)
     await still(pilot)
 
 
 async def saved(pilot: Pilot[int], text: str) -> None:
-    await until(pilot, lambda: read_kept(ID).draft.whole == text)
+    await until(pilot, lambda: read_state(ID).draft.whole == text)
 
 
 # --- chips ---
@@ -62,7 +72,7 @@ async def saved(pilot: Pilot[int], text: str) -> None:
 async def test_a_big_paste_is_one_thing_until_it_is_sent() -> None:
     app, session = app_for("empty")
     async with running(app) as pilot:
-        prompt = app._prompt
+        prompt = app.prompt
         await pilot.press(*"see ")
         await pasted(pilot, app, LOG)
         assert prompt.text == "see ⟦paste 1 · 120 lines, 969 B⟧"
@@ -88,7 +98,7 @@ async def test_a_big_paste_is_one_thing_until_it_is_sent() -> None:
 async def test_a_chip_is_laid_open_by_a_key_and_closed_by_undo() -> None:
     app, _session = app_for("empty")
     async with running(app, (40, 12)) as pilot:
-        prompt = app._prompt
+        prompt = app.prompt
         await pilot.press("ctrl+l")
         await pasted(pilot, app, LOG)
         await pasted(pilot, app, "y" * 2_500)
@@ -106,23 +116,23 @@ async def test_a_megabyte_makes_a_small_screen_and_is_not_sent_away(text: str) -
     app, session = app_for("empty")
     async with running(app) as pilot:
         told: list[str] = []
-        app._prompt.ties = app._prompt.ties._replace(say=told.append)
+        app.prompt.host = app.prompt.host._replace(say=told.append)
         await pasted(pilot, app, text)
-        assert len(app._prompt.text) < 60
+        assert len(app.prompt.text) < 60
         await pilot.press("ctrl+l", *"abc", "enter")
         await still(pilot)
-        assert app._prompt.text.endswith("⟧abc")
-        assert ["too long to lay open" in told[0], "too many to send" in told[1]] == [True, True]
+        assert app.prompt.text.endswith("⟧abc")
+        assert ["too long to expand" in told[0], "too many to send" in told[1]] == [True, True]
         assert session.sent == []
     assert LONGEST_MESSAGE == MESSAGE_MAX
 
 
-async def test_a_paste_into_a_dialog_is_a_chip_of_the_draft() -> None:
+async def test_a_paste_into_a_dialog_is_a_chip_of_the_initial_draft() -> None:
     app, session = app_for("command_asked")
     async with running(app) as pilot:
         await pasted(pilot, app, LOG)
-        assert app._prompt.written.whole == LOG
-        assert "⟦" in app._prompt.text
+        assert app.prompt.written.whole == LOG
+        assert "⟦" in app.prompt.text
         assert session.answers == []
 
 
@@ -130,7 +140,7 @@ async def test_a_paste_into_a_dialog_is_a_chip_of_the_draft() -> None:
 
 
 async def test_a_draft_survives_the_program_and_goes_when_it_is_sent() -> None:
-    file = folder() / composer_files.FILE
+    file = folder() / external_editor.FILE
     app, _session = app_for("answered")
     async with running(app) as pilot:
         assert not file.exists()
@@ -140,32 +150,32 @@ async def test_a_draft_survives_the_program_and_goes_when_it_is_sent() -> None:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     app, session = resumed()
     async with running(app) as pilot:
-        await until(pilot, lambda: app._prompt.written.whole == f"half a {LOG}")
+        await until(pilot, lambda: app.prompt.written.whole == f"half a {LOG}")
         await pilot.press("!")
         app.composer.save_now()
-        assert read_kept(ID).draft.whole == f"half a {LOG}!"
+        assert read_state(ID).draft.whole == f"half a {LOG}!"
         await pilot.press("enter")
         await until(pilot, lambda: len(session.sent) == 1)
         await until(pilot, lambda: not file.exists())
     app, _session = resumed()
     async with running(app) as pilot:
         await still(pilot)
-        assert app._prompt.text == ""
+        assert app.prompt.text == ""
 
 
 async def test_what_was_sent_is_not_offered_again_whatever_the_file_says() -> None:
-    kept = Kept(id="d1", draft=Written(text="sent"), waiting=(Sent(id="w1", text="lost"),))
-    (folder() / composer_files.FILE).write_bytes(msgspec.json.encode(kept))
+    kept = ComposerState(id="d1", draft=DraftText(text="sent"), waiting=(Sent(id="w1", text="lost"),))
+    (folder() / external_editor.FILE).write_bytes(msgspec.json.encode(kept))
     app, session = app_for("answered")
     session.push(e.UserSaid(id="d1", text="sent"))
     session.begins = len(session.records)
     async with running(app) as pilot:
-        await until(pilot, lambda: app._prompt.text == "lost")
+        await until(pilot, lambda: app.prompt.text == "lost")
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"[1]", b'{"draft": 3}'])
 async def test_a_damaged_draft_is_none(data: bytes) -> None:
-    (folder() / composer_files.FILE).write_bytes(data)
+    (folder() / external_editor.FILE).write_bytes(data)
     app, _session = resumed()
     async with running(app) as pilot:
         await pilot.press("x")
@@ -173,16 +183,16 @@ async def test_a_damaged_draft_is_none(data: bytes) -> None:
 
 
 async def test_what_is_typed_before_the_draft_was_read_stays_and_the_draft_is_in_the_history() -> None:
-    kept = Kept(id="d1", draft=Written(text="of before"))
-    (folder() / composer_files.FILE).write_bytes(msgspec.json.encode(kept))
+    kept = ComposerState(id="d1", draft=DraftText(text="of before"))
+    (folder() / external_editor.FILE).write_bytes(msgspec.json.encode(kept))
     app, _session = resumed()
-    app._draft = "new"
+    app.composer._initial_draft = "new"
     async with running(app) as pilot:
         await until(pilot, lambda: app.composer._ready)
         await pilot.press("up")
-        assert app._prompt.text == "of before"
+        assert app.prompt.text == "of before"
         await pilot.press("down")
-        assert app._prompt.text == "new"
+        assert app.prompt.text == "new"
 
 
 async def test_the_history_of_a_folder_outlives_its_sessions() -> None:
@@ -193,19 +203,19 @@ async def test_the_history_of_a_folder_outlives_its_sessions() -> None:
         await pilot.press(*"first", "enter")
         await pasted(pilot, app, LOG)
         await pilot.press("ctrl+c")
-        await until(pilot, lambda: len(read_past(workspace)) == 2)
-        assert stat.S_IMODE(past_file(workspace).stat().st_mode) == 0o600
-        assert stat.S_IMODE(past_file(workspace).parent.stat().st_mode) == 0o700
+        await until(pilot, lambda: len(read_history(workspace)) == 2)
+        assert stat.S_IMODE(history_file(workspace).stat().st_mode) == 0o600
+        assert stat.S_IMODE(history_file(workspace).parent.stat().st_mode) == 0o700
         assert [text for text, _steering in session.sent] == ["first"]
     app, _session = app_for("answered")
     async with running(app) as pilot:
         await pasted(pilot, app, "x" * 5_000)
         await pilot.press("up")
-        await until(pilot, lambda: app._prompt.written.whole == LOG)
+        await until(pilot, lambda: app.prompt.written.whole == LOG)
         await pilot.press("up")
-        await until(pilot, lambda: app._prompt.text == "first")
+        await until(pilot, lambda: app.prompt.text == "first")
         await pilot.press("down", "down")
-        await until(pilot, lambda: app._prompt.written.whole == "x" * 5_000)
+        await until(pilot, lambda: app.prompt.written.whole == "x" * 5_000)
 
 
 async def test_a_recalled_message_is_sent_and_the_draft_comes_back() -> None:
@@ -213,28 +223,28 @@ async def test_a_recalled_message_is_sent_and_the_draft_comes_back() -> None:
     async with running(app) as pilot:
         await pilot.press(*"one", "enter", *"draft", "up", "enter")
         await until(pilot, lambda: len(session.sent) == 2)
-        assert app._prompt.text == "draft"
+        assert app.prompt.text == "draft"
 
 
 def test_the_history_is_bounded_and_damaged_lines_are_left_out() -> None:
-    append_past("/w", [Written(text="x" * 500_000 + str(number)) for number in range(30)])
-    with past_file("/w").open("ab") as file:
+    append_history("/w", [DraftText(text="x" * 500_000 + str(number)) for number in range(30)])
+    with history_file("/w").open("ab") as file:
         file.write(b"{damaged\n")
-    append_past("/w", [Written(text="newest")])
-    found = read_past("/w")
+    append_history("/w", [DraftText(text="newest")])
+    found = read_history("/w")
     assert found[-1].text == "newest"
-    assert sum(len(one.text) for one in found) <= PAST_BYTES
-    assert past_file("/w").stat().st_size <= PAST_BYTES + 1000
-    assert read_past("/w") == found
+    assert sum(len(one.text) for one in found) <= HISTORY_BYTES
+    assert history_file("/w").stat().st_size <= HISTORY_BYTES + 1000
+    assert read_history("/w") == found
 
 
 def test_without_a_place_to_write_nothing_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path / "file"))
-    append_past("/w", [Written(text="x")])
-    assert read_past("/w") == []
-    composer_files.write_kept(ID, Kept(draft=Written(text="x")))
-    assert read_kept(ID).empty
+    append_history("/w", [DraftText(text="x")])
+    assert read_history("/w") == []
+    external_editor.write_state(ID, ComposerState(draft=DraftText(text="x")))
+    assert read_state(ID).empty
 
 
 class Late:
@@ -250,9 +260,7 @@ class Late:
 
 
 @asynccontextmanager
-async def waited_for(
-    session: FakeSession, draft: str = ""
-) -> AsyncIterator[tuple[TuiAgentApp, Pilot[int], Late]]:
+async def waited_for(session: FakeSession, draft: str = "") -> AsyncIterator[tuple[TuiAgentApp, Pilot[int], Late]]:
     late = Late(session)
     app = TuiAgentApp(late, draft=draft)
     app.composer.folder = "."
@@ -268,19 +276,17 @@ async def test_a_command_of_the_users_own_stays_one_before_the_session_is_open()
         await pilot.press(*"!ls", "enter", *"and this", "enter")
         await still(pilot)
         late.there.set()
-        await until(
-            pilot, lambda: session.commands == ["ls"] and [one for one, _ in session.sent] == ["and this"]
-        )
-        await until(pilot, lambda: read_kept(ID).empty and not app.composer._dirty)
+        await until(pilot, lambda: session.commands == ["ls"] and [one for one, _ in session.sent] == ["and this"])
+        await until(pilot, lambda: read_state(ID).empty and not app.composer._dirty)
 
 
 async def test_what_was_brought_from_another_session_is_kept_when_this_one_can_not_be_opened() -> None:
     async with waited_for(FakeSession(), draft="brought along") as (app, pilot, _late):
         await pilot.press("end", *"!", "ctrl+c", *"x", "enter", *"other")
-        app._prompt.open_menu()
+        app.prompt.open_menu()
         app.composer.save_now()
-    assert [one.text for one in read_past(os.path.realpath("."))] == ["brought along!", "x", "other"]
-    assert "up brings it back" in app.composer.saved_words
+    assert [one.text for one in read_history(os.path.realpath("."))] == ["brought along!", "x", "other"]
+    assert "up restores it" in app.composer.exit_message
 
 
 async def test_a_draft_is_kept_that_was_typed_while_the_past_was_read() -> None:
@@ -289,42 +295,44 @@ async def test_a_draft_is_kept_that_was_typed_while_the_past_was_read() -> None:
     session.begins = len(session.records) + 1  # the past never ends
     async with app.run_test() as pilot:
         await until(pilot, lambda: app.composer._workspace != "")
-        await pilot.press(*"early")
+        for character in "early":  # there is always something left to do, so what waits for that waits long
+            app.post_message(events.Key(character, character))
+        await until(pilot, lambda: app.prompt.text == "early")
         assert not app.composer._ready
         app.composer.save_now()
-        assert "up brings it back" in app.composer.saved_words
-        assert [one.text for one in read_past(app.view.workspace)] == ["early"]
-        assert read_kept(ID).empty
+        assert "up restores it" in app.composer.exit_message
+        assert [one.text for one in read_history(app.view.workspace)] == ["early"]
+        assert read_state(ID).empty
         app.exit(0)
 
 
 async def test_a_write_that_is_late_puts_nothing_old_over_what_was_written_at_the_end() -> None:
-    desk, file = composer_files.Desk(), folder() / composer_files.FILE
-    old, new = (Kept(draft=Written(text=text)) for text in ("old", "new"))
-    numbers = [desk.number(), desk.number()]
-    assert desk.keep(ID, new, numbers[1])
-    assert desk.keep(ID, old, numbers[0])
-    assert read_kept(ID).draft.text == "new"
-    assert desk.keep(ID, Kept(), desk.number()) and not file.exists()
-    assert desk.keep(ID, old, numbers[0]) and not file.exists()
+    folder()
+    app, _session = app_for("answered")
+    async with running(app) as pilot:
+        app.composer._disk.submit(time.sleep, 0.3)  # the disk is slow
+        await pilot.press(*"old")
+        app.composer.changed(True)
+        await pilot.pause()
+        await pilot.press(*"er")
+        app.composer.save_now()
+        assert read_state(ID).draft.text == "older"
+    assert read_state(ID).draft.text == "older"
 
 
 async def test_what_is_new_in_the_history_is_written_at_the_end_if_not_before() -> None:
     app, _session = app_for("answered")
     async with running(app) as pilot:
-        async with app.composer._writing:  # the disk is slow
-            await pilot.press(*"set aside", "ctrl+c")
-            await until(pilot, lambda: app.composer._unwritten)
-            app.composer.save_now()
-            assert [one.text for one in read_past(app.view.workspace)] == ["set aside"]
-    assert [one.text for one in read_past(app.view.workspace)] == ["set aside"]
+        app.composer._disk.submit(time.sleep, 0.3)  # the disk is slow
+        await pilot.press(*"set aside", "ctrl+c")
+        app.composer.save_now()
+        assert [one.text for one in read_history(app.view.workspace)] == ["set aside"]
+    assert [one.text for one in read_history(app.view.workspace)] == ["set aside"]
 
 
-async def test_a_draft_that_can_not_be_written_is_said_once_and_written_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_draft_that_can_not_be_written_is_said_once_and_written_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(composer, "RETRY", 0.01)
-    file = folder() / composer_files.FILE
+    file = folder() / external_editor.FILE
     file.mkdir()  # nothing can be put into its place
     app, session = app_for("streaming")
     told: list[str] = []
@@ -334,11 +342,11 @@ async def test_a_draft_that_can_not_be_written_is_said_once_and_written_later(
         app.hints.say = told.append  # type: ignore[assignment,method-assign]  # hints are gone soon
         await pilot.press("up")
         await until(pilot, lambda: len(told) == 2)
-        assert app._prompt.text == ""
+        assert app.prompt.text == ""
         assert order(app) == ["q1"]
         await pilot.press(*"draft")
         await until(pilot, lambda: app.composer._failing)
-        assert ["can't be saved just now" in told[0], "not taken back" in told[1]] == [True, True]
+        assert ["draft not saved" in told[0], "not withdrawn" in told[1]] == [True, True]
         file.rmdir()
         await saved(pilot, "draft")
         assert len(told) == 2
@@ -351,7 +359,7 @@ async def test_a_write_that_never_begins_since_the_screen_ends_is_nothing_to_war
     app, _session = app_for("answered")
     async with running(app) as pilot:
         await pilot.press("x")
-        app.composer._save()
+        app.work(app.composer._write)
         assert any(not one.is_finished for one in app.workers)
         app.workers.cancel_all()
     gc.collect()
@@ -359,33 +367,33 @@ async def test_a_write_that_never_begins_since_the_screen_ends_is_nothing_to_war
 
 
 def test_a_draft_that_can_not_be_read_is_not_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(composer_files, "LARGEST", 10)
-    assert composer_files.write_kept(folder().name, Kept(draft=Written(text="long")))
-    assert read_kept(ID).empty
-    assert composer_files.write_kept(ID, Kept(draft=Written(text="new")))
-    assert b'"long"' in (folder() / composer_files.UNREAD).read_bytes()
+    monkeypatch.setattr(external_editor, "LARGEST", 10)
+    assert external_editor.write_state(folder().name, ComposerState(draft=DraftText(text="long")))
+    assert read_state(ID).empty
+    assert external_editor.write_state(ID, ComposerState(draft=DraftText(text="new")))
+    assert b'"long"' in (folder() / external_editor.UNREAD).read_bytes()
 
 
 async def test_what_an_editor_had_saved_when_the_program_was_killed_is_offered() -> None:
-    kept = Kept(id="d1", draft=Written(text="draft"))
-    (folder() / composer_files.FILE).write_bytes(msgspec.json.encode(kept))
+    kept = ComposerState(id="d1", draft=DraftText(text="draft"))
+    (folder() / external_editor.FILE).write_bytes(msgspec.json.encode(kept))
     files = {
         "prompt-1-a.md": "draft and more\n",
         "prompt-1-b.md": "draft",
-        f"{composer_files.LENT}c.md": "ours",
+        f"{external_editor.EDITOR_PREFIX}c.md": "ours",
     }
     for name, text in files.items():
         (folder() / name).write_text(text, encoding="utf-8")
     app, _session = resumed()
     async with running(app) as pilot:
         await until(pilot, lambda: not (folder() / "prompt-1-a.md").exists())
-        assert app._prompt.text == "draft"
+        assert app.prompt.text == "draft"
         await pilot.press("up")
-        assert app._prompt.text == "draft and more\n"
+        assert app.prompt.text == "draft and more\n"
         await pilot.press("down")
-        assert app._prompt.text == "draft"
-        assert [path.name for path in folder().glob("prompt-*")] == [f"{composer_files.LENT}c.md"]
-        assert [one.text for one in read_past(app.view.workspace)] == ["draft and more\n"]
+        assert app.prompt.text == "draft"
+        assert [path.name for path in folder().glob("prompt-*")] == [f"{external_editor.EDITOR_PREFIX}c.md"]
+        assert [one.text for one in read_history(app.view.workspace)] == ["draft and more\n"]
 
 
 # --- a draft below the list of commands ---
@@ -394,7 +402,7 @@ async def test_what_an_editor_had_saved_when_the_program_was_killed_is_offered()
 async def test_a_draft_comes_back_from_below_the_list_of_commands() -> None:
     app, session = app_for("empty")
     async with running(app) as pilot:
-        prompt = app._prompt
+        prompt = app.prompt
         await pilot.press(*"draft")
         prompt.open_menu()
         await pilot.press("backspace")
@@ -416,7 +424,7 @@ async def test_a_draft_comes_back_from_below_the_list_of_commands() -> None:
         prompt.open_menu()
         await pilot.press("ctrl+c")
         assert prompt.text == ""
-        assert "draft set aside" in screen_text(app)
+        assert "draft stashed" in screen_text(app)
         await pilot.press("up")
         assert prompt.text == "x"
 
@@ -434,7 +442,7 @@ async def test_up_takes_the_last_queued_message_back_with_its_exact_text() -> No
         await settled(pilot)
         assert "first of two" in screen_text(app)
         await pilot.press("up")
-        await until(pilot, lambda: app._prompt.text == secret)
+        await until(pilot, lambda: app.prompt.text == secret)
         await settled(pilot)
         assert [one.id for one in app.view.queue] == ["q1"]
         await saved(pilot, secret)
@@ -451,16 +459,16 @@ async def test_a_message_that_is_on_its_way_stays_on_it() -> None:
         await settled(pilot)
         session.withdraw_message = lambda message: False  # type: ignore[method-assign]  # the run took it just now
         await pilot.press("up")
-        await until(pilot, lambda: "that message has just begun" in screen_text(app))
-        assert app._prompt.text == ""
+        await until(pilot, lambda: "that message was just sent" in screen_text(app))
+        assert app.prompt.text == ""
         app.hints.say("")
         app.composer.show_queue()
         await until(pilot, lambda: isinstance(app.screen, QueuePanel))
         await pilot.press("x")
-        await until(pilot, lambda: "that message has just begun" in screen_text(app))
+        await until(pilot, lambda: "that message was just sent" in screen_text(app))
         session.push(e.UserSaid(id="q1", text="steer", steering=True))
         await settled(pilot)
-        assert read_kept(ID).empty
+        assert read_state(ID).empty
 
 
 async def test_every_message_of_the_queue_can_be_moved_edited_or_withdrawn() -> None:
@@ -488,21 +496,18 @@ async def test_every_message_of_the_queue_can_be_moved_edited_or_withdrawn() -> 
         await settled(pilot)
         assert "message 2" not in text_of(app, QueuePanel)
         await pilot.press("enter")
-        await until(pilot, lambda: app._prompt.text == "message 0")
+        await until(pilot, lambda: app.prompt.text == "message 0")
         await settled(pilot)
         assert order(app) == ["q3"]
         session.send = queued(session)  # type: ignore[method-assign]  # as the engine does while a run goes on
         await pilot.press(*" too", "enter")
         await settled(pilot)
-        assert [(one.text, one.steering) for one in app.view.queue] == [
-            ("message 0 too", True),
-            ("message 3", False),
-        ]
+        assert [(one.text, one.steering) for one in app.view.queue] == [("message 0 too", True), ("message 3", False)]
         await pilot.press("ctrl+c")  # nothing to set aside: the run that goes on
         await pilot.press(*"x", "up", "up")
-        assert app._prompt.text == "draft"
+        assert app.prompt.text == "draft"
         await pilot.press("up")
-        assert app._prompt.text == "message 1"
+        assert app.prompt.text == "message 1"
 
 
 def order(app: TuiAgentApp) -> list[str]:
@@ -512,7 +517,7 @@ def order(app: TuiAgentApp) -> list[str]:
 def text_of(app: TuiAgentApp, kind: type[QueuePanel]) -> str:
     panel = app.screen
     assert isinstance(panel, kind)
-    return "\n".join(one.text for one in panel.waiting())
+    return "\n".join(one.text for one in panel.list.rows)
 
 
 def queued(session: FakeSession) -> Callable[..., Coroutine[object, object, str]]:
@@ -531,22 +536,22 @@ def test_the_editor_is_the_users_own() -> None:
     def which(name: str) -> str | None:
         return f"/usr/bin/{name}" if name == "vi" else None
 
-    assert editor({"VISUAL": "code --wait", "EDITOR": "ed"}, which) == ["code", "--wait"]
-    assert editor({"VISUAL": "", "EDITOR": "'/my tools/ed' -x"}, which) == ["/my tools/ed", "-x"]
-    assert editor({"EDITOR": "'open"}, which) == ["/usr/bin/vi"]
-    assert editor({}, lambda name: None) == []
+    assert editor_command({"VISUAL": "code --wait", "EDITOR": "ed"}, which) == ["code", "--wait"]
+    assert editor_command({"VISUAL": "", "EDITOR": "'/my tools/ed' -x"}, which) == ["/my tools/ed", "-x"]
+    assert editor_command({"EDITOR": "'open"}, which) == ["/usr/bin/vi"]
+    assert editor_command({}, lambda name: None) == []
 
 
 def test_pastes_are_chips_again_when_they_come_back_as_they_were() -> None:
     chips = Chips()
     before = chips.within("see " + chips.add(LOG) + chips.add("z" * 3_000))
-    after = folded(f"please look at {LOG} and zzz", before)
+    after = with_chips(f"please look at {LOG} and zzz", before)
     assert after.text == f"please look at {next(iter(before.chips))} and zzz"
     assert after.whole == f"please look at {LOG} and zzz"
 
 
 EDITORS = {
-    "appends": ("echo more >> $1", "draftmore", "this is what your editor saved"),
+    "appends": ("echo more >> $1", "draftmore", "text from your editor"),
     "is killed": ("printf '\\033[?1049h'; stty raw -echo; kill -9 $$", "draft", "the editor ended with -9"),
     "is not there": ("", "draft", "could not be started"),
 }
@@ -594,7 +599,7 @@ async def test_what_the_editor_saved_is_kept_when_the_program_is_ended(tmp_path:
         terminal.kill(signal.SIGTERM)
         assert await terminal.end() == 128 + signal.SIGTERM
     (file,) = (home / "history").iterdir()
-    kept = [msgspec.json.decode(line, type=Written).text for line in file.read_bytes().splitlines()]
+    kept = [msgspec.json.decode(line, type=DraftText).text for line in file.read_bytes().splitlines()]
     assert "draftmore" in kept
 
 
@@ -604,16 +609,16 @@ def test_a_failed_editors_text_goes_to_the_history(code: int, kept: bool) -> Non
         shown: str | None = None
         remembered: str | None = None
 
-        def put(self, written: Written) -> None:
+        def put(self, written: DraftText) -> None:
             self.shown = written.whole
 
-        def remember(self, written: Written) -> None:
+        def remember(self, written: DraftText) -> None:
             self.remembered = written.whole
 
     prompt = Prompt()
-    before = Written(text="a")
-    assert _settle(prompt, before, "a", "a\n", Ended(0)) == "nothing was changed"  # type: ignore[arg-type]  # as below
-    said = _settle(prompt, before, "a", "b\n", Ended(code))  # type: ignore[arg-type]  # what it uses of a composer
+    before = DraftText(text="a")
+    assert _apply_result(prompt, before, "a", "a\n", EditorExit(0)) == "nothing changed"  # type: ignore[arg-type]  # as below
+    said = _apply_result(prompt, before, "a", "b\n", EditorExit(code))  # type: ignore[arg-type]  # what it uses of a composer
     assert (prompt.shown, prompt.remembered) == (("b", None) if kept else (None, "b"))
     assert ("history" in said) is not kept
 
@@ -630,7 +635,7 @@ async def test_a_draft_survives_kill_9(tmp_path: Path) -> None:
             await terminal.sees("Ask for a change" if typed[0] == "a" else "a draft of")
             terminal.type(typed)
             await terminal.sees(seen)
-            file = home / "sessions" / ID / composer_files.FILE
+            file = home / "sessions" / ID / external_editor.FILE
             await terminal.sees(lambda file=file, seen=seen: file.exists() and seen in file.read_text())  # type: ignore[misc]  # mypy and defaults
         finally:
             os.kill(terminal.process.pid, 9)
@@ -640,9 +645,7 @@ async def test_a_draft_survives_kill_9(tmp_path: Path) -> None:
 async def test_what_was_typed_for_a_session_that_can_not_be_opened_is_kept(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    terminal = Terminal(
-        "-m", "tests.tui.pty_app", "empty", "late", env={"TUI_AGENT_HOME": str(home)}, size=(100, 30)
-    )
+    terminal = Terminal("-m", "tests.tui.pty_app", "empty", "late", env={"TUI_AGENT_HOME": str(home)}, size=(100, 30))
     try:
         await terminal.sees("Ask for a change")
         terminal.type("already sent\r")
@@ -651,9 +654,9 @@ async def test_what_was_typed_for_a_session_that_can_not_be_opened_is_kept(tmp_p
         await terminal.sees("still a draft")
         (home / "go").touch()
         assert await terminal.end() == 2
-        assert "What you typed is kept" in terminal.text
+        assert "Your draft is saved" in terminal.text
     finally:
         terminal.close()
     (file,) = (home / "history").iterdir()
-    kept = [msgspec.json.decode(line, type=Written).text for line in file.read_bytes().splitlines()]
+    kept = [msgspec.json.decode(line, type=DraftText).text for line in file.read_bytes().splitlines()]
     assert kept == ["already sent", "still a draft"]

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tui_agent import events as e
-from tui_agent.engine.state import EngineState
-from tui_agent.engine.waiting import Waiting
+from tui_agent.engine.core.state import EngineState
+from tui_agent.engine.session import Waiting
 from tui_agent.events import Event, Record
-from tui_agent.tui import composer_files, queue
-from tui_agent.tui.composer import Composer
+from tui_agent.tui import external_editor
+from tui_agent.tui.composer import QUEUE_EVENTS, Composer
 from tui_agent.tui.outbox import Outbox
-from widgets.drafting import NOTHING, Chips, History, Written
+from widgets.composer_history import NO_DRAFT, Chips, DraftText, InputHistory
+from widgets.composer_host import ComposerHost
 from widgets.prompt_input import PromptInput
-from widgets.ties import Ties
 
 ID = "2026-01-05T09:00:00.000+0000"
 
@@ -79,23 +79,24 @@ class FakePrompt:
     """The composer without a screen: its values, and what its keys do with them."""
 
     def __init__(self) -> None:
-        self.chips, self.past, self.ties = Chips(), History(), Ties()
+        self.chips, self.past = Chips(), InputHistory()
+        self.host: ComposerHost
         self.text = ""
         self.loaded = False
 
     @property
-    def written(self) -> Written:
+    def written(self) -> DraftText:
         return self.chips.within(self.text)
 
     menu = None
-    parked = NOTHING
+    parked = NO_DRAFT
 
     def change(self, text: str) -> None:
         """The screen tells of it when it comes to that."""
         self.text = text
         asyncio.get_running_loop().call_soon(self.on_text_area_changed)
 
-    def put(self, written: Written) -> None:
+    def put(self, written: DraftText) -> None:
         self.change(self.chips.adopt(written))
 
     kept: Any = PromptInput.kept
@@ -131,17 +132,15 @@ class World:
             screen=None,
             session=None,
             watch=lambda *what, **how: None,
-            run_worker=self._start,
-            _work=self._start,
+            work=self._start,
+            prompt=self.prompt,
             call_later=lambda do: do(),
         )
-        self.composer = Composer(cast(Any, self.app), cast(Any, self.prompt))
+        self.composer = Composer(cast(Any, self.app))
         self.seq = 0
 
-    def _start(
-        self, job: Coroutine[Any, Any, Any] | Callable[[], Coroutine[Any, Any, Any]], **how: object
-    ) -> None:
-        self.jobs.append(asyncio.get_running_loop().create_task(job() if callable(job) else job))
+    def _start(self, job: Callable[..., Coroutine[Any, Any, Any]], *given: object) -> None:
+        self.jobs.append(asyncio.get_running_loop().create_task(job(*given)))
 
     async def open(self) -> None:
         self.composer.open(cast(Any, self.engine))
@@ -151,7 +150,13 @@ class World:
 
     def _look_at(self, event: Event) -> None:
         self.seq += 1
-        self.composer.look_at(Record(seq=self.seq, at="", event=event))
+        record = Record(seq=self.seq, at="", event=event)
+        if isinstance(event, e.SessionOpened):
+            self.composer.on_session_opened(record)
+        elif isinstance(event, QUEUE_EVENTS):
+            self.composer.on_message(record)
+        if self.seq >= self.engine.begins:
+            self.composer.past_is_read()
 
     async def rest(self) -> None:
         while self.jobs:
@@ -259,8 +264,7 @@ class ComposerAndQueue(RuleBasedStateMachine):
         engine = self.world.engine
         self.the_journal_is_written()
         for key, _steering in engine.queue.order()[place : place + 1]:
-            door = queue.Queue(self.world.composer, cast(Any, engine))
-            self.act(partial(door.withdraw, key))
+            self.act(partial(self.world.composer.withdraw, key))
             self.run(self.world.rest)
 
     @rule(dies=st.booleans())
@@ -269,7 +273,7 @@ class ComposerAndQueue(RuleBasedStateMachine):
             self.presses_ctrl_c()
 
         async def up() -> None:
-            if not self.world.prompt.text and (back := await self.world.prompt.ties.take_back()) is not None:
+            if not self.world.prompt.text and (back := await self.world.prompt.host.take_back()) is not None:
                 self.world.prompt.put(back)
 
         self.run(up)
@@ -323,7 +327,7 @@ class ComposerAndQueue(RuleBasedStateMachine):
             prompt = self.world.prompt
             if not prompt.loaded:
                 prompt.loaded = True
-                found = await prompt.ties.past()
+                found = await prompt.host.past()
                 prompt.past.load([prompt.chips.within(prompt.chips.adopt(one)) for one in found])
             cast(Any, prompt)._look(by)
 
@@ -344,7 +348,7 @@ class ComposerAndQueue(RuleBasedStateMachine):
 
     @rule()
     def time_passes(self) -> None:
-        self.act(self.world.composer._save)
+        self.act(lambda: self.world.composer.app.work(self.world.composer._write))
         self.run(self.world.rest)
 
     @rule(written=st.integers(0, 3))
@@ -364,8 +368,8 @@ class ComposerAndQueue(RuleBasedStateMachine):
         return {word + "." for word in re.split(r"[\s./]+", text.strip(" ./\n")) if word[:1] == "w"}
 
     def disk(self, journal: list[Event]) -> str:
-        kept = composer_files.read_kept(ID)
-        past = composer_files.read_past("/w")
+        kept = external_editor.read_state(ID)
+        past = external_editor.read_history("/w")
         said = [one.text for one in journal if isinstance(one, e.UserSaid | e.MessageQueued)]
         waiting = [one.text for one in kept.waiting]
         aside = [one.whole for one in (*kept.aside, *past)]
@@ -380,9 +384,7 @@ class ComposerAndQueue(RuleBasedStateMachine):
                 assert event.id not in said, "a message was delivered twice"
                 said[event.id] = event.text
         shown = prompt.written.whole
-        aside = [
-            one.whole for one in (*prompt.past.entries, *prompt.kept()[1], *composer_files.read_past("/w"))
-        ]
+        aside = [one.whole for one in (*prompt.past.entries, *prompt.kept()[1], *external_editor.read_history("/w"))]
         sent = [*said.values(), *engine.texts.values()]
         for number in range(1, self.count + 1):
             word = f"w{number}."
@@ -444,30 +446,9 @@ WALKS: tuple[tuple[tuple[Any, ...], ...], ...] = (
     (("queues",), ("queues",), ("moves", 0, 1), ("it_dies", 1), ("takes_back", True)),
     (("types", 2), ("lists_the_commands",), ("presses_ctrl_c",), ("it_dies", 0)),
     (("types", 2), ("lists_the_commands",), ("takes_the_stroke_away",), ("types", 1), ("enters", False)),
-    (
-        ("types", 2),
-        ("lists_the_commands",),
-        ("types", 1),
-        ("time_passes",),
-        ("enters", False),
-        ("it_dies", 3),
-    ),
-    (
-        ("types", 2),
-        ("lists_the_commands",),
-        ("time_passes",),
-        ("it_dies", 0),
-        ("types", 1),
-        ("enters", False),
-    ),
-    (
-        ("queues",),
-        ("takes_back", False),
-        ("lists_the_commands",),
-        ("types", 1),
-        ("enters", False),
-        ("it_dies", 1),
-    ),
+    (("types", 2), ("lists_the_commands",), ("types", 1), ("time_passes",), ("enters", False), ("it_dies", 3)),
+    (("types", 2), ("lists_the_commands",), ("time_passes",), ("it_dies", 0), ("types", 1), ("enters", False)),
+    (("queues",), ("takes_back", False), ("lists_the_commands",), ("types", 1), ("enters", False), ("it_dies", 1)),
     (("enters", False), ("queues",), ("types", 1), ("looks_back", -1), ("withdraws", 0), ("time_passes",)),
 )
 
@@ -490,7 +471,7 @@ def said(text: str, key: str) -> e.UserSaid:
 
 def test_a_crash_between_sending_and_saving_does_not_offer_the_message_again() -> None:
     outbox = Outbox()
-    on_disk = outbox.kept(Written(text="hello wor"))
+    on_disk = outbox.state(DraftText(text="hello wor"))
     key = outbox.send("hello world")
     later = Outbox()
     later.take(said("hello world", key))
@@ -500,7 +481,7 @@ def test_a_crash_between_sending_and_saving_does_not_offer_the_message_again() -
 def test_a_message_that_never_reached_the_journal_is_offered_before_the_draft() -> None:
     outbox = Outbox()
     outbox.send("first")
-    on_disk = outbox.kept(Written(text="second"))
+    on_disk = outbox.state(DraftText(text="second"))
     assert [one.text for one in Outbox().recover(on_disk).texts] == ["first", "second"]
 
 
@@ -510,7 +491,7 @@ def test_a_message_taken_back_is_a_draft_and_not_in_the_queue(durable: bool) -> 
     queued = e.MessageQueued(id="q", text="later")
     outbox.take(queued)
     assert outbox.newest_queued() == ("q", "later")
-    on_disk = outbox.taking("q")
+    on_disk = outbox.state_taking("q")
     later = Outbox()
     later.take(queued)
     if durable:
@@ -524,7 +505,7 @@ def test_a_message_that_was_on_its_way_when_it_was_taken_back_is_no_draft() -> N
     outbox = Outbox()
     queued = e.MessageQueued(id="q", text="later")
     outbox.take(queued)
-    on_disk = outbox.taking("q")
+    on_disk = outbox.state_taking("q")
     later = Outbox()
     for event in (queued, said("later", "q")):
         later.take(event)

@@ -13,10 +13,10 @@ from tests.tui.kit import app_for, running, still, until
 from tui_agent import ROOT
 from tui_agent.tui.themes import HIGH_CONTRAST, THEMES
 from widgets import ansi
-from widgets.contrast import LEAST, ratio, readable
-from widgets.ink import Ink, ink_of
+from widgets.overlay import LEAST, contrast_ratio, readable_color
 from widgets.palette import Palette
 from widgets.panel import Panel
+from widgets.styled_text import TextStyles, text_styles_of
 from widgets.transcript import Transcript
 
 MEASURED = THEMES[:3]
@@ -46,16 +46,16 @@ def colour(theme: Theme, name: str) -> Color:
 
 def test_contrast_is_what_the_guidelines_say() -> None:
     black, white = Color(0, 0, 0), Color(255, 255, 255)
-    assert ratio(black, white) == ratio(white, black) == 21
-    assert round(ratio(Color.parse("#777777"), white), 2) == 4.48
-    assert ratio(readable(Color(90, 90, 90), white, black), black) == pytest.approx(LEAST, abs=0.5)
-    assert readable(Color(10, 10, 10), Color(20, 20, 20), black) == Color(20, 20, 20)  # it has no better one
+    assert contrast_ratio(black, white) == contrast_ratio(white, black) == 21
+    assert round(contrast_ratio(Color.parse("#777777"), white), 2) == 4.48
+    assert contrast_ratio(readable_color(Color(90, 90, 90), white, black), black) == pytest.approx(LEAST, abs=0.5)
+    assert readable_color(Color(10, 10, 10), Color(20, 20, 20), black) == Color(20, 20, 20)  # it has no better one
 
 
 @pytest.mark.parametrize("theme", MEASURED, ids=lambda theme: theme.name)
 def test_every_text_can_be_read_on_every_ground(theme: Theme) -> None:
     found = {
-        (text, ground): round(ratio(colour(theme, text), colour(theme, ground)), 2)
+        (text, ground): round(contrast_ratio(colour(theme, text), colour(theme, ground)), 2)
         for text, ground in [*product(TEXTS, GROUNDS), *CHANGED]
     }
     assert {pair: value for pair, value in found.items() if value < least(theme)} == {}
@@ -63,14 +63,13 @@ def test_every_text_can_be_read_on_every_ground(theme: Theme) -> None:
 
 def test_every_text_role_of_the_sheets_is_measured() -> None:
     sheet = (ROOT / "styles" / "tokens.tcss").read_text()
-    roles = dict(re.findall(r"^\.ink--(\w+) \{ color: \$([\w-]+)", sheet, re.M))
-    assert set(roles) == set(Ink._fields)
+    roles = dict(re.findall(r"^\.role--(\w+) \{ color: \$([\w-]+)", sheet, re.M))
+    assert set(roles) == set(TextStyles._fields)
     assert {colour for role, colour in roles.items() if role not in LINES} == {*TEXTS, "added", "removed"}
 
 
 @pytest.mark.parametrize(
-    ("scene", "keys"),
-    [("plan_waits", ("", "f1", "ctrl+p")), ("edit_asked", ("", "e")), ("summary_waits", ("tab",))],
+    ("scene", "keys"), [("plan_waits", ("", "f1", "ctrl+p")), ("edit_asked", ("", "e")), ("summary_waits", ("tab",))]
 )
 async def test_every_style_of_a_screen_can_be_read(scene: str, keys: tuple[str, ...]) -> None:
     found: dict[tuple[str, Words], float] = {}
@@ -95,7 +94,7 @@ async def test_every_style_of_a_screen_can_be_read(scene: str, keys: tuple[str, 
     if scene == "plan_waits":
         sheets = "".join(path.read_text() for path in (ROOT / "styles").glob("*.tcss"))
         parts = set(re.findall(r"\.([a-z-]+--[a-z_-]+)", sheets))
-        assert parts - {f"ink--{role}" for role in Ink._fields} <= names
+        assert parts - {f"role--{role}" for role in TextStyles._fields} <= names
 
 
 async def test_colours_of_tool_output_can_be_read() -> None:
@@ -104,12 +103,12 @@ async def test_colours_of_tool_output_can_be_read() -> None:
         for theme in MEASURED:
             app.theme = theme.name
             await still(pilot)
-            ink = ink_of(app.query_one(Transcript))
-            for base in (ink.text, ink.muted):
-                for text, style in ansi.spans(OUTPUT, ink, base):
+            styles = text_styles_of(app.query_one(Transcript))
+            for base in (styles.text, styles.muted):
+                for text, style in ansi.ansi_spans(OUTPUT, styles, base):
                     pair = [Color.from_rich_color(one) for one in (style.color, style.bgcolor)]
-                    assert text == "red" and not style.dim and ratio(*pair) >= LEAST
-            (plain,) = ansi.spans("\x1b[38;2;250;250;90mas it is", ink, ink.text)
+                    assert text == "red" and not style.dim and contrast_ratio(*pair) >= LEAST
+            (plain,) = ansi.ansi_spans("\x1b[38;2;250;250;90mas it is", styles, styles.text)
             if theme.dark:
                 assert plain[1].color == Style.parse("#fafa5a").color
 
@@ -120,8 +119,7 @@ def test_every_word_of_the_pictures_can_be_read() -> None:
     for path in sorted((ROOT / "snapshots" / "tui").rglob("*.svg")):
         svg = path.read_text(encoding="utf-8")
         theme = next(
-            (one for one in MEASURED if f'fill="{one.background}"' in svg or f'fill="{one.surface}"' in svg),
-            None,
+            (one for one in MEASURED if f'fill="{one.background}"' in svg or f'fill="{one.surface}"' in svg), None
         )
         if theme is None:
             assert re.search("ansi|colour", path.name), path

@@ -9,11 +9,11 @@ from textual.pilot import Pilot
 from tests.tui.edits import NEW, OLD, TOKEN, dialog, edit_app, editing, lines
 from tests.tui.kit import Clock, running, screen_text, settled, until
 from tui_agent import events as e
-from tui_agent.domain import Answer, Scope
-from tui_agent.hunks import new_text
+from tui_agent.common.domain import Answer, Scope
+from tui_agent.common.hunks import new_text
 from tui_agent.text import Mask
 from tui_agent.tui.app import TuiAgentApp
-from widgets.modal import STILLNESS, RequestModal
+from widgets.request_view import STILLNESS, RequestModal
 
 EDIT = editing()
 SECOND = new_text(EDIT.diff.hunks[1])
@@ -40,7 +40,7 @@ async def test_a_hunk_that_is_left_out_is_not_in_the_answer() -> None:
         await pilot.press("n", "x")
         await pilot.pause()
         text = screen_text(app)
-        assert "left out" in text and "[ ] hunk 2 of 2" in text and "[x] hunk 1 of 2" in text
+        assert "skipped" in text and "[ ] hunk 2 of 2" in text and "[x] hunk 1 of 2" in text
         assert "approve 1 of 2 hunks" in text and "for this session" not in text
         await pilot.press("s", "A")
         assert session.answers == []
@@ -202,7 +202,7 @@ async def test_keys_typed_on_after_the_field_go_to_the_draft_and_approve_nothing
         clock.rest()
         await edited(pilot, "x", "ctrl+s", *"aAs", "enter", "a")
         assert session.answers == []
-        assert app._prompt.text == "aAs\na"
+        assert app.prompt.text == "aAs\na"
         clock.rest()
         await pilot.press("a")
         await closed(pilot, app)
@@ -215,11 +215,11 @@ async def test_keys_typed_on_after_a_dropped_text_or_reason_approve_nothing() ->
     async with running(app) as pilot:
         clock.rest()
         await edited(pilot, "x", "escape", "a")
-        assert session.answers == [] and app._prompt.text == "a"
+        assert session.answers == [] and app.prompt.text == "a"
         clock.rest()
         await pilot.press("r", "n", "escape", "a")
         await pilot.pause()
-        assert session.answers == [] and app._prompt.text == "aa"
+        assert session.answers == [] and app.prompt.text == "aa"
 
 
 async def test_keys_typed_ahead_decide_nothing_and_change_nothing() -> None:
@@ -230,7 +230,7 @@ async def test_keys_typed_ahead_decide_nothing_and_change_nothing() -> None:
         for character in typed:
             clock.now += 0.1
             await pilot.press({" ": "space"}.get(character, character))
-        assert session.answers == [] and app._prompt.text == typed
+        assert session.answers == [] and app.prompt.text == typed
         modal = dialog(app)
         assert modal.choice.whole(EDIT.diff) and not modal.editing and not modal.reasoning
         assert modal.current == 0 and not modal.view.split
@@ -251,7 +251,7 @@ async def test_a_paste_in_the_field_is_typed_and_nothing_hides_in_it() -> None:
         await edited(pilot, "ctrl+home")
         app.post_message(events.Paste("a\r\nA\x1b[2J\u202e"))
         await until(pilot, lambda: dialog(app).field.text.startswith("a\nA[2J"))
-        assert app._prompt.text == "" and session.answers == []
+        assert app.prompt.text == "" and session.answers == []
 
 
 async def test_the_same_text_is_no_edit() -> None:
@@ -315,7 +315,7 @@ async def test_a_void_approval_says_so_and_takes_no_approval() -> None:
     async with running(app) as pilot:
         await void(pilot, session)
         text = screen_text(app)
-        assert "changed on disk while this was open" in text and "approve once" not in text
+        assert "changed on disk while this dialog was open" in text and "approve once" not in text
         await pilot.press("a", "s", "A", "x", "e", "enter", "space")
         assert session.answers == []
         await pilot.press("w")
@@ -340,7 +340,7 @@ async def test_a_key_on_its_way_when_it_becomes_void_goes_to_the_draft() -> None
         await void(pilot, session)
         await pilot.press("w")
         await pilot.pause()
-        assert session.answers == [] and app._prompt.text == "w"
+        assert session.answers == [] and app.prompt.text == "w"
 
 
 async def test_a_text_that_was_being_typed_when_it_became_void_approves_nothing() -> None:

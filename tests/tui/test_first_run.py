@@ -4,12 +4,13 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
+from tests.nightly import looks
 from tests.scenes import build
 from tests.tui.kit import Clock, app_for, running, screen_text, settled, still, until
 from tui_agent.tui.app import TuiAgentApp
-from tui_agent.tui.leaving import RESTART_AS_DEMO
+from tui_agent.tui.exit_codes import RESTART_AS_DEMO
 from widgets.first_run import FirstRun
-from widgets.modal import STILLNESS, RequestModal
+from widgets.request_view import STILLNESS, RequestModal
 
 
 def open_one(app: TuiAgentApp) -> bool:
@@ -22,7 +23,7 @@ async def test_it_says_what_was_tried_and_how_to_start_a_model() -> None:
         await until(pilot, lambda: open_one(app))
         await still(pilot)
         text = screen_text(app)
-        for part in ("Tried http://localhost:11434", "ollama serve", "LLM_BASE_URL=", "demonstration"):
+        for part in ("Tried http://localhost:11434", "ollama serve", "LLM_BASE_URL=", "demo: a scripted model"):
             assert part in text
 
 
@@ -59,7 +60,7 @@ async def test_what_was_typed_ahead_chooses_nothing() -> None:
     async with running(app) as pilot:
         await until(pilot, lambda: isinstance(app.screen, FirstRun))
         await pilot.press(*"drd")
-        await until(pilot, lambda: app._prompt.text == "drd")
+        await until(pilot, lambda: app.prompt.text == "drd")
         assert session.looks == 0
         assert app.is_running
 
@@ -85,8 +86,7 @@ async def test_after_a_message_it_is_a_notice_only() -> None:
         assert not isinstance(app.screen, FirstRun)
 
 
-@pytest.mark.parametrize("theme", ["dark", "light"])
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+@pytest.mark.parametrize(("size", "theme"), looks())
 def test_no_server(size: tuple[int, int], theme: str, snap_compare) -> None:
     app, _session = app_for("no_server", theme=theme)
 

@@ -5,10 +5,10 @@ import pytest
 from tests.scenes import build, load
 from tests.tui.kit import Clock, app_for, running, screen_text, settled, still
 from tui_agent import events as e
-from tui_agent.domain import Running, ToolCall, ToolResult
+from tui_agent.common.domain import RunAction, ToolCall, ToolResult
 from tui_agent.tui.app import TuiAgentApp
-from widgets.help_panel import HelpPanel
-from widgets.modal import RequestModal
+from widgets.info_panels import HelpPanel
+from widgets.request_view import RequestModal
 
 STEP = 1.0
 """Seconds between two looks at the screen."""
@@ -23,8 +23,8 @@ def long_talk(turns: int) -> build.Scene:
 
 
 def top_line(app: TuiAgentApp) -> str:
-    y = app._transcript.scroll_offset.y
-    lines = [app._transcript.line_at(y + number) for number in range(3)]
+    y = app.transcript.scroll_offset.y
+    lines = [app.transcript.line_at(y + number) for number in range(3)]
     return "\n".join(line.text if line else "" for line in lines)
 
 
@@ -41,16 +41,12 @@ async def test_for_a_minute_of_streaming_the_top_line_never_changes() -> None:
         await pilot.press("pageup")
         await still(pilot)
         top = top_line(app)
-        assert app._transcript._anchor[0] > app.view.places["slow"]  # the card is above what shows
+        assert app.transcript._anchor[0] > app.view.places["slow"]  # the card is above what shows
         assert top.strip()
-        session.push(
-            e.ReplyStarted(model="m", iteration=2, messages=2, estimate=1), node="r99", run=scene.run
-        )
+        session.push(e.ReplyStarted(model="m", iteration=2, messages=2, estimate=1), node="r99", run=scene.run)
         for step in range(int(60 / STEP)):
             clock.now += STEP
-            session.push(
-                e.ReplyText(text=f"word {step} of\n\n" if step % 2 else "a line "), node="r99", run=scene.run
-            )
+            session.push(e.ReplyText(text=f"word {step} of\n\n" if step % 2 else "a line "), node="r99", run=scene.run)
             session.push(e.ToolOutput(text=f"output {step}\n"), node="slow", run=scene.run)
             if step == 10:
                 await pilot.resize_terminal(80, 30)
@@ -73,10 +69,10 @@ async def test_for_a_minute_of_streaming_the_top_line_never_changes() -> None:
                 )
             await settled(pilot)
             assert top_line(app) == top, step
-        assert not app._transcript.following
+        assert not app.transcript.following
         await pilot.press("ctrl+end")
         await settled(pilot)
-        assert app._transcript.following
+        assert app.transcript.following
         assert "word 59" in screen_text(app)
 
 
@@ -91,7 +87,7 @@ async def test_going_up_releases_at_once(how: str) -> None:
         else:
             await pilot.mouse_down("#transcript", offset=(4, 4))
             await pilot.hover("#transcript", offset=(9, 6))
-        assert not app._transcript.following
+        assert not app.transcript.following
         top = top_line(app)
         session.push(e.UserSaid(id="new", text="something new"))
         await settled(pilot)
@@ -115,7 +111,7 @@ async def test_the_top_line_keeps_its_place_over_many_widths() -> None:
     async with running(app, (80, 24)) as pilot:
         await pilot.press("pageup", "pageup", "pageup")
         await still(pilot)
-        transcript = app._transcript
+        transcript = app.transcript
         place = transcript.spot(transcript.scroll_offset.y)[0]
         top = top_line(app)
         for width in (60, 43, 91, 30, 80):
@@ -136,7 +132,7 @@ async def test_under_a_dialog_nothing_moves_and_afterwards_it_follows() -> None:
         assert top_line(app) == top
         await pilot.press("escape")
         await still(pilot)
-        assert app._transcript.following
+        assert app.transcript.following
         assert "more 4" in screen_text(app)
 
 
@@ -154,7 +150,7 @@ async def test_page_by_page_upwards_nothing_is_skipped(size: tuple[int, int]) ->
         await pilot.press("ctrl+o")
         await still(pilot)
         shown = screen_text(app)
-        while app._transcript.scroll_offset.y:
+        while app.transcript.scroll_offset.y:
             await pilot.press("pageup")
             await still(pilot)
             shown += screen_text(app)
@@ -171,5 +167,5 @@ async def test_beside_a_second_dialog_stands_what_came_under_the_first() -> None
         session.wake()
         await settled(pilot)
         assert isinstance(app.screen, RequestModal)
-        assert isinstance(app.screen.request.action, Running)
-        assert app._transcript.scroll_offset.y == app._transcript.max_scroll_y > 0
+        assert isinstance(app.screen.request.action, RunAction)
+        assert app.transcript.scroll_offset.y == app.transcript.max_scroll_y > 0

@@ -4,7 +4,7 @@ from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
 from tests.tui.kit import app_for, running, screen_text, settled, until
-from tui_agent.domain import Grant, Scope
+from tui_agent.common.domain import Grant, Scope
 from tui_agent.tui.app import TuiAgentApp
 from widgets.grants_panel import GrantsPanel
 
@@ -52,7 +52,7 @@ async def test_x_takes_the_chosen_rule_back() -> None:
         await pilot.press("down", "down", "down", "x", "x", "x", "x")
         await until(pilot, lambda: len(session.grants.revoked) == 4)
         await pilot.pause()
-        assert "Nothing is allowed for longer than once" in screen_text(app)
+        assert "No saved permissions" in screen_text(app)
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(app.screen, GrantsPanel))
 

@@ -8,13 +8,14 @@ from textual.pilot import Pilot
 
 from tests.scenes import build
 from tests.tui.kit import app_for, running, screen_text, settled, still, until
-from tui_agent.places import APPROVAL
-from tui_agent.tui import commands, keys
+from tui_agent.keys import keymap
+from tui_agent.keys.key_names import key_label
+from tui_agent.tui import commands
 from tui_agent.tui.app import TuiAgentApp
 from widgets.approval_modal import ApprovalModal
-from widgets.command_menu import rank
-from widgets.help_panel import HelpPanel
-from widgets.prompt_input import NEWLINE_KEYS, PromptInput
+from widgets.completion import rank
+from widgets.info_panels import HelpPanel
+from widgets.prompt_input import PromptInput
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
@@ -33,14 +34,14 @@ async def test_help_opens_and_closes(key: str) -> None:
         assert "next approval mode" in screen_text(app)
         await pilot.press("escape")
         await until(pilot, lambda: not helped(app))
-        assert app._prompt.text == ""
+        assert app.prompt.text == ""
 
 
 async def test_a_question_mark_in_a_draft_is_one() -> None:
     app, _session = app_for("answered")
     async with running(app) as pilot:
         await pilot.press(*"why?")
-        assert app._prompt.text == "why?"
+        assert app.prompt.text == "why?"
         await pilot.press("f1")
         await until(pilot, lambda: helped(app))
 
@@ -70,7 +71,7 @@ async def test_a_command_is_found_by_its_letters_and_run() -> None:
     async with running(app) as pilot:
         await pilot.press(*"/apr", "tab", *"auto", "enter")
         await until(pilot, lambda: session.modes == [(None, "auto")])
-        assert app._prompt.text == ""
+        assert app.prompt.text == ""
         assert session.sent == []
         await pilot.press(*"/quit", "enter")
         await until(pilot, lambda: app.return_value == 0)
@@ -83,7 +84,7 @@ async def test_the_list_follows_the_draft_and_gives_it_back() -> None:
         await pilot.press(*"draft", "f5")
         await until(pilot, lambda: app._menu.display)
         await pilot.press("down", "escape")
-        assert app._prompt.text == "draft"
+        assert app.prompt.text == "draft"
         await until(pilot, lambda: not app._menu.display)
         await pilot.press("ctrl+c", *"/etc/hosts is odd", "enter")
         await until(pilot, lambda: session.sent == [("/etc/hosts is odd", False)])
@@ -103,27 +104,25 @@ def test_names_are_ranked() -> None:
 
 
 def test_every_command_says_what_it_does() -> None:
-    assert all(one.does and one.name.isalpha() for one in commands.COMMANDS)
+    assert all(one.does and one.name.isalpha() and one.name in commands.RUN for one in keymap.COMMANDS)
 
 
 def test_the_readme_names_no_key_that_there_is_not() -> None:
     section = README.read_text(encoding="utf-8").partition("### Keys")[2].partition("\n## ")[0]
     cells = [row.split("|")[1] for row in section.split("\n") if row.startswith("| ")][1:]
     named = [key.strip().lower() for cell in cells for key in cell.replace("`", "").split(",")]
-    known = {keys.shown(key).lower() for one in keys.KEYS for key in (*one.keys, *one.also)}
+    known = {key_label(key).lower() for one in keymap.SESSION.actions for key in (*one.keys, *one.also)}
     assert len(named) == len(set(named))  # each in one row
     assert set(named) <= known
-    deciding = {key for one in APPROVAL.actions for key in one.keys if len(key) == 1}
+    deciding = {key for one in keymap.CONTEXTS["approval"].actions for key in one.keys if len(key) == 1}
     assert deciding == set(re.findall(r"`(\w)`", section.partition("In an approval: ")[2]))
 
 
 def test_the_readme_and_the_pages_name_no_command_that_there_is_not() -> None:
-    known = {one.name for one in commands.COMMANDS}
+    known = {one.name for one in keymap.COMMANDS}
     named: set[str] = set()
     for page in (README, *(README.parent / "docs").glob("*.md")):
-        named |= set(
-            re.findall(r"(?<!POST )(?<!GET )(?<![\w./~*])/([a-z]{3,})\b(?![\w./])", page.read_text("utf-8"))
-        )
+        named |= set(re.findall(r"(?<!POST )(?<!GET )(?<![\w./~*])/([a-z]{3,})\b(?![\w./])", page.read_text("utf-8")))
     assert {"undo", "rewind", "sessions", "mode"} <= named
     assert named - known == set()
 
@@ -133,8 +132,7 @@ async def test_every_key_of_the_table_is_bound() -> None:
     async with running(app):
         composer = app.query_one(PromptInput)
         bound = {key for place in (app, composer) for key in place._bindings.key_to_bindings}
-        typed = {*NEWLINE_KEYS, "enter", "ctrl+d"}  # the composer takes these itself
-        assert {key for one in keys.KEYS for key in one.keys} <= bound | typed
+        assert {key for one in keymap.SESSION.actions for key in one.keys} <= bound
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ import msgspec
 import pytest
 
 from tests.doubles import hostile
-from tests.scenes import load, names
+from tests.nightly import POSTERS, sampled
+from tests.scenes import from_data, load, names
 from tests.tui.kit import settled
 from tests.tui.test_hostile import assert_no_actions, painted
 from tui_agent import events as e
-from tui_agent.events import Record, from_data, to_data
+from tui_agent.events import Record, to_data
 from tui_agent.tui.app import TuiAgentApp
 
 FIXED = {"id", "type", "at", "run", "node", "call_id", "kind", "sha256", "digest", "before", "after", "by"}
@@ -32,9 +33,7 @@ class Poisoner:
         event = record.event
         if isinstance(event, e.PlanDocChanged):
             lines = (f"{one} {self._next()}" if one[:1] in "-[*" else one for one in event.text.split("\n"))
-            return msgspec.structs.replace(
-                record, event=msgspec.structs.replace(event, text="\n".join(lines))
-            )
+            return msgspec.structs.replace(record, event=msgspec.structs.replace(event, text="\n".join(lines)))
         data = to_data(event)
         for path in list(self._texts(data)):
             kept = self._set(data, path, None)
@@ -63,7 +62,7 @@ class Poisoner:
         return before
 
 
-@pytest.mark.parametrize("scene", names())
+@pytest.mark.parametrize("scene", sampled(names(), POSTERS))
 async def test_every_scene_with_hostile_texts_is_only_text(scene: str) -> None:
     poisoner = Poisoner(len(scene))
     records = [poisoner.record(one) for one in load(scene)]

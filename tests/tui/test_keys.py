@@ -18,7 +18,7 @@ async def test_enter_sends_and_clears() -> None:
         await pilot.press(*"hi there", "enter")
         await until(pilot, lambda: session.sent == [("hi there", False)])
         await settled(pilot)
-        assert app._prompt.text == ""
+        assert app.prompt.text == ""
         assert "hi there" in screen_text(app)
 
 
@@ -32,9 +32,7 @@ async def test_blank_messages_are_not_sent() -> None:
 async def test_newlines_by_every_key_that_stands_for_one() -> None:
     app, session = app_for("empty")
     async with running(app) as pilot:
-        await pilot.press(
-            "a", "ctrl+j", "b", "alt+enter", "c", "shift+enter", "d", "backslash", "enter", "e", "enter"
-        )
+        await pilot.press("a", "ctrl+j", "b", "alt+enter", "c", "shift+enter", "d", "backslash", "enter", "e", "enter")
         await until(pilot, lambda: session.sent == [("a\nb\nc\nd\ne", False)])
 
 
@@ -42,7 +40,7 @@ async def test_a_paste_does_not_send() -> None:
     app, session = app_for("empty")
     async with running(app) as pilot:
         app.post_message(events.Paste("one\ntwo\n"))
-        await until(pilot, lambda: app._prompt.text == "one\ntwo\n")
+        await until(pilot, lambda: app.prompt.text == "one\ntwo\n")
         assert session.sent == []
 
 
@@ -100,15 +98,15 @@ async def test_the_ladder_of_ctrl_c_has_one_effect_a_press() -> None:
     async with running(app) as pilot:
         await pilot.press(*"draft", "ctrl+c")
         await until(pilot, lambda: session.interrupts == 1)
-        assert app._prompt.text == "draft"
+        assert app.prompt.text == "draft"
         session.push(e.RunEnded(outcome="interrupted"))
         clock.now += 1
         await settled(pilot)
         await pilot.press("ctrl+c")
-        assert app._prompt.text == ""
+        assert app.prompt.text == ""
         assert app.is_running
         await pilot.press("up")
-        assert app._prompt.text == "draft"
+        assert app.prompt.text == "draft"
         await pilot.press("ctrl+c", "ctrl+c")
         await still(pilot)
         assert "again quits" in screen_text(app)
@@ -133,7 +131,7 @@ async def test_ctrl_d_leaves_from_an_empty_composer_only() -> None:
     app, _session = app_for("answered")
     async with running(app) as pilot:
         await pilot.press("x", "left", "ctrl+d")
-        assert app._prompt.text == ""
+        assert app.prompt.text == ""
         assert app.is_running
         await pilot.press("ctrl+d")
         await until(pilot, lambda: app.return_value == 0)
@@ -143,20 +141,20 @@ async def test_history_comes_back_and_so_does_the_unsent_draft() -> None:
     app, _session = app_for("empty")
     async with running(app) as pilot:
         await pilot.press(*"first", "enter", *"second", "enter", *"draft", "up")
-        assert app._prompt.text == "second"
+        assert app.prompt.text == "second"
         await pilot.press("up", "up")
-        assert app._prompt.text == "first"
+        assert app.prompt.text == "first"
         await pilot.press("down", "down")
-        assert app._prompt.text == "draft"
+        assert app.prompt.text == "draft"
 
 
 async def test_undo_of_a_big_paste_does_not_end_the_app() -> None:
     app, _session = app_for("empty")
     async with running(app, (40, 12)) as pilot:
         app.post_message(events.Paste("line\n" * 400))
-        await until(pilot, lambda: len(app._prompt.written.whole) == 2000)
+        await until(pilot, lambda: len(app.prompt.written.whole) == 2000)
         await pilot.press("ctrl+l")
-        await until(pilot, lambda: len(app._prompt.text) == 2000)
+        await until(pilot, lambda: len(app.prompt.text) == 2000)
         await pilot.press("ctrl+z", "ctrl+z")
         await still(pilot)
         assert app.is_running
@@ -213,7 +211,7 @@ async def test_scrolling_up_through_unpainted_messages_shows_every_line_once() -
     app, _session = app_for(long_talk(200).records)
     seen: list[str] = []
     async with running(app, (80, 24)) as pilot:
-        while app._transcript.scroll_offset.y > 0:
+        while app.transcript.scroll_offset.y > 0:
             rows = [row.strip() for row in screen_text(app).split("\n")[2:18]]
             seen.extend(row for row in rows if row.startswith("answer"))
             await pilot.press("pageup")
@@ -246,15 +244,15 @@ async def test_a_machine_that_holds_the_process_up_costs_no_paint(monkeypatch: p
 async def test_idle_means_no_timer_runs() -> None:
     app, _session = app_for("answered")
     async with running(app):
-        assert app._second is not None
-        assert not app._second._active.is_set()
-        assert app._frame is None
+        assert app._router._second is not None
+        assert not app._router._second._active.is_set()
+        assert app._router._frame is None
 
 
 async def test_trouble_with_saving_is_said_until_it_is_over() -> None:
     app, session = app_for("answered")
     async with running(app) as pilot:
-        session.tell("No space is left on the disk; nothing is done until there is.")
+        session.on_saving("No space is left on the disk; nothing is done until there is.")
         await until(pilot, lambda: "No space is left" in screen_text(app))
-        session.tell(None)
+        session.on_saving(None)
         await until(pilot, lambda: "No space is left" not in screen_text(app))

@@ -8,22 +8,21 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.benchmarks.resume import FLAGS, fill
-from tui_agent import paths
+from tui_agent.common import paths
 from tui_agent.engine.opening import open_session
+from tui_agent.engine.options import SessionOptions
 from tui_agent.engine.session import Session
-from tui_agent.engine.wishes import Wishes
-from tui_agent.events import Record
-from tui_agent.storage import past
+from tui_agent.events import Record, UserSaid
+from tui_agent.storage import journal
 from tui_agent.storage.folder import SessionFolder
 from tui_agent.tui.app import TuiAgentApp
-from tui_agent.view import UserItem
 from widgets.transcript import Transcript
 
 
 @pytest.fixture
 async def name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(past, "SHORT", 100_000)
-    monkeypatch.setattr(past, "END", 60_000)
+    monkeypatch.setattr(journal, "SHORT", 100_000)
+    monkeypatch.setattr(journal, "END", 60_000)
     folder = SessionFolder.create(paths.sessions_dir(), workspace=tmp_path, model="m", mode="direct")
     await fill(folder, 400_000)
     folder.close()
@@ -41,8 +40,8 @@ async def painted(app: TuiAgentApp, pilot: Pilot[int], *, whole: bool) -> None:
         while (
             app.session is None
             or app.view.seq < app.session.begins
-            or app.unpainted
-            or (whole and app._router.looks_back)
+            or app._router.dirty
+            or (whole and app._router.reading_past)
         ):
             await pilot.pause()
 
@@ -54,7 +53,7 @@ async def test_the_last_screen_comes_first_and_stays_when_older_parts_are_read(
     gate = asyncio.Event()
 
     async def opened() -> Session:
-        session = await open_session(Wishes(resume=name, trust=True, flags=FLAGS))
+        session = await open_session(SessionOptions(resume=name, trust=True, flags=FLAGS))
         follow = session.follow
 
         async def held(after: int = 0) -> AsyncIterator[Record]:
@@ -79,7 +78,7 @@ async def test_the_last_screen_comes_first_and_stays_when_older_parts_are_read(
         assert "\n".join(before[gone:]) in "\n".join(visible(transcript))
         assert transcript.following == (not keys)
         assert len(transcript.blocks) == len(app.view.items) > few
-        said = [item.text for item in app.view.items if isinstance(item, UserItem)]
+        said = [item.text for item in app.view.items if isinstance(item, UserSaid)]
         assert said == [f"What about number {number}?" for number in range(1, len(said) + 1)]
         assert app.query_one("#tree").rows  # type: ignore[attr-defined]  # the tree of progress
         await pilot.press("ctrl+home")

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,20 +11,13 @@ from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
 from tests.tui.kit import app_for, running, screen_text, settled, still, until
-from tui_agent.engine.mentions import Found, Mentions
+from tests.waiting import until as soon
+from tui_agent.mentions.search import Found, Mentions
 from tui_agent.safety.roots import Roots
-from tui_agent.tui import mentions
+from tui_agent.tui import mention_completion
 from tui_agent.tui.app import TuiAgentApp
 
-NAMES = (
-    "src/app.py",
-    "src/apple pie.md",
-    "src/parts/",
-    "src/parts/wheel.py",
-    "README.md",
-    "src/",
-    "docs/app.md",
-)
+NAMES = ("src/app.py", "src/apple pie.md", "src/parts/", "src/parts/wheel.py", "README.md", "src/", "docs/app.md")
 
 
 class FakeMentions:
@@ -59,14 +50,12 @@ class FakeMentions:
 
 
 def listed(app: TuiAgentApp) -> list[str]:
-    picker = app.composer.mentioning._picker
-    return list(picker.names) if picker is not None and picker.display else []
+    picker = app.composer.completion.picker
+    return list(picker.names) if picker.display else []
 
 
 @asynccontextmanager
-async def writing(
-    late: bool = False,
-) -> AsyncIterator[tuple[Pilot[int], TuiAgentApp, FakeSession, FakeMentions]]:
+async def writing(late: bool = False) -> AsyncIterator[tuple[Pilot[int], TuiAgentApp, FakeSession, FakeMentions]]:
     app, session = app_for("answered")
     session.mentions = finder = FakeMentions()  # type: ignore[attr-defined]  # only some sessions have files
     finder.late = late
@@ -79,64 +68,56 @@ async def test_a_name_is_chosen_taken_and_sent() -> None:
         await pilot.press(*"see @app")
         assert listed(app) == ["src/app.py", "src/apple pie.md", "docs/app.md"]
         await still(pilot)
-        assert "1 of" not in screen_text(app) and "enter takes it" in screen_text(app)
+        assert "1 of" not in screen_text(app) and "enter inserts it" in screen_text(app)
         await pilot.press("down", "enter")
-        assert app._prompt.text == 'see @"src/apple pie.md" '
+        assert app.prompt.text == 'see @"src/apple pie.md" '
         assert listed(app) == [] and finder.used == ["src/apple pie.md"]
         await pilot.press(*"and @wheel", "tab", ":", *"L3-L9 too", "enter")
         await until(pilot, lambda: bool(session.sent))
         assert session.sent == [('see @"src/apple pie.md" and @src/parts/wheel.py:L3-L9 too', False)]
         await pilot.press(*"@app", "down", "down", ":", *"L1 x")
-        assert app._prompt.text == "@docs/app.md:L1 x"
+        assert app.prompt.text == "@docs/app.md:L1 x"
         await pilot.press("ctrl+z", "ctrl+z")
-        assert "docs/app.md:L1" not in app._prompt.text
+        assert "docs/app.md:L1" not in app.prompt.text
 
 
 async def test_a_folder_is_gone_into_and_what_is_in_it_follows() -> None:
     async with writing() as (pilot, app, _session, finder):
         await pilot.press(*"@par", "tab")
-        assert app._prompt.text == "@src/parts/"
+        assert app.prompt.text == "@src/parts/"
         assert finder.asked[-1] == "src/parts/"
         assert listed(app) == ["src/parts/", "src/parts/wheel.py"]
         await pilot.press("enter")
-        assert app._prompt.text == "@src/parts/ "
+        assert app.prompt.text == "@src/parts/ "
         assert listed(app) == []
         await pilot.press("backspace", "down", "enter")
-        assert app._prompt.text == "@src/parts/wheel.py "
-
-
-async def soon(condition: Callable[[], bool]) -> None:
-    """While a key waits in the composer: the pilot would wait for that key."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.001)
+        assert app.prompt.text == "@src/parts/wheel.py "
 
 
 async def test_keys_that_come_before_the_answer_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mentions, "PATIENCE", 60)
+    monkeypatch.setattr(mention_completion, "PATIENCE", 60)
     async with writing(late=True) as (pilot, app, session, finder):
         for key in ("@", "a", "p", "enter", "o", "k"):
-            app._prompt._forward_event(events.Key(key, "\r" if key == "enter" else key))
+            app.prompt._forward_event(events.Key(key, "\r" if key == "enter" else key))
         await soon(lambda: finder.asked[-1:] == ["ap"])
         finder.answer("a")  # too late: it is not what stands there
         finder.answer("ap", whole=False)
         await soon(lambda: listed(app) != [])
-        assert app._prompt.text == "@ap" and session.sent == []
+        assert app.prompt.text == "@ap" and session.sent == []
         finder.answer("ap")
-        await until(pilot, lambda: app._prompt.text == "@src/app.py ok")
+        await until(pilot, lambda: app.prompt.text == "@src/app.py ok")
         assert session.sent == []
 
 
 async def test_a_key_gives_up_waiting_but_never_sends_half_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mentions, "PATIENCE", 0.01)
+    monkeypatch.setattr(mention_completion, "PATIENCE", 0.01)
     async with writing(late=True) as (pilot, app, session, finder):
         await pilot.press(*"@ap", "enter")
-        await until(pilot, lambda: "still looking for files" in screen_text(app))
-        assert app._prompt.text == "@ap" and session.sent == []
+        await until(pilot, lambda: "still finding files" in screen_text(app))
+        assert app.prompt.text == "@ap" and session.sent == []
         finder.answer(whole=False)  # the listing goes on, but this is about what stands there
         await pilot.press("enter")
-        await until(pilot, lambda: app._prompt.text == "@src/app.py ")
+        await until(pilot, lambda: app.prompt.text == "@src/app.py ")
         await pilot.press(*"@zz", "escape", "enter")
         await until(pilot, lambda: session.sent == [("@src/app.py @zz", False)])
 
@@ -144,7 +125,7 @@ async def test_a_key_gives_up_waiting_but_never_sends_half_a_word(monkeypatch: p
 async def test_the_list_opens_for_typed_mentions_only_and_esc_keeps_it_closed() -> None:
     async with writing() as (pilot, app, session, finder):
         await pilot.press(*"@app", "escape")
-        assert app._prompt.text == "@app" and listed(app) == []
+        assert app.prompt.text == "@app" and listed(app) == []
         await pilot.press("l")
         assert listed(app) == []
         await pilot.press(" ", "@", "r")
@@ -156,7 +137,7 @@ async def test_the_list_opens_for_typed_mentions_only_and_esc_keeps_it_closed() 
             assert listed(app) == [], text
             await pilot.press("ctrl+c")
         finder.asked.clear()
-        app._prompt.take_paste("look at @app")
+        app.prompt.take_paste("look at @app")
         await still(pilot)
         assert finder.asked == []
         await pilot.press("enter")
@@ -177,7 +158,7 @@ async def test_a_list_of_real_files_has_nothing_of_them_but_names(tmp_path: Path
         text = screen_text(app)
         assert "[red]x[b].py" in text and "…long" in text and "bell" not in text
         await pilot.press(*"red", "enter")
-        assert app._prompt.text == "@[red]x[b].py "
+        assert app.prompt.text == "@[red]x[b].py "
         await pilot.resize_terminal(9, 5)
         await pilot.press("@")
         await still(pilot)
@@ -208,3 +189,9 @@ def test_pictures(size: tuple[int, int], theme: str, snap_compare: Any) -> None:
         await still(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=show)
+
+
+async def test_names_that_are_found_when_the_screen_has_ended_are_nothing() -> None:
+    async with writing(late=True) as (pilot, _app, _session, finder):
+        await pilot.press(*"see @app")
+    finder.answer()

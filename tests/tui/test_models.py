@@ -11,8 +11,8 @@ from textual.pilot import Pilot
 from tests.doubles.session import FakeSession
 from tests.scenes import build
 from tests.tui.kit import app_for, running, screen_text, settled, still, until
-from tui_agent.domain import Fault
-from tui_agent.engine.model_choice import CHOICES, Candidate
+from tui_agent.common.domain import Fault
+from tui_agent.engine.models.roles import CHOICES, Candidate
 from tui_agent.models.selection import Role
 from tui_agent.tui.app import TuiAgentApp
 from widgets.approval_modal import ApprovalModal
@@ -41,9 +41,7 @@ MODELS = (
     model("nomic-embed-text:latest", "", 2_048, "137M · F16 · 0.3 GB", answers=False),
     model(OWN, "tools", 32_768, "7.6B · Q4_K_M · 4.7 GB", loaded=True),
     Candidate(name="[b]odd[/b]\x1b[2J\u202e", known=True, window=4_096),
-    Candidate(
-        name="hf.co/unsloth/Qwen3-Coder-30B-A3B-Instruct-GGUF:Q4_K_M", known=True, problem="It is silent."
-    ),
+    Candidate(name="hf.co/unsloth/Qwen3-Coder-30B-A3B-Instruct-GGUF:Q4_K_M", known=True, problem="It is silent."),
 )
 
 
@@ -126,7 +124,7 @@ async def test_a_model_is_found_its_meaning_said_and_chosen() -> None:
         await pilot.press("enter")
         await until(pilot, lambda: not isinstance(app.screen, ModelPicker))
         assert models.chosen == [("execution", "llama3.2:latest")]
-        await told(pilot, "llama3.2:latest answers from the next message on")
+        await told(pilot, "llama3.2:latest answers from the next message")
 
 
 async def test_a_role_gets_a_model_and_loses_it_again() -> None:
@@ -135,7 +133,7 @@ async def test_a_role_gets_a_model_and_loses_it_again() -> None:
         await opened(pilot, app)
         await pilot.press("tab", *"big")
         assert chosen(app) == "gpt-oss:20b"
-        await told(pilot, "Each change between the two loads one")
+        await told(pilot, "Switching between the two reloads")
         models.problem = "The server is gone."
         await pilot.press("enter")
         await told(pilot, "The server is gone.")
@@ -144,11 +142,11 @@ async def test_a_role_gets_a_model_and_loses_it_again() -> None:
         await told(pilot, "planning: gpt-oss:20b")
         await told(pilot, "now gpt-oss:20b · chosen here")
         await pilot.press("f8")
-        await told(pilot, "planning: as it was set up")
+        await told(pilot, "planning: the configured one")
         assert models.chosen[1:] == [("planning", "gpt-oss:20b"), ("planning", "")]
         await pilot.press("shift+tab", "shift+tab", "ctrl+u", *"zzz")
-        await told(pilot, "No model has all these letters.")
-        assert picker(app).roles[picker(app).role].role == "explorer"
+        await told(pilot, "No model matches.")
+        assert picker(app).role_rows[picker(app).role].role == "explorer"
         await pilot.press("enter", "f8", "escape")
         await until(pilot, lambda: not isinstance(app.screen, ModelPicker))
         assert len(models.chosen) == 3
@@ -160,7 +158,7 @@ async def test_a_second_enter_says_that_the_first_goes_on() -> None:
     async with running(app) as pilot:
         await opened(pilot, app)
         await pilot.press("enter", "enter")
-        await told(pilot, "still asking about the model chosen before")
+        await told(pilot, "still checking the previously chosen model")
         models.answers.set()
         await until(pilot, lambda: not isinstance(app.screen, ModelPicker))
         assert len(models.chosen) == 1
@@ -170,13 +168,13 @@ async def test_names_are_chosen_at_once() -> None:
     app, _session, models = on_screen()
     async with running(app) as pilot:
         await pilot.press(*"/model llama3.2:latest", "enter")
-        await told(pilot, "llama3.2:latest answers from the next message on")
+        await told(pilot, "llama3.2:latest answers from the next message")
         await pilot.press(*"/model sub-agents tiny", "enter")
         await told(pilot, "sub-agents: tiny")
         await pilot.press(*"/model explorer default", "enter")
-        await told(pilot, "sub-agents: as it was set up")
+        await told(pilot, "sub-agents: the configured one")
         await pilot.press(*"/model planning", "enter")
-        await told(pilot, "takes the name of a model")
+        await told(pilot, "needs a model name")
         models.problem = "http://localhost:11434 has no model \x1b[2Jnone."
         await pilot.press(*"/model none", "enter")
         await told(pilot, "has no model")
@@ -192,10 +190,7 @@ async def test_names_are_chosen_at_once() -> None:
     ("models", "words"),
     [
         ((), "http://localhost:11434 has no models. Pull one first"),
-        (
-            Fault(kind="unreachable", message="It can't be reached.", advice="Start it."),
-            "can't be reached. Start it.",
-        ),
+        (Fault(kind="unreachable", message="It can't be reached.", advice="Start it."), "can't be reached. Start it."),
     ],
 )
 async def test_no_models_and_no_server_are_said(models: Any, words: str) -> None:
@@ -231,9 +226,7 @@ async def test_nothing_of_a_model_is_markup_or_control_at_any_size() -> None:
 )
 def test_pictures(size: tuple[int, int], theme: str, snap_compare: Any) -> None:
     seven = [one for one in MODELS if "odd" not in one.name]
-    seven[-1] = msgspec.structs.replace(
-        seven[-1], problem="", window=32_768, build="30.5B · Q4_K_M · 18.6 GB"
-    )
+    seven[-1] = msgspec.structs.replace(seven[-1], problem="", window=32_768, build="30.5B · Q4_K_M · 18.6 GB")
     models = FakeModels(seven)
     models.roles["explorer"] = ("llama3.2:latest", True)
     app, _session, _ = on_screen(models, theme=theme)

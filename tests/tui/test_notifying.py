@@ -14,7 +14,7 @@ from tests.tui.kit import app_for, running, settled, still
 from tui_agent import events as e
 from tui_agent.settings import Loaded, Settings
 from tui_agent.tui.driver import POP_TITLE, PUSH_TITLE
-from tui_agent.tui.notifying import payload
+from tui_agent.tui.notifications import notification_text
 
 
 async def test_it_calls_only_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,12 +41,10 @@ async def test_it_calls_only_where_nobody_looks(monkeypatch: pytest.MonkeyPatch)
         await focus(events.AppBlur())
         assert await told(e.RunEnded(outcome="done")) == ["\a"]
         assert await told(e.UserSaid(id="m1", text="hi"), e.RunEnded(outcome="interrupted")) == []
-        app.preferences.take(
-            Loaded(settings=Settings(notifications="desktop", notify_of=("questions", "failures")))
-        )
+        app.preferences.take(Loaded(settings=Settings(notifications="desktop", notify_of=("questions", "failures"))))
         assert await told(e.RunEnded(outcome="done")) == []
         assert await told(e.RunEnded(outcome="failed")) == ["\a", "\x1b]9;tui-agent · exporter failed\a"]
-        assert await told(asked) == ["\a", "\x1b]9;tui-agent · exporter waits for you\a"]
+        assert await told(asked) == ["\a", "\x1b]9;tui-agent · exporter is waiting for you\a"]
         app.preferences.take(Loaded(settings=Settings(notifications="off")))
         assert await told(e.RunEnded(outcome="failed")) == []
         app.preferences.take(Loaded(settings=Settings()))
@@ -99,7 +97,7 @@ async def test_the_window_that_calls_is_marked_until_one_is_back(tmp_path: Path)
         await program.sees("Plan · 3 steps")
         await program.sees(lambda: b"\x07" in program.bytes and bool(marks()))
         (mark,) = marks()
-        assert re.fullmatch("● tui-agent · .* waits for you", mark.decode())
+        assert re.fullmatch("● tui-agent · .* is waiting for you", mark.decode())
         assert program.bytes.count(PUSH_TITLE.encode()) == 1 and back not in program.bytes
         program.type("\x1b[I")
         await program.sees(lambda: back in program.bytes)
@@ -112,5 +110,5 @@ async def test_the_window_that_calls_is_marked_until_one_is_back(tmp_path: Path)
 
 
 def test_what_the_desktop_shows_is_only_text() -> None:
-    said = payload("/w/a\x1b]52;c;x\x07\x9c\u202eb" + "n" * 300, "failed")
+    said = notification_text("/w/a\x1b]52;c;x\x07\x9c\u202eb" + "n" * 300, "failed")
     assert said.isprintable() and ";" not in said and len(said) < 140 and said.endswith("failed")

@@ -11,13 +11,12 @@ from textual.pilot import Pilot
 from tests.doubles.session import FakeSession
 from tests.tui.kit import app_for, running, screen_text, settled, still, until
 from tui_agent import events as e
-from tui_agent.domain import ToolCall, ToolResult
+from tui_agent.common.domain import ToolCall, ToolResult
 from tui_agent.text import Mask
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.pager import GONE, Outputs
-from tui_agent.view import ToolItem
-from widgets.output_pager import OutputPager
-from widgets.pager_door import Sight, amount
+from tui_agent.view.items import ToolItem
+from widgets.output_pager import OutputPager, OutputWindow, format_bytes
 
 NAME = "output-0123abcd.txt"
 KEY = "sk-ant-api03-" + "Zk3vQ9x7Lm2Np8Rt4Wy6Ub1Ds5Gh0Jf" * 2
@@ -62,20 +61,13 @@ async def moved(pilot: Pilot[int], *keys: str) -> None:
 async def test_a_long_file_is_gone_through_searched_and_wrapped(tmp_path: Path) -> None:
     wide = " and so on" * 30
     lines = [
-        f"\x1b[3{number % 8}mline {number}\x1b[0m{wide if number % 10 == 3 else ''}"
-        for number in range(1, 30_001)
+        f"\x1b[3{number % 8}mline {number}\x1b[0m{wide if number % 10 == 3 else ''}" for number in range(1, 30_001)
     ]
     lines[20_000] = f"the \x1b[1mNeedle\x1b[0m with {KEY} \x1b]0;title\x07[red]x[/]"
     (tmp_path / NAME).write_text("\n".join(lines) + "\n")
     app, session = app_for("answered")
     async with running(app, (80, 20)) as pilot:
-        ran(
-            session,
-            "make all",
-            "line 1\n",
-            file=str(tmp_path / NAME),
-            result="[… 29,900 of 30,000 lines left out …]",
-        )
+        ran(session, "make all", "line 1\n", file=str(tmp_path / NAME), result="[… 29,900 of 30,000 lines left out …]")
         await opened(pilot, app)
         assert body(app)[-1] == "line 30000"
         assert "make all" in screen_text(app)
@@ -100,9 +92,9 @@ async def test_a_long_file_is_gone_through_searched_and_wrapped(tmp_path: Path) 
         assert KEY[:30] not in screen_text(app)
         assert "[red]x[/]" in screen_text(app) and "\x07" not in screen_text(app)
         await moved(pilot, "n")
-        assert "From the beginning again." in screen_text(app)
+        assert "Search wrapped to the beginning." in screen_text(app)
         await moved(pilot, "/", *"nothing like it", "enter")
-        assert "is nowhere in it" in screen_text(app)
+        assert "was not found" in screen_text(app)
         await moved(pilot, "/", *"line 29999", "enter", "N")
         for size in ((20, 5), (1, 1), (120, 40)):
             await pilot.resize_terminal(*size)
@@ -120,7 +112,7 @@ async def test_what_is_printed_on_is_followed_and_older_calls_are_reached(tmp_pa
         ran(session, "older", "early\n", result="exit code 0\nearly")
         ran(session, "make", "one\n", file=str(file))
         await opened(pilot, app)
-        assert body(app) == ["one"] and "goes on" in screen_text(app)
+        assert body(app) == ["one"] and "running" in screen_text(app)
         session.push(e.ToolOutput(text="two\n"), node="make")
         await until(pilot, lambda: body(app) == ["one", "two"])
         with file.open("w") as growing:
@@ -134,7 +126,7 @@ async def test_what_is_printed_on_is_followed_and_older_calls_are_reached(tmp_pa
         with file.open("a") as growing:
             growing.write("more\n")
         ended(session, "make", "exit code 0")
-        await until(pilot, lambda: "goes on" not in screen_text(app))
+        await until(pilot, lambda: "running" not in screen_text(app))
         assert body(app)[0] == "0"
         await moved(pilot, "end")
         assert body(app)[-1] == "more"
@@ -151,13 +143,7 @@ async def test_without_its_file_what_is_at_hand_is_shown_and_said(tmp_path: Path
     async with running(app, (90, 24)) as pilot:
         await moved(pilot, "f7")
         assert "no call has printed anything yet" in screen_text(app)
-        ran(
-            session,
-            "make",
-            "x\n",
-            file=str(tmp_path / NAME),
-            result="first\n[… 900 of 1,000 lines left out …]\nlast",
-        )
+        ran(session, "make", "x\n", file=str(tmp_path / NAME), result="first\n[… 900 of 1,000 lines left out …]\nlast")
         ran(session, "cat", "x\n", file="/etc/passwd", result="short")
         await opened(pilot, app)
         assert body(app) == ["short"]
@@ -178,7 +164,7 @@ async def test_a_file_that_is_open_only_after_the_pager_was_closed_is_given_back
         looking = asyncio.create_task(door.look(-1, 5, 0))
         await asyncio.sleep(0)
         door.closed()
-        assert await looking == Sight()
+        assert await looking == OutputWindow()
         assert door._pages is None
         assert len(os.listdir("/proc/self/fd")) == before
         assert [row[2] for row in (await door.look(-1, 5, 0)).above] == ["all of it"]
@@ -186,12 +172,7 @@ async def test_a_file_that_is_open_only_after_the_pager_was_closed_is_given_back
 
 
 def test_sizes() -> None:
-    assert [amount(one) for one in (0, 999, 1_500, 100_000_000)] == [
-        "0 bytes",
-        "999 bytes",
-        "1.5 kB",
-        "100.0 MB",
-    ]
+    assert [format_bytes(one) for one in (0, 999, 1_500, 100_000_000)] == ["0 bytes", "999 bytes", "1.5 kB", "100.0 MB"]
 
 
 @pytest.mark.parametrize(
@@ -215,16 +196,10 @@ def test_pictures(size: tuple[int, int], theme: str, snap_compare: Any, tmp_path
 
     async def show(pilot: Pilot[int]) -> None:
         await settled(pilot)
-        ran(
-            session,
-            "pytest -v tests",
-            "x\n",
-            file=str(tmp_path / NAME),
-            result="[… 3,900 of 4,000 lines left out …]",
-        )
+        ran(session, "pytest -v tests", "x\n", file=str(tmp_path / NAME), result="[… 3,900 of 4,000 lines left out …]")
         await opened(pilot, app)
         await moved(pilot, "/", *"row_2665", "enter")
-        await until(pilot, lambda: "of 4,000" in screen_text(app))
+        await until(pilot, lambda: "of 4,000" in screen_text(app) and "test_row_2665" in screen_text(app))
         await still(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=show)

@@ -5,6 +5,7 @@ from rich.style import Style
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from tests.nightly import POSTERS, sampled
 from tests.scenes import names
 from tests.tui.kit import Clock, app_for, running
 from tui_agent.tui.routing import FRAME, SHARE, SLOWEST
@@ -15,8 +16,8 @@ def cells(strips: list[Strip]) -> list[list[tuple[str, Style | None]]]:
     return [[(letter, segment.style) for segment in strip for letter in segment.text] for strip in strips]
 
 
-@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
-@pytest.mark.parametrize("scene", names())
+@pytest.mark.parametrize("size", sampled([(120, 40), (80, 24)], 1))
+@pytest.mark.parametrize("scene", sampled(names(), POSTERS))
 async def test_lines_are_finished_as_textual_would(scene: str, size: tuple[int, int]) -> None:
     app, _session = app_for(scene)
     async with running(app, size):
@@ -33,7 +34,7 @@ async def test_lines_are_finished_as_textual_would(scene: str, size: tuple[int, 
 async def test_a_line_that_moved_is_the_same_strip() -> None:
     app, _session = app_for("answered")
     async with running(app, (80, 24)):
-        view = app._transcript
+        view = app.transcript
         crop = view.region.size.region
         end = view.max_scroll_y
         view.scroll_to(y=end - 1, animate=False, force=True)

@@ -17,28 +17,27 @@ from tests.tui.test_models import FakeModels
 from tests.tui.test_pager import ran
 from tests.tui.test_undoing import FakeCheckpoints
 from tui_agent import events as e
-from tui_agent.domain import Answer, Grant
-from tui_agent.key_names import SIGNS
-from tui_agent.keymap import Keymap
-from tui_agent.place import EDITING
-from tui_agent.places import PLACES
+from tui_agent.common.domain import Answer, Grant
+from tui_agent.keys.key_names import SIGNS
+from tui_agent.keys.keymap import CONTEXTS, EDITING, Keymap
 from tui_agent.settings import Loaded, Settings
-from tui_agent.tui import palette
+from tui_agent.tui import commands
 from tui_agent.tui.app import TuiAgentApp
-from widgets import checkpoints, model_picker, output_pager, session_picker, settings_form
-from widgets.approval_modal import DECIDES, SCROLLS
+from widgets import checkpoints, output_pager
+from widgets.approval_modal import DECIDES
 from widgets.checkpoints import CheckpointsPanel
 from widgets.dashboard import Dashboard
 from widgets.first_run import FirstRun
 from widgets.grants_panel import GrantsPanel
-from widgets.help_panel import HelpPanel
-from widgets.modal import STILLNESS, RequestModal
+from widgets.info_panels import HelpPanel
+from widgets.line_view import MOVES
 from widgets.model_picker import ModelPicker
 from widgets.output_pager import OutputPager
 from widgets.palette import Palette
 from widgets.plan_list import PlanList
 from widgets.plan_review import PlanReview
 from widgets.queue_panel import QueuePanel
+from widgets.request_view import STILLNESS, RequestModal
 from widgets.search_bar import SearchBar
 from widgets.session_picker import SessionPicker
 from widgets.settings_form import SettingsForm
@@ -49,12 +48,12 @@ def keyed(session: FakeSession, **keys: str) -> None:
     """`place__action` by its key, as a file of settings says it."""
     named = {name.replace("__", "."): key for name, key in keys.items()}
     settings = Settings.model_validate({"keys": named})
-    assert Keymap(settings.keys).troubles == []
+    assert Keymap(settings.keys).problems == []
     session.settings = Loaded(settings=settings)  # type: ignore[attr-defined]  # as the engine's has
 
 
 async def docked(pilot: Pilot[int], app: TuiAgentApp) -> PlanReview | SummaryEditor:
-    found = app.dialogs.docking
+    found = app.dialogs.dock
     await until(pilot, lambda: found.widget is not None and found.widget.is_mounted and found.widget.armed)
     await still(pilot)
     assert isinstance(found.widget, PlanReview | SummaryEditor)
@@ -63,30 +62,21 @@ async def docked(pilot: Pilot[int], app: TuiAgentApp) -> PlanReview | SummaryEdi
 
 def test_tables_and_widgets_know_the_same_actions() -> None:
     does = {
-        "sessions": set(session_picker.DOES) - {"back"},
-        "models": set(model_picker.DOES) - {"back"},
+        "sessions": {*SessionPicker.ACTIONS, *MOVES} - {"back"},
+        "models": {*ModelPicker.ACTIONS, *MOVES} - {"back"},
         "pager": set(output_pager.DOES),
-        "settings": set(settings_form.SEARCHING) - {"back"},
-        "setting": set(settings_form.EDITING) - {"back"},
+        "settings": {*SettingsForm.ACTIONS, *MOVES} - {"back"},
+        "setting": set(SettingsForm.EDITING) - {"back"},
         "checkpoints": {*checkpoints.ACTS, "up", "down"},
-        "approval": {
-            *DECIDES,
-            *SCROLLS,
-            "next_hunk",
-            "previous_hunk",
-            "leave_out",
-            "edit",
-            "sides",
-            "secrets",
-        },
+        "approval": {*DECIDES, *MOVES, "next_hunk", "previous_hunk", "leave_out", "edit", "sides", "secrets"},
     }
-    table = {place.name: {one.name for one in place.actions} for place in PLACES}
+    table = {place.name: {one.name for one in place.actions} for place in CONTEXTS.values()}
     assert {place: table[place] for place in does} == does
     bound = [one for kind in (Input, TextArea) for one in kind.BINDINGS if isinstance(one, Binding)]
     in_fields = {key.strip() for one in bound for key in one.key.split(",")}
     assert in_fields <= EDITING
     assert {character: _character_to_key(character) for character in SIGNS} == SIGNS
-    assert all(row.does for row in palette.rows())
+    assert all(row.does for row in commands.palette_rows())
 
 
 async def test_an_approval_is_as_careful_with_keys_of_the_users_as_with_its_own() -> None:
@@ -104,7 +94,7 @@ async def test_an_approval_is_as_careful_with_keys_of_the_users_as_with_its_own(
     async with running(app, (80, 20)) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RequestModal))
         await pilot.press("y")  # before it listens: the draft's
-        await until(pilot, lambda: app._prompt.text == "y")
+        await until(pilot, lambda: app.prompt.text == "y")
         clock.rest()
         await pilot.press("y", "end")  # the end was not seen; `end` means nothing any more
         await still(pilot)
@@ -113,7 +103,7 @@ async def test_an_approval_is_as_careful_with_keys_of_the_users_as_with_its_own(
         assert "y  approve once" in text and "for this session" not in text
         assert "ctrl+n p hunk 1 of" in text and "m edit it" in text and "↓ pgdn F5" in text
         await pilot.press("m", *"# mine ")
-        await until(pilot, lambda: "ctrl+g takes the text" in screen_text(app))
+        await until(pilot, lambda: "ctrl+g use the text" in screen_text(app))
         await pilot.press("ctrl+s", "ctrl+g")
         await until(pilot, lambda: "edited by you" in screen_text(app))
         clock.rest()
@@ -170,7 +160,7 @@ async def test_a_summary_is_decided_ticked_and_typed_into_with_them() -> None:
         assert isinstance(editor, SummaryEditor)
         assert "ctrl+g accept" in screen_text(app) and "F5 discard" in screen_text(app)
         await pilot.press("ctrl+s", "f5")
-        await until(pilot, lambda: "F5 again discards it" in screen_text(app))
+        await until(pilot, lambda: "F5 again to discard" in screen_text(app))
         await pilot.press("tab", "ctrl+d", *" tst")  # another key keeps it; in a field letters are typed
         await until(pilot, lambda: editor.summary().action.endswith(" tst"))
         before = [one.completed for one in editor.summary().criteria]
@@ -202,29 +192,27 @@ async def test_a_plan_is_reviewed_and_edited_with_them() -> None:
 
 async def test_the_plan_panel_and_the_progress_obey_them() -> None:
     app, session = app_for("plan_pending")
-    keyed(
-        session, plan__accept="f5", plan__down="j", plan__undo="ctrl+u", progress__up="k", progress__top="g"
-    )
+    keyed(session, plan__accept="f5", plan__down="j", plan__undo="ctrl+u", progress__up="k", progress__top="g")
     async with running(app) as pilot:
         await until(pilot, lambda: "4 proposed" in screen_text(app))
         await pilot.press("f3")
         await until(pilot, lambda: "F5 accept" in screen_text(app).replace("\xa0", " "))
         listed = app.query_one(PlanList)
-        place = listed.selected
+        place = listed.cursor
         await pilot.press("down", "j", "ctrl+s")
-        await until(pilot, lambda: listed.selected > place)
+        await until(pilot, lambda: listed.cursor > place)
         assert session.settlements == []
         await pilot.press("f5")
         await until(pilot, lambda: session.settlements == [True])
         await settled(pilot)
         await pilot.press("f4")
-        tree = app._columns.progress
+        tree = app.columns.progress
         await until(pilot, lambda: tree.has_focus and len(tree.rows) > 1)
-        place = tree.selected
+        place = tree.cursor
         await pilot.press("k")
-        assert tree.selected == place - 1 and tree.has_focus
+        assert tree.cursor == place - 1 and tree.has_focus
         await pilot.press("u")  # no key here any more: a letter for the composer
-        await until(pilot, lambda: app._prompt.text == "u" and app._prompt.has_focus)
+        await until(pilot, lambda: app.prompt.text == "u" and app.prompt.has_focus)
 
 
 async def test_a_sub_agent_is_stopped_with_another_key_and_the_old_one_is_a_letter() -> None:
@@ -232,25 +220,20 @@ async def test_a_sub_agent_is_stopped_with_another_key_and_the_old_one_is_a_lett
     keyed(session, progress__stop_subagent="z")
     async with running(app, (160, 40)) as pilot:
         await pilot.press("f4")
-        await until(pilot, lambda: app._columns.progress.has_focus)
+        await until(pilot, lambda: app.columns.progress.has_focus)
         await pilot.press("end", "up")
         await until(pilot, lambda: "z stops it" in screen_text(app))
         await pilot.press("z")
         await until(pilot, lambda: session.subagents.stopped == ["c3"])
         await pilot.press("x")
-        await until(pilot, lambda: app._prompt.text == "x")
+        await until(pilot, lambda: app.prompt.text == "x")
 
 
 async def test_outputs_and_the_search_obey_them() -> None:
     app, session = app_for("answered")
     ran(session, "make", "", result="\n".join(f"row {n}" for n in range(400)))
     keyed(
-        session,
-        pager__search="?",
-        pager__next_match="m",
-        pager__close="z",
-        search__older="ctrl+r",
-        search__newer="f5",
+        session, pager__search="?", pager__next_match="m", pager__close="z", search__older="ctrl+r", search__newer="f5"
     )
     async with running(app) as pilot:
         await pilot.press("f7")
@@ -267,10 +250,8 @@ async def test_outputs_and_the_search_obey_them() -> None:
         await until(pilot, lambda: len(app.screen_stack) == 1)
         await pilot.press("ctrl+f", "e")
         await until(pilot, lambda: app.query_one(SearchBar).display and "ctrl+r older" in screen_text(app))
-        finder = app._transcript
-        await until(
-            pilot, lambda: finder.finder is not None and finder.finder.done and finder.finder.total > 1
-        )
+        finder = app.transcript
+        await until(pilot, lambda: finder.finder is not None and finder.finder.done and finder.finder.total > 1)
         assert finder.finder is not None
         number = finder.finder.number
         await pilot.press("ctrl+r")
@@ -302,9 +283,7 @@ async def test_sessions_are_found_and_deleted_with_them() -> None:
         await until(pilot, lambda: len(picker.rows or ()) == count - 1)
 
 
-async def test_models_settings_and_the_palette_obey_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_models_settings_and_the_palette_obey_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path))
     app, session = app_for("answered")
     session.models = models = FakeModels()  # type: ignore[attr-defined]  # only some sessions have a choice
@@ -313,29 +292,25 @@ async def test_models_settings_and_the_palette_obey_them(
         await pilot.press("ctrl+p", *"model", "enter")
         await until(pilot, lambda: isinstance(app.screen, Palette) and "ctrl+g do it" in screen_text(app))
         await pilot.press("ctrl+g")
-        await until(
-            pilot, lambda: isinstance(app.screen, ModelPicker) and "ctrl+g use it" in screen_text(app)
-        )
+        await until(pilot, lambda: isinstance(app.screen, ModelPicker) and "ctrl+g use it" in screen_text(app))
         await pilot.press(*"llama", "enter")
         await still(pilot)
         assert models.chosen == []
         await pilot.press("ctrl+g")
         await until(pilot, lambda: [name for _role, name in models.chosen] == ["llama3.2:latest"])
         await pilot.press("escape", "f6")
-        await until(
-            pilot, lambda: isinstance(app.screen, SettingsForm) and "ctrl+g change it" in screen_text(app)
-        )
+        await until(pilot, lambda: isinstance(app.screen, SettingsForm) and "ctrl+g change" in screen_text(app))
         await pilot.press(*"vim", "enter", "ctrl+g")
-        await until(pilot, lambda: "F5 keep it" in screen_text(app))
+        await until(pilot, lambda: "F5 save" in screen_text(app))
         await pilot.press("escape")
-        await until(pilot, lambda: "ctrl+g change it" in screen_text(app))
+        await until(pilot, lambda: "ctrl+g change" in screen_text(app))
 
 
 async def test_panels_obey_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path))
     app, session = app_for("streaming")
     session.grants.grants = [Grant(kind="run", pattern="make"), Grant(kind="run", pattern="ls")]
-    session.checkpoints = kept = FakeCheckpoints()  # type: ignore[attr-defined]  # the recorded session has none
+    session.checkpoints = kept = FakeCheckpoints()  # type: ignore[assignment]  # another double
     keyed(
         session, panel__close="z", panel__down="j", queue__withdraw="f5", queue__down="j", grants__take_back="m",
         checkpoints__keep="f5", statistics__again="m",
@@ -351,9 +326,7 @@ async def test_panels_obey_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         await pilot.press("z")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         await pilot.press(*"/grants", "enter")
-        await until(
-            pilot, lambda: isinstance(app.screen, GrantsPanel) and "m takes it back" in screen_text(app)
-        )
+        await until(pilot, lambda: isinstance(app.screen, GrantsPanel) and "m revoke" in screen_text(app))
         await pilot.press("x", "m", "z")
         await until(pilot, lambda: len(app.screen_stack) == 1 and len(session.grants.revoked) == 1)
         await pilot.press(*"/checkpoints", "enter")
@@ -361,7 +334,7 @@ async def test_panels_obey_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         await pilot.press("k", "f5")
         await until(pilot, lambda: kept.calls == [("keep", "run-3")])
         await pilot.press(*"/stats", "enter")
-        await until(pilot, lambda: isinstance(app.screen, Dashboard) and "m reads again" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, Dashboard) and "m reload" in screen_text(app))
         await pilot.press("m", "q", "z", "f1")
         await until(pilot, lambda: isinstance(app.screen, HelpPanel))
         panel = app.screen
@@ -374,4 +347,4 @@ async def test_panels_obey_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_key_of_every_place_is_pressed_here() -> None:
     named = set(re.findall(r"\b([a-z_]+?)__[a-z]\w*[=\"]", Path(__file__).read_text(encoding="utf-8")))
-    assert {place.name for place in PLACES if place.actions} <= named
+    assert {place.name for place in CONTEXTS.values() if place.actions} <= named

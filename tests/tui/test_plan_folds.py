@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 from textual.pilot import Pilot
 
+from tests.doubles.plan_text import plan_text
 from tests.doubles.session import FakeSession
 from tests.scenes import build
 from tests.tui.kit import app_for, running, screen_text, settled, still, until
 from tui_agent import events as e
 from tui_agent.plan.document import Criterion, LogEntry, Plan, PlanStatus
-from tui_agent.plan.writing import render
 from tui_agent.tui.app import TuiAgentApp
 from widgets.plan_list import PlanList
 from widgets.plan_panel import PlanPanel
@@ -29,13 +29,11 @@ WORK = (
 
 def worked(done: int, open_: int = 2, status: PlanStatus = PlanStatus.IN_PROGRESS) -> str:
     """A plan with `done` criteria that are done and `open_` that are not, and a long log."""
-    criteria = [
-        Criterion(description=WORK[n] if n < len(WORK) else f"c{n}", completed=True) for n in range(done)
-    ]
+    criteria = [Criterion(description=WORK[n] if n < len(WORK) else f"c{n}", completed=True) for n in range(done)]
     criteria += [Criterion(description=f"still to do {n}") for n in range(open_)]
     log = tuple(LogEntry(action=f"step {n}", result="✓") for n in range(14))
     goal = "Add --json to the export command"
-    return render(Plan(goal=goal, status=status, acceptance_criteria=tuple(criteria), execution_log=log))
+    return plan_text(Plan(goal=goal, status=status, acceptance_criteria=tuple(criteria), execution_log=log))
 
 
 def of(text: str) -> tuple[TuiAgentApp, FakeSession]:

@@ -10,14 +10,13 @@ from tests.doubles.session import FakeSession
 from tests.scenes.build import PLAN
 from tests.tui.kit import app_for, running, screen_text, settled, until
 from tui_agent import events as e
-from tui_agent.paths import sessions_dir
+from tui_agent.common.paths import sessions_dir
 from tui_agent.tui.app import TuiAgentApp
-from tui_agent.tui.drafts import PLAN_FILE
-from widgets.docked import KEEP_AFTER
-from widgets.modal import RequestModal
+from tui_agent.tui.edit_drafts import PLAN_FILE
 from widgets.plan_panel import PlanPanel
+from widgets.request_view import KEEP_AFTER, RequestModal
 
-HINT = "an edit of the plan is not finished"
+HINT = "you have an unfinished plan edit"
 
 
 def panel(app: TuiAgentApp) -> PlanPanel:
@@ -58,10 +57,10 @@ async def test_an_edit_survives_a_crash() -> None:
     app, session = app_for("plan")
     async with running(app) as pilot:
         await until(pilot, lambda: HINT in screen_text(app))
-        assert app._prompt.has_focus  # it is offered, and takes nothing
+        assert app.prompt.has_focus  # it is offered, and takes nothing
         assert "flag twice" in screen_text(app)
         await pilot.press(*"hi")
-        assert app._prompt.text == "hi"
+        assert app.prompt.text == "hi"
         await type_into(pilot, *" over", "enter")
         await until(pilot, lambda: session.plans != [])
         assert session.plans == [PLAN.replace("accepts the flag", "accepts the flag twice over")]

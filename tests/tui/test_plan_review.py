@@ -12,18 +12,17 @@ from tests.scenes import load
 from tests.scenes.workflow import PLAN, UNSURE
 from tests.tui.kit import Clock, app_for, running, screen_text, settled, still, until
 from tui_agent import events as e
-from tui_agent.domain import Answer
-from tui_agent.paths import sessions_dir
+from tui_agent.common.domain import Answer
+from tui_agent.common.paths import sessions_dir
+from tui_agent.common.workplan import InstructionPlan
 from tui_agent.tui.app import TuiAgentApp
-from tui_agent.tui.drafts import FILE
-from tui_agent.workplan import InstructionPlan
-from widgets.docked import KEEP_AFTER
-from widgets.modal import STILLNESS
+from tui_agent.tui.edit_drafts import FILE
 from widgets.plan_review import PlanReview
+from widgets.request_view import KEEP_AFTER, STILLNESS
 
 
 def review(app: TuiAgentApp) -> PlanReview:
-    widget = app.dialogs.docking.widget
+    widget = app.dialogs.dock.widget
     assert isinstance(widget, PlanReview)
     return widget
 
@@ -31,9 +30,7 @@ def review(app: TuiAgentApp) -> PlanReview:
 async def shown(pilot: Pilot[int], *, armed: bool = True) -> PlanReview:
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
-    await until(
-        pilot, lambda: app.dialogs.docking.widget is not None and app.dialogs.docking.widget.is_mounted
-    )
+    await until(pilot, lambda: app.dialogs.dock.widget is not None and app.dialogs.dock.widget.is_mounted)
     await still(pilot)
     if armed:
         await until(pilot, lambda: review(app).armed)
@@ -50,11 +47,11 @@ async def test_a_approves_the_plan_as_it_is() -> None:
     async with running(app) as pilot:
         await shown(pilot)
         await pilot.press("a")
-        await until(pilot, lambda: app.dialogs.docking.widget is None)
+        await until(pilot, lambda: app.dialogs.dock.widget is None)
         assert session.answers == [("p1", Answer(verdict="approve"))]
         await settled(pilot)
         assert "Plan approved · 4 steps" in screen_text(app)
-        assert app._prompt.has_focus
+        assert app.prompt.has_focus
 
 
 @pytest.mark.parametrize("key", ["space", "enter", "y", "ctrl+s", "ctrl+d", "A", "9", "d", "delete"])
@@ -96,7 +93,7 @@ async def test_a_number_picks_another_way() -> None:
         await until(pilot, lambda: session.answers != [])
         assert session.answers == [("p1", Answer(verdict="approve", data={"alternative": 1}))]
         await settled(pilot)
-        assert "Another way picked · Pipe the table through jq" in screen_text(app)
+        assert "Alternative chosen · Pipe the table through jq" in screen_text(app)
 
 
 async def test_a_rejection_carries_its_reason() -> None:
@@ -143,9 +140,7 @@ async def test_expected_fallback_and_check_are_edited_too() -> None:
     app, _session = app_for("plan_waits")
     async with running(app) as pilot:
         widget = await shown(pilot)
-        await pilot.press(
-            "e", "down", "enter", *"!", "tab", *"ask", "enter", "end", "enter", *" -x", "escape"
-        )
+        await pilot.press("e", "down", "enter", *"!", "tab", *"ask", "enter", "end", "enter", *" -x", "escape")
         plan = widget.edit.plan
         assert plan.steps[0].expected == PLAN.steps[0].expected + "!"
         assert plan.steps[0].fallback == "ask"
@@ -159,10 +154,7 @@ async def test_steps_change_their_order_and_their_numbers(key: str) -> None:
         widget = await shown(pilot)
         await pilot.press("e", key)
         steps = widget.edit.plan.steps
-        assert [one.description for one in steps[:2]] == [
-            PLAN.steps[1].description,
-            PLAN.steps[0].description,
-        ]
+        assert [one.description for one in steps[:2]] == [PLAN.steps[1].description, PLAN.steps[0].description]
         assert [one.number for one in steps] == [1, 2, 3, 4]
         await pilot.press("K", "K")
         assert widget.edit.plan == PLAN
@@ -174,9 +166,7 @@ async def test_a_step_is_dropped_but_not_the_last_one(key: str) -> None:
     async with running(app) as pilot:
         widget = await shown(pilot)
         await pilot.press("e", key)
-        assert [one.description for one in widget.edit.plan.steps] == [
-            one.description for one in PLAN.steps[1:]
-        ]
+        assert [one.description for one in widget.edit.plan.steps] == [one.description for one in PLAN.steps[1:]]
         await pilot.press(key, key, key, key)
         assert len(widget.edit.plan.steps) == 1
         assert session.answers == []
@@ -203,7 +193,7 @@ async def test_keys_that_come_faster_than_the_field_opens_are_typed_into_it() ->
         await until(pilot, lambda: len(widget.edit.plan.steps) == 5 and widget.state == "list")
         assert widget.edit.plan.steps[1].description == "lookatit"
         assert (session.answers, session.interrupts) == ([], 0)
-        assert app._prompt.text == ""
+        assert app.prompt.text == ""
 
 
 async def test_what_is_typed_ahead_goes_into_the_draft_and_decides_nothing() -> None:
@@ -217,7 +207,7 @@ async def test_what_is_typed_ahead_goes_into_the_draft_and_decides_nothing() -> 
             await pilot.press({"\n": "enter", " ": "space"}.get(character, character))
         assert session.answers == []
         assert session.sent == []
-        assert app._prompt.text == typed
+        assert app.prompt.text == typed
         clock.rest()
         await pilot.press("a")
         await until(pilot, lambda: session.answers != [])
@@ -241,7 +231,7 @@ async def test_a_paste_never_decides() -> None:
     async with running(app) as pilot:
         widget = await shown(pilot)
         widget.post_message(events.Paste("a\n1\n"))
-        await until(pilot, lambda: bool(app._prompt.text))
+        await until(pilot, lambda: bool(app.prompt.text))
         assert session.answers == []
 
 
@@ -250,9 +240,9 @@ async def test_the_composer_stays_in_reach() -> None:
     async with running(app) as pilot:
         widget = await shown(pilot)
         await pilot.press("tab", *"are")
-        assert app._prompt.text == "are"
+        assert app.prompt.text == "are"
         assert session.answers == []
-        await until(pilot, lambda: "tab goes there" in screen_text(app))
+        await until(pilot, lambda: "tab switch to it" in screen_text(app))
         await pilot.press("tab")
         await until(pilot, lambda: widget.has_focus and widget.armed)
         await pilot.press("a")
@@ -337,9 +327,9 @@ async def test_it_closes_when_somebody_else_decides() -> None:
     async with running(app) as pilot:
         await shown(pilot)
         session.push(e.PlanReviewed(id="p1", answer=Answer(verdict="approve", by="web"), plan=PLAN))
-        await until(pilot, lambda: app.dialogs.docking.widget is None)
+        await until(pilot, lambda: app.dialogs.dock.widget is None)
         assert session.answers == []
-        assert app._prompt.has_focus
+        assert app.prompt.has_focus
 
 
 async def test_two_plans_are_asked_one_after_the_other() -> None:
@@ -350,7 +340,7 @@ async def test_two_plans_are_asked_one_after_the_other() -> None:
         await settled(pilot)
         assert review(app) is first
         await pilot.press("a")
-        await until(pilot, lambda: app.dialogs.docking.widget not in (None, first))
+        await until(pilot, lambda: app.dialogs.dock.widget not in (None, first))
         widget = await shown(pilot)
         assert widget.request.id == "p2"
         await pilot.press("1")

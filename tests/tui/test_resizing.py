@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import random
-import time
 
 import pytest
 from textual.events import Resize
@@ -9,15 +8,15 @@ from textual.geometry import Size
 from textual.pilot import Pilot
 
 from tests.doubles.terminal import Terminal
+from tests.nightly import crossed
 from tests.scenes import build
 from tests.tui.kit import app_for, running, settled, still, until
 from tui_agent import events as e
 from tui_agent.events import Record
 from tui_agent.tui.app import TuiAgentApp
-from widgets.help_panel import HelpPanel
-from widgets.modal import RequestModal
+from widgets.info_panels import HelpPanel
+from widgets.request_view import RequestModal
 
-BAR = 0.5 * 5
 """Seconds from the last size to the last frame: half a second is what a person takes for at once."""
 
 EDGES = ((1, 1), (500, 200), (1, 200), (500, 1), (2, 3), (20, 4), (99, 24), (100, 24))
@@ -67,7 +66,7 @@ async def storm(
     last: tuple[int, int],
     grow: list[Record] | None = None,
     count: int = 60,
-) -> float:
+) -> None:
     session, dice = app.session, random.Random(seed)
     node, run = (session.records[-1].node, session.records[-1].run)  # type: ignore[union-attr]
     for number, size in enumerate(sizes(seed, count)):
@@ -77,12 +76,10 @@ async def storm(
             session.push(e.ReplyText(text=text), node=node, run=run)  # type: ignore[union-attr]
         if dice.random() < 0.4:
             await pilot.pause(0)
-    began = time.monotonic()
     become(app, last)
     await settled(pilot)
     await until(pilot, lambda: app.screen.size == Size(*last))
     await still(pilot)
-    return time.monotonic() - began
 
 
 async def fresh(records: list[Record], size: tuple[int, int]) -> list[list[tuple[str, str]]]:
@@ -96,8 +93,8 @@ async def fresh(records: list[Record], size: tuple[int, int]) -> list[list[tuple
 async def test_after_a_storm_of_sizes_the_screen_is_that_of_a_fresh_start(last: tuple[int, int]) -> None:
     app, session = app_for(talk().records)
     async with running(app, (100, 30)) as pilot:
-        assert await storm(app, pilot, last[0], last, grow=[]) < BAR
-        assert app._transcript.following
+        await storm(app, pilot, last[0], last, grow=[])
+        assert app.transcript.following
         assert "word 59" in plain(app)
         assert shown(app) == await fresh(session.records, last)
 
@@ -106,17 +103,16 @@ async def test_after_a_storm_of_sizes_the_screen_is_that_of_a_fresh_start(last: 
 async def test_a_storm_leaves_every_kind_of_screen_as_it_was(scene: str) -> None:
     app, _session = app_for(scene)
     async with running(app, (80, 24)) as pilot:
-        await until(
-            pilot, lambda: not app.view.pending or (isinstance(app.screen, RequestModal) and app.screen.armed)
-        )
+        await until(pilot, lambda: not app.view.pending or (isinstance(app.screen, RequestModal) and app.screen.armed))
         await still(pilot)
         before = plain(app)
         await storm(app, pilot, 3, (80, 24))
         await until(pilot, lambda: plain(app) == before)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (40, 10)])
-@pytest.mark.parametrize("what", ["f2", "f1", "f4"])
+@pytest.mark.parametrize(
+    ("what", "size"), crossed(["f2", "f1", "f4"], {"80x24": (80, 24), "120x40": (120, 40), "40x10": (40, 10)}, whole=())
+)
 async def test_what_comes_and_goes_below_the_transcript_does_not_end_following(
     what: str, size: tuple[int, int]
 ) -> None:
@@ -129,14 +125,14 @@ async def test_what_comes_and_goes_below_the_transcript_does_not_end_following(
             await pilot.press("escape")
             await until(pilot, lambda: not app._menu.display and not isinstance(app.screen, HelpPanel))
             await still(pilot)
-        assert app._transcript.following
+        assert app.transcript.following
         session.push(e.ReplyText(text="the very end of it all"), node=last.node, run=last.run)
         await settled(pilot)
         assert "the very end" in plain(app)
 
 
 def top_line(app: TuiAgentApp) -> str:
-    transcript = app._transcript
+    transcript = app.transcript
     rows = [transcript.line_at(transcript.scroll_offset.y + number) for number in range(3)]
     return "\n".join(row.text if row else "" for row in rows)
 
@@ -149,7 +145,7 @@ async def test_over_a_storm_the_reader_finds_his_line_again(seed: int) -> None:
         await still(pilot)
         top = top_line(app)
         await storm(app, pilot, seed, (80, 24), grow=[], count=30)
-        assert not app._transcript.following
+        assert not app.transcript.following
         assert top_line(app) == top
         await pilot.press("f1")
         await storm(app, pilot, seed + 10, (80, 24), grow=[], count=20)
@@ -178,10 +174,8 @@ def test_on_a_terminal_a_storm_of_signals_ends_in_the_same_picture() -> None:
             terminal.resize(max(2, columns), max(2, lines))
         terminal.read(0)
         terminal.screen.reset()  # a terminal keeps nothing of what it had no room for
-        began = time.monotonic()
         terminal.resize(*size)
         terminal.until(lambda: terminal.text == calm.text, 60)
-        assert time.monotonic() - began < 10 * BAR  # also all that was written before is read and drawn here
         terminal.type("\x03")
         terminal.until(lambda: "again quits" in terminal.text, 60)
         terminal.type("\x03")

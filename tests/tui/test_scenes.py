@@ -6,11 +6,12 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
+from tests.nightly import LOOKS, Look, crossed, sampled
 from tests.scenes import FOLDER, build, load, names
 from tests.tui.kit import app_for, running, screen_text, settled, still, taken, until
-from tui_agent.domain import ApprovalMode
+from tui_agent.common.domain import ApprovalMode
 from tui_agent.tui.app import TuiAgentApp
-from widgets.modal import RequestModal
+from widgets.request_view import RequestModal
 
 POSTERS = ("empty", "answered", "edit_asked", "command_asked", "tests_ok", "question")
 ELSEWHERE = (
@@ -40,10 +41,9 @@ async def shown(pilot: Pilot[int]) -> None:
         await still(pilot)
 
 
-@pytest.mark.parametrize("theme", ["dark", "light"])
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
-@pytest.mark.parametrize("scene", POSTERS)
-def test_poster(scene: str, size: tuple[int, int], theme: str, snap_compare) -> None:
+@pytest.mark.parametrize(("scene", "look"), crossed(POSTERS, LOOKS, whole=("edit_asked", "command_asked")))
+def test_poster(scene: str, look: Look, snap_compare) -> None:
+    size, theme = look
     app, _session = app_for(scene, theme=theme)
     assert snap_compare(app, terminal_size=size, run_before=shown)
 
@@ -93,7 +93,7 @@ def test_after_keys(name: str, scene: str, keys: tuple[str, ...], snap_compare) 
     assert snap_compare(app, terminal_size=(80, 24), run_before=press)
 
 
-@pytest.mark.parametrize("scene", sorted(build.SCENES))
+@pytest.mark.parametrize("scene", sampled(sorted(build.SCENES), POSTERS))
 async def test_live_and_replayed_screens_are_equal(scene: str) -> None:
     replayed, _session = app_for(scene)
     async with running(replayed, (90, 30)):

@@ -5,7 +5,7 @@ from textual.pilot import Pilot
 
 from tests.scenes import build
 from tests.tui.kit import app_for, running, screen_text, settled, still, until
-from tui_agent.domain import ToolResult
+from tui_agent.common.domain import ToolResult
 from tui_agent.tui.app import TuiAgentApp
 from widgets.search_bar import SearchBar
 
@@ -23,8 +23,8 @@ async def searched(pilot: Pilot[int], app: TuiAgentApp, text: str) -> None:
     await pilot.press("ctrl+f")
     await until(pilot, lambda: app.query_one(SearchBar).display)
     await pilot.press(*text)
-    await until(pilot, lambda: app._transcript.finder is not None and app._transcript.finder.query == text)
-    await until(pilot, lambda: app._transcript.finder is not None and app._transcript.finder.done)
+    await until(pilot, lambda: app.transcript.finder is not None and app.transcript.finder.query == text)
+    await until(pilot, lambda: app.transcript.finder is not None and app.transcript.finder.done)
     await still(pilot)
 
 
@@ -52,9 +52,9 @@ async def test_escape_closes_and_the_place_stays() -> None:
         await still(pilot)
         assert "answer 3, with a needle" in screen_text(app)
         assert not app.query_one(SearchBar).display
-        assert app._transcript.finder is None
-        assert app._prompt.has_focus
-        assert app._prompt.text == "draft"
+        assert app.transcript.finder is None
+        assert app.prompt.has_focus
+        assert app.prompt.text == "draft"
         assert session.interrupts == 0
 
 

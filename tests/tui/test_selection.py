@@ -32,7 +32,7 @@ def find(app: TuiAgentApp, text: str) -> tuple[int, int]:
     """Where a text stands, as an offset in the transcript."""
     for row, shown in enumerate(screen_text(app).split("\n")):
         if text in shown:
-            region = app._transcript.region
+            region = app.transcript.region
             return shown.index(text) - region.x, row - region.y
     raise AssertionError(text)
 
@@ -51,29 +51,29 @@ async def test_what_is_dragged_over_is_copied_as_it_was_written() -> None:
         end_x, end_y = find(app, "somewhere")
         assert end_y > y
         await drag(pilot, (x, y), (end_x + 3, end_y))
-        assert app._transcript.selected_text == (
+        assert app.transcript.selected_text == (
             "one way, in words that go on for so long that they must be broken some"
         )
         await pilot.press("ctrl+c")
         await until(pilot, lambda: "characters to the terminal" in screen_text(app))
         assert app.clipboard.startswith("one way, in words")
-        assert app._transcript.selection is None
+        assert app.transcript.selection is None
         assert "copied" not in screen_text(app)
-        assert app._transcript.following
+        assert app.transcript.following
 
 
 async def test_a_selection_over_blocks_is_their_source() -> None:
     app, _session = app_for(talk().records)
     async with running(app, (60, 40)) as pilot:
         await drag(pilot, find(app, "show"), (50, find(app, "make")[1]))
-        assert app._transcript.selected_text == "show me\n\n" + REPLY
+        assert app.transcript.selected_text == "show me\n\n" + REPLY
 
 
 async def test_code_alone_is_copied_without_its_fence() -> None:
     app, _session = app_for(talk().records)
     async with running(app, (60, 40)) as pilot:
         await drag(pilot, find(app, "def f"), (50, find(app, "return x")[1]))
-        assert app._transcript.selected_text == "def f(x):\n    return x  # 文字"
+        assert app.transcript.selected_text == "def f(x):\n    return x  # 文字"
 
 
 async def test_half_of_a_wide_character_is_all_of_it() -> None:
@@ -82,20 +82,20 @@ async def test_half_of_a_wide_character_is_all_of_it() -> None:
         row = find(app, "return x")[1]
         column = find(app, "# 文")[0] + 3  # the right half of the first one
         await drag(pilot, (column, row), (column + 1, row))
-        assert app._transcript.selected_text == "文字"
+        assert app.transcript.selected_text == "文字"
 
 
 async def test_a_selection_stays_over_resize_and_new_records() -> None:
     app, session = app_for(talk().records)
     async with running(app, (60, 40)) as pilot:
         await drag(pilot, find(app, "one way"), (3, find(app, "second")[1]))
-        text = app._transcript.selected_text
+        text = app.transcript.selected_text
         await pilot.resize_terminal(44, 30)
         session.push(e.UserSaid(id="new", text="more"))
         await settled(pilot)
-        assert app._transcript.selected_text == text
+        assert app.transcript.selected_text == text
         await pilot.click("#transcript", offset=(5, 5))
-        assert app._transcript.selection is None
+        assert app.transcript.selection is None
 
 
 async def test_a_key_copies_the_last_reply_and_then_its_code() -> None:
@@ -104,7 +104,7 @@ async def test_a_key_copies_the_last_reply_and_then_its_code() -> None:
         copied = []
         for _ in range(4):
             await pilot.press("ctrl+y")
-            copied.append(app._transcript.selected_text)
+            copied.append(app.transcript.selected_text)
             await until(pilot, lambda: app.clipboard == copied[-1])
         assert copied == [REPLY, "make", "def f(x):\n    return x  # 文字", REPLY]
 

@@ -11,15 +11,14 @@ from tests.doubles.session import FakeSession
 from tests.scenes import build
 from tests.tui.kit import running, screen_text, settled, still, until
 from tests.tui.shelf import DAY, OWN, away, kept, on_screen, shelf
-from tui_agent import paths
+from tui_agent.common import paths
 from tui_agent.storage import catalog
 from tui_agent.tui import commands
 from tui_agent.tui.app import TuiAgentApp
-from tui_agent.tui.finder import ago, size
-from tui_agent.tui.leaving import GO_ON, GoOn
-from tui_agent.tui.sessions import pick
+from tui_agent.tui.exit_codes import CONTINUE, ContinueIn
+from tui_agent.tui.session_browser import file_size, pick_session, session_age
 from widgets.approval_modal import ApprovalModal
-from widgets.session_list import SessionList
+from widgets.line_view import ListView
 from widgets.session_picker import SessionPicker
 
 
@@ -29,7 +28,7 @@ def picker(app: TuiAgentApp) -> SessionPicker:
 
 
 def titles(app: TuiAgentApp) -> list[str]:
-    return [row.title for rows in app.screen.query(SessionList) for row in rows.rows]
+    return [row.title for rows in app.screen.query(ListView) for row in rows.rows]
 
 
 def chosen(app: TuiAgentApp) -> str:
@@ -67,14 +66,7 @@ async def test_titles_are_filtered_at_once_and_what_was_said_joins_them() -> Non
             "",
         ]
         text = screen_text(app)
-        for part in (
-            "this one",
-            "2 hours ago",
-            "yesterday",
-            "3 days ago",
-            "(nothing was said)",
-            "Sessions of this",
-        ):
+        for part in ("this one", "2 hours ago", "yesterday", "3 days ago", "(no messages)", "Sessions of this"):
             assert part in text
         await pilot.press("down", "down")
         await told(pilot, "› it crashes on a file from Windows")
@@ -111,13 +103,13 @@ async def test_the_chosen_one_is_gone_on_with_and_what_cannot_be_is_said() -> No
         await pilot.press("ctrl+u", *"col", "enter")
         await told(pilot, "Its folder is gone: ~/work/site")
         await pilot.press("ctrl+u", *"tabl", "enter")
-        await told(pilot, "A run goes on here. Enter again")
+        await told(pilot, "A run is in progress here. Enter again")
         await pilot.press("down", "up", "enter")  # another key: asked anew
-        await told(pilot, "A run goes on here. Enter again")
+        await told(pilot, "A run is in progress here. Enter again")
         assert app.return_value is None
         await pilot.press("enter")
-        await until(pilot, lambda: app.return_value == GO_ON)
-        assert app.following == GoOn(names["csv"].path.name, same_folder=True)
+        await until(pilot, lambda: app.return_value == CONTINUE)
+        assert app.following == ContinueIn(names["csv"].path.name, same_folder=True)
 
 
 async def test_titles_are_given_copies_made_and_sessions_deleted() -> None:
@@ -128,11 +120,11 @@ async def test_titles_are_given_copies_made_and_sessions_deleted() -> None:
         await pilot.press("down", "f2", "ctrl+u", *"New", "enter")
         await until(pilot, lambda: "New" in titles(app))
         assert chosen(app) == names["csv"].path.name
-        assert catalog.look(names["csv"].path).title == "New"
+        assert catalog.read_entry(names["csv"].path).title == "New"
         await pilot.press("f2", "x", "escape", "f4")
         await told(pilot, "This is the fork. Enter opens it.")
         copied = chosen(app)
-        assert catalog.look(paths.sessions_dir() / copied).parent == names["csv"].path.name
+        assert catalog.read_entry(paths.sessions_dir() / copied).parent == names["csv"].path.name
 
         await pilot.press("f8")
         await told(pilot, "F8 again deletes")
@@ -149,12 +141,12 @@ async def test_titles_are_given_copies_made_and_sessions_deleted() -> None:
         assert session.closed == ""
 
         await pilot.press(*"/rename", "enter")
-        await told(pilot, "/rename takes the new title")
+        await told(pilot, "/rename needs the new title")
         await pilot.press(*"/fork", "enter")
-        await until(pilot, lambda: app.return_value == GO_ON)
+        await until(pilot, lambda: app.return_value == CONTINUE)
         assert app.following is not None
         assert app.following.same_folder
-        assert catalog.look(paths.sessions_dir() / app.following.id).parent == OWN
+        assert catalog.read_entry(paths.sessions_dir() / app.following.id).parent == OWN
 
 
 async def test_nothing_of_a_session_is_markup_or_control() -> None:
@@ -162,9 +154,7 @@ async def test_nothing_of_a_session_is_markup_or_control() -> None:
     hostile = "[red]x[/] \x1b[2J\x1b]0;t\x07 \u202eabc\u200b \r\n[@click=app.exit]y[/]"
     token = "sk-ant-api03-" + "Zk3vQ9x7Lm2Np8Rt4Wy6Ub1Ds5Gh0Jf" * 2
     for number in range(20):
-        kept(
-            f"{hostile} {number} " + "long " * 40, (hostile, f"{hostile} {token}"), ago=DAY + number, now=now
-        )
+        kept(f"{hostile} {number} " + "long " * 40, (hostile, f"{hostile} {token}"), ago=DAY + number, now=now)
     async with running(app, (120, 30)) as pilot:
         await opened(pilot)
         await told(pilot, "[red]x[/]")
@@ -190,7 +180,7 @@ async def test_the_first_session_is_picked_and_opened_on_the_same_screen() -> No
         asked.append(id)
         return session
 
-    app: TuiAgentApp = TuiAgentApp(lambda: pick(app, open_chosen, str(away())), now=lambda: now)
+    app: TuiAgentApp = TuiAgentApp(lambda: pick_session(app, open_chosen, str(away())), now=lambda: now)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: isinstance(app.screen, SessionPicker) and bool(titles(app)))
         assert titles(app) == ["Colours of the landing page"]
@@ -199,7 +189,7 @@ async def test_the_first_session_is_picked_and_opened_on_the_same_screen() -> No
         assert asked == [names["crash"].path.name]
         app.exit(0)
 
-    again: TuiAgentApp = TuiAgentApp(lambda: pick(again, open_chosen, ""), now=lambda: now)
+    again: TuiAgentApp = TuiAgentApp(lambda: pick_session(again, open_chosen, ""), now=lambda: now)
     async with again.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: isinstance(again.screen, SessionPicker))
         await pilot.press("escape")
@@ -211,11 +201,11 @@ async def test_a_fork_stops_the_run_only_when_that_was_said() -> None:
     app, session, now = on_screen("streaming")
     shelf(now)
     async with running(app) as pilot:
-        commands.run(app, "fork", "")
+        commands.execute_command(app, "fork", "")
         await told(pilot, "/fork now stops it")
         assert session.interrupts == 0
-        commands.run(app, "fork", "now")
-        await until(pilot, lambda: app.return_value == GO_ON)
+        commands.execute_command(app, "fork", "now")
+        await until(pilot, lambda: app.return_value == CONTINUE)
         assert session.interrupts == 1 and session.stopped_at_once
 
 
@@ -245,11 +235,11 @@ async def test_a_request_closes_the_picker() -> None:
 )
 def test_ages(passed: float, words: str) -> None:
     now = 1780401600.0  # 2026-06-02
-    assert ago(now - passed, now) == words
+    assert session_age(now - passed, now) == words
 
 
 def test_sizes() -> None:
-    assert [size(one) for one in (0, 999, 1000, 12_340, 999_600, 25_000_000, 3 * 10**12)] == [
+    assert [file_size(one) for one in (0, 999, 1000, 12_340, 999_600, 25_000_000, 3 * 10**12)] == [
         "0 B",
         "999 B",
         "1.0 kB",

@@ -12,7 +12,7 @@ import pytest
 from tests.doubles.job import environment
 from tests.doubles.terminal import Terminal
 from tests.tui.shelf import DAY, HOUR, here, kept
-from tui_agent import paths
+from tui_agent.common import paths
 from tui_agent.storage import catalog
 
 LONG = 90.0
@@ -76,7 +76,7 @@ async def test_from_the_list_into_one_session_and_on_into_others() -> None:
         assert "the paste begins" in program.text and "pwned" in program.text
         assert not (here() / "pwned").exists()
         program.type("\x03")
-        await program.sees("set aside", LONG)
+        await program.sees("draft stashed", LONG)
         program.type("\x04")
         assert await program.end(LONG) == 0
     finally:
@@ -85,13 +85,13 @@ async def test_from_the_list_into_one_session_and_on_into_others() -> None:
     fork = next(one for one in catalog.sessions(paths.data_dir()) if one.parent)
     assert left == [fork.id]
     assert fork.parent == other.path.name
-    assert catalog.look(other.path).title == "Another name"
+    assert catalog.read_entry(other.path).title == "Another name"
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--resume"], "name the session; `tui-agent sessions` lists them"),
+        (["--resume"], "specify the session; `tui-agent sessions` lists them"),
         (["exec", "--resume"], "--resume needs the id of a session here"),
         (["--resume", "--continue"], "not allowed with"),
     ],

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.terminal import Terminal
+from tests.nightly import sampled
 
 TIMES = int(os.environ.get("TUI_AGENT_DEATHS", "1"))
 """How often each way of dying is tried; 20 is what counts before a release."""
@@ -21,14 +22,7 @@ AT_ONCE = 3
 
 OFF = (b"?1049l", b"?1000l", b"?1003l", b"?1006l", b"?2004l", b"?1004l", b"<u", b"?25h")
 
-KEYS = {
-    "f5": "\x1b[15~",
-    "f6": "\x1b[17~",
-    "f7": "\x1b[18~",
-    "f8": "\x1b[19~",
-    "f9": "\x1b[20~",
-    "f10": "\x1b[21~",
-}
+KEYS = {"f5": "\x1b[15~", "f6": "\x1b[17~", "f7": "\x1b[18~", "f8": "\x1b[19~", "f9": "\x1b[20~", "f10": "\x1b[21~"}
 
 
 @asynccontextmanager
@@ -45,7 +39,7 @@ async def program(*, owned: bool = True) -> AsyncIterator[tuple[Terminal, Path]]
 
 async def busy(terminal: Terminal) -> None:
     terminal.type("fix the word counter\r")
-    await terminal.sees("Plan · 3 steps · plans are shown")
+    await terminal.sees("Plan · 3 steps · plans need your approval")
 
 
 def records(home: Path) -> list[dict[str, Any]]:
@@ -133,13 +127,11 @@ async def stop_and_go_on() -> None:
             before = len(terminal.bytes)
             terminal.screen.reset()
             terminal.kill(signal.SIGCONT)
-            await terminal.sees("Plan · 3 steps · plans are shown")
+            await terminal.sees("Plan · 3 steps · plans need your approval")
             resumed = terminal.bytes[before:]
             assert all(code in resumed for code in (b"?1049h", b"?1000h", b"?1006h", b"?2004h", b"?25l"))
             assert not terminal.is_sane()
-        await terminal.sees(
-            lambda: listens(terminal)
-        )  # what is typed behind `fg` before one can read is not for it
+        await terminal.sees(lambda: listens(terminal))  # what is typed behind `fg` before one can read is not for it
         terminal.type("\x1b")
         await terminal.sees("■ Stopped")
         terminal.kill(signal.SIGTERM)
@@ -167,7 +159,11 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+OFTEN = ("SIGTERM in a run", "SIGINT twice in a run", "stop and go on", "terminal closed")
+"""A thread that breaks is also tried in `test_terminal`."""
+
+
+@pytest.mark.parametrize("way", sampled(WAYS, OFTEN))
 async def test_every_way_of_dying_leaves_a_sane_terminal_and_a_whole_log(way: str) -> None:
     room = asyncio.Semaphore(AT_ONCE)
 

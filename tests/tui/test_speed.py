@@ -3,17 +3,16 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
+from tests.nightly import crossed
 from tests.scenes.build import READ, Scene
 from tests.tui.kit import app_for, running, screen_text, settled, still, until
 from tui_agent import events as e
-from tui_agent.domain import ToolResult, Usage
+from tui_agent.common.domain import ToolResult, Usage
 from widgets.context_meter import ContextPanel
 
 PARTS = {"system": 812, "tools": 1_104, "messages": 946, "results": 1_260, "files": 3_978}
-USAGE = Usage(
-    prompt_tokens=8_100, cached_tokens=7_700, prompt_ms=6_400, completion_tokens=120, generate_ms=10_000
-)
-SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+USAGE = Usage(prompt_tokens=8_100, cached_tokens=7_700, prompt_ms=6_400, completion_tokens=120, generate_ms=10_000)
+SIZES = {"80x24": (80, 24), "120x40": (120, 40)}
 
 
 def asked() -> Scene:
@@ -51,10 +50,12 @@ def written() -> Scene:
     return scene.done(text=text, iterations=2, tool_calls=1)
 
 
-@SIZES
-@pytest.mark.parametrize("scene", [reading, estimated, written])
-def test_speed(scene, size: tuple[int, int], snap_compare) -> None:
-    app, _session = app_for(scene().records)
+SCENES = {scene.__name__: scene for scene in (reading, estimated, written)}
+
+
+@pytest.mark.parametrize(("scene", "size"), crossed(list(SCENES), SIZES))
+def test_speed(scene: str, size: tuple[int, int], snap_compare) -> None:
+    app, _session = app_for(SCENES[scene]().records)
     assert snap_compare(app, terminal_size=size, run_before=settled)
 
 
@@ -97,10 +98,10 @@ async def test_how_fast_it_writes_and_what_it_had_is_told_while_and_after() -> N
         session.push(e.ReplyEnded(text="x", usage=USAGE, stop="stop"), node="r2", run="run1")
         session.push(e.RunEnded(outcome="done", text="x"), run="run1")
         await settled(pilot)
-        assert "written at 12 tokens/s · 95 % of the prompt from the cache" in screen_text(app)
+        assert "written at 12 tokens/s · 95% of the prompt from the cache" in screen_text(app)
         await pilot.press("f9")
         await until(pilot, lambda: isinstance(app.screen, ContextPanel))
         await still(pilot)
         text = " ".join(screen_text(app).split())
-        assert "8,100 tokens, 400 read, 95 % from the server's cache, 62 tokens/s" in text
+        assert "8,100 tokens, 400 read, 95% from the server's cache, 62 tokens/s" in text
         assert "120 tokens, 12 tokens/s" in text

@@ -3,15 +3,15 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
+from tests.nightly import crossed
 from tests.scenes import load
 from tests.tui.kit import app_for, running, screen_text, settled, still, until
 from tests.tui.test_tree import listed, tree
 from tui_agent import events as e
-from tui_agent.domain import Mode
+from tui_agent.common.domain import Mode
 from tui_agent.tui.app import TuiAgentApp
-from widgets.blocks.nested import NestedCard, NestedReply
 
-SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+SIZES = {"80x24": (80, 24), "120x40": (120, 40)}
 
 
 async def in_the_tree(pilot: Pilot[int], *keys: str) -> None:
@@ -38,12 +38,12 @@ async def test_what_sub_agents_do_is_nested_below_them_and_folds_when_they_end()
             "✓ search retry 3.1 s",
         ]
         assert "running 2 sub-agents" in screen_text(app)
-        transcript = app._transcript
+        transcript = app.transcript
         assert "src/reader.py" not in screen_text(app) and "Where are the rows" not in screen_text(app)
         await in_the_tree(pilot, "home", "down", "down", "right", "down", "enter")
         await still(pilot)
         assert "│ ▾ Thought for 2.1 s" in screen_text(app) and "Where are the rows read?" in screen_text(app)
-        shown = [block for block in transcript.blocks if isinstance(block, NestedReply | NestedCard)]
+        shown = [block for block in transcript.blocks if block.nested]
         assert [block.open for block in shown].count(True) == 1
         session.push(e.RunEnded(outcome="interrupted", text="Interrupted by the user."), run="run1")
         await settled(pilot)
@@ -62,7 +62,7 @@ async def test_a_key_stops_the_sub_agent_of_the_line_alone() -> None:
         assert "x stops it" in listed(app)[-2]
         await pilot.press("home", "down", "down", "x")  # this one has ended: a letter like any other
         await until(pilot, lambda: not tree(app).has_focus)
-        assert app._prompt.text == "x" and session.subagents.stopped == ["c3"]
+        assert app.prompt.text == "x" and session.subagents.stopped == ["c3"]
 
 
 async def test_a_key_goes_from_mode_to_mode_and_looking_modes_have_a_badge() -> None:
@@ -78,21 +78,18 @@ async def test_a_key_goes_from_mode_to_mode_and_looking_modes_have_a_badge() -> 
 
 
 def test_a_batch_is_named_by_its_kind() -> None:
-    from widgets import tree_words
+    from widgets import tool_tree
 
     def title(*names: str, going: bool = True) -> str:
-        from tui_agent.domain import ToolCall
-        from tui_agent.view import ToolItem
+        from tui_agent.common.domain import ToolCall
+        from tui_agent.view.items import ToolItem
 
-        tools = [
-            ToolItem(str(n), ToolCall(id=str(n), name=name, arguments={}), f"{n}")
-            for n, name in enumerate(names)
-        ]
-        return tree_words.batch(tools, going)
+        tools = [ToolItem(str(n), ToolCall(id=str(n), name=name, arguments={}), f"{n}") for n, name in enumerate(names)]
+        return tool_tree.batch_title(tools, going)
 
     assert title("read_file", "read_file") == "reading 2 files"
     assert title("search_workspace", "search_workspace", going=False) == "ran 2 searches"
-    assert title("find_references", "get_hover_info", "read_file") == "analysing code, 3 questions"
+    assert title("find_references", "get_hover_info", "read_file") == "analyzing code, 3 questions"
     assert title("edit_file", "write_file") == "editing 2 files"
     assert title("run_terminal_command", "run_terminal_command", going=False) == "ran 2 commands"
     assert title("get_document_symbols", "get_document_symbols") == "inspecting 2 files"
@@ -103,34 +100,29 @@ def test_a_batch_is_named_by_its_kind() -> None:
     assert title("new_tool", "new_tool") == "looking at 2 things"
 
 
-@SIZES
-@pytest.mark.parametrize("scene", ["subagents_running", "subagents_done"])
+@pytest.mark.parametrize(("scene", "size"), crossed(["subagents_running", "subagents_done"], SIZES))
 def test_in_the_transcript(scene: str, size: tuple[int, int], snap_compare) -> None:
     app, _session = app_for(scene)
     assert snap_compare(app, terminal_size=size, run_before=settled)
 
 
-@SIZES
-@pytest.mark.parametrize(
-    ("name", "scene", "keys"),
-    [
-        ("running", "subagents_running", ("up", "up", "up", "up", "up")),
-        ("done", "subagents_done", ("home", "down", "down", "right", "down", "down", "down", "right")),
-    ],
-)
-def test_in_the_tree(
-    name: str, scene: str, keys: tuple[str, ...], size: tuple[int, int], snap_compare
-) -> None:
-    app, _session = app_for(scene)
+KEYS = {
+    "running": ("up", "up", "up", "up", "up"),
+    "done": ("home", "down", "down", "right", "down", "down", "down", "right"),
+}
+
+
+@pytest.mark.parametrize(("name", "size"), crossed(list(KEYS), SIZES))
+def test_in_the_tree(name: str, size: tuple[int, int], snap_compare) -> None:
+    app, _session = app_for(f"subagents_{name}")
 
     async def press(pilot: Pilot[int]) -> None:
-        await in_the_tree(pilot, *keys)
+        await in_the_tree(pilot, *KEYS[name])
 
     assert snap_compare(app, terminal_size=size, run_before=press)
 
 
-@SIZES
-@pytest.mark.parametrize("mode", ["agent", "deep-explore"])
+@pytest.mark.parametrize(("mode", "size"), crossed(["agent", "deep-explore"], SIZES))
 def test_the_badge_of_a_mode(mode: str, size: tuple[int, int], snap_compare) -> None:
     records = load("answered")
     changed = e.ModeChanged(mode=mode, approval_mode="ask")

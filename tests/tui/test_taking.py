@@ -9,7 +9,7 @@ from tests.doubles.session import FakeSession
 from tests.storage.samples import story_records, write_journal
 from tests.tui.kit import app_for, running, screen_text, settled, still, until
 from tui_agent import events as e
-from tui_agent import paths
+from tui_agent.common import paths
 from tui_agent.tui import commands
 
 REPLY = "Two of them:\n\n```py\none = 1\nand_more = 2\n```\n\nand\n\n```sh\nls -l\n```\n"
@@ -25,7 +25,7 @@ async def test_a_reply_its_code_the_plan_and_all_of_it_can_be_taken(
     async with running(app) as pilot:
 
         async def does(name: str, words: str, says: str) -> None:
-            commands.run(app, name, words)
+            commands.execute_command(app, name, words)
             await until(pilot, lambda: says in " ".join(screen_text(app).split()))
             await still(pilot)
 
@@ -39,7 +39,7 @@ async def test_a_reply_its_code_the_plan_and_all_of_it_can_be_taken(
         assert app.clipboard.strip() == "ls -l"
         await does("copy", "code 3", "that reply has 2 code blocks")
         await does("copy", "code no", "the number of a code block")
-        await does("copy", "everything", "/copy takes code N, plan or all")
+        await does("copy", "everything", "use /copy with code N, plan or all")
         await does("copy", "plan", "plan · sent")
         assert app.clipboard == "# Plan: all of it"
         await does("copy", "all", "not copied: the session can't be read")
@@ -50,12 +50,12 @@ async def test_a_reply_its_code_the_plan_and_all_of_it_can_be_taken(
         assert app.clipboard.startswith("# ") and "I'll read it first." in app.clipboard
         await does("export", f"{tmp_path}/it.html", "written to")
         assert (tmp_path / "it.html").read_text().startswith("<!DOCTYPE html>")
-        await does("export", f"markdown {tmp_path}/it.html", "is there already")
+        await does("export", f"markdown {tmp_path}/it.html", "already exists")
         await does("export", f"{tmp_path}/none/it", "There is no folder")
         shutil.rmtree(folder)
-        session.tell("Saving events.jsonl failed: No such file or directory")
-        offer = "/export FILE keeps what was said in another place"
+        session.on_saving("Saving events.jsonl failed: No such file or directory")
+        offer = "/export FILE saves the session elsewhere"
         await until(pilot, lambda: offer in " ".join(screen_text(app).split()))
         await does("export", f"{tmp_path}/kept.md", "written to")
         assert "one = 1" in (tmp_path / "kept.md").read_text()
-        session.tell(None)
+        session.on_saving(None)

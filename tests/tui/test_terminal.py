@@ -1,9 +1,9 @@
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from textual.content import Content
 from textual.widgets import Static
 
 from tests.doubles.terminal import Terminal
+from tests.nightly import sampled
 from tests.tui.kit import app_for, running, screen_text, settled
-from tui_agent import paths
+from tui_agent.common import paths
 from tui_agent.tui.terminal import widen_control_tables
 
 OFF = (b"?1049l", b"?1000l", b"?1003l", b"?1006l", b"?2004l", b"?25h")
@@ -45,20 +46,21 @@ def assert_restored(terminal: Terminal) -> None:
 def is_quiet(terminal: Terminal, seconds: float) -> bool:
     """Whether nothing at all is written for so long; what comes late from before only puts it off."""
     before = len(terminal.bytes)
-    deadline = time.monotonic() + seconds
-    while len(terminal.bytes) == before and time.monotonic() < deadline:
+    for _ in range(math.ceil(seconds / 0.2)):
         terminal.read(0.2)
-    return len(terminal.bytes) == before
+        if len(terminal.bytes) != before:
+            return False
+    return True
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", sampled([signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT], [signal.SIGHUP])
+)
 def test_a_signal_restores_the_terminal(start: list[Terminal], number: signal.Signals) -> None:
     terminal = run(start, "answered")
     terminal.shows("See the guide")
     terminal.kill(number)
-    began = time.monotonic()
     assert terminal.wait() == 128 + number
-    assert time.monotonic() - began < 10
     assert_restored(terminal)
     assert b"--resume 2026-01-05T09:00:00.000+0000" in terminal.bytes
 
@@ -67,9 +69,7 @@ def test_a_signal_ends_the_program_although_the_session_hangs(start: list[Termin
     terminal = run(start, "answered", "slow")
     terminal.shows("See the guide")
     terminal.kill(signal.SIGTERM)
-    began = time.monotonic()
     assert terminal.wait() == 143
-    assert time.monotonic() - began < 10
     assert_restored(terminal)
 
 
@@ -162,15 +162,7 @@ def test_no_foreign_control_byte_reaches_the_terminal(start: list[Terminal]) -> 
         terminal.shows("@click=app.quit")
         terminal.read(0.5)
         written = terminal.bytes.replace(b"\x1b]22;default\x07", b"")  # the shape of the mouse pointer
-        for foreign in (
-            b"\x1b]52",
-            b"\x9b2J",
-            b"\xc2\x9b",
-            b"\x1b[2J",
-            b"\x07",
-            "\u202e".encode(),
-            b"\x1b]8;",
-        ):
+        for foreign in (b"\x1b]52", b"\x9b2J", b"\xc2\x9b", b"\x1b[2J", b"\x07", "\u202e".encode(), b"\x1b]8;"):
             assert foreign not in written, foreign
 
 
@@ -211,9 +203,7 @@ async def test_no_markup_is_ever_read(start: list[Terminal]) -> None:
 
 
 async def test_the_size_is_the_terminals_whatever_is_exported() -> None:
-    program = Terminal(
-        "-m", "tests.tui.pty_app", "empty", size=(90, 30), env={"COLUMNS": "50", "LINES": "12"}
-    )
+    program = Terminal("-m", "tests.tui.pty_app", "empty", size=(90, 30), env={"COLUMNS": "50", "LINES": "12"})
     try:
         await program.sees(lambda: "qwen2.5-coder:7b" in program.screen.display[0][60:])
         program.resize(70, 20)

@@ -9,27 +9,11 @@ from tests.tui.kit import app_for, running, screen_text, until
 from tui_agent.settings import Loaded, Settings
 from tui_agent.settings.screen import ROLES
 from tui_agent.settings.screen import THEMES as BUILT_IN
-from tui_agent.tui.themes import (
-    ANSI,
-    DARK,
-    LIGHT,
-    NAMES,
-    OWN_FIELDS,
-    THEMES,
-    default_name,
-    early,
-    theme_for,
-)
+from tui_agent.tui.themes import ANSI, DARK, LIGHT, NAMES, OWN_FIELDS, THEMES, default_name, startup_theme, theme_for
 
 
 def test_own_themes_take_what_is_right_and_leave_the_rest() -> None:
-    colours = {
-        "base": "light",
-        "primary": "#aa0000",
-        "muted": "#555555",
-        "code": "blue",
-        "nothing": "#000000",
-    }
+    colours = {"base": "light", "primary": "#aa0000", "muted": "#555555", "code": "blue", "nothing": "#000000"}
     theme = theme_for("mine", {"mine": colours})
     assert theme is not None and not theme.dark
     assert (theme.primary, theme.variables["muted"]) == ("#aa0000", "#555555")
@@ -75,9 +59,9 @@ def test_the_first_paint_has_the_theme_of_the_settings(
     monkeypatch.setenv("TERM", "xterm-256color")
     if text is not None:
         (tmp_path / "config.yaml").write_text(text, encoding="latin-1")
-    assert early(tmp_path / "config.yaml").name == f"tui-agent-{name}"
+    assert startup_theme(tmp_path / "config.yaml").name == f"tui-agent-{name}"
     monkeypatch.setenv("TUI_AGENT_THEME", "ansi")
-    assert early(tmp_path / "config.yaml") is ANSI
+    assert startup_theme(tmp_path / "config.yaml") is ANSI
 
 
 async def test_without_colours_none_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,9 +77,7 @@ async def test_without_colours_none_is_written(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_the_command_takes_a_name() -> None:
     app, session = app_for("answered")
-    settings = Settings.model_validate(
-        {"theme": "mine", "themes": {"mine": {"base": "light", "primary": "#aa0000"}}}
-    )
+    settings = Settings.model_validate({"theme": "mine", "themes": {"mine": {"base": "light", "primary": "#aa0000"}}})
     session.settings = Loaded(settings=settings)  # type: ignore[attr-defined]  # as the engine's has
     async with running(app) as pilot:
         await until(pilot, lambda: app.theme == "tui-agent-own-mine")
@@ -103,7 +85,7 @@ async def test_the_command_takes_a_name() -> None:
         await pilot.press(*"/theme ansi", "enter")
         await until(pilot, lambda: app.theme == ANSI.name)
         await pilot.press(*"/theme none", "enter")
-        await until(pilot, lambda: "there are dark" in screen_text(app))
+        await until(pilot, lambda: "choose one of dark" in screen_text(app))
 
 
 async def test_the_command_goes_through_all_themes() -> None:

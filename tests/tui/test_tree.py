@@ -1,17 +1,17 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 from textual import events
 from textual.pilot import Pilot
 
+from tests.nightly import looks
 from tests.scenes import build
 from tests.tui.kit import app_for, running, screen_text, settled, still, until
 from tui_agent import events as e
-from tui_agent.domain import ToolResult
+from tui_agent.common.domain import ToolResult
 from tui_agent.tui.app import TuiAgentApp
-from tui_agent.view import SessionView, fold
+from tui_agent.view.fold import fold_record
+from tui_agent.view.items import SessionView
 from widgets.columns import Columns
 from widgets.tool_tree import CHILDREN, RUNS, ToolTree
 
@@ -73,14 +73,14 @@ async def test_it_never_takes_the_focus_and_gives_it_back() -> None:
     app, _session = app_for("stages")
     async with running(app) as pilot:
         await pilot.press("tab", "x")
-        assert app._prompt.text == "x"
+        assert app.prompt.text == "x"
         await pilot.press("f4")
         await until(pilot, lambda: tree(app).has_focus)
         await pilot.press("right")
         assert "✓ read src/main.py 0.3 s" in listed(app)
         await pilot.press("left", *"yz")
-        await until(pilot, lambda: app._prompt.text == "xyz")
-        assert app._prompt.has_focus
+        await until(pilot, lambda: app.prompt.text == "xyz")
+        assert app.prompt.has_focus
 
 
 async def test_enter_shows_the_thing_in_the_transcript() -> None:
@@ -89,7 +89,7 @@ async def test_enter_shows_the_thing_in_the_transcript() -> None:
         await pilot.press("f4")
         await until(pilot, lambda: tree(app).has_focus)
         await pilot.press("home", "down", "down", "space", "down", "enter")
-        await until(pilot, lambda: app._prompt.has_focus)
+        await until(pilot, lambda: app.prompt.has_focus)
         await still(pilot)
         assert "return TABLE[fmt](rows)" in screen_text(app)
 
@@ -102,7 +102,7 @@ async def test_below_a_hundred_columns_it_lies_over_the_transcript_on_demand() -
         await until(pilot, lambda: tree(app).has_focus)
         assert "read 1 file, ran 1" in screen_text(app)
         await pilot.press("escape")
-        await until(pilot, lambda: app._prompt.has_focus)
+        await until(pilot, lambda: app.prompt.has_focus)
         assert not tree(app).display
         await pilot.resize_terminal(100, 24)
         await until(pilot, lambda: tree(app).display)
@@ -142,17 +142,6 @@ def many(runs: int, calls: int) -> list[e.Record]:
     return scene.records
 
 
-def test_growing_costs_the_same_however_much_there_is() -> None:
-    def spent(calls: int) -> float:
-        records, view = many(1, calls), SessionView()
-        began = time.process_time()
-        for record in records:
-            fold(view, record)
-        return (time.process_time() - began) / calls
-
-    assert min(spent(8000) for _ in range(2)) < 10 * min(spent(500) for _ in range(3))
-
-
 async def test_lines_are_bounded() -> None:
     app, _session = app_for(many(RUNS + 20, 1))
     async with running(app):
@@ -167,13 +156,12 @@ def test_what_was_open_when_the_session_ended_is_interrupted() -> None:
     scene.run = ""
     view = SessionView()
     for record in scene.emit(e.SessionRecovered(), node="").records:
-        fold(view, record)
+        fold_record(view, record)
     assert not view.tree.running
     assert {node.status for node in view.tree.nodes} == {"ok", "interrupted"}
 
 
-@pytest.mark.parametrize("theme", ["dark", "light"])
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+@pytest.mark.parametrize(("size", "theme"), looks())
 def test_progress(size: tuple[int, int], theme: str, snap_compare) -> None:
     app, _session = app_for("stages", theme=theme)
 
@@ -194,11 +182,8 @@ async def test_letters_that_are_typed_at_once_go_to_the_composer_in_their_order(
         await until(pilot, lambda: isinstance(app.focused, ToolTree))
         for character in "and then a longer text":
             app.post_message(events.Key("space" if character == " " else character, character))
-        await until(
-            pilot,
-            lambda: app.focused is app._prompt and len(app._prompt.text) == len("and then a longer text"),
-        )
-        assert app._prompt.text == "and then a longer text"
+        await until(pilot, lambda: app.focused is app.prompt and len(app.prompt.text) == len("and then a longer text"))
+        assert app.prompt.text == "and then a longer text"
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
@@ -207,7 +192,7 @@ async def test_keys_that_follow_f4_at_once_are_sent_from_the_composer(size: tupl
     async with running(app, size) as pilot:
         for key in ("f4", "up", "down", *"typed on"):
             app.post_message(events.Key("space" if key == " " else key, key if len(key) == 1 else None))
-        await until(pilot, lambda: app._prompt.text == "typed on")
+        await until(pilot, lambda: app.prompt.text == "typed on")
         await still(pilot)
         await pilot.press("enter")
         await until(pilot, lambda: [text for text, _ in session.sent] == ["typed on"])
@@ -223,7 +208,7 @@ async def test_keys_that_follow_the_way_back_at_once_are_the_composers(back: str
         for key in ("up", back, "enter"):
             app.post_message(events.Key(key, "\r" if key == "enter" else None))
         await until(pilot, lambda: [text for text, _ in session.sent] == ["sent"])
-        assert app.focused is app._prompt and session.interrupts == 0
+        assert app.focused is app.prompt and session.interrupts == 0
 
 
 async def test_enter_that_follows_f4_at_once_is_for_the_tree() -> None:

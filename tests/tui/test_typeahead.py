@@ -7,12 +7,13 @@ import pytest
 from textual import events
 from textual.pilot import Pilot
 
+from tests.nightly import sampled
 from tests.scenes import build
 from tests.tui.kit import Clock, app_for, running, settled, still, until
 from tui_agent import events as e
 from tui_agent.tui.app import TuiAgentApp
 from widgets.approval_modal import ApprovalModal
-from widgets.modal import STILLNESS, RequestModal
+from widgets.request_view import STILLNESS, RequestModal
 
 NAMES = {"\n": "enter", " ": "space"}
 
@@ -33,11 +34,9 @@ def typed(seed: int) -> str:
     return "".join(dice.choice("yaAsr1 \n\nqwe") for _key in range(100))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", sampled(range(6), 2))
 @pytest.mark.parametrize("kind", ["approval", "question"])
-async def test_a_hundred_keys_into_an_opening_dialog_decide_nothing_and_keep_their_order(
-    kind: str, seed: int
-) -> None:
+async def test_a_hundred_keys_into_an_opening_dialog_decide_nothing_and_keep_their_order(kind: str, seed: int) -> None:
     clock = Clock()
     app, session = app_for("streaming", stillness=STILLNESS, clock=clock)
     text = typed(seed)
@@ -68,7 +67,7 @@ async def test_a_hundred_keys_into_an_opening_dialog_decide_nothing_and_keep_the
         assert isinstance(app.screen, RequestModal)
         sent = "".join(text for text, _steering in session.sent)
         # what Enter sent before the dialog was there, then the draft; Enter leaves no mark in what was sent
-        assert (sent + app._prompt.text).replace("\n", "") == text.replace("\n", "")
+        assert (sent + app.prompt.text).replace("\n", "") == text.replace("\n", "")
         clock.rest()
         await pilot.press("r" if kind == "approval" else "ctrl+d")
         await pilot.press("enter")
@@ -84,7 +83,7 @@ async def test_a_key_that_waited_while_the_program_was_busy_was_pressed_too_earl
         late = events.Key("a", "a")
         late.time -= 1.5 * STILLNESS
         app.post_message(late)
-        await until(pilot, lambda: app._prompt.text == "a")
+        await until(pilot, lambda: app.prompt.text == "a")
         assert session.answers == []
         clock.rest()
         await pilot.press("a")
@@ -101,7 +100,7 @@ async def test_who_comes_back_to_the_screen_answers_nothing_with_what_is_typed_a
         app.app_resume_signal.publish(app)  # as after `fg`, or when a browser shows the screen
         await quiet(pilot)
         await pilot.press("a")
-        await until(pilot, lambda: app._prompt.text == "a")
+        await until(pilot, lambda: app.prompt.text == "a")
         assert session.answers == []
         clock.rest()
         await pilot.press("a")
@@ -117,7 +116,7 @@ async def test_a_key_that_is_held_down_never_answers() -> None:
             clock.now += 0.033
             await still(pilot)
         assert session.answers == []
-        assert app._prompt.text == "a" * 100
+        assert app.prompt.text == "a" * 100
 
 
 async def test_the_mouse_never_answers_by_a_button_that_goes_up() -> None:
@@ -135,17 +134,15 @@ async def test_a_paste_never_answers_and_goes_to_the_draft(scene: str) -> None:
     app, session = app_for(scene)
     async with running(app) as pilot:
         app.post_message(events.Paste("a\ny\n1\n\x1b[13u"))
-        await until(pilot, lambda: "a\ny\n1\n" in app._prompt.text)
+        await until(pilot, lambda: "a\ny\n1\n" in app.prompt.text)
         await quiet(pilot)
         assert session.answers == []
         assert isinstance(app.screen, RequestModal)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", sampled(range(4), 1))
 @pytest.mark.parametrize("scene", ["command_asked", "edit_asked"])
-async def test_a_reason_that_is_typed_on_at_once_is_the_reason_and_approves_nothing(
-    scene: str, seed: int
-) -> None:
+async def test_a_reason_that_is_typed_on_at_once_is_the_reason_and_approves_nothing(scene: str, seed: int) -> None:
     reason = "as it was: A sad reason a s A"
     dice = random.Random(seed)
     app, session = app_for(scene)

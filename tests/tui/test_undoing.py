@@ -8,13 +8,12 @@ from textual.pilot import Pilot
 from tests.doubles.session import FakeSession
 from tests.tui.kit import app_for, running, screen_text, settled, until
 from tui_agent.checkpoints.ledger import Checkpoint, CheckpointFile
-from tui_agent.domain import Diff, Hunk
-from tui_agent.engine.undoing import CannotUndo, Report
+from tui_agent.common.domain import Diff, Hunk
+from tui_agent.engine.undo import CannotUndo, UndoReport
 from tui_agent.events import CommandChanged
 from tui_agent.tui import commands
 from tui_agent.tui.app import TuiAgentApp
-from widgets.checkpoint_diffs import CheckpointDiffs
-from widgets.checkpoints import CheckpointsPanel
+from widgets.checkpoints import CheckpointDiffs, CheckpointsPanel
 
 
 def file(name: str, **more: Any) -> CheckpointFile:
@@ -49,25 +48,25 @@ class FakeCheckpoints:
     def listed(self) -> tuple[Checkpoint, ...]:
         return self._listed
 
-    async def _done(self, *call: Any) -> Report:
+    async def _done(self, *call: Any) -> UndoReport:
         self.calls.append(call)
         if self._fault:
             raise CannotUndo(self._fault)
-        return Report(kind="undo", text="tidy up" if call[0] == "rewind" else "")
+        return UndoReport(kind="undo", text="tidy up" if call[0] == "rewind" else "")
 
-    async def undo(self, *, run: str = "", files: tuple[str, ...] = ()) -> Report:
+    async def undo(self, *, run: str = "", files: tuple[str, ...] = ()) -> UndoReport:
         return await self._done("undo", run, tuple(files))
 
-    async def redo(self) -> Report:
+    async def redo(self) -> UndoReport:
         return await self._done("redo")
 
-    async def rewind(self, run: str, what: str = "both") -> Report:
+    async def rewind(self, run: str, what: str = "both") -> UndoReport:
         return await self._done("rewind", run, what)
 
-    async def finish(self) -> Report:
+    async def finish(self) -> UndoReport:
         return await self._done("finish")
 
-    async def roll_back(self) -> Report:
+    async def roll_back(self) -> UndoReport:
         return await self._done("back")
 
     async def diff(self, run: str, path: str) -> Diff:
@@ -86,7 +85,7 @@ class FakeCheckpoints:
 def prepared(fault: str = "", **more: Any) -> tuple[TuiAgentApp, FakeCheckpoints, FakeSession]:
     app, session = app_for("answered", **more)
     checkpoints = FakeCheckpoints(fault=fault)
-    session.checkpoints = checkpoints  # type: ignore[attr-defined]  # the recorded session has none
+    session.checkpoints = checkpoints  # type: ignore[assignment]  # another double
     return app, checkpoints, session
 
 
@@ -108,33 +107,33 @@ async def test_a_command_does_what_it_says(typed: str, call: tuple[Any, ...]) ->
     app, checkpoints, _ = prepared()
     async with running(app) as pilot:
         name, _, rest = typed.partition(" ")
-        commands.run(app, name, rest)
+        commands.execute_command(app, name, rest)
         await until(pilot, lambda: checkpoints.calls == [call])
         await settled(pilot)
         if call[0] == "rewind":
-            await until(pilot, lambda: app._prompt.text == "tidy up")
+            await until(pilot, lambda: app.prompt.text == "tidy up")
 
 
 async def test_what_cannot_be_undone_is_a_hint() -> None:
-    app, checkpoints, _ = prepared("There is nothing to undo: no edit of the agent stands.")
+    app, checkpoints, _ = prepared("Nothing to undo: no edit of the agent is left.")
     async with running(app) as pilot:
-        commands.run(app, "undo", "")
-        await until(pilot, lambda: "nothing to undo" in screen_text(app))
+        commands.execute_command(app, "undo", "")
+        await until(pilot, lambda: "Nothing to undo" in screen_text(app))
         assert checkpoints.calls
 
 
 async def test_a_run_is_chosen_from_the_list_and_taken_back() -> None:
     app, checkpoints, _ = prepared()
     async with running(app) as pilot:
-        commands.run(app, "rewind", "")
+        commands.execute_command(app, "rewind", "")
         await until(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
         await pilot.press("down", "u")
         await until(pilot, lambda: checkpoints.calls == [("undo", "run-2", ())])
-        commands.run(app, "checkpoints", "")
+        commands.execute_command(app, "checkpoints", "")
         await until(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
         await pilot.press("down", "down", "down", "up", "c")
         await until(pilot, lambda: checkpoints.calls[-1] == ("rewind", "run-2", "code"))
-        commands.run(app, "checkpoints", "")
+        commands.execute_command(app, "checkpoints", "")
         await until(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(app.screen, CheckpointsPanel))
@@ -148,7 +147,7 @@ def test_list(size: tuple[int, int], theme: str, snap_compare: Any) -> None:
 
     async def show(pilot: Pilot[int]) -> None:
         await settled(pilot)
-        commands.run(app, "checkpoints", "")
+        commands.execute_command(app, "checkpoints", "")
         await until(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
         await pilot.press("down")
         await settled(pilot)
@@ -162,7 +161,7 @@ def test_diffs(size: tuple[int, int], snap_compare: Any) -> None:
 
     async def show(pilot: Pilot[int]) -> None:
         await settled(pilot)
-        commands.run(app, "checkpoints", "")
+        commands.execute_command(app, "checkpoints", "")
         await until(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
         await pilot.press("down", "d")
         await until(pilot, lambda: isinstance(app.screen, CheckpointDiffs))

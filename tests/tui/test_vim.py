@@ -36,8 +36,8 @@ CASES = [
 
 
 async def put(app: TuiAgentApp, pilot: Pilot[int], text: str) -> None:
-    app._prompt.text = text
-    app._prompt.move_cursor(app._prompt.document.end)
+    app.prompt.text = text
+    app.prompt.move_cursor(app.prompt.document.end)
     await still(pilot)
 
 
@@ -50,22 +50,22 @@ async def test_the_keys_of_vi() -> None:
     session.settings = Loaded(settings=Settings(vim=True))  # type: ignore[attr-defined]  # as the engine's has
     async with running(app) as pilot:
         await pilot.press(*"typed", "escape")
-        assert app._prompt.border_subtitle == "normal"
+        assert app.prompt.border_subtitle == "normal"
         for keys, text, cursor in CASES:
             await put(app, pilot, TEXT)
-            app._prompt.history.clear()
+            app.prompt.history.clear()
             await pilot.press(*keys_of(keys))
-            assert (keys, app._prompt.text) == (keys, text)
-            assert cursor is None or (keys, app._prompt.cursor_location) == (keys, cursor)
+            assert (keys, app.prompt.text) == (keys, text)
+            assert cursor is None or (keys, app.prompt.cursor_location) == (keys, cursor)
         await put(app, pilot, "one two")
         await pilot.press(*"0cwnew", "escape", *"A!", "escape", *"ofoo", "escape", *"Ibar ", "enter")
         await until(pilot, lambda: session.sent == [("new two!\nbar foo", False)])
-        assert app._prompt.border_subtitle == ""  # typing again
+        assert app.prompt.border_subtitle == ""  # typing again
         await pilot.press(*"/theme", "escape", "escape", "escape")  # the list closes first
-        assert app._prompt.text == "/theme" and app._prompt.border_subtitle == "normal"
+        assert app.prompt.text == "/theme" and app.prompt.border_subtitle == "normal"
         app.preferences.take(Loaded(settings=Settings()))
         await pilot.press("x")
-        assert "x" in app._prompt.text and app._prompt.border_subtitle == ""
+        assert "x" in app.prompt.text and app.prompt.border_subtitle == ""
         assert "normal" not in screen_text(app)
 
 

@@ -3,29 +3,28 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
+from tests.nightly import crossed
 from tests.scenes import build, load
 from tests.tui.kit import app_for, running, screen_text, settled, still, until
 from tui_agent import events as e
-from tui_agent.domain import Usage
+from tui_agent.common.domain import Usage
 from tui_agent.tui.app import TuiAgentApp
 from widgets.context_meter import ContextPanel
 
-SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+SIZES = {"80x24": (80, 24), "120x40": (120, 40)}
 
 
 def measured(app: TuiAgentApp) -> bool:
     return isinstance(app.screen, ContextPanel)
 
 
-@SIZES
-@pytest.mark.parametrize("scene", [*build.WINDOWS[:-1], "retrying"])
+@pytest.mark.parametrize(("scene", "size"), crossed([*build.WINDOWS[:-1], "retrying"], SIZES))
 def test_window(scene: str, size: tuple[int, int], snap_compare) -> None:
     app, _session = app_for(scene)
     assert snap_compare(app, terminal_size=size, run_before=settled)
 
 
-@SIZES
-@pytest.mark.parametrize("scene", ["context_compacted", "reply_rejected"])
+@pytest.mark.parametrize(("scene", "size"), crossed(["context_compacted", "reply_rejected"], SIZES))
 def test_window_open(scene: str, size: tuple[int, int], snap_compare) -> None:
     app, _session = app_for(scene)
 
@@ -37,9 +36,8 @@ def test_window_open(scene: str, size: tuple[int, int], snap_compare) -> None:
     assert snap_compare(app, terminal_size=size, run_before=unfold)
 
 
-@SIZES
-@pytest.mark.parametrize("theme", ["dark", "light"])
-def test_meter(size: tuple[int, int], theme: str, snap_compare) -> None:
+@pytest.mark.parametrize(("theme", "size"), crossed(["dark", "light"], SIZES))
+def test_meter(theme: str, size: tuple[int, int], snap_compare) -> None:
     app, _session = app_for("context_measured", theme=theme)
 
     async def look(pilot: Pilot[int]) -> None:
@@ -71,7 +69,7 @@ async def test_the_meter_opens_by_key_and_by_name_and_closes() -> None:
             await until(pilot, lambda: measured(app))
             await still(pilot)
             text = screen_text(app)
-            assert "files read" in text and "14,618" in text and "45 %" in text
+            assert "files read" in text and "14,618" in text and "45%" in text
             await pilot.press(closing)
             await until(pilot, lambda: not measured(app))
 
@@ -82,7 +80,7 @@ async def test_before_the_first_request_nothing_is_measured() -> None:
         await pilot.press("f9")
         await until(pilot, lambda: measured(app))
         await still(pilot)
-        assert "Nothing was sent" in screen_text(app)
+        assert "Nothing has been sent" in screen_text(app)
 
 
 async def test_requests_that_sort_and_plan_count_as_sent_before_anything_is_measured() -> None:
@@ -98,8 +96,8 @@ async def test_requests_that_sort_and_plan_count_as_sent_before_anything_is_meas
         await until(pilot, lambda: measured(app))
         await still(pilot)
         text = " ".join(screen_text(app).split())
-        assert "Nothing was sent" not in text
-        assert "2 requests, 512 tokens read (sorting the request, planning)" in text.replace("│ ", "")
+        assert "Nothing has been sent" not in text
+        assert "2 requests, 512 tokens read (classifying the request, planning)" in text.replace("│ ", "")
 
 
 async def test_the_warning_of_a_cut_prompt_stays_until_the_next_message() -> None:
@@ -132,19 +130,20 @@ async def test_a_retry_counts_down() -> None:
     app, _session = app_for("retrying", later=0.0)
     async with running(app) as pilot:
         assert "in 8 s" in screen_text(app)
-        app._activity.now = app._transcript.look.now = lambda: app.view.reply.retry.until - 2  # type: ignore[union-attr]  # it waits
-        app._tick()
+        app.activity.now = app.transcript.look.now = lambda: app.view.reply.retry.until - 2  # type: ignore[union-attr]  # it waits
+        app._router._tick()
         await still(pilot)
         text = screen_text(app)
-        assert "asking again in 2 s" in text
-        assert "waiting to ask again 2 of 5 · in 2 s" in text
+        assert "retrying in 2 s" in text
+        assert "waiting to retry 2 of 5 · in 2 s" in text
 
 
 def test_only_whole_replies_are_marked_as_useless() -> None:
-    from tui_agent.view import ReplyItem, SessionView, fold
+    from tui_agent.view.fold import fold_record
+    from tui_agent.view.items import ReplyItem, SessionView
 
     view = SessionView()
     for record in load("reply_rejected"):
-        fold(view, record)
+        fold_record(view, record)
     kinds = [item.rejected for item in view.items if isinstance(item, ReplyItem)]
     assert kinds == ["unreadable", "thinking_only", ""]

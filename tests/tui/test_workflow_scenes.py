@@ -3,19 +3,19 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
+from tests.nightly import crossed
 from tests.scenes import build
 from tests.tui.kit import app_for, settled, still, until
 from tui_agent.tui.app import TuiAgentApp
 
-SIZES = [(80, 24), (120, 40), (200, 50)]
-NAMES = ["80x24", "120x40", "200x50"]
+SIZES = {"80x24": (80, 24), "120x40": (120, 40), "200x50": (200, 50)}
 
 
 async def shown(pilot: Pilot[int]) -> None:
     await settled(pilot)
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
-    docking = app.dialogs.docking
+    docking = app.dialogs.dock
     if any(one.proposal or one.offer for one in app.view.pending.values()):
         await until(pilot, lambda: docking.widget is not None and docking.widget.is_mounted)
         await still(pilot)
@@ -23,30 +23,27 @@ async def shown(pilot: Pilot[int]) -> None:
         await still(pilot)
 
 
-@pytest.mark.parametrize("size", SIZES, ids=NAMES)
-@pytest.mark.parametrize("scene", build.WORKFLOW)
+@pytest.mark.parametrize(("scene", "size"), crossed(build.WORKFLOW, SIZES, whole=("plan_waits",)))
 def test_scene(scene: str, size: tuple[int, int], snap_compare) -> None:
     app, _session = app_for(scene)
     assert snap_compare(app, terminal_size=size, run_before=shown)
 
 
-@pytest.mark.parametrize("size", SIZES, ids=NAMES)
-@pytest.mark.parametrize(
-    ("name", "scene", "keys"),
-    [
-        ("rows", "plan_waits", ("e", "down", "down", "down")),
-        ("field", "plan_waits", ("e", "down", "down", "down", "enter", *" too")),
-        ("edited", "plan_waits", ("e", "J", "escape")),
-        ("reason", "plan_unsure", ("r", *"not like that")),
-        ("typing", "summary_waits", ("tab", "tab", *" And the README.")),
-        ("ticks", "summary_waits", ("tab", "tab", "tab", "tab", "down", "space")),
-        ("sure", "summary_waits", ("ctrl+d",)),
-        ("details", "steps_recovered", ("ctrl+o",)),
-    ],
-)
-def test_after_keys(
-    name: str, scene: str, keys: tuple[str, ...], size: tuple[int, int], snap_compare
-) -> None:
+KEYS = {
+    "rows": ("plan_waits", ("e", "down", "down", "down")),
+    "field": ("plan_waits", ("e", "down", "down", "down", "enter", *" too")),
+    "edited": ("plan_waits", ("e", "J", "escape")),
+    "reason": ("plan_unsure", ("r", *"not like that")),
+    "typing": ("summary_waits", ("tab", "tab", *" And the README.")),
+    "ticks": ("summary_waits", ("tab", "tab", "tab", "tab", "down", "space")),
+    "sure": ("summary_waits", ("ctrl+d",)),
+    "details": ("steps_recovered", ("ctrl+o",)),
+}
+
+
+@pytest.mark.parametrize(("name", "size"), crossed(list(KEYS), SIZES))
+def test_after_keys(name: str, size: tuple[int, int], snap_compare) -> None:
+    scene, keys = KEYS[name]
     app, _session = app_for(scene)
 
     async def press(pilot: Pilot[int]) -> None:

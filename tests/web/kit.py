@@ -11,10 +11,10 @@ from typing import Any
 
 import httpx
 
-from tests.doubles.web_door import FakeDoor
+from tests.doubles.page_session import FakePageSession
 from tests.engine.kit import opened
 from tui_agent.frontends.web.addresses import listen
-from tui_agent.frontends.web.serving import Serving
+from tui_agent.frontends.web.app import SessionPage
 
 JSON = {"Content-Type": "application/json"}
 PATIENCE = 60.0
@@ -30,7 +30,7 @@ async def let_in(client: httpx.AsyncClient, address: str, ticket: str) -> None:
 class Served:
     """What a test holds."""
 
-    def __init__(self, session: Any, serving: Serving) -> None:
+    def __init__(self, session: Any, serving: SessionPage) -> None:
         self.session = session
         self.serving = serving
         self.client = httpx.AsyncClient(base_url=serving.address, timeout=PATIENCE, trust_env=False)
@@ -62,9 +62,7 @@ class Event:
 class Stream:
     """Server-sent events as they come."""
 
-    def __init__(
-        self, client: httpx.AsyncClient, method: str, path: str, headers: dict[str, str], body: Any
-    ) -> None:
+    def __init__(self, client: httpx.AsyncClient, method: str, path: str, headers: dict[str, str], body: Any) -> None:
         self._request = client.build_request(method, path, headers=headers, json=body)
         self._client = client
         self.seen: list[Event] = []
@@ -108,23 +106,23 @@ class Stream:
 
 
 @asynccontextmanager
-async def faced(door: FakeDoor) -> AsyncIterator[Served]:
+async def faced(door: FakePageSession) -> AsyncIterator[Served]:
     """A page without a session behind it."""
-    serving = Serving(door, listen("127.0.0.1", 0))
+    serving = SessionPage(door, listen("127.0.0.1", 0))
     await serving.start()
     one = Served(door, serving)
     try:
         yield one
     finally:
         await one.client.aclose()
-        door.close()
+        await door.close()
         await serving.stop()
 
 
 @asynccontextmanager
 async def served(server: Any, workspace: Path, **more: Any) -> AsyncIterator[Served]:
     async with opened(server, workspace, **more) as session:
-        serving = Serving(session, listen("127.0.0.1", 0))
+        serving = SessionPage(session, listen("127.0.0.1", 0))
         await serving.start()
         one = Served(session, serving)
         try:

@@ -11,7 +11,7 @@ from tui_agent.engine.session import Session
 from tui_agent.tui import web
 from tui_agent.tui.app import TuiAgentApp
 from widgets.approval_modal import ApprovalModal
-from widgets.link_panel import LinkPanel
+from widgets.info_panels import LinkPanel
 
 
 async def test_the_page_of_the_running_session_and_a_second_browser_see_the_same(tmp_path: Path) -> None:
@@ -34,31 +34,24 @@ async def test_the_page_of_the_running_session_and_a_second_browser_see_the_same
             assert isinstance(app.screen, LinkPanel)
             link = app.screen.link
             assert link.startswith("http://127.0.0.1:") and "#" in link
-            serving = web._SERVED[app].serving
+            serving = web._SERVED[app].page
             page, other = Served(app.session, serving), Served(app.session, serving)
             await page.enter(link)
             await other.enter()
             await pilot.press("escape")
             async with page.events() as left, other.events() as right:
                 assert (
-                    await other.client.post(
-                        "/chat", json={"message": "one"}, headers={"Accept": "application/json"}
-                    )
+                    await other.client.post("/chat", json={"message": "one"}, headers={"Accept": "application/json"})
                 ).status_code == 202
                 asked = await left.until("approval.asked")
                 await until(pilot, lambda: isinstance(app.screen, ApprovalModal))
-                assert (
-                    await page.post("/answer", id=asked.data["data"]["id"], verdict="approve")
-                ).status_code == 200
+                assert (await page.post("/answer", id=asked.data["data"]["id"], verdict="approve")).status_code == 200
                 # Closed here, it closes there; the next one is answered on the screen.
                 asked = await right.until("approval.asked", why=asked.data["data"]["why"])
                 await right.until("file.changed")
                 again = await right.until("approval.asked")
                 await until(
-                    pilot,
-                    lambda: (
-                        getattr(getattr(app.screen, "request", None), "id", "") == again.data["data"]["id"]
-                    ),
+                    pilot, lambda: getattr(getattr(app.screen, "request", None), "id", "") == again.data["data"]["id"]
                 )
                 await still(pilot)
                 await pilot.press("a")

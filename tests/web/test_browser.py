@@ -4,16 +4,14 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.doubles.job import MENDED, TASK, job, make_workspace
 from tests.doubles.mock import call, scenario, serve, step
-from tests.doubles.web_door import FakeDoor
+from tests.doubles.page_session import FakePageSession
 from tests.scenes import load
 from tests.web.kit import faced, served
-from tests.web.windows import PATIENCE, Pages, enter, say, shot, still, when
+from tests.web.windows import IN_BROWSER, PATIENCE, Pages, enter, say, shot, still, when
 
-pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium"), pytest.mark.timeout(240)]
+pytestmark = IN_BROWSER
 
 CODE = "def add(a, b):\n    # both of them\n    return a + b"
 STORY = (
@@ -54,17 +52,14 @@ async def test_chat_streams_approves_clears_and_goes_on_after_a_reload(tmp_path:
     slow = scenario("slowly", step("first words " + "and more " * 60 + "the end", pace=0.03))
     async with serve(job(), tale, slow) as server, served(server, tmp_path) as one:
         page = await pages.open(one.serving.link())
-        assert page.url == one.serving.address + one.serving.tickets.path, (
-            "the ticket is gone from the address"
-        )
+        assert page.url == one.serving.address + one.serving.tickets.path, "the ticket is gone from the address"
         await nobody_else_is_told_the_token(page, one.serving)
         await say(page, "tell me")
         await page.wait_for_selector(".end.done")
         assert await page.inner_text(".code code") == CODE
         assert await page.locator(".code .t-keyword").count() == 2
         assert (
-            await page.locator(".prose ol > li").count() == 2
-            and await page.locator(".prose .box.ticked").count() == 1
+            await page.locator(".prose ol > li").count() == 2 and await page.locator(".prose .box.ticked").count() == 1
         )
         assert (await page.inner_text(".prose table td.to-end")) == "2"
         assert await page.get_attribute(".prose a", "href") == "https://example.org/why"
@@ -89,9 +84,7 @@ async def test_chat_streams_approves_clears_and_goes_on_after_a_reload(tmp_path:
         await still(page)
         await page.click(".request >> text=Approve")
         await when(other, "!document.querySelector('.request .diff')")
-        async with asyncio.timeout(
-            PATIENCE / 1000
-        ):  # the command asks as well, and the other browser answers that
+        async with asyncio.timeout(PATIENCE / 1000):  # the command asks as well, and the other browser answers that
             while await other.locator(".end.done").count() < 3:
                 await other.evaluate(
                     "document.querySelector('.request .command + .where') && document.querySelector('.request button.approve:enabled')?.click()"
@@ -130,9 +123,7 @@ async def test_what_a_model_writes_is_text(tmp_path: Path, pages: Pages) -> None
             await page.click(".request >> text=Approve")
             await page.wait_for_selector(".end.done")
             assert await page.evaluate("window.pwned") is None
-            assert (
-                await page.locator("#items img, #items script, #items svg:not(.icon), #items b").count() == 0
-            )
+            assert await page.locator("#items img, #items script, #items svg:not(.icon), #items b").count() == 0
             links = await page.eval_on_selector_all("#items a", "all => all.map(one => one.href)")
             assert links == [f"http://127.0.0.1:{port}/pic.png", "https://example.org/a"]
             assert "<b>bold?</b>" in await page.inner_text("#items")
@@ -155,7 +146,7 @@ SIZES = ((1280, 800), (390, 844), (320, 568))
 async def test_nothing_is_wider_than_the_screen_in_any_state(pages: Pages) -> None:
     page: Any = None
     for scene in SCENES:
-        door = FakeDoor()
+        door = FakePageSession()
         door.records = load(scene)
         async with faced(door) as one:
             if page is None:
@@ -163,8 +154,7 @@ async def test_nothing_is_wider_than_the_screen_in_any_state(pages: Pages) -> No
             else:
                 await enter(page, one.serving.link())
             await when(
-                page,
-                "document.querySelector('#items')?.childElementCount > 0 || document.querySelector('.request')",
+                page, "document.querySelector('#items')?.childElementCount > 0 || document.querySelector('.request')"
             )
             for width, height in SIZES:
                 await page.set_viewport_size({"width": width, "height": height})

@@ -3,14 +3,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
-from tests.doubles.web_door import AnsweredDoor
+from tests.doubles.page_session import AnsweredPageSession
 from tests.scenes import load
 from tests.web.kit import faced
-from tests.web.windows import Pages, still, when
+from tests.web.windows import IN_BROWSER, Pages, still, when
 
-pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium"), pytest.mark.timeout(240)]
+pytestmark = IN_BROWSER
 
 AT = "document.activeElement.id || document.activeElement.className || document.activeElement.tagName"
 
@@ -28,10 +26,8 @@ class Held:
         await (route.continue_() if answer is None else route.fulfill(**answer))
 
 
-async def test_what_is_typed_before_the_page_is_ready_or_while_a_message_is_refused_stays(
-    pages: Pages,
-) -> None:
-    door = AnsweredDoor()
+async def test_what_is_typed_before_the_page_is_ready_or_while_a_message_is_refused_stays(pages: Pages) -> None:
+    door = AnsweredPageSession()
     async with faced(door) as one:
         page = await pages.open(one.serving.link())
         script = Held()
@@ -55,7 +51,7 @@ async def test_what_is_typed_before_the_page_is_ready_or_while_a_message_is_refu
 
 
 async def test_the_focus_stays_with_what_is_being_decided_and_then_goes_to_the_composer(pages: Pages) -> None:
-    door = AnsweredDoor(records=load("summary_waits"))
+    door = AnsweredPageSession(records=load("summary_waits"))
     async with faced(door) as one:
         page = await pages.open(one.serving.link())
         for status in (500, 200):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.web_door import FakeDoor
+from tests.doubles.page_session import FakePageSession
 from tests.web.kit import faced
 from tui_agent.frontends import desktop
 from tui_agent.frontends.web.addresses import CannotServe
@@ -53,9 +53,9 @@ async def display(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
 
 @pytest.mark.needs("Xvfb", "chromium")
 async def test_the_window_shows_the_page_and_leaves_nothing(display: str) -> None:
-    program = desktop.find("chromium", os.environ)
-    async with faced(FakeDoor()) as page:
-        window = asyncio.create_task(desktop.show(page.serving, program))
+    program = desktop.find_browser("chromium", os.environ)
+    async with faced(FakePageSession()) as page:
+        window = asyncio.create_task(desktop.show_window(page.serving, program))
         async with asyncio.timeout(PATIENCE):
             while not page.serving.feed.readers and not window.done():
                 await asyncio.wait([window], timeout=0.05)
@@ -63,9 +63,7 @@ async def test_the_window_shows_the_page_and_leaves_nothing(display: str) -> Non
         ours = below(os.getpid())
         assert ours
         assert page.serving.tickets.token not in "".join(
-            Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
-            for pid in ours
-            if Path(f"/proc/{pid}").exists()
+            Path(f"/proc/{pid}/cmdline").read_text(errors="replace") for pid in ours if Path(f"/proc/{pid}").exists()
         ), "H13: not in ps"
         if kept := os.environ.get("TUI_AGENT_TEST_PICTURES"):
             await asyncio.sleep(1)
@@ -123,20 +121,13 @@ def _is_main(pid: int) -> bool:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
-    return any(word.startswith(b"--app=") for word in words) and not any(
-        word.startswith(b"--type=") for word in words
-    )
+    return any(word.startswith(b"--app=") for word in words) and not any(word.startswith(b"--type=") for word in words)
 
 
 def test_the_profile_of_a_window_whose_program_was_killed_goes_with_the_next_start(tmp_path: Path) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
-    kept = [
-        f"{desktop.FOLDER}{os.getpid()}-x",
-        f"{desktop.FOLDER}1-x",
-        f"{desktop.FOLDER}x",
-        f"other-{gone.pid}-x",
-    ]
+    kept = [f"{desktop.FOLDER}{os.getpid()}-x", f"{desktop.FOLDER}1-x", f"{desktop.FOLDER}x", f"other-{gone.pid}-x"]
     for name in (*kept, f"{desktop.FOLDER}{gone.pid}-x"):
         (tmp_path / name / "profile").mkdir(parents=True)
     (tmp_path / f"{desktop.FOLDER}{gone.pid}-link").symlink_to(tmp_path / kept[0])
@@ -148,12 +139,12 @@ def test_the_profile_of_a_window_whose_program_was_killed_goes_with_the_next_sta
 def test_without_a_browser_one_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(CannotServe, match="tui-agent web"):
-        desktop.find(None, {"DISPLAY": ":0"})
+        desktop.find_browser(None, {"DISPLAY": ":0"})
     with pytest.raises(CannotServe, match="nonsense was not found"):
-        desktop.find("nonsense", {"DISPLAY": ":0"})
+        desktop.find_browser("nonsense", {"DISPLAY": ":0"})
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there always is one")
 def test_without_a_display_one_is_told_what_to_do() -> None:
     with pytest.raises(CannotServe, match="no display"):
-        desktop.find(None, {})
+        desktop.find_browser(None, {})

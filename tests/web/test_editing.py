@@ -3,17 +3,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from tests.doubles.mock import call, scenario, serve, step
+from tests.doubles.page_session import AnsweredPageSession
 from tests.doubles.planted import SHAPED
-from tests.doubles.web_door import AnsweredDoor
 from tests.scenes import load
 from tests.tui.edits import GRANTS, asked, editing
 from tests.web.kit import Served, faced, served
-from tests.web.windows import Pages, shot, still, when
-from tui_agent.domain import Answer, Scope
+from tests.web.windows import IN_BROWSER, Pages, shot, still, when
+from tui_agent.common.domain import Answer, Scope
+from tui_agent.common.workplan import Alternative, CriterionChange, DecisionNote, Summary
 from tui_agent.events import (
     Notice,
     PlanDocChanged,
@@ -23,9 +23,8 @@ from tui_agent.events import (
     SummaryOffered,
     SummarySettled,
 )
-from tui_agent.workplan import Alternative, CriterionChange, DecisionNote, Summary
 
-pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium"), pytest.mark.timeout(240)]
+pytestmark = IN_BROWSER
 
 PHONE = (390, 844)
 SMALL = """[...document.querySelectorAll('.request button')].filter((one) => one.offsetParent).map((one) => [
@@ -40,7 +39,7 @@ def notice(text: str) -> Notice:
     return Notice(level="info", text=text, code="test")
 
 
-async def told(page: Any, door: AnsweredDoor, text: str) -> None:
+async def told(page: Any, door: AnsweredPageSession, text: str) -> None:
     """Something else happens, and the page has taken it in."""
     door.tell(notice(text))
     await page.wait_for_selector(f".notice >> text={text}")
@@ -48,14 +47,13 @@ async def told(page: Any, door: AnsweredDoor, text: str) -> None:
 
 def cut_off(page: Served) -> None:
     """Every connection breaks."""
-    server = page.serving._listening._server
-    assert server is not None
+    server = page.serving._server
     for connection in tuple(server.server_state.connections):
         connection.transport.abort()
 
 
 async def test_a_summary_is_corrected_in_place_and_nothing_typed_is_lost(pages: Pages) -> None:
-    door = AnsweredDoor(records=load("summary_waits"))
+    door = AnsweredPageSession(records=load("summary_waits"))
     offered = door.records[-1].event
     assert isinstance(offered, SummaryOffered)
     summary = offered.summary
@@ -85,7 +83,7 @@ async def test_a_summary_is_corrected_in_place_and_nothing_typed_is_lost(pages: 
         await shot(page, "edit-summary-dark")
         await shot(other, "edit-summary-phone-light")
         await page.reload()
-        await page.wait_for_selector("text=Keep as edited")
+        await page.wait_for_selector("text=Accept as edited")
         await still(page)
         await details.press("Control+Enter")
         given = ((await door.next_answer()).data or {})["summary"]
@@ -102,7 +100,7 @@ async def test_a_summary_is_corrected_in_place_and_nothing_typed_is_lost(pages: 
         assert await other.input_value(".leftover textarea") == "Result: ✓ typed elsewhere"
         await shot(other, "edit-leftover-phone-light")
         await other.reload()
-        await other.click(".leftover >> text=Put away")
+        await other.click(".leftover >> text=Dismiss")
         await other.reload()
         await other.wait_for_selector("text=Which?")
         assert not await other.locator(".leftover").count()
@@ -113,28 +111,26 @@ async def test_a_summary_is_corrected_in_place_and_nothing_typed_is_lost(pages: 
 async def test_a_summary_is_discarded_by_a_second_click_only(pages: Pages) -> None:
     bad = "<img src=x onerror=window.pwned=1>"
     note = DecisionNote(title=bad, rationale=bad)
-    summary = Summary(
-        action=bad, details=bad, criteria=(CriterionChange(description=bad),), decisions_made=(note,)
-    )
-    door = AnsweredDoor(SummaryOffered(id="s", summary=summary))
+    summary = Summary(action=bad, details=bad, criteria=(CriterionChange(description=bad),), decisions_made=(note,))
+    door = AnsweredPageSession(SummaryOffered(id="s", summary=summary))
     async with faced(door) as one:
         page = await pages.open(one.serving.link())
         assert await page.get_by_label("Details", exact=True).input_value() == bad
         assert bad in await page.inner_text(".ticks") and not await page.locator("img").count()
         await page.get_by_label("Action", exact=True).fill(" ")
         await still(page)
-        await page.click("text=Keep as edited")
+        await page.click("text=Accept as edited")
         assert await page.get_attribute(":focus", "aria-invalid") == "true"
         await page.click("text=Reset")
         await page.dblclick(".request >> text=Discard")
-        await page.wait_for_selector("text=Discard it for good?")
+        await page.wait_for_selector("text=Discard it?")
         await page.keyboard.press("Shift+Tab")  # whoever goes on to something else did not mean it
         await page.wait_for_selector("button:text-is('Discard')")
-        assert not door.answers
+        assert not door.given
         await page.click("button:text-is('Discard')")
         asked_at = await page.evaluate("performance.now()")
         await when(page, f"performance.now() > {asked_at} + 410")
-        await page.click("text=Discard it for good?")
+        await page.click("text=Discard it?")
         answer = await door.next_answer()
         assert (answer.verdict, answer.data) == ("reject", None)
 
@@ -143,7 +139,7 @@ async def test_a_summary_is_discarded_by_a_second_click_only(pages: Pages) -> No
         door.tell(SummaryOffered(id="late", summary=summary))
         await page.get_by_label("Result", exact=True).fill("✓ late")
         await still(page)
-        await page.click("text=Keep as edited")
+        await page.click("text=Accept as edited")
         await page.wait_for_selector(".leftover")
         assert await page.input_value(".leftover textarea") == "Result: ✓ late"
 
@@ -166,18 +162,18 @@ async def test_a_summary_is_discarded_by_a_second_click_only(pages: Pages) -> No
 
 
 async def test_the_steps_of_a_plan_are_reworded_moved_left_out_and_added(pages: Pages) -> None:
-    door = AnsweredDoor(records=load("plan_unsure"))
+    door = AnsweredPageSession(records=load("plan_unsure"))
     proposed = door.records[-1].event
     assert isinstance(proposed, PlanProposed) and len(proposed.plan.steps) == 2
     first, second = proposed.plan.steps
     async with faced(door) as one:
         page = await pages.open(one.serving.link(), size=PHONE)
-        await page.click("text=Change it")
+        await page.click("text=Edit steps")
         await page.get_by_label("Step 1", exact=True).fill("Read it closely")
         await page.keyboard.press("Alt+ArrowDown")
         await when(page, "document.activeElement.value === 'Read it closely'")
         assert await page.get_by_label("Step 2", exact=True).input_value() == "Read it closely"
-        await page.get_by_label("Leave out: " + second.description[:20]).click()
+        await page.get_by_label("Remove: " + second.description[:20]).click()
         await page.wait_for_selector("s")
         await page.click("text=Add a step")
         await page.keyboard.type("Tell the user")
@@ -186,20 +182,18 @@ async def test_the_steps_of_a_plan_are_reworded_moved_left_out_and_added(pages: 
         assert await page.evaluate(WIDE) <= 0
         await page.reload()
         assert await page.get_by_label("Step 2", exact=True).input_value() == "Tell the user"
-        await page.click("text=Put it back")
+        await page.click("text=Restore")
         await page.get_by_label("Move up: Tell the user").click()
         await still(page)
         field = page.get_by_label("Step 2", exact=True)
         await field.fill("word " * 900)
-        await page.click("text=Carry it out as changed")
-        await page.wait_for_selector(
-            "#activity >> text=“Step 2” has 4,500 characters; shorten it to 4,000 at most."
-        )
-        assert await field.get_attribute("aria-invalid") == "true" and not door.answers
+        await page.click("text=Approve as edited")
+        await page.wait_for_selector("#activity >> text=“Step 2” has 4,500 characters; shorten it to 4,000 at most.")
+        assert await field.get_attribute("aria-invalid") == "true" and not door.given
         assert await field.evaluate("one => one === document.activeElement")
         await shot(page, "edit-too-long-phone-dark")
         await field.fill("Tell the user")
-        await page.click("text=Carry it out as changed")
+        await page.click("text=Approve as edited")
         given = ((await door.next_answer()).data or {})["plan"]
         said = [(one["number"], one["description"], one["tool"]) for one in given["steps"]]
         assert said == [
@@ -208,14 +202,12 @@ async def test_the_steps_of_a_plan_are_reworded_moved_left_out_and_added(pages: 
             (3, "Read it closely", first.tool),
         ]
         assert given["check"]["command"] == "make test"
-        door.tell(
-            PlanReviewed(id=proposed.id, answer=Answer(verdict="approve"), plan=proposed.plan, edited=True)
-        )
+        door.tell(PlanReviewed(id=proposed.id, answer=Answer(verdict="approve"), plan=proposed.plan, edited=True))
         await page.wait_for_selector(".plan-card")
 
         # A plan that is only another way on, and one that nobody may approve by accident, is asked about as well.
         door.tell(PlanProposed(id="again", plan=proposed.plan, asks=True, fallback=True, recovery=True))
-        await page.wait_for_selector("text=No usable plan came")
+        await page.wait_for_selector("text=No valid plan was produced")
         await still(page)
         await page.click(".request >> text=Reject")
         await page.keyboard.type("not so")
@@ -235,7 +227,7 @@ async def test_held_keys_decide_nothing_and_long_texts_leave_room_to_decide(page
     assert isinstance(proposed, PlanProposed)
     ways = (Alternative(approach="W" * 2_000), Alternative(approach="many words " * 300))
     long = PlanProposed(id="p", plan=replace(proposed.plan, alternatives=ways), asks=True, why="y" * 400)
-    door = AnsweredDoor(long)
+    door = AnsweredPageSession(long)
     async with faced(door) as one:
         page = await pages.open(one.serving.link(), size=PHONE)
         await page.fill("#say", "not said yet")
@@ -247,18 +239,18 @@ async def test_held_keys_decide_nothing_and_long_texts_leave_room_to_decide(page
         await page.reload()
         await page.get_by_label("What should be different?").press("End")
         await page.keyboard.type("se")
-        await page.click("text=Change it")
+        await page.click("text=Edit steps")
         await page.get_by_label("Check", exact=True).fill("make")
         await page.keyboard.press("Enter")  # nothing is behind it but what decides
-        assert await page.evaluate(SMALL) == [] and not door.answers
+        assert await page.evaluate(SMALL) == [] and not door.given
         door.tell(PlanReviewed(id="p", answer=Answer(verdict="approve"), plan=proposed.plan))
         await page.wait_for_selector(".leftover")
         assert await page.input_value(".leftover textarea") == "Check: make\n\ndo it otherwise"
-        await page.click("text=Put away")
+        await page.click("text=Dismiss")
 
         notes = (DecisionNote(title="A"), DecisionNote(title="B"))
         door.tell(SummaryOffered(id="s", summary=Summary(action="Did it", decisions_made=notes)))
-        await page.click("[aria-label='Leave out decision 1']")
+        await page.click("[aria-label='Remove decision 1']")
         await page.click("text=Add a decision")
         await page.keyboard.type("C")
         assert await page.get_by_label("Decision 1", exact=True).input_value() == "B"
@@ -267,7 +259,7 @@ async def test_held_keys_decide_nothing_and_long_texts_leave_room_to_decide(page
         await page.set_viewport_size({"width": 390, "height": 500})  # with its keyboard out
         await page.get_by_label("Action", exact=True).fill("")
         await page.keyboard.press("Control+Enter")
-        await page.wait_for_selector("#activity >> text=says what was done")
+        await page.wait_for_selector("#activity >> text=Enter what was done")
         await page.focus(".request >> text=Discard")
         await still(page)
         await held(page, "Enter")
@@ -276,7 +268,7 @@ async def test_held_keys_decide_nothing_and_long_texts_leave_room_to_decide(page
         await page.keyboard.down("Enter")
         await page.keyboard.down("Enter")
         await page.keyboard.up("Enter")
-        assert (await door.next_answer()).verdict == "reject" and len(door.answers) == 1
+        assert (await door.next_answer()).verdict == "reject" and len(door.given) == 1
         door.tell(SummarySettled(id="s", outcome="discarded", summary=Summary(action="Did it")))
         door.tell(SummaryOffered(id="t", summary=Summary(action="Did more")))
         await page.wait_for_selector("textarea >> text=Did more")
@@ -289,12 +281,12 @@ async def test_held_keys_decide_nothing_and_long_texts_leave_room_to_decide(page
         door.tell(SummarySettled(id="t", outcome="accepted", summary=Summary(action="Did more")))
         await when(page, "document.activeElement.id === 'say'")
         await page.keyboard.down("Enter")
-        assert await page.input_value("#say") == "not said yet" and len(door.answers) == 2
+        assert await page.input_value("#say") == "not said yet" and len(door.given) == 2
         assert [one for one in door.done if one[0] == "send"] == []
 
 
 async def test_parts_of_an_edit_are_chosen(pages: Pages) -> None:
-    door = AnsweredDoor(records=asked(editing(), *GRANTS))
+    door = AnsweredPageSession(records=asked(editing(), *GRANTS))
     async with faced(door) as one:
         page = await pages.open(one.serving.link())
         parts = page.locator(".row.hunk input")
@@ -346,17 +338,17 @@ async def test_the_plan_document_is_edited_beside_what_others_do_to_it(tmp_path:
         await page.click("button:text-is('Save')")
         await page.wait_for_selector(".request .sides")
         await still(page)
-        await page.click(".request >> text=Both")  # the panel made room for it
+        await page.click(".request >> text=Keep both")  # the panel made room for it
         await page.set_viewport_size({"width": 1280, "height": 800})
         await page.wait_for_selector(".leftover >> text=merged")
         assert "Mine again" in await page.input_value(".leftover textarea")
         assert "Theirs" in doc.read_text("utf-8") and "Mine again" in doc.read_text("utf-8")
-        await page.click(".leftover >> text=Put away")
+        await page.click(".leftover >> text=Dismiss")
 
         await session.send("look")
         await page.wait_for_selector(".proposal .plus >> text=Proposed")
         await shot(page, "edit-proposal-dark")
         assert "Proposed" not in doc.read_text("utf-8")
-        await page.click(".proposal >> text=Take it")
+        await page.click(".proposal >> text=Accept")
         await page.wait_for_selector(".plan-doc >> text=Proposed")
         assert not await page.locator(".proposal").count() and "Proposed" in doc.read_text("utf-8")

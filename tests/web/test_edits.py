@@ -8,17 +8,17 @@ import pytest
 from msgspec.structs import replace
 
 from tests.doubles.mock import call, scenario, serve, step
+from tests.doubles.page_session import AnsweredPageSession
 from tests.doubles.planted import SHAPED
-from tests.doubles.web_door import AnsweredDoor
 from tests.engine.staging import do, in_step, planned, sorted_as, summed_up
 from tests.engine.test_partial_edits import NEW, OLD
 from tests.tui.edits import asked, editing
 from tests.web.kit import Served, Stream, faced, served
+from tui_agent.common.workplan import Check, CriterionChange, DecisionNote, InstructionPlan, PlanStep, Summary
 from tui_agent.events import PlanDocChanged, PlanProposed, SummaryOffered
-from tui_agent.frontends.web.edits import Given, answered
+from tui_agent.frontends.web.edits import AnswerChange, answer_data
 from tui_agent.platform.files import sha256_of
 from tui_agent.text import Mask
-from tui_agent.workplan import Check, CriterionChange, DecisionNote, InstructionPlan, PlanStep, Summary
 
 SECRET = SHAPED["github"]
 SUMMARY = Summary(
@@ -34,9 +34,7 @@ SUMMARY = Summary(
 PLAN = InstructionPlan(
     approach="so",
     steps=(
-        PlanStep(
-            number=1, description=f"use {SECRET}", tool="read_file", arguments={"path": "a"}, expected="e"
-        ),
+        PlanStep(number=1, description=f"use {SECRET}", tool="read_file", arguments={"path": "a"}, expected="e"),
         PlanStep(number=2, description="second", critical=True, fallback="f"),
     ),
     check=Check(command="true", criteria="fine"),
@@ -50,7 +48,7 @@ async def ready(page: Served, *names: str) -> None:
 
 
 async def test_only_what_was_touched_is_another_thing_than_was_offered() -> None:
-    door = AnsweredDoor(SummaryOffered(id="s", summary=SUMMARY), PlanProposed(id="p", plan=PLAN, asks=True))
+    door = AnsweredPageSession(SummaryOffered(id="s", summary=SUMMARY), PlanProposed(id="p", plan=PLAN, asks=True))
     async with faced(door) as page:
         await page.enter()
         await ready(page, "summary.offered", "plan.proposed")
@@ -65,23 +63,17 @@ async def test_only_what_was_touched_is_another_thing_than_was_offered() -> None
         }
         done = await page.post("/answer", id="s", verdict="approve", data={"summary": edit})
         assert done.status_code == 200, done.text
-        given = (door.answers[-1].data or {})["summary"]
+        given = (door.given[-1].data or {})["summary"]
         assert given["action"] == "Did it all" and given["details"] == SUMMARY.details
         assert [one["completed"] for one in given["criteria"]] == [False, True]
         assert [one["title"] for one in given["decisions_made"]] == ["C", "new"]
         (rejected,) = given["decisions_rejected"]
         assert rejected == {"title": "A, after all", "rationale": "why", "alternatives": ("x",)}
 
-        steps = [
-            {"description": "first of all"},
-            {"origin": 1, "fallback": ""},
-            {"origin": 0, "expected": "E"},
-        ]
-        done = await page.post(
-            "/answer", id="p", verdict="approve", data={"plan": {"steps": steps, "check": "false"}}
-        )
+        steps = [{"description": "first of all"}, {"origin": 1, "fallback": ""}, {"origin": 0, "expected": "E"}]
+        done = await page.post("/answer", id="p", verdict="approve", data={"plan": {"steps": steps, "check": "false"}})
         assert done.status_code == 200, done.text
-        given = (door.answers[-1].data or {})["plan"]
+        given = (door.given[-1].data or {})["plan"]
         assert [(one["number"], one["description"]) for one in given["steps"]] == [
             (1, "first of all"),
             (2, "second"),
@@ -96,14 +88,14 @@ async def test_only_what_was_touched_is_another_thing_than_was_offered() -> None
             ("p", {"plan": {"steps": [{"origin": 0}, {"origin": 1}]}}),
         ):
             assert (await page.post("/answer", id=id, verdict="approve", data=data)).status_code == 200
-            assert door.answers[-1].data is None
+            assert door.given[-1].data is None
 
 
 async def test_what_a_page_does_not_see_stays_in_what_is_edited_there() -> None:
     other = SHAPED["github"][:-4] + "wxyz"
     note = DecisionNote(title=f"{SECRET} not {other}", rationale=f"as {SECRET} as {SECRET}")
     summary = replace(SUMMARY, decisions_made=(note,))
-    door = AnsweredDoor(SummaryOffered(id="s", summary=summary), PlanProposed(id="p", plan=PLAN, asks=True))
+    door = AnsweredPageSession(SummaryOffered(id="s", summary=summary), PlanProposed(id="p", plan=PLAN, asks=True))
     async with faced(door) as page:
         await page.enter()
         async with page.events() as stream:
@@ -115,7 +107,7 @@ async def test_what_a_page_does_not_see_stays_in_what_is_edited_there() -> None:
         async def given(id: str, **data: Any) -> Any:
             done = await page.post("/answer", id=id, verdict="approve", data=data)
             assert done.status_code == 200, done.text
-            return door.answers[-1].data
+            return door.given[-1].data
 
         decision = {"origin": 0, "title": "so " + seen["title"], "rationale": seen["rationale"][3:]}
         edit = {"details": shown["details"].replace("with", "By") + " End.", "decisions": [decision]}
@@ -124,15 +116,11 @@ async def test_what_a_page_does_not_see_stays_in_what_is_edited_there() -> None:
         (kept,) = got["decisions_made"]
         assert (kept["title"], kept["rationale"]) == ("so " + note.title, note.rationale[3:])
         steps = [{"origin": 0, "description": step["description"] + " now"}]
-        assert (await given("p", plan={"steps": steps}))["plan"]["steps"][0][
-            "description"
-        ] == f"use {SECRET} now"
+        assert (await given("p", plan={"steps": steps}))["plan"]["steps"][0]["description"] == f"use {SECRET} now"
 
         # Which one is meant must be known.
         one = {"origin": 0, "title": seen["title"].partition(" not")[0]}
-        refused = await page.post(
-            "/answer", id="s", verdict="approve", data={"summary": {"decisions": [one]}}
-        )
+        refused = await page.post("/answer", id="s", verdict="approve", data={"summary": {"decisions": [one]}})
         assert refused.status_code == 400 and "hidden secrets" in refused.json()["error"]
         got = await given("s", summary={"details": "all new", "decisions": [{"title": seen["title"]}]})
         assert got["summary"]["details"] == "all new" and SECRET not in str(got["summary"]["decisions_made"])
@@ -148,7 +136,7 @@ LONG: list[tuple[str, Any, str]] = [
 
 
 async def test_a_text_that_is_too_long_is_named_with_its_length() -> None:
-    door = AnsweredDoor(SummaryOffered(id="s", summary=SUMMARY), PlanProposed(id="p", plan=PLAN, asks=True))
+    door = AnsweredPageSession(SummaryOffered(id="s", summary=SUMMARY), PlanProposed(id="p", plan=PLAN, asks=True))
     async with faced(door) as page:
         await page.enter()
         await ready(page, "summary.offered", "plan.proposed")
@@ -157,10 +145,8 @@ async def test_a_text_that_is_too_long_is_named_with_its_length() -> None:
             assert refused.status_code == 400 and why in refused.json()["error"], refused.text
         refused = await page.post("/plan/edit", text="x" * 600_000, base="0")
         assert refused.status_code == 400 and "would have 600,000 characters" in refused.json()["error"]
-        done = await page.post(
-            "/answer", id="s", verdict="approve", data={"summary": {"action": "x" * 4_000}}
-        )
-        assert done.status_code == 200 and len(door.answers) == 1
+        done = await page.post("/answer", id="s", verdict="approve", data={"summary": {"action": "x" * 4_000}})
+        assert done.status_code == 200 and len(door.given) == 1
 
 
 TWO = [{"origin": 0}, {"origin": 1}]
@@ -195,7 +181,7 @@ REFUSED: list[tuple[str, Any]] = [
 
 
 async def test_what_does_not_fit_is_refused_and_decides_nothing() -> None:
-    door = AnsweredDoor(records=asked(editing()))
+    door = AnsweredPageSession(records=asked(editing()))
     door.tell(SummaryOffered(id="s", summary=SUMMARY), PlanProposed(id="p", plan=PLAN, asks=True))
     async with faced(door) as page:
         await page.enter()
@@ -207,10 +193,10 @@ async def test_what_does_not_fit_is_refused_and_decides_nothing() -> None:
             assert (await page.post("/answer", id=id, verdict="reject", data=data)).status_code == 400
             gone = await page.post("/answer", id="other", verdict="approve", data=data)
             assert gone.status_code == 409
-        assert not door.answers
+        assert not door.given
     with pytest.raises(ValueError, match="as a whole"):
         whole = asked(editing(parts=False))[-1].event
-        answered(whole, Given(hunks=[0]), Mask({}))  # type: ignore[arg-type]  # the request that the scene ends with
+        answer_data(whole, AnswerChange(hunks=[0]), Mask({}))  # type: ignore[arg-type]  # the request that the scene ends with
 
 
 async def test_the_chosen_parts_of_an_edit_are_written(tmp_path: Path) -> None:
@@ -247,14 +233,10 @@ async def test_a_plan_and_its_summary_are_edited_on_the_way_to_memory(tmp_path: 
         async with page.chat("write the report") as stream:
             plan = await asked_for(stream, "plan.proposed")
             steps = [{"origin": 0, "description": "Look closely"}]
-            done = await page.post(
-                "/answer", id=plan["id"], verdict="approve", data={"plan": {"steps": steps}}
-            )
+            done = await page.post("/answer", id=plan["id"], verdict="approve", data={"plan": {"steps": steps}})
             assert done.status_code == 200, done.text
             reviewed = await asked_for(stream, "plan.reviewed")
-            assert reviewed["edited"] and [one["description"] for one in reviewed["plan"]["steps"]] == [
-                "Look closely"
-            ]
+            assert reviewed["edited"] and [one["description"] for one in reviewed["plan"]["steps"]] == ["Look closely"]
             leave = await asked_for(stream, "approval.asked")
             assert (await page.post("/answer", id=leave["id"], verdict="approve")).status_code == 200
             offered = await asked_for(stream, "summary.offered")
@@ -290,7 +272,7 @@ async def test_the_plan_document_is_edited_merged_and_its_conflicts_are_asked(tm
             assert "## Goal\nTheirs" in now["text"] and now["base"] != begun["base"]
             refused = await page.post("/plan/edit", text=mine, base="0" * 64)
             assert refused.status_code == 409
-            assert "long ago" in (await stream.until("notice", code="plan_doc.refused")).data["data"]["text"]
+            assert "old version" in (await stream.until("notice", code="plan_doc.refused")).data["data"]["text"]
             for body in ({"text": mine}, {"text": mine, "base": ""}, {"text": "x" * 600_000, "base": "0"}):
                 assert (await page.post("/plan/edit", **body)).status_code == 400
         assert "Theirs" in (page.session.folder / "plan_doc.md").read_text("utf-8")
@@ -299,7 +281,7 @@ async def test_the_plan_document_is_edited_merged_and_its_conflicts_are_asked(tm
 async def test_the_text_of_the_plan_is_given_exactly_and_secrets_only_when_asked_for() -> None:
     text = f"# Plan\r\n\r\n## Goal\r\nuse {SECRET}\r\n"
     sha256 = sha256_of(text.encode())
-    door = AnsweredDoor()
+    door = AnsweredPageSession()
     async with faced(door) as page:
         await page.enter()
         assert (await page.post("/plan/text")).status_code == 409

@@ -11,14 +11,13 @@ import pytest
 import pytest_asyncio
 
 from tests.doubles.mock import call, scenario, serve, step
+from tests.doubles.page_session import FakePageSession
 from tests.doubles.planted import NAMED, SECRETS, TEXT, leaked
-from tests.doubles.web_door import FakeDoor
 from tests.web.kit import JSON, Served, faced, served
 from tui_agent.frontends.web import serving as serving_module
 from tui_agent.frontends.web.addresses import host_of, is_ours, same_origin
 from tui_agent.frontends.web.app import STREAMS
-from tui_agent.frontends.web.guard import BODY_MAX
-from tui_agent.frontends.web.tickets import TICKETS, Tickets
+from tui_agent.frontends.web.guard import BODY_MAX, TICKETS, Tickets
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -44,7 +43,7 @@ GETS = ("/events", "/main.js", "/page.css", "/page.html", "/nothing", "/door.htm
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def open_page() -> AsyncIterator[Served]:
-    async with faced(FakeDoor()) as one:
+    async with faced(FakePageSession()) as one:
         yield one
 
 
@@ -87,12 +86,7 @@ async def test_h01_without_the_token_nothing_is_let_in(page: Served, token: str 
     shell = (await page.client.get("/", headers=headers)).text
     assert "door.js" in shell and page.session.id not in shell
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
-    socket = {
-        **headers,
-        **upgrade,
-        "Sec-WebSocket-Key": "eHh4eHh4eHh4eHh4eHh4eA==",
-        "Origin": page.serving.address,
-    }
+    socket = {**headers, **upgrade, "Sec-WebSocket-Key": "eHh4eHh4eHh4eHh4eHh4eA==", "Origin": page.serving.address}
     assert (await page.client.get("/terminal", headers=socket)).status_code == 401
 
 
@@ -261,9 +255,7 @@ PATHS = [
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_h07_nothing_but_the_pages_own_files(page: Served, path: str) -> None:
-    answer = await raw(
-        page, f"GET {path} HTTP/1.1\nHost: 127.0.0.1:{page.serving.port}\nCookie: {cookie(page)}"
-    )
+    answer = await raw(page, f"GET {path} HTTP/1.1\nHost: 127.0.0.1:{page.serving.port}\nCookie: {cookie(page)}")
     assert status(answer) == 404
 
 
@@ -279,9 +271,9 @@ async def test_h07_reading_changes_nothing(page: Served) -> None:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def hasty(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
-    monkeypatch.setattr(serving_module.Connection, "headers_within", 1.5)
+    monkeypatch.setattr(serving_module.PageConnection, "headers_within", 1.5)
     monkeypatch.setattr(serving_module, "IDLE", 1.0)
-    async with faced(FakeDoor()) as page:
+    async with faced(FakePageSession()) as page:
         yield page
 
 
@@ -361,9 +353,7 @@ async def test_h11_what_the_model_writes_is_data(tmp_path: Path) -> None:
     assert [e.name for e in events].count("done") == 1
 
 
-async def test_h13_the_token_is_told_in_the_cookie_only(
-    page: Served, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_h13_the_token_is_told_in_the_cookie_only(page: Served, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     token, link = page.serving.tickets.token, page.serving.link()
     assert token not in link
@@ -388,9 +378,7 @@ async def test_h13_the_cookie_holds_below_an_address_that_nobody_knows(page: Ser
     # Cookies do not heed ports: one of `/` goes to every program that has a page on this machine.
     answer = await page.post("/enter", ticket=page.serving.link().partition("#")[2])
     path = answer.json()["path"]
-    assert len(path) > 16 and f"path={path};" in answer.headers["set-cookie"].lower().replace(
-        path.lower(), path
-    )
+    assert len(path) > 16 and f"path={path};" in answer.headers["set-cookie"].lower().replace(path.lower(), path)
     own = {"Cookie": cookie(page)}
     page.client.cookies.clear()
     for inside in (path, "/"):  # who tells the token by hand may do it anywhere
@@ -410,11 +398,7 @@ async def test_h13_the_server_tells_of_no_nonsense_and_of_no_header(
     caplog.set_level("DEBUG")
     named = f"Host: 127.0.0.1:{page.serving.port}\nOrigin: {page.serving.address}\nCookie: {cookie(page)}"
     upgrade = "Connection: Upgrade\nUpgrade: websocket\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: eHh4eHh4eHh4eHh4eHh4eA=="
-    for head in (
-        "NONSENSE",
-        f"GET /x HTTP/1.1\n{named}\n{upgrade}",
-        "GET / HTTP/1.1\nUpgrade: x\nConnection: Upgrade",
-    ):
+    for head in ("NONSENSE", f"GET /x HTTP/1.1\n{named}\n{upgrade}", "GET / HTTP/1.1\nUpgrade: x\nConnection: Upgrade"):
         assert status(await raw(page, head)) in (400, 403)
     assert [one for one in caplog.records if one.name.startswith(("uvicorn", "websockets"))] == []
     assert page.serving.tickets.token not in caplog.text
@@ -453,9 +437,7 @@ async def test_secrets_are_masked_and_shown_only_when_asked_for(
 ) -> None:
     for name, value in NAMED.items():
         monkeypatch.setenv(name, value)
-    talk = scenario(
-        "go", step(TEXT, call("write_file", path="a.txt", content=SECRETS["github"] + "\n")), TEXT
-    )
+    talk = scenario("go", step(TEXT, call("write_file", path="a.txt", content=SECRETS["github"] + "\n")), TEXT)
     async with serve(talk, token=NAMED["LLM_AUTH_TOKEN"]) as server, served(server, tmp_path) as page:
         await page.enter()
         async with page.events() as stream:

@@ -3,16 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.doubles.mock import call, scenario, serve, step
+from tests.doubles.page_session import AnsweredPageSession
 from tests.doubles.planted import SHAPED
-from tests.doubles.web_door import AnsweredDoor
 from tests.engine.test_partial_edits import NEW, OLD
 from tests.tui.edits import GRANTS, asked, editing
 from tests.web.kit import Served, faced, served
-from tests.web.windows import Pages, enter, shot, still, when
-from tui_agent.domain import Editing
+from tests.web.windows import Pages, enter, in_browser, shot, still, when
+from tui_agent.common.domain import EditAction
 from tui_agent.events import ApprovalAnswered
 
 SECRET, PEM = SHAPED["github"], SHAPED["pem"]
@@ -21,8 +19,8 @@ CONFIG = f"name = 'ada'\ntoken = '{SECRET}'\nkey = '''{PEM}'''\nport = 80\n"
 WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
-def door_for(action: Editing) -> AnsweredDoor:
-    return AnsweredDoor(records=asked(action, *GRANTS))
+def door_for(action: EditAction) -> AnsweredPageSession:
+    return AnsweredPageSession(records=asked(action, *GRANTS))
 
 
 async def shown(page: Served) -> Any:
@@ -40,9 +38,7 @@ async def test_what_is_typed_comes_back_as_a_difference_and_is_written(tmp_path:
     (tmp_path / "a.txt").write_bytes(OLD.replace("\n", "\r\n").encode())
     content = NEW.replace("\n", "\r\n")
     talk = scenario(
-        "go",
-        step("", call("read_file", path="a.txt"), call("write_file", path="a.txt", content=content)),
-        "ok",
+        "go", step("", call("read_file", path="a.txt"), call("write_file", path="a.txt", content=content)), "ok"
     )
     async with serve(talk) as server, served(server, tmp_path) as page:
         await page.enter()
@@ -56,13 +52,11 @@ async def test_what_is_typed_comes_back_as_a_difference_and_is_written(tmp_path:
             lines = told.json()["diff"]["hunks"][0]["lines"]
             assert [one for one in lines if one[0] in "+-"] == ["-line 2", "+line 2,", "+by hand"]
             assert told.json()["diff"]["added"] == 3
-            done = await page.post(
-                "/answer", id=id, verdict="approve", data={"hunks": [0, 1], "edits": edits}
-            )
+            done = await page.post("/answer", id=id, verdict="approve", data={"hunks": [0, 1], "edits": edits})
             assert done.status_code == 200, done.text
             await stream.rest()
         gone = await page.post("/part/typed", id=id, edits={})
-        assert (gone.status_code, gone.json()["error"]) == (409, "this is not asked any more")
+        assert (gone.status_code, gone.json()["error"]) == (409, "this request is closed")
     expected = OLD.replace("line 2\n", "line 2,\nby hand\n").replace("line 15\n", "line fifteen\n")
     assert (tmp_path / "a.txt").read_bytes() == expected.replace("\n", "\r\n").encode()
 
@@ -84,17 +78,12 @@ async def test_a_secret_that_a_page_does_not_see_stays_in_what_is_typed_around_i
         done = await page.post("/answer", id="q1", verdict="approve", data={"edits": {"0": typed}})
         assert done.status_code == 200, done.text
         exact = CONFIG.replace("= 80", "= 443").replace("name", "user")
-        assert door.answers[-1].data == {"hunks": [0], "edits": {"0": exact.removesuffix("\n")}}
+        assert door.given[-1].data == {"hunks": [0], "edits": {"0": exact.removesuffix("\n")}}
         assert await text_of(page, 0, exact=True) == CONFIG.replace("= 80", "= 8080").removesuffix("\n")
         # What comes to the same, marks and all, is no edit; a mark that stands for nothing is what was typed.
-        for edits, data in (
-            ({"0": text}, None),
-            ({"0": "⟨secret 9⟩"}, {"hunks": [0], "edits": {"0": "⟨secret 9⟩"}}),
-        ):
-            assert (
-                await page.post("/answer", id="q1", verdict="approve", data={"edits": edits})
-            ).status_code == 200
-            assert door.answers[-1].data == data
+        for edits, data in (({"0": text}, None), ({"0": "⟨secret 9⟩"}, {"hunks": [0], "edits": {"0": "⟨secret 9⟩"}})):
+            assert (await page.post("/answer", id="q1", verdict="approve", data={"edits": edits})).status_code == 200
+            assert door.given[-1].data == data
 
     twice = door_for(editing("a\n", f"{SECRET} not {OTHER}\n"))
     async with faced(twice) as page:
@@ -110,8 +99,8 @@ async def test_a_secret_that_a_page_does_not_see_stays_in_what_is_typed_around_i
     assert not twice.answers
 
     for action, place, why in (
-        (editing("a\n", f"{SECRET}{PEM}x\n"), 0, "Show what is hidden"),
-        (editing("a\n", "b\u202ec\n"), 0, "can't show"),
+        (editing("a\n", f"{SECRET}{PEM}x\n"), 0, "Show hidden secrets"),
+        (editing("a\n", "b\u202ec\n"), 0, "can't be edited here"),
         (editing("a\n", "b" * 200_001), 0, "200,001 characters"),
         (editing(), 2, "no such part"),
         (editing(parts=False), 0, "as a whole"),
@@ -127,15 +116,13 @@ async def test_a_secret_that_a_page_does_not_see_stays_in_what_is_typed_around_i
                 assert refused.status_code == 400
 
 
-@pytest.mark.browser
-@pytest.mark.needs("chromium")
-@pytest.mark.timeout(240)
+@in_browser
 async def test_the_text_of_a_part_is_changed_seen_and_approved(pages: Pages) -> None:
     door = door_for(editing())
     async with faced(door) as one:
         page = await pages.open(one.serving.link())
         other = await pages.open(one.serving.link(), size=(390, 844), look="light")
-        await page.click("[aria-label='Change the text of part 2 of 2']")
+        await page.click("[aria-label='Edit the text of part 2 of 2']")
         field = page.get_by_role("textbox", name="Text of part 2 of 2")
         await field.wait_for()
         assert await page.is_disabled("button.approve >> nth=0") and not await page.is_visible("text=Always")
@@ -147,10 +134,7 @@ async def test_the_text_of_a_part_is_changed_seen_and_approved(pages: Pages) -> 
         await field.press("Control+Enter")
         await page.wait_for_selector(".row.plus >> text=options.kind")
         await when(page, "document.activeElement.dataset.place === '1'")
-        assert (
-            await page.locator(".yours").count() == 1
-            and not await page.locator(".row >> text=options.fmt").count()
-        )
+        assert await page.locator(".yours").count() == 1 and not await page.locator(".row >> text=options.fmt").count()
         await page.wait_for_selector("button.approve:text-is('Approve with your text'):enabled")
         await shot(page, "hunk-seen-dark")
         await page.reload()
@@ -159,7 +143,7 @@ async def test_the_text_of_a_part_is_changed_seen_and_approved(pages: Pages) -> 
         await page.wait_for_selector("text=Approve 1 of 2 with your text")
 
         # Back to what was proposed: nothing is changed any more, and what is typed and dropped neither.
-        await other.click("[aria-label='Change the text of part 1 of 2']")
+        await other.click("[aria-label='Edit the text of part 1 of 2']")
         typed = other.get_by_role("textbox", name="Text of part 1 of 2")
         await typed.fill("")
         await shot(other, "hunk-typed-phone-light")
@@ -169,18 +153,18 @@ async def test_the_text_of_a_part_is_changed_seen_and_approved(pages: Pages) -> 
         assert await other.evaluate(WIDE) <= 0
         await shot(other, "hunk-seen-phone-light")
         await other.set_viewport_size({"width": 320, "height": 568})
-        change = other.locator("[aria-label='Change the text of part 1 of 2']")
+        change = other.locator("[aria-label='Edit the text of part 1 of 2']")
         edges = await change.evaluate(
             "one => [one, one.closest('.diff')].map((each) => each.getBoundingClientRect().right)"
         )
         assert edges[0] <= edges[1] and await other.evaluate(WIDE) <= 0
         await shot(other, "hunk-seen-320-light")
-        await other.click("[aria-label='Change the text of part 1 of 2']")
-        await other.click("text=As it was proposed")
+        await other.click("[aria-label='Edit the text of part 1 of 2']")
+        await other.click("text=Reset")
         await other.click("text=Use this text")
         await other.wait_for_selector("button.approve:text-is('Approve'):enabled")
         assert not await other.locator(".yours").count()
-        await other.click("[aria-label='Change the text of part 2 of 2']")
+        await other.click("[aria-label='Edit the text of part 2 of 2']")
         await other.get_by_role("textbox", name="Text of part 2 of 2").fill("typed\nelsewhere")
 
         await still(page)
@@ -188,21 +172,19 @@ async def test_the_text_of_a_part_is_changed_seen_and_approved(pages: Pages) -> 
         data = (await door.next_answer()).data or {}
         assert data["hunks"] == [1] and list(data["edits"]) == ["1"]
         assert "print(export(rows, options.kind))" in data["edits"]["1"]
-        door.tell(ApprovalAnswered(id="q1", answer=door.answers[-1]))
+        door.tell(ApprovalAnswered(id="q1", answer=door.given[-1]))
         await other.wait_for_selector(".leftover")
         assert await other.input_value(".leftover textarea") == "Part 2: typed\nelsewhere"
         await when(page, "!document.querySelector('.request') && !document.querySelector('.leftover')")
         await when(page, "!Object.keys(sessionStorage).some((one) => one.includes('q1'))")
 
 
-@pytest.mark.browser
-@pytest.mark.needs("chromium")
-@pytest.mark.timeout(240)
+@in_browser
 async def test_a_hidden_secret_is_typed_around_and_a_shown_one_is_not_kept(pages: Pages) -> None:
     door = door_for(editing(None, CONFIG))
     async with faced(door) as one:
         page = await pages.open(one.serving.link())
-        await page.click("[aria-label='Change the text']")
+        await page.click("[aria-label='Edit the text']")
         field = page.get_by_role("textbox", name="Text of the change")
         text = await field.input_value()
         assert SECRET not in text and "⟨secret" in text
@@ -211,7 +193,7 @@ async def test_a_hidden_secret_is_typed_around_and_a_shown_one_is_not_kept(pages
         await page.click("text=Use this text")
         await page.wait_for_selector(".row.plus >> text=name = 'bob'")
         assert SECRET not in await page.content()
-        await page.click("text=Show what is hidden")
+        await page.click("text=Show hidden secrets")
         await page.wait_for_selector(f".row.plus >> text={SECRET}")
         await page.wait_for_selector(".row.plus >> text=name = 'bob'")
         assert SECRET not in await page.evaluate("JSON.stringify(sessionStorage)")
@@ -225,9 +207,9 @@ async def test_a_hidden_secret_is_typed_around_and_a_shown_one_is_not_kept(pages
     door = door_for(editing(None, CONFIG))
     async with faced(door) as one:
         await enter(page, one.serving.link())
-        await page.click("text=Show what is hidden")
+        await page.click("text=Show hidden secrets")
         await page.wait_for_selector(f".row.plus >> text={SECRET}")
-        await page.click("[aria-label='Change the text']")
+        await page.click("[aria-label='Edit the text']")
         assert PEM in await field.input_value()
         await field.press_sequentially("# mine\n")
         await page.click("text=Use this text")

@@ -24,9 +24,7 @@ async def test_chat_streams_what_the_seed_says_and_the_rest(tmp_path: Path) -> N
     assert (tool.data["name"], tool.data["input"]) == ("read_file", {"path": "foo.py"})
     assert (events[-1].name, events[-1].data) == ("done", {})
     names = [e.name for e in events]
-    assert {"user.said", "run.started", "reply.started", "reply.ended", "tool.finished", "run.ended"} <= set(
-        names
-    )
+    assert {"user.said", "run.started", "reply.started", "reply.ended", "tool.finished", "run.ended"} <= set(names)
     ids = [e.id for e in events if e.id is not None]
     assert ids == sorted(set(ids))
 
@@ -50,11 +48,7 @@ async def test_a_job_is_done_with_answers_from_the_page(tmp_path: Path) -> None:
         async with page.chat(TASK) as stream:
             events = await stream.rest()
         answering.cancel()
-        (asked,) = [
-            e.data["data"]
-            for e in events
-            if e.name == "approval.asked" and "diff" in e.data["data"]["action"]
-        ]
+        (asked,) = [e.data["data"] for e in events if e.name == "approval.asked" and "diff" in e.data["data"]["action"]]
     lines = asked["action"]["diff"]["hunks"][0]["lines"]
     assert [line.strip() for line in lines if line[0] in "+-"] == ["-    return a - b", "+    return a + b"]
     assert (tmp_path / "adder.py").read_text(encoding="utf-8") == MENDED
@@ -62,10 +56,7 @@ async def test_a_job_is_done_with_answers_from_the_page(tmp_path: Path) -> None:
 
 
 async def test_two_browsers_see_the_same_and_one_goes_on_where_it_was(tmp_path: Path) -> None:
-    async with (
-        serve(scenario("one", "first"), scenario("two", "second")) as server,
-        served(server, tmp_path) as page,
-    ):
+    async with serve(scenario("one", "first"), scenario("two", "second")) as server, served(server, tmp_path) as page:
         other = Served(page.session, page.serving)
         await page.enter()
         await other.enter()
@@ -117,10 +108,7 @@ async def test_an_approval_closed_elsewhere_closes_here(tmp_path: Path) -> None:
 
 async def test_clear_makes_the_model_forget(tmp_path: Path) -> None:
     first = scenario("remember the word plum", "I will.")
-    async with (
-        serve(first, scenario("which word", "None."), strict=True) as server,
-        served(server, tmp_path) as page,
-    ):
+    async with serve(first, scenario("which word", "None."), strict=True) as server, served(server, tmp_path) as page:
         await page.enter()
         assert (await page.post("/clear")).json() == {"status": "ok"}, "nothing was said yet"
         async with page.chat("remember the word plum") as stream:
@@ -143,9 +131,7 @@ async def test_clear_stops_what_goes_on_and_what_waits(tmp_path: Path) -> None:
         async with page.events() as stream:
             await page.client.post("/chat", json={"message": "long"}, headers={"Accept": "application/json"})
             await stream.until("text")
-            queued = await page.client.post(
-                "/chat", json={"message": "later"}, headers={"Accept": "application/json"}
-            )
+            queued = await page.client.post("/chat", json={"message": "later"}, headers={"Accept": "application/json"})
             assert (await page.post("/clear")).status_code == 200
             await stream.until("message.withdrawn", id=queued.json()["id"])
             assert (await stream.until("run.ended")).data["data"]["outcome"] == "interrupted"

@@ -17,9 +17,7 @@ from tui_agent.frontends.web.addresses import listen
 PATIENCE = 90.0
 
 
-async def start(
-    home: Path, *args: str, stdin: int = asyncio.subprocess.DEVNULL
-) -> asyncio.subprocess.Process:
+async def start(home: Path, *args: str, stdin: int = asyncio.subprocess.DEVNULL) -> asyncio.subprocess.Process:
     home.mkdir(exist_ok=True)
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tui_agent", *args, env=environment(home), cwd=home, stdin=stdin,
@@ -81,11 +79,7 @@ async def test_a_session_of_the_page_goes_on_in_repl_and_then_in_exec(tmp_path: 
             out, err = await program.communicate(said)
             assert program.returncode == 0 and reply in out, out.decode() + err.decode()
         told_to = [
-            [
-                (one["role"], one["content"])
-                for one in request.messages
-                if one["role"] in ("user", "assistant")
-            ]
+            [(one["role"], one["content"]) for one in request.messages if one["role"] in ("user", "assistant")]
             for request in server.requests
             if "word 3" in str(request.messages)
         ]
@@ -100,7 +94,7 @@ async def test_a_session_of_the_page_goes_on_in_repl_and_then_in_exec(tmp_path: 
     ("args", "says"),
     [
         (["--host", "0.0.0.0"], "this machine only"),
-        (["--port", "70000"], "no port"),
+        (["--port", "70000"], "not a port"),
         (["--resume"], "needs the id"),
         (["--resume", "nonsense", "--port", "0"], "nonsense"),
     ],
@@ -119,5 +113,5 @@ async def test_a_taken_port_is_said_before_a_session_is_made(tmp_path: Path) -> 
         program = await start(tmp_path / "home", "web", "--port", str(taken.getsockname()[1]))
         async with asyncio.timeout(PATIENCE):
             _, err = await program.communicate()
-    assert program.returncode == 2 and "Name another port" in err.decode()
+    assert program.returncode == 2 and "Use another --port" in err.decode()
     assert not (tmp_path / "home" / "tui-agent" / "sessions").exists()

@@ -22,15 +22,13 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from tests.doubles.job import environment
 from tests.web.kit import let_in
 from tests.web.windows import shot, slowed
-from tui_agent.arguments import build_parser
+from tui_agent.commands.arguments import command_parser
 from tui_agent.frontends.web import serving
 from tui_agent.frontends.web.addresses import CannotServe, listen
-from tui_agent.frontends.web.command import build_parser as web_parser
-from tui_agent.frontends.web.running_screen import again, environment_of
-from tui_agent.frontends.web.serving import Listening
-from tui_agent.frontends.web.terminal import FRAME, LEFT, Screen, ServingScreen, emulator
-from tui_agent.frontends.web.tickets import Tickets
-from tui_agent.platform import terminals
+from tui_agent.frontends.web.guard import Tickets
+from tui_agent.frontends.web.running import environment_of, repeated_arguments
+from tui_agent.frontends.web.terminal import FRAME, LEFT, Screen, ScreenPage, emulator
+from tui_agent.platform import interactive
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -59,24 +57,23 @@ while True:
 class Shown:
     """A screen that is served, and what a browser that was let in sends."""
 
-    def __init__(self, screen: Screen, listening: Listening, serving: ServingScreen) -> None:
+    def __init__(self, screen: Screen, serving: ScreenPage) -> None:
         self.screen = screen
-        self.listening = listening
         self.serving = serving
 
     @property
     def own(self) -> dict[str, str]:
-        return {"Host": f"127.0.0.1:{self.listening.port}", "Origin": self.listening.address} | self.cookie()
+        return {"Host": f"127.0.0.1:{self.serving.port}", "Origin": self.serving.address} | self.cookie()
 
     def cookie(self, token: str | None = None) -> dict[str, str]:
-        return {"Cookie": f"{self.listening.cookie}={token or self.listening.tickets.token}"}
+        return {"Cookie": f"{self.serving.cookie}={token or self.serving.tickets.token}"}
 
     def socket(self, headers: dict[str, str | None] | None = None, **more: Any) -> connect:
         """`headers` are sent instead of what a browser would send; None leaves one out."""
         sent: dict[str, str | None] = {**self.own, **(headers or {})}
         named = sent.pop("Host")
         return connect(
-            f"ws://{named}/terminal?width=100&height=30", host="127.0.0.1", port=self.listening.port,
+            f"ws://{named}/terminal?width=100&height=30", host="127.0.0.1", port=self.serving.port,
             additional_headers=[(name, value) for name, value in sent.items() if value is not None],
             proxy=None, user_agent_header=None, **more,
         )  # fmt: skip
@@ -86,11 +83,10 @@ class Shown:
 async def shown(patience: float = LEFT, program: str = ECHO) -> AsyncIterator[Shown]:
     argv = [sys.executable, "-I", "-S", "-c", program]
     screen = Screen(argv, cwd=Path("/"), environment={"PATH": os.environ["PATH"]}, patience=patience)
-    listening = Listening(listen("127.0.0.1", 0))
-    serving = ServingScreen(screen, listening)
+    serving = ScreenPage(screen, listen("127.0.0.1", 0))
     await serving.start()
     try:
-        yield Shown(screen, listening, serving)
+        yield Shown(screen, serving)
     finally:
         await serving.stop()
         assert screen.pid is None
@@ -153,7 +149,7 @@ HOSTILE: dict[str, dict[str, str | None]] = {
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_foreign_socket_is_refused_and_begins_nothing(quiet: Shown, name: str) -> None:
     fill = {
-        "port": quiet.listening.port, "cookie": quiet.listening.cookie, "token": quiet.listening.tickets.token,
+        "port": quiet.serving.port, "cookie": quiet.serving.cookie, "token": quiet.serving.tickets.token,
         "other": Tickets().token,
     }  # fmt: skip
     headers = {key: None if one is None else one.format(**fill) for key, one in HOSTILE[name].items()}
@@ -166,12 +162,12 @@ async def test_a_foreign_socket_is_refused_and_begins_nothing(quiet: Shown, name
 
 
 async def test_the_page_has_a_policy_of_its_own_and_nothing_without_the_token(quiet: Shown) -> None:
-    async with httpx.AsyncClient(base_url=quiet.listening.address, trust_env=False) as client:
+    async with httpx.AsyncClient(base_url=quiet.serving.address, trust_env=False) as client:
         assert "door.js" in (await client.get("/")).text
         for name in ("terminal.js", "textual.js", "xterm.css", "terminal.html", "terminal"):
             assert (await client.get(f"/{name}")).status_code == 401
         ticket = quiet.serving.link().partition("#")[2]
-        await let_in(client, quiet.listening.address, ticket)
+        await let_in(client, quiet.serving.address, ticket)
         page = await client.get("/")
         policy = page.headers["content-security-policy"]
         assert "script-src 'self';" in policy and "frame-ancestors 'none'" in policy and "http" not in policy
@@ -202,9 +198,7 @@ async def test_a_message_may_have_a_size(parts: int) -> None:
         text = json.dumps(["stdin", "x" * FRAME])
         size = len(text) // parts + 1
         with contextlib.suppress(ConnectionClosed):
-            await socket.send(
-                text if parts == 1 else [text[at : at + size] for at in range(0, len(text), size)]
-            )
+            await socket.send(text if parts == 1 else [text[at : at + size] for at in range(0, len(text), size)])
         assert await closed(socket) == 1009
         async with one.socket() as again:
             assert b"got" not in await until(again, b"painted anew"), "none of it was typed"
@@ -241,7 +235,7 @@ async def test_keys_sizes_a_new_page_and_the_end() -> None:
 
 
 async def test_a_socket_may_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving.Connection, "headers_within", 0.2)
+    monkeypatch.setattr(serving.PageConnection, "headers_within", 0.2)
     async with shown() as one, one.socket() as socket:
         await until(socket, b"size")
         with pytest.raises(TimeoutError):
@@ -262,7 +256,7 @@ async def test_without_a_browser_it_ends() -> None:
 
 
 async def test_it_ends_with_the_server_even_when_it_does_not_want_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminals, "LEAVING", 0.3)
+    monkeypatch.setattr(interactive, "LEAVING", 0.3)
     stubborn = "import os, signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nos.write(1, b'here')\nwhile True: signal.pause()"
     async with shown(program=stubborn) as one:
         async with one.socket() as socket:
@@ -310,7 +304,7 @@ async def test_no_process_outlives_the_command(tmp_path: Path, number: signal.Si
         ) as socket:
             await until(socket, b"word counter")
             await socket.send('["stdin", "\\r"]')
-            await until(socket, b"Understood as")
+            await until(socket, b"Classified as")
             assert len(below(str(tmp_path))) > 1
             program.send_signal(number)
             assert await closed(socket) in (1000, 1006)
@@ -321,9 +315,7 @@ async def test_no_process_outlives_the_command(tmp_path: Path, number: signal.Si
     assert b'"session.closed"' in journal.read_bytes(), "the session was closed in order"
 
 
-async def test_without_the_terminal_for_the_page_one_is_told_what_to_do(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_without_the_terminal_for_the_page_one_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(emulator()) == {"textual.js", "xterm.css"}
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(CannotServe, match="pip install"):
@@ -335,12 +327,12 @@ async def test_what_was_asked_for_is_asked_for_again() -> None:
         [], ["--demo"], ["--resume"], ["--resume", "s-1", "--mode", "plan"], ["--continue", "--trust", "--max-iterations", "0"],
         ["-C", "/a b", "--add-root", "/x", "--add-root", "/-y", "--base-url", "http://h/v1", "--approval-mode", "auto"],
     ):  # fmt: skip
-        parser = web_parser()
+        parser = command_parser("web")
         given = parser.parse_args(line)
-        said = again(
+        said = repeated_arguments(
             (one for one in parser._actions if one.dest not in ("help", "host", "port", "open", "tui")), given
         )
-        assert build_parser().parse_args(said) == build_parser().parse_args(line)
+        assert command_parser("").parse_args(said) == command_parser("").parse_args(line)
 
 
 async def test_the_terminal_of_the_page_is_no_other() -> None:
@@ -392,6 +384,7 @@ class Seen:
             raise AssertionError(f"{text}: {self.text}") from error
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.needs("chromium")
 async def test_the_whole_screen_works_in_a_browser(tmp_path: Path) -> None:
@@ -414,17 +407,17 @@ async def test_the_whole_screen_works_in_a_browser(tmp_path: Path) -> None:
             await seen.until("you are asked before a file changes")
             await shot(page, "terminal-start")
             await page.keyboard.press("Enter")
-            await seen.until("plans are shown")
+            await seen.until("plans need your approval")
             await shot(page, "terminal-plan")
             async with page.expect_websocket():
                 await page.reload()
-            await seen.until("plans are shown")
+            await seen.until("plans need your approval")
             await shot(page, "terminal-again")
-            while "plans are shown" in seen.text:
+            while "plans need your approval" in seen.text:
                 await page.keyboard.press("a")  # one that comes too early decides nothing
                 with contextlib.suppress(AssertionError, TimeoutError):
                     async with asyncio.timeout(1):
-                        await seen.until("plans are shown", gone=True)
+                        await seen.until("plans need your approval", gone=True)
             await seen.until("Edit wordcount/counting.py")
             await page.set_viewport_size({"width": 900, "height": 600})
             await seen.until("Edit wordcount/counting.py")
@@ -438,9 +431,7 @@ async def test_the_whole_screen_works_in_a_browser(tmp_path: Path) -> None:
     assert (program.returncode, err) == (143, b""), out
     ours = link.partition("#")[0]
     assert [url for url in asked if not url.startswith(ours)] == [], "it asks nobody else"
-    assert {socket.url.partition("?")[0] for socket in seen.sockets} == {
-        f"{inside}terminal".replace("http", "ws")
-    }
+    assert {socket.url.partition("?")[0] for socket in seen.sockets} == {f"{inside}terminal".replace("http", "ws")}
     assert [one for one in said if one != "CLOSED"] == []
 
 

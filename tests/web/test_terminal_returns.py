@@ -33,9 +33,7 @@ while data := os.read(0, 65536):
 """
 
 
-async def test_a_browser_that_takes_nothing_keeps_the_screen_from_nobody(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_browser_that_takes_nothing_keeps_the_screen_from_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "STUCK", 4 * PATIENCE)
     async with shown(program=FLOOD) as one, one.socket(max_size=None, compression=None) as first:
         first.transport.pause_reading()
@@ -73,10 +71,7 @@ async def entered(link: str) -> AsyncIterator[tuple[str, dict[str, str]]]:
         ((name, token),) = client.cookies.items()
     yield (
         f"{address}/terminal?width=120&height=40".replace("http", "ws"),
-        {
-            "Origin": address,
-            "Cookie": f"{name}={token}",
-        },
+        {"Origin": address, "Cookie": f"{name}={token}"},
     )
 
 
@@ -103,9 +98,8 @@ class Seen:
         return False
 
 
-async def test_a_key_that_comes_with_a_browser_answers_no_question_that_it_did_not_see(
-    tmp_path: Path,
-) -> None:
+@pytest.mark.slow
+async def test_a_key_that_comes_with_a_browser_answers_no_question_that_it_did_not_see(tmp_path: Path) -> None:
     async with started(tmp_path) as (program, link), entered(link) as (address, headers):
         async with connect(address, additional_headers=headers, proxy=None) as first:
             seen = Seen(first)
@@ -116,7 +110,7 @@ async def test_a_key_that_comes_with_a_browser_answers_no_question_that_it_did_n
             await second.send('["stdin", "a"]')
             seen = Seen(second)
             await seen.until("a approve", lit=True)
-            assert seen.shows("plans are shown")
+            assert seen.shows("plans need your approval")
             await second.send('["stdin", "a"]')
             await seen.until("Edit wordcount/counting.py")
         program.terminate()

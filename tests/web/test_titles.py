@@ -3,14 +3,13 @@ from __future__ import annotations
 import asyncio
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection
 
 from tests.web.test_terminal import PATIENCE, shown, until
-from tests.web.windows import Pages, when
-from tui_agent.frontends.web.titles import LONGEST, SHOWN, Titles
+from tests.web.windows import Pages, in_browser, when
+from tui_agent.frontends.web.terminal import LONGEST, SHOWN, Titles
 
 NAMED = r"""
 import os, signal, tty
@@ -56,9 +55,7 @@ async def next_title(socket: ClientConnection) -> str:
     return str(text)
 
 
-@pytest.mark.browser
-@pytest.mark.needs("chromium")
-@pytest.mark.timeout(240)
+@in_browser
 async def test_the_tab_is_called_what_the_screen_calls_its_window(pages: Pages) -> None:
     async with shown(program=NAMED) as one:
         async with one.socket() as socket:

@@ -6,7 +6,26 @@ import asyncio
 import os
 from typing import Any
 
+import pytest
+
 PATIENCE = 60_000
+
+
+IN_BROWSER = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.needs("chromium"),
+    pytest.mark.timeout(240),
+    pytest.mark.asyncio(loop_scope="session"),
+]
+"""Marks of a test with `pages`: they are open in the browser that all tests share, and so is its event loop."""
+
+
+def in_browser(test: Any) -> Any:
+    """One such test among others."""
+    for mark in IN_BROWSER:
+        test = mark(test)
+    return test
 
 
 class Pages:
@@ -16,6 +35,12 @@ class Pages:
         self._browser = browser
         self.said: list[str] = []
         self.asked: list[str] = []
+        self._contexts: list[Any] = []
+
+    async def close(self) -> None:
+        """All windows."""
+        for context in self._contexts:
+            await context.close()
 
     async def open(self, link: str, *, size: tuple[int, int] = (1280, 800), look: Any = "dark") -> Any:
         page = await self.window(size=size, look=look)
@@ -28,6 +53,7 @@ class Pages:
         context = await self._browser.new_context(
             viewport={"width": width, "height": height}, color_scheme=look, reduced_motion="reduce"
         )
+        self._contexts.append(context)
         page = await context.new_page()
         page.set_default_timeout(PATIENCE)
         await slowed(page)
@@ -56,9 +82,7 @@ async def enter(page: Any, link: str) -> None:
 async def still(page: Any) -> None:
     """Until what is asked stands long enough for an answer to be meant for it."""
     await page.wait_for_selector(".request")
-    await when(
-        page, "performance.now() - (document.querySelector('.request')?.dataset.since ?? Infinity) > 410"
-    )
+    await when(page, "performance.now() - (document.querySelector('.request')?.dataset.since ?? Infinity) > 410")
 
 
 async def shot(page: Any, name: str) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from rich.style import Style
 
-from widgets.ink import Ink
+from widgets.styled_text import TextStyles
 
-INK = Ink(*(Style.parse(f"color({number})") for number in range(len(Ink._fields))))
+INK = TextStyles(*(Style.parse(f"color({number})") for number in range(len(TextStyles._fields))))
 """A different colour for every role."""

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.widgets.kit import INK
-from widgets.copying import Joined
-from widgets.ink import Line, chop, indent, wrap
-from widgets.markdown import code_lines, render
+from widgets.markdown import code_lines, render_markdown
+from widgets.styled_text import Line, chop, indent, wrap
+from widgets.text_selection import JoinedText
 
 TEXT = st.text(st.sampled_from("ab 文é\n-"), max_size=60)
 CODE = st.text(st.sampled_from("ab 文\t"), max_size=60)
@@ -15,24 +15,24 @@ CODE = st.text(st.sampled_from("ab 文\t"), max_size=60)
 @given(TEXT, st.integers(2, 30))
 def test_wrapped_text_joins_to_what_it_was(text: str, width: int) -> None:
     source = "\n".join(row.strip() for row in text.split("\n"))
-    assert Joined(wrap([(source, INK.text)], width)).text == source + "\n"
+    assert JoinedText(wrap([(source, INK.text)], width)).text == source + "\n"
 
 
 @given(CODE, st.integers(2, 30))
 def test_chopped_code_joins_to_what_it_was(code: str, width: int) -> None:
     lines = indent(chop([(code, INK.code)], width), [("│ ", INK.faint)])
-    assert Joined(lines).text == code.replace("\t", "    ") + "\n"
+    assert JoinedText(lines).text == code.replace("\t", "    ") + "\n"
 
 
 @given(TEXT, st.integers(2, 30), st.integers(2, 30))
 def test_a_place_means_the_same_in_every_width(text: str, one: int, other: int) -> None:
     source = "\n".join(row.strip() for row in text.split("\n"))
-    first, second = (Joined(wrap([(source, INK.text)], width)) for width in (one, other))
+    first, second = (JoinedText(wrap([(source, INK.text)], width)) for width in (one, other))
     assert first.text == second.text
 
 
 def copied(lines: list[Line], first: tuple[int, int], last: tuple[int, int]) -> str:
-    joined = Joined(lines)
+    joined = JoinedText(lines)
     return joined.copy(joined.place_at(*first), joined.place_at(*last, after=True))
 
 
@@ -41,7 +41,7 @@ def test_wide_characters_are_taken_whole() -> None:
     assert copied(lines, (0, 0), (0, 0)) == "文"
     assert copied(lines, (0, 1), (0, 2)) == "文字"
     assert copied(lines, (0, 3), (0, 7)) == "字列 a"
-    joined = Joined(lines)
+    joined = JoinedText(lines)
     assert joined.cells(0, 1, 3) == (2, 6)
 
 
@@ -58,5 +58,5 @@ def test_code_is_copied_without_its_margin_and_with_its_blanks() -> None:
 
 
 def test_lists_and_quotes_are_copied_as_markdown() -> None:
-    lines = render("- one\n- two words that wrap\n  - three\n\n> said", 14, INK)
+    lines = render_markdown("- one\n- two words that wrap\n  - three\n\n> said", 14, INK)
     assert copied(lines, (0, 0), (len(lines), 0)) == ("- one\n- two words that wrap\n  - three\n\n> said")

@@ -5,21 +5,18 @@ from hypothesis import strategies as st
 
 from tests.widgets.kit import INK
 from tui_agent.tools.diffs import diff_bytes
-from widgets.diff_lines import Look, Row, digits, rows
-from widgets.diff_sides import Pair, paint_pair, pair_height, pairs
+from widgets.diff_lines import DiffRow, Pair, RowStyle, diff_rows, number_width, paint_pair, pair_height, row_pairs
 
-texts = st.lists(
-    st.sampled_from(["a", "b = 1", "", "日本" * 9, "\tx" * 12, "\x1b\u202e", "z" * 130]), max_size=14
-)
+texts = st.lists(st.sampled_from(["a", "b = 1", "", "日本" * 9, "\tx" * 12, "\x1b\u202e", "z" * 130]), max_size=14)
 
 
-def plain(_: int) -> Look:
-    return Look()
+def plain(_: int) -> RowStyle:
+    return RowStyle()
 
 
 def test_removed_lines_stand_beside_the_added_ones() -> None:
-    some = [Row(sign, sign) for sign in "@ --+ +-\\ !"]
-    assert pairs(some) == [
+    some = [DiffRow(sign, sign) for sign in "@ --+ +-\\ !"]
+    assert row_pairs([row.sign for row in some]) == [
         Pair(0, None),
         Pair(1, 1),
         Pair(2, 4),
@@ -40,9 +37,9 @@ def test_every_line_is_in_both_views_once_and_heights_are_those_of_the_painted_l
 ) -> None:
     end = "\n" if ended else ""
     diff = diff_bytes("f", "\n".join(old).encode() + b"\n", ("\n".join(new) + end).encode())
-    some = list(rows(diff))
-    number = digits(diff)
-    found = pairs(some)
+    some = list(diff_rows(diff))
+    number = number_width(diff)
+    found = row_pairs([row.sign for row in some])
     shown = [place for pair in found for place in dict.fromkeys(pair) if place is not None]
     assert sorted(shown) == list(range(len(some)))
     for pair in found:
@@ -53,8 +50,10 @@ def test_every_line_is_in_both_views_once_and_heights_are_those_of_the_painted_l
 
 def test_nothing_hides_beside_another_line() -> None:
     diff = diff_bytes("f", b"a\n", "a\x1b[2J\u202eb\n".encode())
-    some = list(rows(diff))
+    some = list(diff_rows(diff))
     text = "".join(
-        line.text for pair in pairs(some) for line in paint_pair(pair, some, 100, digits(diff), INK, plain)
+        line.text
+        for pair in row_pairs([row.sign for row in some])
+        for line in paint_pair(pair, some, 100, number_width(diff), INK, plain)
     )
     assert "␛[2J" in text and "<U+202E>" in text

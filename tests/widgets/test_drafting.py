@@ -3,12 +3,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from widgets import drafting
-from widgets.drafting import NOTHING, Chips, History, Written, can_open, is_big, size_in_words
+from widgets import composer_history
+from widgets.composer_history import NO_DRAFT, Chips, DraftText, InputHistory, can_open, is_big, size_in_words
 
 
-def written(text: str) -> Written:
-    return Written(text=text)
+def written(text: str) -> DraftText:
+    return DraftText(text=text)
 
 
 def test_a_paste_is_big_by_its_lines_or_its_characters() -> None:
@@ -52,23 +52,21 @@ def test_chips_of_another_composer_never_take_over_ours() -> None:
 
 
 def test_old_pastes_are_forgotten_but_none_that_is_wanted(monkeypatch) -> None:
-    monkeypatch.setattr(drafting, "CHIPS_KEPT", 100)
-    shown: list[Written] = []
+    monkeypatch.setattr(composer_history, "CHIPS_KEPT", 100)
+    shown: list[DraftText] = []
     chips = Chips(lambda: shown)
     labels = [chips.add("0" * 60)]
     shown.append(chips.within(labels[0]))
     labels += [chips.add(str(number) * 60) for number in range(1, 4)]
     assert list(chips.texts) == [labels[0], labels[3]]
     both = chips.adopt(
-        Written(
-            text="⟦paste 7 · x⟧⟦paste 8 · x⟧", chips={"⟦paste 7 · x⟧": "a" * 60, "⟦paste 8 · x⟧": "b" * 60}
-        )
+        DraftText(text="⟦paste 7 · x⟧⟦paste 8 · x⟧", chips={"⟦paste 7 · x⟧": "a" * 60, "⟦paste 8 · x⟧": "b" * 60})
     )
     assert chips.within(both).whole == "a" * 60 + "b" * 60
 
 
 def test_a_text_from_elsewhere_leaves_what_is_shown_and_the_draft_behind_it() -> None:
-    history = History()
+    history = InputHistory()
     for text in ("one", "two"):
         history.remember(written(text))
     assert history.step(-1, written("draft")) == written("two")
@@ -85,7 +83,7 @@ def test_a_text_from_elsewhere_leaves_what_is_shown_and_the_draft_behind_it() ->
 
 
 def test_looking_back_and_forth_restores_the_draft_and_what_was_changed() -> None:
-    history = History()
+    history = InputHistory()
     for text in ("one", "two"):
         history.remember(written(text))
     assert history.step(-1, written("draft")) == written("two")
@@ -99,17 +97,17 @@ def test_looking_back_and_forth_restores_the_draft_and_what_was_changed() -> Non
 
 
 def test_sending_an_old_message_leaves_the_draft() -> None:
-    history = History()
+    history = InputHistory()
     history.remember(written("one"))
     history.step(-1, written("draft"))
     assert history.draft_left() == written("draft")
     history.remember(written("one"))
     assert history.entries == [written("one")]
-    assert history.draft_left() == NOTHING
+    assert history.draft_left() == NO_DRAFT
 
 
 def test_what_earlier_sessions_wrote_comes_before_and_once() -> None:
-    history = History()
+    history = InputHistory()
     history.remember(written("now"))
     assert history.step(-1, written("draft")) == written("now")
     history.load([written("a"), written("b"), written("a"), written("now"), written(" ")])
@@ -121,7 +119,7 @@ def test_what_earlier_sessions_wrote_comes_before_and_once() -> None:
 
 @given(st.lists(st.one_of(st.sampled_from([-1, 1]), st.text("ab", min_size=1, max_size=3), st.none())))
 def test_no_way_through_the_history_loses_a_text(steps: list[int | str | None]) -> None:
-    history, shown = History(), NOTHING
+    history, shown = InputHistory(), NO_DRAFT
     typed: set[str] = set()
     for step in steps:
         if isinstance(step, int):

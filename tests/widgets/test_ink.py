@@ -9,7 +9,7 @@ from rich.style import Style
 
 from tests.widgets.kit import INK
 from widgets import ansi
-from widgets.ink import CONTROL, Line, chop, cut, fit, wrap
+from widgets.styled_text import CONTROL, Line, chop, fit, split_cells, wrap
 
 STYLE = Style()
 WIDE = st.text(alphabet=st.sampled_from("ab cé日本👍 \u0301\t\n"))
@@ -58,7 +58,7 @@ def test_indentation_and_blank_lines_are_kept() -> None:
 
 
 def test_cutting_counts_cells() -> None:
-    assert cut("日本語", 5) == ("日本", "語")
+    assert split_cells("日本語", 5) == ("日本", "語")
     assert fit("日本語", 5) == "日本…"
     assert fit("abc", 3) == "abc"
     assert fit("abcd", 3) == "ab…"
@@ -67,7 +67,7 @@ def test_cutting_counts_cells() -> None:
 
 @given(st.one_of(st.text(), st.sampled_from(HOSTILE)), st.integers(1, 40))
 def test_no_control_character_gets_into_a_segment(text: str, width: int) -> None:
-    spans = list(ansi.spans(text, INK, STYLE))
+    spans = list(ansi.ansi_spans(text, INK, STYLE))
     for line in [*wrap([(text, STYLE)], width), *chop([(text, STYLE)], width), *chop(spans, width)]:
         assert not re.search(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", line.text)
 
@@ -83,7 +83,7 @@ def test_the_table_leaves_every_visible_character() -> None:
 
 
 def test_colours_become_styles_and_nothing_else_does() -> None:
-    found = list(ansi.spans("a\x1b[31mb\x1b[1;48;5;9mc\x1b[0md\x1b[38;2;1;2;3me", INK, INK.text))
+    found = list(ansi.ansi_spans("a\x1b[31mb\x1b[1;48;5;9mc\x1b[0md\x1b[38;2;1;2;3me", INK, INK.text))
     assert [text for text, _style in found] == list("abcde")
     styles = [style for _text, style in found]
     assert styles[1].color == INK.bad.color
@@ -92,4 +92,4 @@ def test_colours_become_styles_and_nothing_else_does() -> None:
     assert styles[3] == INK.text
     assert styles[4].color is not None
     assert styles[4].color.triplet == (1, 2, 3)
-    assert ansi.plain("a\x1b[31mb") == "ab"
+    assert ansi.strip_ansi("a\x1b[31mb") == "ab"

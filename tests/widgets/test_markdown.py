@@ -6,12 +6,11 @@ from hypothesis import strategies as st
 
 from tests.scenes import build
 from tests.widgets.kit import INK
-from tui_agent.view import Growing, ReplyItem
-from widgets.blocks.base import Look
+from tui_agent.view.items import GrowingText, ReplyItem
+from widgets.blocks.base import BlockOptions
 from widgets.blocks.reply import ReplyBlock
-from widgets.ink import Ink, Line
-from widgets.markdown import code_lines, render
-from widgets.markdown_stream import LONG, MarkdownStream
+from widgets.markdown import LONG, MarkdownStream, code_lines, render_markdown
+from widgets.styled_text import Line, TextStyles
 
 SOURCES = [
     build.ANSWER,
@@ -31,20 +30,20 @@ each_source = pytest.mark.parametrize("source", SOURCES, ids=range(len(SOURCES))
 
 
 def texts(source: str, width: int = 60) -> list[str]:
-    return [line.text.rstrip() for line in render(source, width, INK)]
+    return [line.text.rstrip() for line in render_markdown(source, width, INK)]
 
 
 def block_of(text: str, *, ended: bool = True) -> ReplyBlock:
-    return ReplyBlock(ReplyItem("r", text=Growing(text), began=0.0, ended=ended), Look(lambda: 100.0))
+    return ReplyBlock(ReplyItem("r", text=GrowingText(text), began=0.0, ended=ended), BlockOptions(lambda: 100.0))
 
 
 @each_source
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.data())
 def test_a_reply_looks_the_same_however_it_arrived(source: str, data: st.DataObject) -> None:
     whole = [line.text for line in block_of(source).lines(60, INK)]
     item = ReplyItem("r", began=0.0)
-    block = ReplyBlock(item, Look(lambda: 100.0))
+    block = ReplyBlock(item, BlockOptions(lambda: 100.0))
     place = 0
     while place < len(source):
         size = data.draw(st.integers(1 + len(source) // 60, 400 + len(source) // 4))
@@ -52,7 +51,7 @@ def test_a_reply_looks_the_same_however_it_arrived(source: str, data: st.DataObj
         place += size
         block.changed()
         block.lines(60, INK)
-    item.ended, item.text = True, Growing(source)
+    item.ended, item.text = True, GrowingText(source)
     block.changed()
     assert [line.text for line in block.lines(60, INK)] == whole
 
@@ -78,13 +77,13 @@ def test_the_open_piece_stays_small(source: str) -> None:
 def test_an_open_fence_paints_only_its_new_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     painted: list[str] = []
 
-    def counted(code: str, language: str, width: int, ink: Ink) -> list[Line]:
+    def counted(code: str, language: str, width: int, styles: TextStyles) -> list[Line]:
         painted.append(code)
-        return code_lines(code, language, width, ink)
+        return code_lines(code, language, width, styles)
 
-    monkeypatch.setattr("widgets.blocks.reply.code_lines", counted)
+    monkeypatch.setattr("widgets.markdown.code_lines", counted)
     item = ReplyItem("r", began=0.0)
-    block = ReplyBlock(item, Look(lambda: 100.0))
+    block = ReplyBlock(item, BlockOptions(lambda: 100.0))
     item.text.add("```python\n")
     for number in range(200):
         item.text.add(f"x = {number}\n")
@@ -119,7 +118,7 @@ def test_html_and_markup_are_text() -> None:
 
 
 def test_code_is_highlighted_when_its_fence_closes() -> None:
-    lines = render("```python\ndef f():\n    return 'x'\n```", 40, INK)
+    lines = render_markdown("```python\ndef f():\n    return 'x'\n```", 40, INK)
     styles = {segment.text: segment.style for line in lines for segment in line.segments}
     assert styles["def"] == INK.keyword
     assert styles["x"] == INK.string
@@ -140,11 +139,7 @@ def test_any_text_can_be_painted(source: str, width: int) -> None:
 
 @pytest.mark.parametrize("depth", [50, 500])
 def test_deep_nesting_is_painted_too(depth: int) -> None:
-    for source in (
-        "> " * depth + "deep",
-        "- " * depth + "deep",
-        "\n".join("  " * n + "- deep" for n in range(depth)),
-    ):
+    for source in ("> " * depth + "deep", "- " * depth + "deep", "\n".join("  " * n + "- deep" for n in range(depth))):
         text = "".join(texts(source))
         assert text.count("deep") == source.count("deep")
 
@@ -152,21 +147,21 @@ def test_deep_nesting_is_painted_too(depth: int) -> None:
 def test_a_beginning_is_held_until_it_is_worth_a_paint() -> None:
     now = [0.0]
     item = ReplyItem("r", began=0.0)
-    block = ReplyBlock(item, Look(lambda: now[0]))
+    block = ReplyBlock(item, BlockOptions(lambda: now[0]))
     item.text.add("So,")
     assert block.held
     assert block.lines(40, INK) == []
     now[0] = 0.31
     block.changed()
     assert [line.text for line in block.lines(40, INK)] == ["So,"]
-    quick = ReplyBlock(ReplyItem("r", text=Growing("So, that's it"), began=0.0), Look(lambda: 0.0))
+    quick = ReplyBlock(ReplyItem("r", text=GrowingText("So, that's it"), began=0.0), BlockOptions(lambda: 0.0))
     assert not quick.held
 
 
 def test_a_reply_that_ends_otherwise_than_it_streamed_is_painted_anew() -> None:
-    item = ReplyItem("r", text=Growing("abc " * 10), began=0.0)
-    block = ReplyBlock(item, Look(lambda: 9.0))
+    item = ReplyItem("r", text=GrowingText("abc " * 10), began=0.0)
+    block = ReplyBlock(item, BlockOptions(lambda: 9.0))
     assert "abc" in block.lines(80, INK)[0].text
-    item.text, item.ended = Growing("other text"), True
+    item.text, item.ended = GrowingText("other text"), True
     block.changed()
     assert [line.text for line in block.lines(80, INK)] == ["other text"]

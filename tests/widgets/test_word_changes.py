@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.style import Style
 
-from widgets.word_changes import LONGEST, NOTHING, WordMarks, changed_words, partners, split_at
+from widgets.diff_lines import NO_CHANGES, changed_words, partners
+from widgets.styled_text import overlay
 
 
 def marked(text: str, places: tuple[tuple[int, int], ...]) -> list[str]:
@@ -34,10 +34,10 @@ def test_the_words_that_differ_are_marked(old: str, new: str, gone: list[str], c
 @given(st.text("ab_ ,()=", max_size=60), st.text("ab_ ,()=", max_size=60))
 def test_what_is_not_marked_is_the_same_on_both_sides(old: str, new: str) -> None:
     left, right = changed_words(old, new)
-    if (left, right) == NOTHING:
+    if (left, right) == NO_CHANGES:
         return
     kept = [
-        "".join(text[a:b] for a, b, on in split_at(places, len(text)) if not on)
+        "".join(part for part, style in overlay([(text, Style())], places, Style(bold=True)) if not style.bold)
         for text, places in ((old, left), (new, right))
     ]
     assert "".join(kept[0].split()) == "".join(kept[1].split())
@@ -47,14 +47,3 @@ def test_lines_are_compared_with_those_that_stand_in_their_place() -> None:
     assert partners("--++ -+- +") == {0: 2, 2: 0, 1: 3, 3: 1, 5: 6, 6: 5}
     assert partners("-\\+\\") == {0: 2, 2: 0}
     assert partners("+-") == {}
-
-
-def test_long_or_crowded_lines_cost_next_to_nothing() -> None:
-    many = [f"{number} " * 400 for number in range(40)]
-    huge = "x" * (LONGEST + 1)
-    began = time.process_time()
-    assert changed_words(huge, huge + "y") == NOTHING
-    marks = WordMarks([*many, *reversed(many)], "-" * 40 + "+" * 40)
-    for place in range(80):
-        marks.of(place)
-    assert time.process_time() - began < 2.0

@@ -6,29 +6,20 @@ import os
 import stat
 from pathlib import Path
 
-from tui_agent.events import FileState
-from tui_agent.platform.files import (
-    CHUNK,
-    FileChangedError,
-    FileFault,
-    open_regular,
-    read_file,
-    remove_empty,
-    remove_file,
-    replace_file,
-    sha256_of,
-)
-from tui_agent.platform.oscalls import OS, OsCalls
+from tui_agent import events
+from tui_agent.platform.file_faults import FileChangedError, FileFault
+from tui_agent.platform.files import CHUNK, open_regular, read_file, remove_empty, remove_file, replace_file, sha256_of
+from tui_agent.platform.syscalls import OS, OsCalls
 
-ABSENT = FileState(kind="absent")
+ABSENT = events.FileState(kind="absent")
 
 
-def same(one: FileState, other: FileState) -> bool:
+def same(one: events.FileState, other: events.FileState) -> bool:
     """Whether the contents are the same; permission bits aside, which an edit never changes."""
     return (one.kind, one.sha256) == (other.kind, other.sha256)
 
 
-def look(path: Path, *, calls: OsCalls = OS) -> FileState:
+def look(path: Path, *, calls: OsCalls = OS) -> events.FileState:
     """The state at `path`, resolved; nothing is followed, and nothing blocks. Raises FileFault when it can't be read.
 
     A path that leads through a link or something that is no folder by now holds `other`.
@@ -38,13 +29,13 @@ def look(path: Path, *, calls: OsCalls = OS) -> FileState:
     except FileNotFoundError:
         return ABSENT
     except (OSError, ValueError):
-        return FileState(kind="other")
+        return events.FileState(kind="other")
     if stat.S_ISLNK(status.st_mode):
-        return FileState(kind="link", sha256=sha256_of(os.fsencode(os.readlink(path))))
+        return events.FileState(kind="link", sha256=sha256_of(os.fsencode(os.readlink(path))))
     if stat.S_ISDIR(status.st_mode):
-        return FileState(kind="folder")
+        return events.FileState(kind="folder")
     if not stat.S_ISREG(status.st_mode):
-        return FileState(kind="other")
+        return events.FileState(kind="other")
     try:
         with open_regular(path, follow=False, calls=calls) as opened:
             return _hashed(opened.fd, calls)
@@ -52,11 +43,11 @@ def look(path: Path, *, calls: OsCalls = OS) -> FileState:
         if fault.code == "not_found":
             return ABSENT
         if fault.code in ("bad_path", "not_regular"):
-            return FileState(kind="other")
+            return events.FileState(kind="other")
         raise
 
 
-def _hashed(fd: int, calls: OsCalls) -> FileState:
+def _hashed(fd: int, calls: OsCalls) -> events.FileState:
     import hashlib
 
     found, size = hashlib.sha256(), 0
@@ -64,10 +55,10 @@ def _hashed(fd: int, calls: OsCalls) -> FileState:
         found.update(piece)
         size += len(piece)
     mode = stat.S_IMODE(os.fstat(fd).st_mode)
-    return FileState(kind="file", sha256=found.hexdigest(), size=size, mode=mode)
+    return events.FileState(kind="file", sha256=found.hexdigest(), size=size, mode=mode)
 
 
-def content(path: Path, expected: FileState, *, calls: OsCalls = OS) -> bytes:
+def content(path: Path, expected: events.FileState, *, calls: OsCalls = OS) -> bytes:
     """The bytes at `path`, which `look` found to be in the state `expected`. Raises FileFault, FileChangedError."""
     found = read_file(path, follow=False, calls=calls)
     if found.sha256 != expected.sha256:
@@ -87,8 +78,8 @@ def missing_folders(path: Path) -> tuple[str, ...]:
 
 def put(
     path: Path,
-    before: FileState,
-    after: FileState,
+    before: events.FileState,
+    after: events.FileState,
     data: bytes,
     folders: tuple[str, ...] = (),
     *,
@@ -110,4 +101,4 @@ def put(
             if not remove_empty(Path(folder)):
                 break
     else:
-        raise FileChangedError(path, "is no regular file any more; it was left alone")
+        raise FileChangedError(path, "is no longer a regular file; left unchanged")

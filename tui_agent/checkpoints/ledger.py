@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import msgspec
 
-from tui_agent.events import (
-    CheckpointsKept,
-    CommandChanged,
-    Event,
-    FileChanged,
-    FileSnapshotted,
-    FileState,
-    Restoring,
-    RunEnded,
-    RunStarted,
-    SessionOpened,
-    ToolFinished,
-    UndoBegun,
-    UndoDone,
-    UserSaid,
-)
+from tui_agent import events
+from tui_agent.text import one_line
 
 STEPS = 5_000
 """Edits that are remembered; older ones can't be undone any more."""
@@ -41,7 +26,7 @@ class Step(msgspec.Struct):
     run: str
     path: str
     display: str
-    before: FileState
+    before: events.FileState
     after: str
     """sha256 of the bytes that it wrote."""
     folders: tuple[str, ...] = ()
@@ -60,7 +45,7 @@ class Run(msgspec.Struct):
     id: str
     title: str = ""
     kept: bool = False
-    commands: list[CommandChanged] = []
+    commands: list[events.CommandChanged] = []
     """Commands that changed files, which can't be undone."""
 
 
@@ -85,7 +70,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     title: str
     files: tuple[CheckpointFile, ...]
-    commands: tuple[CommandChanged, ...] = ()
+    commands: tuple[events.CommandChanged, ...] = ()
     kept: bool = False
 
     @property
@@ -94,20 +79,19 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.files) and all(file.undone for file in self.files)
 
 
-class Ledger:
+class Ledger(msgspec.Struct):
     """Folds every event in order; nothing here looks at the disk."""
 
-    def __init__(self) -> None:
-        self.steps: list[Step] = []
-        self.runs: list[Run] = []
-        self.redos: list[UndoDone] = []
-        """What can be done again, the last undone last; an edit ends that."""
-        self.open: UndoBegun | None = None
-        """An undo that has no end: it goes on at this moment, or a crash cut it off."""
-        self.going = False
-        """A run has begun and has no end."""
-        self.count = 0
-        """Steps that there ever were."""
+    steps: list[Step] = []
+    runs: list[Run] = []
+    redos: list[events.UndoDone] = []
+    """What can be done again, the last undone last; an edit ends that."""
+    open: events.UndoBegun | None = None
+    """An undo that has no end: it goes on at this moment, or a crash cut it off."""
+    count: int = 0
+    """Steps that there ever were."""
+    going: bool = False
+    """A run has begun and has no end."""
 
     # --- reading ---
 
@@ -131,14 +115,8 @@ class Ledger:
         return tuple(one for one in made if one.files or one.commands)
 
     def _checkpoint(self, run: Run) -> Checkpoint:
-        steps: dict[str, list[Step]] = {}
-        for step in self.steps:
-            if step.run == run.id:
-                steps.setdefault(step.path, []).append(step)
-        files = tuple(_file(path, mine) for path, mine in steps.items())
-        return Checkpoint(
-            run=run.id, title=run.title, files=files, commands=tuple(run.commands), kept=run.kept
-        )
+        files = tuple(map(_file, by_path(step for step in self.steps if step.run == run.id)))
+        return Checkpoint(run=run.id, title=run.title, files=files, commands=tuple(run.commands), kept=run.kept)
 
     def needed(self) -> set[str]:
         """Contents that undo or redo may want: those of runs that were not kept."""
@@ -152,32 +130,32 @@ class Ledger:
 
     # --- folding ---
 
-    def fold(self, event: Event, run: str = "") -> None:
+    def fold(self, event: events.Event, run: str = "") -> None:
         """Take in one event with the run of its record."""
         match event:
-            case UserSaid(text=text, steering=False) if run:
-                self._run(run).title = _title(text)
-            case RunStarted() if run:
+            case events.UserSaid(text=text, steering=False) if run:
+                self._run(run).title = one_line(text, TITLE)
+            case events.RunStarted() if run:
                 self._run(run)
                 self.going = True
-            case RunEnded() | SessionOpened():
+            case events.RunEnded() | events.SessionOpened():
                 self.going = False
-            case FileSnapshotted():
+            case events.FileSnapshotted():
                 self._snapshotted(event, run)
-            case FileChanged(change=change) if change.after is not None:
+            case events.FileChanged(change=change) if change.after is not None:
                 self._changed(change.path, change.after, change.added, change.removed)
-            case ToolFinished(call_id=call):
+            case events.ToolFinished(call_id=call):
                 self._ended(call)
-            case CommandChanged():
+            case events.CommandChanged():
                 commands = self._run(run).commands
                 commands.append(event)
                 del commands[:-COMMANDS]
-            case CheckpointsKept(runs=runs):
+            case events.CheckpointsKept(runs=runs):
                 for one in self.runs:
                     one.kept = one.kept or one.id in runs
-            case UndoBegun():
+            case events.UndoBegun():
                 self.open = event
-            case UndoDone():
+            case events.UndoDone():
                 self._done(event)
 
     def _run(self, run: str) -> Run:
@@ -189,21 +167,12 @@ class Ledger:
         del self.runs[:-RUNS]
         return made
 
-    def _snapshotted(self, event: FileSnapshotted, run: str) -> None:
+    def _snapshotted(self, event: events.FileSnapshotted, run: str) -> None:
         self._run(run)
         self.count += 1
         self.redos.clear()
-        step = Step(
-            self.count,
-            run,
-            event.path,
-            event.display,
-            event.before,
-            event.after,
-            event.folders,
-            event.unkept,
-            event.call,
-        )
+        e = event
+        step = Step(self.count, run, e.path, e.display, e.before, e.after, e.folders, e.unkept, e.call)
         self.steps.append(step)
         del self.steps[:-STEPS]
 
@@ -219,7 +188,7 @@ class Ledger:
         if any(step.call == call and not step.sure for step in self.steps[-50:]):
             self.steps = [step for step in self.steps if step.call != call or step.sure]
 
-    def _done(self, event: UndoDone) -> None:
+    def _done(self, event: events.UndoDone) -> None:
         self.open = None
         if event.outcome == "rolled_back":
             return
@@ -234,7 +203,7 @@ class Ledger:
             self.redos.append(msgspec.structs.replace(event, items=tuple(done)))
             del self.redos[:-REDOS]
 
-    def _redone(self, done: list[Restoring]) -> None:
+    def _redone(self, done: list[events.Restoring]) -> None:
         if not self.redos:
             return
         paths = {item.path for item in done}
@@ -242,29 +211,6 @@ class Ledger:
         left = tuple(item for item in last.items if item.path not in paths)
         if left:
             self.redos.append(msgspec.structs.replace(last, items=left))
-
-    # --- saving ---
-
-    def export(self) -> dict[str, Any]:
-        """Plain data for `state.saved`."""
-        return {
-            "steps": msgspec.to_builtins(self.steps),
-            "runs": msgspec.to_builtins(self.runs),
-            "redos": msgspec.to_builtins(self.redos),
-            "open": msgspec.to_builtins(self.open),
-            "count": self.count,
-        }
-
-    @classmethod
-    def restore(cls, data: dict[str, Any]) -> Ledger:
-        """What `export` wrote. Raises msgspec.ValidationError or KeyError on another shape."""
-        ledger = cls()
-        ledger.steps = msgspec.convert(data["steps"], list[Step])
-        ledger.runs = msgspec.convert(data["runs"], list[Run])
-        ledger.redos = msgspec.convert(data["redos"], list[UndoDone])
-        ledger.open = msgspec.convert(data["open"], UndoBegun | None)
-        ledger.count = msgspec.convert(data["count"], int)
-        return ledger
 
 
 def by_path(steps: Iterable[Step]) -> Iterator[list[Step]]:
@@ -275,9 +221,9 @@ def by_path(steps: Iterable[Step]) -> Iterator[list[Step]]:
     yield from found.values()
 
 
-def _file(path: str, steps: list[Step]) -> CheckpointFile:
+def _file(steps: list[Step]) -> CheckpointFile:
     return CheckpointFile(
-        path=path,
+        path=steps[0].path,
         display=steps[0].display,
         kind="create" if steps[0].before.kind == "absent" else "modify",
         added=sum(step.added for step in steps),
@@ -286,8 +232,3 @@ def _file(path: str, steps: list[Step]) -> CheckpointFile:
         undone=all(step.undone for step in steps),
         unkept=steps[0].unkept,
     )
-
-
-def _title(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= TITLE else words[: TITLE - 1] + "…"

@@ -1,4 +1,4 @@
-"""Contents by their hash, `blobs/ab/<sha256>` in a session's folder: written once, checked on reading (FAULTS 5.4)."""
+"""Contents by their hash, `blobs/ab/<sha256>` in a session's folder: written once, checked on reading."""
 
 from __future__ import annotations
 
@@ -9,48 +9,34 @@ import threading
 from collections.abc import Collection
 from pathlib import Path
 
+from tui_agent.common.errors import CodedError
 from tui_agent.platform.append import sync_folder
-from tui_agent.platform.files import (
-    FileChangedError,
-    FileFault,
-    atomic_write,
-    read_file,
-    replace_file,
-    sha256_of,
-)
-from tui_agent.platform.oscalls import OS, OsCalls
+from tui_agent.platform.file_faults import FileChangedError, FileFault
+from tui_agent.platform.files import atomic_write, read_file, replace_file, sha256_of
+from tui_agent.platform.syscalls import OS, OsCalls
 
 FOLDER = "blobs"
 MEGABYTE = 1 << 20
 FILE_CAP = 100 * MEGABYTE
-"""Bytes of one content that is kept (R18.1)."""
+"""Bytes of one content that is kept."""
 TOTAL_CAP = 1024 * MEGABYTE
 """Bytes that one session keeps."""
 
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
-class StoreError(Exception):
+class StoreError(CodedError):
     """A content can't be kept or given back; `str()` is a sentence.
 
     `code` is `too_large`, `full`, `failed` (writing did not work), `missing` or `damaged`.
     """
-
-    def __init__(self, message: str, code: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class BlobStore:
     """The contents of one session. All methods block; any thread may use them."""
 
     def __init__(
-        self,
-        session: Path,
-        *,
-        file_cap: int = FILE_CAP,
-        total_cap: int = TOTAL_CAP,
-        calls: OsCalls = OS,
+        self, session: Path, *, file_cap: int = FILE_CAP, total_cap: int = TOTAL_CAP, calls: OsCalls = OS
     ) -> None:
         """Keeps under `session`/blobs; nothing is made before the first content."""
         self.folder = session / FOLDER
@@ -119,10 +105,10 @@ class BlobStore:
             found = read_file(self.place(sha256), follow=False)
         except FileFault as fault:
             code = "missing" if fault.code == "not_found" else "damaged"
-            raise StoreError(f"the kept content {sha256[:12]}… can't be read: {fault}", code) from fault
+            raise StoreError(f"the saved content {sha256[:12]}… can't be read: {fault}", code) from fault
         if found.sha256 != sha256:
             raise StoreError(
-                f"the kept content {sha256[:12]}… is damaged on disk (its bytes have the hash {found.sha256[:12]}…)",
+                f"the saved content {sha256[:12]}… is damaged on disk (its bytes have the hash {found.sha256[:12]}…)",
                 "damaged",
             )
         return found.data

@@ -1,4 +1,4 @@
-"""Which files below the roots are others than before a command, by their stamps, within bounds (R18.4).
+"""Which files below the roots are others than before a command, by their stamps, within bounds.
 
 Only files that the command names are read; nothing inside `.git` or a cache is looked at. What can't be watched is
 said.
@@ -39,7 +39,7 @@ PASSED_OVER = frozenset(
 )
 """Folders that are not looked into; that something in one of them changed is seen by its own stamp at most."""
 
-WHOLE = "the workspace as a whole: it is too large, or the home folder"
+WHOLE = "the whole workspace: it is too large, or the home folder"
 """What is said to be unwatched where a look did not take in everything."""
 COMPARED, COMPARED_SIZE = 200, 200_000
 """Files that are compared by what is in them, and bytes of one: those that a command names."""
@@ -148,8 +148,7 @@ def compare(before: Survey, after: Survey, known: Mapping[str, bytes] | None = N
     changed = [
         path
         for path, stamp in new.items()
-        if old.get(path, stamp) != stamp
-        and not (path in known and _holds(path, known[path], old[path], stamp))
+        if old.get(path, stamp) != stamp and not (path in known and _holds(path, known[path], old[path], stamp))
     ]
     passed = [path for path, time in after.passed.items() if before.passed.get(path) != time]
     unwatched += [f"{path} (something in it changed)" for path in passed]

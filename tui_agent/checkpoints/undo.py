@@ -1,26 +1,68 @@
-"""Taking edits back and making them again, so that newer work is never lost without a word (K1, FAULTS 5.4).
-
-Three steps, each blocking: `plan` looks and writes nothing; `prepare` keeps what will be replaced; `carry_out` brings
-one file into its new state. Between them the caller asks and journals.
-"""
+"""Taking one change out of a text that somebody else changed too: a merge of whole lines, or none at all."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from tui_agent.checkpoints import disk
 from tui_agent.checkpoints.ledger import Step, by_path
-from tui_agent.checkpoints.merging import merge
 from tui_agent.checkpoints.store import BlobStore, StoreError
 from tui_agent.events import FileState, Restoring
-from tui_agent.platform.files import FileChangedError, FileFault, replace_file, sha256_of
-from tui_agent.platform.oscalls import OS, OsCalls
+from tui_agent.platform.file_faults import FileChangedError, FileFault
+from tui_agent.platform.files import replace_file, sha256_of
+from tui_agent.platform.syscalls import OS, OsCalls
+
+LINES = 5_000
+"""Longer texts are not merged."""
+
+
+class _Piece(NamedTuple):
+    """Lines `start:end` of the base become `lines`."""
+
+    start: int
+    end: int
+    lines: list[bytes]
+
+
+def merge_bytes(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+    """`theirs` with the change from `base` to `ours` made in it. None where the two changes meet in a line or beside
+    one, where a content is binary, or too long."""
+    if theirs == base:
+        return ours
+    if any(b"\0" in one for one in (base, ours, theirs)):
+        return None
+    lines = base.splitlines(keepends=True)
+    if max(len(lines), ours.count(b"\n"), theirs.count(b"\n")) > LINES:
+        return None
+    pieces = sorted([*_changes(lines, ours), *_changes(lines, theirs)])
+    merged: list[bytes] = []
+    at = 0
+    last: _Piece | None = None
+    for piece in pieces:
+        if last is not None and piece == last:
+            continue
+        if last is not None and piece.start <= last.end:
+            return None
+        merged += lines[at : piece.start]
+        merged += piece.lines
+        at, last = piece.end, piece
+    merged += lines[at:]
+    return b"".join(merged)
+
+
+def _changes(base: list[bytes], other: bytes) -> Iterator[_Piece]:
+    lines = other.splitlines(keepends=True)
+    for tag, start, end, first, last in SequenceMatcher(None, base, lines, autojunk=False).get_opcodes():
+        if tag != "equal":
+            yield _Piece(start, end, lines[first:last])
+
 
 Choice: TypeAlias = Literal["leave", "overwrite", "merge", "aside"]
 """What becomes of a file that somebody changed since: it stays; it goes back all the same (what lies there is kept for
@@ -104,7 +146,7 @@ class Undo:
             base=expected.sha256,
             folders=item.folders,
         )
-        return self._judged(task, expected, "it was changed since")
+        return self._judged(task, expected, "it has changed since")
 
     def _task(self, steps: list[Step]) -> Task:
         path, display = steps[0].path, steps[0].display
@@ -126,8 +168,8 @@ class Undo:
         )
         why = ""
         if any(one.after != other.before.sha256 for one, other in pairwise(steps)):
-            why = "somebody changed it between the agent's edits"
-        task = self._judged(task, FileState(kind="file", sha256=last.after), "it was changed since", why)
+            why = "it was changed between the agent's edits"
+        task = self._judged(task, FileState(kind="file", sha256=last.after), "it has changed since", why)
         if task.conflict and now.kind == "file" and not task.lost:
             task = msgspec.structs.replace(task, merged=self._without(steps, now))
         return task
@@ -144,10 +186,10 @@ class Undo:
         if disk.same(task.now, expected):
             return msgspec.structs.replace(task, conflict=between)
         gone = {
-            "absent": "it was deleted or renamed since",
-            "folder": "a folder has its name by now",
-            "link": "a symbolic link has its name by now",
-            "other": "something that is no file lies there, or its folder is another one by now",
+            "absent": "it has been deleted or renamed",
+            "folder": "a folder now has its name",
+            "link": "a symbolic link now has its name",
+            "other": "it is no longer a file, or its folder was replaced",
         }
         return msgspec.structs.replace(task, conflict=gone.get(task.now.kind, why))
 
@@ -164,7 +206,7 @@ class Undo:
         try:
             text = disk.content(Path(steps[0].path), now, calls=self._calls)
             for step in reversed(steps):
-                taken = merge(self.store.get(step.after), self.store.get(step.before.sha256), text)
+                taken = merge_bytes(self.store.get(step.after), self.store.get(step.before.sha256), text)
                 if taken is None:
                     return None
                 text = taken
@@ -212,23 +254,23 @@ class Undo:
         except StoreError as error:
             return msgspec.structs.replace(item, outcome="failed", why=str(error))
         except FileChangedError:
-            return msgspec.structs.replace(item, outcome="left", why="it was changed at this moment")
+            return msgspec.structs.replace(item, outcome="left", why="it changed during the undo")
         except FileFault as error:
             return msgspec.structs.replace(item, outcome="failed", why=str(error))
         return item
 
     def carry_out(self, item: Restoring) -> Restoring:
         """Bring one file into its new state; the item with its outcome. Never raises for what the disk does."""
+        self.stopped_by = ""
         if item.outcome:
             return item
-        self.stopped_by = ""
         try:
             data = self.store.get(item.after.sha256) if item.after.kind == "file" else b""
             if item.aside:
                 return self._aside(item, data)
             disk.put(Path(item.path), item.before, item.after, data, item.folders, calls=self._calls)
         except FileChangedError:
-            return msgspec.structs.replace(item, outcome="left", why="it was changed at this moment")
+            return msgspec.structs.replace(item, outcome="left", why="it changed during the undo")
         except (StoreError, FileFault) as error:
             self.stopped_by = error.code
             return msgspec.structs.replace(item, outcome="failed", why=str(error))
@@ -247,7 +289,7 @@ class Undo:
                 except FileFault:
                     break
                 return msgspec.structs.replace(item, outcome="aside", why=str(place))
-        return msgspec.structs.replace(item, outcome="failed", why="nothing could be written beside it")
+        return msgspec.structs.replace(item, outcome="failed", why="no copy could be written next to it")
 
 
 def _happened(steps: Sequence[Step], now: FileState) -> list[Step]:

@@ -1,4 +1,4 @@
-"""Doctor's look at our files, the programs of this machine, and the terminal. Blocks; nothing is changed."""
+"""Doctor's checks of our files, the programs of this machine, the terminal and the language servers. They block."""
 
 from __future__ import annotations
 
@@ -8,139 +8,140 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
+from typing import Any, Literal
 
-from tui_agent import paths
-from tui_agent.commands.findings import Finding, Findings
-from tui_agent.commands.page import bytes_shown
+from tui_agent.commands.output import bytes_shown
 from tui_agent.commands.reaching import Configured
-from tui_agent.safety import kept as kept_store
-from tui_agent.tools.search_program import find_ripgrep
+from tui_agent.common import paths
+from tui_agent.common.domain import FrozenValue
+from tui_agent.lsp.languages import Language, ServerCommand, code_files, commands, language_of_file, languages
+from tui_agent.platform.programs import find_program
+from tui_agent.safety import decision_files as kept_store
+from tui_agent.storage.catalog import folder_bytes
+from tui_agent.storage.folder import session_folders
+from tui_agent.text import count_of
+from tui_agent.tools.search_workspace import find_ripgrep
+
+State = Literal["ok", "note", "warn", "bad"]
+
+
+class Finding(FrozenValue, frozen=True, kw_only=True):
+    """One thing that was looked at. `bad` stands in the way of work; `warn` makes it worse; `note` just is so."""
+
+    group: str
+    name: str
+    state: State
+    text: str
+    advice: str = ""
+    """What to do about it."""
+
+
+class FindingList:
+    """Gathers findings of one group."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self.found: list[Finding] = []
+
+    def add(self, state: State, name: str, text: str, advice: str = "") -> None:
+        """One more."""
+        self.found.append(Finding(group=self._group, name=name, state=state, text=text, advice=advice))
+
 
 PROGRAM_SECONDS = 3.0
 """For a program to say its version."""
 LOW_SPACE = 200_000_000
 """Free bytes below which a session may soon not be kept any more."""
-_COUNTED = 20_000
-"""Files of the data folder whose sizes are added up at most."""
 
 
-def files(found: Configured) -> list[Finding]:
+def check_files(found: Configured) -> list[Finding]:
     """Settings, models.json, trust, the data folder."""
-    look = Findings("Files")
+    look = FindingList("Files")
     _settings(look, found)
     _models(look, found)
     if found.trusted:
         look.add("ok", "trust", f"{found.workspace} is trusted")
     else:
-        text = f"{found.workspace} is not trusted: no AGENTS.md, no settings, no git of it are read"
-        look.add("note", "trust", text, "The first session here asks; `exec` takes --trust.")
+        text = f"{found.workspace} is not trusted: its AGENTS.md, settings and git data are not read"
+        look.add("note", "trust", text, "The first session here asks; for `exec`, use --trust.")
     for kept in (paths.trust_file(), paths.grants_file()):
-        if kept.exists() and not kept_store.read(kept):
-            advice = "Look at it, or move it away: nothing more is kept in it as it is."
-            look.add("warn", kept.name, f"{kept} is empty or damaged, so it counts for nothing", advice)
+        if kept.exists() and not kept_store.read_decisions(kept):
+            advice = "Check the file or move it away: nothing is saved to it until then."
+            look.add("warn", kept.name, f"{kept} is empty or damaged and is ignored", advice)
     _data(look)
     return look.found
 
 
-def _settings(look: Findings, found: Configured) -> None:
+def _settings(look: FindingList, found: Configured) -> None:
     for problem in found.loaded.problems:
-        state, advice = (
-            ("warn", "") if problem.ignored else ("bad", "Correct it: no session starts like this.")
-        )
-        look.add(state, "settings", str(problem), advice)  # type: ignore[arg-type]  # both are states
+        state: State = "warn" if problem.ignored else "bad"
+        advice = "" if problem.ignored else "Fix it: sessions cannot start until then."
+        look.add(state, "settings", str(problem), advice)
     if not found.loaded.problems:
         file = paths.config_file()
-        text = str(file) if file.exists() else f"all as built in; {file} is not there"
+        text = str(file) if file.exists() else f"defaults; {file} does not exist"
         look.add("ok", "settings", text)
 
 
-def _models(look: Findings, found: Configured) -> None:
+def _models(look: FindingList, found: Configured) -> None:
     read, file = found.catalog_read, paths.models_file()
     for problem in read.problems:
-        advice = "" if problem.ignored else "Correct it: until then the built-in list counts."
+        advice = "" if problem.ignored else "Fix it: until then the built-in list is used."
         look.add("warn" if problem.ignored else "bad", "models.json", str(problem), advice)
     if read.missing:
-        look.add("note", "models.json", f"{file} is not there yet; the first session makes it")
+        look.add("note", "models.json", f"{file} does not exist yet; the first session creates it")
     elif read.catalog is not None and not read.problems:
-        count = len(read.catalog.models)
-        look.add("ok", "models.json", f"{file}, {count} model{'' if count == 1 else 's'}")
+        look.add("ok", "models.json", f"{file}, {count_of(len(read.catalog.models), 'model')}")
 
 
-def _data(look: Findings) -> None:
+def _data(look: FindingList) -> None:
     folder = paths.data_dir()
     at = folder
     while not at.exists() and at != at.parent:
         at = at.parent
     if not at.is_dir() or not os.access(at, os.W_OK | os.X_OK):
         advice = "Make it writable, or set TUI_AGENT_HOME to another folder."
-        look.add("bad", "data folder", f"{folder} can't be written, so no session can be kept", advice)
+        look.add("bad", "data folder", f"{folder} is not writable, so sessions cannot be saved", advice)
         return
     free = shutil.disk_usage(at).free
-    size, sessions = _size(folder)
-    text = f"{folder}, {bytes_shown(size)} in {sessions} session{'' if sessions == 1 else 's'}"
+    sessions = count_of(len(list(session_folders(paths.sessions_dir()))), "session")
+    text = f"{folder}, {bytes_shown(folder_bytes(folder))} in {sessions}"
     if free < LOW_SPACE:
-        advice = "Make room: a session stops when nothing can be saved."
+        advice = "Free some space: a session stops when nothing can be saved."
         look.add("warn", "data folder", f"{text}; only {bytes_shown(free)} are free on its disk", advice)
     else:
         look.add("ok", "data folder", f"{text}; {bytes_shown(free)} free")
 
 
-def _size(folder: Path) -> tuple[int, int]:
-    """Bytes of the files below `folder`, and how many sessions it has."""
-    size = count = 0
-    for where, _, names in os.walk(folder):
-        for name in names:
-            count += 1
-            try:
-                size += os.lstat(os.path.join(where, name)).st_size
-            except OSError:
-                continue
-        if count > _COUNTED:
-            break
-    try:
-        sessions = sum(entry.is_dir() for entry in os.scandir(paths.sessions_dir()))
-    except OSError:
-        sessions = 0
-    return size, sessions
-
-
 # --- programs -------------------------------------------------------------------------------
 
 
-def programs(found: Configured) -> list[Finding]:
+def check_programs(found: Configured) -> list[Finding]:
     """ripgrep, git, and this program itself."""
-    look = Findings("This machine")
+    look = FindingList("This machine")
     system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
     look.add("ok", "system", system)
     search = find_ripgrep((found.workspace,))
     if search is None:
-        advice = "Install it from your system's packages; without it our own, slower search is used."
+        advice = "Install ripgrep with your package manager; without it a slower built-in search is used."
         look.add("warn", "ripgrep", "rg is not on PATH", advice)
     else:
         look.add("ok", "ripgrep", _version(search) or str(search))
-    git = program("git", found.workspace)
+    git = find_program("git", (found.workspace,))
     if git is None:
-        advice = "Install it: without it the agent knows no branches and no history."
+        advice = "Install it: without it the agent sees no branches and no history."
         look.add("warn", "git", "git is not on PATH", advice)
     else:
         look.add("ok", "git", _version(git) or str(git))
     return look.found
 
 
-def program(name: str, workspace: Path) -> Path | None:
-    """A program on PATH that does not lie in the workspace (R-04)."""
-    for entry in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        path = Path(entry) / name
-        if os.path.isabs(entry) and path.is_file() and os.access(path, os.X_OK):
-            real = Path(os.path.realpath(path))
-            if not any(one.is_relative_to(workspace) for one in (path, real)):
-                return path
-    return None
-
-
-def said(*argv: str) -> str:
+def first_output_line(*argv: str) -> str:
     """The first line that a program prints; empty when it does not do so in time."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMUX", "LANG") if name in os.environ}
     try:
@@ -160,29 +161,29 @@ def said(*argv: str) -> str:
 
 
 def _version(path: Path) -> str:
-    number = re.search(r"\d+(\.\d+)+", said(str(path), "--version"))
+    number = re.search(r"\d+(\.\d+)+", first_output_line(str(path), "--version"))
     return f"{number[0]}, {path}" if number else ""
 
 
 # --- the terminal ---------------------------------------------------------------------------
 
 
-def terminal(workspace: Path, environ: Mapping[str, str] | None = None) -> list[Finding]:
+def check_terminal(workspace: Path, environ: Mapping[str, str] | None = None) -> list[Finding]:
     """What the screen will find: kind, size, colours, letters, tmux, keys."""
     environ = os.environ if environ is None else environ
-    look = Findings("Terminal")
+    look = FindingList("Terminal")
     if not sys.stdout.isatty() or not sys.stdin.isatty():
-        look.add("note", "terminal", "none here; `tui-agent exec` needs none")
+        look.add("note", "terminal", "none; `tui-agent exec` does not need one")
         return look.found
     term = environ.get("TERM", "")
     size = shutil.get_terminal_size()
     if term in ("", "dumb"):
-        advice = "Set TERM to what your terminal is, such as xterm-256color."
+        advice = "Set TERM to your terminal type, such as xterm-256color."
         look.add("bad", "kind", f"TERM is {term or 'not set'}: nothing can be drawn", advice)
         return look.found
     look.add("ok", "kind", f"{term}, {size.columns} × {size.lines}")
     if size.columns < 60 or size.lines < 16:
-        look.add("warn", "size", "small for diffs and questions", "Give it 80 × 24 or more.")
+        look.add("warn", "size", "small for diffs and questions", "Enlarge it to 80 × 24 or more.")
     _colours(look, term, environ)
     if "UTF" not in (sys.stdout.encoding or "").upper():
         advice = "Set LANG to a UTF-8 locale, such as C.UTF-8."
@@ -191,47 +192,35 @@ def terminal(workspace: Path, environ: Mapping[str, str] | None = None) -> list[
         _tmux(look, term, workspace)
     keys = keyboard()
     if keys == "kitty":
-        look.add("ok", "keys", "all of them arrive apart (kitty protocol)")
+        look.add("ok", "keys", "all keys are distinct (kitty protocol)")
     elif keys == "plain":
-        look.add("note", "keys", "Shift+Enter arrives as Enter; Ctrl+J and Alt+Enter begin a new line")
+        look.add("note", "keys", "Shift+Enter arrives as Enter; use Ctrl+J or Alt+Enter for a new line")
     return look.found
 
 
-def _colours(look: Findings, term: str, environ: Mapping[str, str]) -> None:
+def _colours(look: FindingList, term: str, environ: Mapping[str, str]) -> None:
     if environ.get("NO_COLOR"):
         look.add("note", "colours", "switched off by NO_COLOR")
     elif environ.get("COLORTERM", "") in ("truecolor", "24bit"):
         look.add("ok", "colours", "16 million")
     elif "256" in term or "kitty" in term or "direct" in term:
-        look.add("note", "colours", "256", "COLORTERM=truecolor says that the terminal has more.")
+        look.add("note", "colours", "256", "Set COLORTERM=truecolor if the terminal supports it.")
     else:
-        look.add(
-            "warn", "colours", "few", "Set TERM to the variant with 256 colours, such as xterm-256color."
-        )
+        look.add("warn", "colours", "few", "Set TERM to a 256-color type, such as xterm-256color.")
 
 
-def _tmux(look: Findings, term: str, workspace: Path) -> None:
-    path = program("tmux", workspace)
-    options = (
-        {}
-        if path is None
-        else {
-            name: said(str(path), "show-options", "-gv", name) for name in ("extended-keys", "set-clipboard")
-        }
-    )
+def _tmux(look: FindingList, term: str, workspace: Path) -> None:
+    path = find_program("tmux", (workspace,))
     wrong = []
     if not term.startswith(("tmux", "screen-256", "xterm-256")):
         wrong.append("set -g default-terminal tmux-256color")
-    if options.get("extended-keys") == "off":
-        wrong.append("set -g extended-keys on")
-    if options.get("set-clipboard") == "off":
-        wrong.append("set -g set-clipboard on")
+    for option in ("extended-keys", "set-clipboard") if path is not None else ():
+        if first_output_line(str(path), "show-options", "-gv", option) == "off":
+            wrong.append(f"set -g {option} on")
     if wrong:
-        look.add(
-            "warn", "tmux", "colours, keys or copying are held back", f"In ~/.tmux.conf: {'; '.join(wrong)}"
-        )
+        look.add("warn", "tmux", "colors, keys or the clipboard are limited", f"In ~/.tmux.conf: {'; '.join(wrong)}")
     else:
-        look.add("ok", "tmux", "inside it, and it is set up well")
+        look.add("ok", "tmux", "inside tmux, configured well")
 
 
 def keyboard(seconds: float = 0.3) -> str:
@@ -261,3 +250,79 @@ def keyboard(seconds: float = 0.3) -> str:
     if not re.search(rb"\x1b\[\?[\d;]*c", answer):
         return ""
     return "kitty" if re.search(rb"\x1b\[\?\d+u", answer) else "plain"
+
+
+MANY = 0.1
+"""Share of the code files from which a language that can't be served is more than a side remark."""
+NONE = "Without it the agent searches by text and gets no diagnostics after edits."
+
+
+def check_languages(found: Configured) -> list[Finding]:
+    """A line for each language of the folder, the commonest first. No server is started. Blocks."""
+    look, chosen = FindingList("Code intelligence"), found.loaded.settings
+    if not chosen.language_servers_on:
+        look.add("note", "servers", "switched off by `language_servers_on` in the settings")
+        return look.found
+    own = chosen.language_servers
+    known = {language.name: language for language in languages(own)}
+    present = _present(found.workspace, tuple(known.values()))
+    if not present:
+        look.add("note", "servers", f"no source code in a known language in {found.workspace}")
+    elif not found.trusted:
+        look.add("note", "servers", "not started until the folder is trusted")
+    installs = _installs()
+    for name, count in present.most_common():
+        matters = count >= MANY * present.total()
+        _add(look, known[name], count, matters, found.workspace, own, installs.get(name, {}))
+    return look.found
+
+
+def _present(workspace: Path, known: Sequence[Language]) -> Counter[str]:
+    """Names of languages of the files in the folder, by their names alone, as far as it is looked through."""
+    suffixes = frozenset(suffix for language in known for suffix in language.suffixes)
+    by_suffix = Counter(Path(entry.name).suffix.lower() for entry in code_files(workspace, suffixes))
+    present: Counter[str] = Counter()
+    for suffix, count in by_suffix.items():
+        language = language_of_file(Path(f"x{suffix}"), known)
+        if language is not None:
+            present[language.name] += count
+    return present
+
+
+def _add(
+    look: FindingList,
+    language: Language,
+    count: int,
+    matters: bool,
+    workspace: Path,
+    own: Mapping[str, Sequence[str]],
+    install: Mapping[str, Any],
+) -> None:
+    head = f"{count_of(count, 'file')}: "
+    there = [one for one in commands(language, (workspace,)) if _serves(one, install.get("from", {}))]
+    if there:
+        look.add("ok", language.name, f"{head}{Path(there[0].program).name}, {there[0].program}")
+        return
+    setting = next((name for name in own if name.lower() in (language.name, *language.also)), "")
+    if setting:
+        text = f"{head}`{language.servers[0][0]}` of the settings is not on PATH"
+        look.add("warn", language.name, text, f"Install it, or fix `language_servers.{setting}`.")
+        return
+    names = [command[0] for command in language.servers]
+    missing = f"none of {', '.join(names)} is on PATH" if names[1:] else f"{names[0]} is not on PATH"
+    advice = [install.get("advice", ""), NONE if matters else ""]
+    look.add("warn" if matters else "note", language.name, head + missing, " ".join(filter(None, advice)))
+
+
+def _serves(command: ServerCommand, since: Mapping[str, int]) -> bool:
+    """False for a program that is no server in the version which is installed."""
+    wanted = since.get(Path(command.program).name)
+    if wanted is None:
+        return True
+    number = re.search(r"\d+", first_output_line(command.program, "--version"))
+    return number is not None and int(number[0]) >= wanted
+
+
+def _installs() -> dict[str, dict[str, Any]]:
+    text = files(__package__).joinpath("server_installs.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)

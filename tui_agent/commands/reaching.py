@@ -8,17 +8,19 @@ from pathlib import Path
 
 import msgspec
 
-from tui_agent import paths, settings
-from tui_agent.domain import Fault
-from tui_agent.engine.lacking import no_model
-from tui_agent.engine.live_catalog import described
+from tui_agent import settings
+from tui_agent.commands.probing import ProbeSetup
+from tui_agent.common import paths
+from tui_agent.common.domain import Fault, ModelInfo
+from tui_agent.engine.models.live_catalog import described
+from tui_agent.engine.models.roles import no_model, window_for
 from tui_agent.models import catalog as catalog_file
 from tui_agent.models.base import Model
 from tui_agent.models.catalog import Catalog, CatalogRead
 from tui_agent.models.connect import BadAddress, connect, resolve_provider
 from tui_agent.models.endpoint import endpoint
 from tui_agent.models.scenarios import ScenarioError
-from tui_agent.models.selection import select_default
+from tui_agent.models.selection import request_options, select_session_model
 from tui_agent.models.wire import Wire, default_limits
 from tui_agent.safety import trust
 
@@ -43,7 +45,7 @@ class Configured(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def catalog(self) -> Catalog:
         """models.json, or the built-in list while there is none that can be used."""
-        return self.catalog_read.catalog or catalog_file.built_in()
+        return self.catalog_read.catalog or catalog_file.built_in_catalog()
 
 
 class Reached(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,17 +70,11 @@ def configured(args: argparse.Namespace) -> Configured:
         "model": args.model,
         "context_window": args.context_window,
     }
-    loaded = settings.load(
-        paths.config_file(),
-        own if trusted and own.exists() else None,
-        None,
-        {k: v for k, v in flags.items() if v},
+    loaded = settings.load_settings(
+        paths.config_file(), own if trusted and own.exists() else None, None, {k: v for k, v in flags.items() if v}
     )
     return Configured(
-        workspace=workspace,
-        trusted=trusted,
-        loaded=loaded,
-        catalog_read=catalog_file.read(paths.models_file()),
+        workspace=workspace, trusted=trusted, loaded=loaded, catalog_read=catalog_file.read_catalog(paths.models_file())
     )
 
 
@@ -128,9 +124,34 @@ async def default_model(way: Reached, files: Configured) -> str:
     """The model that a session would take. Raises NoServer."""
     served = await way.model.list_models()
     if isinstance(served, Fault):
-        raise NoServer(f"{served.message} {served.advice} Tried because of {way.because}.".replace("  ", " "))
+        raise no_answer(served, way)
     infos = await described(way.model, served)
-    found = select_default(files.catalog, infos, named=files.loaded.settings.model or "")
+    found = select_session_model(files.catalog, infos, named=files.loaded.settings.model or "")
     if found is None:
         raise NoServer(no_model(way.model, served).message)
     return found.name
+
+
+def no_answer(fault: Fault, way: Reached) -> NoServer:
+    """What to raise when the server says nothing of use."""
+    return NoServer(f"{fault.message} {fault.advice} Tried this server ({way.because}).".replace("  ", " "))
+
+
+def probe_setup(
+    info: ModelInfo, way: Reached, files: Configured, seconds: float, longest: int | None = None
+) -> ProbeSetup:
+    """How a session would ask the model `info`; `seconds` and `longest` bound a reply."""
+    chosen, entry = files.loaded.settings, files.catalog.entry(info.name)
+    window = window_for(info, chosen.context_window or entry.window, way.model.provider)
+    sampling = request_options(
+        "execution",
+        entry,
+        thinks="thinking" in (info.capabilities or ()),
+        window=window,
+        temperature=chosen.temperature,
+        reply_tokens=chosen.caps.reply_tokens,
+        keep_alive=chosen.keep_alive,
+    )
+    return ProbeSetup(
+        name=info.name, window=window, sampling=sampling, seconds=seconds, prompt=entry.prompt, longest=longest
+    )

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from tui_agent.domain import Action, Answer, Diff, Fault, FileChange, Grant, ToolCall, ToolResult, Usage
+from tui_agent.common.domain import Action, Answer, Diff, Fault, FileChange, Grant, ToolCall, ToolResult, Usage
 from tui_agent.events.base import Event
 
 
@@ -70,7 +70,7 @@ class ReplyStarted(Event, frozen=True, kw_only=True):
 
 
 class ReplyPhase(Event, frozen=True, kw_only=True):
-    """Where the reply stands (R15.1)."""
+    """Where the reply stands."""
 
     type: ClassVar[str] = "reply.phase"
     phase: Literal["connecting", "loading", "reading", "thinking", "writing"]
@@ -137,7 +137,7 @@ class ToolOutput(Event, frozen=True, kw_only=True):
     type: ClassVar[str] = "tool.output"
     text: str
     file: str = ""
-    """With the first output of a command: where all of it is as long as the session is open, if it is long (R17.1)."""
+    """With the first output of a command: where all of it is as long as the session is open, if it is long."""
 
 
 class ToolFinished(Event, frozen=True, kw_only=True):
@@ -152,7 +152,7 @@ class ToolFinished(Event, frozen=True, kw_only=True):
     agent: str = ""
     """See ToolStarted. With one it is no part of the conversation."""
     seen: dict[str, str] = msgspec.field(default_factory=dict)
-    """Absolute path → sha256 of each file whose bytes the model knows since this call (R5.4)."""
+    """Absolute path → sha256 of each file whose bytes the model knows since this call."""
 
 
 class ApprovalAsked(Event, frozen=True, kw_only=True):
@@ -186,11 +186,11 @@ class ApprovalExecuted(Event, frozen=True, kw_only=True):
     digest: str
     """Of what was carried out."""
     action: Action | None = None
-    """What was carried out, where the user took only parts of what was asked for, or changed it (R4.6)."""
+    """What was carried out, where the user took only parts of what was asked for, or changed it."""
 
 
 class ApprovalVoided(Event, frozen=True, kw_only=True):
-    """What was asked for can't be approved any more: the file became another one meanwhile (A9, E10)."""
+    """What was asked for can't be approved any more: the file became another one meanwhile (A9)."""
 
     type: ClassVar[str] = "approval.voided"
     id: str
@@ -198,7 +198,7 @@ class ApprovalVoided(Event, frozen=True, kw_only=True):
 
 
 class GrantRevoked(Event, frozen=True, kw_only=True):
-    """The user took a standing leave back (R4.3)."""
+    """The user took a standing leave back."""
 
     type: ClassVar[str] = "grant.revoked"
     grant: Grant
@@ -226,17 +226,17 @@ class FileChanged(Event, frozen=True, kw_only=True):
 
 
 class ContextMeasured(Event, frozen=True, kw_only=True):
-    """What the window holds (R22.1)."""
+    """What the window holds."""
 
     type: ClassVar[str] = "context.measured"
     used: int | None
     limit: int | None
-    """The window in effect, in tokens (R1.4)."""
+    """The window in effect, in tokens."""
     estimated: bool = False
     parts: dict[str, int] = msgspec.field(default_factory=dict)
     """Tokens by part: `system`, `tools`, `messages`, `results`, `files` (H4)."""
     truncated: int = 0
-    """How many tokens of the prompt the server read when it cut it without a word (R1.3); 0 when it did not."""
+    """How many tokens of the prompt the server read when it cut it without a word; 0 when it did not."""
 
 
 class ContextCompacted(Event, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""A document as one HTML file: no script, nothing from elsewhere, light and dark as the reader's system is (R-33)."""
+"""A document as one HTML file: no script, nothing from elsewhere, light and dark as the reader's system is."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ import hashlib
 import re
 from collections.abc import Iterator
 from functools import cache
-from html import escape
 from importlib import resources
 from itertools import groupby
 
-from tui_agent.domain import Diff
-from tui_agent.export.content import Change, Code, Document, Facts, Fold, Part, Prose, Section, Text
-from tui_agent.export.prose import LONG, blocks, spans
+from jinja2 import Environment, Template
+from markupsafe import Markup, escape
+
+from tui_agent.export.prose import LONG, code_spans, prose_blocks
+from tui_agent.export.sections import CodePart, ExportDocument, ExportSection, displayable
 
 SIGNS = {"ok": "✓", "bad": "✗", "warn": "!", "": "·"}
-FOLDED = frozenset(("tool", "shell", "notice"))
-"""Kinds of section that fold; the ones that went badly or changed a file are open."""
-LISTED = 3
-"""Messages from which on there is a table of them."""
+LEVELS = {"user": "h2", "document": "h2", "agent": "h3", "step": "h3", "plan": "h3", "summary": "h3"}
+"""Kinds of section → the tag of their headline; `p` for the others."""
+ROWS = {"+": "added", "-": "removed", "\\": "note", "@": "hunk"}
+"""First character of a line of a diff → its class."""
+CHUNK = 64
+"""Pieces of the template that are handed on at once."""
 
 _BAR = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r":?-+:?")
@@ -27,133 +30,55 @@ _SLANTED = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*<]{1,500}?)(?<=\S)\*(?![\w*])"
 _STRONG = re.compile(r"\*\*(?=\S)([^*]{1,500}?)(?<=\S)\*\*")
 
 
-def html(document: Document) -> str:
-    """The text of the file, to be written as UTF-8."""
-    return "".join(pieces(document))
-
-
-def pieces(document: Document) -> Iterator[str]:
-    """The same, piece by piece."""
-    style = _style()
-    allowed = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{allowed}'; base-uri 'none'; form-action 'none'"
-    title = _text(document.title)
-    head = [
-        "<!DOCTYPE html>",
-        '<html lang="en">',
-        "<head>",
-        '<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        '<meta name="color-scheme" content="light dark">',
-        '<meta name="referrer" content="no-referrer">',
-        '<meta name="robots" content="noindex">',
-        f"<title>{title}</title>",
-        f"<style>{style}</style>",
-        "</head>",
-        "<body>",
-        f"<header><h1>{title}</h1>",
-        _facts(document.facts),
-        "</header>",
-    ]
-    for line in (*head, *_contents(document), "<main>"):
-        yield line + "\n"
-    for line in _sections(document):
-        yield line + "\n"
-    yield "</main>\n</body>\n</html>\n"
+def html_pieces(document: ExportDocument) -> Iterator[str]:
+    """The text of the file, piece by piece, to be written as UTF-8."""
+    template, style, digest = _template()
+    stream = template.stream(document=document, style=style, digest=digest, signs=SIGNS, levels=LEVELS)
+    stream.enable_buffering(CHUNK)
+    yield from stream
 
 
 @cache
-def _style() -> str:
-    return (resources.files("tui_agent.export") / "page.css").read_text(encoding="utf-8").strip()
+def _template() -> tuple[Template, Markup, str]:
+    folder = resources.files("tui_agent.export")
+    style = (folder / "page.css").read_text(encoding="utf-8").strip()
+    environment = Environment(autoescape=True, keep_trailing_newline=True)
+    environment.globals["prose"] = _prose
+    environment.filters |= {
+        "kind": lambda part: type(part).__name__,
+        "shown": displayable,
+        "row": lambda line: Markup(f' class="{ROWS[line[0]]}"') if line[:1] in ROWS else "",
+    }
+    environment.tests["open"] = _is_open
+    template = environment.from_string((folder / "page.html").read_text(encoding="utf-8"))
+    return template, Markup(style), base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
 
 
-def _contents(document: Document) -> Iterator[str]:
-    if len(document.messages) < LISTED:
-        return
-    yield "<nav><details><summary>Messages</summary><ol>"
-    for number, words in enumerate(document.messages, 1):
-        yield f'<li><a href="#m{number}">{_text(words)}</a></li>'
-    yield "</ol></details></nav>"
+def _is_open(section: ExportSection) -> bool:
+    """Whether a folding section stands open: it went badly, or changed a file."""
+    diff = any(isinstance(part, CodePart) and part.language == "diff" for part in section.parts)
+    return section.tone in ("bad", "warn") or diff
 
 
-def _sections(document: Document) -> Iterator[str]:
-    users = 0
-    for section in document.sections:
-        users += section.kind == "user"
-        anchor = f' id="m{users}"' if section.kind == "user" else ""
-        tone = f" {section.tone}" if section.tone else ""
-        yield f'<section class="{section.kind}{tone}"{anchor}>'
-        yield from _section(section)
-        yield "</section>"
+def _prose(text: str) -> Markup:
+    return Markup("\n".join(_blocks(displayable(text))))
 
 
-def _section(section: Section) -> Iterator[str]:
-    sign = f'<span class="sign">{SIGNS[section.tone]}</span> ' if section.kind in _SIGNED else ""
-    subject = f" <code>{_text(section.subject)}</code>" if section.subject else ""
-    note = f' <span class="note">{_text(section.note)}</span>' if section.note else ""
-    head = f"{sign}<b>{_text(section.title)}</b>{subject}{note}"
-    if section.kind in FOLDED and section.parts:
-        open_now = section.tone in ("bad", "warn") or any(isinstance(part, Change) for part in section.parts)
-        yield f"<details{' open' if open_now else ''}><summary>{head}</summary>"
-        yield from _parts(section.parts)
-        yield "</details>"
-        return
-    level = "h2" if section.kind in ("user", "document") else "h3" if section.kind in _HEADED else "p"
-    yield f"<{level}>{head}</{level}>"
-    yield from _parts(section.parts)
-
-
-_SIGNED = frozenset(("tool", "shell", "notice", "end", "request", "step", "plan", "summary"))
-_HEADED = frozenset(("agent", "step", "plan", "summary"))
-
-
-def _parts(parts: tuple[Part, ...]) -> Iterator[str]:
-    for part in parts:
-        yield from _part(part)
-
-
-def _part(part: Part) -> Iterator[str]:
-    match part:
-        case Prose(text):
-            yield from _prose(text)
-        case Text(text):
-            yield f'<p class="text">{_text(text)}</p>'
-        case Code(text):
-            yield f"<pre>\n{_text(text)}</pre>"
-        case Change(diff):
-            yield from _change(diff)
-        case Facts(rows):
-            yield _facts(rows)
-        case Fold(title, inner):
-            yield f"<details><summary>{_text(title)}</summary>"
-            yield from _parts(inner)
-            yield "</details>"
-
-
-def _facts(rows: tuple[tuple[str, str], ...]) -> str:
-    return (
-        "<dl>" + "".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in rows) + "</dl>"
-    )
-
-
-def _prose(text: str) -> Iterator[str]:
-    for block in blocks(text):
+def _blocks(text: str) -> Iterator[str]:
+    for block in prose_blocks(text):
         match block.kind:
             case "table" if rows := _table(block.text):
                 yield "<table>" + "".join(rows) + "</table>"
             case "code" | "table":
-                label = f'<p class="language">{_text(block.language)}</p>' if block.language else ""
-                yield f"{label}<pre>\n{_text(block.text)}</pre>"
+                label = f'<p class="language">{escape(block.language)}</p>' if block.language else ""
+                yield f"{label}<pre>\n{escape(block.text)}</pre>"
             case "heading":
                 yield f'<p class="heading">{_inline(block.text)}</p>'
             case _:
-                for quoted, lines in groupby(
-                    block.text.split("\n"), lambda line: line.lstrip().startswith(">")
-                ):
+                for quoted, lines in groupby(block.text.split("\n"), lambda line: line.lstrip().startswith(">")):
                     tag = "blockquote" if quoted else "p"
-                    shown = (_inline(line.lstrip()[1:].lstrip(" ") if quoted else line) for line in lines)
-                    yield f'<{tag} class="text">' + "\n".join(shown) + f"</{tag}>"
+                    inner = (_inline(line.lstrip()[1:].lstrip(" ") if quoted else line) for line in lines)
+                    yield f'<{tag} class="text">' + "\n".join(inner) + f"</{tag}>"
 
 
 def _table(text: str) -> list[str]:
@@ -165,43 +90,16 @@ def _table(text: str) -> list[str]:
         return []
     if not all(_RULE.fullmatch(cell) for cell in cells[1]):
         return []
-    told = [("th", cells[0]), *(("td", row) for row in cells[2:])]
-    return [
-        "<tr>" + "".join(f"<{tag}>{_inline(cell)}</{tag}>" for cell in row) + "</tr>" for tag, row in told
-    ]
+    rows = [("th", cells[0]), *(("td", row) for row in cells[2:])]
+    return ["<tr>" + "".join(f"<{tag}>{_inline(cell)}</{tag}>" for cell in row) + "</tr>" for tag, row in rows]
 
 
 def _inline(line: str) -> str:
     return "".join(
-        f"<code>{_text(span.text)}</code>" if span.code else _emphasized(_text(span.text))
-        for span in spans(line)
+        f"<code>{escape(span.text)}</code>" if span.code else _emphasized(str(escape(span.text)))
+        for span in code_spans(line)
     )
 
 
 def _emphasized(text: str) -> str:
     return _SLANTED.sub(r"<em>\1</em>", _STRONG.sub(r"<b>\1</b>", text))
-
-
-def _change(diff: Diff) -> Iterator[str]:
-    note = f' <span class="note">{_text(diff.note)}</span>' if diff.note else ""
-    count = f'<span class="added">+{diff.added}</span> <span class="removed">−{diff.removed}</span>'
-    yield f'<p class="change">{_text(diff.kind)} <code>{_text(diff.path)}</code> {count}{note}</p>'
-    if diff.hunks:
-        yield '<pre class="diff">' + "".join(_rows(diff)) + "</pre>"
-
-
-_ROWS = {"+": "added", "-": "removed", "\\": "note"}
-
-
-def _rows(diff: Diff) -> Iterator[str]:
-    for hunk in diff.hunks:
-        where = f"@@ -{hunk.old_start},{hunk.old_count} +{hunk.new_start},{hunk.new_count} @@"
-        yield f'<span class="hunk">{where}</span>\n'
-        for line in hunk.lines:
-            kind = _ROWS.get(line[:1])
-            attribute = f' class="{kind}"' if kind else ""
-            yield f"<span{attribute}>{_text(line.rstrip(chr(10)))}</span>\n"
-
-
-def _text(text: str) -> str:
-    return escape(text, quote=True)

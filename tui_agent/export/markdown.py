@@ -6,9 +6,16 @@ import re
 from collections.abc import Iterator
 from html import escape
 
-from tui_agent.domain import Diff
-from tui_agent.export.content import Change, Code, Document, Facts, Fold, Part, Prose, Section, Text
-from tui_agent.export.prose import blocks, spans
+from tui_agent.export.prose import code_spans, prose_blocks
+from tui_agent.export.sections import (
+    ExportDocument,
+    ExportSection,
+    FoldedPart,
+    ProsePart,
+    SectionPart,
+    TextPart,
+    displayable,
+)
 
 SIGNS = {"ok": "✓ ", "bad": "✗ ", "warn": "! ", "": ""}
 HEADED = {"user": "##", "agent": "###", "plan": "###", "step": "###", "summary": "###", "document": "##"}
@@ -26,24 +33,19 @@ _HEADING = re.compile(rf"^({_MARKS})(#{{1,6}}(?=\s|$)|[=-](?=[ \t=-]*$))")
 _LIST = re.compile(r"^([ \t]*)([-+](?=\s|$)|>|\d{1,9}(?=[.)](?:\s|$)))")
 
 
-def markdown(document: Document) -> str:
-    """The text of the file, to be written as UTF-8."""
-    return "".join(pieces(document))
-
-
-def pieces(document: Document) -> Iterator[str]:
-    """The same, piece by piece."""
-    yield f"# {plain(document.title)}\n\n"
+def markdown_pieces(document: ExportDocument) -> Iterator[str]:
+    """The text of the file, piece by piece, to be written as UTF-8."""
+    yield f"# {escaped_text(document.title)}\n\n"
     for name, value in document.facts:
-        yield f"- {name}: {code(value)}\n"
+        yield f"- {name}: {code_span(value)}\n"
     for section in document.sections:
         yield "\n" + "\n".join(_section(section)).rstrip("\n") + "\n"
 
 
-def _section(section: Section) -> Iterator[str]:
-    head = SIGNS[section.tone] + plain(section.title)
-    subject = f" {code(section.subject)}" if section.subject else ""
-    note = f" · {plain(section.note)}" if section.note else ""
+def _section(section: ExportSection) -> Iterator[str]:
+    head = SIGNS[section.tone] + escaped_text(displayable(section.title))
+    subject = f" {code_span(displayable(section.subject))}" if section.subject else ""
+    note = f" · {escaped_text(section.note)}" if section.note else ""
     if level := HEADED.get(section.kind):
         yield f"{level} {head}{subject}{note}"
     elif section.kind == "notice":
@@ -55,39 +57,35 @@ def _section(section: Section) -> Iterator[str]:
         yield from _part(part)
 
 
-def _part(part: Part) -> Iterator[str]:
+def _part(part: SectionPart) -> Iterator[str]:
     match part:
-        case Prose(text, breaks):
-            yield from _prose(text, "  \n" if breaks else "\n")
-        case Text(text):
-            yield plain(text).replace("\n", "  \n")
-        case Code(text, language):
-            yield from fenced(text, language)
-        case Change(diff):
-            yield from _change(diff)
-        case Facts(rows):
-            yield from (f"- {plain(name)}: {plain(' '.join(value.split()))}" for name, value in rows)
-        case Fold(title, parts):
+        case ProsePart(text, breaks):
+            yield from _prose(displayable(text), "  \n" if breaks else "\n")
+        case TextPart(text):
+            yield escaped_text(displayable(text)).replace("\n", "  \n")
+        case FoldedPart(title, parts):
             yield f"<details><summary>{escape(title)}</summary>"
             for one in parts:
                 yield ""
                 yield from _part(one)
             yield ""
             yield "</details>"
+        case _:
+            yield from fenced_code(displayable(part.text), part.language)
 
 
 def _prose(text: str, end: str) -> Iterator[str]:
     first = True
-    for block in blocks(text):
+    for block in prose_blocks(text):
         if not first:
             yield ""
         first = False
         match block.kind:
             case "code":
                 if block.language and not _LANGUAGE.fullmatch(block.language):
-                    yield plain(block.language)
+                    yield escaped_text(block.language)
                     yield ""
-                yield from fenced(block.text, block.language)
+                yield from fenced_code(block.text, block.language)
             case "heading":
                 yield f"**{_inline(block.text).replace('**', '')}**"
             case _:
@@ -100,14 +98,14 @@ def _inline(line: str) -> str:
     quote = "> " if line.lstrip().startswith(">") else ""
     body = line.lstrip()[1:].lstrip() if quote else line.lstrip()
     done = "".join(
-        code(span.text) if span.code and "|" not in span.text else _escaped(_again(span.text, span.code))
-        for span in spans(body)
+        code_span(span.text) if span.code and "|" not in span.text else _escaped(_with_backticks(span.text, span.code))
+        for span in code_spans(body)
     )
     done = _HEADING.sub(r"\1\\\2", done)
     return indent.expandtabs(4)[:12] + quote + done
 
 
-def _again(text: str, is_code: bool) -> str:
+def _with_backticks(text: str, is_code: bool) -> str:
     return f"`{text}`" if is_code else text
 
 
@@ -115,7 +113,7 @@ def _escaped(text: str) -> str:
     return _SPECIAL.sub(lambda found: "\\" + found[0], text)
 
 
-def plain(text: str) -> str:
+def escaped_text(text: str) -> str:
     """Text in which nothing is markup."""
     return "\n".join(_plain(line) for line in text.split("\n"))
 
@@ -123,12 +121,10 @@ def plain(text: str) -> str:
 def _plain(line: str) -> str:
     line = _EMPHASIS.sub(lambda found: "\\" + found[0], _escaped(line).strip())
     line = _HEADING.sub(r"\1\\\2", line)
-    return _LIST.sub(
-        lambda found: found[1] + (found[2] + "\\" if found[2].isdigit() else "\\" + found[2]), line
-    )
+    return _LIST.sub(lambda found: found[1] + (found[2] + "\\" if found[2].isdigit() else "\\" + found[2]), line)
 
 
-def code(text: str) -> str:
+def code_span(text: str) -> str:
     """A span of code on one line, whatever backticks it holds."""
     text = " ".join(text.split("\n"))
     if not text.strip():
@@ -139,28 +135,10 @@ def code(text: str) -> str:
     return f"{ticks}{pad}{text}{pad}{ticks}"
 
 
-def fenced(text: str, language: str = "") -> Iterator[str]:
+def fenced_code(text: str, language: str = "") -> Iterator[str]:
     """A block of code between fences that are longer than any run of backticks in it."""
     longest = max((len(found) for found in _TICKS.findall(text)), default=0)
     fence = "`" * max(FENCE, longest + 1)
     yield fence + (language if _LANGUAGE.fullmatch(language) else "")
     yield from text.split("\n")
     yield fence
-
-
-def _change(diff: Diff) -> Iterator[str]:
-    note = f" · {plain(diff.note)}" if diff.note else ""
-    yield f"{diff.kind} {code(diff.path)} +{diff.added} −{diff.removed}{note}"
-    lines = diff_lines(diff)
-    if lines:
-        yield ""
-        yield from fenced("\n".join(lines), "diff")
-
-
-def diff_lines(diff: Diff) -> list[str]:
-    """The hunks as a unified diff shows them."""
-    lines: list[str] = []
-    for hunk in diff.hunks:
-        lines.append(f"@@ -{hunk.old_start},{hunk.old_count} +{hunk.new_start},{hunk.new_count} @@")
-        lines += [line.rstrip("\n") for line in hunk.lines]
-    return lines

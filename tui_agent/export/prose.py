@@ -13,7 +13,7 @@ LONG = 2_000
 """Characters of a line from which on nothing is looked for in it."""
 
 
-class Block(NamedTuple):
+class ProseBlock(NamedTuple):
     """A run of lines of one kind."""
 
     kind: Literal["paragraph", "code", "heading", "table"]
@@ -28,48 +28,48 @@ class Span(NamedTuple):
     code: bool = False
 
 
-def blocks(text: str) -> Iterator[Block]:
+def prose_blocks(text: str) -> Iterator[ProseBlock]:
     """The blocks of a text, in order; a fence without an end goes to the end."""
-    kept: list[str] = []
+    lines_so_far: list[str] = []
     fence = language = ""
     for line in text.split("\n"):
         found = _FENCE.match(line)
         if fence:
             if found and found[1].startswith(fence) and not found[2].strip():
-                yield Block("code", "\n".join(kept), language)
-                kept, fence = [], ""
+                yield ProseBlock("code", "\n".join(lines_so_far), language)
+                lines_so_far, fence = [], ""
             else:
-                kept.append(line)
+                lines_so_far.append(line)
         elif found:
-            yield from _plain(kept)
-            kept, fence, language = [], found[1], found[2].strip()
+            yield from _plain(lines_so_far)
+            lines_so_far, fence, language = [], found[1], found[2].strip()
         else:
-            kept.append(line)
+            lines_so_far.append(line)
     if fence:
-        yield Block("code", "\n".join(kept), language)
+        yield ProseBlock("code", "\n".join(lines_so_far), language)
     else:
-        yield from _plain(kept)
+        yield from _plain(lines_so_far)
 
 
-def _plain(lines: list[str]) -> Iterator[Block]:
+def _plain(lines: list[str]) -> Iterator[ProseBlock]:
     run: list[str] = []
     kind: Literal["paragraph", "table"] = "paragraph"
     for line in lines:
         heading = _HEADING.match(line) if len(line) < LONG else None
         this: Literal["paragraph", "table"] = "table" if line.lstrip().startswith("|") else "paragraph"
         if run and (heading or not line.strip() or this != kind):
-            yield Block(kind, "\n".join(run))
+            yield ProseBlock(kind, "\n".join(run))
             run = []
         if heading:
-            yield Block("heading", heading[1])
+            yield ProseBlock("heading", heading[1])
         elif line.strip():
             kind = this
             run.append(line)
     if run:
-        yield Block(kind, "\n".join(run))
+        yield ProseBlock(kind, "\n".join(run))
 
 
-def spans(line: str) -> Iterator[Span]:
+def code_spans(line: str) -> Iterator[Span]:
     """The pieces of a line: code is what stands between two equal runs of backticks."""
     if len(line) >= LONG or "`" not in line:
         yield Span(line)
@@ -78,10 +78,7 @@ def spans(line: str) -> Iterator[Span]:
     done = index = 0
     while index < len(runs):
         begin, end = runs[index]
-        close = next(
-            (n for n in range(index + 1, len(runs)) if runs[n][1] - runs[n][0] == end - begin),
-            None,
-        )
+        close = next((n for n in range(index + 1, len(runs)) if runs[n][1] - runs[n][0] == end - begin), None)
         if close is None:
             index += 1
             continue

@@ -8,45 +8,23 @@ import os
 import re
 import signal
 import sys
-from typing import TextIO
+import threading
+from typing import Any, Literal, TextIO
 
 import msgspec
 
-from tui_agent.domain import Answer, Editing, Running, Severity, Trusting
+from tui_agent import events as e
+from tui_agent.common.domain import Answer, EditAction, RunAction, Scope, Severity, TrustAction
 from tui_agent.engine.opening import open_session
+from tui_agent.engine.options import SessionOpenError, SessionOptions
 from tui_agent.engine.session import Session
-from tui_agent.engine.wishes import CannotOpen, Wishes
-from tui_agent.events import (
-    VERSION,
-    ApprovalAnswered,
-    ApprovalAsked,
-    FileChanged,
-    PlanDocConflict,
-    PlanProposed,
-    QuestionAsked,
-    Record,
-    RunEnded,
-    SummaryOffered,
-    UserSaid,
-    to_data,
-)
-from tui_agent.frontends.answers import Answers
-from tui_agent.frontends.plain import PlainText
-from tui_agent.storage.lines import encode
-from tui_agent.text import clean
+from tui_agent.frontends.plain import EXIT_CODES, UNATTENDED, PlainText, StopSignals, exit_code, report_saving
+from tui_agent.platform.pipes import leave_stdout, print_error
+from tui_agent.storage.lines import encode_json
 
 _NO_TRUST = "exec without --trust: the session is read-only"
 _RAW_CONTROL = re.compile("[\x7f-\x9f]")
 """What JSON lets through but a terminal obeys."""
-EXIT_CODES = {
-    "done": 0,
-    "failed": 1,
-    "refused": 3,
-    "unreachable": 4,
-    "limit": 5,
-    "interrupted": 130,
-}
-"""Outcome of the run → status of the process (X3)."""
 
 
 class Headless(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,18 +49,15 @@ class Exec:
         self._plain = PlainText(out, session.mask)
         self._answers = Answers(session) if options.read_answers else None
         self._refused = self._changed = False
-        self._signal: int | None = None
         self._message = ""
         self._outcome = ""
         """Of the task's own run; empty when its end could not be shown."""
 
     async def work(self) -> int:
         """Run the task to its end and return the exit code."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
-                loop.add_signal_handler(number, self._stop, number)
-        self._session.tell_saving(_tell_saving)
+        signals = StopSignals()
+        stopping = asyncio.create_task(self._stop(signals))
+        self._session.tell_saving(report_saving)
         if self._answers is not None:
             self._answers.start()
         printing = asyncio.create_task(self._follow())
@@ -94,34 +69,30 @@ class Exec:
             if self._answers is not None:
                 self._answers.stop()
             await self._session.close("exec ended")
+            stopping.cancel()
         await working
         try:
             await printing
         except OSError as error:
-            _leave_stdout()
+            leave_stdout()
             if isinstance(error, BrokenPipeError):
                 return EXIT_CODES["interrupted"]
-            sys.stderr.write(f"tui-agent: the output can't be written: {error.strerror}\n")
+            print_error(f"the output can't be written: {error.strerror}")
             return EXIT_CODES["failed"]
-        return self._exit_code()
+        return self._exit_code(signals.number)
 
     async def _task_done(self) -> None:
         self._message = await self._session.send(self._options.task)
         await self._session.wait()
 
-    def _exit_code(self) -> int:
-        if self._signal is not None and (self._signal != signal.SIGINT or not self._outcome):
-            return 128 + self._signal
-        if self._refused and (self._outcome == "done" or (self._outcome == "failed" and not self._changed)):
-            return EXIT_CODES["refused"]
-        return EXIT_CODES[self._outcome or "failed"]
+    def _exit_code(self, number: int) -> int:
+        if number and (number != signal.SIGINT or not self._outcome):
+            return 128 + number
+        return exit_code(self._outcome or "failed", refused=self._refused, changed=self._changed)
 
-    def _stop(self, number: int) -> None:
-        """The first signal stops the run in order; a second one does not wait for that."""
-        if self._signal is not None:
-            os._exit(128 + number)
-        self._signal = number
-        self._stopping = asyncio.ensure_future(self._session.interrupt(at_once=True))
+    async def _stop(self, signals: StopSignals) -> None:
+        await signals.came()
+        await self._session.interrupt(at_once=True)
 
     async def _follow(self) -> None:
         """Print every record up to the end of the session, and decide what asks."""
@@ -130,98 +101,185 @@ class Exec:
             await asyncio.to_thread(self._print, record)  # whoever reads it may be slow
             event = record.event
             match event:
-                case UserSaid(id=said) if said == self._message:
+                case e.UserSaid(id=said) if said == self._message:
                     run = record.run
-                case ApprovalAsked() | QuestionAsked():
+                case e.ApprovalAsked() | e.QuestionAsked():
                     self._decide(event)
                 case (
-                    PlanProposed(id=request, asks=True)
-                    | SummaryOffered(id=request)
-                    | PlanDocConflict(id=request)
+                    e.PlanProposed(id=request, asks=True) | e.SummaryOffered(id=request) | e.PlanDocConflict(id=request)
                 ) if self._answers is not None:
-                    self._answers.asked(
-                        request, refuse="reject" if isinstance(event, PlanProposed) else "withdrawn"
-                    )
-                case ApprovalAnswered(answer=answer) if answer.verdict == "reject" and answer.by not in (
+                    self._answers.asked(request, refuse="reject" if isinstance(event, e.PlanProposed) else "withdrawn")
+                case e.ApprovalAnswered(answer=answer) if answer.verdict == "reject" and answer.by not in (
                     "user",
                     _NO_TRUST,
                 ):
                     self._refused = self._refused or record.run in ("", run)
-                case FileChanged() if run and record.run == run:
+                case e.FileChanged() if run and record.run == run:
                     self._changed = True
-                case RunEnded(outcome=outcome) if run and record.run == run:
+                case e.RunEnded(outcome=outcome) if run and record.run == run:
                     self._outcome = outcome
 
-    def _print(self, record: Record) -> None:
+    def _print(self, record: e.Record) -> None:
         if self._options.json:
             self._out.write(_line(record) + "\n")
             self._out.flush()
         else:
             self._plain.show(record)
 
-    def _decide(self, event: ApprovalAsked | QuestionAsked) -> None:
-        """Answer by the flags. What is on the always-ask list is refused, whatever they say, and so is trust (R-03)."""
-        if isinstance(event, ApprovalAsked) and isinstance(event.action, Trusting):
-            text = "Only --trust makes `exec` trust a folder."
+    def _decide(self, event: e.ApprovalAsked | e.QuestionAsked) -> None:
+        """Answer by the flags. What is on the always-ask list is refused, whatever they say, and so is trust."""
+        if isinstance(event, e.ApprovalAsked) and isinstance(event.action, TrustAction):
+            text = "`exec` trusts a folder only with --trust."
             self._session.answer(event.id, Answer(verdict="reject", text=text, by=_NO_TRUST))
             return
         if self._answers is not None:
             self._answers.asked(event.id)
             return
-        if isinstance(event, ApprovalAsked) and self._options.approve == "all" and _may_all(event):
+        if isinstance(event, e.ApprovalAsked) and self._options.approve == "all" and _may_all(event):
             self._session.answer(event.id, Answer(verdict="approve", by="--approve all"))
             return
         flag = f"--approve {self._options.approve}"
-        text = "No user is present to decide."
-        self._session.answer(event.id, Answer(verdict="reject", text=text, by=flag))
+        self._session.answer(event.id, Answer(verdict="reject", text=UNATTENDED, by=flag))
 
 
-def _tell_saving(failure: str | None) -> None:
-    sys.stderr.write(f"tui-agent: {clean(failure) if failure else 'saving works again.'}\n")
-
-
-def _leave_stdout() -> None:
-    """The reader has gone: let nothing be written there when the interpreter ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _line(record: Record) -> str:
+def _line(record: e.Record) -> str:
     """The record as it stands in events.jsonl, without its checksum."""
     fields = {
-        "v": VERSION,
+        "v": e.VERSION,
         "seq": record.seq,
         "at": record.at,
         "type": record.event.type,
         "run": record.run,
         "node": record.node,
         "parent": record.parent,
-        "data": to_data(record.event),
+        "data": e.to_data(record.event),
     }
-    line = encode(fields).decode()
+    line = encode_json(fields).decode()
     return _RAW_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
-def _may_all(event: ApprovalAsked) -> bool:
+def _may_all(event: e.ApprovalAsked) -> bool:
     match event.action:
-        case Editing(outside=outside, protected=protected):
+        case EditAction(outside=outside, protected=protected):
             return not outside and not protected
-        case Running(always_ask=always, severity=severity):
+        case RunAction(always_ask=always, severity=severity):
             return not always and severity is not Severity.CRITICAL
         case _:
             return False
 
 
-async def _main(wishes: Wishes, options: Headless) -> int:
+async def exec_task(wishes: SessionOptions, options: Headless) -> int:
+    """Open a session, work on the task and print what happens; the exit code."""
     try:
         session = await open_session(wishes)
-    except CannotOpen as error:
-        sys.stderr.write(f"tui-agent: {clean(str(error))}\n")
+    except SessionOpenError as error:
+        print_error(str(error))
         return error.code
     return await Exec(session, options, sys.stdout).work()
 
 
-def run(wishes: Wishes, options: Headless) -> int:
+def run_exec(wishes: SessionOptions, options: Headless) -> int:
     """Open a session, work on the task, return the exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8" if options.json else None, errors="replace")
-    return asyncio.run(_main(wishes, options))
+    return asyncio.run(exec_task(wishes, options))
+
+
+LINE_MAX = 1 << 20
+"""Bytes of one answer."""
+EARLY_MAX = 1_000
+"""Answers that may be given before they are asked for."""
+
+
+class AnswerLine(msgspec.Struct, forbid_unknown_fields=True):
+    """One answer. Without an `id` it goes to the oldest open request, or to the next one."""
+
+    verdict: Literal["approve", "reject", "reply"]
+    id: str = ""
+    scope: Scope = Scope.ONCE
+    text: str = ""
+    data: dict[str, Any] | None = None
+    """An edited plan or summary, which side of a conflict is taken, or which hunks of an edit (`Answer.data`)."""
+
+
+Refusal = Literal["reject", "withdrawn"]
+"""How a request is settled when nobody is left: a plan is rejected, a summary stays open for the next start."""
+
+
+class Answers:
+    """Reads answers in a thread and hands them to the session in order.
+
+    When the input ends, what is still open and what is asked later is refused: nobody is left to answer.
+    """
+
+    def __init__(self, session: Session, fd: int | None = None) -> None:
+        self._session = session
+        self._fd = sys.stdin.fileno() if fd is None else fd
+        self._open: dict[str, Refusal] = {}
+        self._early: list[AnswerLine] = []
+        self._ended = False
+        self._loop = asyncio.get_running_loop()
+
+    def start(self) -> None:
+        """Begin to read."""
+        threading.Thread(target=self._read, name="answers", daemon=True).start()
+
+    def stop(self) -> None:
+        """Take no more answers."""
+        self._ended = True
+
+    def asked(self, request: str, refuse: Refusal = "reject") -> None:
+        """A request is open; answer it with what was given for it already, if anything."""
+        self._open[request] = refuse
+        for line in self._early:
+            if line.id in ("", request):
+                self._early.remove(line)
+                self._settle(request, line)
+                return
+        if self._ended:
+            self._refuse(request)
+
+    def _read(self) -> None:
+        try:
+            with os.fdopen(os.dup(self._fd), "rb") as lines:
+                while raw := lines.readline(LINE_MAX):
+                    if raw.strip():
+                        self._call_on_loop(self._parse_line, raw)
+        except OSError as error:
+            print_error(f"answers can't be read: {error.strerror}")
+        self._call_on_loop(self._end)
+
+    def _call_on_loop(self, function: object, *values: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function, *values)  # type: ignore[arg-type]  # our own two methods
+        except RuntimeError:
+            return  # the program has ended
+
+    def _parse_line(self, raw: bytes) -> None:
+        try:
+            line = msgspec.json.decode(raw, type=AnswerLine)
+        except msgspec.DecodeError as error:
+            print_error(f"an answer was not understood: {error}")
+            return
+        request = line.id or next(iter(self._open), "")
+        if request in self._open:
+            self._settle(request, line)
+        elif len(self._early) < EARLY_MAX:
+            self._early.append(line)
+        else:
+            print_error("too many answers without a request; one was dropped")
+
+    def _settle(self, request: str, line: AnswerLine) -> None:
+        del self._open[request]
+        answer = Answer(verdict=line.verdict, scope=line.scope, text=line.text, data=line.data)
+        self._session.answer(request, answer)
+
+    def _end(self) -> None:
+        self._ended = True
+        for request in tuple(self._open):
+            self._refuse(request)
+
+    def _refuse(self, request: str) -> None:
+        verdict = self._open.pop(request)
+        answer = Answer(verdict=verdict, text=UNATTENDED, by="--answers ended")
+        self._session.answer(request, answer)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from tui_agent.lsp.positions import Lines, uri_of
+from tui_agent.lsp.positions import ServerLines, uri_of
 from tui_agent.platform.encoding import NotText, decode
-from tui_agent.platform.files import FileFault, read_file, sha256_of
+from tui_agent.platform.file_faults import FileFault
+from tui_agent.platform.files import read_file, sha256_of
 
 FILE_CAP = 4 << 20
 """Bytes of a file that a server is shown."""
@@ -23,7 +24,7 @@ class NoSuchFile(Exception):
     """A file that can't be shown to a server; the message says why."""
 
 
-class Document(msgspec.Struct):
+class OpenDocument(msgspec.Struct):
     """A file as the server was shown it."""
 
     path: Path
@@ -34,13 +35,13 @@ class Document(msgspec.Struct):
     """As JSON; empty once it was sent."""
     size: int
     """In characters."""
-    lines: Lines
+    lines: ServerLines
     stamp: tuple[int, int, int]
     sha256: str
     """Of the bytes on disk."""
 
 
-def shown(path: Path, known: Document | None, version: int, data: bytes | None = None) -> Document:
+def open_text(path: Path, known: OpenDocument | None, version: int, data: bytes | None = None) -> OpenDocument:
     """The file on disk as a document, or `data` in its place; `known` itself where nothing changed. Raises NoSuchFile.
     Does file IO."""
     stamp = (-1, 0, 0)
@@ -57,21 +58,21 @@ def shown(path: Path, known: Document | None, version: int, data: bytes | None =
         if known is not None and known.sha256 == sha256:
             known.stamp = stamp
             return known
-        # A byte that is no text arrives as a lone surrogate, which JSON can't hold.
+        # A byte that is not text arrives as a lone surrogate, which JSON can't hold.
         text = _SURROGATE.sub("\ufffd", decode(data).text)
     except FileFault as fault:
         raise NoSuchFile(str(fault)) from fault
     except OSError as error:
         raise NoSuchFile(f"{path.name}: {error.strerror}") from error
     except NotText as error:
-        raise NoSuchFile(f"{path.name} is no text") from error
-    return Document(
+        raise NoSuchFile(f"{path.name} is not text") from error
+    return OpenDocument(
         path=path,
         uri=uri_of(str(path)),
         version=version,
         text=_as_json(text),
         size=len(text),
-        lines=Lines(text),
+        lines=ServerLines(text),
         stamp=stamp,
         sha256=sha256,
     )

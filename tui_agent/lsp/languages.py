@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 
 import msgspec
 
-from tui_agent.domain import Noun
+from tui_agent.common.domain import FrozenValue
+from tui_agent.common.tables import read_table
 from tui_agent.platform.programs import find_program
 
 ENTRIES = 20_000
@@ -19,7 +18,7 @@ ENTRIES = 20_000
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "target", "build", "dist", "vendor"})
 
 
-class Language(Noun, frozen=True, kw_only=True):
+class Language(FrozenValue, frozen=True, kw_only=True):
     """A language and how it is served."""
 
     name: str
@@ -37,7 +36,7 @@ class Language(Noun, frozen=True, kw_only=True):
         return self.ids.get(path.suffix.lower(), self.name)
 
 
-class Command(Noun, frozen=True, kw_only=True):
+class ServerCommand(FrozenValue, frozen=True, kw_only=True):
     """A server that can be started."""
 
     program: str
@@ -47,18 +46,8 @@ class Command(Noun, frozen=True, kw_only=True):
 
 @functools.cache
 def _table() -> tuple[Language, ...]:
-    data = tomllib.loads(files(__package__).joinpath("servers.toml").read_text(encoding="utf-8"))
-    return tuple(
-        Language(
-            name=name,
-            title=row["title"],
-            suffixes=tuple(row["suffixes"]),
-            ids=row.get("ids", {}),
-            also=tuple(row.get("also", ())),
-            servers=tuple(tuple(command) for command in row["servers"]),
-        )
-        for name, row in data.items()
-    )
+    rows = read_table(__file__, "servers.toml").items()
+    return tuple(msgspec.convert({"name": name, **row}, Language) for name, row in rows)
 
 
 def languages(own: Mapping[str, Sequence[str]]) -> tuple[Language, ...]:
@@ -77,19 +66,19 @@ def languages(own: Mapping[str, Sequence[str]]) -> tuple[Language, ...]:
     return tuple(found)
 
 
-def language_of(path: Path, known: Sequence[Language]) -> Language | None:
+def language_of_file(path: Path, known: Sequence[Language]) -> Language | None:
     """The language that a file's name tells; None for others."""
     suffix = path.suffix.lower()
     return next((one for one in known if suffix in one.suffixes), None)
 
 
-def commands(language: Language, folders: Sequence[Path]) -> tuple[Command, ...]:
-    """Servers of a language that are installed outside of `folders` (R-04, R-06). Does file IO."""
+def commands(language: Language, folders: Sequence[Path]) -> tuple[ServerCommand, ...]:
+    """Servers of a language that are installed outside of `folders`. Does file IO."""
     found = []
     for name, *rest in language.servers:
         program = find_program(name, folders)
         if program is not None:
-            found.append(Command(program=str(program), argv=(program.name, *rest)))
+            found.append(ServerCommand(program=str(program), argv=(program.name, *rest)))
     return tuple(found)
 
 

@@ -13,7 +13,7 @@ Encoding = Literal["utf-8", "utf-16", "utf-32"]
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
-class Lines:
+class ServerLines:
     """The lines of a text as the protocol counts them."""
 
     def __init__(self, text: str) -> None:
@@ -72,12 +72,17 @@ def path_of(uri: object) -> str:
     return "" if "\0" in path else os.path.normpath(path) if path else ""
 
 
-def whole_number(given: object, name: str) -> int:
+def as_int(given: object, name: str) -> int:
     """The number under `name`, not below 0; 0 where there is none."""
     value = given.get(name) if isinstance(given, Mapping) else None
     return value if isinstance(value, int) and value > 0 else 0
 
 
+def start_of(extent: Any) -> Any:
+    """Where a range begins; None for what is no range."""
+    return extent.get("start") if isinstance(extent, dict) else None
+
+
 def line_of(position: Any) -> int:
     """The line of a position, counted from 1."""
-    return whole_number(position, "line") + 1
+    return as_int(position, "line") + 1

@@ -1,4 +1,4 @@
-"""One language server for one root: what it can do, the files it was shown, what it finds wrong in them."""
+"""What this client tells a server that it can do, and where a server says what it can."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from tui_agent.lsp.capabilities import CLIENT, PROVIDERS
-from tui_agent.lsp.connection import Connection, Declined, Gone, Silent
-from tui_agent.lsp.documents import Document, NoSuchFile, shown
-from tui_agent.lsp.languages import Command, Language
-from tui_agent.lsp.limits import Limits
+from tui_agent.common.newest import keep_newest
+from tui_agent.common.symbols import SourcePosition
+from tui_agent.common.tables import read_table
+from tui_agent.lsp.connection import RequestRejected, RpcConnection, ServerGone, ServerTimeout
+from tui_agent.lsp.documents import NoSuchFile, OpenDocument, open_text
+from tui_agent.lsp.languages import Language, ServerCommand
 from tui_agent.lsp.positions import Encoding, path_of, to_units, uri_of
-from tui_agent.lsp.reading import trimmed
-from tui_agent.symbols import Spot
+from tui_agent.lsp.results import trim_hover
 
+_client = partial(read_table, __file__, "client.json")
+"""What this client tells a server that it can do (`capabilities`), and by method the field of a server's capabilities
+that offers it (`providers`)."""
 OPEN = 40
 """Files that are open at the same time; the one that was asked about longest ago is closed."""
 PULL = "textDocument/diagnostic"
@@ -27,7 +31,39 @@ TOKENS = 100
 """Reports of progress that are followed at the same time."""
 
 
-class Published(NamedTuple):
+class ServerLimits(msgspec.Struct, frozen=True):
+    """How long a language server is waited for, and how often it may fail: seconds, unless said otherwise."""
+
+    start: float = 25.0
+    """Until it has answered `initialize`."""
+    request: float = 15.0
+    """For one request."""
+    indexing: float = 20.0
+    """While it says that it is still reading the project; then it is asked all the same."""
+    young: float = 10.0
+    """After its start, in which it may read the project without saying so: a question about all of it counts once it
+    is answered the same twice."""
+    again: float = 0.5
+    """Between these two."""
+    backoff: float = 2.0
+    """Before it is started a second time; doubled each time."""
+    starts: int = 3
+    """How often it is started in a session."""
+    sound: float = 600.0
+    """In which it served well, so that its earlier starts count no more."""
+    silences: int = 2
+    """Requests in a row without a word from it after which it is ended."""
+    farewell: float = 1.0
+    """To end by itself when it is asked to."""
+    settle: float = 0.25
+    """In which a server that gives no versions may correct the diagnostics that it published."""
+    settle_empty: float = 1.0
+    """The same where it published that there are none: the first of several stages finds little."""
+    open_size: int = 32_000_000
+    """Characters of all files that are open at the same time; the last one is open whatever its size."""
+
+
+class PublishedDiagnostics(NamedTuple):
     """What a server announced to be wrong in a file."""
 
     version: int | None
@@ -38,18 +74,19 @@ class Published(NamedTuple):
 
 
 class LanguageServer:
-    """Lives on the event loop that started it. Methods raise LspFault."""
+    """Lives on the event loop that started it. Methods raise LspError."""
 
-    def __init__(self, language: Language, root: Path, limits: Limits) -> None:
+    def __init__(self, language: Language, root: Path, limits: ServerLimits) -> None:
         self.language = language
         self.root = root
         self.limits = limits
-        self.documents: dict[str, Document] = {}
-        self._connection: Connection
+        self.documents: dict[str, OpenDocument] = {}
+        self._connection: RpcConnection
         self._capabilities: Mapping[str, Any] = {}
         self._registered: dict[str, str] = {}
-        self._encoding: Encoding = "utf-16"
-        self._published: dict[str, Published] = {}
+        self.encoding: Encoding = "utf-16"
+        """How it counts columns."""
+        self._published: dict[str, PublishedDiagnostics] = {}
         """Of the open files, by path: every server spells addresses its own way."""
         self._shown = 0
         """How often it was shown a text."""
@@ -60,21 +97,22 @@ class LanguageServer:
         self._idle.set()
         self._silences = 0
         self._silent_at = 0.0
+        self._began = asyncio.get_running_loop().time()
         self._showing = asyncio.Lock()
 
     @classmethod
     async def start(
-        cls, command: Command, language: Language, root: Path, limits: Limits, environment: Mapping[str, str]
+        cls,
+        command: ServerCommand,
+        language: Language,
+        root: Path,
+        limits: ServerLimits,
+        environment: Mapping[str, str],
     ) -> Self:
         """Start it and exchange what both sides can do."""
         made = cls(language, root, limits)
-        made._connection = connection = await Connection.to_program(
-            command.program,
-            command.argv,
-            cwd=root,
-            environment=environment,
-            answer=made._answer,
-            hear=made._hear,
+        made._connection = connection = await RpcConnection.to_program(
+            command.program, command.argv, cwd=root, environment=environment, answer=made._answer, hear=made._hear
         )
         connection.at_end = made._news.set
         folder = {"uri": uri_of(str(root)), "name": root.name}
@@ -84,14 +122,14 @@ class LanguageServer:
             "rootUri": folder["uri"],
             "rootPath": str(root),
             "workspaceFolders": [folder],
-            "capabilities": CLIENT,
+            "capabilities": _client()["capabilities"],
         }
         try:
             result = await connection.request("initialize", params, limits.start)
             given = result.get("capabilities") if isinstance(result, dict) else None
             made._capabilities = given if isinstance(given, dict) else {}
             if made._capabilities.get("positionEncoding") in ("utf-8", "utf-32"):
-                made._encoding = made._capabilities["positionEncoding"]
+                made.encoding = made._capabilities["positionEncoding"]
             connection.notify("initialized", {})
             connection.notify("workspace/didChangeConfiguration", {"settings": {}})
         except BaseException as fault:
@@ -114,7 +152,7 @@ class LanguageServer:
 
     def can(self, method: str) -> bool:
         """True when it said that it answers `method`."""
-        given = self._capabilities.get(PROVIDERS[method])
+        given = self._capabilities.get(_client()["providers"][method])
         return method in self._registered.values() or (given is not None and given is not False)
 
     async def ask(self, method: str, params: Any, seconds: float | None = None) -> Any:
@@ -122,13 +160,23 @@ class LanguageServer:
         began, seconds = asyncio.get_running_loop().time(), seconds or self.limits.request
         try:
             result = await self._connection.request(method, params, seconds)
-        except Silent:
+        except ServerTimeout:
             self._note_silence(began, seconds)
             raise
-        except Declined:
+        except RequestRejected:
             self._silences = 0
             raise
         self._silences = 0
+        return result
+
+    async def ask_project(self, method: str, params: Any) -> Any:
+        """Its answer to a question about all files, which a server that has just started may not have read yet."""
+        result = await self.ask(method, params)
+        while asyncio.get_running_loop().time() - self._began < self.limits.young:
+            await asyncio.sleep(self.limits.again)
+            before, result = result, await self.ask(method, params)
+            if result == before:
+                break
         return result
 
     def _note_silence(self, began: float, seconds: float) -> None:
@@ -140,7 +188,7 @@ class LanguageServer:
         self._silences = 1 if heard > self._silent_at else self._silences + 1
         self._silent_at = now
         if self._silences >= self.limits.silences:
-            self._connection.stop("it answers no more")
+            self._connection.stop("it no longer responds")
 
     def _working(self) -> bool:
         """Whether it says that it is at work; a report that is not continued for `limits.indexing` counts no more."""
@@ -164,15 +212,10 @@ class LanguageServer:
                         over.cancel()
                         idle.cancel()
 
-    def position(self, document: Document, spot: Spot) -> dict[str, int]:
+    def position(self, document: OpenDocument, spot: SourcePosition) -> dict[str, int]:
         """The spot as the server counts."""
         line = document.lines[spot.line - 1]
-        return {"line": spot.line - 1, "character": to_units(line, spot.column, self._encoding)}
-
-    @property
-    def encoding(self) -> Encoding:
-        """How it counts columns."""
-        return self._encoding
+        return {"line": spot.line - 1, "character": to_units(line, spot.column, self.encoding)}
 
     async def close(self) -> None:
         """End it in order, and at the latest within 2 s and a little more."""
@@ -180,14 +223,14 @@ class LanguageServer:
 
     # --- the files it is shown ---
 
-    async def show(self, path: Path, data: bytes | None = None) -> Document:
+    async def show(self, path: Path, data: bytes | None = None) -> OpenDocument:
         """Open the file, or tell it what the file on disk says by now; with `data` as if that stood there. Raises
-        NoSuchFile, LspFault."""
+        NoSuchFile, LspError."""
         async with self._showing:
             uri = uri_of(str(path))
             known = self.documents.get(uri)
             try:
-                document = await asyncio.to_thread(shown, path, known, self._shown + 1, data)
+                document = await asyncio.to_thread(open_text, path, known, self._shown + 1, data)
             except NoSuchFile:
                 if known is not None:
                     self._close(uri)
@@ -223,7 +266,7 @@ class LanguageServer:
         if events:
             self._connection.notify("workspace/didChangeWatchedFiles", {"changes": events})
 
-    def _open(self, document: Document) -> None:
+    def _open(self, document: OpenDocument) -> None:
         self._published.pop(path_of(document.uri), None)
         given = {
             "uri": document.uri,
@@ -233,7 +276,7 @@ class LanguageServer:
         }
         self._connection.notify("textDocument/didOpen", {"textDocument": given})
 
-    def _change(self, document: Document) -> None:
+    def _change(self, document: OpenDocument) -> None:
         uri = document.uri
         self._published.pop(path_of(uri), None)
         which = {"uri": uri, "version": document.version}
@@ -248,15 +291,15 @@ class LanguageServer:
 
     # --- what it finds wrong ---
 
-    async def diagnostics(self, document: Document, seconds: float) -> list[Any]:
-        """What it finds wrong in a file as it was shown, in its own form. Raises LspFault, Silent in time."""
+    async def diagnostics(self, document: OpenDocument, seconds: float) -> list[Any]:
+        """What it finds wrong in a file as it was shown, in its own form. Raises LspError, ServerTimeout in time."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._published_or_pulled(document)
         except TimeoutError:
-            raise Silent(f"it did not check {document.path.name} within {seconds:g} s") from None
+            raise ServerTimeout(f"it did not check {document.path.name} within {seconds:g} s") from None
 
-    async def _published_or_pulled(self, document: Document) -> list[Any]:
+    async def _published_or_pulled(self, document: OpenDocument) -> list[Any]:
         """What it published of this version; of a server without versions what it said last, once it is quiet. A server
         that says, perhaps later, that it wants to be asked is asked."""
         while not self.can(PULL):
@@ -265,7 +308,7 @@ class LanguageServer:
                 return told.items
             self._news.clear()
             if not self.alive:
-                raise Gone(self.why)
+                raise ServerGone(self.why)
             if told is None or told.version is not None:
                 await self._news.wait()
                 continue
@@ -293,7 +336,7 @@ class LanguageServer:
             if isinstance(items, list) and uri_of(path) in self.documents:
                 given, now = params.get("version"), asyncio.get_running_loop().time()
                 version = given if isinstance(given, int) else None
-                self._published[path] = Published(version, trimmed(items), now)
+                self._published[path] = PublishedDiagnostics(version, trim_hover(items), now)
                 self._news.set()
         elif method == "$/progress":
             self._progress(str(params.get("token")), params.get("value"))
@@ -302,9 +345,7 @@ class LanguageServer:
         kind = value.get("kind") if isinstance(value, dict) else None
         known = self._busy.pop(token, None) is not None
         if kind == "begin" or (kind == "report" and known):
-            self._busy[token] = asyncio.get_running_loop().time()
-            if len(self._busy) > TOKENS:
-                del self._busy[next(iter(self._busy))]
+            keep_newest(self._busy, token, asyncio.get_running_loop().time(), TOKENS)
         if self._busy:
             self._idle.clear()
         else:
@@ -325,11 +366,7 @@ class LanguageServer:
                 return {"applied": False, "failureReason": "edits are made with the agent's own tools"}
             case "window/showDocument":
                 return {"success": False}
-            case (
-                "window/workDoneProgress/create"
-                | "window/showMessageRequest"
-                | "workspace/diagnostic/refresh"
-            ):
+            case "window/workDoneProgress/create" | "window/showMessageRequest" | "workspace/diagnostic/refresh":
                 return None
         raise LookupError(method)
 

@@ -4,53 +4,61 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
+import json
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tui_agent.mock_server.app import MockServer
 from tui_agent.mock_server.faults import FaultSyntaxError, parse_fault
-from tui_agent.mock_server.noise import Noise, NoiseError, NoisyModel
-from tui_agent.mock_server.noise_families import FAMILIES
-from tui_agent.mock_server.replies import ServedModel
-from tui_agent.models.scenarios import MISBEHAVIOURS, Misbehaviour, ScenarioError, Scenarios, load
+from tui_agent.mock_server.replies import Responder, ServedModel
+from tui_agent.models.scenarios import MISBEHAVIOURS, ScenarioError, Scenarios, SimulatedFault, load_scenarios
 from tui_agent.models.scripted import DEMO_FILE
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_FAMILY_LINES = "\n".join(f"  {family.name:14} {family.about}" for family in FAMILIES.values())
-EPILOG = f"""\
-faults: KIND or KIND:field=value,… with KIND one of {", ".join(MISBEHAVIOURS)};
-fields: after (bytes of the body that arrive first), seconds, size, ping, status, body, retry_after,
-times (requests that meet it; without it, all). Several are met one after the other.
-  --fault 429:retry_after=2,times=1     refuse the first request, then behave
-  --fault drop:after=300                reset the connection after 300 bytes
-
-noise: with --noise 0.3 the model does its work, but three replies in ten are spoilt; the same one comes again until
-the request tells the model what was wrong. What fails follows from --seed and the conversation. Families:
-{_FAMILY_LINES}
-"""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def run_mock_server(argv: Sequence[str] | None = None) -> int:
     """Serve until interrupted. Returns the exit status: 0, 1 when it can't start, 2 for wrong usage."""
-    options = _parser().parse_args(argv)
+    parser = mock_server_parser()
+    options = parser.parse_args(argv)
+    if options.noise is not None:
+        return _serve_noise(options, parser)
     try:
-        server = MockServer(
-            _answering(options),
-            host=options.host,
-            port=options.port,
-            strict=options.strict,
-            faults=options.fault,
-            models=options.model,
-            token=options.token,
-            pace=options.pace,
-            log=options.log,
-            keep=100,
-        )
-    except (ScenarioError, NoiseError) as error:
+        scenarios = load_scenarios(options.scenarios or DEMO_FILE)
+    except ScenarioError as error:
         print(f"mock-llm-server: {error}", file=sys.stderr)
         return 2
+    return serve_mock(options, scenarios)
+
+
+def _serve_noise(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    """A noisy model. It is part of the source tree, not of the installed package."""
+    try:
+        noise = importlib.import_module("benchmarks.noise.__main__")
+    except ModuleNotFoundError:
+        parser.error("--noise needs the source checkout: install tui-agent from it with `pip install -e .`")
+    code: int = noise.serve_noise(options)
+    return code
+
+
+def serve_mock(options: argparse.Namespace, model: Scenarios | Responder) -> int:
+    """Serve `model` until interrupted, with the options of `mock_server_parser`. Returns 0, or 1 if it can't start."""
+    server = MockServer(
+        model,
+        host=options.host,
+        port=options.port,
+        strict=options.strict,
+        faults=options.fault,
+        models=options.model,
+        token=options.token,
+        pace=options.pace,
+        log=options.log,
+        keep=100,
+    )
     try:
         asyncio.run(_serve(server, options.host))
     except OSError as error:
@@ -68,55 +76,29 @@ async def _serve(server: MockServer, host: str) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         if host not in LOOPBACK:
-            print(f"mock-llm-server: {host} can be reached from other machines", file=sys.stderr)
-        print(
-            f"mock-llm-server listens on {server.url} ({len(server.scenarios.scenarios)} scenarios)",
-            flush=True,
-        )
+            print(f"mock-llm-server: {host} is reachable from other machines", file=sys.stderr)
+        print(f"mock-llm-server listening on {server.url} ({len(server.scenarios.scenarios)} scenarios)", flush=True)
         await stop.wait()
 
 
-def _parser() -> argparse.ArgumentParser:
+def mock_server_parser() -> argparse.ArgumentParser:
+    """The parser of `mock-llm-server`, built from arguments.json."""
+    types: dict[str, Any] = {"int": int, "float": float, "path": Path, "fault": _fault, "model": _model}
+    table = json.loads(Path(__file__).with_name("arguments.json").read_bytes())
     parser = argparse.ArgumentParser(
-        prog="mock-llm-server",
-        description="A model server that answers from a scenario file, on the paths of OpenAI and Ollama.",
-        epilog=EPILOG,
+        prog=table["prog"],
+        description=table["description"],
+        epilog="\n".join(table["epilog"]).format(kinds=", ".join(MISBEHAVIOURS)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--port", type=int, default=8000, help="default 8000; 0 takes a free one")
-    parser.add_argument("--host", default="127.0.0.1", help="default 127.0.0.1: this machine only")
-    parser.add_argument("--scenarios", type=Path, metavar="FILE", help="default: the shipped demonstration")
-    parser.add_argument(
-        "--fault", type=_fault, action="append", default=[], metavar="FAULT", help="misbehave; see below"
-    )
-    parser.add_argument("--noise", type=float, metavar="RATE", help="spoil this share of the replies, 0 to 1")
-    parser.add_argument("--seed", type=int, default=0, help="which replies the noise spoils, default 0")
-    parser.add_argument("--families", metavar="A,B,…", help="families of noise; default: all, see below")
-    parser.add_argument("--strict", action="store_true", help="refuse what strict servers refuse")
-    parser.add_argument(
-        "--model",
-        type=_model,
-        action="append",
-        metavar="NAME[=CAPABILITIES]",
-        help="serve this model only (repeatable), such as coder:7b=completion,tools; default: any name",
-    )
-    parser.add_argument("--token", help="demand this bearer token")
-    parser.add_argument("--pace", type=float, default=0.015, help="seconds between fragments, default 0.015")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="append requests and replies as JSON lines")
+    for name, given in table["options"].items():
+        if kind := given.pop("type", None):
+            given["type"] = types[kind]
+        parser.add_argument(name, **given)
     return parser
 
 
-def _answering(options: argparse.Namespace) -> Scenarios | NoisyModel:
-    scenarios = load(options.scenarios or DEMO_FILE)
-    if options.noise is None:
-        if options.families:
-            raise NoiseError("--families needs --noise RATE")
-        return scenarios
-    families = tuple(filter(None, options.families.split(","))) if options.families else tuple(FAMILIES)
-    return NoisyModel(scenarios, Noise(rate=options.noise, seed=options.seed, families=families))
-
-
-def _fault(spec: str) -> Misbehaviour:
+def _fault(spec: str) -> SimulatedFault:
     try:
         return parse_fault(spec)
     except FaultSyntaxError as error:
@@ -133,4 +115,4 @@ def _model(spec: str) -> ServedModel:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_mock_server())

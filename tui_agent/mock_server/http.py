@@ -33,7 +33,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
 
 
-class Connection:
+class HttpConnection:
     """A connection with keep-alive. It reads ahead all the time, so that a hang-up is noticed in mid-reply."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,14 +1,17 @@
-"""What both wire formats of the mock server are made from."""
+"""Replies of the mock server, as Ollama and OpenAI-compatible servers write them."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
-from tui_agent.models.choosing import Choice, estimate, finish_reason
+from tui_agent.models.choosing import ScriptedReply, estimate_tokens, finish_reason, fragments
+from tui_agent.models.scenarios import Scenarios, SimulatedFault
 
 CONTEXT_LENGTH = 32_768
 
@@ -21,21 +24,21 @@ class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
     context_length: int = CONTEXT_LENGTH
 
 
-class Frame(NamedTuple):
+class StreamFrame(NamedTuple):
     """One event or line of a streamed reply. `end` frames are those that a broken reply lacks."""
 
     data: bytes
     kind: Literal["head", "piece", "end"] = "piece"
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
+class MockReply(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a wire format needs."""
 
     id: str
     created: int
     """Seconds since the epoch."""
     model: str
-    choice: Choice
+    choice: ScriptedReply
     prompt_tokens: int
     payload: dict[str, Any]
 
@@ -61,7 +64,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
         usage = self.choice.step.response.usage
         if usage is not None and usage.completion_tokens is not None:
             return usage.completion_tokens
-        return estimate(self.thinking + self.content + "".join(call.raw for call in self.choice.calls))
+        return estimate_tokens(self.thinking + self.content + "".join(call.raw for call in self.choice.calls))
 
     @property
     def cached_tokens(self) -> int | None:
@@ -70,15 +73,36 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
         return usage.cached_tokens if usage is not None else None
 
 
-def prompt_tokens(payload: Mapping[str, Any], choice: Choice) -> int:
+class ResponderReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What a Responder answers."""
+
+    choice: ScriptedReply
+    family: str = ""
+    """The kind of mistake that it makes on purpose; "" for a correct reply."""
+    fault: SimulatedFault | None = None
+    """What happens to the reply in transit."""
+
+
+@runtime_checkable
+class Responder(Protocol):
+    """A model that computes its replies from the request alone."""
+
+    scenarios: Scenarios
+
+    def answer(self, payload: Mapping[str, Any]) -> ResponderReply:
+        """The reply to a request body in OpenAI's or Ollama's form."""
+        ...
+
+
+def prompt_tokens(payload: Mapping[str, Any], choice: ScriptedReply) -> int:
     """The file's count, or a quarter of the characters of messages and tools."""
     usage = choice.step.response.usage
     if usage is not None and usage.prompt_tokens is not None:
         return usage.prompt_tokens
-    return estimate(json.dumps([payload.get("messages"), payload.get("tools") or []], ensure_ascii=False))
+    return estimate_tokens(json.dumps([payload.get("messages"), payload.get("tools") or []], ensure_ascii=False))
 
 
-def truncated(reply: Reply, window: int | None) -> tuple[Reply, bool]:
+def truncated(reply: MockReply, window: int | None) -> tuple[MockReply, bool]:
     """The reply with the count of a prompt that was cut to half of `window` and 2 tokens (O-7), and whether that was
     less than the whole. Without `window` the request's `num_ctx` counts."""
     options = reply.payload.get("options")
@@ -90,7 +114,7 @@ def truncated(reply: Reply, window: int | None) -> tuple[Reply, bool]:
     return msgspec.structs.replace(reply, prompt_tokens=left), True
 
 
-def compact(value: object) -> bytes:
+def compact_json(value: object) -> bytes:
     """JSON without spaces, as servers stream it."""
     return encoded(value, (",", ":"))
 
@@ -101,3 +125,289 @@ def encoded(value: object, separators: tuple[str, str] | None = None) -> bytes:
         return json.dumps(value, ensure_ascii=False, separators=separators).encode()
     except UnicodeEncodeError:
         return json.dumps(value, separators=separators).encode()
+
+
+VERSION = "0.32.0"
+DEFAULT_WINDOW = 4096
+"""The window of a model that was loaded without `num_ctx` (O-5)."""
+_TOKEN_NS = 12_000_000
+"""Nanoseconds that a token is said to take."""
+_SIZE = 4_683_087_332
+"""Bytes that a model is said to have."""
+
+
+def _ollama_ping(model: str) -> bytes:
+    """A sign of life without content: an empty chunk."""
+    return _line(_base(model, 0) | {"message": {"role": "assistant", "content": ""}, "done": False})
+
+
+def _unreadable(reply: MockReply) -> str | None:
+    """What the server says when it can't parse its model's own call (O-18); None when it can."""
+    for call in reply.choice.calls:
+        try:
+            if isinstance(json.loads(call.raw or "{}"), dict):
+                continue
+            why = "json: cannot unmarshal into Go value of type map[string]interface {}"
+        except json.JSONDecodeError as problem:
+            why = f"{problem.msg} at offset {problem.pos}"
+        return f"error parsing tool call: raw='{call.raw}', err={why}"
+    return None
+
+
+def _ollama_body(reply: MockReply) -> dict[str, Any]:
+    """The whole reply as one object."""
+    message: dict[str, Any] = {"role": "assistant", "content": reply.content}
+    if reply.thinking:
+        message["thinking"] = reply.thinking
+    if reply.choice.calls:
+        message["tool_calls"] = _calls(reply)
+    return _base(reply.model, reply.created) | {"message": message} | _closing(reply)
+
+
+def _ollama_frames(reply: MockReply) -> Iterator[StreamFrame]:
+    """The reply as lines: thinking, text, all calls at once, the final line with its counts (O-1, O-3, O-15)."""
+
+    def chunk(message: dict[str, Any]) -> bytes:
+        said = {"role": "assistant", "content": ""} | message
+        return _line(_base(reply.model, reply.created) | {"message": said, "done": False})
+
+    for fragment in fragments(reply.thinking):
+        yield StreamFrame(chunk({"thinking": fragment}))
+    for fragment in fragments(reply.content):
+        yield StreamFrame(chunk({"content": fragment}))
+    if (broken := _unreadable(reply)) is not None:
+        yield StreamFrame(_line(OLLAMA.error(500, broken)), "end")
+        return
+    if reply.choice.calls:
+        yield StreamFrame(chunk({"tool_calls": _calls(reply)}))
+    last = {"message": {"role": "assistant", "content": ""}} | _closing(reply)
+    yield StreamFrame(_line(_base(reply.model, reply.created) | last), "end")
+
+
+def load_response(model: str, created: int) -> dict[str, Any]:
+    """The answer to a request without messages, which only loads the model (O-2)."""
+    said = {"message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "load"}
+    return _base(model, created) | said
+
+
+def show_response(served: ServedModel) -> dict[str, Any]:
+    """`/api/show` (O-22)."""
+    return {
+        "modelfile": "",
+        "parameters": "",
+        "template": "{{ .Prompt }}",
+        "details": _details(),
+        "model_info": {
+            "general.architecture": "mock",
+            "general.parameter_count": 7_615_616_512,
+            "mock.context_length": served.context_length,
+        },
+        "capabilities": list(served.capabilities),
+        "modified_at": _time(0),
+    }
+
+
+def tags(served: Iterable[ServedModel]) -> dict[str, Any]:
+    """`/api/tags`."""
+    listed = [
+        _named(one.name) | {"modified_at": _time(0), "size": _SIZE, "capabilities": list(one.capabilities)}
+        for one in served
+    ]
+    return {"models": listed}
+
+
+def running(windows: Mapping[str, int], now: int) -> dict[str, Any]:
+    """`/api/ps`: the loaded models with the window in effect (O-9)."""
+    listed = [
+        _named(name) | {"size": _SIZE, "size_vram": _SIZE, "expires_at": _time(now + 1800), "context_length": window}
+        for name, window in windows.items()
+    ]
+    return {"models": listed}
+
+
+def _named(name: str) -> dict[str, Any]:
+    digest = hashlib.sha256(name.encode()).hexdigest()
+    return {"name": name, "model": name, "digest": digest, "details": _details()}
+
+
+def _details() -> dict[str, Any]:
+    return {
+        "parent_model": "",
+        "format": "gguf",
+        "family": "mock",
+        "families": ["mock"],
+        "parameter_size": "7.6B",
+        "quantization_level": "Q4_K_M",
+    }
+
+
+def _time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.000000Z")
+
+
+def _base(model: str, created: int) -> dict[str, Any]:
+    return {"model": model, "created_at": _time(created)}
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return compact_json(value) + b"\n"
+
+
+def _calls(reply: MockReply) -> list[dict[str, Any]]:
+    return [
+        {"id": call.id, "function": {"index": index, "name": call.name, "arguments": json.loads(call.raw or "{}")}}
+        for index, call in enumerate(reply.choice.calls)
+    ]
+
+
+def _closing(reply: MockReply) -> dict[str, Any]:
+    reason = "stop" if reply.reason == "tool_calls" else reply.reason
+    generating, reading = reply.completion_tokens * _TOKEN_NS, reply.prompt_tokens * _TOKEN_NS // 40
+    counts: dict[str, Any] = {
+        "total_duration": generating + reading + 1_000_000,
+        "load_duration": 1_000_000,
+        "prompt_eval_count": reply.prompt_tokens,
+        "prompt_eval_duration": reading,
+        "eval_count": reply.completion_tokens,
+        "eval_duration": generating,
+    }
+    if reply.cached_tokens is not None:
+        counts["prompt_eval_cached_count"] = reply.cached_tokens
+    return {"done": True} | ({"done_reason": reason} if reason else {}) | counts
+
+
+def _openai_error(status: int, message: str) -> dict[str, Any]:
+    """An error body in the shape that most servers share (C-7)."""
+    kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+    kind = kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
+    return {"error": {"message": message, "type": kind, "param": None, "code": None}}
+
+
+def _openai_body(reply: MockReply) -> dict[str, Any]:
+    """The whole reply as one object."""
+    message: dict[str, Any] = {"role": "assistant", "content": reply.choice.step.response.content}
+    if reply.thinking:
+        message["reasoning_content"] = reply.thinking
+    if reply.choice.calls:
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.raw}}
+            for call in reply.choice.calls
+        ]
+    return {
+        "id": reply.id,
+        "object": "chat.completion",
+        "created": reply.created,
+        "model": reply.model,
+        "choices": [{"index": 0, "message": message, "finish_reason": reply.reason or None}],
+        "usage": _usage(reply),
+    }
+
+
+def _openai_frames(reply: MockReply) -> Iterator[StreamFrame]:
+    """The reply as events: role, thinking, text, calls in fragments, reason, usage if asked for, `[DONE]`."""
+    options = reply.payload.get("stream_options")
+    with_usage = isinstance(options, dict) and bool(options.get("include_usage"))
+
+    def chunk(delta: dict[str, Any], reason: str | None = None) -> bytes:
+        choices = [{"index": 0, "delta": delta, "finish_reason": reason}]
+        return _event(_chunk(reply, choices) | ({"usage": None} if with_usage else {}))
+
+    yield StreamFrame(chunk({"role": "assistant", "content": ""}), "head")
+    for fragment in fragments(reply.thinking):
+        yield StreamFrame(chunk({"reasoning_content": fragment}))
+    for fragment in fragments(reply.content):
+        yield StreamFrame(chunk({"content": fragment}))
+    for index, call in enumerate(reply.choice.calls):
+        begun = {"index": index, "id": call.id, "type": "function"}
+        yield StreamFrame(chunk({"tool_calls": [begun | {"function": {"name": call.name, "arguments": ""}}]}))
+        for fragment in fragments(call.raw):
+            yield StreamFrame(chunk({"tool_calls": [{"index": index, "function": {"arguments": fragment}}]}))
+    if reply.reason:
+        yield StreamFrame(chunk({}, reply.reason), "end")
+    if with_usage:
+        yield StreamFrame(_event(_chunk(reply, []) | {"usage": _usage(reply)}), "end")
+    yield StreamFrame(b"data: [DONE]\n\n", "end")
+
+
+def models_response(served: Iterable[ServedModel], created: int) -> dict[str, Any]:
+    """The list of models; `max_model_len` tells the window, as vLLM does (C-8)."""
+    return {"object": "list", "data": [model_response(one, created) for one in served]}
+
+
+def model_response(served: ServedModel, created: int) -> dict[str, Any]:
+    """One model."""
+    return {
+        "id": served.name,
+        "object": "model",
+        "created": created,
+        "owned_by": "mock",
+        "max_model_len": served.context_length,
+    }
+
+
+def _event(value: dict[str, Any]) -> bytes:
+    return b"data: " + compact_json(value) + b"\n\n"
+
+
+def _chunk(reply: MockReply, choices: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "id": reply.id,
+        "object": "chat.completion.chunk",
+        "created": reply.created,
+        "model": reply.model,
+        "choices": choices,
+    }
+
+
+def _usage(reply: MockReply) -> dict[str, Any]:
+    usage: dict[str, Any] = {
+        "prompt_tokens": reply.prompt_tokens,
+        "completion_tokens": reply.completion_tokens,
+        "total_tokens": reply.prompt_tokens + reply.completion_tokens,
+    }
+    if reply.cached_tokens is not None:
+        usage["prompt_tokens_details"] = {"cached_tokens": reply.cached_tokens}
+    return usage
+
+
+class WireFormat(NamedTuple):
+    """How one kind of server writes what both have in common."""
+
+    name: Literal["openai", "ollama"]
+    stream_type: str
+    streams: bool
+    """Unless the request says otherwise."""
+    error: Callable[[int, str], dict[str, Any]]
+    error_frame: Callable[[dict[str, Any]], bytes]
+    """Inside a stream that began with status 200 (O-4)."""
+    ping: Callable[[str], bytes]
+    """A sign of life without content (C-1)."""
+    body: Callable[[MockReply], dict[str, Any]]
+    """The whole reply as one object."""
+    frames: Callable[[MockReply], Iterator[StreamFrame]]
+    unreadable: Callable[[MockReply], str | None]
+    """What the server says when it can't parse its model's own call (O-18); None when it can."""
+
+
+OLLAMA = WireFormat(
+    name="ollama",
+    stream_type="application/x-ndjson",
+    streams=True,
+    error=lambda status, message: {"error": message},
+    error_frame=_line,
+    ping=_ollama_ping,
+    body=_ollama_body,
+    frames=_ollama_frames,
+    unreadable=_unreadable,
+)
+OPENAI = WireFormat(
+    name="openai",
+    stream_type="text/event-stream; charset=utf-8",
+    streams=False,
+    error=_openai_error,
+    error_frame=_event,
+    ping=lambda model: b": ping\n\n",
+    body=_openai_body,
+    frames=_openai_frames,
+    unreadable=lambda reply: None,
+)

@@ -7,11 +7,11 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from tui_agent.domain import Fault, Message, ModelInfo, ToolCall, ToolSpec, Usage
+from tui_agent.common.domain import Fault, Message, ModelInfo, ToolCall, ToolSpec, Usage
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request, neutral of provider. `messages` is already valid (H2, R2.2)."""
+    """One request, neutral of provider. `messages` is already valid (H2)."""
 
     model: str
     messages: tuple[Message, ...]
@@ -19,7 +19,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float | None = None
     max_tokens: int | None = None
     num_ctx: int | None = None
-    """Ollama's window: the same value for every request of a model and session (R1.1)."""
+    """Ollama's window: the same value for every request of a model and session."""
     think: bool | str | None = None
     """None lets the client decide by capability (O-19)."""
     keep_alive: str | int | None = None
@@ -39,19 +39,19 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of the whole prompt."""
 
 
-class Text(msgspec.Struct, frozen=True, kw_only=True):
+class TextPiece(msgspec.Struct, frozen=True, kw_only=True):
     """A fragment of the answer, as it came."""
 
     text: str
 
 
-class Thought(msgspec.Struct, frozen=True, kw_only=True):
+class ThinkingPiece(msgspec.Struct, frozen=True, kw_only=True):
     """A fragment of thinking."""
 
     text: str
 
 
-class CallBegun(msgspec.Struct, frozen=True, kw_only=True):
+class CallStarted(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments of a call are arriving; sent again as more of them is known.
 
     `arguments` is what could be read so far (partial JSON), for the status line only.
@@ -67,13 +67,13 @@ class CallReady(msgspec.Struct, frozen=True, kw_only=True):
     call: ToolCall
 
 
-class Counted(msgspec.Struct, frozen=True, kw_only=True):
+class UsagePiece(msgspec.Struct, frozen=True, kw_only=True):
     """Token counts and times."""
 
     usage: Usage
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+class RetryWait(msgspec.Struct, frozen=True, kw_only=True):
     """A retry is coming (M7)."""
 
     attempt: int
@@ -94,14 +94,14 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
     fault: Fault
 
 
-Piece: TypeAlias = Phase | Text | Thought | CallBegun | CallReady | Counted | Waiting | Stop | Failed
+Piece: TypeAlias = Phase | TextPiece | ThinkingPiece | CallStarted | CallReady | UsagePiece | RetryWait | Stop | Failed
 
 
 class Model(Protocol):
     """A server, or the scripted model, that answers requests.
 
     `stream` never raises but for cancellation: failures are `Failed` pieces. Its last piece is exactly one `Stop` or
-    `Failed`. Cancelling the task that iterates, or closing the iterator, closes the connection at once (R6.1).
+    `Failed`. Cancelling the task that iterates, or closing the iterator, closes the connection at once.
     """
 
     provider: str

@@ -10,11 +10,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from tui_agent import paths
-from tui_agent.domain import ModelInfo, Noun
-from tui_agent.platform.files import FileChangedError, replace_file
-from tui_agent.settings.json_tree import parse_json_tree, read_json_tree
-from tui_agent.settings.yaml_tree import SettingsProblem, Tree, printable
+from tui_agent.common import paths
+from tui_agent.common.domain import FrozenValue, ModelInfo
+from tui_agent.common.tables import read_table
+from tui_agent.platform.file_faults import FileChangedError
+from tui_agent.platform.files import replace_file
+from tui_agent.settings.tree import SettingsProblem, Tree, parse_json_tree, printable, read_json_tree
 
 FIRST_FILE = Path(__file__).with_name("first_models.json")
 """The models that a new file holds, beside those of the server."""
@@ -34,7 +35,7 @@ Strategy: TypeAlias = Literal["native", "json", "xml", "files"]
 Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
-class ModelOptions(Noun, frozen=True, kw_only=True, omit_defaults=True):
+class ModelOptions(FrozenValue, frozen=True, kw_only=True, omit_defaults=True):
     """What requests to a model say; None leaves it to settings and role. Names are Ollama's own."""
 
     num_ctx: Tokens | None = None
@@ -48,7 +49,7 @@ class ModelOptions(Noun, frozen=True, kw_only=True, omit_defaults=True):
     """How the model is asked for changes; without it, as was measured, else as it is able to (E4, C1 to C3)."""
 
 
-class Calibration(Noun, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class Calibration(FrozenValue, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What `tui-agent reliability` measured of a model (E4). An empty one says nothing."""
 
     strategy: Strategy | None = None
@@ -62,7 +63,7 @@ class Calibration(Noun, frozen=True, kw_only=True, rename="camel", omit_defaults
     """Strategy → share of the tasks that came out right."""
 
 
-class ModelEntry(Noun, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class ModelEntry(FrozenValue, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One model, as the user knows it. An empty one says nothing."""
 
     display_name: str = ""
@@ -83,7 +84,7 @@ class ModelEntry(Noun, frozen=True, kw_only=True, rename="camel", omit_defaults=
         return self.options.num_ctx or self.context_window
 
 
-class SelectionRules(Noun, frozen=True, kw_only=True, rename="camel"):
+class SelectionRules(FrozenValue, frozen=True, kw_only=True, rename="camel"):
     """Which model does what. A model that the server does not have is never used."""
 
     default: str = ""
@@ -91,7 +92,7 @@ class SelectionRules(Noun, frozen=True, kw_only=True, rename="camel"):
     by_stage: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class Catalog(Noun, frozen=True, kw_only=True):
+class Catalog(FrozenValue, frozen=True, kw_only=True):
     """All of models.json."""
 
     models: dict[str, ModelEntry] = msgspec.field(default_factory=dict)
@@ -109,7 +110,7 @@ class Catalog(Noun, frozen=True, kw_only=True):
         return self.entry(name).display_name or name
 
 
-class CatalogRead(Noun, frozen=True, kw_only=True):
+class CatalogRead(FrozenValue, frozen=True, kw_only=True):
     """A reading of the file. `catalog` is None when there is none, or when it can't be used as it is."""
 
     catalog: Catalog | None = None
@@ -141,19 +142,19 @@ def _full(name: str) -> str:
 # --- reading --------------------------------------------------------------------------------
 
 
-def read(path: Path) -> CatalogRead:
+def read_catalog(path: Path) -> CatalogRead:
     """The catalogue in the file at `path`. Blocks for a moment; never raises."""
     return _checked(*read_json_tree(path))
 
 
-def parse(text: str, name: str = "models.json") -> CatalogRead:
+def parse_catalog(text: str, name: str = "models.json") -> CatalogRead:
     """The catalogue in `text`, which stands in the file `name`."""
     return _checked(*parse_json_tree(name, text))
 
 
-def built_in() -> Catalog:
+def built_in_catalog() -> Catalog:
     """What holds where there is no file."""
-    return parse(FIRST_FILE.read_text(encoding="utf-8")).catalog or Catalog()
+    return parse_catalog(FIRST_FILE.read_text(encoding="utf-8")).catalog or Catalog()
 
 
 def _checked(tree: Tree | None, problems: list[SettingsProblem]) -> CatalogRead:
@@ -166,37 +167,10 @@ def _checked(tree: Tree | None, problems: list[SettingsProblem]) -> CatalogRead:
     return CatalogRead(catalog=None if bad else catalog, problems=found)
 
 
-_WORDS = {
-    "display_name": "a text",
-    "provider": "a text",
-    "prompt": "a text",
-    "capabilities": "a list of words",
-    "recommended_for": "a list of words",
-    "context_window": "a whole number of tokens from 1,024 to 10,000,000",
-    "num_ctx": "a whole number of tokens from 1,024 to 10,000,000",
-    "num_predict": "a whole number of tokens from 64 to 1,000,000",
-    "temperature": "a number from 0 to 2",
-    "think": "true, false, or one of low, medium, high, max",
-    "keep_alive": 'a time such as "30m", or -1 for ever, or 0',
-    "strategy": "native, json, xml or files",
-    "date": 'a day such as "2026-01-31"',
-    "tokens_per_second": "a number from 0 on",
-    "cached_share": "a number from 0 to 1",
-    "scores": "an object of strategy and a number from 0 to 1",
-    "default": "the name of a model",
-    "by_task_type": "an object of task type and model",
-    "by_stage": "an object of stage and model",
-}
-_ELSEWHERE = {
-    "numctx": "options.num_ctx",
-    "num_ctx": "options.num_ctx",
-    "contextlength": "contextWindow",
-    "context_length": "contextWindow",
-    "maxtokens": "options.num_predict",
-    "max_tokens": "options.num_predict",
-    "system": "prompt",
-    "systemprompt": "prompt",
-}
+def _words(table: Literal["expected", "elsewhere"]) -> dict[str, str]:
+    """What each field must be; or a name that people take, in small letters → where it stands."""
+    words: dict[str, str] = read_table(__file__, "catalog_words.json")[table]
+    return words
 
 
 class _Check:
@@ -210,9 +184,7 @@ class _Check:
         values = self._tree.values
         self._strangers(values, (), ("models", "selectionRules"))
         if "models" not in values:
-            self._wrong(
-                (), 'has no "models": the object that holds an entry for each model, by its name', line=1
-            )
+            self._wrong((), 'has no "models": the object that holds an entry for each model, by its name', line=1)
         models = {
             name: self._struct(ModelEntry, entry, ("models", name))
             for name, entry in self._object(values.get("models", {}), ("models",)).items()
@@ -224,9 +196,7 @@ class _Check:
         """`value` as a `kind`, field by field, so that each mistake has its own place."""
         given = self._object(value, where)
         if kind is ModelOptions and "protocol" in given:  # its former name
-            given = {"strategy": given["protocol"]} | {
-                name: one for name, one in given.items() if name != "protocol"
-            }
+            given = {"strategy": given["protocol"]} | {name: one for name, one in given.items() if name != "protocol"}
         fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
         self._strangers(given, where, tuple(fields))
         taken: dict[str, Any] = {}
@@ -240,7 +210,7 @@ class _Check:
             try:
                 taken[field.name] = msgspec.convert(given[name], field.type, strict=True)
             except msgspec.ValidationError:
-                self._wrong(here, f"must be {_WORDS[field.name]}, not {_shown(given[name])}")
+                self._wrong(here, f"must be {_words('expected')[field.name]}, not {_shown(given[name])}")
         return kind(**taken)
 
     def _object(self, value: Any, where: tuple[str, ...]) -> dict[str, Any]:
@@ -253,16 +223,14 @@ class _Check:
         for name in given:
             if name in known or name.startswith(("_", "$", "//")):
                 continue
-            near = _ELSEWHERE.get(name.lower(), "") if len(where) == 2 else ""
+            near = _words("elsewhere").get(name.lower(), "") if len(where) == 2 else ""
             plain = {one.lower(): one for one in known}
             close = difflib.get_close_matches(name.replace("_", "").lower(), plain, n=1, cutoff=0.6)
             near = near or (plain[close[0]] if close else "")
             hint = f'; did you mean "{near}"?' if near else ""
-            self._wrong((*where, name), f"is no field that counts{hint}", ignored=True)
+            self._wrong((*where, name), f"is not a known field{hint}", ignored=True)
 
-    def _wrong(
-        self, where: tuple[str, ...], message: str, *, ignored: bool = False, line: int | None = None
-    ) -> None:
+    def _wrong(self, where: tuple[str, ...], message: str, *, ignored: bool = False, line: int | None = None) -> None:
         self.problems.append(
             SettingsProblem(
                 file=self._tree.file,
@@ -297,20 +265,20 @@ def first_text(served: Iterable[ModelInfo], provider: str = "ollama") -> str:
         if not served_name(info.name, models):
             models[info.name] = _first_entry(info, provider)
     rules = whole["selectionRules"]
-    rules["default"] = best_of(infos, rules["default"]) or rules["default"]
+    rules["default"] = best_model(infos, rules["default"]) or rules["default"]
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
-def best_of(served: Sequence[ModelInfo], wanted: str = "") -> str:
+def best_model(served: Sequence[ModelInfo], wanted: str = "") -> str:
     """The model to take of those that a server has: the wanted one, else the one that is fit best to work with, by what
     the server says of it. Empty where none of them can answer."""
-    able = [info for info in served if answers(info)]
+    able = [info for info in served if can_answer(info)]
     if found := served_name(wanted, [info.name for info in able]):
         return found
     return max(able, key=_fitness).name if able else ""
 
 
-def answers(info: ModelInfo) -> bool:
+def can_answer(info: ModelInfo) -> bool:
     """False for a model that only makes embeddings, as the server says, or else its name."""
     if info.capabilities:
         return "completion" in info.capabilities or "embedding" not in info.capabilities
@@ -338,7 +306,7 @@ def _first_entry(info: ModelInfo, provider: str) -> dict[str, Any]:
     return entry
 
 
-def create(path: Path, served: Iterable[ModelInfo] = (), provider: str = "ollama") -> bool:
+def create_models_file(path: Path, served: Iterable[ModelInfo] = (), provider: str = "ollama") -> bool:
     """Write a new file at `path`; False when there is one already, which is left as it is, whatever it says.
 
     Blocks for a moment. Raises FileFault or OSError when nothing can be written there.

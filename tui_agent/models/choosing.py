@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tui_agent.domain import (
+from tui_agent.common.domain import (
     PROGRAM_MARK,
     AssistantMessage,
     Message,
@@ -19,12 +19,12 @@ from tui_agent.domain import (
     ToolMessage,
     UserMessage,
 )
-from tui_agent.models.scenarios import Scenario, Scenarios, Step
+from tui_agent.models.scenarios import Scenario, Scenarios, ScenarioStep
 
 # --- the conversation -----------------------------------------------------------------------
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
+class ScriptMessage(msgspec.Struct, frozen=True, kw_only=True):
     """One message, reduced to what a choice can depend on."""
 
     role: Literal["system", "user", "program", "assistant", "tool"]
@@ -34,10 +34,10 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     call_ids: tuple[str, ...] = ()
 
 
-class Conversation(msgspec.Struct, frozen=True, kw_only=True):
+class ScriptConversation(msgspec.Struct, frozen=True, kw_only=True):
     """A request, reduced to what a choice can depend on."""
 
-    messages: tuple[Said, ...] = ()
+    messages: tuple[ScriptMessage, ...] = ()
     model: str = ""
     tools: bool = False
 
@@ -92,10 +92,10 @@ def _bare_packet(block: re.Match[str]) -> str:
     return block[0]
 
 
-def _user(text: str) -> Iterator[Said]:
+def _user(text: str) -> Iterator[ScriptMessage]:
     words = own_words(text)
     if words == text:
-        yield Said(role="user", text=text)
+        yield ScriptMessage(role="user", text=text)
         return
     newest = _OUTCOME.split(text)[-1]
     if len(newest) < len(text) and own_words(newest).strip():
@@ -103,26 +103,26 @@ def _user(text: str) -> Iterator[Said]:
         yield from _user(newest.strip())
         return
     if words:
-        yield Said(role="user", text=words)
-    yield Said(role="program", text=text, results=len(_RESULT.findall(text)))
+        yield ScriptMessage(role="user", text=words)
+    yield ScriptMessage(role="program", text=text, results=len(_RESULT.findall(text)))
 
 
-def from_messages(messages: Iterable[Message], model: str = "", tools: bool = False) -> Conversation:
+def from_messages(messages: Iterable[Message], model: str = "", tools: bool = False) -> ScriptConversation:
     """The conversation of our own messages."""
-    said: list[Said] = []
+    said: list[ScriptMessage] = []
     for message in messages:
         match message:
             case SystemMessage(text=text):
-                said.append(Said(role="system", text=text))
+                said.append(ScriptMessage(role="system", text=text))
             case UserMessage(text=text):
                 said.extend(_user(text))
             case ProgramMessage(text=text):
-                said.append(Said(role="program", text=text, results=len(_RESULT.findall(text))))
+                said.append(ScriptMessage(role="program", text=text, results=len(_RESULT.findall(text))))
             case AssistantMessage(text=text, calls=calls):
-                said.append(Said(role="assistant", text=text, call_ids=tuple(call.id for call in calls)))
+                said.append(ScriptMessage(role="assistant", text=text, call_ids=tuple(call.id for call in calls)))
             case ToolMessage(text=text):
-                said.append(Said(role="tool", text=text, results=1))
-    return Conversation(messages=tuple(said), model=model, tools=tools)
+                said.append(ScriptMessage(role="tool", text=text, results=1))
+    return ScriptConversation(messages=tuple(said), model=model, tools=tools)
 
 
 def text_of(content: object) -> str:
@@ -135,9 +135,9 @@ def text_of(content: object) -> str:
     return ""
 
 
-def from_wire(payload: Mapping[str, Any]) -> Conversation:
+def from_wire(payload: Mapping[str, Any]) -> ScriptConversation:
     """The conversation of a request body in OpenAI's or Ollama's form; what it can't read, it leaves out."""
-    said: list[Said] = []
+    said: list[ScriptMessage] = []
     messages = payload.get("messages")
     for message in messages if isinstance(messages, list) else ():
         if not isinstance(message, Mapping):
@@ -146,14 +146,14 @@ def from_wire(payload: Mapping[str, Any]) -> Conversation:
         if role == "user":
             said.extend(_user(text))
         elif role in ("tool", "function"):
-            said.append(Said(role="tool", text=text, results=1))
+            said.append(ScriptMessage(role="tool", text=text, results=1))
         elif role in ("system", "developer"):
-            said.append(Said(role="system", text=text))
+            said.append(ScriptMessage(role="system", text=text))
         elif role == "assistant":
             calls = message.get("tool_calls") or ()
             ids = (call.get("id") for call in calls if isinstance(call, Mapping))
-            said.append(Said(role="assistant", text=text, call_ids=tuple(str(i) for i in ids if i)))
-    return Conversation(
+            said.append(ScriptMessage(role="assistant", text=text, call_ids=tuple(str(i) for i in ids if i)))
+    return ScriptConversation(
         messages=tuple(said), model=str(payload.get("model") or ""), tools=bool(payload.get("tools"))
     )
 
@@ -161,7 +161,7 @@ def from_wire(payload: Mapping[str, Any]) -> Conversation:
 # --- the choice -----------------------------------------------------------------------------
 
 
-class ChosenCall(msgspec.Struct, frozen=True, kw_only=True):
+class ScriptedCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call with an id that the conversation has not used yet."""
 
     id: str
@@ -170,17 +170,17 @@ class ChosenCall(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments as text; possibly unreadable on purpose."""
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
+class ScriptedReply(msgspec.Struct, frozen=True, kw_only=True):
     """The reply to a conversation."""
 
     scenario: str
     """Its name; "" for the default response."""
     index: int
-    step: Step
-    calls: tuple[ChosenCall, ...] = ()
+    step: ScenarioStep
+    calls: tuple[ScriptedCall, ...] = ()
 
 
-def choose(scenarios: Scenarios, conversation: Conversation) -> Choice:
+def choose_reply(scenarios: Scenarios, conversation: ScriptConversation) -> ScriptedReply:
     """The reply to `conversation`; the same for the same conversation, whatever was asked before (M4).
 
     The trigger is sought in the user's own last message; the step is the number of tool results since it, or the
@@ -196,17 +196,17 @@ def choose(scenarios: Scenarios, conversation: Conversation) -> Choice:
         if in_step is None and _STEP in said.text and said.role == "program":
             in_step = results + len(_RESULT.findall(said.text.rpartition(_STEP)[2]))
         results += said.results
-    scenario = fitting(scenarios, words, conversation)
+    scenario = matching_scenario(scenarios, words, conversation)
     if scenario is None:
-        return _chosen("", 0, Step(response=scenarios.default_response), conversation)
+        return _chosen("", 0, ScenarioStep(response=scenarios.default_response), conversation)
     if conversation.task:
-        return at(scenario, 0, "", conversation)
+        return reply_at(scenario, 0, "", conversation)
     if scenario.when.step is not None:
-        return at(scenario, in_step or 0, latest if in_step else "", conversation)
-    return at(scenario, results, latest, conversation)
+        return reply_at(scenario, in_step or 0, latest if in_step else "", conversation)
+    return reply_at(scenario, results, latest, conversation)
 
 
-def _step_of(conversation: Conversation) -> str | None:
+def _step_of(conversation: ScriptConversation) -> str | None:
     """The newest step that the program set since the user spoke; None when there is none, and in a task beside the
     conversation."""
     if conversation.task:
@@ -219,19 +219,19 @@ def _step_of(conversation: Conversation) -> str | None:
     return None
 
 
-def fitting(scenarios: Scenarios, words: str, conversation: Conversation) -> Scenario | None:
+def matching_scenario(scenarios: Scenarios, words: str, conversation: ScriptConversation) -> Scenario | None:
     """The first scenario that is triggered by the user's `words`, or that `system` finds in a task and whose trigger
     stands in one of both."""
     return next((one for one in scenarios.scenarios if _fits(one, words, conversation)), None)
 
 
-def at(scenario: Scenario, index: int, latest: str, conversation: Conversation) -> Choice:
+def reply_at(scenario: Scenario, index: int, latest: str, conversation: ScriptConversation) -> ScriptedReply:
     """The scenario's reply number `index`, or its last one; `latest` is the newest tool result."""
     index = min(index, len(scenario.steps) - 1)
     return _chosen(scenario.name, index, _varied(scenario.steps[index], latest, conversation), conversation)
 
 
-def _varied(step: Step, latest: str, conversation: Conversation) -> Step:
+def _varied(step: ScenarioStep, latest: str, conversation: ScriptConversation) -> ScenarioStep:
     for variant in step.instead:
         has, lacks = variant.has, variant.lacks
         if (has is not None and has not in latest) or (lacks is not None and lacks in latest):
@@ -247,7 +247,7 @@ def _several(given: str | tuple[str, ...]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else given
 
 
-def _since_the_user(conversation: Conversation) -> str:
+def _since_the_user(conversation: ScriptConversation) -> str:
     """The user's last message and all that was told to the model since, or a task beside the conversation alone."""
     if conversation.task:
         return conversation.task
@@ -260,7 +260,7 @@ def _since_the_user(conversation: Conversation) -> str:
     return "\n".join(reversed(told))
 
 
-def _fits(scenario: Scenario, words: str, conversation: Conversation) -> bool:
+def _fits(scenario: Scenario, words: str, conversation: ScriptConversation) -> bool:
     triggers, system, task = _several(scenario.trigger), scenario.when.system, conversation.task
     if system is not None and system in task:
         words = f"{words}\n{task}"
@@ -277,7 +277,7 @@ def _fits(scenario: Scenario, words: str, conversation: Conversation) -> bool:
     )
 
 
-def _chosen(name: str, index: int, step: Step, conversation: Conversation) -> Choice:
+def _chosen(name: str, index: int, step: ScenarioStep, conversation: ScriptConversation) -> ScriptedReply:
     taken = {call_id for said in conversation.messages for call_id in said.call_ids}
     calls = []
     for part in step.response.tool_calls or ():
@@ -287,8 +287,8 @@ def _chosen(name: str, index: int, step: Step, conversation: Conversation) -> Ch
             count += 1
             call_id = f"{stem}_{count}"
         taken.add(call_id)
-        calls.append(ChosenCall(id=call_id, name=part.called, raw=part.raw))
-    return Choice(scenario=name, index=index, step=step, calls=tuple(calls))
+        calls.append(ScriptedCall(id=call_id, name=part.called, raw=part.raw))
+    return ScriptedReply(scenario=name, index=index, step=step, calls=tuple(calls))
 
 
 _FRAGMENT = re.compile(r"\s*\S{1,7}|\s+", re.DOTALL)
@@ -299,12 +299,12 @@ def fragments(text: str) -> list[str]:
     return _FRAGMENT.findall(text)
 
 
-def estimate(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """A plausible number of tokens: a quarter of the characters, at least 1."""
     return max(1, len(text) // 4)
 
 
-def finish_reason(choice: Choice) -> str:
+def finish_reason(choice: ScriptedReply) -> str:
     """The reason to report: the step's own, or what follows from its calls."""
     given = choice.step.response.finish_reason
     return given if given is not None else ("tool_calls" if choice.calls else "stop")

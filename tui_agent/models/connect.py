@@ -7,22 +7,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from tui_agent.domain import Noun
+from tui_agent.common.domain import FrozenValue
 from tui_agent.models.base import Model
 from tui_agent.models.endpoint import BadAddress, endpoint
 
 if TYPE_CHECKING:
-    from tui_agent.models.wire import Limits
+    from tui_agent.models.wire import WireLimits
 
 Provider: TypeAlias = Literal["ollama", "openai", "scripted"]
 
 OLLAMA = "http://localhost:11434"
 _OLLAMA_PORT = 11434
 
-__all__ = ["BadAddress", "Choice", "Provider", "connect", "resolve_provider"]
+__all__ = ["BadAddress", "Provider", "ServerChoice", "connect", "resolve_provider"]
 
 
-class Choice(Noun, frozen=True, kw_only=True):
+class ServerChoice(FrozenValue, frozen=True, kw_only=True):
     """The server to use, and what decided it."""
 
     provider: Provider
@@ -38,7 +38,7 @@ def resolve_provider(
     configured: str | None = None,
     base_url: str | None = None,
     env: Mapping[str, str] | None = None,
-) -> Choice:
+) -> ServerChoice:
     """The provider by flag, else by config, else OpenAI-compatible when LLM_BASE_URL is set, else Ollama (G2).
 
     `base_url` is the one of flag or config; LLM_BASE_URL and OLLAMA_HOST come after it. Raises BadAddress with a
@@ -53,20 +53,20 @@ def resolve_provider(
         name, because = "ollama", "OLLAMA_HOST" if env.get("OLLAMA_HOST", "").strip() else "the default"
     name = (name or "").strip().lower()
     if name == "scripted":
-        return Choice(provider="scripted", base_url="", because=because)
+        return ServerChoice(provider="scripted", base_url="", because=because)
     if name == "ollama":
         url = base_url or ollama_host(env.get("OLLAMA_HOST", ""))
-        return Choice(provider="ollama", base_url=_bare(url), because=because)
+        return ServerChoice(provider="ollama", base_url=_bare(url), because=because)
     if name == "openai":
         url = (base_url or env.get("LLM_BASE_URL", "")).strip()
         if not url:
             raise BadAddress(
-                "For an OpenAI-compatible server its address is needed: set LLM_BASE_URL or `base_url`, "
+                "An OpenAI-compatible server needs an address: set LLM_BASE_URL or `base_url`, "
                 "for example http://localhost:8000/v1."
             )
         url = url.rstrip("/").removesuffix("/chat/completions")
-        return Choice(provider="openai", base_url=url, because=because)
-    raise BadAddress(f"There is no provider {name!r}; there are {', '.join(get_args(Provider))}.")
+        return ServerChoice(provider="openai", base_url=url, because=because)
+    raise BadAddress(f"Unknown provider {name!r}; available: {', '.join(get_args(Provider))}.")
 
 
 def _bare(url: str) -> str:
@@ -108,7 +108,7 @@ def connect(
     base_url: str,
     token: str | None = None,
     *,
-    limits: Limits | None = None,
+    limits: WireLimits | None = None,
     env: Mapping[str, str] | None = None,
     scenarios: Path | None = None,
     retries: bool = True,
@@ -118,26 +118,22 @@ def connect(
     `token` is LLM_AUTH_TOKEN of `env` where none is given, but not for Ollama on this machine or nearby, which wants
     none. `limits` are those of M7 where none are given. `scenarios` is the file of the scripted model.
     """
-    from tui_agent.models.retry import with_retries
-
     if provider == "scripted":
         from tui_agent.models import scripted
 
-        return scripted.load(scenarios)
+        return scripted.load_scripted_model(scenarios)
     env = os.environ if env is None else env
     where = endpoint(base_url, token, env)
     if token is None and not (provider == "ollama" and where.local):
         where = endpoint(base_url, env.get("LLM_AUTH_TOKEN"), env)
+    from tui_agent.models.faults import Retries
     from tui_agent.models.wire import Wire
 
-    wire = Wire(provider, where, limits)
-    model: Model
+    wire, policy = Wire(provider, where, limits), Retries() if retries else Retries(attempts=1)
     if provider == "ollama":
         from tui_agent.models.ollama import OllamaModel
 
-        model = OllamaModel(wire)
-    else:
-        from tui_agent.models.openai import OpenAIModel
+        return OllamaModel(wire, policy)
+    from tui_agent.models.openai import OpenAIModel
 
-        model = OpenAIModel(wire)
-    return with_retries(model) if retries else model
+    return OpenAIModel(wire, policy)

@@ -49,12 +49,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def caution(self) -> str:
-        """A sentence to show once when text and token travel readable for others, else empty (R-36)."""
+        """A sentence to show once when text and token travel readable for others, else empty."""
         if self.local or self.base.startswith("https:"):
             return ""
-        return (
-            f"{self.base} is not on this machine and not encrypted: others on the way can read what is sent."
-        )
+        return f"{self.base} is remote and not encrypted: others on the network can read what is sent."
 
     def url(self, path: str) -> str:
         """The full URL of `path` below the base; a path that begins with `//` is meant from the root."""
@@ -74,15 +72,13 @@ def endpoint(base_url: str, token: str | None, env: Mapping[str, str]) -> Endpoi
     parts = _split(text)
     host = parts.hostname or ""
     if parts.scheme not in ("http", "https") or not host:
-        raise BadAddress(
-            f"The model server's address must begin with http:// or https://, not {_unsecret(parts)!r}."
-        )
+        raise BadAddress(f"The model server's address must begin with http:// or https://, not {_unsecret(parts)!r}.")
     if any(ord(letter) <= 0x20 or ord(letter) == 0x7F for letter in text):
         raise BadAddress("The model server's address contains spaces or control characters.")
     secrets = [secret for secret in (token, parts.password and unquote(parts.password)) if secret]
     authorization = _authorization(token, parts)
     if authorization and not authorization.isascii():
-        raise BadAddress("The token for the model server holds characters that no HTTP header can carry.")
+        raise BadAddress("The token for the model server contains characters that are not allowed in an HTTP header.")
     local = is_near(host)
     proxy, problem = (None, "") if local else _proxy_for(parts, env)
     if proxy and (password := urlsplit(proxy).password):
@@ -145,7 +141,7 @@ def _proxy_for(parts: SplitResult, env: Mapping[str, str]) -> tuple[str | None, 
                 scheme = url.partition(":")[0].lower()
                 if scheme not in _PROXY_SCHEMES:
                     return None, (
-                        f"The proxy in {variable} is of the kind {scheme!r}, which is not supported. Use an http:// "
+                        f"The proxy in {variable} has the scheme {scheme!r}, which is not supported. Use an http:// "
                         f"proxy, or put {parts.hostname} into NO_PROXY."
                     )
                 return url, ""

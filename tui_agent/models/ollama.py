@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from typing import Any
 
-from tui_agent.domain import (
-    AssistantMessage,
-    Fault,
-    Message,
-    ModelInfo,
-    SystemMessage,
-    ToolMessage,
-    Usage,
-)
-from tui_agent.models.base import ModelRequest, Phase, Piece
-from tui_agent.models.decoding import Decoder, taken_ids, whole_number
-from tui_agent.models.exchange import Exchange, converse, settled
-from tui_agent.models.faults import Peer, WireFault
+from tui_agent.common.domain import AssistantMessage, Fault, Message, ModelInfo, SystemMessage, ToolMessage, Usage
+from tui_agent.models.base import ModelRequest, Phase, ThinkingPiece
+from tui_agent.models.catalog import same_model
+from tui_agent.models.decoding import Decoder, taken_ids, whole_count
+from tui_agent.models.exchange import Exchange, HttpModel
+from tui_agent.models.faults import Peer, Retries, WireFault
 from tui_agent.models.framing import BODY_LIMIT, LINE_LIMIT, Frame, NdjsonLines
-from tui_agent.models.wire import Wire
+from tui_agent.models.wire import Wire, offered_tools
 from tui_agent.text import one_line
 
 KEEP_ALIVE = "30m"
@@ -49,16 +41,13 @@ class OllamaDecoder(Decoder):
             if any(key.startswith("error") and value[key] for key in value):
                 self.fail_from(value)
                 return
-        self.thought(message.get("thinking"))
+        self.text(message.get("thinking"), ThinkingPiece)
         self.text(message.get("content"))
         calls = message.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
             self._take_call(call)
         if value.get("done") is True:
             self._take_end(value)
-
-    def settle(self) -> None:
-        """Never needed: the last line holds all."""
 
     def _take_call(self, call: Any) -> None:
         function = call.get("function") if isinstance(call, dict) else None
@@ -73,10 +62,7 @@ class OllamaDecoder(Decoder):
         reason = reason if isinstance(reason, str) else ""
         if reason in ("load", "unload"):
             self.fail(
-                Fault(
-                    kind="protocol",
-                    message=f"{self.peer.shown} only {reason}ed the model and generated nothing.",
-                )
+                Fault(kind="protocol", message=f"{self.peer.shown} only {reason}ed the model and generated nothing.")
             )
         elif self._called and reason in ("", "stop"):
             self.stop("tool_calls")
@@ -88,13 +74,13 @@ def _usage(value: dict[str, Any]) -> Usage:
     """Counts and times; zero prompt tokens are unknown, too: old versions say so for a cached prompt (O-3)."""
 
     def ms(key: str) -> int | None:
-        nanoseconds = whole_number(value.get(key))
+        nanoseconds = whole_count(value.get(key))
         return None if nanoseconds is None else round(nanoseconds / 1e6)
 
     return Usage(
-        prompt_tokens=whole_number(value.get("prompt_eval_count")) or None,
-        completion_tokens=whole_number(value.get("eval_count")),
-        cached_tokens=whole_number(value.get("prompt_eval_cached_count")),
+        prompt_tokens=whole_count(value.get("prompt_eval_count")) or None,
+        completion_tokens=whole_count(value.get("eval_count")),
+        cached_tokens=whole_count(value.get("prompt_eval_cached_count")),
         load_ms=ms("load_duration"),
         prompt_ms=ms("prompt_eval_duration"),
         generate_ms=ms("eval_duration"),
@@ -104,7 +90,7 @@ def _usage(value: dict[str, Any]) -> Usage:
 # --- requests -------------------------------------------------------------------------------
 
 
-def payload(request: ModelRequest, think: bool | str | None) -> dict[str, Any]:
+def ollama_payload(request: ModelRequest, think: bool | str | None) -> dict[str, Any]:
     """The body of /api/chat. Window, keep_alive, truncate and shift are the same in every request of a session:
     any change reloads the model (O-8, O-10, O-12)."""
     options: dict[str, Any] = {}
@@ -117,7 +103,7 @@ def payload(request: ModelRequest, think: bool | str | None) -> dict[str, Any]:
             options[name] = value
     body: dict[str, Any] = {
         "model": request.model,
-        "messages": render(request.messages),
+        "messages": ollama_messages(request.messages),
         "stream": True,
         "keep_alive": _kept(request.keep_alive),
         "truncate": False,
@@ -125,17 +111,7 @@ def payload(request: ModelRequest, think: bool | str | None) -> dict[str, Any]:
         "options": options,
     }
     if request.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "function": {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.parameters,
-                },
-            }
-            for tool in request.tools
-        ]
+        body["tools"] = offered_tools(request.tools)
     elif request.format is not None:
         body["format"] = request.format  # never together with tools (O-21)
     if think is not None:
@@ -150,7 +126,7 @@ def _kept(value: str | int | None) -> str | int:
     return int(value) if isinstance(value, str) and value in ("-1", "0") else value
 
 
-def render(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def ollama_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """The history as Ollama wants it: arguments are objects, thinking goes back with its calls only (O-14, O-16).
 
     Neighbouring messages in the user's role are joined, since many templates want the roles to alternate (C-9).
@@ -169,12 +145,7 @@ def render(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 def _rendered(message: Message) -> dict[str, Any] | None:
     if isinstance(message, ToolMessage):
-        return {
-            "role": "tool",
-            "content": message.text,
-            "tool_name": message.name,
-            "tool_call_id": message.call_id,
-        }
+        return {"role": "tool", "content": message.text, "tool_name": message.name, "tool_call_id": message.call_id}
     if isinstance(message, AssistantMessage):
         if not message.calls:
             return {"role": "assistant", "content": message.text} if message.text else None
@@ -194,69 +165,36 @@ def _rendered(message: Message) -> dict[str, Any] | None:
 # --- the client -----------------------------------------------------------------------------
 
 
-class OllamaModel:
-    """A Model (see base.py) on an Ollama server."""
+class OllamaModel(HttpModel):
+    """A Model on an Ollama server."""
 
     provider = "ollama"
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-        self.endpoint = wire.endpoint.shown
+    def __init__(self, wire: Wire, retries: Retries) -> None:
+        super().__init__(wire, retries)
         self._shown: dict[str, ModelInfo] = {}
         self._builds: dict[str, str] = {}
         self._thoughtless: set[str] = set()
         """Models that refused `think` (O-19)."""
-        self._answered: set[str] = set()
-        """Models that have answered, so that a further wait is not taken for loading at once."""
 
-    def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        """See Model."""
-        return settled(self._reply(request), self._wire.peer(request.model))
-
-    async def _reply(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        yield Phase(phase="connecting")
-        think = await self._think(request)
-        body = payload(request, think)
-        if not body["messages"]:  # an empty list would only load the model (O-2, O-25)
-            raise WireFault(Fault(kind="protocol", message="There is no message to send."))
-        while True:
-            try:
-                async with (
-                    self._exchange(request, body) as exchange,
-                    aclosing(converse(exchange, self._decoder(request))) as pieces,
-                ):
-                    async for piece in pieces:
-                        yield piece
-                self._answered.add(request.model)
-                return
-            except WireFault as error:
-                if not self._drop_think(request.model, body, error):
-                    raise
-
-    def _decoder(self, request: ModelRequest) -> OllamaDecoder:
-        limits = self._wire.limits
-        return OllamaDecoder(
-            self._wire.peer(request.model), taken_ids(request.messages), limits.line, limits.body
-        )
+    async def _body(self, request: ModelRequest) -> dict[str, Any]:
+        return ollama_payload(request, await self._think(request))
 
     def _exchange(self, request: ModelRequest, body: dict[str, Any]) -> Exchange:
         async def doubt() -> Phase | None:
             loaded = await self._loaded()
-            return (
-                None
-                if loaded is None
-                else Phase(phase="reading" if _find(loaded, request.model) else "loading")
-            )
+            return None if loaded is None else Phase(phase="reading" if _find(loaded, request.model) else "loading")
 
         async def alive() -> bool:
             # a whole call is held back until it is complete (O-15): silence while the model writes a file
             return bool(request.tools) and bool(_find(await self._loaded() or {}, request.model))
 
+        limits = self._wire.limits
         return Exchange(
             self._wire,
             "/api/chat",
             body,
-            self._wire.peer(request.model),
+            OllamaDecoder(self._wire.peer(request.model), taken_ids(request.messages), limits.line, limits.body),
             waiting=Phase(phase="reading" if request.model in self._answered else "loading"),
             doubt=doubt,
             alive=alive,
@@ -273,11 +211,10 @@ class OllamaModel:
             return None
         return True if request.think is None else request.think
 
-    def _drop_think(self, model: str, body: dict[str, Any], error: WireFault) -> bool:
+    def _learn(self, model: str, error: WireFault, body: dict[str, Any]) -> bool:
         """True if the server refused `think`: it is left out from now on."""
         if error.fault.status != 400 or "think" not in body or "think" not in error.body.lower():
             return False
-        del body["think"]
         self._thoughtless.add(model)
         return True
 
@@ -302,7 +239,7 @@ class OllamaModel:
             value = await self._wire.ask("GET", "/api/ps", within=min(5.0, self._wire.limits.ask))
         except WireFault:
             return None
-        return {name: whole_number(entry.get("context_length")) for name, entry in _entries(value)}
+        return {name: whole_count(entry.get("context_length")) for name, entry in _entries(value)}
 
     async def describe(self, model: str) -> ModelInfo | Fault:
         """See Model. The window in effect is asked anew each time: the server may have changed it (O-9)."""
@@ -339,10 +276,6 @@ class OllamaModel:
             return error.fault
         return str(value.get("version") or "") if isinstance(value, dict) else ""
 
-    async def aclose(self) -> None:
-        """See Model."""
-        await self._wire.aclose()
-
 
 def _entries(value: Any) -> list[tuple[str, dict[str, Any]]]:
     """Name and entry of every model in an answer of /api/tags or /api/ps."""
@@ -354,11 +287,7 @@ def _entries(value: Any) -> list[tuple[str, dict[str, Any]]]:
 
 def _find(loaded: dict[str, int | None], model: str) -> tuple[str, int | None] | None:
     """The entry of a model, whose tag may be left out when it is `latest`."""
-
-    def full(name: str) -> str:
-        return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
-
-    return next(((name, window) for name, window in loaded.items() if full(name) == full(model)), None)
+    return next(((name, window) for name, window in loaded.items() if same_model(name, model)), None)
 
 
 def _build(entry: dict[str, Any]) -> str:
@@ -366,7 +295,7 @@ def _build(entry: dict[str, Any]) -> str:
     found = entry.get("details")
     details = found if isinstance(found, dict) else {}
     words = [details.get(name) for name in ("parameter_size", "quantization_level")]
-    size = whole_number(entry.get("size"))
+    size = whole_count(entry.get("size"))
     words.append(f"{size / 1e9:.1f} GB" if size and size >= 5e7 else None)
     return " · ".join(one_line(word, 20) for word in words if isinstance(word, str) and word)
 
@@ -377,7 +306,7 @@ def _info(model: str, value: Any) -> ModelInfo:
     capabilities = value.get("capabilities")
     facts = value.get("model_info")
     windows = [
-        whole_number(fact)
+        whole_count(fact)
         for key, fact in (facts.items() if isinstance(facts, dict) else ())
         if key.endswith(".context_length")
     ]
@@ -392,7 +321,7 @@ def _info(model: str, value: Any) -> ModelInfo:
 def _parameters(value: dict[str, Any]) -> float | None:
     """The model's size in thousand millions, by the exact count or the rounded one such as `7.6B` or `560M`."""
     facts, details = value.get("model_info"), value.get("details")
-    count = whole_number(facts.get("general.parameter_count")) if isinstance(facts, dict) else None
+    count = whole_count(facts.get("general.parameter_count")) if isinstance(facts, dict) else None
     if count:
         return count / 1e9
     shown = details.get("parameter_size") if isinstance(details, dict) else None

@@ -1,98 +1,201 @@
-"""OpenAI-compatible servers: /chat/completions streamed as server-sent events (M2)."""
+"""The client for OpenAI-compatible servers: /chat/completions streamed as server-sent events (M2)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+import re
+from collections.abc import Sequence
 from typing import Any
 
-from tui_agent.domain import Fault, ModelInfo
-from tui_agent.models.base import ModelRequest, Phase, Piece
-from tui_agent.models.decoding import taken_ids, whole_number
-from tui_agent.models.exchange import Exchange, converse, settled
-from tui_agent.models.faults import WireFault
-from tui_agent.models.openai_reply import OpenAIDecoder
-from tui_agent.models.openai_request import Habits, payload
-from tui_agent.models.wire import Wire
+from tui_agent.common.domain import AssistantMessage, Fault, Message, ModelInfo, SystemMessage, ToolMessage
+from tui_agent.models.base import ModelRequest, Phase
+from tui_agent.models.decoding import taken_ids, whole_count
+from tui_agent.models.exchange import Exchange, HttpModel
+from tui_agent.models.faults import Retries, WireFault
+from tui_agent.models.openai_decoder import OpenAIDecoder, arguments_text
+from tui_agent.models.wire import Wire, offered_tools
+
+NOTHING = "(no output)"
+"""Stands for an empty tool result: some servers refuse empty contents."""
+
+_REASONING = "reasoning_content"
+_OPTIONAL = (
+    "stream_options",
+    "temperature",
+    "reasoning_effort",
+    "response_format",
+    "parallel_tool_calls",
+    "return_progress",
+)
+_NAMES = {"stream_options": ("stream_options", "include_usage")}
+
+
+class ServerQuirks:
+    """What one server was found to refuse, or to insist on; learnt from its 400s, kept for the session."""
+
+    def __init__(self) -> None:
+        self.dropped: set[str] = set()
+        self.completion_tokens = False
+        """It wants `max_completion_tokens` instead of `max_tokens`."""
+        self.thoughts_back = False
+        """It wants the thinking back together with its calls (C-6)."""
+        self.bridge = False
+        """Its template refuses a user message right after a tool result."""
+
+    def learn(self, status: int | None, body: str, payload: dict[str, Any]) -> bool:
+        """True if the refusal names something that can be done without: try again, once for each thing."""
+        if status not in (400, 422):
+            return False
+        return self._drop(body, payload) or self._reshape(body, payload)
+
+    def _drop(self, body: str, payload: dict[str, Any]) -> bool:
+        for field in _OPTIONAL:
+            if field in payload and field not in self.dropped and _names(body, *_NAMES.get(field, (field,))):
+                self.dropped.add(field)
+                return True
+        if "max_tokens" in payload and _names(body, "max_tokens"):
+            self.completion_tokens = True
+            return True
+        if "max_completion_tokens" in payload and _names(body, "max_completion_tokens"):
+            self.dropped.add("max_tokens")
+            return True
+        return False
+
+    def _reshape(self, body: str, payload: dict[str, Any]) -> bool:
+        if _names(body, _REASONING):
+            sent = any(_REASONING in message for message in payload["messages"])
+            if sent == self.thoughts_back:
+                self.thoughts_back = not sent
+                return True
+        if not self.bridge and re.search(r"user.{0,12} after .{0,12}tool", body):
+            self.bridge = True
+            return True
+        return False
+
+
+def _names(body: str, *fields: str) -> bool:
+    return any(re.search(rf"(?<![A-Za-z_]){field}(?![A-Za-z_])", body) for field in fields)
+
+
+def openai_payload(request: ModelRequest, quirks: ServerQuirks, *, progress: bool = False) -> dict[str, Any]:
+    """The body of /chat/completions. `progress` asks llama.cpp to tell how much of the prompt it has read."""
+    body: dict[str, Any] = {
+        "model": request.model,
+        "messages": openai_messages(request.messages, quirks),
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if progress:
+        body["return_progress"] = True
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.max_tokens is not None and "max_tokens" not in quirks.dropped:
+        body["max_completion_tokens" if quirks.completion_tokens else "max_tokens"] = request.max_tokens
+    if isinstance(request.think, str):
+        body["reasoning_effort"] = request.think
+    if request.tools:
+        body["tools"] = offered_tools(request.tools)
+    elif request.format == "json":
+        body["response_format"] = {"type": "json_object"}
+    elif request.format is not None:
+        body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": request.format}}
+    for field in quirks.dropped:
+        body.pop(field, None)
+    return body
+
+
+def openai_messages(messages: Sequence[Message], quirks: ServerQuirks) -> list[dict[str, Any]]:
+    """The history: one system message, first; neighbours of the same role joined; no empty contents."""
+    out: list[dict[str, Any]] = []
+    system = "\n\n".join(message.text for message in messages if isinstance(message, SystemMessage) and message.text)
+    if system:
+        out.append({"role": "system", "content": system})
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            content = message.text or NOTHING
+            out.append({"role": "tool", "tool_call_id": message.call_id, "content": content})
+        elif isinstance(message, AssistantMessage):
+            _add_assistant(out, message, quirks)
+        elif not isinstance(message, SystemMessage) and message.text:
+            _add_user(out, message.text, quirks)
+    return out
+
+
+def _add_user(out: list[dict[str, Any]], text: str, quirks: ServerQuirks) -> None:
+    last = out[-1]["role"] if out else ""
+    if last == "user":
+        out[-1]["content"] += "\n\n" + text
+        return
+    if last == "tool" and quirks.bridge:
+        out.append({"role": "assistant", "content": "I have the results."})
+    out.append({"role": "user", "content": text})
+
+
+def _add_assistant(out: list[dict[str, Any]], message: AssistantMessage, quirks: ServerQuirks) -> None:
+    """Text alone, or calls with text; the content is null only beside calls (O-27)."""
+    if not message.calls:
+        if not message.text:
+            return
+        if out and out[-1]["role"] == "assistant" and "tool_calls" not in out[-1]:
+            out[-1]["content"] += "\n\n" + message.text
+        else:
+            out.append({"role": "assistant", "content": message.text})
+        return
+    rendered: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+    if message.thought and quirks.thoughts_back:
+        rendered[_REASONING] = message.thought
+    rendered["tool_calls"] = [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": arguments_text(call.arguments)},
+        }
+        for call in message.calls
+    ]
+    out.append(rendered)
+
 
 REMEMBERED = 60.0
 """Seconds for which what a server says of a model is taken as it was: it may be loaded anew with another window."""
-_LESSONS = 8
-"""How many refusals one request may learn from."""
 
 
-class OpenAIModel:
-    """A Model (see base.py) on an OpenAI-compatible server."""
+class OpenAIModel(HttpModel):
+    """A Model on an OpenAI-compatible server."""
 
     provider = "openai"
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-        self.endpoint = wire.endpoint.shown
-        self._habits = Habits()
+    def __init__(self, wire: Wire, retries: Retries) -> None:
+        super().__init__(wire, retries)
+        self._quirks = ServerQuirks()
         self._described: dict[str, tuple[float, ModelInfo]] = {}
-        self._answered: set[str] = set()
         self._llama_cpp = False
         """The server is llama.cpp's own, which tells how far it has read when it is asked to; to others the field
         that asks for it may be a mistake."""
 
-    def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        """See Model."""
-        return settled(self._reply(request), self._wire.peer(request.model))
+    async def _body(self, request: ModelRequest) -> dict[str, Any]:
+        return openai_payload(request, self._quirks, progress=self._llama_cpp)
 
-    async def _reply(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        yield Phase(phase="connecting")
-        clock = asyncio.get_running_loop().time
-        patience, lessons = clock() + self._wire.limits.first_byte, 0
-        while True:
-            body = payload(request, self._habits, progress=self._llama_cpp)
-            if not body["messages"]:
-                raise WireFault(Fault(kind="protocol", message="There is no message to send."))
-            try:
-                decoder = self._decoder(request)
-                async with (
-                    self._exchange(request, body, decoder) as exchange,
-                    aclosing(converse(exchange, decoder)) as pieces,
-                ):
-                    async for piece in pieces:
-                        yield piece
-                self._now_answered(request.model)
-                return
-            except WireFault as error:
-                lessons += 1
-                if _is_loading(error) and clock() < patience:
-                    yield Phase(phase="loading")
-                    await asyncio.sleep(self._wire.limits.ask_after)
-                elif lessons > _LESSONS or not self._habits.learn(error.fault.status, error.body, body):
-                    raise
+    def _learn(self, model: str, error: WireFault, body: dict[str, Any]) -> bool:
+        return self._quirks.learn(error.fault.status, error.body, body)
 
-    def _decoder(self, request: ModelRequest) -> OpenAIDecoder:
-        limits = self._wire.limits
-        taken = taken_ids(request.messages)
-        return OpenAIDecoder(self._wire.peer(request.model), taken, limits.line, limits.body)
-
-    def _now_answered(self, model: str) -> None:
-        """The model is loaded now, perhaps with a window that the server did not tell before."""
+    def _note_answer(self, model: str) -> None:
+        """The model is loaded now, perhaps with a window that was unknown before."""
         if model not in self._answered:
             self._answered.add(model)
             self._described.pop(model, None)
 
-    def _exchange(self, request: ModelRequest, body: dict[str, Any], decoder: OpenAIDecoder) -> Exchange:
+    def _exchange(self, request: ModelRequest, body: dict[str, Any]) -> Exchange:
+        limits = self._wire.limits
+        taken = taken_ids(request.messages)
+        decoder = OpenAIDecoder(self._wire.peer(request.model), taken, limits.line, limits.body)
+
         async def alive() -> bool:
             # llama.cpp tells its progress after each batch, which takes minutes on a slow machine
             return decoder.reading and not decoder.produced
 
         may_load = self._wire.endpoint.local and request.model not in self._answered
         waiting = Phase(phase="loading" if may_load else "reading")
-        return Exchange(
-            self._wire,
-            "/chat/completions",
-            body,
-            self._wire.peer(request.model),
-            waiting=waiting,
-            alive=alive,
-        )
+        return Exchange(self._wire, "/chat/completions", body, decoder, waiting=waiting, alive=alive)
 
     # --- what the server knows ----------------------------------------------------------
 
@@ -132,9 +235,7 @@ class OpenAIModel:
             loaded = _first(entry.get("loaded_context_length"))
             trained = _first(trained, entry.get("max_context_length"))
             capabilities = capabilities or _capabilities(entry)
-        if (
-            loaded is None
-        ):  # what a model was trained for is no window, but a service far away offers all of it
+        if loaded is None:  # what a model was trained for is no window, but a service far away offers all of it
             loaded = hosted if self._wire.endpoint.local else trained
         return ModelInfo(
             name=model,
@@ -164,15 +265,6 @@ class OpenAIModel:
             return error.fault
         return tuple(entry["id"] for entry in entries if isinstance(entry.get("id"), str))
 
-    async def aclose(self) -> None:
-        """See Model."""
-        await self._wire.aclose()
-
-
-def _is_loading(error: WireFault) -> bool:
-    """llama.cpp answers 503 while it loads."""
-    return error.fault.status == 503 and "loading model" in error.body.lower()
-
 
 def _entries(value: Any) -> list[dict[str, Any]]:
     data = value.get("data") if isinstance(value, dict) else value
@@ -184,7 +276,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _first(*values: Any) -> int | None:
-    return next((number for value in values if (number := whole_number(value))), None)
+    return next((number for value in values if (number := whole_count(value))), None)
 
 
 def _capabilities(entry: dict[str, Any]) -> tuple[str, ...] | None:

@@ -39,7 +39,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Base of everything in a file: a misspelt field is an error, not silence."""
 
 
-class Misbehaviour(_Part, frozen=True, kw_only=True):
+class SimulatedFault(_Part, frozen=True, kw_only=True):
     """How the server spoils a reply (M4).
 
     `stall` stops sending and holds the connection, `drop` resets it, `cut` closes it in mid-reply, `garbage` puts
@@ -153,13 +153,13 @@ class Variant(_Part, frozen=True, kw_only=True):
     response: Response
 
 
-class Step(_Part, frozen=True, kw_only=True):
+class ScenarioStep(_Part, frozen=True, kw_only=True):
     """One reply of a scenario."""
 
     response: Response = Response()
     instead: tuple[Variant, ...] = ()
     """The first variant that fits replaces `response`."""
-    fault: Misbehaviour | None = None
+    fault: SimulatedFault | None = None
     delay: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     """Seconds before the first byte."""
     pace: Annotated[float, msgspec.Meta(ge=0)] | None = None
@@ -193,7 +193,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     it may stand in the task that this was found in."""
     ignore_case: bool = False
     when: When = When()
-    steps: Annotated[tuple[Step, ...], msgspec.Meta(min_length=1)]
+    steps: Annotated[tuple[ScenarioStep, ...], msgspec.Meta(min_length=1)]
     description: str = ""
 
 
@@ -205,10 +205,10 @@ class Scenarios(_Part, frozen=True, kw_only=True):
     description: str = ""
 
 
-def parse(data: bytes | str, source: str = "scenarios") -> Scenarios:
+def parse_scenarios(data: bytes | str, source: str = "scenarios") -> Scenarios:
     """Read scenarios from JSON. `source` names them in errors. Raises ScenarioError with line or JSON path."""
     try:
-        return convert(json.loads(data), source)
+        return convert_scenarios(json.loads(data), source)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise ScenarioError(f"{source}: {where}: not valid JSON: {error.msg}") from None
@@ -216,7 +216,7 @@ def parse(data: bytes | str, source: str = "scenarios") -> Scenarios:
         raise ScenarioError(f"{source}: not valid JSON: {error}") from None
 
 
-def convert(value: object, source: str = "scenarios") -> Scenarios:
+def convert_scenarios(value: object, source: str = "scenarios") -> Scenarios:
     """Scenarios from plain dicts and lists. Raises ScenarioError that names the JSON path."""
     try:
         return msgspec.convert(value, Scenarios)
@@ -230,7 +230,7 @@ def _refuse(source: str, text: str) -> NoReturn:
     raise ScenarioError(f"{source}: {path}: {what}")
 
 
-def load(path: Path) -> Scenarios:
+def load_scenarios(path: Path) -> Scenarios:
     """Read a scenario file. Raises ScenarioError that names the file and the place in it."""
     try:
         with path.open("rb") as file:
@@ -239,4 +239,4 @@ def load(path: Path) -> Scenarios:
         raise ScenarioError(f"{path}: can't be read: {error.strerror or error}") from None
     if len(data) > FILE_BYTES_MAX:
         raise ScenarioError(f"{path}: larger than {FILE_BYTES_MAX // 1024**2} MiB")
-    return parse(data, str(path))
+    return parse_scenarios(data, str(path))

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from tui_agent.domain import ModelInfo, Noun
-from tui_agent.models.catalog import Catalog, ModelEntry, best_of, same_model, served_name
+from tui_agent.common.domain import FrozenValue, ModelInfo
+from tui_agent.models.catalog import Catalog, ModelEntry, best_model, same_model, served_name
 
 Role: TypeAlias = Literal["dispatcher", "planning", "execution", "summary", "title", "explorer"]
 
@@ -25,7 +25,7 @@ _SMALL_ROLES = ("title", "dispatcher")
 """Short side tasks, for which `small_model` is meant."""
 
 
-class Selected(Noun, frozen=True, kw_only=True):
+class SelectedModel(FrozenValue, frozen=True, kw_only=True):
     """The model of a role."""
 
     name: str
@@ -35,7 +35,7 @@ class Selected(Noun, frozen=True, kw_only=True):
     """A sentence when another one was wanted that the server does not have; said once a session."""
 
 
-class Sampling(Noun, frozen=True, kw_only=True):
+class Sampling(FrozenValue, frozen=True, kw_only=True):
     """What a request of a role says beside its messages; None leaves it to the server."""
 
     temperature: float
@@ -44,31 +44,27 @@ class Sampling(Noun, frozen=True, kw_only=True):
     keep_alive: str | int | None = None
 
 
-def select_default(
+def select_session_model(
     catalog: Catalog, served: Sequence[ModelInfo], *, configured: bool = True, named: str = ""
-) -> Selected | None:
+) -> SelectedModel | None:
     """The model of a session: the one `named` by flag or setting, else by the rule `default`, else one that is there.
 
     `configured` False: the catalogue is only the built-in one, so that nothing the user wrote is passed over.
     None when nothing is named and the server has no model that can answer.
     """
     if named:
-        return Selected(name=named, because="the setting `model`")
+        return SelectedModel(name=named, because="the setting `model`")
     wanted = catalog.rules.default
     if found := served_name(wanted, [info.name for info in served]):
-        return Selected(name=found, because="models.json, selectionRules.default")
-    chosen = best_of(served)
+        return SelectedModel(name=found, because="models.json, selectionRules.default")
+    chosen = best_model(served)
     if not chosen:
         return None
     missing = f"models.json names {wanted} as the default, but the server does not have it; {chosen} is used."
-    return Selected(
-        name=chosen,
-        because="the server has it",
-        missing=missing if wanted and configured else "",
-    )
+    return SelectedModel(name=chosen, because="the server has it", missing=missing if wanted and configured else "")
 
 
-def select(
+def select_model(
     role: Role,
     session: str,
     catalog: Catalog,
@@ -77,7 +73,7 @@ def select(
     settings: Mapping[str, str | None] | None = None,
     task: str = "",
     chosen: str = "",
-) -> Selected:
+) -> SelectedModel:
     """The model of `role` in a session that uses the model `session`.
 
     `chosen`: what the user chose for the role in this session, before all else. `settings`: names of models by role,
@@ -89,22 +85,19 @@ def select(
     if chosen:
         wanted, because = chosen, "the choice in this session"
     if not wanted or same_model(wanted, session):
-        return Selected(name=session, because="the session's model")
+        return SelectedModel(name=session, because="the session's model")
     if found := served_name(wanted, served or ()):
-        return Selected(name=found, because=because)
-    why = "does not have it" if served is not None else "does not say whether it has it"
-    missing = f"{because} names {wanted} for {task or role}, but the server {why}; {session} is used instead."
-    return Selected(name=session, because="the session's model", missing=missing)
+        return SelectedModel(name=found, because=because)
+    why = "does not have it" if served is not None else "does not list its models"
+    missing = f"{because} specifies {wanted} for {task or role}, but the server {why}; {session} is used instead."
+    return SelectedModel(name=session, because="the session's model", missing=missing)
 
 
 def _wanted(role: Role, catalog: Catalog, settings: Mapping[str, str | None], task: str) -> tuple[str, str]:
     """The name wished for, and who wishes it; the first of these counts."""
     rules = catalog.rules
     places: list[tuple[str | None, str]] = [
-        (
-            settings.get(role),
-            "the setting `explorer_model`" if role == "explorer" else f"the setting `roles.{role}`",
-        ),
+        (settings.get(role), "the setting `explorer_model`" if role == "explorer" else f"the setting `roles.{role}`"),
         (rules.by_stage.get(role), f"models.json, byStage.{role}"),
     ]
     if role in ("execution", "explorer") and task:
@@ -115,7 +108,7 @@ def _wanted(role: Role, catalog: Catalog, settings: Mapping[str, str | None], ta
     return next(((name, because) for name, because in places if name), ("", ""))
 
 
-def sampling(
+def request_options(
     role: Role,
     entry: ModelEntry,
     *,

@@ -7,16 +7,18 @@ import logging
 import ssl
 import sys
 import types
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tui_agent import __version__
-from tui_agent.domain import Fault
+from tui_agent.common.domain import Fault, ToolSpec
 from tui_agent.models.endpoint import Endpoint
-from tui_agent.models.faults import Peer, WireFault, broken, from_status, tidy, unreachable
-from tui_agent.models.framing import BODY_LIMIT, LINE_LIMIT, Unreadable, read_json, whole_characters
+from tui_agent.models.faults import Peer, WireFault, broken, for_display, from_status, unreachable
+from tui_agent.models.framing import BODY_LIMIT, LINE_LIMIT, InvalidJson, read_json
+from tui_agent.text.json_values import whole_characters
 
 if TYPE_CHECKING:
     import httpx
@@ -27,8 +29,8 @@ ANSWER_LIMIT = 16 * 1024 * 1024
 """Bytes of the largest answer to a side request, such as a list of models."""
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a server may take, in seconds, and how much it may send, in bytes (M7, R-36)."""
+class WireLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a server may take, in seconds, and how much it may send, in bytes (M7)."""
 
     connect: float = 10.0
     first_byte: float = 600.0
@@ -48,15 +50,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     body: int = BODY_LIMIT
 
 
-def default_limits(local: bool) -> Limits:
+def default_limits(local: bool) -> WireLimits:
     """The limits of M7 for a server that is near, or far away."""
-    return Limits() if local else Limits(first_byte=120.0, no_progress=180.0, buffering=120.0)
+    return WireLimits() if local else WireLimits(first_byte=120.0, no_progress=180.0, buffering=120.0)
 
 
 class Wire:
     """One server. The client is built on the first request, so that a start without one costs nothing."""
 
-    def __init__(self, provider: str, endpoint: Endpoint, limits: Limits | None = None) -> None:
+    def __init__(self, provider: str, endpoint: Endpoint, limits: WireLimits | None = None) -> None:
         self.provider = provider
         self.endpoint = endpoint
         self.limits = limits or default_limits(endpoint.local)
@@ -119,7 +121,7 @@ class Wire:
         client, peer = self.client, self.peer()
         import httpx
 
-        body = encode(payload) if payload is not None else None
+        body = encode_payload(payload) if payload is not None else None
         headers = {"Content-Type": "application/json"} if body is not None else None
         try:
             async with (
@@ -131,9 +133,7 @@ class Wire:
                 async for chunk in response.aiter_raw():
                     content += chunk
                     if len(content) > ANSWER_LIMIT:
-                        fault = Fault(
-                            kind="too_large", message=f"{peer.shown} answered {path} with too much."
-                        )
+                        fault = Fault(kind="too_large", message=f"{peer.shown} sent too much data for {path}.")
                         raise WireFault(fault)
         except TimeoutError:
             fault = Fault(kind="timeout", message=f"{peer.shown} did not answer {path} in time.")
@@ -145,10 +145,8 @@ class Wire:
             raise WireFault(from_status(response.status_code, text, response.headers, peer), text)
         try:
             return read_json(text.removeprefix("\ufeff"))
-        except Unreadable:
-            fault = Fault(
-                kind="protocol", message=f"{peer.shown} answered {path} with something else than JSON."
-            )
+        except InvalidJson:
+            fault = Fault(kind="protocol", message=f"{peer.shown} answered {path} with something other than JSON.")
             raise WireFault(fault) from None
 
     async def aclose(self) -> None:
@@ -158,7 +156,18 @@ class Wire:
             await client.aclose()
 
 
-def encode(payload: Any) -> bytes:
+def offered_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """Tools as every server takes them."""
+    return [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+        }
+        for tool in tools
+    ]
+
+
+def encode_payload(payload: Any) -> bytes:
     """The request body; characters that are none (lone surrogates) become U+FFFD."""
     try:
         return msgspec.json.encode(payload)
@@ -170,13 +179,13 @@ def transport_fault(error: Exception, peer: Peer, connect: float) -> WireFault:
     """What an exception of the HTTP client means. `connect`: the seconds that connecting may take."""
     import httpx
 
-    words = tidy(str(error), peer, 200)
+    words = for_display(str(error), peer, 200)
     if isinstance(error, WireFault):
         return error
     if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)):
         return WireFault(unreachable(error, peer, connect))
     if isinstance(error, httpx.ProtocolError) and "disconnected" not in words and "closed" not in words:
-        fault = Fault(kind="protocol", message=f"{peer.shown} does not speak proper HTTP: {words}.")
+        fault = Fault(kind="protocol", message=f"{peer.shown} sent invalid HTTP: {words}.")
         return WireFault(fault)
     if isinstance(error, (httpx.TransportError, OSError)):
         return WireFault(broken(peer, produced=False, why=words or "connection reset"))
@@ -185,11 +194,11 @@ def transport_fault(error: Exception, peer: Peer, connect: float) -> WireFault:
 
 
 def refuse_encoding(encoding: str, peer: Peer) -> None:
-    """Raise WireFault for a compressed body: we asked for none, and a small one may grow without end (C21)."""
+    """Raise WireFault for a compressed body: we asked for none, and a small one may grow without end."""
     if encoding.strip().lower() not in ("", "identity"):
         fault = Fault(
             kind="protocol",
-            message=f"{peer.shown} sent a compressed reply ({encoding[:40]!r}) although none was asked for.",
+            message=f"{peer.shown} sent a compressed reply ({encoding[:40]!r}) that was not requested.",
             advice="A proxy in front of the server may do this: switch compression off there.",
         )
         raise WireFault(fault)

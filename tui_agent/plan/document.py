@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 
-from tui_agent.domain import Noun
+from msgspec.structs import replace
+
+from tui_agent.common.domain import FrozenValue
 
 
 class PlanStatus(StrEnum):
@@ -18,7 +20,7 @@ class PlanStatus(StrEnum):
     FAILED = "failed"
 
 
-class Criterion(Noun, frozen=True, kw_only=True):
+class Criterion(FrozenValue, frozen=True, kw_only=True):
     """One thing that must hold when the work is done."""
 
     description: str
@@ -26,7 +28,7 @@ class Criterion(Noun, frozen=True, kw_only=True):
     notes: str = ""
 
 
-class Decision(Noun, frozen=True, kw_only=True):
+class Decision(FrozenValue, frozen=True, kw_only=True):
     """A choice that was made, or one that was turned down."""
 
     title: str
@@ -36,7 +38,7 @@ class Decision(Noun, frozen=True, kw_only=True):
     """Local time without zone, to the minute; None when nobody wrote it down."""
 
 
-class LogEntry(Noun, frozen=True, kw_only=True):
+class LogEntry(FrozenValue, frozen=True, kw_only=True):
     """What was done, once."""
 
     action: str
@@ -52,7 +54,7 @@ DONE, UNDERWAY, NOT_DONE = "✓", "🔄", "❌"
 """What a result begins with."""
 
 
-class Plan(Noun, frozen=True, kw_only=True):
+class Plan(FrozenValue, frozen=True, kw_only=True):
     """All that plan_doc.md says, apart from what its reader can't know: the user's own sections and notes."""
 
     status: PlanStatus = PlanStatus.PLANNING
@@ -71,6 +73,11 @@ class Plan(Noun, frozen=True, kw_only=True):
     def completed(self) -> int:
         """How many criteria are met."""
         return sum(one.completed for one in self.acceptance_criteria)
+
+    @property
+    def content(self) -> Plan:
+        """What a reader would compare: all but the time and the version of the last save."""
+        return replace(self, version=0, updated_at=0)
 
 
 def minute(moment: datetime) -> datetime:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from tui_agent.plan.document import Criterion, PlanStatus, minute
-from tui_agent.plan.values import BLANK, plain
 
 GOAL = "Goal"
 CRITERIA = "Acceptance Criteria"
@@ -35,11 +36,7 @@ _WHEN = re.compile(
 )
 RULE = re.compile(r"[ \t]*([-*_])(?:[ \t]*\1){2,}[ \t]*$")
 DONE_MARKS = frozenset("xX✓✔✅☑")
-_WORDS = {
-    "done": PlanStatus.COMPLETED,
-    "complete": PlanStatus.COMPLETED,
-    "inprogress": PlanStatus.IN_PROGRESS,
-}
+_WORDS = {"done": PlanStatus.COMPLETED, "complete": PlanStatus.COMPLETED, "inprogress": PlanStatus.IN_PROGRESS}
 _WORDS |= {status.value.replace("_", ""): status for status in PlanStatus}
 
 FIELDS = {
@@ -104,3 +101,136 @@ def criterion(said: str, completed: bool) -> Criterion:
         if at > 0 and said[at - 1] in BLANK and said[:at].strip(BLANK):
             said, notes = said[:at].rstrip(BLANK), said[at + 2 : -2].strip(BLANK)
     return Criterion(description=plain(said), completed=completed, notes=plain(notes))
+
+
+EMPTY = "<!-- -->"
+"""Stands for a value that is there and empty."""
+
+BLANK = " \t"
+
+_WRITTEN = (
+    frozenset({9, 10, 13, 32, 0x2028, 0x2029, 0xFEFF, *map(ord, "#&*+-[_`~<\\")})
+    | frozenset(range(ord("0"), ord("9") + 1))
+    | frozenset((*range(32), *range(127, 160)))
+    | frozenset(range(0xD800, 0xE000))
+)
+"""Characters that are ever written as references; others are read as they stand."""
+
+_REFERENCE = re.compile(r"&#(\d{1,7});")
+_REFERENCE_LIKE = re.compile(r"&(?=#\d{1,7};)")
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
+_ODD = re.compile("[&<\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
+_STRUCTURE = re.compile(r"[ \t]*(?:#|```|~~~|\*\*|__|[-*+][ \t]+(?:\*\*|__))")
+PLACEHOLDER = re.compile(
+    r"\[(?:[^\[\]]*\bto be (?:defined|added|decided|determined|filled in)|[^\[\]]*\bwill (?:provide|be added)\b[^\[\]]*"
+    r"|no [^\[\]]*\byet|none(?: yet)?|tbd|goal|your goal|clear goal description)\.?\]",
+    re.IGNORECASE,
+)
+"""Bracketed stand-ins of the empty document: they read as nothing."""
+
+
+def _reference(match: re.Match[str]) -> str:
+    return "".join(f"&#{ord(char)};" for char in match.group())
+
+
+def guard(text: str) -> str:
+    """Running `text` with what only its characters make odd written as references; line breaks and tabs stay."""
+    if _ODD.search(text) is None:
+        return text
+    text = _REFERENCE_LIKE.sub("&#38;", text)
+    return UNSEEN.sub(_reference, text).replace(EMPTY, "&#60;" + EMPTY[1:])
+
+
+def ends(text: str, blank: str = BLANK) -> str:
+    """Blanks at either end as references, since readers and editors drop them."""
+    core = text.strip(blank)
+    if len(core) == len(text):
+        return text
+    if not core:
+        return "".join(f"&#{ord(char)};" for char in text)
+    before = len(text) - len(text.lstrip(blank))
+    head = "".join(f"&#{ord(char)};" for char in text[:before])
+    tail = "".join(f"&#{ord(char)};" for char in text[before + len(core) :])
+    return head + core + tail
+
+
+def first_as_reference(text: str) -> str:
+    """`text` with its first character that is no blank written as a reference."""
+    core = text.lstrip(BLANK)
+    return f"{text[: len(text) - len(core)]}&#{ord(core[0])};{core[1:]}" if core else text
+
+
+def inline(text: str) -> str:
+    """A value on one line; '' becomes EMPTY."""
+    if not text:
+        return EMPTY
+    return ends(guard(text).replace("\n", "&#10;"))
+
+
+def plain(text: str) -> str:
+    """The value that was written with references."""
+    if text == EMPTY:
+        return ""
+    if "&#" not in text:
+        return text
+    return _REFERENCE.sub(_character, text)
+
+
+def _character(match: re.Match[str]) -> str:
+    code = int(match.group(1))
+    return chr(code) if code in _WRITTEN else match.group()
+
+
+def field_lines(text: str) -> list[str]:
+    """A value of one or more lines behind a field's name; all lines but the last end with a hard break."""
+    text = ends(guard(text), BLANK + "\n")
+    if "\n" not in text:
+        return [text[:-1] + "&#92;" if text.endswith("\\") else text]
+    lines = text.split("\n")
+    first, *rest = lines
+    lines = [first, *(first_as_reference(line) if _STRUCTURE.match(line) else line for line in rest)]
+    lines = [line[:-1] + "&#92;" if line.endswith("\\") else line for line in lines]
+    return [line + "\\" for line in lines[:-1]] + lines[-1:]
+
+
+def field_value(lines: Sequence[str]) -> str:
+    """What `field_lines` wrote."""
+    if len(lines) == 1:
+        return plain(lines[0].strip(BLANK))
+    *broken, last = lines
+    return plain("\n".join([*(line[:-1] for line in broken), last]).strip(BLANK))
+
+
+_LIST_SIGN = re.compile(r"[()\[\],]")
+_NOTHING = ("", "-", "–", "—", "none", "(none)", "n/a")
+
+
+@lru_cache(maxsize=1024)
+def split_list(text: str) -> tuple[str, ...]:
+    """The items of a line, parted by commas that stand in no brackets."""
+    text = text.strip(BLANK)
+    if text.lower() in _NOTHING:
+        return ()
+    if "(" not in text and "[" not in text:
+        return tuple(plain(part) for piece in text.split(",") if (part := piece.strip(BLANK)))
+    parts, depth, begin = [], 0, 0
+    for sign in _LIST_SIGN.finditer(text):
+        char = sign.group()
+        if char in "([":
+            depth += 1
+        elif char in ")]":
+            depth -= 1
+            if depth < 0:
+                break
+        elif depth == 0:
+            parts.append(text[begin : sign.start()])
+            begin = sign.end()
+    # Brackets that do not pair say nothing about commas.
+    parts = [*parts, text[begin:]] if depth == 0 else text.split(",")
+    return tuple(plain(part) for piece in parts if (part := piece.strip(BLANK)))
+
+
+def joined_list(items: Sequence[str]) -> str | None:
+    """Items on one line; None when they would not come back so and need a line each."""
+    text = ", ".join(inline(item) for item in items)
+    return text if split_list(text) == tuple(items) else None

@@ -6,14 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tui_agent.settings.yaml_tree import parse_tree
+from tui_agent.settings.tree import parse_tree
 
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)$")
 _HEADING = re.compile(r" {0,3}(#{1,6})(?!#)([ \t]*)(.*)$")
 _KEY = re.compile(r"""[ \t]*(["']?)(\w[\w-]*)\1[ \t]*:(?:[ \t]+(.*))?$""")
-_PLAIN = re.compile(
-    r"(\w[\w-]*): ([1-9]\d{0,17}|0|(?!(?:y|n|yes|no|on|off|true|false|null)$)[a-z][a-z_]*)$", re.ASCII
-)
+_PLAIN = re.compile(r"(\w[\w-]*): ([1-9]\d{0,17}|0|(?!(?:y|n|yes|no|on|off|true|false|null)$)[a-z][a-z_]*)$", re.ASCII)
 """A line of YAML that says a number or a word, whatever stands around it."""
 _FRONT_LINES = 200
 

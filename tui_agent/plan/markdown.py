@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan
 from tui_agent.plan.grammar import (
+    BLANK,
     BOX,
     BULLET,
     CRITERIA,
@@ -21,17 +22,20 @@ from tui_agent.plan.grammar import (
     LOG,
     MADE,
     NAMES,
+    PLACEHOLDER,
     REJECTED,
     RULE,
     STATUS,
     TITLE,
     criterion,
+    field_value,
+    plain,
     read_when,
     section_name,
+    split_list,
     status_of,
 )
 from tui_agent.plan.layout import Front, Heading, commented, fenced, front_matter, headings, split_lines
-from tui_agent.plan.values import BLANK, PLACEHOLDER, field_value, plain, split_list
 
 Value = Criterion | Decision | LogEntry
 _OF_ENTRIES = frozenset({"details", "tools", "result"})
@@ -128,11 +132,11 @@ def _problem(text: str, front: Front | None, title: int | None, sections: Sequen
     if not text.strip("\ufeff \t\r\n"):
         return "it is empty"
     if "\0" in text:
-        return "it holds bytes that are no text"
+        return "it contains binary data"
     if front is not None:
         return front.problem
     if title is None and not any(one.name for one in sections):
-        return "it has neither a title nor one of the sections of a plan"
+        return "it has neither a title nor a section of a plan"
     return ""
 
 
@@ -145,9 +149,7 @@ def _after(lines: Sequence[str], at: int | None) -> str | None:
     return match.group(1) if match else None
 
 
-def _number(
-    values: dict[str, Any], names: Sequence[str], read: Callable[[Any], _Number], default: _Number
-) -> _Number:
+def _number(values: dict[str, Any], names: Sequence[str], read: Callable[[Any], _Number], default: _Number) -> _Number:
     for name in names:
         try:
             return read(values[name])
@@ -218,9 +220,7 @@ class _Reader:
             if value is not None:
                 found.append((one.line, value, fields))
         ends = [line for line, _, _ in found[1:]] + [end]
-        items = tuple(
-            Item(line, stop, value, fields) for (line, value, fields), stop in zip(found, ends, strict=False)
-        )
+        items = tuple(Item(line, stop, value, fields) for (line, value, fields), stop in zip(found, ends, strict=False))
         before = items[0].start if items else end
         return Section(name, head, end, items, self._placeholders(head + 1, before))
 
@@ -300,9 +300,7 @@ class _Reader:
         match = FIELD.match(line)
         return match if match and match.group(1).lower() in FIELDS else None
 
-    def _value(
-        self, name: str, rest: str, at: int, end: int
-    ) -> tuple[int, str | tuple[str, ...] | datetime | None]:
+    def _value(self, name: str, rest: str, at: int, end: int) -> tuple[int, str | tuple[str, ...] | datetime | None]:
         if name == "when":
             return at + 1, read_when(rest)[0]
         if name in LISTS:
@@ -334,9 +332,7 @@ class _Reader:
         at = begin
         while at < end and (at in self.inside or (self.lines[at].strip(BLANK) and self._goes_on(at))):
             at += 1
-        said = [
-            line if begin + n in self.inside else plain(line) for n, line in enumerate(self.lines[begin:at])
-        ]
+        said = [line if begin + n in self.inside else plain(line) for n, line in enumerate(self.lines[begin:at])]
         return at, "\n".join(said).strip(BLANK)
 
 

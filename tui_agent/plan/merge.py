@@ -1,23 +1,125 @@
-"""Bringing two people's changes of one plan together, value by value (P4). What both changed is a question."""
+"""Which item of an old list is which item of a new one: for writing changes, and for bringing them together."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from difflib import SequenceMatcher
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from tui_agent.domain import Noun
+from tui_agent.common.domain import FrozenValue
 from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan, shown
-from tui_agent.plan.matching import align, label
+
+_Item = TypeVar("_Item", Criterion, Decision, LogEntry)
+_ALIKE = 0.6
+_GAP = 40
+"""Unlike items are compared by wording only in gaps of so many; elsewhere they count as removed and added."""
+
+
+def label(item: Criterion | Decision | LogEntry) -> str:
+    """What a reader would call the item."""
+    if isinstance(item, Criterion):
+        return item.description
+    return item.title if isinstance(item, Decision) else item.action
+
+
+def align(old: Sequence[_Item], new: Sequence[_Item]) -> dict[int, int]:
+    """Index in `old` → index in `new` of the same item, in the same order on both sides.
+
+    Equal items first, then items of the same name, then items of nearly the same wording.
+    """
+    if not old or not new:
+        return {}
+    head = 0
+    while head < min(len(old), len(new)) and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    pairs = {at: at for at in range(head)}
+    pairs |= {len(old) - 1 - at: len(new) - 1 - at for at in range(tail)}
+    stop, end = len(old) - tail, len(new) - tail
+    anchors: list[tuple[int, int]] = _rising(_named(old, new, range(head, stop), range(head, end)))
+    at, to = head, head
+    for a, b in [*anchors, (stop, end)]:
+        pairs |= _alike(old, new, range(at, a), range(to, b))
+        if a < stop:
+            pairs[a] = b
+        at, to = a + 1, b + 1
+    return pairs
+
+
+def _named(old: Sequence[_Item], new: Sequence[_Item], olds: range, news: range) -> list[tuple[int, int]]:
+    """Pairs of the same name (and time): equal ones of that name first, then in their order."""
+    places: dict[object, list[int]] = {}
+    equal: dict[object, list[int]] = {}
+    for b in reversed(news):
+        equal.setdefault(new[b], []).append(b)
+    pairs = []
+    taken: set[int] = set()
+    left = []
+    for a in olds:
+        if same := equal.get(old[a]):
+            pairs.append((a, b := same.pop()))
+            taken.add(b)
+        else:
+            left.append(a)
+    for b in reversed(news):
+        if b not in taken:
+            places.setdefault(_key(new[b]), []).append(b)
+    for a in left:
+        if same := places.get(_key(old[a])):
+            pairs.append((a, same.pop()))
+    return sorted(pairs)
+
+
+def _key(item: _Item) -> object:
+    return (item.when, item.action) if isinstance(item, LogEntry) else label(item)
+
+
+def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The longest run of pairs that rises on both sides."""
+    tails: list[int] = []
+    at: list[int] = []
+    before: list[int] = []
+    for number, (_, b) in enumerate(pairs):
+        place = bisect_left(tails, b)
+        before.append(at[place - 1] if place else -1)
+        tails[place : place + 1] = [b]
+        at[place : place + 1] = [number]
+    run = []
+    number = at[-1] if at else -1
+    while number >= 0:
+        run.append(pairs[number])
+        number = before[number]
+    return run[::-1]
+
+
+def _alike(old: Sequence[_Item], new: Sequence[_Item], olds: range, news: range) -> dict[int, int]:
+    if not olds or not news or max(len(olds), len(news)) > _GAP:
+        return {}
+    pairs: dict[int, int] = {}
+    free = news.start
+    for a in olds:
+        best, place = _ALIKE, -1
+        for b in range(free, news.stop):
+            match = SequenceMatcher(None, label(old[a])[:200], label(new[b])[:200], autojunk=False)
+            if match.quick_ratio() > best and (ratio := match.ratio()) > best:
+                best, place = ratio, b
+        if place >= 0:
+            pairs[a] = place
+            free = place + 1
+    return pairs
+
 
 Choice: TypeAlias = Literal["ours", "theirs", "both"]
-_Item = TypeVar("_Item", Criterion, Decision, LogEntry)
 _LISTS = ("acceptance_criteria", "decisions_made", "decisions_rejected", "execution_log")
 _JOINTS = {"title": " / ", "description": " / ", "action": " / "}
 
 
-class Conflict(Noun, frozen=True, kw_only=True):
+class Conflict(FrozenValue, frozen=True, kw_only=True):
     """One value that both sides changed, each in another way. Plain data, for a question."""
 
     id: str
@@ -34,33 +136,25 @@ class Conflict(Noun, frozen=True, kw_only=True):
     theirs: str | None = None
 
 
-class Merged(Noun, frozen=True, kw_only=True):
+class MergeResult(FrozenValue, frozen=True, kw_only=True):
     """What came of it. Where a conflict is open, `plan` has what the file says."""
 
     plan: Plan
     conflicts: tuple[Conflict, ...] = ()
 
 
-def merge(
-    base: Plan,
-    ours: Plan,
-    theirs: Plan,
-    choices: Mapping[str, Choice] | None = None,
-    *,
-    cautious: bool = False,
-) -> Merged:
+def merge_plans(
+    base: Plan, ours: Plan, theirs: Plan, choices: Mapping[str, Choice] | None = None, *, cautious: bool = False
+) -> MergeResult:
     """The changes from `base` to `ours` and those from `base` to `theirs` in one plan.
 
     `choices` answers conflicts by their id; `both` keeps the two texts, one after the other. `cautious` says that
     `theirs` may not have started from `base`: then an item that it lacks is a conflict, not a removal.
     """
     if ours == theirs or (ours == base and not cautious):
-        return Merged(plan=theirs)
+        return MergeResult(plan=theirs)
     work = _Merge(choices or {}, cautious)
-    lists = {
-        name: work.items(name, getattr(base, name), getattr(ours, name), getattr(theirs, name))
-        for name in _LISTS
-    }
+    lists = {name: work.items(name, getattr(base, name), getattr(ours, name), getattr(theirs, name)) for name in _LISTS}
     plan = Plan(
         status=work.value("status", "", "", base.status, ours.status, theirs.status),
         goal=work.value("goal", "", "", base.goal, ours.goal, theirs.goal),
@@ -69,17 +163,17 @@ def merge(
         version=max(ours.version, theirs.version),
         **lists,
     )
-    return Merged(plan=plan, conflicts=tuple(work.conflicts))
+    return MergeResult(plan=plan, conflicts=tuple(work.conflicts))
 
 
-def said(value: Any) -> str | None:
+def shown_value(value: Any) -> str | None:
     """A value as a reader sees it in a question."""
     if value is None or isinstance(value, str):
         return None if value is None else str(value)
     if isinstance(value, tuple):
         return ", ".join(value)
-    if isinstance(value, Noun):
-        parts = [said(getattr(value, name)) for name in value.__struct_fields__ if name != "completed"]
+    if isinstance(value, FrozenValue):
+        parts = [shown_value(getattr(value, name)) for name in value.__struct_fields__ if name != "completed"]
         return " · ".join(part for part in parts if part)
     return shown(value) if hasattr(value, "isoformat") else str(value)
 
@@ -117,7 +211,7 @@ class _Merge:
         name = "/".join(part for part in (where, item[:60], field) if part)
         count = self._seen[name] = self._seen.get(name, 0) + 1
         name = name if count == 1 else f"{name}#{count}"
-        texts = {"base": said(base), "ours": said(ours), "theirs": said(theirs)}
+        texts = {"base": shown_value(base), "ours": shown_value(ours), "theirs": shown_value(theirs)}
         choice = self._choices.get(name)
         if choice is None:
             self.conflicts.append(Conflict(id=name, where=where, item=item, field=field, **texts))
@@ -190,9 +284,7 @@ class _Merge:
         found = {}
         for at, mine in enumerate(ours):
             twin = (
-                new.pop(mine if isinstance(mine, LogEntry) else label(mine), None)
-                if our_ids[at][0] == "ours"
-                else None
+                new.pop(mine if isinstance(mine, LogEntry) else label(mine), None) if our_ids[at][0] == "ours" else None
             )
             if twin is not None:
                 result[twin] = self.item(where, None, mine, theirs[twin[1]])
@@ -212,9 +304,7 @@ def _ids(side: str, count: int, pairs: Mapping[int, int]) -> list[tuple[str, int
 
 
 def _order(
-    ours: Sequence[tuple[str, int]],
-    theirs: Sequence[tuple[str, int]],
-    there: Callable[[tuple[str, int]], bool],
+    ours: Sequence[tuple[str, int]], theirs: Sequence[tuple[str, int]], there: Callable[[tuple[str, int]], bool]
 ) -> list[tuple[str, int]]:
     """All items in the order of `theirs`; what only `ours` has follows what it follows there."""
     first = [one for one in theirs if there(one)]

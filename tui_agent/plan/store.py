@@ -1,7 +1,4 @@
-"""The file plan_doc.md: read, saved, and never taken away from whoever else writes it (P3, P4, FAULTS 5.3).
-
-All methods block; callers on the event loop use a thread.
-"""
+"""The file of the plan document: read while others write it, merged with what they wrote, replaced atomically (P3)."""
 
 from __future__ import annotations
 
@@ -10,29 +7,110 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from msgspec import structs
 
-from tui_agent.domain import Noun
+from tui_agent.common.domain import FrozenValue
+from tui_agent.common.newest import keep_newest
 from tui_agent.plan.document import Plan
 from tui_agent.plan.markdown import Document, parse
-from tui_agent.plan.merge import Choice, Conflict, merge
-from tui_agent.plan.replaced import KEPT, QUIET, Replaced
+from tui_agent.plan.merge import Choice, Conflict, MergeResult, merge_plans
 from tui_agent.plan.writing import SKELETON, PlanTextError, rewrite
-from tui_agent.platform.file_faults import fault_of
-from tui_agent.platform.files import (
-    FileBytes,
-    FileChangedError,
-    FileFault,
-    FileTooLargeError,
-    read_file,
-    replace_file,
-)
-from tui_agent.platform.oscalls import OS, OsCalls
+from tui_agent.platform.file_faults import FileChangedError, FileFault, FileTooLargeError, fault_of
+from tui_agent.platform.files import FileBytes, read_file, replace_file, sha256_of
+from tui_agent.platform.syscalls import OS, OsCalls
+
+KEPT = 16
+"""Files that stay open: the writer may be several saves of ours behind."""
+QUIET = 0.12
+"""Seconds without a write after which what was written is whole."""
+_WRITER_PATIENCE = 0.5
+_STEP = 0.01
+
+
+@dataclass
+class _OpenFile:
+    fd: int
+    sha256: str
+
+
+class ReplacedFiles:
+    """The last files that lay under a name. Blocks, as the disk does."""
+
+    def __init__(self) -> None:
+        self.unreadable: OSError | None = None
+        """Why what may have been written into one of them is not known; None while all can be read."""
+        self._open_files: list[_OpenFile] = []
+        self._unread_texts: list[bytes] = []
+
+    @contextmanager
+    def replacing(self, path: Path, sha256: str | None) -> Iterator[None]:
+        """The file at `path`, whose bytes have that hash, is replaced meanwhile; kept when nothing is raised."""
+        try:
+            fd = None if sha256 is None else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            fd = None
+        try:
+            yield
+        except BaseException:
+            if fd is not None:
+                _close(fd)
+            raise
+        if fd is not None and sha256 is not None:
+            self._open_files.append(_OpenFile(fd, sha256))
+        while len(self._open_files) > KEPT:
+            self._unread_texts += self._seen(self._open_files[0], last=True)
+            _close(self._open_files.pop(0).fd)
+
+    def written_late(self, *, last: bool = False) -> list[bytes]:
+        """What was written into them since the last look; with `last` also what may be torn. Never raises: a file
+        that can't be read is looked at again the next time, and `unreadable` tells of it."""
+        found, self._unread_texts = self._unread_texts, []
+        for old in self._open_files:
+            found += self._seen(old, last=last)
+        return found
+
+    def close(self) -> None:
+        """Let go of all. Never raises."""
+        while self._open_files:
+            _close(self._open_files.pop().fd)
+
+    def _seen(self, old: _OpenFile, *, last: bool) -> list[bytes]:
+        try:
+            return self._of(old, last=last)
+        except OSError as error:
+            self.unreadable = error
+            return []
+
+    @staticmethod
+    def _of(old: _OpenFile, *, last: bool) -> list[bytes]:
+        began = time.monotonic()
+        while (data := _all_of(old.fd)) and (sha256 := sha256_of(data)) != old.sha256:
+            quiet = time.time() - os.fstat(old.fd).st_mtime > QUIET
+            if last or quiet or time.monotonic() - began > _WRITER_PATIENCE:
+                old.sha256 = sha256
+                return [data]
+            time.sleep(_STEP)  # somebody is in the middle of it
+        return []
+
+
+def _close(fd: int) -> None:
+    with suppress(OSError):  # it was only read, and the descriptor is gone whatever `close` reports
+        os.close(fd)
+
+
+def _all_of(fd: int) -> bytes:
+    data = bytearray()
+    while piece := os.pread(fd, 1 << 20, len(data)):
+        data += piece
+    return bytes(data)
+
 
 CAP = 16 << 20
 """Bytes of a plan document that are read."""
@@ -44,7 +122,7 @@ _TRIES = 200
 _VERSIONS = 200
 
 
-class Unreadable(Noun, frozen=True, kw_only=True):
+class Unreadable(FrozenValue, frozen=True, kw_only=True):
     """The file can't be taken for a plan. It is left as it is until the user decides."""
 
     reason: str
@@ -53,7 +131,7 @@ class Unreadable(Noun, frozen=True, kw_only=True):
     sha256: str | None = None
 
 
-class Saved(NamedTuple):
+class SaveResult(NamedTuple):
     """A save that happened, or was not needed."""
 
     document: Document
@@ -64,7 +142,7 @@ class Saved(NamedTuple):
     """Texts that somebody wrote at the very same moment; each is kept in a file of its own."""
 
 
-class Conflicted(NamedTuple):
+class SaveConflict(NamedTuple):
     """Nothing was written: these questions come first, then the same call with `choices`."""
 
     conflicts: tuple[Conflict, ...]
@@ -72,23 +150,21 @@ class Conflicted(NamedTuple):
     """What the file says."""
 
 
-class Seen(NamedTuple):
+class RefreshResult(NamedTuple):
     """A look at the file."""
 
     plan: Plan
     """The file's plan together with what of ours is not in the file."""
     changed: bool
     """Whether the file was changed by somebody else since the last look."""
-    unsaved: bool = False
-    """The file lacks something of ours: a text from before our last save was written over it."""
     conflicts: tuple[Conflict, ...] = ()
     aside: tuple[Path, ...] = ()
 
 
-Outcome: TypeAlias = Saved | Conflicted | Unreadable
+Outcome: TypeAlias = SaveResult | SaveConflict | Unreadable
 
 
-class _Found(NamedTuple):
+class _FileState(NamedTuple):
     document: Document
     sha256: str | None
     """Hash of what lies under the name now; None for nothing."""
@@ -104,26 +180,18 @@ class PlanStore:
         self._clock = clock
         self._calls = calls
         self._lock = threading.Lock()
-        self._document = parse(SKELETON)
-        self._sha256: str | None = None
-        self._plan = self._document.plan
-        self._versions: dict[int, Plan] = {}
-        self._replaced = Replaced()
-        self._glimpsed: dict[int, bytes] = {}
-        """Version of a text of ours that had to be taken back → the text of theirs that it was taken back for."""
-        self._late: list[bytes] = []
-        """Texts of others that are to be kept aside and are not yet."""
-        self._aside: list[Path] = []
-
-    @property
-    def plan(self) -> Plan:
-        """The plan as of the last look or save: what the panel shows and what changes start from."""
-        return self._plan
-
-    @property
-    def document(self) -> Document:
+        self.document = parse(SKELETON)
         """The file's text as of the last look or save."""
-        return self._document
+        self._sha256: str | None = None
+        self.plan = self.document.plan
+        """The plan as of the last look or save: what the panel shows and what changes start from."""
+        self._versions: dict[int, Plan] = {}
+        self._replaced = ReplacedFiles()
+        self._briefly_visible: dict[int, bytes] = {}
+        """Version of a text of ours that had to be taken back → the text of theirs that it was taken back for."""
+        self._to_copy: list[bytes] = []
+        """Texts of others that are to be kept aside and are not yet."""
+        self._copies: list[Path] = []
 
     # --- looking ---
 
@@ -131,28 +199,26 @@ class PlanStore:
         """Read the file for the first time; an absent one reads as the empty plan. Raises FileFault."""
         with self._lock:
             found = self._find()
-            if isinstance(found, _Found):
-                self._note(found.document, found.sha256, found.document.plan)
+            if isinstance(found, _FileState):
+                self._remember(found.document, found.sha256, found.document.plan)
                 return found.document
             return found
 
-    def refresh(self) -> Seen | Unreadable:
+    def refresh(self) -> RefreshResult | Unreadable:
         """Look whether somebody else changed the file. Writes nothing. Raises FileFault."""
         with self._lock:
-            self._look_back()
+            self._check_replaced()
             found = self._find()
             if isinstance(found, Unreadable):
                 return found
-            self._mind_glimpsed(found)
+            self._save_hidden_text(found)
             if not found.theirs:
-                return Seen(self._plan, changed=False, aside=self._taken())
+                return RefreshResult(self.plan, changed=False, aside=self._take_copies())
             theirs = found.document.plan
-            base = self._versions.get(theirs.version)
-            merged = merge(base or self._document.plan, self._plan, theirs, cautious=base is None)
+            merged = self._merge(self.plan, theirs, {})
             if not merged.conflicts:
-                self._note(found.document, found.sha256, merged.plan)
-            unsaved = _content(merged.plan) != _content(theirs)
-            return Seen(merged.plan, True, unsaved, merged.conflicts, self._taken())
+                self._remember(found.document, found.sha256, merged.plan)
+            return RefreshResult(merged.plan, True, merged.conflicts, self._take_copies())
 
     # --- saving ---
 
@@ -162,11 +228,7 @@ class PlanStore:
             return self._versions.get(version)
 
     def save(
-        self,
-        plan: Plan,
-        since: Plan,
-        choices: Mapping[str, Choice] | None = None,
-        over: Document | None = None,
+        self, plan: Plan, since: Plan, choices: Mapping[str, Choice] | None = None, over: Document | None = None
     ) -> Outcome:
         """Write `plan`, which somebody made from `since` (a `plan` of this store), with the version counted up.
 
@@ -175,36 +237,37 @@ class PlanStore:
         it; it is taken only where nobody else changed the file. Raises FileFault when the file can't be written.
         """
         with self._lock:
-            self._look_back()
+            self._check_replaced()
             for _ in range(_TRIES):
                 found = self._find()
                 if isinstance(found, Unreadable):
                     return found
-                self._mind_glimpsed(found)
+                self._save_hidden_text(found)
                 outcome = self._attempt(plan, since, found, choices or {}, over)
                 if outcome is not None:
                     return outcome
-            raise FileFault(self.path, "is being written again and again by another program", "busy")
+            raise FileFault(self.path, "is constantly being rewritten by another program", "busy")
 
     def _attempt(
-        self, plan: Plan, since: Plan, found: _Found, choices: Mapping[str, Choice], over: Document | None
+        self, plan: Plan, since: Plan, found: _FileState, choices: Mapping[str, Choice], over: Document | None
     ) -> Outcome | None:
         """One try: None when somebody wrote in between."""
         ground = found.document if over is None or found.theirs else over
-        ours = merge(since, plan, self._plan, choices)
-        conflicts, whole = ours.conflicts, ours.plan
-        theirs = found.document.plan
+        conflicts: tuple[Conflict, ...] = ()
+        whole, theirs = structs.replace(plan, created_at=self.plan.created_at or plan.created_at), found.document.plan
+        if since != self.plan:
+            ours = merge_plans(since, plan, self.plan, choices)
+            conflicts, whole = ours.conflicts, ours.plan
         if found.theirs:
-            base = self._versions.get(theirs.version)
-            both = merge(base or self._document.plan, whole, theirs, choices, cautious=base is None)
+            both = self._merge(whole, theirs, choices)
             conflicts, whole = (*conflicts, *both.conflicts), both.plan
         if conflicts:
-            return Conflicted(conflicts, found.document)
-        same = _content(whole) == _content(theirs) and ground.text == found.document.text
+            return SaveConflict(conflicts, found.document)
+        same = whole.content == theirs.content and ground.text == found.document.text
         if found.sha256 is not None and same:
-            self._note(found.document, found.sha256, whole)
-            return Saved(found.document, written=False, merged=found.theirs, aside=self._taken())
-        version = max(theirs.version, self._plan.version, *self._versions, 0) + 1
+            self._remember(found.document, found.sha256, whole)
+            return SaveResult(found.document, written=False, merged=found.theirs, aside=self._take_copies())
+        version = max(theirs.version, self.plan.version, *self._versions, 0) + 1
         now = round(self._clock() * 1000)
         whole = structs.replace(whole, version=version, updated_at=now, created_at=whole.created_at or now)
         try:
@@ -222,14 +285,19 @@ class PlanStore:
             # For a moment it may have lain under the name: whoever read it then builds on it, and not on their own
             # save that it was swapped with.
             self._versions[version] = document.plan
-            self._glimpsed[version] = error.displaced
-            self._late += filter(None, error.overtaken)
-            self._keep_late()
+            self._briefly_visible[version] = error.displaced
+            self._to_copy += filter(None, error.overtaken)
+            self._make_copies()
             return None
-        self._note(document, done.sha256, document.plan)
+        self._remember(document, done.sha256, document.plan)
         with contextlib.suppress(FileFault):  # the save is done; what is to be kept aside is tried again
-            self._look_back()
-        return Saved(document, merged=found.theirs, aside=self._taken())
+            self._check_replaced()
+        return SaveResult(document, merged=found.theirs, aside=self._take_copies())
+
+    def _merge(self, ours: Plan, theirs: Plan, choices: Mapping[str, Choice]) -> MergeResult:
+        """Ours and what the file says by now, which may have started from any version of ours."""
+        base = self._versions.get(theirs.version)
+        return merge_plans(base or self.document.plan, ours, theirs, choices, cautious=base is None)
 
     def keep(self, sha256: str) -> Path | None:
         """Keep a copy of the file, which has that hash, beside it; None when it has other bytes. Raises FileFault."""
@@ -237,7 +305,7 @@ class PlanStore:
             found = read_file(self.path, CAP, follow=True, beneath=self.path.parent)
             return self._copy(found.data) if found.sha256 == sha256 else None
 
-    def put(self, text: str, expected_sha256: str | None) -> Saved | Unreadable:
+    def put(self, text: str, expected_sha256: str | None) -> SaveResult | Unreadable:
         """Put a whole text in the place of one that can't be read, which is kept aside first.
 
         Raises FileFault; FileChangedError when the file no longer has the hash `expected_sha256`.
@@ -247,15 +315,11 @@ class PlanStore:
             if document.problem:
                 return Unreadable(reason=document.problem, text=text)
             if expected_sha256 is not None:
-                self._aside.append(
-                    self._copy(read_file(self.path, follow=True, beneath=self.path.parent).data)
-                )
+                self._copies.append(self._copy(read_file(self.path, follow=True, beneath=self.path.parent).data))
             data = text.encode("utf-8")
-            done = replace_file(
-                self.path, data, expected_sha256, follow=True, beneath=self.path.parent, mode=0o600
-            )
-            self._note(document, done.sha256, document.plan)
-            return Saved(document, aside=self._taken())
+            done = replace_file(self.path, data, expected_sha256, follow=True, beneath=self.path.parent, mode=0o600)
+            self._remember(document, done.sha256, document.plan)
+            return SaveResult(document, aside=self._take_copies())
 
     def close(self) -> tuple[Path, ...]:
         """Look a last time for a text that was written into a file that we had replaced; where it is kept.
@@ -266,16 +330,16 @@ class PlanStore:
         with self._lock:
             self._replaced.unreadable = None
             try:
-                self._look_back(last=True)
+                self._check_replaced(last=True)
             finally:
                 self._replaced.close()
             if (error := self._replaced.unreadable) is not None:
                 raise fault_of(error, self.path) from error
-            return self._taken()
+            return self._take_copies()
 
     # --- what lies on disk ---
 
-    def _find(self) -> _Found | Unreadable:
+    def _find(self) -> _FileState | Unreadable:
         """The file as it is when nobody is in the middle of writing it."""
         began = time.monotonic()
         while True:
@@ -283,34 +347,34 @@ class PlanStore:
             try:
                 found: FileBytes | None = read_file(self.path, CAP, follow=True, beneath=self.path.parent)
             except FileTooLargeError as error:
-                return Unreadable(reason=f"it has {error.size:,} bytes, more than a plan may have")
+                return Unreadable(reason=f"it is too large for a plan ({error.size:,} bytes)")
             except FileFault as fault:
                 if fault.code != "not_found":
                     raise
                 found = None
             if found is None:
                 if late or self._sha256 is None:
-                    return _Found(self._document, None, False)
+                    return _FileState(self.document, None, False)
             elif found.sha256 == self._sha256:
-                return _Found(self._document, found.sha256, False)
+                return _FileState(self.document, found.sha256, False)
             elif late or self._whole(found, _SETTLED):
                 document = _document(found.data)
                 if not late and self._torn(document) and not self._whole(found, QUIET):
                     time.sleep(_SETTLED / 2)
                     continue
                 if document is None:
-                    reason = "it holds bytes that are no UTF-8 text"
+                    reason = "it is not UTF-8 text"
                     return Unreadable(reason=reason, text=_legible(found.data), sha256=found.sha256)
                 if document.problem:
                     return Unreadable(reason=document.problem, text=document.text, sha256=found.sha256)
-                return _Found(document, found.sha256, True)
+                return _FileState(document, found.sha256, True)
             time.sleep(_SETTLED / 2)  # this runs in a thread, and a writer has no bell to ring
 
     def _torn(self, document: Document | None) -> bool:
         """Whether the text might be the first part of one: our last line is not in it."""
         if document is None or document.problem:
             return True
-        last = next((line for line in reversed(self._document.lines) if line.strip()), "")
+        last = next((line for line in reversed(self.document.lines) if line.strip()), "")
         return last not in document.lines
 
     def _whole(self, found: FileBytes, quiet: float) -> bool:
@@ -319,40 +383,35 @@ class PlanStore:
             status = os.stat(found.path)
         except OSError:
             return False
-        return (
-            bool(found.data) and status.st_size == len(found.data) and time.time() - status.st_mtime > quiet
-        )
+        return bool(found.data) and status.st_size == len(found.data) and time.time() - status.st_mtime > quiet
 
-    def _note(self, document: Document, sha256: str | None, plan: Plan) -> None:
+    def _remember(self, document: Document, sha256: str | None, plan: Plan) -> None:
         """From here on this is what we know of the file, and what we hold."""
-        self._document, self._sha256, self._plan = document, sha256, plan
-        self._versions.pop(document.plan.version, None)
-        self._versions[document.plan.version] = document.plan
-        while len(self._versions) > _VERSIONS:
-            del self._versions[next(iter(self._versions))]
+        self.document, self._sha256, self.plan = document, sha256, plan
+        keep_newest(self._versions, document.plan.version, document.plan, _VERSIONS)
 
     # --- a save of somebody else's that hits the file which we have just replaced ---
 
-    def _mind_glimpsed(self, found: _Found) -> None:
+    def _save_hidden_text(self, found: _FileState) -> None:
         """Keep aside what they had saved, when they went on from a text of ours that hid it from them for a moment."""
         if not found.theirs:
             return
-        if hidden := self._glimpsed.pop(found.document.plan.version, b""):
-            self._late.append(hidden)
-            self._keep_late()
-        while len(self._glimpsed) > KEPT:
-            del self._glimpsed[next(iter(self._glimpsed))]
+        if hidden := self._briefly_visible.pop(found.document.plan.version, b""):
+            self._to_copy.append(hidden)
+            self._make_copies()
+        while len(self._briefly_visible) > KEPT:
+            del self._briefly_visible[next(iter(self._briefly_visible))]
 
-    def _look_back(self, *, last: bool = False) -> None:
+    def _check_replaced(self, *, last: bool = False) -> None:
         """Raises FileFault."""
-        self._late += self._replaced.written_late(last=last)
-        self._keep_late()
+        self._to_copy += self._replaced.written_late(last=last)
+        self._make_copies()
 
-    def _keep_late(self) -> None:
+    def _make_copies(self) -> None:
         """Raises FileFault when a text can't be kept aside now; it is the first one for the next look."""
-        while self._late:
-            self._aside.append(self._copy(self._late[0]))
-            del self._late[0]
+        while self._to_copy:
+            self._copies.append(self._copy(self._to_copy[0]))
+            del self._to_copy[0]
 
     def _copy(self, data: bytes) -> Path:
         """Keep bytes in a file beside the plan."""
@@ -368,8 +427,8 @@ class PlanStore:
             replace_file(place, data, None, follow=True, beneath=self.path.parent, mode=0o600)
         return place
 
-    def _taken(self) -> tuple[Path, ...]:
-        taken, self._aside = tuple(self._aside), []
+    def _take_copies(self) -> tuple[Path, ...]:
+        taken, self._copies = tuple(self._copies), []
         return taken
 
 
@@ -382,11 +441,5 @@ def _document(data: bytes) -> Document | None:
 
 def _legible(data: bytes) -> str | None:
     """The text among bytes that are not all text; None when there is hardly any."""
-    text = "".join(
-        one if one.isprintable() or one in "\n\t" else "\ufffd" for one in data.decode("utf-8", "replace")
-    )
+    text = "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in data.decode("utf-8", "replace"))
     return text if text.strip("\ufffd \n\t") and 5 * text.count("\ufffd") < len(text) else None
-
-
-def _content(plan: Plan) -> Plan:
-    return structs.replace(plan, version=0, updated_at=0)

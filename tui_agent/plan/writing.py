@@ -1,4 +1,4 @@
-"""Writing a plan as Markdown: into a text that is there already, of which everything else stays byte for byte (P2)."""
+"""The words and lines in which goal, criteria, decisions and log entries are written."""
 
 from __future__ import annotations
 
@@ -6,74 +6,138 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tui_agent.plan.document import Criterion, LogEntry, Plan
+from tui_agent.common.workplan import plan_template
+from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan, shown
 from tui_agent.plan.grammar import (
+    BLANK,
     BOX,
     CRITERIA,
+    EMPTY,
     GOAL,
     LOG,
     MADE,
+    PLACEHOLDER,
     REJECTED,
+    RULE,
     SECTIONS,
     STATUS,
     TITLE,
-)
-from tui_agent.plan.markdown import Document, Item, Section, Value, parse
-from tui_agent.plan.matching import align
-from tui_agent.plan.values import (
-    BLANK,
-    EMPTY,
-    PLACEHOLDER,
+    UNSEEN,
+    ends,
+    field_lines,
+    first_as_reference,
+    guard,
+    inline,
+    joined_list,
     plain,
+    read_when,
 )
-from tui_agent.plan.wording import (
-    LABELS,
-    block,
-    criterion_line,
-    criterion_words,
-    field_block,
-    goal_lines,
-    heading,
-    title,
-)
+from tui_agent.plan.layout import fenced
+from tui_agent.plan.markdown import Document, Item, Section, Value, parse
+from tui_agent.plan.merge import align
 
-SKELETON = """\
----
-status: planning
-createdAt: 0
-updatedAt: 0
-version: 1
----
+_TITLE_LENGTH = 80
+LABELS = {
+    MADE: (("rationale", "Rationale"), ("alternatives", "Alternatives considered"), ("when", "Decided")),
+    REJECTED: (("rationale", "Rationale"), ("alternatives", "Alternative"), ("when", "Rejected")),
+    LOG: (("details", "Actions"), ("tools", "Tools"), ("result", "Result")),
+}
+_HEADINGS = re.compile(r"[ \t]*(?:#|```|~~~)")
 
-# Plan: [Goal to be defined]
 
-**Status:** planning
+def title(goal: str) -> str:
+    """The goal as the heading of the whole text: its first line, cut."""
+    line = next((one.strip() for one in goal.split("\n") if one.strip()), "")
+    if not line:
+        return "[Goal to be defined]"
+    words = inline(line if len(line) <= _TITLE_LENGTH else line[: _TITLE_LENGTH - 1].rstrip() + "…")
+    return first_as_reference(words) if PLACEHOLDER.fullmatch(words) else words
 
-## Goal
-[User will provide goal]
 
-## Acceptance Criteria
-- [ ] [Criteria will be added once goal is defined]
+def goal_lines(goal: str, fences: bool = True) -> list[str]:
+    """The lines under `## Goal`. With `fences`, code fences that are closed stay as they are."""
+    if not goal:
+        return ["[User will provide goal]"]
+    blank = BLANK + "\n"
+    core = goal.strip(blank)
+    if not core:
+        return [ends(goal, blank)]
+    head, tail = goal[: goal.index(core)], goal[goal.index(core) + len(core) :]
+    lines = core.split("\n")
+    inside = fenced(lines) if fences else frozenset[int]()
+    torn = (head and 0 in inside) or (tail and len(lines) - 1 in inside)
+    if torn or any(UNSEEN.search(lines[at]) for at in inside):
+        inside = frozenset()
+    said = []
+    for at, line in enumerate(lines):
+        text = line if at in inside else guard(line)
+        safe = at in inside or not (_HEADINGS.match(text) or (at == len(lines) - 1 and RULE.match(text)))
+        said.append(text if safe else first_as_reference(text))
+    if len(said) == 1 and PLACEHOLDER.fullmatch(said[0]):
+        said[0] = first_as_reference(said[0])
+    said[0] = (ends(head, blank) if head else "") + said[0]
+    said[-1] += ends(tail, blank) if tail else ""
+    return said
 
-## Decisions Made
-[No decisions yet]
 
-## Decisions Rejected
-[No rejected decisions yet]
+def criterion_line(value: Criterion) -> str:
+    """One criterion as a line."""
+    return f"- [{'x' if value.completed else ' '}] {criterion_words(value)}"
 
-## Execution Log
-[No actions taken yet]
-"""
+
+def criterion_words(value: Criterion) -> str:
+    """What stands behind the box."""
+    words = inline(value.description)
+    if words.endswith(")*"):
+        words = words[:-1] + "&#42;"
+    if value.notes:
+        return f"{words} *({inline(value.notes).replace('*(', '&#42;(')})*"
+    return first_as_reference(words) if PLACEHOLDER.fullmatch(words) else words
+
+
+def heading(value: Value) -> str:
+    """The line that begins a decision or log entry."""
+    if isinstance(value, LogEntry):
+        words = inline(value.action)
+        if value.when is not None:
+            return f"### {shown(value.when)} - {words}"
+        return f"### {first_as_reference(words) if read_when(words)[0] else words}"
+    words = inline(value.title) if isinstance(value, Decision) else ""
+    return f"### {first_as_reference(words) if PLACEHOLDER.fullmatch(words) else words}"
+
+
+def block(name: str, value: Value) -> list[str]:
+    """A decision or log entry under the section `name` as lines."""
+    lines = [heading(value)]
+    for field, words in LABELS[name]:
+        lines += field_block(words, getattr(value, field))
+    if len(lines) == 1 and isinstance(value, LogEntry) and value.when is None:
+        lines.append(f"**Result:** {EMPTY}")
+    return lines
+
+
+def field_block(words: str, value: object) -> list[str]:
+    """A field under its name `words`; no lines for an empty one."""
+    if not value:
+        return []
+    if isinstance(value, tuple):
+        if (line := joined_list(value)) is not None:
+            return [f"**{words}:** {line}"]
+        items = [inline(one) for one in value]
+        items = [first_as_reference(one) if one.startswith(("**", "__")) else one for one in items]
+        return [f"**{words}:**", *(f"- {one}" for one in items)]
+    if isinstance(value, str):
+        first, *rest = field_lines(value)
+        return [f"**{words}:** {first}", *rest]
+    return [f"**{words}:** {shown(value)}"]  # type: ignore[arg-type]  # what is left is a time
+
+
+SKELETON = plan_template(0)
 """The empty plan: its bracketed lines read as nothing."""
 
 
 class PlanTextError(Exception):
     """A plan can't be put into a text so that it would be read back. The text was left alone."""
-
-
-def render(plan: Plan) -> str:
-    """`plan` as a text of its own."""
-    return _Writer(plan, parse(SKELETON), True).text()
 
 
 def write(plan: Plan, over: Document) -> str:
@@ -132,11 +196,7 @@ class _Writer:
 
     def _head(self) -> None:
         old, new, over = self.over.plan, self.plan, self.over
-        if (
-            over.status is not None
-            and old.status != new.status
-            and (match := STATUS.match(over.lines[over.status]))
-        ):
+        if over.status is not None and old.status != new.status and (match := STATUS.match(over.lines[over.status])):
             self._replace(over.status, f"{over.lines[over.status][: match.start(1)].rstrip()} {new.status}")
         numbers = {
             "createdAt": (old.created_at, new.created_at),
@@ -172,9 +232,7 @@ class _Writer:
         else:
             begin, stop = section.text
             self.edits.append(
-                _Edit(begin, stop, lines)
-                if begin < stop
-                else _Edit(section.head + 1, section.head + 1, lines)
+                _Edit(begin, stop, lines) if begin < stop else _Edit(section.head + 1, section.head + 1, lines)
             )
         if over.title is None:
             return
@@ -236,11 +294,7 @@ class _Writer:
         """The value's own lines go; notes among them stay."""
         self.edits.append(_Edit(item.start, item.start + 1, []))
         self.edits += [_Edit(one.start, one.end, []) for one in item.fields]
-        if (
-            item.fields
-            and item.end - item.fields[-1].end == 1
-            and not self.over.lines[item.end - 1].strip(BLANK)
-        ):
+        if item.fields and item.end - item.fields[-1].end == 1 and not self.over.lines[item.end - 1].strip(BLANK):
             self.edits.append(_Edit(item.end - 1, item.end, []))
 
     def _change(self, name: str, item: Item, new: Value) -> None:
@@ -301,9 +355,7 @@ class _Writer:
             out.append(line)
 
         at = 0
-        order = sorted(
-            enumerate(self.edits), key=lambda pair: (pair[1].start, pair[1].end > pair[1].start, pair[0])
-        )
+        order = sorted(enumerate(self.edits), key=lambda pair: (pair[1].start, pair[1].end > pair[1].start, pair[0]))
         open_block = False
         for _, edit in order:
             for line in raw[at : edit.start] if at < edit.start else ():

@@ -1,8 +1,7 @@
-"""Appending to a file so that nothing acknowledged is lost, doubled or glued together (FAULTS 5.2)."""
+"""Appending to a file so that nothing acknowledged is lost, doubled or glued together."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import threading
@@ -10,32 +9,11 @@ from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
+from tui_agent.platform.syscalls import OS, OsCalls, close_quietly
+
 FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 WRITE_AT_ONCE = 1 << 20
 """Bytes handed to one write call at most."""
-
-
-class OsFunctions:
-    """The system calls that durable writing rests on; a fault test gives a subclass that misbehaves."""
-
-    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
-        return os.open(path, flags, mode)
-
-    def write(self, fd: int, data: bytes) -> int:
-        return os.write(fd, data)
-
-    def datasync(self, fd: int) -> None:
-        """Make the file's bytes survive a loss of power; macOS has `fsync` only."""
-        getattr(os, "fdatasync", os.fsync)(fd)
-
-    def fsync(self, fd: int) -> None:
-        os.fsync(fd)
-
-    def close(self, fd: int) -> None:
-        os.close(fd)
-
-
-OS = OsFunctions()
 
 
 class AppendError(OSError):
@@ -53,19 +31,13 @@ class AppendError(OSError):
         return str(self.strerror)
 
 
-def sync_folder(folder: Path, functions: OsFunctions = OS) -> None:
+def sync_folder(folder: Path, calls: OsCalls = OS) -> None:
     """Make the names inside `folder` durable."""
-    fd = functions.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = calls.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        functions.fsync(fd)
+        calls.fsync(fd)
     finally:
-        _closed(fd, functions)
-
-
-def _closed(fd: int, functions: OsFunctions) -> None:
-    """The descriptor is gone whatever `close` reports; what counts was told by the sync before."""
-    with contextlib.suppress(OSError):
-        functions.close(fd)
+        close_quietly(fd, calls)
 
 
 class Appender:
@@ -76,11 +48,11 @@ class Appender:
     byte where it stopped.
     """
 
-    def __init__(self, path: Path, *, lines: bool = True, functions: OsFunctions = OS) -> None:
+    def __init__(self, path: Path, *, lines: bool = True, calls: OsCalls = OS) -> None:
         """Open or create `path` (0600, never through a symlink). Raises AppendError."""
         self.path = path
         self._lines = lines
-        self._os = functions
+        self._os = calls
         self._lock = threading.Lock()
         self._queue: deque[bytes] = deque()
         self._unsynced: list[bytes] = []
@@ -253,7 +225,7 @@ class Appender:
                 sync_folder(self.path.parent, self._os)
                 clean = _ends_clean(fd)
             except OSError:
-                _closed(fd, self._os)
+                close_quietly(fd, self._os)
                 raise
         except OSError as error:
             raise AppendError(self.path, "Opening", error) from error
@@ -262,7 +234,7 @@ class Appender:
     def _close_fd(self) -> None:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
-            _closed(fd, self._os)
+            close_quietly(fd, self._os)
 
 
 def _ends_clean(fd: int) -> bool:

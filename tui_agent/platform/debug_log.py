@@ -11,7 +11,7 @@ SIZE = 2 << 20
 """Bytes of the file before it is put aside; one older file is kept."""
 
 
-def keep_debug_log(path: Path, mask: Mask, *, verbose: bool = False) -> None:
+def start_debug_log(path: Path, mask: Mask, *, verbose: bool = False) -> None:
     """Send the program's warnings and tracebacks to `path`; calling it again replaces the mask. Never raises."""
     root = logging.getLogger("tui_agent")
     root.propagate = False

@@ -1,4 +1,4 @@
-"""Text and bytes of files: decoding that can always be undone exactly (R5.1, R30.1)."""
+"""Text and bytes of files: decoding that can always be undone exactly."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def decode(data: bytes) -> Decoded:
 
     Raises NotText for what is no text at all.
     """
-    return readings(data)[0]
+    return decodings(data)[0]
 
 
-def readings(data: bytes) -> list[Decoded]:
+def decodings(data: bytes) -> list[Decoded]:
     """All sensible readings of `data` as text, the likeliest first; just one where the bytes prove it.
 
     Every reading encodes back to exactly `data`. Raises NotText.
@@ -88,7 +88,7 @@ def readings(data: bytes) -> list[Decoded]:
         if data.startswith(bom) and (found := _read(data, Codec(name, bom))) is not None:
             return [found]
     if b"\0" in data:
-        raise NotText(what_is(data))
+        raise NotText(describe_encoding(data))
     found = _read(data, Codec("utf-8"))
     return [found] if found is not None else _unproved(data)
 
@@ -104,7 +104,7 @@ def read_as(data: bytes, encoding: str) -> str:
     return data.decode(encoding, "replace")
 
 
-def what_is(data: bytes) -> str:
+def describe_encoding(data: bytes) -> str:
     """A word for bytes that are no text."""
     for start, word in _KNOWN:
         if data.startswith(start):
@@ -177,11 +177,7 @@ def _looks_western(text: str) -> bool:
     sample = text[:GUESS_CAP]
     high = [at for at, one in enumerate(sample) if one > "\x7f"]
     letters = [at for at in high if sample[at] not in _WESTERN_MARKS]
-    near = [
-        at
-        for at in letters or high
-        if any("a" <= one.lower() <= "z" for one in sample[max(0, at - 1) : at + 2])
-    ]
+    near = [at for at in letters or high if any("a" <= one.lower() <= "z" for one in sample[max(0, at - 1) : at + 2])]
     if not letters:
         return bool(near)
     return sum(1 for at in near if _WESTERN_LETTERS.match(sample[at])) * 2 >= len(letters)

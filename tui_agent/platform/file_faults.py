@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import partial
 from pathlib import Path
+
+from tui_agent.common.tables import read_table
 
 
 class FileFault(Exception):
@@ -39,7 +42,7 @@ class FileChangedError(FileFault):
 
 
 class NotRegularError(FileFault):
-    """A folder, pipe, socket, device or kernel file: neither read nor replaced (R-23)."""
+    """A folder, pipe, socket, device or kernel file: neither read nor replaced."""
 
     def __init__(self, path: Path, what: str) -> None:
         super().__init__(path, f"is {what}, not a regular file", "not_regular")
@@ -50,9 +53,7 @@ class LinkedFileError(FileFault):
 
     def __init__(self, path: Path, names: int) -> None:
         super().__init__(
-            path,
-            f"has {names} names (hard links); replacing it would separate them, so it was left alone",
-            "linked",
+            path, f"has {names} names (hard links); replacing it would separate them, so it was left alone", "linked"
         )
 
 
@@ -60,39 +61,20 @@ class FileTooLargeError(FileFault):
     """The file holds more bytes than the caller is ready to take."""
 
     def __init__(self, path: Path, size: int, cap: int) -> None:
-        super().__init__(
-            path, f"has {size:,} bytes, more than the {cap:,} that can be taken at once", "too_large"
-        )
+        super().__init__(path, f"has {size:,} bytes, more than the {cap:,} that can be taken at once", "too_large")
         self.size = size
 
 
-_KINDS = {
-    errno.ENOENT: ("not_found", "does not exist"),
-    errno.ENOTDIR: ("not_found", "a part of the path is not a folder"),
-    errno.EISDIR: ("not_regular", "is a folder"),
-    errno.EACCES: ("permission", "permission denied"),
-    errno.EPERM: ("permission", "the system does not permit it"),
-    errno.EROFS: ("read_only", "lies on a read-only file system"),
-    errno.ENOSPC: ("no_space", "no space left on the disk"),
-    errno.EDQUOT: ("no_space", "the disk quota is used up"),
-    errno.EFBIG: ("no_space", "is larger than the system allows"),
-    errno.ELOOP: (
-        "bad_path",
-        "leads through a symbolic link that goes in circles or was put there meanwhile",
-    ),
-    errno.ENAMETOOLONG: ("bad_path", "the name is too long"),
-    errno.ENXIO: ("not_regular", "is a pipe, socket or device"),
-    errno.EBUSY: ("busy", "is in use by the system, perhaps as a mount point"),
-    errno.EIO: ("io", "the disk reported an error"),
-}
+_kinds = partial(read_table, __file__, "file_faults.json")
+"""Name of an error → code and message."""
 
 
 def fault_of(error: OSError | ValueError, path: Path) -> FileFault:
     """`error` as a FileFault that says in plain words what happened to `path`."""
     if isinstance(error, ValueError):
         return FileFault(path, "is not a possible path", "bad_path")
-    code, message = _KINDS.get(
-        error.errno or 0, ("other", os.strerror(error.errno) if error.errno else str(error))
+    code, message = _kinds().get(
+        errno.errorcode.get(error.errno or 0, ""), ("other", os.strerror(error.errno) if error.errno else str(error))
     )
     return FileFault(path, message, code)
 

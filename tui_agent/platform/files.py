@@ -1,8 +1,4 @@
-"""Reading files with their hash and replacing them so that no byte of anybody is lost (FAULTS 5.3, R-22 … R-24).
-
-All functions block; callers on the event loop use a thread. Paths are resolved here once, and every step after that
-goes through a descriptor of the folder, so that a swapped link can't lead a write elsewhere.
-"""
+"""The steps of a replacement: write a temporary file beside the target, make it durable, swap, compare, clean up."""
 
 from __future__ import annotations
 
@@ -11,6 +7,7 @@ import errno
 import hashlib
 import os
 import re
+import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +15,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from tui_agent.platform.beneath import open_folder, real
 from tui_agent.platform.file_faults import (
     FileChangedError,
     FileFault,
@@ -27,11 +23,251 @@ from tui_agent.platform.file_faults import (
     NotRegularError,
     fault_of,
 )
-from tui_agent.platform.oscalls import OS, OsCalls
-from tui_agent.platform.replacing import TEMP_NAME, Replaced, Replacement
+from tui_agent.platform.safe_open import open_folder, real_path
+from tui_agent.platform.syscalls import OS, OsCalls
+
+TEMP_NAME = r"\.[0-9a-f]{16}\.tua-tmp"
+"""What our temporary files are called; nothing else is ever removed."""
+
+_WRITING = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+_NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL)
+_NOT_COPIED = ("security.capability", "security.ima", "security.evm")
+"""Attributes that vouch for the very bytes of the old file; the system drops them on a write, too."""
+_TURNS = 64
+_DISPLACED = 16 << 20
+
+
+class ReplacedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A write that happened."""
+
+    path: Path
+    """Where the bytes really lie."""
+    sha256: str
+    before: str | None
+    """Hash of the bytes that were replaced; None for a new file."""
+    durable: bool = True
+    """False when the folder could not be synced: the new bytes are there, but a loss of power may undo it."""
+
+
+class Replacement:
+    """One replacement of the file `where`, inside the open folder `folder`."""
+
+    def __init__(self, folder: int, where: Path, content: bytes, sha256: str, calls: OsCalls) -> None:
+        self.folder = folder
+        self.where = where
+        self.calls = calls
+        self._content = content
+        self._sha256 = sha256
+        self._temp = f".{secrets.token_hex(8)}.tua-tmp"
+        self._rescue = False
+
+    # --- the three ways to finish ---
+
+    def create(self, mode: int | None) -> ReplacedFile:
+        """Make a file that must not exist yet."""
+        name = self.where.name
+        with self._cleanup():
+            self._write_temp(0o666 if mode is None else mode, None, exact=mode is not None)
+            try:
+                self.calls.link(self._temp, name, dir_fd=self.folder)
+            except FileExistsError as error:
+                raise FileChangedError(self.where, "was created meanwhile; nothing was written") from error
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                self._rename_if_absent()
+        return self._done(None)
+
+    def exchange(self, old: os.stat_result, expected: str) -> ReplacedFile:
+        """Swap the new file with the old one, and swap back if the old one turns out to be another by now."""
+        with self._cleanup():
+            self._write_temp(0o600, old)
+            try:
+                self._swap()
+            except OSError as error:
+                if error.errno not in _NO_EXCHANGE:
+                    raise
+                self._rename_if_still(expected)
+            else:
+                found = self._hash_or_none(self._temp)
+                if found != expected:
+                    displaced = self._displaced()
+                    overtaken = self._give_back(found)
+                    raise FileChangedError(self.where, displaced=displaced, overtaken=overtaken)
+        return self._done(expected)
+
+    def overwrite(self, mode: int) -> ReplacedFile:
+        """Put the new file there whatever it replaces."""
+        with self._cleanup():
+            self._write_temp(mode, None, exact=True)
+            self.calls.rename(self._temp, self.where.name, dir_fd=self.folder)
+        return self._done(None)
+
+    def remove(self, expected: str) -> None:
+        """Take the name away, and put it back if the file turns out to be another one than expected by now."""
+        self.calls.rename(self.where.name, self._temp, dir_fd=self.folder)
+        if self._hash_or_none(self._temp) != expected:
+            self._rescue = True
+            try:
+                self.calls.link(self._temp, self.where.name, dir_fd=self.folder)
+            except FileExistsError:
+                pass  # they saved once more: the newest has the name
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                self._rename_if_absent()
+                raise FileChangedError(self.where) from error
+            self.calls.unlink(self._temp, dir_fd=self.folder)
+            raise FileChangedError(self.where, "changed on disk meanwhile; it was not removed")
+        self.calls.unlink(self._temp, dir_fd=self.folder)
+        self._done(expected)
+
+    # --- steps ---
+
+    def hash_of(self, name: str) -> str:
+        """sha256 of a file of the folder. Raises OSError, FileFault when it is no regular file."""
+        fd = self.calls.open(name, _READING, dir_fd=self.folder)
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise FileFault(self.where, "is no longer a regular file", "not_regular")
+            found = hashlib.sha256()
+            while piece := self.calls.read(fd, 1 << 20):
+                found.update(piece)
+            return found.hexdigest()
+        finally:
+            self.calls.close(fd)
+
+    def _displaced(self) -> bytes:
+        """Their bytes that the swap took; none of a file that is no plan's size or can't be read."""
+        with contextlib.suppress(OSError):
+            fd = self.calls.open(self._temp, _READING, dir_fd=self.folder)
+            try:
+                if os.fstat(fd).st_size <= _DISPLACED:
+                    return b"".join(iter(lambda: self.calls.read(fd, 1 << 20), b""))
+            finally:
+                self.calls.close(fd)
+        return b""
+
+    def _hash_or_none(self, name: str) -> str | None:
+        """None stands for something that can't be read: certainly not the file that was expected."""
+        try:
+            return self.hash_of(name)
+        except (OSError, FileFault):
+            return None
+
+    def _write_temp(self, mode: int, old: os.stat_result | None, *, exact: bool = False) -> None:
+        fd = self.calls.open(self._temp, _WRITING, mode, dir_fd=self.folder)
+        try:
+            left = memoryview(self._content)
+            while left:
+                left = left[self.calls.write(fd, left) :]
+            if old is not None:
+                self._copy_marks(fd, old)
+            elif exact:
+                self.calls.fchmod(fd, mode)
+            self.calls.fsync(fd)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self.calls.close(fd)
+            raise
+        self.calls.close(fd)
+
+    def _copy_marks(self, fd: int, old: os.stat_result) -> None:
+        """Owner as far as permitted, then mode, then attributes (which hold access lists)."""
+        mine = os.fstat(fd)
+        mode = stat.S_IMODE(old.st_mode)
+        if (mine.st_uid, mine.st_gid) != (old.st_uid, old.st_gid):
+            try:
+                self.calls.fchown(fd, old.st_uid, old.st_gid)
+            except PermissionError:
+                with contextlib.suppress(PermissionError):
+                    self.calls.fchown(fd, -1, old.st_gid)
+                mode &= ~(stat.S_ISUID | stat.S_ISGID)
+        self.calls.fchmod(fd, mode)
+        if not hasattr(os, "listxattr"):
+            return
+        with contextlib.suppress(OSError):
+            source = self.calls.open(self.where.name, _READING, dir_fd=self.folder)
+            try:
+                for name in os.listxattr(source):
+                    if name not in _NOT_COPIED:
+                        with contextlib.suppress(OSError):
+                            os.setxattr(fd, name, os.getxattr(source, name))
+            finally:
+                self.calls.close(source)
+
+    def _swap(self) -> None:
+        self.calls.exchange(self._temp, self.where.name, dir_fd=self.folder)
+
+    def _give_back(self, found: str | None) -> tuple[bytes, ...]:
+        """Undo a swap that took another's file, and see that the newest save of theirs ends up under the name.
+
+        Returns what they saved meanwhile and is not the newest: an older text lay under the name while it did not, so
+        the newest may not know of it.
+        """
+        awaited, placed = self._sha256, found
+        saved: list[bytes] = []
+        for _ in range(_TURNS):
+            try:
+                self._swap()
+            except FileNotFoundError:
+                # They took the name away meanwhile; what they had saved before goes back to it.
+                with contextlib.suppress(OSError):
+                    self.calls.link(self._temp, self.where.name, dir_fd=self.folder)
+                return tuple(saved[:-1])
+            except OSError:
+                break
+            back = self._hash_or_none(self._temp)
+            if back is not None and back == awaited:
+                return tuple(saved[:-1])
+            saved.append(self._displaced())
+            # They saved once more in between: what came back is the newest and goes to the name in the next turn.
+            awaited, placed = placed or "", back
+        self._rescue = True
+        raise FileFault(
+            self.where,
+            f"is being written by another program at this moment; what it saved may also lie in {self._temp}",
+            "busy",
+        )
+
+    def _rename_if_still(self, expected: str) -> None:
+        """For file systems that can't swap: look once more, then rename at once."""
+        if self._hash_or_none(self.where.name) != expected:
+            raise FileChangedError(self.where)
+        self.calls.rename(self._temp, self.where.name, dir_fd=self.folder)
+
+    def _rename_if_absent(self) -> None:
+        """For file systems without hard links."""
+        try:
+            self.calls.stat(self.where.name, dir_fd=self.folder)
+        except FileNotFoundError:
+            self.calls.rename(self._temp, self.where.name, dir_fd=self.folder)
+        else:
+            raise FileChangedError(self.where, "was created meanwhile; nothing was written")
+
+    @contextlib.contextmanager
+    def _cleanup(self) -> Iterator[None]:
+        """Whatever happens, the temporary file goes; after a swap it is the old file that goes."""
+        try:
+            yield
+        finally:
+            if not self._rescue:
+                with contextlib.suppress(OSError):
+                    self.calls.unlink(self._temp, dir_fd=self.folder)
+
+    def _done(self, before: str | None) -> ReplacedFile:
+        durable = True
+        try:
+            self.calls.fsync(self.folder)
+        except OSError as error:
+            # Some file systems can't sync a folder at all; that is no fault.
+            durable = error.errno in (errno.EINVAL, errno.EBADF, errno.EOPNOTSUPP)
+        return ReplacedFile(path=self.where, sha256=self._sha256, before=before, durable=durable)
+
 
 CHUNK = 1 << 20
-_READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class FileBytes(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +303,7 @@ def open_regular(
     Without `follow` the path must be resolved already, and a link anywhere in it is a fault. Raises FileFault;
     `outside` when links lead out of `beneath`.
     """
-    where = real(path, beneath) if follow else path
+    where = real_path(path, beneath) if follow else path
     try:
         with open_folder(where.parent, beneath=beneath, calls=calls) as folder:
             name = where.name or "."
@@ -84,12 +320,7 @@ def open_regular(
 
 
 def read_file(
-    path: Path,
-    cap: int | None = None,
-    *,
-    follow: bool = True,
-    beneath: Path | None = None,
-    calls: OsCalls = OS,
+    path: Path, cap: int | None = None, *, follow: bool = True, beneath: Path | None = None, calls: OsCalls = OS
 ) -> FileBytes:
     """All bytes of a regular file with their hash, opened as by `open_regular`.
 
@@ -118,9 +349,8 @@ def replace_file(
     follow: bool = False,
     beneath: Path | None = None,
     mode: int | None = None,
-    allow_linked: bool = False,
     calls: OsCalls = OS,
-) -> Replaced:
+) -> ReplacedFile:
     """Give `path` the bytes `content`, if what lies there still has the hash that the caller started from.
 
     `expected_sha256` None means that there must be no file; missing folders are then made. Mode, owner and
@@ -129,7 +359,7 @@ def replace_file(
     target is replaced. On any FileFault the old content is intact and nothing is left behind; FileChangedError says
     that somebody else wrote meanwhile.
     """
-    where = real(path, beneath) if follow else path
+    where = real_path(path, beneath) if follow else path
     if not where.name:
         raise NotRegularError(path, "a folder")
     try:
@@ -139,7 +369,7 @@ def replace_file(
             if expected_sha256 is None:
                 return work.create(mode)
             status = _current(work, expected_sha256)
-            if status.st_nlink > 1 and not allow_linked:
+            if status.st_nlink > 1:
                 raise LinkedFileError(path, status.st_nlink)
             return work.exchange(status, expected_sha256)
     except (OSError, ValueError) as error:
@@ -196,17 +426,17 @@ def _may_write(name: str, folder: int) -> bool:
         return os.access(name, os.W_OK, dir_fd=folder)
 
 
-def atomic_write(path: Path, content: bytes, mode: int = 0o600, *, calls: OsCalls = OS) -> None:
+def atomic_write(path: Path, content: bytes, *, calls: OsCalls = OS) -> None:
     """Put `content` at `path` whatever was there: all of it or nothing, durable. For our own files only.
 
-    The file gets `mode`; folders must exist; a symbolic link is followed once. Raises FileFault.
+    The file is ours alone to read; folders must exist; a symbolic link is followed once. Raises FileFault.
     """
-    where = real(path)
+    where = real_path(path)
     try:
         with open_folder(where.parent, calls=calls) as folder:
             with contextlib.suppress(FileNotFoundError):
                 _check_kind(calls.stat(where.name, dir_fd=folder), where)
-            Replacement(folder, where, content, sha256_of(content), calls).overwrite(mode)
+            Replacement(folder, where, content, sha256_of(content), calls).overwrite(0o600)
     except (OSError, ValueError) as error:
         raise fault_of(error, path) from error
 
@@ -218,7 +448,7 @@ def remove_leftovers(folder: Path, older_than: float) -> int:
     many went. Never raises: a folder that can't be read has none.
     """
     count = 0
-    with contextlib.suppress(OSError, FileFault), open_folder(real(folder)) as fd:
+    with contextlib.suppress(OSError, FileFault), open_folder(real_path(folder)) as fd:
         for name in os.listdir(fd):
             if not re.fullmatch(TEMP_NAME, name):
                 continue
@@ -249,23 +479,3 @@ def _check_kind(status: os.stat_result, path: Path) -> None:
             raise NotRegularError(path, what)
     if not stat.S_ISREG(status.st_mode) or any(path.is_relative_to(one) for one in _KERNEL):
         raise NotRegularError(path, "a view into the kernel")
-
-
-__all__ = [
-    "FileBytes",
-    "FileChangedError",
-    "FileFault",
-    "FileTooLargeError",
-    "LinkedFileError",
-    "NotRegularError",
-    "OpenedFile",
-    "Replaced",
-    "atomic_write",
-    "open_regular",
-    "read_file",
-    "remove_empty",
-    "remove_file",
-    "remove_leftovers",
-    "replace_file",
-    "sha256_of",
-]

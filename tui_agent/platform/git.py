@@ -1,55 +1,30 @@
-"""Git, called by ourselves: only in trusted folders, and so that nothing of them is run by it (R-05, R31.1)."""
+"""Git, called by ourselves: only in trusted folders, and so that nothing of them is run by it."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
-import signal
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+from tui_agent.common.tables import read_table
 from tui_agent.platform.environment import child_environment
-from tui_agent.platform.programs import find_program, path_outside
+from tui_agent.platform.programs import find_program, path_outside, run_program
 
 OUTPUT_CAP = 1 << 20
 """Bytes of a call's output that are read; a longer one counts as failed."""
 FILTERS = 50
 """Filter drivers that are switched off; with more of them git is not asked at all."""
 
-_HARMLESS = (
-    "core.fsmonitor=false",
-    "core.hooksPath=/dev/null",
-    "core.pager=cat",
-    "core.editor=true",
-    "core.sshCommand=false",
-    "core.alternateRefsCommand=",
-    "core.askPass=",
-    "credential.helper=",
-    "diff.external=",
-    "gpg.program=false",
-    "protocol.allow=never",
-    "protocol.ext.allow=never",
-    "safe.bareRepository=explicit",
-    "status.submoduleSummary=false",
-    "submodule.recurse=false",
-)
-"""What in a repository's settings would run a program, or lead somewhere else."""
-_FIXED = {
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_ALLOW_PROTOCOL": "none",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_ASKPASS": "false",
-    "SSH_ASKPASS": "false",
-    "LC_ALL": "C.UTF-8",
-}
+
+_table = partial(read_table, __file__, "git.json")
+"""`settings` instead of those in a repository that would run a program, or lead somewhere else; `variables`."""
 
 
 class Git:
-    """Calls in one folder. `folders` are those of the workspace: no program is taken from them (R-04)."""
+    """Calls in one folder. `folders` are those of the workspace: no program is taken from them."""
 
     def __init__(self, folder: Path, folders: Sequence[Path]) -> None:
         self._folder = folder
@@ -90,58 +65,19 @@ class Git:
         if said is None or said[0] not in (0, 1):  # 1: there are none
             return None
         names = [name.decode("utf-8", "surrogateescape") for name in said[1].split(b"\0") if name]
-        drivers = {
-            match[1] for name in names if (match := re.fullmatch(r"filter\.(.+)\.[^.]+", name, re.DOTALL))
-        }
+        drivers = {match[1] for name in names if (match := re.fullmatch(r"filter\.(.+)\.[^.]+", name, re.DOTALL))}
         if len(drivers) > FILTERS or any("=" in driver or "\n" in driver for driver in drivers):
             return None
         off = ("clean=", "smudge=", "process=", "required=false")
-        return [
-            part for driver in sorted(drivers) for one in off for part in ("-c", f"filter.{driver}.{one}")
-        ]
+        return [part for driver in sorted(drivers) for one in off for part in ("-c", f"filter.{driver}.{one}")]
 
     async def _run(self, program: Path, *arguments: str) -> tuple[int, bytes] | None:
         """Exit code and output; None where it can't be had."""
-        options = [part for one in _HARMLESS for part in ("-c", one)]
-        environment = child_environment() | _FIXED
+        options = [part for one in _table()["settings"] for part in ("-c", one)]
+        environment = child_environment() | _table()["variables"]
         environment["PATH"] = path_outside(self._folders, environment["PATH"])
-        try:
-            process = await asyncio.create_subprocess_exec(
-                str(program),
-                "--no-pager",
-                "--no-optional-locks",
-                *options,
-                *arguments,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-                env=environment,
-                cwd=self._folder,
-                start_new_session=True,
-            )
-        except OSError:
-            return None
-        try:
-            assert process.stdout is not None
-            said = await _read(process.stdout)
-            return None if said is None else (await process.wait(), said)
-        finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await asyncio.shield(process.wait())
-
-
-async def _read(stream: asyncio.StreamReader) -> bytes | None:
-    """All of it; None where that is too much."""
-    pieces: list[bytes] = []
-    size = 0
-    while piece := await stream.read(1 << 16):
-        pieces.append(piece)
-        size += len(piece)
-        if size > OUTPUT_CAP:
-            return None
-    return b"".join(pieces)
+        argv = (str(program), "--no-pager", "--no-optional-locks", *options, *arguments)
+        return await run_program(argv, env=environment, cwd=self._folder, cap=OUTPUT_CAP)
 
 
 def branch_of(folder: Path) -> str | None:

@@ -1,18 +1,17 @@
-"""One holder at a time: a lock that the kernel drops when its process dies (FAULTS 5.5)."""
+"""One holder at a time: a lock that the kernel drops when its process dies."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
 import socket
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 
 import msgspec
 
+from tui_agent.platform.syscalls import close_quietly
 from tui_agent.text import one_line
 
 FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -56,10 +55,10 @@ class FileLock:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _close(fd)
+            close_quietly(fd)
             raise InUse(path, read_holder(path)) from None
         except OSError:
-            _close(fd)
+            close_quietly(fd)
             raise
         self._fd = fd
         self._sign()
@@ -82,17 +81,12 @@ class FileLock:
         """Give the lock back. Calling it again does nothing."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
-            _close(fd)
+            close_quietly(fd)
 
     def __enter__(self) -> FileLock:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.release()
 
 
@@ -106,11 +100,6 @@ def _open(path: Path) -> int:
         return os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def _close(fd: int) -> None:
-    with contextlib.suppress(OSError):  # the descriptor is gone, and the lock with it, whatever it reports
-        os.close(fd)
-
-
 def read_holder(path: Path) -> Holder | None:
     """Who wrote their name into the lock file last; None when it can't be read."""
     try:
@@ -118,7 +107,7 @@ def read_holder(path: Path) -> Holder | None:
         try:
             return msgspec.json.decode(os.read(fd, 4096), type=Holder)
         finally:
-            _close(fd)
+            close_quietly(fd)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
@@ -137,13 +126,18 @@ def seems_held(path: Path) -> bool:
         return False
     if holder.started:
         return _start_time(holder.pid) == holder.started and _locked(path)
+    return process_lives(holder.pid)
+
+
+def process_lives(pid: int) -> bool:
+    """Whether there is a process with this id, whoever it belongs to."""
     try:
-        os.kill(holder.pid, 0)
-    except ProcessLookupError:
-        return False
+        os.kill(pid, 0)
     except PermissionError:
         return True
-    return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return pid > 0
 
 
 def _locked(path: Path) -> bool:

@@ -1,11 +1,14 @@
-"""What waits in the pipes of other programs."""
+"""What waits in the pipes of other programs, and the end of our own."""
 
 from __future__ import annotations
 
 import array
 import fcntl
 import os
+import sys
 import termios
+
+from tui_agent.text import clean, reveal
 
 CHUNK = 64 * 1024
 """Bytes read at most in one turn of the event loop."""
@@ -29,3 +32,14 @@ def waiting(pipe: int) -> int:
     except OSError:
         return 0
     return size[0]
+
+
+def leave_stdout() -> None:
+    """The reader has gone: what is still held back goes nowhere, so that the end of the program does not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def print_error(text: str) -> None:
+    """One line to stderr, in the program's name; what it quotes can't steer the terminal."""
+    line = f"tui-agent: {reveal(clean(text))}\n"
+    sys.stderr.write(line.encode("utf-8", "replace").decode())

@@ -1,4 +1,4 @@
-"""Running programs: each under a supervising child that can kill everything that comes of it (R-50)."""
+"""What confines a command: said by the one that knows the workspace, carried out by the supervisor (A10)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,54 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
-from tui_agent.domain import Noun
+from tui_agent.common.domain import CommandOutcome, FrozenValue
+from tui_agent.common.errors import CodedError
 from tui_agent.platform import supervisor
-from tui_agent.platform.cage import Cage
-from tui_agent.platform.capture import Capture, OnOutput
-from tui_agent.platform.output import Presented
+from tui_agent.platform.output import Capture
 from tui_agent.platform.pipes import read_chunk, waiting
+
+
+class SandboxSpec(FrozenValue, frozen=True, kw_only=True):
+    """What a command may do; `landlock` 0 without namespaces confines nothing here: the command is wrapped."""
+
+    writable: tuple[str, ...] = ()
+    guarded: tuple[str, ...] = ()
+    """Within what is writable, yet read only."""
+    hidden: tuple[str, ...] = ()
+    """Folders that look empty."""
+    placed: tuple[str, ...] = ()
+    """Folders that are made for as long as the command runs, so that they can be guarded although absent."""
+    network: bool = False
+    namespaces: bool = False
+    landlock: int = 0
+    """The kernel's ABI."""
+
+    def said(self) -> tuple[supervisor.SandboxSpec | None, list[bytes]]:
+        """The last two parts of a supervisor's request."""
+        placed = [os.fsencode(path) for path in self.placed]
+        if not self.landlock and not self.namespaces:
+            return None, placed
+        paths = ([os.fsencode(one) for one in some] for some in (self.writable, self.guarded, self.hidden))
+        writable, guarded, hidden = paths
+        return (writable, guarded, hidden, self.network, self.namespaces, self.landlock), placed
+
+
+class Confinement(Protocol):
+    """Confines one command. Making one may look through the workspace; using it costs nothing."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables that the command gets besides its own."""
+        ...
+
+    def confine(
+        self, stages: Sequence[Stage], cwd: Path, more: Sequence[Path] = ()
+    ) -> tuple[Sequence[Stage], SandboxSpec]:
+        """The programs to start instead, and their sandbox_spec; `more` are further folders that may be written."""
+        ...
+
 
 DRAIN = 0.2
 """Seconds that output is still read after the command itself has ended."""
@@ -30,7 +70,7 @@ STARTING = 15.0
 """Seconds until a command must have been started."""
 
 
-class Stage(Noun, frozen=True, kw_only=True):
+class Stage(FrozenValue, frozen=True, kw_only=True):
     """One program of a pipeline."""
 
     program: str
@@ -42,24 +82,8 @@ class Stage(Noun, frozen=True, kw_only=True):
     quiet_err: bool = False
 
 
-class Finished(Noun, frozen=True, kw_only=True):
-    """How a command ended."""
-
-    status: int | None
-    """Exit code, negative the signal that ended it; None when it was stopped."""
-    presented: Presented
-    total_bytes: int
-    total_lines: int
-    timed_out: bool = False
-    spill: str | None = None
-
-
-class ProcessError(Exception):
+class ProcessError(CodedError):
     """A program that can't be started. `code`: `not_found`, `denied`, `folder` or `failed`."""
-
-    def __init__(self, message: str, code: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class Child:
@@ -98,25 +122,22 @@ class Child:
         environment: Mapping[str, str],
         capture: Capture,
         keep: bool = False,
-        cage: Cage | None = None,
+        sandbox_spec: SandboxSpec | None = None,
     ) -> Self:
         """Start a pipeline: own session, stdin from /dev/null, no tty, only descriptors 0, 1 and 2.
 
         `keep`: what the command leaves running may stay until `stop`; else it is killed when the command ends.
-        `cage` confines it; when that can't be done, it is not started.
+        `sandbox_spec` confines it; when that can't be done, it is not started.
         Raises ProcessError.
         """
         child = cls(capture)
         request = marshal.dumps(
             (
-                [
-                    (os.fsencode(s.program), [os.fsencode(a) for a in s.argv], s.quiet_out, s.quiet_err)
-                    for s in stages
-                ],
+                [(os.fsencode(s.program), [os.fsencode(a) for a in s.argv], s.quiet_out, s.quiet_err) for s in stages],
                 os.fsencode(cwd),
                 {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
                 keep,
-                *(cage or Cage()).said(),
+                *(sandbox_spec or SandboxSpec()).said(),
             )
         )
         try:
@@ -127,9 +148,7 @@ class Child:
                 await asyncio.shield(child._started)
         except (OSError, TimeoutError) as error:
             child.stop()
-            raise ProcessError(
-                f"The command could not be started: {error or 'time-out'}.", "failed"
-            ) from error
+            raise ProcessError(f"The command could not be started: {error or 'time-out'}.", "failed") from error
         except asyncio.CancelledError:
             child.stop()
             raise
@@ -233,9 +252,12 @@ class Child:
         data = read_chunk(self._output)
         if data is None:
             return
-        if not data:
+        if data:
+            self._take(data)
+        else:
             self._end_of_output()
-            return
+
+    def _take(self, data: bytes) -> None:
         self._read += len(data)
         self._capture.add(data)
         if self._read >= self._due:
@@ -300,9 +322,7 @@ class Child:
             return
         with contextlib.suppress(OSError):
             self._control.send(b"k")
-        with contextlib.suppress(
-            OSError
-        ):  # its end means the same, and arrives behind an unfinished request, too
+        with contextlib.suppress(OSError):  # its end means the same, and arrives behind an unfinished request, too
             self._control.shutdown(socket.SHUT_WR)
         if self._popen is not None:
             self._loop.call_later(STUCK, self._stuck)
@@ -316,45 +336,22 @@ class Child:
         await self._gone.wait()
 
 
-async def run(
-    stages: Sequence[Stage],
-    *,
-    cwd: Path,
-    environment: Mapping[str, str],
-    timeout: float,
-    on_output: OnOutput | None = None,
-    spill: Path | None = None,
-) -> Finished:
-    """Run a pipeline to its end, or for `timeout` seconds; nothing of it is left afterwards. Raises ProcessError."""
-    capture = Capture(on_output, spill)
-    child = await Child.start(stages, cwd=cwd, environment=environment, capture=capture)
-    timed_out = False
-    status: int | None = None
-    try:
-        status = await child.wait(timeout)
-    except TimeoutError:
-        timed_out = True
-        child.stop()
-    await child.gone()
-    return await finished(capture, status, timed_out=timed_out)
-
-
-async def finished(capture: Capture, status: int | None, *, timed_out: bool = False) -> Finished:
-    """The capture's content as a result."""
+async def finished_process(
+    capture: Capture, status: int | None, *, cwd: Path | None = None, timed_out: bool = False
+) -> CommandOutcome:
+    """How a command ended: what was captured, its exit code as a shell counts it (128+n for signal n), the folder."""
     presented, spill = await capture.finish()
-    return Finished(
-        status=status,
-        presented=presented,
+    code = 128 - status if status is not None and status < 0 else status
+    return CommandOutcome(
+        exit_code=None if timed_out else code,
+        output=presented.text,
         total_bytes=capture.rings.total_bytes,
         total_lines=capture.rings.total_lines,
         timed_out=timed_out,
+        cwd=str(cwd or ""),
+        note=presented.note,
         spill=str(spill) if spill else None,
     )
-
-
-def exit_code(status: int | None) -> int | None:
-    """As a shell counts: 128+n for signal n."""
-    return 128 - status if status is not None and status < 0 else status
 
 
 def signal_name(code: int | None) -> str:
@@ -376,7 +373,7 @@ def _start_error(number: int, what: str) -> ProcessError:
 
 def _kill_sessions(leaders: Sequence[int]) -> None:
     """The supervisor was killed: its command dies with it, and here what shares the command's session."""
-    for pid in supervisor.table():
+    for pid in supervisor.process_table():
         with contextlib.suppress(OSError):
             if os.getsid(pid) in leaders:
                 os.kill(pid, signal.SIGKILL)

@@ -2,7 +2,7 @@
 
 Run as a script with the standard library only (`python -I -S supervisor.py`), so that it starts in a few
 hundredths of a second. It is a session of its own and, on Linux, a subreaper: whoever double-forks, calls `setsid`
-or is disowned below it becomes its child in the end, so "no children" means that nothing is left (R-50).
+or is disowned below it becomes its child in the end, so "no children" means that nothing is left.
 
 File descriptor 0 is a stream socket to the parent, 1 the pipe for the command's output. Two numbers as arguments are
 the descriptors that become the command's standard input and standard error; without them it reads nothing, and its
@@ -29,33 +29,18 @@ PATIENCE = 3.0
 
 Stage = tuple[bytes, list[bytes], bool, bool]
 """Program, argv, stdout to /dev/null, stderr to /dev/null. Several stages are a pipeline."""
-Cage = tuple[list[bytes], list[bytes], list[bytes], bool, bool, int]
-"""As in confine.py."""
-Request = tuple[list[Stage], bytes, dict[bytes, bytes], bool, "Cage | None", list[bytes]]
+SandboxSpec = tuple[list[bytes], list[bytes], list[bytes], bool, bool, int]
+"""As in landlock.py."""
+Request = tuple[list[Stage], bytes, dict[bytes, bytes], bool, "SandboxSpec | None", list[bytes]]
 """Stages, folder, environment, whether what the command leaves running may stay until a stop, what confines it, and
 folders that are made for as long as it runs, where there are none."""
 
-_RESET = (
-    "HUP",
-    "INT",
-    "QUIT",
-    "PIPE",
-    "ALRM",
-    "TERM",
-    "USR1",
-    "USR2",
-    "CHLD",
-    "XFSZ",
-    "TSTP",
-    "TTIN",
-    "TTOU",
-    "CONT",
-)
+_RESET = ("HUP", "INT", "QUIT", "PIPE", "ALRM", "TERM", "USR1", "USR2", "CHLD", "XFSZ", "TSTP", "TTIN", "TTOU", "CONT")
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _DEATHSIG = 1  # PR_SET_PDEATHSIG
 
 
-def table() -> dict[int, tuple[int, int]]:
+def process_table() -> dict[int, tuple[int, int]]:
     """Every living process: pid → (parent's pid, process group). Zombies are left out."""
     if not os.path.isdir("/proc/self"):
         return _table_of_ps()
@@ -89,7 +74,7 @@ def _table_of_ps() -> dict[int, tuple[int, int]]:
 
 def descendants(root: int) -> dict[int, int]:
     """The living processes below `root`: pid → process group."""
-    processes = table()
+    processes = process_table()
     below: dict[int, list[int]] = {}
     for pid, (parent, _) in processes.items():
         below.setdefault(parent, []).append(pid)
@@ -181,13 +166,13 @@ class Supervisor:
 
     def start(self, request: Request) -> bool:
         """Start the stages, joined by pipes. False when one of them can't be started; then all are stopped."""
-        stages, folder, environment, _, cage, _ = request
+        stages, folder, environment, _, sandbox_spec, _ = request
         null = os.open(os.devnull, os.O_RDWR)
         source = self.source
         for position, stage in enumerate(stages):
             onward, sink = (-1, self.output) if position == len(stages) - 1 else os.pipe()
             fds = (source, null if stage[2] else sink, null if stage[3] else self.errors)
-            problem = self._fork(stage, fds, folder, environment, cage)
+            problem = self._fork(stage, fds, folder, environment, sandbox_spec)
             for fd in (source, sink):
                 if fd != self.output:
                     os.close(fd)
@@ -206,14 +191,14 @@ class Supervisor:
         fds: tuple[int, int, int],
         folder: bytes,
         environment: dict[bytes, bytes],
-        cage: Cage | None,
+        sandbox_spec: SandboxSpec | None,
     ) -> str:
         """Empty when the program runs, else `ERRNO WHAT`."""
         heard, said = os.pipe()
         supervisor = os.getpid()
         pid = os.fork()
         if pid == 0:
-            _become(stage, fds, folder, environment, cage, said, supervisor)
+            _become(stage, fds, folder, environment, sandbox_spec, said, supervisor)
         os.close(said)
         self.stages.append(pid)
         self.running.add(pid)
@@ -297,7 +282,7 @@ def _become(
     fds: tuple[int, int, int],
     folder: bytes,
     environment: dict[bytes, bytes],
-    cage: Cage | None,
+    sandbox_spec: SandboxSpec | None,
     said: int,
     supervisor: int,
 ) -> None:
@@ -313,9 +298,9 @@ def _become(
             signal.signal(getattr(signal, "SIG" + name), signal.SIG_DFL)
         for number, fd in enumerate([os.dup(fd) for fd in fds]):
             os.dup2(fd, number)
-        if cage is not None:
+        if sandbox_spec is not None:
             what = "sandbox"
-            _confine(cage)
+            _confine(sandbox_spec)
             _prctl(_DEATHSIG, signal.SIGKILL)  # a new user namespace forgets it
         what = "folder"
         os.chdir(folder)
@@ -327,17 +312,17 @@ def _become(
         os._exit(127)
 
 
-def _confine(cage: Cage) -> None:
+def _confine(sandbox_spec: SandboxSpec) -> None:
     """By the file beside this one; `-I` keeps its folder from the path, where its neighbours would hide modules."""
     import importlib.util
 
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "confine.py")
-    spec = importlib.util.spec_from_file_location("confine", path)
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "landlock.py")
+    spec = importlib.util.spec_from_file_location("landlock", path)
     if spec is None or spec.loader is None:
-        raise OSError(2, "confine.py")
+        raise OSError(2, "landlock.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.enter(cage)
+    module.enter(sandbox_spec)
 
 
 def _make(folders: list[bytes]) -> list[bytes]:
@@ -360,7 +345,7 @@ def _unmake(folders: list[bytes]) -> None:
             continue
 
 
-def main() -> None:
+def supervise() -> None:
     """Serve one request."""
     control, output = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
@@ -383,4 +368,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    supervise()

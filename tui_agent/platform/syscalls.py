@@ -1,15 +1,17 @@
-"""System calls that Python has no name for: opening beneath a folder and swapping two names (R-20, FAULTS 5.3).
+"""System calls that Python has no name for: opening beneath a folder and swapping two names.
 
 Both raise OSError; ENOSYS where the system has no such call.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import functools
 import os
 import sys
+from pathlib import Path
 
 RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_NO_SYMLINKS = 0x04
@@ -74,3 +76,66 @@ def exchange(one: bytes, other: bytes, *, dir_fd: int) -> None:
     if result != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), os.fsdecode(other))
+
+
+class OsCalls:
+    """The system calls that writing files rests on; a fault test gives a subclass that misbehaves.
+
+    Names are relative to an open folder, `dir_fd`. Each raises OSError like the call it is named after.
+    """
+
+    def open(self, name: str | Path, flags: int, mode: int = 0o600, *, dir_fd: int | None = None) -> int:
+        return os.open(name, flags | os.O_CLOEXEC, mode, dir_fd=dir_fd)
+
+    def open_beneath(self, path: bytes, flags: int, *, dir_fd: int) -> int:
+        """Open without leaving `dir_fd` and without a symbolic link on the way; ENOSYS where that can't be asked."""
+        return openat2(path, flags, NO_WAY_OUT, dir_fd=dir_fd)
+
+    def read(self, fd: int, size: int) -> bytes:
+        return os.read(fd, size)
+
+    def write(self, fd: int, data: bytes | memoryview) -> int:
+        return os.write(fd, data)
+
+    def fsync(self, fd: int) -> None:
+        os.fsync(fd)
+
+    def datasync(self, fd: int) -> None:
+        """Make the file's bytes survive a loss of power; macOS has `fsync` only."""
+        getattr(os, "fdatasync", os.fsync)(fd)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def fchmod(self, fd: int, mode: int) -> None:
+        os.fchmod(fd, mode)
+
+    def fchown(self, fd: int, uid: int, gid: int) -> None:
+        os.fchown(fd, uid, gid)
+
+    def link(self, old: str, new: str, *, dir_fd: int) -> None:
+        os.link(old, new, src_dir_fd=dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
+
+    def exchange(self, one: str, other: str, *, dir_fd: int) -> None:
+        exchange(os.fsencode(one), os.fsencode(other), dir_fd=dir_fd)
+
+    def rename(self, old: str, new: str, *, dir_fd: int) -> None:
+        os.rename(old, new, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+
+    def unlink(self, name: str, *, dir_fd: int) -> None:
+        os.unlink(name, dir_fd=dir_fd)
+
+    def mkdir(self, name: str, *, dir_fd: int) -> None:
+        os.mkdir(name, 0o777, dir_fd=dir_fd)
+
+    def stat(self, name: str, *, dir_fd: int) -> os.stat_result:
+        return os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+
+
+OS = OsCalls()
+
+
+def close_quietly(fd: int, calls: OsCalls = OS) -> None:
+    """The descriptor is gone whatever `close` reports; what counts was told by a sync before."""
+    with contextlib.suppress(OSError):
+        calls.close(fd)

@@ -1,11 +1,72 @@
-"""Fenced blocks of a reply, each with the file that it is meant for (E4)."""
+"""The commands that a fenced block of a shell shows: each line for itself, or a script as one (E4)."""
 
 from __future__ import annotations
 
 import re
+import shlex
+import textwrap
 from collections.abc import Iterator
 
 import msgspec
+
+from tui_agent.protocols.source_lines import source_lines
+from tui_agent.text.patterns import Patterns
+
+_RE = Patterns("tui_agent.protocols", "blocks")
+
+
+def commands_in(body: str, language: str) -> list[str]:
+    """The commands of a block, in order. What a session prints is none of them."""
+    lines = [line.rstrip() for line in source_lines(textwrap.dedent(body))]
+    if any(_RE.prompt.match(line) for line in lines):
+        return _typed(lines)
+    if language in _RE.words("sessions"):
+        found = [_RE.more.sub("", line, count=1) for line in lines if line.startswith("> ")]
+        return [line for line in found if line]
+    said = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if all(_is_simple(line) for line in said):
+        return [line.strip() for line in said]
+    script = "\n".join(lines).strip("\n")
+    return [script] if said else []
+
+
+def _typed(lines: list[str]) -> list[str]:
+    """What stands behind the prompts; a command that is not at its end goes on behind the `>` of the next lines, or
+    in them."""
+    found: list[str] = []
+    open_ = False
+    for line in lines:
+        prompt = _RE.prompt.match(line)
+        if prompt is not None and not open_:
+            found.append(line[prompt.end() :].strip())
+        elif open_:
+            found[-1] += "\n" + _RE.more.sub("", line, count=1)
+        else:
+            continue
+        open_ = _goes_on(found[-1])
+    return [one for one in found if not one.startswith("#")]
+
+
+def _goes_on(command: str) -> bool:
+    if command.endswith("\\"):
+        return True
+    here = re.search(r"(?<!<)<<(?!<)-?[ \t]*['\"]?(\w+)", command)
+    if here is not None:
+        return re.search(rf"^\t*{here.group(1)}$", command, re.MULTILINE) is None
+    return not _is_quoted_well(command)
+
+
+def _is_simple(line: str) -> bool:
+    return _RE.shaped.search(line) is None and _is_quoted_well(line)
+
+
+def _is_quoted_well(text: str) -> bool:
+    try:
+        shlex.split(text, comments=True)
+    except ValueError:
+        return False
+    return True
+
 
 _DOTTED = (
     r"\.(?:[a-z][\w-]*(?:rc|ignore|config|attributes|modules|format|cfg)|env|envrc|flake8|python-version|tool-versions"
@@ -17,25 +78,9 @@ PATH = re.compile(
     rf"(?:[\w-]+(?:\.[\w-]+)*\.[A-Za-z]\w{{0,5}}|{_DOTTED}|Makefile|Dockerfile)(?![\w/])"
 )
 """A relative path of a file, as it stands in prose."""
-_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([^\n`]*)$")
-_HEADING = re.compile(r"#{1,6} \S|.+\n={3,}|---\n")
-"""How Markdown begins; a comment of a program is no harm here, since its fences must match, too."""
-_PROGRAM = re.compile(r"(?:python3?|node|bash|sh|pytest|go|cargo|npm|-m)\s+`?$")
-"""What stands before a path that is run, not shown."""
-_LABEL = re.compile(r"^(?:#+|[-*\d.]+)?\s*\**(?:(?:file ?name|file)\b)?[:\s]*", re.IGNORECASE)
-_COMMENT = re.compile(r"\s*(?:#|//|<!--|/\*|--)\s*(\S+?)\s*(?:-->|\*/)?\s*$")
-_RUNNING = re.compile(
-    r"\b(?:run|output|usage|command|terminal|example|response|prints?|result)\b", re.IGNORECASE
-)
-_SAMPLE = re.compile(
-    r"\b(?:usage|example|output|response|prints?|results?|returns?|demo)\b|\bcan (?:now )?(?:be )?(?:use|call|try|test)"
-    r"|\b(?:how to|to) (?:use|call|try|test)\b|\b(?:should|will|would) (?:see|look|get|be)\b",
-    re.IGNORECASE,
-)
-"""What a line above a block says that shows how something is used, or what comes out of it."""
 
 
-class Block(msgspec.Struct, frozen=True):
+class FencedBlock(msgspec.Struct, frozen=True):
     """One fenced block."""
 
     name: str
@@ -51,12 +96,17 @@ class Block(msgspec.Struct, frozen=True):
     """The name stands by itself: on the line above, behind the fence, or in a comment on the first line."""
 
     @property
+    def is_shell(self) -> bool:
+        """Whether its language is that of a shell or of a session in one."""
+        return self.language in _RE.words("shells")
+
+    @property
     def is_sample(self) -> bool:
         """Whether the line above says that it shows a use, or what is printed."""
-        return not self.labelled and _SAMPLE.search(self.above) is not None
+        return not self.labelled and _RE.sample.search(self.above) is not None
 
 
-def blocks(text: str) -> list[Block]:
+def fenced_blocks(text: str) -> list[FencedBlock]:
     """The fenced blocks of a reply, in order."""
     found = []
     lines = text.splitlines(keepends=True)
@@ -67,18 +117,18 @@ def blocks(text: str) -> list[Block]:
         end = after
         language = info.split()[0].lower() if info else ""
         name, labelled = _named(info, above[0] if above else "")
-        if not name and not language and above and _RUNNING.search(above[0]):
+        if not name and not language and above and _RE.running.search(above[0]):
             language = "output"
         several = _split(body)
         if len(several) > 1:
-            found += [Block(path, language, part, closed, "", True) for path, part in several]
+            found += [FencedBlock(path, language, part, closed, "", True) for path, part in several]
             continue
-        opening = _COMMENT.match(body.split("\n", 1)[0])
+        opening = _RE.comment.match(body.split("\n", 1)[0])
         if opening and PATH.fullmatch(opening.group(1)):
             commented = opening.group(1)
             if not name or name.rsplit("/", 1)[-1] == commented.rsplit("/", 1)[-1]:
                 name, body, labelled = name or commented, body.partition("\n")[2], True
-        found.append(Block(name, language, body, closed, above[0] if above else "", labelled))
+        found.append(FencedBlock(name, language, body, closed, above[0] if above else "", labelled))
     return found
 
 
@@ -86,7 +136,7 @@ def _split(body: str) -> list[tuple[str, str]]:
     """Path and text of each file of a block that shows several, each below a comment with its path."""
     found: list[tuple[str, list[str]]] = []
     for line in body.splitlines(keepends=True):
-        head = _COMMENT.match(line.rstrip("\r\n"))
+        head = _RE.comment.match(line.rstrip("\r\n"))
         if head is not None and not line[0].isspace() and PATH.fullmatch(head.group(1)):
             found.append((head.group(1), []))
         elif not found:
@@ -96,7 +146,7 @@ def _split(body: str) -> list[tuple[str, str]]:
     return [(path, "".join(lines).strip("\n") + "\n") for path, lines in found]
 
 
-def spans(lines: list[str]) -> list[tuple[int, int]]:
+def fence_spans(lines: list[str]) -> list[tuple[int, int]]:
     """First line of each fenced block, and the line behind it."""
     return [(first, after) for first, after, *_ in _fences(lines)]
 
@@ -106,10 +156,10 @@ def _named(info: str, above: str) -> tuple[str, bool]:
     line above mentions last."""
     if (found := PATH.search(info)) is not None:
         return found.group(0), True
-    bare = _LABEL.sub("", above).strip("*`:# ")
+    bare = _RE.label.sub("", above).strip("*`:# ")
     if PATH.fullmatch(bare):
         return bare, True
-    mentioned = [one for one in PATH.finditer(above) if not _PROGRAM.search(above[: one.start()])]
+    mentioned = [one for one in PATH.finditer(above) if not _RE.program.search(above[: one.start()])]
     return (mentioned[-1].group(0) if mentioned else ""), False
 
 
@@ -118,19 +168,19 @@ def _fences(lines: list[str]) -> Iterator[tuple[int, int, str, str, bool]]:
     Markdown a fence with a language opens a block within it."""
     at = 0
     while at < len(lines):
-        opening = _FENCE.match(lines[at].rstrip("\r\n"))
+        opening = _RE.fence.match(lines[at].rstrip("\r\n"))
         if opening is None:
             at += 1
             continue
         mark, info, first = opening.group(1), opening.group(2).strip(), at
         end = _end(lines, at + 1, mark, nests=_is_markdown(info, lines[max(0, at - 2) : at]))
-        if not info and _HEADING.match("".join(lines[at + 1 : at + 3]).lstrip()):
+        if not info and _RE.heading.match("".join(lines[at + 1 : at + 3]).lstrip()):
             nested = _end(lines, at + 1, mark, nests=True)
             end = nested if nested < len(lines) else end
         body = "".join(lines[at + 1 : end])
         if PATH.fullmatch(body.strip()) and end + 1 < len(lines) and lines[end + 1].strip():
             info, begin = body.strip(), end + 1  # a fence around the name alone; the file follows
-            if _FENCE.match(lines[begin].rstrip("\r\n")):
+            if _RE.fence.match(lines[begin].rstrip("\r\n")):
                 begin += 1
             end = _end(lines, begin, mark, nests=info.endswith((".md", ".markdown")))
             body = "".join(lines[begin:end])
@@ -141,7 +191,7 @@ def _fences(lines: list[str]) -> Iterator[tuple[int, int, str, str, bool]]:
 def _end(lines: list[str], at: int, mark: str, *, nests: bool) -> int:
     depth = 0
     while at < len(lines):
-        fence = _FENCE.match(lines[at].rstrip("\r\n"))
+        fence = _RE.fence.match(lines[at].rstrip("\r\n"))
         if fence is not None and fence.group(1).startswith(mark):
             if fence.group(2).strip():
                 depth += nests

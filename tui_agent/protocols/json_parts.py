@@ -7,25 +7,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
+from tui_agent.protocols.removals import AllowedRemovals
+from tui_agent.text.json_values import json_members
 
-from tui_agent.protocols.leave import Leave
-
-_DECODER = json.JSONDecoder()
 _FAULTS = (ValueError, RecursionError, MemoryError)
 
 
-class _Member(msgspec.Struct, frozen=True):
-    key: str
-    begin: int
-    """Where the key stands, its quote."""
-    at: int
-    """Where the value begins."""
-    end: int
-    """Where it ends."""
-
-
-def loaded(text: str) -> Any:
+def load_json(text: str) -> Any:
     """The value of a JSON text; `...` where it is none."""
     try:
         return json.loads(text.removeprefix("\ufeff"))
@@ -33,24 +21,24 @@ def loaded(text: str) -> Any:
         return ...
 
 
-def loosely(text: str) -> str:
+def load_partial_object(text: str) -> str:
     """A JSON text of a part that lacks its outer braces or has a comma too many; empty where it isn't one either."""
     bare = text.strip().rstrip(",")
     for one in (bare, f"{{{bare}}}"):
         for each in (one, re.sub(r",(\s*[}\]])", r"\1", one)):
-            if isinstance(loaded(each), dict):
+            if isinstance(load_json(each), dict):
                 return each + "\n"
     return ""
 
 
-def gone(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+def missing_keys(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Keys of an object and of those in it that another one lacks."""
     found = []
     for key, value in old.items():
         if key not in new:
             found.append(key)
         elif isinstance(value, dict) and isinstance(new[key], dict):
-            found += gone(value, new[key])
+            found += missing_keys(value, new[key])
     return found
 
 
@@ -73,16 +61,16 @@ def shrinks(old: dict[str, Any], new: dict[str, Any]) -> bool:
     return False
 
 
-def with_values(old: str, part: str, leave: Leave) -> str:
+def with_values(old: str, part: str, allowed: AllowedRemovals) -> str:
     """The object `old` with the values of the object `part`; empty where it can't be told which they replace."""
-    was, new = loaded(old), loaded(part)
+    was, new = load_json(old), load_json(part)
     try:
         spots = list(_spots(old, was, old.index("{"), ""))
         fits = [spot for spot in spots if new.keys() <= spot[1].keys()]
         if len(fits) > 1:
-            fits = [spot for spot in fits if spot[0] and leave.names(spot[0])] or fits[:1]
+            fits = [spot for spot in fits if spot[0] and allowed.names(spot[0])] or fits[:1]
         if not fits:
-            fits = _for_new(spots, new, leave)
+            fits = _for_new(spots, new, allowed)
         if len(fits) != 1:
             return ""
         text = old
@@ -90,57 +78,38 @@ def with_values(old: str, part: str, leave: Leave) -> str:
             text = text[:begin] + value + text[end:]
     except _FAULTS:
         return ""
-    return text if loaded(text) is not ... and not gone(was, loaded(text)) else ""
+    return text if load_json(text) is not ... and not missing_keys(was, load_json(text)) else ""
 
 
 def _for_new(
-    spots: list[tuple[str, Any, int]], new: dict[str, Any], leave: Leave
+    spots: list[tuple[str, Any, int]], new: dict[str, Any], allowed: AllowedRemovals
 ) -> list[tuple[str, Any, int]]:
     """The object that gets keys which the file does not have: the outer one, unless the request names another."""
     elsewhere = {key for _, value, _ in spots[1:] for key in value}
-    named = any(name and leave.names(name) for name, *_ in spots[1:])
+    named = any(name and allowed.names(name) for name, *_ in spots[1:])
     return [] if named or elsewhere & (new.keys() - spots[0][1].keys()) else spots[:1]
 
 
 def _spots(text: str, value: Any, at: int, name: str) -> Iterator[tuple[str, Any, int]]:
     """The objects of a text, the outer one first: the key that each belongs to, its value, where it begins."""
     yield name, value, at
-    for one in _members(text, at):
+    for one in json_members(text, at):
         if isinstance(value[one.key], dict):
             yield from _spots(text, value[one.key], one.at, one.key)
 
 
-def _members(text: str, at: int) -> Iterator[_Member]:
-    at += 1
-    while True:
-        at = _behind(text, at, ", \t\r\n")
-        if text[at : at + 1] != '"':
-            return
-        key, end = _DECODER.raw_decode(text, at)
-        value = _behind(text, end, ": \t\r\n")
-        _, last = _DECODER.raw_decode(text, value)
-        yield _Member(key, at, value, last)
-        at = last
-
-
-def _behind(text: str, at: int, signs: str) -> int:
-    while at < len(text) and text[at] in signs:
-        at += 1
-    return at
-
-
 def _edits(old: str, at: int, part: str, start: int) -> Iterator[tuple[int, int, str]]:
     """Begin, end and new text of what changes in the object at `at` by the one at `start` of the part."""
-    members = list(_members(old, at))
+    members = list(json_members(old, at))
     there = {one.key: one for one in members}
     added = []
-    for one in _members(part, start):
+    for one in json_members(part, start):
         mine = there.get(one.key)
         if mine is None:
             added.append(one)
         elif part[one.at] == "{" == old[mine.at]:
             yield from _edits(old, mine.at, part, one.at)
-        elif json.dumps(loaded(old[mine.at : mine.end])) != json.dumps(loaded(part[one.at : one.end])):
+        elif json.dumps(load_json(old[mine.at : mine.end])) != json.dumps(load_json(part[one.at : one.end])):
             yield mine.at, mine.end, _shifted(part, one.begin, one.at, one.end, _margin(old, mine.begin))
     if not added:
         return
@@ -161,8 +130,8 @@ def _blank_before(text: str, at: int) -> int:
 
 def _margin(text: str, at: int) -> str:
     """The blanks that the line of a place begins with."""
-    begin = text.rfind("\n", 0, at) + 1
-    return text[begin : _behind(text, begin, " \t")]
+    line = text[text.rfind("\n", 0, at) + 1 :]
+    return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _shifted(text: str, key: int, begin: int, end: int, margin: str) -> str:

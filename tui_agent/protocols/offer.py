@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
-from tui_agent.domain import ToolSpec
+from tui_agent.common.domain import ToolSpec
+from tui_agent.common.naming import argument_name, find_named
+from tui_agent.text.patterns import Patterns
 
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_RE = Patterns("tui_agent.protocols", "calls")
+
 BESIDE = ("id", "type", "thought", "thoughts", "reasoning", "explanation", "index", "call_id", "tool_call_id")
 """Keys beside the arguments that models add to a call."""
-
-
-_ADDRESSED = re.compile(r"\bto=([\w.:\-]{1,128})")
-_BEHIND = re.compile(r"\s*<[|｜].*", re.DOTALL)
-_NAMESPACE = re.compile(r"(?:functions?|tools|default_api)[.:](?=\w)", re.IGNORECASE)
-_NUMBER = re.compile(r"(?<=\w):\d{1,6}\Z")
 
 
 def plain_name(name: str) -> str:
     """The name alone: without the channel that harmony names behind it (`read_file<|channel|>commentary`), the
     namespace before it (`functions.read_file`) and the number of the call (`read_file:0`)."""
-    addressed = _ADDRESSED.search(name)
-    plain = addressed[1] if addressed else _BEHIND.sub("", name)
-    plain = _NUMBER.sub("", _NAMESPACE.sub("", plain.strip(), count=1))
+    addressed = _RE.addressed.search(name)
+    plain = addressed[1] if addressed else _RE.behind.sub("", name)
+    plain = _RE.number.sub("", _RE.namespace.sub("", plain.strip(), count=1))
     return plain or name
 
 
-def snake(name: str) -> str:
-    """`readFile`, `read-file` and `Read File` as `read_file`."""
-    return _HUMP.sub("_", name.strip()).replace("-", "_").replace(" ", "_").lower()
-
-
-class Offer:
+class OfferedTools:
     """Names and needs of the offered tools. A spec without `properties` has no shape to check."""
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
@@ -48,12 +39,12 @@ class Offer:
     def find(self, name: str) -> ToolSpec | None:
         """The tool of that name, whatever way of writing or other name for it the model uses."""
         name = name if name in self._tools else plain_name(name)
-        plain = snake(name)
-        for one in (name, plain, plain.rpartition(".")[2], plain.rpartition(":")[2]):
-            tool = self._tools.get(one) or self._aliases.get(one)
-            if tool is not None:
-                return tool
-        return None
+        return find_named(name, self._tools, self._aliases)
+
+    def resolve(self, name: str) -> tuple[ToolSpec | None, str]:
+        """That tool, and its own name; of one that is not offered the plain name."""
+        tool = self.find(name)
+        return tool, tool.name if tool is not None else plain_name(name)
 
     def missing(self, tool: ToolSpec, arguments: dict[str, Any]) -> list[str]:
         """The required arguments that are not there under any of their names."""
@@ -88,8 +79,4 @@ class Offer:
         return kind if isinstance(kind, str) else ""
 
     def _ours(self, tool: ToolSpec, name: str) -> str:
-        fields = tool.parameters.get("properties", {})
-        if name in fields:
-            return name
-        plain = snake(name)
-        return plain if plain in fields else tool.argument_aliases.get(plain, name)
+        return argument_name(name, tool.parameters.get("properties", {}), tool.argument_aliases)

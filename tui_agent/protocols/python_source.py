@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 
-from tui_agent.protocols.source_lines import BOM, lines_of, with_ends_of, with_plain_ends
+from tui_agent.protocols.source_lines import BOM, source_lines, with_ends_of, with_plain_ends
 
-Defining = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-_QUIET = Defining | ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign | ast.Pass
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+_QUIET = Definition | ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign | ast.Pass
 """Statements that set something up when a module is loaded, and do nothing else."""
 _WHOLE = 0.7
 """Of the lines of a file that can't be parsed: a part with so many of them is a new version of all of it."""
@@ -18,7 +18,7 @@ _HALF = 0.5
 _HEAD = re.compile(r"(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)")
 
 
-def parsed(text: str) -> ast.Module | None:
+def parse_module(text: str) -> ast.Module | None:
     """The tree of a file; None where it can't be parsed."""
     try:
         return ast.parse(text.removeprefix(BOM))
@@ -26,17 +26,44 @@ def parsed(text: str) -> ast.Module | None:
         return None
 
 
-def bodies(text: str) -> dict[str, str]:
+def python_trees(files: Mapping[str, str]) -> Iterator[tuple[str, ast.Module]]:
+    """Path and tree of each Python file that can be parsed."""
+    for path, text in files.items():
+        tree = parse_module(text) if path.endswith(".py") else None
+        if tree is not None:
+            yield path, tree
+
+
+def needed_arguments(function: ast.FunctionDef) -> int:
+    """How many arguments a call of it has to give by their places."""
+    given = function.args
+    return len(given.posonlyargs) + len(given.args) - len(given.defaults)
+
+
+def parse_expression(text: str) -> ast.expr | None:
+    """The tree of an expression; None where it can't be parsed."""
+    try:
+        return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def module_name(path: str) -> str:
+    """The module of a Python file, by its path."""
+    return path[:-3].replace("/", ".").removesuffix(".__init__")
+
+
+def function_bodies(text: str) -> dict[str, str]:
     """Name → tree as text of each function and method; of several with a name, all of them."""
-    tree = parsed(text)
+    tree = parse_module(text)
     found: dict[str, str] = {}
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            found[node.name] = found.get(node.name, "") + dumped(node)
+            found[node.name] = found.get(node.name, "") + dump_tree(node)
     return found
 
 
-def definitions(text: str) -> dict[str, tuple[str, ...] | None]:
+def defined_names(text: str) -> dict[str, tuple[str, ...] | None]:
     """Qualified name → names of the parameters; None for classes and for names that a module assigns."""
     found: dict[str, tuple[str, ...] | None] = {}
 
@@ -52,40 +79,36 @@ def definitions(text: str) -> dict[str, tuple[str, ...] | None]:
             elif not prefix and (name := _name(node)):
                 found[name] = None
 
-    tree = parsed(text)
+    tree = parse_module(text)
     collect(tree.body if tree else [], "")
     return found
 
 
-def top_level(text: str) -> set[str]:
+def top_level_names(text: str) -> set[str]:
     """Names of the functions and classes of a module."""
-    tree = parsed(text)
-    return {node.name for node in tree.body if isinstance(node, Defining)} if tree else set()
+    tree = parse_module(text)
+    return {node.name for node in tree.body if isinstance(node, Definition)} if tree else set()
 
 
-def imported(text: str) -> list[tuple[str, str, int]]:
+def imported_names(text: str) -> list[tuple[str, str, int]]:
     """Module, name and line of each `from module import name`."""
-    tree = parsed(text)
+    tree = parse_module(text)
     found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)] if tree else []
-    return [
-        ("." * node.level + (node.module or ""), one.name, node.lineno)
-        for node in found
-        for one in node.names
-    ]
+    return [("." * node.level + (node.module or ""), one.name, node.lineno) for node in found for one in node.names]
 
 
 def code_only(text: str) -> str:
     """The tree without docstrings, as text: equal for two files that do the same but for comments and layout."""
-    tree = parsed(text)
+    tree = parse_module(text)
     if tree is None:
         return text
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | Defining) and len(node.body) > 1 and _is_docstring(node.body[0]):
+        if isinstance(node, ast.Module | Definition) and len(node.body) > 1 and _is_docstring(node.body[0]):
             node.body = node.body[1:]
-    return dumped(tree) or text
+    return dump_tree(tree) or text
 
 
-def merged(old: str, part: str, replaced: Collection[str] = (), *, partial: bool = False) -> str:
+def merge_definitions(old: str, part: str, replaced: Collection[str] = (), *, partial: bool = False) -> str:
     """The file `old` with the definitions that `part` shows; `part` itself where it shows all of the file.
 
     Definitions of the same name are replaced, new ones are added at the end, new imports at the top. The line ends and
@@ -96,7 +119,7 @@ def merged(old: str, part: str, replaced: Collection[str] = (), *, partial: bool
 
 
 def _merged(old: str, part: str, replaced: Collection[str], partial: bool) -> str:
-    was, now = parsed(old), parsed(part)
+    was, now = parse_module(old), parse_module(part)
     if now is None:
         return part
     if was is None:
@@ -118,13 +141,13 @@ def _is_all(was: ast.Module, now: ast.Module, replaced: Collection[str]) -> bool
     if not missing:
         left = bool(_doing(was, guard=True)) and not _doing(now, guard=True)
         return bool(replaced) or not left or _moved(was, now)
-    defines = any(isinstance(node, Defining) for node in before.values())
+    defines = any(isinstance(node, Definition) for node in before.values())
     if did and not defines and _doing(now, guard=True):
         return True
-    if did and _moved(was, now) and not any(isinstance(node, Defining) for node in missing):
+    if did and _moved(was, now) and not any(isinstance(node, Definition) for node in missing):
         return True
-    there = {dumped(node) for node in did}
-    return any(dumped(node) not in there for node in does) and not (not did and samples(now))
+    there = {dump_tree(node) for node in did}
+    return any(dump_tree(node) not in there for node in does) and not (not did and trial_statements(now))
 
 
 def _doing(tree: ast.Module, *, guard: bool = False) -> list[ast.stmt]:
@@ -140,9 +163,9 @@ def _doing(tree: ast.Module, *, guard: bool = False) -> list[ast.stmt]:
 
 def _moved(was: ast.Module, now: ast.Module) -> bool:
     """Whether a statement that was run on loading stands in a function now."""
-    there = {dumped(node) for node in _doing(was)}
-    inner = (each for node in now.body if isinstance(node, Defining) for each in ast.walk(node))
-    return any(isinstance(each, ast.stmt) and dumped(each) in there for each in inner)
+    there = {dump_tree(node) for node in _doing(was)}
+    inner = (each for node in now.body if isinstance(node, Definition) for each in ast.walk(node))
+    return any(isinstance(each, ast.stmt) and dump_tree(each) in there for each in inner)
 
 
 def _lacking(was: ast.Module, now: ast.Module) -> list[str]:
@@ -154,7 +177,7 @@ def _lacking(was: ast.Module, now: ast.Module) -> list[str]:
             (used if isinstance(node.ctx, ast.Load) else got).add(node.id)
         elif isinstance(node, ast.arg):
             got.add(node.arg)
-        elif isinstance(node, Defining):
+        elif isinstance(node, Definition):
             got.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             got |= _bound(node)
@@ -183,9 +206,9 @@ def _bound(node: ast.Import | ast.ImportFrom) -> set[str]:
     return {_bound_by(one) for one in node.names}
 
 
-def samples(tree: ast.Module) -> list[ast.stmt]:
+def trial_statements(tree: ast.Module) -> list[ast.stmt]:
     """The statements at the end of a module that only try what it defines: prints, assertions, and what they use."""
-    last = max((at for at, node in enumerate(tree.body) if isinstance(node, Defining)), default=-1)
+    last = max((at for at, node in enumerate(tree.body) if isinstance(node, Definition)), default=-1)
     tail = tree.body[last + 1 :] if last >= 0 else []
     doing = _doing(tree)
     if not doing or any(node not in tail or not _tries(node) for node in doing):
@@ -209,7 +232,7 @@ def _is_guard(node: ast.stmt) -> bool:
     return isinstance(left, ast.Name) and left.id == "__name__"
 
 
-def dumped(node: ast.AST) -> str:
+def dump_tree(node: ast.AST) -> str:
     """The tree as text; empty where it is too deep."""
     try:
         return ast.dump(node)
@@ -228,10 +251,10 @@ def _patched(old: str, part: str, now: ast.Module) -> str:
         return part
     added, imports = [], []
     for node in now.body:
-        source = "".join(new[_first_line(node) - 1 : node.end_lineno])
+        source = "".join(new[first_line(node) - 1 : node.end_lineno])
         if isinstance(node, ast.Import | ast.ImportFrom):
             imports += [source] if source not in lines else []
-        elif isinstance(node, Defining):
+        elif isinstance(node, Definition):
             span = _span(lines, node.name)
             if span is None:
                 added.append(source)
@@ -273,9 +296,7 @@ def _rebuilt(old: ast.ClassDef, new: ast.ClassDef) -> bool:
 
 
 class _Merge:
-    def __init__(
-        self, old: str, part: str, was: ast.Module, now: ast.Module, replaced: Collection[str]
-    ) -> None:
+    def __init__(self, old: str, part: str, was: ast.Module, now: ast.Module, replaced: Collection[str]) -> None:
         self._lines = _lines(old)
         self._new = _lines(part)
         self._was, self._now = was, now
@@ -286,12 +307,12 @@ class _Merge:
 
     def text(self) -> str:
         known = _named(self._was.body)
-        there = {dumped(node) for node in self._was.body}
-        tried = samples(self._now)
+        there = {dump_tree(node) for node in self._was.body}
+        tried = trial_statements(self._now)
         for node in self._now.body:
             name = _name(node)
             if isinstance(node, ast.Import | ast.ImportFrom):
-                if dumped(node) not in there:
+                if dump_tree(node) not in there:
                     self._imports.append(self._source(node))
             elif name in known:
                 self._replace(known[name], node)
@@ -326,10 +347,10 @@ class _Merge:
             self._added.append(self._source(node))
 
     def _put(self, old: ast.stmt, new: ast.stmt) -> None:
-        self._edits.append((_first_line(old) - 1, old.end_lineno or old.lineno, self._source(new)))
+        self._edits.append((first_line(old) - 1, old.end_lineno or old.lineno, self._source(new)))
 
     def _source(self, node: ast.stmt) -> str:
-        return "".join(self._new[_first_line(node) - 1 : node.end_lineno])
+        return "".join(self._new[first_line(node) - 1 : node.end_lineno])
 
 
 def with_imports(text: str, statements: Collection[str]) -> str:
@@ -338,7 +359,7 @@ def with_imports(text: str, statements: Collection[str]) -> str:
         return text
     if "\r" in text or text.startswith(BOM):
         return with_ends_of(text, with_imports(with_plain_ends(text), statements))
-    tree = parsed(text)
+    tree = parse_module(text)
     body = tree.body if tree else []
     at = (body[0].end_lineno or 0) if body and _is_docstring(body[0]) else 0
     for node in body:
@@ -361,19 +382,20 @@ def _with_added(text: str, added: list[str]) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    lines = lines_of(text)
+    lines = source_lines(text)
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
     return lines
 
 
-def _first_line(node: ast.stmt) -> int:
-    decorators = node.decorator_list if isinstance(node, Defining) else []
+def first_line(node: ast.stmt) -> int:
+    """The line in which a statement begins, with its decorators."""
+    decorators = node.decorator_list if isinstance(node, Definition) else []
     return min([node.lineno, *(one.lineno for one in decorators)])
 
 
 def _name(node: ast.stmt) -> str:
-    if isinstance(node, Defining):
+    if isinstance(node, Definition):
         return node.name
     target: ast.expr | None = node.target if isinstance(node, ast.AnnAssign) else None
     if isinstance(node, ast.Assign) and len(node.targets) == 1:

@@ -1,39 +1,207 @@
-"""Reading JSON as models write it: strictly first, then with the usual slips forgiven, never by guessing content."""
+"""How far a JSON-like value reaches, told in one pass over text that is still coming in."""
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Literal
 
 import msgspec
 
-DEPTH_LIMIT = 64
-SIZE_LIMIT = 4 * 1024 * 1024
-"""Characters of the longest value that is read (R-36)."""
+from tui_agent.text.json_values import DEPTH_LIMIT, LENIENT, is_too_deep, parse_integer, parse_number, whole_characters
+from tui_agent.text.patterns import Patterns
 
-Cut = Literal["", "closers", "inside"]
+_RE = Patterns("tui_agent.protocols", "repair")
+
+ScanStatus = Literal["more", "closed", "broken", "cut"]
+"""Undecided yet; it ends at `pos`; what stands at `pos` is no JSON; the text ended before it did."""
+
+_IN_STRING = {'"': re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL), "'": re.compile(r"(?:[^'\\]++|\\.)*+", re.DOTALL)}
+_CLOSERS = ("</tool_call", "</function", "```", "//", "/*")
+_LOOK = 96
+"""Characters after a quote that decide whether it ends its string."""
+
+
+class ValueScan:
+    """Follows one object or array that begins at `start` to its end.
+
+    A quote ends a string only where JSON can go on behind it, so unescaped quotes inside are survived. The work is
+    linear in the text however it is cut, since `run` goes on where it stopped.
+    """
+
+    def __init__(self, start: int) -> None:
+        self.pos = start
+        self.depth = 0
+        self._quote = ""
+        """The open string's quote, three of them for a triple one, or what opened a comment."""
+        self._ended = False
+        """A quote was seen and what follows decides."""
+        self._before = ""
+        """The last character outside strings that is no space."""
+        self._key_expected = False
+
+    def run(self, text: str, final: bool) -> ScanStatus:
+        """Go on as far as `text` allows; `final` says that no more will come."""
+        size = len(text)
+        while True:
+            if self._ended:
+                if not self._decide(text, size, final):
+                    return "cut" if final else "more"
+            elif self._quote:
+                if not self._string(text, size):
+                    return "cut" if final else "more"
+            else:
+                status = self._outside(text, size, final)
+                if status is not None:
+                    return status
+
+    def _string(self, text: str, size: int) -> bool:
+        """Go to the end of the open string or comment; False where the text ends first."""
+        if self._quote in _IN_STRING:
+            found = _IN_STRING[self._quote].match(text, self.pos)
+            self.pos = found.end() if found else self.pos
+            if self.pos >= size or text[self.pos] == "\\":
+                return False
+            self.pos += 1
+            self._ended = True
+            return True
+        closer = {"//": "\n", "/*": "*/"}.get(self._quote, self._quote)
+        at = text.find(closer, self.pos)
+        if at < 0:
+            self.pos = max(self.pos, size - len(closer) + 1)
+            return False
+        self.pos = at + len(closer)
+        self._quote = ""
+        return True
+
+    def _decide(self, text: str, size: int, final: bool) -> bool:
+        """Whether the quote ended its string; False while that is open."""
+        space = _RE.blanks.match(text, self.pos)
+        self.pos = space.end() if space else self.pos
+        if self.pos >= size:
+            if final:
+                self._quote, self._ended = "", False
+            return False
+        sign = text[self.pos]
+        if sign in ",:}]":
+            ends = True
+        elif sign in "\"'<`/":
+            if size - self.pos < _LOOK and not final:
+                return False
+            ends = text.startswith(_CLOSERS, self.pos) or (
+                self._before != "" and _RE.next_key.match(text, self.pos) is not None
+            )
+        else:
+            ends = False
+        self._ended = False
+        if ends:
+            self._quote = ""
+            self._before = '"'
+        return True
+
+    def _outside(self, text: str, size: int, final: bool) -> ScanStatus | None:
+        plain = _RE.plain.match(text, self.pos)
+        if plain is not None and plain.end() > self.pos:
+            if self._key_expected:
+                space = _RE.blanks.match(text, self.pos)
+                self.pos = space.end() if space else self.pos
+                if self.pos < plain.end() and text[self.pos] != ":":
+                    return "broken"
+                self._key_expected = self.pos == plain.end()
+            if seen := text[max(self.pos, plain.end() - 64) : plain.end()].strip():
+                self._before = seen[-1]
+            self.pos = plain.end()
+        if self.pos >= size:
+            return "cut" if final else "more"
+        sign = text[self.pos]
+        if self._key_expected:
+            return "broken"
+        if sign in "{[":
+            return self._brackets(text, _RE.openers, 1)
+        if sign in "}]":
+            return self._brackets(text, _RE.closed, -1)
+        if sign in "\"'/":
+            return self._open(text, size, sign, final)
+        return self._word(text, size, final)
+
+    def _brackets(self, text: str, kind: re.Pattern[str], step: int) -> ScanStatus | None:
+        found = kind.match(text, self.pos)
+        run = found.group() if found is not None else text[self.pos]
+        if step > 0:
+            self.depth += run.count("{") + run.count("[")
+        elif (closed := run.count("}") + run.count("]")) < self.depth:
+            self.depth -= closed
+        else:
+            for offset, sign in enumerate(run):
+                self.depth -= sign in "}]"
+                if self.depth == 0:
+                    self.pos += offset + 1
+                    return "closed"
+        self._before = run.rstrip()[-1]
+        self.pos += len(run)
+        return None
+
+    def _open(self, text: str, size: int, sign: str, final: bool) -> ScanStatus | None:
+        if size - self.pos < 3 and not final:
+            return "more"
+        if sign == "/":
+            self._quote = text[self.pos : self.pos + 2]
+            if self._quote not in ("//", "/*"):
+                self._quote = ""
+                return "broken"
+            self.pos += 2
+            return None
+        if sign == "'" and self._before not in ("{", "[", ",", ":"):
+            return "broken"
+        triple = sign * 3
+        self._quote = triple if text.startswith(triple, self.pos) else sign
+        self.pos += len(self._quote)
+        return None
+
+    def _word(self, text: str, size: int, final: bool) -> ScanStatus | None:
+        word = _RE.scan_word.match(text, self.pos)
+        if word is None or word.end() - self.pos > _LOOK:
+            return "broken"
+        if word.end() == size and not final:
+            return "more"
+        if self._before.isdigit() and _RE.exponent.fullmatch(word.group()):
+            self.pos = word.end()
+            return None
+        literals = _RE.words("literals")
+        if word.group() not in literals:
+            cut_literal = final and word.end() == size and any(one.startswith(word.group()) for one in literals)
+            if self._before not in ("{", ",") and not cut_literal:
+                return "broken"
+            self._key_expected = True
+        self._before = "a"
+        self.pos = word.end()
+        return None
+
+
+SIZE_LIMIT = 4 * 1024 * 1024
+"""Characters of the longest value that is read."""
+
+MissingEnd = Literal["", "closers", "inside"]
 """Nothing is missing; only closing brackets are; the text ended inside a key, a value or before one."""
 
 
-class Unreadable(ValueError):
+class UnreadableJson(ValueError):
     """The text is no JSON, however kindly read; the message says why, in words for the model."""
 
 
-class Half(str):
+class CutString(str):
     """A string whose end never came."""
 
 
-class Reading(msgspec.Struct, frozen=True):
+class RepairedJson(msgspec.Struct, frozen=True):
     """What was read."""
 
     value: Any
     end: int
     """Where in the text the value ended."""
-    cut: Cut = ""
+    cut: MissingEnd = ""
 
 
-def read(text: str) -> Reading:
+def repair_json(text: str) -> RepairedJson:
     """The value with which `text` begins. Raises Unreadable.
 
     Accepted beside JSON: raw control characters, trailing and missing commas, single and triple quotes, unescaped inner
@@ -42,74 +210,23 @@ def read(text: str) -> Reading:
     duplicate keys counts.
     """
     if len(text) > SIZE_LIMIT:
-        raise Unreadable(f"it is longer than {SIZE_LIMIT:,} characters")
+        raise UnreadableJson(f"it is longer than {SIZE_LIMIT:,} characters")
     try:
-        value, end = _STRICT.raw_decode(text.lstrip())
+        value, end = LENIENT.raw_decode(text.lstrip())
         end += len(text) - len(text.lstrip())
-        reading = Reading(value, end)
+        reading = RepairedJson(value, end)
     except RecursionError:
-        raise Unreadable(f"it is nested deeper than {DEPTH_LIMIT} levels") from None
+        raise UnreadableJson(f"it is nested deeper than {DEPTH_LIMIT} levels") from None
     except ValueError:
         reading = _Reader(text).whole()
-    if text.count("[") + text.count("{") > DEPTH_LIMIT:
-        _check_depth(reading.value)
+    if is_too_deep(text, reading.value):
+        raise UnreadableJson(f"it is nested deeper than {DEPTH_LIMIT} levels")
     if "\\ud" in text or "\\uD" in text:
-        reading = Reading(_whole_characters(reading.value), reading.end, reading.cut)
+        reading = RepairedJson(whole_characters(reading.value), reading.end, reading.cut)
     return reading
 
 
-def _integer(digits: str) -> int | float | None:
-    if len(digits) <= 40:
-        return int(digits)
-    number = float(digits)
-    return number if abs(number) != float("inf") else None
-
-
-def _number(digits: str) -> float | None:
-    number = float(digits)
-    return number if abs(number) != float("inf") else None
-
-
-_STRICT = json.JSONDecoder(
-    strict=False, parse_int=_integer, parse_float=_number, parse_constant=lambda _name: None
-)
-
-
-def _check_depth(value: Any) -> None:
-    level = [value]
-    for _ in range(DEPTH_LIMIT):
-        inner: list[Any] = []
-        for item in level:
-            if isinstance(item, dict):
-                inner.extend(item.values())
-            elif isinstance(item, list):
-                inner.extend(item)
-        level = [item for item in inner if isinstance(item, dict | list)]
-        if not level:
-            return
-    raise Unreadable(f"it is nested deeper than {DEPTH_LIMIT} levels")
-
-
-def _whole_characters(value: Any) -> Any:
-    if isinstance(value, str):
-        paired = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return type(value)(paired)
-    if isinstance(value, dict):
-        return {_whole_characters(key): _whole_characters(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_whole_characters(item) for item in value]
-    return value
-
-
-_SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)*")
-_NUMBER = re.compile(r"[+-]?(?:\d+(?:_\d+)*)?(?:\.\d*)?(?:[eE][+-]?\d+)?")
-_WORD = re.compile(r"[A-Za-z_$][\w$.\-]*")
-_PIECE = {
-    '"': re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL),
-    "'": re.compile(r"(?:[^'\\]++|\\.)*+", re.DOTALL),
-}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "'": "'", "\\": "\\", "/": "/"}
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(["true", "True"], True),
     **dict.fromkeys(["false", "False"], False),
@@ -123,11 +240,7 @@ _ENDS = {
     ),
     "item": re.compile(r"\s*(?:\Z|[}\]]|,\s*(?:[\"'{\[\]\d\-tfnTFN]|\Z))"),
 }
-_JOINED = re.compile(r"""\s*\+\s*["']""")
-_SWALLOWED = re.compile(r"""\s*(?:,\s*["']|(?:,|(?<=\s))\s*[A-Za-z_$][\w$.\-]{0,64}["']\s*:)""")
-_ONE_WORD = re.compile(r"[\w$.\-]{1,64}")
 _UNESCAPED = "a quote inside a string is not escaped, or one of its own is missing"
-_HALF_KEY = re.compile(r"""["']?[^"'\n:]*\Z""")
 
 
 def _unescaped(raw: str) -> str:
@@ -135,10 +248,10 @@ def _unescaped(raw: str) -> str:
     if "\\" not in raw:
         return raw
     try:
-        return str(_STRICT.decode(f'"{raw}"'))
+        return str(LENIENT.decode(f'"{raw}"'))
     except ValueError:
         pass
-    return _ESCAPE.sub(_character, raw)
+    return _RE.escape.sub(_character, raw)
 
 
 def _character(found: re.Match[str]) -> str:
@@ -153,15 +266,15 @@ class _Reader:
         self._text = text
         self._pos = 0
         self._depth = 0
-        self._cut: Cut = ""
+        self._cut: MissingEnd = ""
 
-    def whole(self) -> Reading:
+    def whole(self) -> RepairedJson:
         self._skip()
-        return Reading(self._value("item"), self._pos, self._cut)
+        return RepairedJson(self._value("item"), self._pos, self._cut)
 
     def _skip(self) -> str:
         """Pass over space and comments; the character that comes next, "" at the end."""
-        found = _SPACE.match(self._text, self._pos)
+        found = _RE.space.match(self._text, self._pos)
         self._pos = found.end() if found else self._pos
         return self._text[self._pos : self._pos + 1]
 
@@ -173,7 +286,7 @@ class _Reader:
         if sign in "{[":
             self._depth += 1
             if self._depth > DEPTH_LIMIT:
-                raise Unreadable(f"it is nested deeper than {DEPTH_LIMIT} levels")
+                raise UnreadableJson(f"it is nested deeper than {DEPTH_LIMIT} levels")
             self._pos += 1
             value: Any = self._object() if sign == "{" else self._array()
             self._depth -= 1
@@ -184,66 +297,56 @@ class _Reader:
 
     def _object(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        while True:
-            sign = self._skip()
-            if sign == ",":
-                self._pos += 1
-                continue
-            if sign == "}":
-                self._pos += 1
-                return found
-            if sign == "":
-                self._cut = self._cut or ("closers" if found else "inside")
-                return found
-            if sign == "]" and found:
-                return found
-            if not self._field(sign, found):
-                return found
+        while (sign := self._next("}", "]", found)) and self._field(sign, found):
+            pass
+        return found
+
+    def _next(self, closer: str, other: str, found: dict[str, Any] | list[Any]) -> str:
+        """The character with which the next member of `found` begins; "" where that ends, or the `other` bracket ends
+        what is around it."""
+        while (sign := self._skip()) == ",":
+            self._pos += 1
+        if sign == closer:
+            self._pos += 1
+        elif sign == "":
+            self._cut = self._cut or ("closers" if found else "inside")
+        elif not (sign == other and found):
+            return sign
+        return ""
 
     def _field(self, sign: str, found: dict[str, Any]) -> bool:
         """Read a key and its value; False where the text ended in it."""
         if sign in "\"'":
-            if _HALF_KEY.match(self._text, self._pos):
+            if _RE.half_key.match(self._text, self._pos):
                 self._cut = "inside"
                 self._pos = len(self._text)
                 return False
             key = self._string(sign, "key")
         else:
-            word = _WORD.match(self._text, self._pos)
+            word = _RE.word.match(self._text, self._pos)
             if word is None:
-                raise Unreadable(f"a key was expected at character {self._pos}")
+                raise UnreadableJson(f"a key was expected at character {self._pos}")
             key, self._pos = word.group(), word.end()
         sign = self._skip()
         if sign != ":":
             if sign:
-                raise Unreadable(f"a colon was expected at character {self._pos}")
+                raise UnreadableJson(f"a colon was expected at character {self._pos}")
             self._cut = "inside"
             return False
         self._pos += 1
         value = self._value("field")
-        if self._cut == "inside" and not isinstance(value, Half | dict | list):
+        if self._cut == "inside" and not isinstance(value, CutString | dict | list):
             return False
         found[key] = value
         return not self._cut
 
     def _array(self) -> list[Any]:
         found: list[Any] = []
-        while True:
-            sign = self._skip()
-            if sign == ",":
-                self._pos += 1
-                continue
-            if sign == "]":
-                self._pos += 1
-                return found
-            if sign == "":
-                self._cut = self._cut or ("closers" if found else "inside")
-                return found
-            if sign == "}" and found:
-                return found
+        while self._next("]", "}", found):
             found.append(self._value("item"))
             if self._cut:
-                return found
+                break
+        return found
 
     def _string(self, quote: str, place: str) -> str:
         triple = quote * 3
@@ -254,45 +357,45 @@ class _Reader:
             if end >= 0:
                 return self._text[begin:end]
             self._cut = "inside"
-            return Half(self._text[begin:])
+            return CutString(self._text[begin:])
         parts: list[str] = []
         self._pos += 1
         while True:
-            piece = _PIECE[quote].match(self._text, self._pos)
+            piece = _IN_STRING[quote].match(self._text, self._pos)
             if piece is not None:
                 parts.append(piece.group())
                 self._pos = piece.end()
             if self._pos >= len(self._text) or self._text[self._pos] == "\\":
                 self._cut = "inside"
                 self._pos = len(self._text)
-                return Half(_unescaped("".join(parts)))
+                return CutString(_unescaped("".join(parts)))
             self._pos += 1
             if _ENDS[place].match(self._text, self._pos):
                 if quote == '"' and len(parts) % 4 == 3:  # an odd number of inner quotes
-                    raise Unreadable(_UNESCAPED)
+                    raise UnreadableJson(_UNESCAPED)
                 return _unescaped("".join(parts))
             self._check_inner(parts, place)
             parts.append('\\"' if quote == '"' else quote)
 
     def _check_inner(self, parts: list[str], place: str) -> None:
         """Refuse a string whose inner quote may as well be the border of another key or value."""
-        if len(parts) == 1 and _JOINED.match(self._text, self._pos):
-            raise Unreadable("strings must not be joined with +")
-        behind_comma = len(parts) > 2 and parts[-3].rstrip().endswith(",") and _ONE_WORD.fullmatch(parts[-1])
+        if len(parts) == 1 and _RE.joined.match(self._text, self._pos):
+            raise UnreadableJson("strings must not be joined with +")
+        behind_comma = len(parts) > 2 and parts[-3].rstrip().endswith(",") and _RE.one_word.fullmatch(parts[-1])
         if (
             place == "key"
-            or _SWALLOWED.match(self._text, self._pos)
+            or _RE.swallowed.match(self._text, self._pos)
             or (behind_comma and _ENDS["key"].match(self._text, self._pos))
         ):
-            raise Unreadable(_UNESCAPED)
+            raise UnreadableJson(_UNESCAPED)
 
     def _scalar(self, sign: str) -> Any:
-        number = _NUMBER.match(self._text, self._pos)
+        number = _RE.number.match(self._text, self._pos)
         if number is not None and number.end() > self._pos and any(one.isdigit() for one in number.group()):
             self._pos = number.end()
             digits = number.group().replace("_", "")
-            return _integer(digits) if digits.lstrip("+-").isdecimal() else _number(digits)
-        word = _WORD.match(self._text, self._pos + (sign in "+-"))
+            return parse_integer(digits) if digits.lstrip("+-").isdecimal() else parse_number(digits)
+        word = _RE.word.match(self._text, self._pos + (sign in "+-"))
         if word is not None:
             self._pos = word.end()
             if word.group() in _WORDS:
@@ -304,4 +407,4 @@ class _Reader:
                         return value
         elif sign in ",}]":
             return None
-        raise Unreadable(f"a value was expected at character {self._pos}")
+        raise UnreadableJson(f"a value was expected at character {self._pos}")

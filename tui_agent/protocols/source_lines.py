@@ -17,7 +17,7 @@ _SHORT = 2_000
 """Characters up to which two texts are compared by character too."""
 
 
-def lines_of(text: str) -> list[str]:
+def source_lines(text: str) -> list[str]:
     r"""The lines with their ends, which are \n, \r\n and \r: form feeds and U+2028 stand within a line."""
     return _LINE.findall(text)
 
@@ -34,7 +34,7 @@ def with_ends_of(old: str, new: str) -> str:
     old, new = old.removeprefix(BOM), new.removeprefix(BOM)
     kinds = set(_END.findall(old))
     if len(kinds) > 1:
-        return mark + _aligned(lines_of(old), new)
+        return mark + _aligned(source_lines(old), new)
     kind = next(iter(kinds), "\n")
     return mark + _OURS.sub(lambda _: kind, new)
 
@@ -42,8 +42,8 @@ def with_ends_of(old: str, new: str) -> str:
 def likeness(one: str, other: str) -> float:
     """How much of two texts is the same, from 0 to 1, without the blanks around lines. Takes time in proportion to
     their lengths where they are long."""
-    first = [line.strip() for line in lines_of(one) if line.strip()]
-    second = [line.strip() for line in lines_of(other) if line.strip()]
+    first = [line.strip() for line in source_lines(one) if line.strip()]
+    second = [line.strip() for line in source_lines(other) if line.strip()]
     if max(len(first), len(second)) > _COMPARED:
         common = sum((Counter(first) & Counter(second)).values())
         return 2 * common / (len(first) + len(second))
@@ -59,8 +59,8 @@ def likeness_of_short(one: str, other: str) -> float:
 
 def share_gone(old: str, new: str) -> float:
     """Which part of the lines of `old` that say something is nowhere in `new`, from 0 to 1."""
-    was = [line.strip() for line in lines_of(old) if any(map(str.isalnum, line))]
-    now = {line.strip() for line in lines_of(new)}
+    was = [line.strip() for line in source_lines(old) if any(map(str.isalnum, line))]
+    now = {line.strip() for line in source_lines(new)}
     return sum(line not in now for line in was) / len(was) if was else 0.0
 
 

@@ -7,10 +7,10 @@ lengths, whatever the pattern: no regular expression is built.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 _ALTERNATIVES = 4096
 """A pattern whose braces spell out more than this is taken literally."""
@@ -25,6 +25,7 @@ Parts: TypeAlias = tuple[tuple[Token, ...] | None, ...]
 """A pattern without braces, name by name; None is `**`."""
 
 _ANY: Class = (True, ())
+W = TypeVar("W")
 
 
 def normalise(path: str) -> str:
@@ -38,7 +39,7 @@ def normalise(path: str) -> str:
     return "/".join(names)
 
 
-def fold(path: str) -> str:
+def fold_case(path: str) -> str:
     """`path` as a careless file system or reader takes it: compatibility forms, letter case and the unseen ignored."""
     folded = unicodedata.normalize("NFKC", path)
     if not folded.isascii():
@@ -51,10 +52,10 @@ def matches(pattern: str, path: str) -> bool:
     return _match(pattern, tuple(normalise(path).split("/")))
 
 
-class Patterns:
+class GlobList:
     """Globs in order, each with whether it is safe (true) or asks (false); the last one that matches wins.
 
-    False patterns also match what differs in case or Unicode form only; true ones match exactly (E05). Most patterns
+    False patterns also match what differs in case or Unicode form only; true ones match exactly. Most patterns
     are about one name (`**/NAME`, `**/*.ext`, `**/NAME/**`): these are looked up, not tried one by one.
     """
 
@@ -66,7 +67,7 @@ class Patterns:
             if safe or "[" in pattern:  # but for classes, what matches exactly matches folded too
                 self._exact.add(number, pattern)
             if not safe:
-                self._folded.add(number, fold(pattern))
+                self._folded.add(number, fold_case(pattern))
 
     def ask(self, path: str) -> bool:
         """Whether the last match of `path` says false. Without a match: no."""
@@ -74,17 +75,12 @@ class Patterns:
 
     def _asks(self, path: str) -> bool:
         exact = normalise(path)
-        folded = tuple(name for name in fold(exact).split("/") if name) or ("",)
+        folded = tuple(name for name in fold_case(exact).split("/") if name) or ("",)
         last = max(self._exact.last(tuple(exact.split("/"))), self._folded.last(folded))
         bare = tuple(name.rstrip(". ") or name for name in folded)
         if bare != folded:  # file systems of Windows drop dots and blanks at the end of a name
             last = max(last, self._folded.last(bare))
         return last >= 0 and not self._safe[last]
-
-
-def asks(patterns: Iterable[tuple[str, bool]], path: str) -> bool:
-    """`Patterns(patterns).ask(path)`."""
-    return Patterns(patterns).ask(path)
 
 
 class _Index:
@@ -221,52 +217,40 @@ def _class(body: str) -> Class:
 
 
 def _match_names(parts: Parts, names: tuple[str, ...]) -> bool:
-    """Two pointers with one place to fall back to, as the last `**` can always take more."""
-    part = name = 0
-    back: tuple[int, int] | None = None
-    while name < len(names):
-        if part < len(parts):
-            tokens = parts[part]
-            if tokens is None:
-                back = (part, name)
-                part += 1
-                continue
-            if _match_name(tokens, names[name]):
-                part += 1
-                name += 1
-                continue
-        if back is None:
-            return False
-        part, name = back[0] + 1, back[1] + 1
-        back = (back[0], name)
-    return all(tokens is None for tokens in parts[part:])
+    return _fit_all(parts, names, _match_name)
 
 
-def _match_name(tokens: tuple[Token, ...], name: str) -> bool:
-    token = at = 0
+def _match_name(tokens: tuple[Token, ...] | None, name: str) -> bool:
+    return _fit_all(tokens or (), name, _fits)
+
+
+def _fit_all(wanted: Sequence[W], given: Sequence[str], fits: Callable[[W, str], bool]) -> bool:
+    """Whether all of `given` fits; None takes any number. Two pointers with one place to fall back to, as the last None
+    can always take more."""
+    place = at = 0
     back: tuple[int, int] | None = None
-    while at < len(name):
-        if token < len(tokens):
-            wanted = tokens[token]
-            if wanted is None:
-                back = (token, at)
-                token += 1
+    while at < len(given):
+        if place < len(wanted):
+            one = wanted[place]
+            if one is None:
+                back = (place, at)
+                place += 1
                 continue
-            if _fits(wanted, name[at]):
-                token += 1
+            if fits(one, given[at]):
+                place += 1
                 at += 1
                 continue
         if back is None:
             return False
-        token, at = back[0] + 1, back[1] + 1
+        place, at = back[0] + 1, back[1] + 1
         back = (back[0], at)
-    return all(wanted is None for wanted in tokens[token:])
+    return all(one is None for one in wanted[place:])
 
 
-def _fits(wanted: str | Class, character: str) -> bool:
+def _fits(wanted: Token, character: str) -> bool:
     if isinstance(wanted, str):
         return wanted == character
-    negated, ranges = wanted
+    negated, ranges = wanted or _ANY
     return negated != any(first <= character <= last for first, last in ranges)
 
 
@@ -285,9 +269,7 @@ def _expand(pattern: str) -> list[str]:
         if len(commas) == 0:
             waiting.append((text, closed + 1 if "{" not in text[opened + 1 : closed] else opened + 1))
             continue
-        waiting += [
-            (text[:opened] + text[a + 1 : b] + text[closed + 1 :], opened) for a, b in pairwise(edges)
-        ]
+        waiting += [(text[:opened] + text[a + 1 : b] + text[closed + 1 :], opened) for a, b in pairwise(edges)]
         if len(done) + len(waiting) > _ALTERNATIVES:
             return [pattern]
     return done

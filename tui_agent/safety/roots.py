@@ -1,50 +1,60 @@
-"""Where a path leads, and whether that is inside the folders the agent may work in (R-20, R-21, E01–E05).
+"""Which files are protected, sensitive, or hold credentials: tables of globs, matched against resolved paths.
 
-Decided on the object that the path names, not on its text: symbolic links are followed as far as there is something,
-the rest is taken as it stands, and folders are compared name by name.
+Last match wins; true is safe. Patterns begin with `**/`, so they hold in every folder and for absolute paths.
 """
 
 from __future__ import annotations
 
 import os
 import pwd
-import stat
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from typing import TypeAlias
 
-from tui_agent import paths
-from tui_agent.domain import Target
+from tui_agent.common import paths
+from tui_agent.common.domain import Target
+from tui_agent.common.errors import CodedError
+from tui_agent.common.tables import read_table
+from tui_agent.platform.file_faults import FileFault
+from tui_agent.platform.files import read_file
 from tui_agent.safety import globs
-from tui_agent.safety.patterns import CREDENTIALS, PROTECTED, SENSITIVE
 from tui_agent.text import visible
+
+Patterns: TypeAlias = tuple[tuple[str, bool], ...]
+
+
+safety_table = partial(read_table, __file__, "tables.toml")
+
+
+def _asking(name: str) -> Patterns:
+    """A list of that table, as patterns that ask."""
+    return tuple((glob, False) for glob in safety_table()[name])
+
 
 LINKS = 40
 """Symbolic links that one path may pass, as the kernel has it."""
 
 _PATH_BYTES, _NAME_BYTES = 4096, 255
+_GIT_FILE = 1 << 20
+"""Bytes of a `.git` file; git takes no larger one either."""
 
 
-class PathError(Exception):
+class PathError(CodedError):
     """This is no path to go by. `code` is `empty`, `nul`, `encoding`, `too_long`, `loop` or `ambiguous`."""
-
-    def __init__(self, message: str, code: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class Roots:
     """The workspace's folders, and how paths look from them.
 
-    `folders` are the roots, the first one is where relative paths start unless `cwd` says otherwise; `scratch` counts
-    as inside. `sensitive` and `protected` are the user's own patterns; they come after the built-in ones.
+    `folders` are the roots, the first one is where relative paths start; `scratch` counts as inside. `sensitive` and
+    `protected` are the user's own patterns; they come after the built-in ones.
     """
 
     def __init__(
         self,
         folders: Sequence[Path],
         *,
-        cwd: Path | None = None,
         scratch: Path | None = None,
         sensitive: Mapping[str, bool] | None = None,
         protected: Iterable[str] = (),
@@ -54,20 +64,19 @@ class Roots:
         self.folders: tuple[Path, ...] = tuple(dict.fromkeys(_real(folder) for folder in folders))
         self.names: tuple[str, ...] = _names(self.folders)
         """What the folders are called, each name once (T6)."""
-        self.cwd: Path = _real(cwd) if cwd else self.folders[0]
         self.scratch: Path | None = _real(scratch) if scratch else None
         self._own = _own_folders()
-        self._sensitive = globs.Patterns((*SENSITIVE, *(sensitive or {}).items()))
-        self._protected = globs.Patterns((glob, False) for glob in protected)
+        self._sensitive = globs.GlobList((*_asking("sensitive"), *(sensitive or {}).items()))
+        self._protected = globs.GlobList((glob, False) for glob in protected)
 
-    def resolve(self, path: str, cwd: Path | None = None) -> Target:
-        """Where `path` leads: relative to `cwd` where that is given, as in a command. Otherwise, with several roots, to
-        the root whose name it begins with, else to the first root, or to the only other one that has it.
+    def resolve(self, path: str) -> Target:
+        """Where `path` leads. A relative one begins in the root whose name it begins with, else in the first root, or
+        in the only other one that has it.
 
         Raises PathError. Asks the file system, but opens nothing and reads no file but a `.git` link.
         """
         _check(path)
-        start = self._absolute(path, cwd)
+        start = self._absolute(path)
         end, passed = follow(start)
         inside = self._holder(end)
         flags = [self._flags(one) for one in passed]
@@ -88,42 +97,36 @@ class Roots:
             return True
 
     def protects(self, path: str) -> bool:
-        """True for what is protected by the names in an absolute, resolved `path` (R-16)."""
+        """True for what is protected by the names in an absolute, resolved `path`."""
         holder = self._holder(path)
         inner = path if holder is None else os.path.relpath(path, holder)
         return _protected().ask(path) or self._protected.ask(inner) or self._is_own(path, holder)
 
     def guards(self, path: str | Path) -> bool:
-        """True when a change of `path`, wherever it leads, is always asked for, also for what is no path (R-16)."""
+        """True when a change of `path`, wherever it leads, is always asked for, also for what is no path."""
         try:
             return self.resolve(str(path)).protected
         except PathError:
             return True
 
-    def contains(self, path: Path) -> bool:
-        """True when `path`, resolved, is one of the roots or the scratch folder, or beneath one."""
-        return self._holder(follow(str(path))[0]) is not None
-
     def display(self, path: Path) -> str:
         """What user and model are shown for an absolute, resolved `path`."""
         return self._display(str(path), self._holder(str(path)))
 
-    def _absolute(self, path: str, cwd: Path | None) -> str:
+    def _absolute(self, path: str) -> str:
         if path.startswith("~"):
             expanded = _expand_home(path)
             if expanded is not None:
                 return expanded
         if path.startswith("/"):
             return path
-        if cwd is not None:
-            return f"{cwd}/{path}"
-        plain = f"{self.cwd}/{path}"
+        plain = f"{self.folders[0]}/{path}"
         first, _, rest = path.removeprefix("./").partition("/")
         if len(self.folders) > 1:
             if first in self.names:
                 return f"{self.folders[self.names.index(first)]}/{rest}"
             return plain if first in ("", ".", "..") else self._in_one_of(path, plain)
-        if first == self.names[0] and not os.path.lexists(f"{self.cwd}/{first}"):
+        if first == self.names[0] and not os.path.lexists(f"{self.folders[0]}/{first}"):
             # The folder's own name in front, as models write it: taken off where that leads to something.
             inner = f"{self.folders[0]}/{rest}"
             return inner if os.path.lexists(inner) else plain
@@ -145,18 +148,13 @@ class Roots:
         """The innermost root (or the scratch folder) that `path` is in."""
         at = Path(path)
         around = [
-            folder
-            for folder in (*self.folders, *([self.scratch] if self.scratch else ()))
-            if _within(at, folder)
+            folder for folder in (*self.folders, *([self.scratch] if self.scratch else ())) if _within(at, folder)
         ]
         return max(around, key=lambda folder: len(folder.parts), default=None)
 
     def _is_own(self, path: str, holder: Path | None) -> bool:
         """True for our settings and sessions, but not for a root that was put there on purpose (a demonstration)."""
-        return any(
-            _within(Path(path), own) and not (holder is not None and _within(holder, own))
-            for own in self._own
-        )
+        return any(_within(Path(path), own) and not (holder is not None and _within(holder, own)) for own in self._own)
 
     def _display(self, path: str, holder: Path | None) -> str:
         shown = path
@@ -188,13 +186,13 @@ class Roots:
 
 
 @cache
-def _protected() -> globs.Patterns:
-    return globs.Patterns(PROTECTED)
+def _protected() -> globs.GlobList:
+    return globs.GlobList(_asking("protected"))
 
 
 @cache
-def _credentials() -> globs.Patterns:
-    return globs.Patterns(CREDENTIALS)
+def _credentials() -> globs.GlobList:
+    return globs.GlobList((*_asking("credentials"), *((glob, True) for glob in safety_table()["no_credentials"])))
 
 
 def credentials_at(path: str) -> bool:
@@ -296,12 +294,8 @@ def _within(path: Path, folder: Path) -> bool:
 
 
 def _is_bare(folder: str) -> bool:
-    """True for a folder that git takes for a repository without a work tree: its config runs programs (R-05)."""
-    return (
-        os.path.isfile(f"{folder}/HEAD")
-        and os.path.isdir(f"{folder}/objects")
-        and os.path.isdir(f"{folder}/refs")
-    )
+    """True for a folder that git takes for a repository without a work tree: its config runs programs."""
+    return os.path.isfile(f"{folder}/HEAD") and os.path.isdir(f"{folder}/objects") and os.path.isdir(f"{folder}/refs")
 
 
 def _git_data(folder: str) -> Iterable[Path]:
@@ -325,16 +319,9 @@ def _git_data(folder: str) -> Iterable[Path]:
 
 
 def _line_of(file: str) -> str | None:
-    """The text of a small regular file; None when it is none."""
+    """The text of a small regular file, its path resolved; None when it is none."""
     try:
-        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+        data = read_file(Path(file), _GIT_FILE, follow=False).data
+    except FileFault:
         return None
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return None
-        return os.read(handle, _PATH_BYTES).decode("utf-8", "surrogateescape").replace("\0", "").strip()
-    except OSError:
-        return None
-    finally:
-        os.close(handle)
+    return data[:_PATH_BYTES].decode("utf-8", "surrogateescape").replace("\0", "").strip()

@@ -1,4 +1,4 @@
-"""The sandbox for commands that nobody may have looked at: bubblewrap, else Landlock (A10, R-19, G12 to G14).
+"""The sandbox for commands that nobody may have looked at: bubblewrap, else Landlock (A10).
 
 What each of them denies, `denies` says for the machine at hand:
 
@@ -37,11 +37,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from tui_agent import paths
-from tui_agent.domain import Noun
-from tui_agent.platform import confine as child
-from tui_agent.platform.cage import Cage
-from tui_agent.platform.proc import Stage
+from tui_agent.common import paths
+from tui_agent.common.domain import FrozenValue
+from tui_agent.platform import landlock as child
+from tui_agent.platform.proc import SandboxSpec, Stage
 from tui_agent.safety.roots import Roots
 
 Kind: TypeAlias = Literal["bwrap", "landlock", "none"]
@@ -49,17 +48,7 @@ Denied: TypeAlias = Literal["files", "protected", "tcp", "network"]
 
 PLACED = (".git", ".vscode", ".idea", ".devcontainer", ".claude", ".cursor")
 """Folders of a root in which programs are looked for; made for as long as a command runs, where they are absent."""
-HIDDEN = (
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".kube",
-    ".docker",
-    ".config/gcloud",
-    ".config/gh",
-    ".password-store",
-)
+HIDDEN = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/gh", ".password-store")
 """Folders of keys in the home folder."""
 MOST = 200
 """Protected paths that are held at most."""
@@ -75,7 +64,7 @@ SHARED = 200
 """Folders in /tmp that a command under bubblewrap may read, at most."""
 
 
-class Sandbox(Noun, frozen=True, kw_only=True):
+class Sandbox(FrozenValue, frozen=True, kw_only=True):
     """What there is on this machine."""
 
     kind: Kind
@@ -112,8 +101,8 @@ NONE = Sandbox(kind="none")
 
 
 @cache
-def find(workspace: Path | None = None) -> Sandbox:
-    """What there is: tried out, not believed. bwrap counts only from outside of `workspace` (R-04).
+def find_sandbox(workspace: Path | None = None) -> Sandbox:
+    """What there is: tried out, not believed. bwrap counts only from outside of `workspace`.
 
     Blocking, for some ten milliseconds the first time.
     """
@@ -182,15 +171,13 @@ def _in_tmp() -> list[str]:
 def _meets(folder: str) -> bool:
     try:
         with os.scandir(folder) as entries:
-            return any(
-                stat.S_ISSOCK(one.stat(follow_symlinks=False).st_mode) for one in islice(entries, 1_000)
-            )
+            return any(stat.S_ISSOCK(one.stat(follow_symlinks=False).st_mode) for one in islice(entries, 1_000))
     except OSError:
         return True
 
 
-class Confined:
-    """Implements `platform.cage.Confinement` for one command. Making one looks through the roots: do it in a thread."""
+class ConfinedCommand:
+    """A `platform.proc.Confinement` for one command. Constructing it walks the roots: do it in a thread."""
 
     def __init__(
         self,
@@ -224,11 +211,11 @@ class Confined:
 
     def confine(
         self, stages: Sequence[Stage], cwd: Path, more: Sequence[Path] = ()
-    ) -> tuple[Sequence[Stage], Cage]:
+    ) -> tuple[Sequence[Stage], SandboxSpec]:
         """See Confinement."""
         placed = [os.path.join(root, name) for root in self._folders for name in PLACED]
         placed = [path for path in placed if self._sandbox.whole and not os.path.lexists(path)]
-        cage = Cage(
+        sandbox_spec = SandboxSpec(
             writable=(*self._writable, *map(str, more)),
             guarded=(*self._guarded, *placed),
             hidden=self._hidden(),
@@ -238,26 +225,28 @@ class Confined:
             landlock=self._sandbox.landlock,
         )
         if self._sandbox.kind == "bwrap":
-            return [self._wrapped(stage, cage, cwd) for stage in stages], Cage(placed=cage.placed)
-        return stages, cage
+            return [self._wrapped(stage, sandbox_spec, cwd) for stage in stages], SandboxSpec(
+                placed=sandbox_spec.placed
+            )
+        return stages, sandbox_spec
 
     def appeared(self) -> tuple[str, ...]:
         """Protected entries of the roots that were not there before."""
         return tuple(sorted(self._tops() - self._before)) if self._folders else ()
 
-    def _wrapped(self, stage: Stage, cage: Cage, cwd: Path) -> Stage:
+    def _wrapped(self, stage: Stage, sandbox_spec: SandboxSpec, cwd: Path) -> Stage:
         argv = ["bwrap", *_FRAME]
         argv += ["--bind", self._temporary, "/tmp"] if self._temporary else ["--tmpfs", "/tmp"]
         argv += [] if self._network else ["--unshare-net"]
         for path in _in_tmp():
             argv += ["--ro-bind-try", path, path]  # each may be gone meanwhile
-        for path in cage.hidden:
+        for path in sandbox_spec.hidden:
             argv += ["--tmpfs", path]
         for path in self._ground:
             argv += ["--ro-bind", path, path]  # it may lie in /tmp
-        for path in cage.writable:
+        for path in sandbox_spec.writable:
             argv += ["--bind", path, path]
-        for path in cage.guarded:
+        for path in sandbox_spec.guarded:
             argv += ["--ro-bind", path, path]
         argv += ["--chdir", str(cwd), "--", stage.program, *stage.argv[1:]]
         return msgspec.structs.replace(stage, program=self._sandbox.program, argv=tuple(argv))
@@ -270,9 +259,7 @@ class Confined:
         found = [os.path.join(home, name) for name in HIDDEN]
         if not self._network:
             found.append("/run")
-        return tuple(
-            path for path in map(os.path.realpath, found) if os.path.isdir(path) and not self._holds(path)
-        )
+        return tuple(path for path in map(os.path.realpath, found) if os.path.isdir(path) and not self._holds(path))
 
     def _holds(self, folder: str) -> bool:
         """Whether hiding `folder` would hide what the command works in."""
@@ -317,10 +304,6 @@ def _entries(folder: str) -> list[tuple[str, str, bool]]:
     """Name, path and whether it is a folder; links are left out."""
     try:
         with os.scandir(folder) as entries:
-            return [
-                (one.name, one.path, one.is_dir(follow_symlinks=False))
-                for one in entries
-                if not one.is_symlink()
-            ]
+            return [(one.name, one.path, one.is_dir(follow_symlinks=False)) for one in entries if not one.is_symlink()]
     except OSError:
         return []

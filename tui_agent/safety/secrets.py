@@ -1,12 +1,9 @@
-"""Which secrets there are: what `text.Mask` hides, and which files hold some (A7, R-35)."""
+"""Which secrets there are: what `text.Mask` hides (A7)."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
-
-from tui_agent.safety.roots import credentials_at
 
 SHORTEST = 8
 """Values of variables that are shorter are no secrets worth the name; they would mask ordinary words."""
@@ -42,11 +39,6 @@ def values_to_mask(
     if token:
         values[token_name] = token
     return values
-
-
-def holds_credentials(path: str | os.PathLike[str]) -> bool:
-    """Whether a file of this (resolved) path is known to hold secrets: reading it asks (A2)."""
-    return credentials_at(os.fspath(path))
 
 
 def _looks_ordinary(value: str) -> bool:

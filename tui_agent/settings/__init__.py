@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tui_agent.settings.model import Settings
-from tui_agent.settings.source import Loaded, load, read_token, reload
-from tui_agent.settings.yaml_tree import SettingsProblem
+from tui_agent.settings.source import Loaded, load_settings, read_token
+from tui_agent.settings.tree import SettingsProblem
 
-__all__ = ["Loaded", "Settings", "SettingsProblem", "load", "read_token", "reload"]
+__all__ = ["Loaded", "Settings", "SettingsProblem", "load_settings", "read_token"]

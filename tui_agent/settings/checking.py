@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import copy
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
-from tui_agent.settings.model import Part, Settings
-from tui_agent.settings.yaml_tree import SettingsProblem, Tree, Where, printable
+from tui_agent.settings.model import Settings, SettingsGroup
+from tui_agent.settings.tree import SettingsProblem, Tree, Where, printable
 
 _KINDS = {
     "int_type": "a whole number",
     "float_type": "a number",
     "bool_type": "true or false",
-    "string_type": "a text (in quotes)",
+    "string_type": "a string (in quotes)",
     "tuple_type": "a list",
     "dict_type": "a group of `name: value`",
     "model_type": "a group of settings",
@@ -30,7 +31,7 @@ _FORMS = {
 }
 
 
-def check(tree: Tree) -> tuple[Settings, list[SettingsProblem]]:
+def check_settings(tree: Tree) -> tuple[Settings, list[SettingsProblem]]:
     """Settings from what is right in `tree`, and a problem for each value that is not."""
     values = copy.deepcopy(tree.values)
     problems: list[SettingsProblem] = []
@@ -53,9 +54,9 @@ def check(tree: Tree) -> tuple[Settings, list[SettingsProblem]]:
                 _drop(values, where)
 
 
-def leaves(settings: Settings) -> Iterator[tuple[Where, Any]]:
+def set_values(settings: Settings) -> Iterator[tuple[Where, Any]]:
     """The single settings that were set, groups taken apart, with their values."""
-    for where in paths_of():
+    for where in setting_paths():
         at: Any = settings
         for name in where:
             if name not in at.model_fields_set:
@@ -66,18 +67,35 @@ def leaves(settings: Settings) -> Iterator[tuple[Where, Any]]:
 
 
 @cache
-def paths_of() -> tuple[Where, ...]:
+def setting_paths() -> tuple[Where, ...]:
     """All settings there are."""
-    return tuple(_paths(Settings, ()))
+    return tuple(where for where, _ in setting_fields())
 
 
-def _paths(part: type[Part], above: Where) -> Iterator[Where]:
+def setting_fields(part: type[SettingsGroup] = Settings, above: Where = ()) -> Iterator[tuple[Where, FieldInfo]]:
+    """Every single setting with what is known of it."""
     for name, field in part.model_fields.items():
-        group = field.annotation
-        if isinstance(group, type) and issubclass(group, Part):
-            yield from _paths(group, (*above, name))
+        if group := group_of(field):
+            yield from setting_fields(group, (*above, name))
         else:
-            yield (*above, name)
+            yield (*above, name), field
+
+
+def group_of(field: FieldInfo) -> type[SettingsGroup] | None:
+    """The group that a field holds; None for a single setting."""
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, SettingsGroup) else None
+
+
+def as_groups(values: Mapping[Where, Any]) -> dict[str, Any]:
+    """Values by where they stand, as groups in groups."""
+    whole: dict[str, Any] = {}
+    for where, value in values.items():
+        at = whole
+        for name in where[:-1]:
+            at = at.setdefault(name, {})
+        at[where[-1]] = value
+    return whole
 
 
 def _existing(values: dict[str, Any], loc: tuple[int | str, ...]) -> Where:
@@ -122,15 +140,15 @@ def _sentence(where: Where, mistake: Any) -> str:
 def _unknown(where: Where) -> str:
     if len(where) == 1 and ("token" in where[0] or "key" in where[0].split("_")):
         return (
-            "is no setting: a token never stands in this file; put it in the environment variable LLM_AUTH_TOKEN, "
-            "or in a file that `token_file` names"
+            "is not a setting: tokens are never stored in this file; put it in the environment variable "
+            "LLM_AUTH_TOKEN, or in a file that `token_file` names"
         )
-    siblings = [path[len(where) - 1] for path in paths_of() if path[: len(where) - 1] == where[:-1]]
+    siblings = [path[len(where) - 1] for path in setting_paths() if path[: len(where) - 1] == where[:-1]]
     near = difflib.get_close_matches(where[-1].lower().replace("-", "_"), siblings, n=1, cutoff=0.6)
     if near:
-        return f"is no setting; did you mean `{near[0]}`?"
-    elsewhere = [".".join(path) for path in paths_of() if path[-1] == where[-1]]
-    return f"is no setting; did you mean `{elsewhere[0]}`?" if elsewhere else "is no setting"
+        return f"is not a setting; did you mean `{near[0]}`?"
+    elsewhere = [".".join(path) for path in setting_paths() if path[-1] == where[-1]]
+    return f"is not a setting; did you mean `{elsewhere[0]}`?" if elsewhere else "is not a setting"
 
 
 def _shown(given: Any) -> str:

@@ -1,12 +1,21 @@
-"""The settings themselves. Every field has a type, a default, a range where it needs one, and one sentence."""
+"""The settings: every field has a type, a default, a range where it needs one, and one sentence of description."""
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-import tui_agent.settings.without_plugins  # noqa: F401  # before pydantic makes the first model
+_NAME = "pydantic.plugin._loader"
+
+# Before pydantic makes the first model: without plugins of other packages, whose search costs a megabyte per start and
+# whose code would run. If pydantic renames its loader one day, it merely searches again.
+if _NAME not in sys.modules:
+    _nothing = ModuleType(_NAME)
+    vars(_nothing)["get_plugins"] = tuple
+    sys.modules[_NAME] = _nothing
 
 
 def _tuple(value: Any) -> Any:
@@ -36,99 +45,86 @@ Seconds: TypeAlias = Annotated[float, Field(gt=0, le=86_400)]
 Rounds: TypeAlias = Annotated[int, Field(ge=1, le=1_000)]
 
 
-class Part(BaseModel):
+class SettingsGroup(BaseModel):
     """Base of the settings and their groups: exact types, unknown keys are errors, never changed once made."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Roles(Part):
+class RoleModels(SettingsGroup):
     """Models of single roles; a role without one uses the session's model."""
 
     dispatcher: Name | None = Field(None, description="Model that classifies a request.")
     planning: Name | None = Field(None, description="Model that plans the steps.")
-    execution: Name | None = Field(None, description="Model that carries out the steps.")
-    summary: Name | None = Field(None, description="Model that sums up the work.")
+    execution: Name | None = Field(None, description="Model that executes the steps.")
+    summary: Name | None = Field(None, description="Model that writes the summary.")
     title: Name | None = Field(None, description="Model that names the session.")
 
 
-class Iterations(Part):
+class Iterations(SettingsGroup):
     """How often the model may be called for one message, by mode."""
 
-    direct: Rounds = Field(25, description="Calls in direct mode.")
-    step: Rounds = Field(10, description="Calls for one step of a plan.")
-    chat: Rounds = Field(10, description="Calls in chat mode.")
-    plan: Rounds = Field(10, description="Calls in plan mode.")
-    explore: Rounds = Field(10, description="Calls in explore mode.")
-    review: Rounds = Field(15, description="Calls in review mode.")
-    deep_explore: Rounds = Field(20, description="Calls in deep-explore mode.")
-    subagent: Rounds = Field(10, description="Calls of one sub-agent.")
+    direct: Rounds = Field(25, description="Model calls in direct mode.")
+    step: Rounds = Field(10, description="Model calls for one step of a plan.")
+    chat: Rounds = Field(10, description="Model calls in chat mode.")
+    plan: Rounds = Field(10, description="Model calls in plan mode.")
+    explore: Rounds = Field(10, description="Model calls in explore mode.")
+    review: Rounds = Field(15, description="Model calls in review mode.")
+    deep_explore: Rounds = Field(20, description="Model calls in deep-explore mode.")
+    subagent: Rounds = Field(10, description="Model calls of one sub-agent.")
 
 
-class Timeouts(Part):
+class Timeouts(SettingsGroup):
     """Limits in seconds."""
 
-    connect: Seconds = Field(10.0, description="To reach the model server.")
-    first_byte_local: Seconds = Field(600.0, description="Until a server on this machine begins its reply.")
-    first_byte_remote: Seconds = Field(120.0, description="Until a remote server begins its reply.")
-    idle: Seconds = Field(120.0, description="Without any byte from the server.")
-    progress_local: Seconds = Field(
-        600.0, description="Without text, thought or call from a server on this machine."
-    )
-    progress_remote: Seconds = Field(180.0, description="Without text, thought or call from a remote server.")
-    tool: Seconds = Field(5.0, description="For a tool that keeps no time of its own.")
-    command: Seconds = Field(30.0, description="For a command unless the model asks for another limit.")
-    command_max: Seconds = Field(600.0, description="The longest limit that the model may ask for.")
+    connect: Seconds = Field(10.0, description="Seconds to connect to the model server.")
+    first_byte_local: Seconds = Field(600.0, description="Seconds until a local server starts its reply.")
+    first_byte_remote: Seconds = Field(120.0, description="Seconds until a remote server starts its reply.")
+    idle: Seconds = Field(120.0, description="Seconds without any data from the server.")
+    progress_local: Seconds = Field(600.0, description="Seconds without text, reasoning or call from a local server.")
+    progress_remote: Seconds = Field(180.0, description="Seconds without text, reasoning or call from a remote server.")
+    tool: Seconds = Field(5.0, description="Seconds for tools without their own limit.")
+    command: Seconds = Field(30.0, description="Seconds for a command, unless the model requests another limit.")
+    command_max: Seconds = Field(600.0, description="Longest limit that the model may request, in seconds.")
     planning: Seconds = Field(
-        120.0, description="For planning without progress, loading of the model not counted."
+        120.0, description="Seconds of planning without progress; loading the model does not count."
     )
-    diagnostics: Seconds = Field(3.0, description="To wait for diagnostics after a write.")
+    diagnostics: Seconds = Field(3.0, description="Seconds to wait for diagnostics after a write.")
 
 
-class Caps(Part):
+class Caps(SettingsGroup):
     """How much is kept or shown."""
 
-    head_lines: int = Field(
-        15, ge=0, le=10_000, description="First lines of a command's output that the model gets."
-    )
-    tail_lines: int = Field(
-        85, ge=1, le=10_000, description="Last lines of a command's output that the model gets."
-    )
-    read_lines: int = Field(
-        2_000, ge=10, le=100_000, description="Lines of a file that one reading gives the model."
-    )
-    attachment_characters: int = Field(
-        8_000, ge=100, le=1_000_000, description="Characters of an attached file."
-    )
+    head_lines: int = Field(15, ge=0, le=10_000, description="First lines of a command's output that the model gets.")
+    tail_lines: int = Field(85, ge=1, le=10_000, description="Last lines of a command's output that the model gets.")
+    read_lines: int = Field(2_000, ge=10, le=100_000, description="Lines of a file that one read returns to the model.")
+    attachment_characters: int = Field(8_000, ge=100, le=1_000_000, description="Characters of an attached file.")
     search_matches: int = Field(200, ge=1, le=10_000, description="Matches that one search gives the model.")
     reply_tokens: int = Field(4_096, ge=64, le=1_000_000, description="Tokens of one reply of the model.")
     undo_file_bytes: int = Field(
-        100 << 20, ge=0, le=1 << 40, description="Bytes of a file that is kept for undo; a larger one asks."
+        100 << 20, ge=0, le=1 << 40, description="Largest file saved for undo, in bytes; larger ones need approval."
     )
     undo_bytes: int = Field(
         1 << 30,
         ge=0,
         le=1 << 50,
-        description="Bytes that one session keeps for undo; when they are used up, it asks.",
+        description="Bytes that one session saves for undo; beyond that, edits need approval.",
     )
 
 
-class Log(Part):
+class Log(SettingsGroup):
     """How much of the past the model gets."""
 
-    entries: int = Field(
-        10, ge=0, le=1_000, description="Entries of the plan's log that the model gets in full."
-    )
+    entries: int = Field(10, ge=0, le=1_000, description="Entries of the plan's log that the model gets in full.")
     user_messages: int = Field(5, ge=1, le=100, description="User messages that stay in the history.")
 
 
-class Settings(Part):
+class Settings(SettingsGroup):
     """All settings."""
 
     # --- model server
     provider: Literal["ollama", "openai", "scripted"] | None = Field(
-        None,
-        description="Kind of model server; without it, openai when LLM_BASE_URL is set, else ollama.",
+        None, description="Kind of model server; without it, openai when LLM_BASE_URL is set, else ollama."
     )
     base_url: str | None = Field(
         None,
@@ -139,40 +135,31 @@ class Settings(Part):
     token_env: str = Field(
         "LLM_AUTH_TOKEN",
         pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
-        description="Environment variable that holds the token for the server; the token itself never stands here.",
+        description="Environment variable with the token for the server; the token itself is never stored here.",
     )
-    token_file: str | None = Field(
-        None, description="File that holds the token, read instead of the variable."
-    )
-    model: Name | None = Field(
-        None, description="Model of the session; without it, the default of models.json."
-    )
+    token_file: str | None = Field(None, description="File with the token, read instead of the variable.")
+    model: Name | None = Field(None, description="Model of the session; without it, the default of models.json.")
     small_model: Name | None = Field(None, description="Model for short side tasks such as titles.")
     explorer_model: Name | None = Field(None, description="Model of sub-agents; without it, the agent's own.")
-    roles: Roles = Field(default_factory=Roles, description="Models of single roles.")
+    roles: RoleModels = Field(default_factory=RoleModels, description="Models for individual roles.")
     context_window: int | None = Field(
-        None,
-        ge=1_024,
-        le=10_000_000,
-        description="Tokens of the model's window; without it, as models.json says.",
+        None, ge=1_024, le=10_000_000, description="Context window in tokens; default: from models.json."
     )
     keep_alive: str = Field(
-        "30m",
-        pattern=r"^(-1|0|\d+(ms|s|m|h))$",
-        description="How long Ollama keeps the model loaded after a request.",
+        "30m", pattern=r"^(-1|0|\d+(ms|s|m|h))$", description="How long Ollama keeps the model loaded after a request."
     )
     temperature: float | None = Field(
-        None, ge=0, le=2, description="Sampling temperature for all requests; without it, as fits the task."
+        None, ge=0, le=2, description="Sampling temperature for all requests; default: by task."
     )
 
     # --- what the agent may do
     mode: Literal["agent", "direct", "chat", "plan", "explore", "review", "deep-explore"] = Field(
-        "agent", description="How a message is worked on at the start of a session."
+        "agent", description="Work mode of a new session."
     )
     approval_mode: Literal["ask", "auto-edit", "auto", "read-only"] = Field(
-        "ask", description="Who is asked when, at the start of a session."
+        "ask", description="What needs approval in a new session."
     )
-    auto_run: bool = Field(True, description="Run commands without asking that can only read and print.")
+    auto_run: bool = Field(True, description="Run read-only commands without asking.")
     auto_approve_sensitive_edits: bool = Field(
         False, description="In auto-edit and auto mode, edit sensitive files without asking."
     )
@@ -180,71 +167,62 @@ class Settings(Part):
         False, description="In auto mode, run high-severity commands without asking while they are sandboxed."
     )
     sandbox: Annotated[Literal["off", "auto", "required"], BeforeValidator(_switch)] = Field(
-        "auto", description="Run commands in a sandbox: never, where there is one, or not at all without one."
+        "auto", description="Sandbox for commands: off, auto (if available) or required."
     )
     sandbox_network: bool = Field(False, description="Let sandboxed commands use the network.")
     sensitive_patterns: dict[str, bool] = Field(
         default_factory=dict,
-        description="Globs after the built-in list, last match wins: true is safe to edit, false asks.",
+        description="Globs added to the built-in list, last match wins: true is safe to edit, false needs approval.",
     )
-    protected_patterns: Names = Field(
-        (), description="Further globs of files whose change is always asked for."
-    )
-    tools_off: Names = Field((), description="Tools that the model does not get.")
-    pass_env: Names = Field((), description="Further environment variables that commands get.")
+    protected_patterns: Names = Field((), description="Additional globs of files whose changes always need approval.")
+    tools_off: Names = Field((), description="Tools that are not offered to the model.")
+    pass_env: Names = Field((), description="Additional environment variables that commands get.")
 
     # --- planning
     planning: bool = Field(True, description="Plan before working on a message in agent mode.")
     plan_depth: Literal["auto", "simple", "moderate", "complex"] = Field(
-        "auto", description="How finely requests are planned; auto takes it from the request."
+        "auto", description="Level of detail of plans; auto chooses it for each request."
     )
-    plan_auto_approve: bool = Field(False, description="Carry out plans without showing them first.")
-    plan_fallback: bool = Field(True, description="Without a valid plan, do the request in one step.")
-    plan_cache: bool = Field(True, description="Use plans again that worked for the same kind of request.")
-    plan_cache_days: int = Field(7, ge=1, le=365, description="Days that a cached plan is kept.")
+    plan_auto_approve: bool = Field(False, description="Run plans without review.")
+    plan_fallback: bool = Field(True, description="If no valid plan is produced, do the request in one step.")
+    plan_cache: bool = Field(True, description="Reuse successful plans for the same kind of request.")
+    plan_cache_days: int = Field(7, ge=1, le=365, description="Days to keep a cached plan.")
 
     # --- limits
-    iterations: Iterations = Field(
-        default_factory=Iterations, description="Model calls for one message, by mode."
-    )
+    iterations: Iterations = Field(default_factory=Iterations, description="Model calls for one message, by mode.")
     timeouts: Timeouts = Field(default_factory=Timeouts, description="Limits in seconds.")
-    caps: Caps = Field(default_factory=Caps, description="How much is kept or shown.")
-    log: Log = Field(default_factory=Log, description="How much of the past the model gets.")
+    caps: Caps = Field(default_factory=Caps, description="Size limits.")
+    log: Log = Field(default_factory=Log, description="How much history the model gets.")
 
     # --- code intelligence, sub-agents, titles, git
     language_servers_on: bool = Field(True, description="Start language servers in trusted folders.")
     language_servers: dict[str, Command] = Field(
-        default_factory=dict,
-        description="Command of the language server of a language, instead of the built-in one.",
+        default_factory=dict, description="Command for a language's server, instead of the built-in one."
     )
-    orchestrator: bool = Field(False, description="Leave reading and searching to sub-agents.")
-    titles: bool = Field(True, description="Have the small model name a session after its first run.")
+    orchestrator: bool = Field(False, description="Delegate reading and searching to sub-agents.")
+    titles: bool = Field(True, description="Let the small model name a session after its first run.")
     calibrate: bool = Field(
-        True,
-        description="Measure how to ask a local model that is used for the first time, until your first message.",
+        True, description="Measure the best strategy when a local model is first used, until your first message."
     )
-    git_branch: bool = Field(False, description="Make a git branch for a session when it first writes.")
+    git_branch: bool = Field(False, description="Create a git branch when a session first writes.")
 
     # --- screen
     theme: Name = Field(
-        "default", description="Colours: default, dark, light, high-contrast, ansi, or a name of `themes`."
+        "default", description="Colors: default, dark, light, high-contrast, ansi, or a name of `themes`."
     )
     themes: dict[str, dict[str, str]] = Field(
-        default_factory=dict,
-        description="Themes of your own: for each name the `base` that it changes, and colours of its roles.",
+        default_factory=dict, description="Custom themes: for each name, its `base` and the colors of its roles."
     )
-    keys: dict[str, Keys] = Field(
-        default_factory=dict, description="Keys of actions, instead of the built-in ones; `none` for no key."
-    )
-    vim: bool = Field(False, description="Keys of vi in the composer.")
-    animation: bool = Field(True, description="Move spinners and other signs of work.")
+    keys: dict[str, Keys] = Field(default_factory=dict, description="Custom keys for actions; `none` for no key.")
+    vim: bool = Field(False, description="Vi keys in the composer.")
+    animation: bool = Field(True, description="Animate spinners and progress.")
     notifications: Annotated[
         Literal["off", "bell", "desktop", "desktop-777", "desktop-99"], BeforeValidator(_switch)
     ] = Field(
         "bell",
-        description="How you are called while the terminal is not in front; desktop: OSC 9, 777 (foot) or 99 (kitty).",
+        description="Notification while the terminal is in the background; desktop: OSC 9, 777 (foot) or 99 (kitty).",
     )
-    notify_of: Annotated[tuple[Literal["questions", "ends", "failures"], ...], BeforeValidator(_tuple)] = (
-        Field(("questions", "ends", "failures"), description="What is announced.")
+    notify_of: Annotated[tuple[Literal["questions", "ends", "failures"], ...], BeforeValidator(_tuple)] = Field(
+        ("questions", "ends", "failures"), description="When to notify."
     )
-    debug: bool = Field(False, description="Write more to the debug log.")
+    debug: bool = Field(False, description="Verbose debug log.")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from tui_agent.settings.checking import check, leaves, paths_of
+from tui_agent.settings.checking import as_groups, check_settings, set_values, setting_paths
 from tui_agent.settings.model import Settings
-from tui_agent.settings.screen import doubts, theme_doubt
+from tui_agent.settings.screen import screen_problems, theme_problem
 from tui_agent.settings.tightening import rule_for
-from tui_agent.settings.yaml_tree import SettingsProblem, Tree, Where, parse_tree, read_tree
+from tui_agent.settings.tree import SettingsProblem, Tree, Where, parse_tree, read_tree
 
 PREFIX = "TUI_AGENT_"
 """`TUI_AGENT_` and the setting's name in capitals, dots as underscores, sets it."""
@@ -33,7 +33,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(problem for problem in self.problems if not problem.ignored)
 
 
-def load(
+def load_settings(
     user_file: Path | None,
     workspace_file: Path | None = None,
     environ: Mapping[str, str] | None = None,
@@ -50,30 +50,16 @@ def load(
         gathered.take(*read_tree(user_file))
     if workspace_file is not None:
         gathered.tighten(*read_tree(workspace_file, follow=False))
-    for where in paths_of():
+    for where in setting_paths():
         variable = PREFIX + "_".join(where).upper()
         if word := environ.get(variable, "").strip():
             gathered.take(_from_words(f"environment ({variable})", {".".join(where): word}), [])
     given = {field: value for field, value in (flags or {}).items() if value is not None}
     gathered.take(_from_words("command line", given), [])
     _choose_server(gathered, environ)
-    chosen = Settings.model_validate(_nested(gathered.values))
-    gathered.problems += theme_doubt(chosen, gathered.sources.get("theme", ""))
+    chosen = Settings.model_validate(as_groups(gathered.values))
+    gathered.problems += theme_problem(chosen, gathered.sources.get("theme", ""))
     return Loaded(settings=chosen, problems=tuple(gathered.problems), sources=gathered.sources)
-
-
-def reload(
-    previous: Loaded,
-    user_file: Path | None,
-    workspace_file: Path | None = None,
-    environ: Mapping[str, str] | None = None,
-    flags: Mapping[str, Any] | None = None,
-) -> Loaded:
-    """The same after a file changed: with a mistake in it the previous settings stay, and the mistakes are told."""
-    fresh = load(user_file, workspace_file, environ, flags)
-    if not fresh.errors:
-        return fresh
-    return Loaded(settings=previous.settings, problems=fresh.problems, sources=previous.sources)
 
 
 def read_token(
@@ -92,15 +78,11 @@ def read_token(
         token = data.decode("utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
-        return None, SettingsProblem(
-            file=str(path), field="token_file", message=f"the token can't be read: {why}"
-        )
+        return None, SettingsProblem(file=str(path), field="token_file", message=f"the token can't be read: {why}")
     if not token or "\n" in token:
-        return None, SettingsProblem(
-            file=str(path), field="token_file", message="must hold one line, the token"
-        )
+        return None, SettingsProblem(file=str(path), field="token_file", message="must contain one line, the token")
     if mode & 0o077:
-        message = "others can read this file; `chmod 600` closes it"
+        message = "other users can read this file; `chmod 600` prevents that"
         return token, SettingsProblem(file=str(path), field="token_file", message=message, ignored=True)
     return token, None
 
@@ -118,21 +100,21 @@ class _Gathered:
         self.problems += problems
         if tree is None:
             return
-        good, wrong = check(tree)
+        good, wrong = check_settings(tree)
         self.problems += wrong
-        for where, value in leaves(good):
+        for where, value in set_values(good):
             self._set(where, value, tree)
-        self.problems += doubts(good, tree)
+        self.problems += screen_problems(good, tree)
 
     def tighten(self, tree: Tree | None, problems: list[SettingsProblem]) -> None:
         """Let what tightens in the workspace's `tree` count, and tell what does not."""
         self.problems += problems
         if tree is None:
             return
-        good, wrong = check(tree)
+        good, wrong = check_settings(tree)
         self.problems += wrong
         defaults = Settings()
-        for where, wanted in leaves(good):
+        for where, wanted in set_values(good):
             field = ".".join(where)
             rule = rule_for(field)
             if rule is None:
@@ -153,11 +135,7 @@ class _Gathered:
     def _ignore(self, tree: Tree, where: Where, why: str) -> None:
         self.problems.append(
             SettingsProblem(
-                file=tree.file,
-                line=tree.line(where),
-                field=".".join(where),
-                message=f"ignored: {why}",
-                ignored=True,
+                file=tree.file, line=tree.line(where), field=".".join(where), message=f"ignored: {why}", ignored=True
             )
         )
 
@@ -169,36 +147,27 @@ def _default(defaults: Settings, where: Where) -> Any:
     return value
 
 
-def _nested(values: Mapping[Where, Any]) -> dict[str, Any]:
-    nested: dict[str, Any] = {}
-    for where, value in values.items():
-        at = nested
-        for name in where[:-1]:
-            at = at.setdefault(name, {})
-        at[where[-1]] = value
-    return nested
-
-
 def _from_words(file: str, given: Mapping[str, Any]) -> Tree:
     """A tree of values written as words: text stays text where text is wanted, else it is read as YAML."""
     values: dict[Where, Any] = {}
     for field, value in given.items():
         where = tuple(field.split("."))
         values[where] = read_word(where, value) if isinstance(value, str) else value
-    return Tree(file=file, values=_nested(values), lines={})
+    return Tree(file=file, values=as_groups(values))
 
 
 def read_word(where: Where, word: str) -> Any:
     """A value written as a word, such as in the environment: as it is where text is wanted, else read as YAML."""
-    if not check(Tree(file="", values=_nested({where: word}), lines={}))[1]:
-        return word
+    fits = (one for one in _readings(word) if not check_settings(Tree(file="", values=as_groups({where: one})))[1])
+    return next(fits, word)
+
+
+def _readings(word: str) -> Iterator[Any]:
+    yield word
     for text in (word, f"[{word}]"):
         tree, _ = parse_tree("", f"value: {text}\n")
         if tree and "value" in tree.values:
-            value = tree.values["value"]
-            if not check(Tree(file="", values=_nested({where: value}), lines={}))[1]:
-                return value
-    return word
+            yield tree.values["value"]
 
 
 def _choose_server(gathered: _Gathered, environ: Mapping[str, str]) -> None:
@@ -209,11 +178,7 @@ def _choose_server(gathered: _Gathered, environ: Mapping[str, str]) -> None:
     """
     url = environ.get("LLM_BASE_URL", "").strip()
     provider = gathered.values.get(("provider",))
-    if (
-        provider is None
-        and not url
-        and str(gathered.values.get(("base_url",), "")).rstrip("/").endswith("/v1")
-    ):
+    if provider is None and not url and str(gathered.values.get(("base_url",), "")).rstrip("/").endswith("/v1"):
         gathered.values["provider",] = provider = "openai"
     openai = provider == "openai" or (provider is None and bool(url))
     offered = {"base_url": "LLM_BASE_URL"} if openai else {}

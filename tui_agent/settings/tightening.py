@@ -1,4 +1,4 @@
-"""What a workspace's `.tui-agent.yaml` may do: tighten, never loosen (R-02, G21). A table, a rule a setting."""
+"""What a workspace's `.tui-agent.yaml` may do: tighten, never loosen. A table, a rule a setting."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _asking_patterns(held: dict[str, bool], wanted: dict[str, bool]) -> tuple[An
 def _reading_mode(held: str, wanted: str) -> tuple[Any, str]:
     if wanted == held or wanted not in ("agent", "direct"):
         return wanted, ""
-    return held, "a workspace may only choose a mode that reads"
+    return held, "a workspace may only choose a read-only mode"
 
 
 _RULES: dict[str, Rule] = {

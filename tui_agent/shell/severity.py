@@ -1,6 +1,6 @@
 """How much harm a command can do: its severity, with reasons, and whether it must always be asked about (A1).
 
-Every simple command of the text counts, wherever it stands; the worst one decides (R-10). What programs do is in
+Every simple command of the text counts, wherever it stands; the worst one decides. What programs do is in
 `severity.json`, what needs a look at their arguments in `programs.py`.
 """
 
@@ -12,11 +12,12 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from tui_agent.domain import Noun, Severity
-from tui_agent.shell import carried, programs
-from tui_agent.shell.places import Ground, names, table, writes
-from tui_agent.shell.syntax import Command, Parsed, Pipeline, Redirect, Word, parse
+from tui_agent.common.domain import FrozenValue, Severity
+from tui_agent.shell import programs, wrapped_commands
+from tui_agent.shell.syntax import ParsedCommand, Pipeline, Redirect, SimpleCommand, Word, parse_shell
+from tui_agent.shell.targets import PathScope, names, target_table, writes
 
 INNER_CAP = 6
 """Shell text within shell text (`bash -c "bash -c …"`) beyond which it is not read."""
@@ -28,7 +29,7 @@ _INPUT = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 _RESERVED = frozenset(("do", "done", "then", "else", "elif", "fi", "esac", "in"))
 
 
-class Rating(Noun, frozen=True, kw_only=True):
+class Rating(FrozenValue, frozen=True, kw_only=True):
     """The verdict on a command line."""
 
     severity: Severity
@@ -38,9 +39,9 @@ class Rating(Noun, frozen=True, kw_only=True):
     """Absolute paths that it would change, as far as they can be told."""
 
 
-def classify(command: str, *, cwd: Path | None = None, roots: Sequence[Path] = ()) -> Rating:
+def classify_command(command: str, *, cwd: Path | None = None, roots: Sequence[Path] = ()) -> Rating:
     """Rate a command line that would start in `cwd`. Pure; takes milliseconds."""
-    rater = _Rater(Ground(cwd, roots))
+    rater = _Rater(PathScope(cwd, roots))
     rater.text(command, 0)
     return Rating(
         severity=rater.worst,
@@ -50,10 +51,22 @@ def classify(command: str, *, cwd: Path | None = None, roots: Sequence[Path] = (
     )
 
 
+class _Call(NamedTuple):
+    """A program that is called, by the name that counts."""
+
+    program: str
+    arguments: Sequence[Word]
+    depth: int
+    """How many commands it stands in."""
+    before: Sequence[SimpleCommand] = ()
+    """What is piped into it."""
+    redirects: Sequence[Redirect] = ()
+
+
 class _Rater:
     """Gathers the worst of what it is told."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: PathScope) -> None:
         self.ground = ground
         self.worst = Severity.NONE
         self.reasons: dict[Severity, list[str]] = {severity: [] for severity in Severity}
@@ -72,9 +85,9 @@ class _Rater:
     def text(self, command: str, depth: int) -> None:
         """Shell text, at the top or inside of a command."""
         if depth > INNER_CAP:
-            self.say(Severity.HIGH, "Commands are wrapped in commands too deeply to be read.")
+            self.say(Severity.HIGH, "Commands are nested too deeply to be analyzed.")
             return
-        parsed = parse(command)
+        parsed = parse_shell(command)
         if parsed.problem:
             self.say(Severity.HIGH, parsed.problem)
             self._in_pieces(command, depth)
@@ -91,18 +104,16 @@ class _Rater:
         pieces += [found[1].replace(",", " ") for found in re.finditer(r"\{([^{}\s]*,[^{}\s]*)\}", command)]
         pieces = list(dict.fromkeys(piece for piece in pieces if piece and piece != command.strip()))
         for piece in dict.fromkeys([*pieces[:_PIECES], *pieces[-_PIECES:]]):
-            parsed = parse(piece)
+            parsed = parse_shell(piece)
             for pipeline in () if parsed.problem else parsed.pipelines:
                 self._pipeline(pipeline, depth + 1)
 
-    def _bomb(self, parsed: Parsed) -> None:
+    def _bomb(self, parsed: ParsedCommand) -> None:
         for name in parsed.functions:
             calls = [c for c in parsed.commands if c.words and c.words[0].text == name]
             doubled = any(sum(c in calls for c in p.commands) > 1 for p in parsed.pipelines)
             if doubled or len(calls) > 2:
-                self.say(
-                    Severity.CRITICAL, f"A function that starts itself twice over ({name}): a fork bomb."
-                )
+                self.say(Severity.CRITICAL, f"A function that calls itself twice ({name}): a fork bomb.")
 
     def _pipeline(self, pipeline: Pipeline, depth: int) -> None:
         for place, command in enumerate(pipeline.commands):
@@ -112,48 +123,41 @@ class _Rater:
                 self._redirect(redirect)
             if command.words:
                 before = (*pipeline.fed, *pipeline.commands[:place])
-                self.command(command.words, depth, before=before, redirects=command.redirects)
-        programs.leaks(pipeline, self.say)
-        self._fetched |= carried.fetched(pipeline)
+                self.command(command.words, depth, before, command.redirects)
+        programs.sends_secrets(pipeline, self.say)
+        self._fetched |= wrapped_commands.is_downloaded(pipeline)
 
     def command(
         self,
         words: Sequence[Word],
         depth: int,
-        *,
-        before: Sequence[Command] = (),
+        before: Sequence[SimpleCommand] = (),
         redirects: Sequence[Redirect] = (),
     ) -> None:
         """One simple command with its arguments."""
-        words = carried.braced(words)
+        words = wrapped_commands.braced(words)
         program = words[0].text
         if program is None or (words[0].pattern and program not in ("[", "[[", "{")) or program == "{}":
-            self.say(Severity.HIGH, f"The program's name is only known when it runs: {words[0].source}")
+            self.say(Severity.HIGH, f"The program's name is not known before it runs: {words[0].source}")
             return
         if depth > WRAPPED_CAP:
-            self.say(Severity.HIGH, "Commands are wrapped in commands too deeply to be read.")
+            self.say(Severity.HIGH, "Commands are nested too deeply to be analyzed.")
             return
         if program in _RESERVED and words[0].source == program:
             self.say(Severity.HIGH, "The shell grammar could not read it.")
         if program in ("{", "}") or program in _RESERVED:
             if words[1:]:
-                self.command(words[1:], depth + 1, before=before, redirects=redirects)
+                self.command(words[1:], depth + 1, before, redirects)
             return
-        self._named(program, words[1:], depth, before, redirects)
+        self._named(_Call(program, words[1:], depth, before, redirects))
 
-    def _named(
-        self,
-        written: str,
-        arguments: Sequence[Word],
-        depth: int,
-        before: Sequence[Command],
-        redirects: Sequence[Redirect],
-    ) -> None:
+    def _named(self, call: _Call) -> None:
         """A program by its name or path."""
+        written = call.program
         if posixpath.normpath(written) in self._fetched:
-            self.say(Severity.HIGH, f"Runs what was fetched from the network: {written}", always=True)
+            self.say(Severity.HIGH, f"Runs downloaded code: {written}", always=True)
         if not written.isascii() and _misleading(written):
-            self.say(Severity.HIGH, f"The program's name reads like another one: {written}")
+            self.say(Severity.HIGH, f"The program's name looks like another one: {written}")
         path = posixpath.normpath(written)
         program = path.rsplit("/", 1)[-1] if "/" in path else written
         if path in ("gradlew", "mvnw"):
@@ -162,70 +166,57 @@ class _Rater:
             program = written
         if program in self._functions:
             return
+        call = call._replace(program=program)
         if program in names("privilege"):
-            self.say(Severity.HIGH, f"{program} runs with other rights.", always=True)
-        if program in table()["wrappers"]:
-            self._wrapped(program, arguments, depth, before, redirects)
+            self.say(Severity.HIGH, f"{program} runs with other privileges.", always=True)
+        if program in target_table()["wrappers"]:
+            self._wrapped(call)
         elif program in names("shells") or program in ("source", "."):
-            self._shell(program, arguments, depth, before, redirects)
+            self._shell(call)
         elif program in ("eval", "alias", "trap"):
-            self._evaluated(program, arguments, depth)
+            self._evaluated(call)
         elif program == "find":
-            self._find(arguments, depth)
+            self._find(call.arguments, call.depth)
         elif program in ("cd", "pushd"):
-            self.ground.move(next((a for a in arguments if not (a.text or "").startswith("-")), None))
+            self.ground.move(next((a for a in call.arguments if not (a.text or "").startswith("-")), None))
         else:
-            self._rated(program, arguments, depth, before, redirects)
+            self._rated(call)
 
-    def _rated(
-        self,
-        program: str,
-        arguments: Sequence[Word],
-        depth: int,
-        before: Sequence[Command],
-        redirects: Sequence[Redirect],
-    ) -> None:
+    def _rated(self, call: _Call) -> None:
         """A program that the tables tell about."""
-        given = carried.given(before, redirects)
-        programs.rate(program, arguments, self.ground, self.say, fed=bool(before), given=given)
-        if program in table()["interpreters"]:
+        program, arguments, depth, before, redirects = call
+        given = wrapped_commands.given_script(before, redirects)
+        programs.rate_program(program, arguments, self.ground, self.say, fed=bool(before), given=given)
+        if program in target_table()["interpreters"]:
             self._script(next((a.text for a in arguments if not (a.text or "-").startswith("-")), None))
             if any(r.target and r.target.source.startswith("<(") for r in redirects):
                 self.say(Severity.HIGH, f"{program} may run what another command prints.", always=True)
         if program == "git":
-            for text in carried.git_texts(arguments):
+            for text in wrapped_commands.git_texts(arguments):
                 self._inner(program, text, depth)
         elif program in ("at", "batch") and given:
             self.text(given, depth + 1)
-        elif program == "make" and re.search(
-            r"(^| )-f( ?-| /dev/stdin)?( |$)", " ".join(a.source for a in arguments)
-        ):
-            self.say(Severity.HIGH, "make runs rules that it is given on its input.")
+        elif program == "make" and re.search(r"(^| )-f( ?-| /dev/stdin)?( |$)", " ".join(a.source for a in arguments)):
+            self.say(Severity.HIGH, "make runs rules from its standard input.")
             self._in_pieces(given.replace(":", ";"), depth)
 
     def _script(self, script: str | None) -> None:
         if script and posixpath.normpath(script) in self._fetched:
-            self.say(Severity.HIGH, f"Runs what was fetched from the network: {script}", always=True)
+            self.say(Severity.HIGH, f"Runs downloaded code: {script}", always=True)
 
-    def _wrapped(
-        self,
-        program: str,
-        arguments: Sequence[Word],
-        depth: int,
-        before: Sequence[Command],
-        redirects: Sequence[Redirect],
-    ) -> None:
+    def _wrapped(self, call: _Call) -> None:
         """`nice -n 5 CMD`: what is wrapped is what counts."""
+        program, arguments, depth, before, redirects = call
         if program == "command" and arguments and arguments[0].text in ("-v", "-V"):
             return
-        inner = carried.carried(program, arguments)
+        inner = wrapped_commands.wrapped_command(program, arguments)
         name = inner.words[0].text if inner and inner.words else ""
         getting = program in names("getting") and name not in names("checks")
         if inner is None or program in names("carriers_themselves") or getting:
-            self._rated(program, arguments, depth, before, redirects)
+            self._rated(call)
         if inner is None:
             return
-        programs.harm(program, arguments, self.say)
+        programs.rate_by_table(program, arguments, self.say)
         for name, value in inner.assignments:
             self._assignment(name, value, True)
         here = self.ground.folder
@@ -237,54 +228,45 @@ class _Rater:
         if program in ("watch", "parallel") and all(word.text is not None for word in rest):
             self.text(" ".join(word.text or "" for word in rest), depth + 1)  # both hand it to a shell
         if rest and program in ("xargs", "parallel"):
-            rest = carried.filled(rest, arguments, before)
+            rest = wrapped_commands.fill_placeholders(rest, arguments, before)
         elif program == "coproc" and rest[1:] and rest[1].text == "{":
             rest = rest[1:]
         if rest:
-            self.command(rest, depth + 1, before=before, redirects=redirects)
-        elif not inner.texts and table()["wrappers"][program].get("stdin"):
-            self._fed(program, depth, before, redirects)
+            self.command(rest, depth + 1, before, redirects)
+        elif not inner.texts and target_table()["wrappers"][program].get("stdin"):
+            self._fed(call)
         self.ground.folder = here
 
-    def _shell(
-        self,
-        program: str,
-        arguments: Sequence[Word],
-        depth: int,
-        before: Sequence[Command],
-        redirects: Sequence[Redirect],
-    ) -> None:
+    def _shell(self, call: _Call) -> None:
+        program, arguments = call.program, call.arguments
         texts = [argument.text for argument in arguments]
         for place, text in enumerate(texts):
             if text is not None and re.fullmatch(r"-[a-zA-Z]*c", text):
                 inner = texts[place + 1] if place + 1 < len(texts) else ""
-                self._inner(program, inner, depth)
+                self._inner(program, inner, call.depth)
                 return
             if text in ("--version", "--help"):
                 return
-        if program not in ("source", ".") and "-n" in texts and before == () and len(texts) > 1:
+        if program not in ("source", ".") and "-n" in texts and call.before == () and len(texts) > 1:
             return  # it only reads the script
         self._script(next((text for text in texts if text and not text.startswith("-")), None))
         if any(argument.text is None and argument.source.startswith("<(") for argument in arguments):
             self.say(Severity.HIGH, f"{program} runs what another command prints.", always=True)
-        elif script := next(
-            (t for t in texts if t is None or (not t.startswith(("-", "+")) and t not in _INPUT)), ""
-        ):
+        elif script := next((t for t in texts if t is None or (not t.startswith(("-", "+")) and t not in _INPUT)), ""):
             self.say(Severity.MEDIUM, f"Runs the script {script}.")
         elif None in texts:
-            self.say(Severity.HIGH, f"{program} runs something that is only known when it runs.")
+            self.say(Severity.HIGH, f"{program} runs something that is not known before it runs.")
         else:
-            self._fed(program, depth, before, redirects)
+            self._fed(call)
 
-    def _fed(
-        self, program: str, depth: int, before: Sequence[Command], redirects: Sequence[Redirect]
-    ) -> None:
+    def _fed(self, call: _Call) -> None:
         """A shell that reads its commands from its input."""
+        program, _, depth, before, redirects = call
         if before:
             self.say(
-                Severity.HIGH, f"{program} runs what another command prints.", always=carried.foreign(before)
+                Severity.HIGH, f"{program} runs what another command prints.", always=wrapped_commands.is_remote(before)
             )
-            if (literal := carried.printed(before)) is not None:
+            if (literal := wrapped_commands.printed_text(before)) is not None:
                 self._inner(program, literal, depth)
             return
         for redirect in redirects:
@@ -297,15 +279,16 @@ class _Rater:
 
     def _inner(self, program: str, text: str | None, depth: int) -> None:
         if text is None:
-            self.say(Severity.HIGH, f"{program} runs text that is only known when it runs.")
+            self.say(Severity.HIGH, f"{program} runs text that is not known before it runs.")
         else:
             self.text(text, depth + 1)
 
-    def _evaluated(self, program: str, arguments: Sequence[Word], depth: int) -> None:
-        texts = [argument.text for argument in arguments]
+    def _evaluated(self, call: _Call) -> None:
+        program, depth = call.program, call.depth
+        texts = [argument.text for argument in call.arguments]
         known = [text for text in texts if text is not None]
         if len(known) != len(texts):
-            self.say(Severity.HIGH, f"{program} runs text that is only known when it runs.")
+            self.say(Severity.HIGH, f"{program} runs text that is not known before it runs.")
         elif program == "eval":
             self.text(" ".join(known), depth + 1)
         elif program == "alias":
@@ -324,12 +307,12 @@ class _Rater:
         tests = [
             t
             for place, t in enumerate(texts)
-            if not place or not carried.NARROWING.fullmatch(texts[place - 1])
+            if not place or not wrapped_commands.NARROWING.fullmatch(texts[place - 1])
         ]
-        narrow = any(carried.NARROWING.fullmatch(text) for text in texts)
+        narrow = any(wrapped_commands.NARROWING.fullmatch(text) for text in texts)
         walked = places or [Word(source=".", text=".")]
         if "-delete" in tests:
-            programs.deletes(walked, self.ground, self.say, curated=narrow or walked[0].text == ".")
+            programs.is_deletion(walked, self.ground, self.say, curated=narrow or walked[0].text == ".")
         for place, text in enumerate(texts):
             if text in ("-fprint", "-fprint0", "-fprintf", "-fls") and arguments[place + 1 :]:
                 writes(arguments[place + 1], self.ground, self.say)
@@ -342,21 +325,19 @@ class _Rater:
                 elif targets:
                     self.command([*targets, *(places if end > len(targets) else [])], depth + 1)
                     if targets[0].text in ("rm", "unlink", "shred", "/bin/rm") and end > len(targets):
-                        programs.deletes(places, self.ground, self.say, curated=True)
+                        programs.is_deletion(places, self.ground, self.say, curated=True)
 
     def _assignment(self, name: str, value: Word, prefix: bool) -> None:
         if f"{name}={value.text}" in names("harmless_git_env"):
             return
-        programs.evaluated((value.text or "",), self.say)
+        programs.evaluates_text((value.text or "",), self.say)
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in names("loaders")):
             severity = Severity.HIGH if prefix else Severity.MEDIUM
             self.say(severity, f"{name} changes how programs are found or loaded.")
 
     def _redirect(self, redirect: Redirect) -> None:
         if ">" not in redirect.operator or redirect.target is None:
-            if redirect.target is not None and (redirect.target.text or "").startswith(
-                ("/dev/tcp", "/dev/udp")
-            ):
+            if redirect.target is not None and (redirect.target.text or "").startswith(("/dev/tcp", "/dev/udp")):
                 self.say(Severity.HIGH, "Opens a network connection.")
             return
         target = redirect.target

@@ -1,23 +1,70 @@
-"""Shell text as a small tree: every simple command, wherever it stands, with its words as far as they are literal.
-
-The grammar is tree-sitter's; what it can't read is said (`problem`), never guessed.
-"""
+"""What a shell word means: its text where that can be known before it runs."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
-from tui_agent.domain import Noun
+from tui_agent.common.domain import FrozenValue
 from tui_agent.shell.grammar import oddity, tree
-from tui_agent.shell.words import is_pattern, literal
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+_ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|.)", re.DOTALL)
+_ANSI_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
+
+SourceOf: TypeAlias = "Callable[[Node], str]"
+"""Gives a node's text as it is written."""
+
+
+def literal_text(node: Node, source_of: SourceOf) -> tuple[str | None, bool]:
+    """The node's text as a program gets it (None if something is expanded), and whether `$'…'` took part in it."""
+    source = source_of(node)
+    match node.type:
+        case "word" | "number" | "extglob_pattern" | "variable_name" | "test_operator":
+            # With a child it is an arithmetic expansion in disguise, such as `$((1))#`.
+            return (None, False) if node.child_count else (re.sub(r"\\(?:\n|(.))", r"\1", source), False)
+        case "raw_string":
+            return source[1:-1], False
+        case "string":
+            if any(child.is_named and child.type != "string_content" for child in node.children) or "`" in source:
+                return None, False
+            return re.sub(r'\\(?:\n|([$`"\\]))', lambda found: found[1] or "", source[1:-1]), False
+        case "ansi_c_string":
+            return _ANSI.sub(_ansi, source[2:-1]), True
+        case "translated_string":
+            return literal_text(node.children[-1], source_of)
+        case "concatenation":
+            parts = [literal_text(child, source_of) for child in node.children]
+            texts = [text for text, _ in parts if text is not None]
+            return ("".join(texts) if len(texts) == len(parts) else None), any(odd for _, odd in parts)
+        case _:
+            return (None, False) if node.is_named else (source, False)
+
+
+def _ansi(found: re.Match[str]) -> str:
+    code = found[1]
+    if code[0] in "xuU" and len(code) > 1:
+        return chr(min(int(code[1:], 16), 0x10FFFF))
+    if code[0] in "01234567":
+        return chr(int(code, 8) & 0xFF)
+    return _ANSI_LETTERS.get(code, code)
+
+
+def is_pattern(node: Node, source_of: SourceOf) -> bool:
+    if node.type == "concatenation":
+        return any(is_pattern(child, source_of) for child in node.children)
+    if node.type not in ("word", "extglob_pattern"):
+        return False
+    bare = re.sub(r"\\.", "", source_of(node))
+    return bare.startswith("~") or any(c in bare for c in "*?[{")
+
+
 COMMANDS_CAP = 50
 DEPTH_CAP = 10
-"""Nesting of the text (substitutions, loops, groups) beyond which it is not judged (R-13)."""
+"""Nesting of the text (substitutions, loops, groups) beyond which it is not judged."""
 
 _NESTING = frozenset(
     (
@@ -49,7 +96,7 @@ _DEFINES = "function_definition"
 _JOINTS = frozenset(("&&", "||", ";", "&", "|", "|&", "\n", ";;"))
 
 
-class Word(Noun, frozen=True, kw_only=True):
+class Word(FrozenValue, frozen=True, kw_only=True):
     """One word of a command."""
 
     source: str
@@ -60,7 +107,7 @@ class Word(Noun, frozen=True, kw_only=True):
     """Holds unquoted `*`, `?`, `[` or braces, or begins with `~`."""
 
 
-class Redirect(Noun, frozen=True, kw_only=True):
+class Redirect(FrozenValue, frozen=True, kw_only=True):
     """A redirection: operator with its descriptor, and where to."""
 
     operator: str
@@ -69,7 +116,7 @@ class Redirect(Noun, frozen=True, kw_only=True):
     """Text of a here-document or here-string."""
 
 
-class Command(Noun, frozen=True, kw_only=True):
+class SimpleCommand(FrozenValue, frozen=True, kw_only=True):
     """A simple command. Without words when it only assigns, or stands for the redirections of a group."""
 
     words: tuple[Word, ...] = ()
@@ -77,50 +124,50 @@ class Command(Noun, frozen=True, kw_only=True):
     redirects: tuple[Redirect, ...] = ()
 
 
-class Pipeline(Noun, frozen=True, kw_only=True):
+class Pipeline(FrozenValue, frozen=True, kw_only=True):
     """Commands joined by pipes."""
 
-    commands: tuple[Command, ...]
+    commands: tuple[SimpleCommand, ...]
     joined: str = ""
     """The operator in front of it: `&&`, `||`, `;`, or nothing."""
-    fed: tuple[Command, ...] = ()
+    fed: tuple[SimpleCommand, ...] = ()
     """Commands that are piped into the group or loop that it stands in."""
 
 
-class Parsed(Noun, frozen=True, kw_only=True):
+class ParsedCommand(FrozenValue, frozen=True, kw_only=True):
     """A whole command line; substitutions, bodies and branches are in `pipelines` like everything else."""
 
     pipelines: tuple[Pipeline, ...] = ()
     plain: bool = False
     """Nothing but simple commands joined by `|`, `&&`, `||` and `;`."""
     problem: str = ""
-    """Why it could not be read in full (R-13)."""
+    """Why it could not be read in full."""
     functions: tuple[str, ...] = ()
     """Names of the functions that it defines."""
 
     @property
-    def commands(self) -> tuple[Command, ...]:
+    def commands(self) -> tuple[SimpleCommand, ...]:
         """All simple commands in order."""
         return tuple(command for pipeline in self.pipelines for command in pipeline.commands)
 
 
-def parse(text: str) -> Parsed:
+def parse_shell(text: str) -> ParsedCommand:
     """Read a command line. Never raises; takes milliseconds at most, since long text is not read at all."""
     if odd := oddity(text):
-        return Parsed(problem=odd)
+        return ParsedCommand(problem=odd)
     data = text.encode()
     root = tree(data).root_node
     reader = _Reader(data)
     try:
         reader.block(root, 0)
     except RecursionError:
-        return Parsed(problem="It is nested too deeply.")
+        return ParsedCommand(problem="It is nested too deeply.")
     problem = reader.problem
     if root.has_error:
         problem = "The shell grammar could not read it."
     elif sum(len(pipeline.commands) for pipeline in reader.pipelines) > COMMANDS_CAP:
         problem = f"It has more than {COMMANDS_CAP} commands."
-    return Parsed(
+    return ParsedCommand(
         pipelines=tuple(reader.pipelines),
         plain=reader.plain and not problem,
         problem=problem,
@@ -175,7 +222,7 @@ class _Reader:
                 self.plain = False
                 self.block(child, depth + 1)
 
-    def members(self, node: Node, depth: int) -> list[Command]:
+    def members(self, node: Node, depth: int) -> list[SimpleCommand]:
         """The commands of a pipeline, or the one command that the node is."""
         match node.type:
             case "pipeline":
@@ -190,16 +237,16 @@ class _Reader:
             case "variable_assignment" | "variable_assignments":
                 self.plain = False
                 nodes = node.children if node.type == "variable_assignments" else [node]
-                return [Command(assignments=tuple(self._assignment(child, depth) for child in nodes))]
+                return [SimpleCommand(assignments=tuple(self._assignment(child, depth) for child in nodes))]
             case _:
                 self.plain = False
                 self.block(node, depth + 1)
                 return []
 
-    def _stages(self, node: Node, depth: int) -> tuple[list[Command], tuple[Command, ...]]:
+    def _stages(self, node: Node, depth: int) -> tuple[list[SimpleCommand], tuple[SimpleCommand, ...]]:
         """The simple commands of a pipeline, and those of its groups and loops, which print for what comes behind."""
-        found: list[Command] = []
-        grouped: list[Command] = []
+        found: list[SimpleCommand] = []
+        grouped: list[SimpleCommand] = []
         for child in node.children if node.type == "pipeline" else [node]:
             self.plain &= child.type != "|&"
             if child.type not in _JOINTS:
@@ -212,15 +259,13 @@ class _Reader:
                 grouped += inside
         return found, tuple(grouped)
 
-    def _feed(self, known: int, before: tuple[Command, ...]) -> None:
+    def _feed(self, known: int, before: tuple[SimpleCommand, ...]) -> None:
         """What stands in a group reads what is piped into the group."""
         for place in range(known, len(self.pipelines) if before else known):
             one = self.pipelines[place]
-            self.pipelines[place] = Pipeline(
-                commands=one.commands, joined=one.joined, fed=(*before, *one.fed)
-            )
+            self.pipelines[place] = Pipeline(commands=one.commands, joined=one.joined, fed=(*before, *one.fed))
 
-    def _redirected(self, node: Node, depth: int) -> list[Command]:
+    def _redirected(self, node: Node, depth: int) -> list[SimpleCommand]:
         body = node.child_by_field_name("body")
         found = self.members(body, depth) if body and body.type != "list" else []
         if body and body.type == "list":  # the redirection belongs to its last command
@@ -230,13 +275,13 @@ class _Reader:
             found = list(self.pipelines.pop().commands) if len(self.pipelines) > known else []
         redirects: list[Redirect] = []
         words: list[Word] = []
-        downstream: list[Command] = []
+        downstream: list[SimpleCommand] = []
         for child in node.children:
             if child.type.endswith("_redirect"):
                 self._redirect(child, depth, redirects, words, downstream)
-        last = found.pop() if found else Command()
+        last = found.pop() if found else SimpleCommand()
         found.append(
-            Command(
+            SimpleCommand(
                 words=last.words + tuple(words),
                 assignments=last.assignments,
                 redirects=last.redirects + tuple(redirects),
@@ -244,7 +289,7 @@ class _Reader:
         )
         return found + downstream
 
-    def _command(self, node: Node, depth: int) -> Command:
+    def _command(self, node: Node, depth: int) -> SimpleCommand:
         words: list[Word] = []
         assignments: list[tuple[str, Word]] = []
         redirects: list[Redirect] = []
@@ -256,9 +301,9 @@ class _Reader:
                 self._redirect(child, depth, redirects, words, [])
             else:
                 words.append(self._word(child, depth))
-        return Command(words=tuple(words), assignments=tuple(assignments), redirects=tuple(redirects))
+        return SimpleCommand(words=tuple(words), assignments=tuple(assignments), redirects=tuple(redirects))
 
-    def _declaration(self, node: Node, depth: int) -> Command:
+    def _declaration(self, node: Node, depth: int) -> SimpleCommand:
         words: list[Word] = []
         assignments: list[tuple[str, Word]] = []
         for child in node.children:
@@ -266,29 +311,19 @@ class _Reader:
                 assignments.append(self._assignment(child, depth))
             else:
                 words.append(self._word(child, depth))
-        return Command(words=tuple(words), assignments=tuple(assignments))
+        return SimpleCommand(words=tuple(words), assignments=tuple(assignments))
 
     def _assignment(self, node: Node, depth: int) -> tuple[str, Word]:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-        return (
-            self.source(name) if name else "",
-            self._word(value, depth) if value else Word(source="", text=""),
-        )
+        return (self.source(name) if name else "", self._word(value, depth) if value else Word(source="", text=""))
 
     def _redirect(
-        self,
-        node: Node,
-        depth: int,
-        redirects: list[Redirect],
-        words: list[Word],
-        downstream: list[Command],
+        self, node: Node, depth: int, redirects: list[Redirect], words: list[Word], downstream: list[SimpleCommand]
     ) -> None:
         targets: list[Word] = []
         operator = body = ""
         for child in node.children:
-            if child.type in ("file_descriptor", "variable_name") or (
-                not child.is_named and "<" not in child.type
-            ):
+            if child.type in ("file_descriptor", "variable_name") or (not child.is_named and "<" not in child.type):
                 operator += self.source(child)
             elif not child.is_named:
                 operator += child.type
@@ -300,9 +335,7 @@ class _Reader:
                     self._in_dollars(self.source(node.child(1)), body, depth)
             elif child.type.endswith("_redirect"):
                 self._redirect(child, depth, redirects, words, downstream)
-            elif (
-                child.type in _STATEMENTS
-            ):  # `cat <<X | sh`: the rest of the line hangs below the here-document
+            elif child.type in _STATEMENTS:  # `cat <<X | sh`: the rest of the line hangs below the here-document
                 downstream += self._rest_of_line(child, depth)
             elif child.type not in ("heredoc_start", "heredoc_end"):
                 targets.append(self._word(child, depth))
@@ -358,7 +391,7 @@ class _Reader:
         self.pipelines += inside.pipelines
         self.problem = self.problem or inside.problem
 
-    def _rest_of_line(self, node: Node, depth: int) -> list[Command]:
+    def _rest_of_line(self, node: Node, depth: int) -> list[SimpleCommand]:
         if node.type == "list":
             self.statement(node, "", depth)
             return []
@@ -369,20 +402,20 @@ class _Reader:
         return self.members(node, depth)
 
     def _test(self, node: Node) -> None:
-        """`[ … ]` and `[[ … ]]` as a command of the literal words in it: some are evaluated (G05)."""
+        """`[ … ]` and `[[ … ]]` as a command of the literal words in it: some are evaluated."""
         waiting, words = list(node.children), [Word(source="[", text="[")]
         while waiting:
             child = waiting.pop(0)
             if child.child_count and child.type not in ("string", "concatenation"):
                 waiting[:0] = child.children
-            elif child.is_named and (text := literal(child, self.source)[0]) is not None:
+            elif child.is_named and (text := literal_text(child, self.source)[0]) is not None:
                 words.append(Word(source=self.source(child), text=text))
-        self.pipelines.append(Pipeline(commands=(Command(words=tuple(words)),)))
+        self.pipelines.append(Pipeline(commands=(SimpleCommand(words=tuple(words)),)))
 
     def _word(self, node: Node, depth: int) -> Word:
         if node.type == "command_name" and node.child_count:
             node = node.children[0]
-        text, quoted = literal(node, self.source)
+        text, quoted = literal_text(node, self.source)
         if quoted:
             self.plain = False
         if text is None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Mapping
+from typing import Any, Self, TypeVar
 
 import msgspec
 
-from tui_agent import speed
-from tui_agent.domain import Usage
+from tui_agent.common import speed
+from tui_agent.common.domain import Usage
 
 Counts = dict[str, int]
 
@@ -17,9 +17,46 @@ DIGITS = 3
 FEW = 200
 """Keys of one table that are kept apart; what is left goes to `other`."""
 OTHER = "other"
+UNLIMITED = ("kept", "days")
+"""Tables whose number of keys is bounded by what they are."""
+T = TypeVar("T")
 
 
-class Times(msgspec.Struct, omit_defaults=True):
+class Sums(msgspec.Struct, omit_defaults=True):
+    """Fields that add up: numbers, tables of them, and other sums."""
+
+    def add(self, other: Self) -> None:
+        """All of another one."""
+        for name in self.__struct_fields__:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if isinstance(theirs, Sums):
+                mine.add(theirs)
+            elif isinstance(theirs, dict):
+                _add_table(mine, theirs, limited=name not in UNLIMITED)
+            elif theirs:
+                setattr(self, name, mine + theirs)
+
+
+def _add_table(mine: dict[Any, Any], theirs: Mapping[Any, Any], *, limited: bool = True) -> None:
+    for key, value in theirs.items():
+        if isinstance(value, Sums):
+            table_entry(mine, key, type(value), limited=limited).add(value)
+        elif isinstance(value, dict):
+            _add_table(table_entry(mine, key, dict), value)
+        elif limited:
+            count_up(mine, key, value)
+        else:
+            mine[key] = mine.get(key, 0) + value
+
+
+def table_entry(table: dict[str, T], key: str, kind: type[T], *, limited: bool = True) -> T:
+    """The entry under `key`, made if need be; that under `other` when there are too many keys already."""
+    if limited and key not in table and len(table) >= FEW:
+        key = OTHER
+    return table.setdefault(key, kind())
+
+
+class Times(Sums, omit_defaults=True):
     """How long something took, as often as it happened: milliseconds to three digits → how often."""
 
     kept: dict[int, int] = {}
@@ -28,11 +65,6 @@ class Times(msgspec.Struct, omit_defaults=True):
         """One more."""
         ms = rounded(ms)
         self.kept[ms] = self.kept.get(ms, 0) + 1
-
-    def add(self, other: Times) -> None:
-        """All of another one."""
-        for ms, count in other.kept.items():
-            self.kept[ms] = self.kept.get(ms, 0) + count
 
     @property
     def count(self) -> int:
@@ -50,7 +82,7 @@ class Times(msgspec.Struct, omit_defaults=True):
         return None
 
 
-class Tokens(msgspec.Struct, omit_defaults=True):
+class Tokens(Sums, omit_defaults=True):
     """What one stage asked of models."""
 
     replies: int = 0
@@ -69,23 +101,19 @@ class Tokens(msgspec.Struct, omit_defaults=True):
     """Tokens of replies that were written in `write_ms`, where both are known."""
     write_ms: int = 0
 
-    def add(self, other: Tokens) -> None:
-        """All of another one."""
-        _add_numbers(self, other)
-
     def note(self, usage: Usage) -> None:
         """One more reply."""
         self.replies += 1
-        self.prompt += speed.whole(usage) or 0
+        self.prompt += speed.prompt_tokens_in_all(usage) or 0
         self.completion += usage.completion_tokens or 0
         self.cached += usage.cached_tokens or 0
         self.uncounted += usage.prompt_tokens is None and usage.completion_tokens is None
-        if (read := speed.evaluated(usage)) is not None:
-            self.known += speed.whole(usage) or 0
-            if speed.reading(usage):
+        if (read := speed.evaluated_tokens(usage)) is not None:
+            self.known += speed.prompt_tokens_in_all(usage) or 0
+            if speed.prompt_rate(usage):
                 self.read += read
                 self.read_ms += usage.prompt_ms or 0
-        if speed.writing(usage):
+        if speed.generation_rate(usage):
             self.written += usage.completion_tokens or 0
             self.write_ms += usage.generate_ms or 0
 
@@ -105,7 +133,7 @@ class Tokens(msgspec.Struct, omit_defaults=True):
         return share(1_000 * self.written, self.write_ms)
 
 
-class Numbers(msgspec.Struct, omit_defaults=True):
+class Numbers(Sums, omit_defaults=True):
     """What is counted. Every field is a sum, so that numbers of parts add up to those of the whole."""
 
     runs: int = 0
@@ -143,24 +171,6 @@ class Numbers(msgspec.Struct, omit_defaults=True):
     tokens: dict[str, Tokens] = {}
     """By stage: `dispatcher`, `planning`, `execution`, `summary`, …"""
 
-    def add(self, other: Numbers) -> None:
-        """All of another one."""
-        _add_numbers(self, other)
-        self.planning.add(other.planning)
-        for name in ("outcomes", "met", "unmet", "recoveries", "failures", "interventions"):
-            if found := getattr(other, name):
-                mine = getattr(self, name)
-                for key, count in found.items():
-                    count_up(mine, key, count)
-        for stage, tokens in other.tokens.items():
-            self.stage(stage).add(tokens)
-
-    def stage(self, name: str) -> Tokens:
-        """The tokens of a stage, to be added to."""
-        if name not in self.tokens and len(self.tokens) >= FEW:
-            name = OTHER
-        return self.tokens.setdefault(name, Tokens())
-
     def slim(self) -> Numbers:
         """What versions of a prompt are compared by, without the long tables."""
         return msgspec.structs.replace(self, failures={}, interventions={}, recoveries={}, tokens={})
@@ -179,7 +189,7 @@ class Numbers(msgspec.Struct, omit_defaults=True):
 
     @property
     def hands_on_rate(self) -> float | None:
-        """Share of the runs in which the user stepped in; the goal is below 10 %."""
+        """Share of the runs in which the user stepped in; the goal is below 10%."""
         return share(self.hands_on, self.runs)
 
     @property
@@ -221,19 +231,15 @@ class Numbers(msgspec.Struct, omit_defaults=True):
         return whole
 
 
-class Day(msgspec.Struct, omit_defaults=True):
+class Day(Sums, omit_defaults=True):
     """One day."""
 
     runs: int = 0
     first_try: int = 0
     tokens: int = 0
 
-    def add(self, other: Day) -> None:
-        """All of another one."""
-        _add_numbers(self, other)
 
-
-class Tally(msgspec.Struct, omit_defaults=True):
+class Tally(Sums, omit_defaults=True):
     """Numbers of one session or of all of them, with the tables that compare."""
 
     sessions: int = 0
@@ -247,28 +253,6 @@ class Tally(msgspec.Struct, omit_defaults=True):
     damaged: int = 0
     """Records that could not be read."""
 
-    def add(self, other: Tally) -> None:
-        """All of another one."""
-        _add_numbers(self, other)
-        self.whole.add(other.whole)
-        for model, numbers in other.models.items():
-            self.of_model(model).add(numbers)
-        for name, versions in other.prompts.items():
-            for version, numbers in versions.items():
-                self.of_prompt(name, version).add(numbers)
-        for date, day in other.days.items():
-            self.days.setdefault(date, Day()).add(day)
-
-    def of_model(self, name: str) -> Numbers:
-        """The numbers of a model, to be added to."""
-        return _entry(self.models, name)
-
-    def of_prompt(self, name: str, version: str) -> Numbers:
-        """The numbers of a prompt's version, to be added to."""
-        if name not in self.prompts and len(self.prompts) >= FEW:
-            name = OTHER
-        return _entry(self.prompts.setdefault(name, {}), version)
-
     @property
     def compared(self) -> dict[str, dict[str, Numbers]]:
         """The prompts of which there is more than one version."""
@@ -280,7 +264,7 @@ class Tally(msgspec.Struct, omit_defaults=True):
 
 def percent(rate: float | None) -> str:
     """A rate in words; a dash where nothing was counted."""
-    return "–" if rate is None else f"{100 * rate:.0f} %"
+    return "–" if rate is None else f"{100 * rate:.0f}%"
 
 
 def seconds(ms: float | None) -> str:
@@ -331,29 +315,3 @@ def count_up(counts: Counts, key: str, by: int = 1) -> None:
 def ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     """The most frequent first; equal ones by name."""
     return sorted(counts.items(), key=lambda one: (-one[1], one[0]))
-
-
-def added(tallies: Iterable[Tally]) -> Tally:
-    """One tally of all of them."""
-    whole = Tally()
-    for one in tallies:
-        whole.add(one)
-    return whole
-
-
-def _entry(table: dict[str, Numbers], name: str) -> Numbers:
-    if name not in table and len(table) >= FEW:
-        name = OTHER
-    return table.setdefault(name, Numbers())
-
-
-def _add_numbers(mine: msgspec.Struct, other: msgspec.Struct) -> None:
-    """Add the fields that are plain numbers."""
-    for name in _numbers_of(type(mine)):
-        if value := getattr(other, name):
-            setattr(mine, name, getattr(mine, name) + value)
-
-
-@cache
-def _numbers_of(cls: type[msgspec.Struct]) -> tuple[str, ...]:
-    return tuple(one.name for one in msgspec.structs.fields(cls) if one.type is int)

@@ -7,18 +7,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tui_agent import speed
+from tui_agent.common import speed
 from tui_agent.stats.numbers import Counts, Numbers, Tally, mean, percent, ranked, seconds, share, short
 
 PERCENTILES = (("p50", 0.50), ("p95", 0.95), ("p99", 0.99))
 GOAL = 0.10
 """Share of runs in which the user has to step in: less is good (S4)."""
-FAILURES = {
-    "model": "server",
-    "reply": "reply",
-    "tool": "tool",
-    "step": "step",
-}
+FAILURES = {"model": "server", "reply": "reply", "tool": "tool", "step": "step"}
 """Where a failure lies, as its key begins → as it is called."""
 
 
@@ -45,55 +40,44 @@ class Table(NamedTuple):
 def runs(numbers: Numbers) -> list[Fact]:
     """How runs end, and what they take."""
     others = {name: count for name, count in numbers.outcomes.items() if name != "done"}
-    first, hands = numbers.first_try_rate, numbers.hands_on_rate
-    stepped = listed(numbers.interventions)
+    hands = numbers.hands_on_rate
+    stepped = counts_text(numbers.interventions)
     return [
-        Fact("first attempt", percent(first), _of(numbers.first_try, numbers.runs), first),
+        _share("first attempt", numbers.first_try, numbers.runs),
+        _share("done", numbers.done, numbers.runs)._replace(note=counts_text(others)),
         Fact(
-            "done",
-            percent(share(numbers.done, numbers.runs)),
-            listed(others),
-            share(numbers.done, numbers.runs),
-        ),
-        Fact(
-            "stepped in",
+            "interventions",
             percent(hands),
-            f"{stepped}{'; ' if stepped else ''}the goal is below 10 %",
+            f"{stepped}{'; ' if stepped else ''}the goal is below 10%",
             hands,
             None if hands is None else hands < GOAL,
         ),
-        Fact("rounds", mean(numbers.mean_iterations), "of the model, a run"),
-        Fact("tool calls", mean(share(numbers.tool_calls, numbers.runs)), "a run"),
-        Fact("time", seconds(share(numbers.ms, numbers.runs)), "a run"),
+        Fact("iterations", mean(numbers.mean_iterations), "per run"),
+        Fact("tool calls", mean(share(numbers.tool_calls, numbers.runs)), "per run"),
+        Fact("time", seconds(share(numbers.ms, numbers.runs)), "per run"),
     ]
 
 
 def planning(numbers: Numbers) -> list[Fact]:
     """How long plans take, and what becomes of them."""
-    asked = numbers.plans - numbers.cache_hits
     facts = [
         Fact(name, seconds(numbers.planning.percentile(part)), "to plan" if name == "p50" else "")
         for name, part in PERCENTILES
     ]
-    steps = Fact("steps", mean(numbers.mean_steps), f"a plan, {numbers.carried:,} carried out")
-    failed = _of(numbers.fallbacks, asked)
-    known = _of(numbers.cache_hits, numbers.plans)
     return [
         *facts,
-        steps,
-        Fact("fallback", percent(numbers.fallback_rate), failed, numbers.fallback_rate),
-        Fact("from cache", percent(numbers.cache_rate), known, numbers.cache_rate),
+        Fact("steps", mean(numbers.mean_steps), f"per plan, {numbers.carried:,} executed"),
+        _share("fallback", numbers.fallbacks, numbers.plans - numbers.cache_hits),
+        _share("from cache", numbers.cache_hits, numbers.plans),
     ]
 
 
 def verification(numbers: Numbers) -> list[Fact]:
     """What checks found, and what was tried after a failure."""
-    met = _of(sum(numbers.met.values()), numbers.checks)
-    facts = [Fact("passed", percent(numbers.verified_rate), met, numbers.verified_rate)]
+    facts = [_share("passed", sum(numbers.met.values()), numbers.checks)]
     for judge in sorted(numbers.met.keys() | numbers.unmet.keys()):
         good, bad = numbers.met.get(judge, 0), numbers.unmet.get(judge, 0)
-        rate = share(good, good + bad)
-        facts.append(Fact(f"by {judge}", percent(rate), _of(good, good + bad), rate))
+        facts.append(_share(f"by {judge}", good, good + bad))
     recovered = sum(numbers.recoveries.values())
     facts.append(Fact("recoveries", f"{recovered:,}", _recovered(numbers.recoveries)))
     return facts
@@ -125,17 +109,17 @@ def speeds(numbers: Numbers) -> list[Fact]:
     whole, facts = numbers.all_tokens, []
     if (rate := whole.reading_rate) is not None:
         note = f"{short(whole.read)} tokens in {seconds(whole.read_ms)}"
-        facts.append(Fact("reading", speed.shown(rate), note))
+        facts.append(Fact("reading", speed.format_rate(rate), note))
     if (rate := whole.writing_rate) is not None:
         note = f"{short(whole.written)} tokens in {seconds(whole.write_ms)}"
-        facts.append(Fact("writing", speed.shown(rate), note))
+        facts.append(Fact("writing", speed.format_rate(rate), note))
     if (rate := whole.cached_rate) is not None:
         note = f"{short(whole.cached)} of {short(whole.known)} tokens, by the server's cache"
         facts.append(Fact("not read again", percent(rate), note, rate))
     return facts
 
 
-def models(tally: Tally) -> Table:
+def model_table(tally: Tally) -> Table:
     """Models, the most used first."""
     rows = [
         (name, *_compared(tally.models[name]))
@@ -144,7 +128,7 @@ def models(tally: Tally) -> Table:
     return Table("Models", ("model", *COMPARED), rows)
 
 
-def prompts(tally: Tally) -> Table:
+def prompt_table(tally: Tally) -> Table:
     """Versions of the prompts that changed, each prompt's most used first."""
     rows = []
     for name, versions in tally.compared.items():
@@ -153,7 +137,7 @@ def prompts(tally: Tally) -> Table:
     return Table("Prompt versions", ("prompt", *COMPARED), rows)
 
 
-COMPARED = ("runs", "1st try", "done", "rounds", "plan p95", "fallback", "checks", "misread")
+COMPARED = ("runs", "1st try", "done", "iterations", "plan p95", "fallback", "checks", "misread")
 
 
 def _compared(one: Numbers) -> tuple[str, ...]:
@@ -177,12 +161,7 @@ def span(tally: Tally) -> str:
     return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
 
 
-def counted(count: int, one: str) -> str:
-    """Such as `1 run` or `3 runs`."""
-    return f"{count:,} {one}{'' if count == 1 else 's'}"
-
-
-def listed(counts: Mapping[str, int]) -> str:
+def counts_text(counts: Mapping[str, int]) -> str:
     """Counts in a line, the most frequent first."""
     return " · ".join(f"{name} {count:,}" for name, count in ranked(counts))
 
@@ -266,8 +245,9 @@ def _sorted(counts: Counts) -> Counts:
 # --- parts ----------------------------------------------------------------------------------
 
 
-def _of(part: int, whole: int) -> str:
-    return f"{part:,} of {whole:,}" if whole else ""
+def _share(name: str, part: int, whole: int) -> Fact:
+    rate = share(part, whole)
+    return Fact(name, percent(rate), f"{part:,} of {whole:,}" if whole else "", rate)
 
 
 def _replies(count: int) -> str:
@@ -275,11 +255,11 @@ def _replies(count: int) -> str:
 
 
 def _recovered(counts: Counts) -> str:
-    words = {"fallback": "by the step's own fallback", "recovery": "by a new plan"}
+    words = {"fallback": "by the step's fallback", "recovery": "by a new plan"}
     return " · ".join(f"{count:,} {words.get(name, name)}" for name, count in ranked(counts))
 
 
-def sections(tally: Tally) -> Iterator[tuple[str, list[Fact]]]:
+def fact_sections(tally: Tally) -> Iterator[tuple[str, list[Fact]]]:
     """All facts by section; those without any are left out."""
     whole = tally.whole
     found = (

@@ -1,7 +1,6 @@
-"""The sessions there are: listed, searched, looked into, renamed, forked and deleted, without an engine (S3, R2.3).
+"""The sessions there are: listed, searched and looked into, without an engine (S3).
 
 Lists and looks read only what is needed of the files, in bounded memory, and never raise for what is in a folder.
-What changes a session takes its lock first and raises SessionError with a sentence that says what to do.
 """
 
 from __future__ import annotations
@@ -23,15 +22,17 @@ from tui_agent.storage.folder import (
     LOCK,
     SessionError,
     SessionInfo,
-    is_session,
+    info_version,
     load_info,
     regular,
+    session_folders,
     start_in,
-    version_of,
 )
 from tui_agent.storage.journal import JournalReader, find_last
-from tui_agent.storage.lines import MAX_LINE, Line, parse
+from tui_agent.storage.lines import MAX_LINE, JournalLine, parse_line
 from tui_agent.text import Mask, clean, one_line
+from tui_agent.view.fold import fold_record
+from tui_agent.view.items import SessionView
 
 TITLE_MAX = 100
 """Characters of a title."""
@@ -39,18 +40,14 @@ HEAD = 256 << 10
 TAIL = 1 << 20
 """Bytes of a journal's beginning and end that a list or a preview looks at."""
 COUNTED = 20_000
-"""Files of one session whose sizes are added up."""
-SMALL = 1 << 20
-"""Bytes of a `session.json` or lock at most."""
+"""Files of one folder whose sizes are added up."""
 LARGE = 1 << 30
 """Bytes of a journal in which a title is looked for from the end."""
 
-_SPOKEN = re.compile(
-    rb'^\{"v":\d+,"seq":\d+,"at":"[^"]*","type":"(?:user\.said|reply\.ended|session\.titled)"'
-)
+_TEXT_RECORD = re.compile(rb'^\{"v":\d+,"seq":\d+,"at":"[^"]*","type":"(?:user\.said|reply\.ended|session\.titled)"')
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class SessionEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One session as a list shows it. Texts are clean, masked by the shapes of keys, and on one line."""
 
     id: str
@@ -77,58 +74,67 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """Id of the session that it is a fork of."""
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of the user's: where a fork can begin."""
-
-    id: str
-    text: str
-    """Exact: to be cleaned and masked by whoever shows it."""
-    at: str
-    """ISO 8601."""
-
-
 # --- listing --------------------------------------------------------------------------------
 
 
-def sessions(home: Path, workspace: Path | None = None) -> list[Entry]:
+def sessions(home: Path, workspace: Path | None = None) -> list[SessionEntry]:
     """The sessions under `home` (`paths.data_dir()`), newest first; with `workspace` (links are followed) only those
     that work there. Blocks for about a millisecond a session. Never raises."""
     return sorted(each(home, workspace), key=lambda one: (one.changed, one.id), reverse=True)
 
 
-def each(home: Path, workspace: Path | None = None) -> Iterator[Entry]:
+def each(home: Path, workspace: Path | None = None) -> Iterator[SessionEntry]:
     """The same one by one, looked at as they are asked for, for whom the first ones are enough to begin with. Never
     raises."""
     real = None if workspace is None else os.path.realpath(workspace)
-    folders = [(_changed(path), path.name, path) for path in _folders(home / "sessions")]
+    folders = [(_modified_at(path), path.name, path) for path in session_folders(home / "sessions", damaged=True)]
     for _changed_at, _name, path in sorted(folders, reverse=True):
-        entry = look(path)
+        info = load_info(path) if real is not None and regular(path / INFO) else None
+        if info is not None and info.workspace not in ("", real):
+            continue  # spares all the rest, of which there may be much
+        entry = read_entry(path)
         if real is None or entry.workspace == real:
             yield entry
 
 
-def look(path: Path) -> Entry:
+def latest_for(home: Path, workspace: Path) -> Path | None:
+    """The folder of the session last used in `workspace` (symlinks resolved); one in which nothing was said counts
+    only when there is no other."""
+    newest: Path | None = None
+    for entry in each(home, workspace):
+        if entry.said or _longer_than_head(entry.path / JOURNAL):
+            return entry.path
+        if newest is None and regular(entry.path / JOURNAL):
+            newest = entry.path
+    return newest
+
+
+def _longer_than_head(journal: Path) -> bool:
+    """True where a message may stand behind what a list looks at."""
+    try:
+        return regular(journal) and os.lstat(journal).st_size > HEAD
+    except OSError:
+        return False
+
+
+def read_entry(path: Path) -> SessionEntry:
     """What is known of the session in `path`. Never raises."""
     info, problem = _info(path)
-    first, titled, opened = _beginning(path / JOURNAL), "", None
-    if first is not None:
-        opened = first[1]
-        if info is None:
-            titled = _last_title(path / JOURNAL)
-    said = one_line(Mask({}).mask(first[0]), TITLE_MAX) if first is not None else ""
-    known = info or SessionInfo(id=path.name)
-    title = one_line(Mask({}).mask(known.title or titled), TITLE_MAX) or said
-    if opened is not None and not known.workspace:
+    view = _beginning(path / JOURNAL)
+    said = one_line(Mask({}).mask(view.first_message[: TITLE_MAX * 20]), TITLE_MAX)
+    known = info or SessionInfo(id=path.name, title=_last_title(path / JOURNAL))
+    title = one_line(Mask({}).mask(known.title), TITLE_MAX) or said
+    if view.workspace and not known.workspace:
         known = msgspec.structs.replace(
-            known, workspace=os.path.realpath(opened.workspace), model=known.model or opened.model
+            known, workspace=os.path.realpath(view.workspace), model=known.model or view.model
         )
-    return Entry(
+    return SessionEntry(
         id=path.name,
         title=title,
         workspace=known.workspace,
-        changed=_changed(path),
-        bytes=_bytes(path),
-        running=_running(path / LOCK),
+        changed=_modified_at(path),
+        bytes=folder_bytes(path),
+        running=seems_held(path / LOCK),
         path=path,
         problem=problem,
         said=said,
@@ -138,46 +144,30 @@ def look(path: Path) -> Entry:
     )
 
 
-def _folders(folder: Path) -> Iterator[Path]:
-    try:
-        found = list(os.scandir(folder))
-    except OSError:
-        return
-    for one in found:
-        with contextlib.suppress(OSError):
-            if one.is_dir(follow_symlinks=False) and is_session(folder / one.name):
-                yield folder / one.name
-
-
 def _info(path: Path) -> tuple[SessionInfo | None, str]:
     """What `session.json` says, and what keeps the session from being opened."""
     info, newer = None, False
-    if regular(path / INFO) and os.lstat(path / INFO).st_size <= SMALL:
-        info, newer = load_info(path), version_of(path) > INFO_VERSION
+    if regular(path / INFO):
+        info, newer = load_info(path), info_version(path) > INFO_VERSION
     if newer:
         return info, "It was last used by a newer tui-agent. Update to open it."
     if not regular(path / JOURNAL):
-        return info, f"{JOURNAL} is missing: there is nothing to go on with."
+        return info, f"{JOURNAL} is missing: nothing to resume."
     if not os.access(path / JOURNAL, os.R_OK | os.W_OK):
-        return info, f"{JOURNAL} can't be read and written by you."
+        return info, f"You can't read and write its {JOURNAL}: check the permissions."
     return info, ""
 
 
-def _beginning(journal: Path) -> tuple[str, e.SessionOpened | None] | None:
-    """The first message and the first opening among the journal's first bytes; None when it can't be read."""
-    said, opened = "", None
-    try:
+def _beginning(journal: Path) -> SessionView:
+    """What the journal's first bytes tell, up to the first message; an empty view when they can't be read."""
+    view = SessionView()
+    with contextlib.suppress(OSError):
         for line in _lines_between(journal, 0, HEAD):
-            if line.type == e.SessionOpened.type and opened is None:
-                event = line.record().event
-                opened = event if isinstance(event, e.SessionOpened) else None
-            elif line.type == e.UserSaid.type:
-                event = line.record().event
-                said = event.text[: TITLE_MAX * 20] if isinstance(event, e.UserSaid) else ""
+            if line.type in (e.SessionOpened.type, e.UserSaid.type):
+                fold_record(view, line.record())
+            if line.type == e.UserSaid.type:
                 break
-    except OSError:
-        return None
-    return said, opened
+    return view
 
 
 def _last_title(journal: Path) -> str:
@@ -189,7 +179,7 @@ def _last_title(journal: Path) -> str:
     return ""
 
 
-def _lines_between(journal: Path, begin: int, size: int) -> Iterator[Line]:
+def _lines_between(journal: Path, begin: int, size: int) -> Iterator[JournalLine]:
     """Intact lines that begin within `size` bytes from `begin` on; not one that `begin` cuts. Raises OSError."""
     if not regular(journal):
         return
@@ -198,19 +188,20 @@ def _lines_between(journal: Path, begin: int, size: int) -> Iterator[Line]:
         if begin > 0:
             file.readline(MAX_LINE)  # the rest of the line before
         while file.tell() < begin + size and (raw := file.readline(MAX_LINE)):
-            line = parse(raw, 0, unsigned=False)
+            line = parse_line(raw)
             if line is not None:
                 yield line
 
 
-def _changed(path: Path) -> float:
+def _modified_at(path: Path) -> float:
     for name in (path / JOURNAL, path):
         with contextlib.suppress(OSError):
             return os.lstat(name).st_mtime
     return 0.0
 
 
-def _bytes(path: Path) -> int:
+def folder_bytes(path: Path) -> int:
+    """Of all files below `path`, as far as they are counted. Never raises."""
     size = count = 0
     waiting = [path]
     while waiting and count < COUNTED:
@@ -224,21 +215,17 @@ def _bytes(path: Path) -> int:
     return size
 
 
-def _running(lock: Path) -> bool:
-    return regular(lock) and os.lstat(lock).st_size <= SMALL and seems_held(lock)
-
-
 # --- looking into them ----------------------------------------------------------------------
 
 
 def search(
-    entries: Iterable[Entry],
+    entries: Iterable[SessionEntry],
     text: str,
     mask: Mask | None = None,
     *,
     each: int = 1,
     stopped: Callable[[], bool] = lambda: False,
-) -> Iterator[tuple[Entry, str]]:
+) -> Iterator[tuple[SessionEntry, str]]:
     """Sessions in whose title, messages or replies all words of `text` stand together, whatever their case; with a
     line of context. At most `each` hits a session. Reads as it goes; never raises.
 
@@ -251,8 +238,8 @@ def search(
         return
     for entry in entries:
         count = 0
-        for told in _spoken(entry, stopped):
-            context = _context(told, words, mask)
+        for spoken in _texts(entry, stopped):
+            context = _context(spoken, words, mask)
             if context:
                 yield entry, context
                 count += 1
@@ -260,7 +247,7 @@ def search(
                     break
 
 
-def _spoken(entry: Entry, stopped: Callable[[], bool]) -> Iterator[str]:
+def _texts(entry: SessionEntry, stopped: Callable[[], bool]) -> Iterator[str]:
     """The title, then all that was said, the earliest first."""
     if entry.title:
         yield entry.title
@@ -269,20 +256,20 @@ def _spoken(entry: Entry, stopped: Callable[[], bool]) -> Iterator[str]:
         return
     with contextlib.suppress(OSError), open(journal, "rb") as file:
         while not stopped() and (raw := file.readline(MAX_LINE)):
-            if not _SPOKEN.match(raw):
+            if not _TEXT_RECORD.match(raw):
                 continue
-            line = parse(raw, 0, unsigned=False)
+            line = parse_line(raw)
             event = line.record().event if line is not None else None
             if isinstance(event, e.UserSaid) or (isinstance(event, e.ReplyEnded) and not event.role):
                 yield event.text
 
 
-def _context(told: str, words: list[str], mask: Mask) -> str:
+def _context(text: str, words: list[str], mask: Mask) -> str:
     """One line around the first of the words; empty when not all are there."""
-    folded = told.casefold()
+    folded = text.casefold()
     if not all(word in folded for word in words):
         return ""
-    shown = " ".join(clean(mask.mask(told)).split())
+    shown = " ".join(clean(mask.mask(text)).split())
     folded = shown.casefold()
     places = [folded.find(word) for word in words]
     if min(places) < 0:
@@ -291,7 +278,7 @@ def _context(told: str, words: list[str], mask: Mask) -> str:
     return ("…" if begin else "") + one_line(shown[begin:], 160)
 
 
-def preview(entry: Entry, lines: int, mask: Mask | None = None) -> str:
+def preview(entry: SessionEntry, lines: int, mask: Mask | None = None) -> str:
     """The end of the conversation as plain text, at most `lines` lines; what the user said begins with `› `.
 
     Clean and masked; the lines are not wrapped. Never raises.
@@ -301,7 +288,7 @@ def preview(entry: Entry, lines: int, mask: Mask | None = None) -> str:
     try:
         size = os.lstat(entry.path / JOURNAL).st_size
         for line in _lines_between(entry.path / JOURNAL, max(0, size - TAIL), TAIL):
-            kept += _told(line, mask)
+            kept += _preview_lines(line, mask)
             del kept[: -max(lines, 1) * 4]
     except OSError:
         return entry.problem
@@ -310,14 +297,14 @@ def preview(entry: Entry, lines: int, mask: Mask | None = None) -> str:
     return "\n".join(kept[-lines:]) if lines > 0 else ""
 
 
-def _told(line: Line, mask: Mask) -> list[str]:
+def _preview_lines(line: JournalLine, mask: Mask) -> list[str]:
     if line.type not in (e.UserSaid.type, e.ReplyEnded.type, e.ToolStarted.type, e.RunEnded.type):
         return []
     match line.record().event:
         case e.UserSaid(text=text):
-            return ["› " + one for one in _shown(text, mask)]
+            return ["› " + one for one in _display_lines(text, mask)]
         case e.ReplyEnded(text=text, role=""):
-            return _shown(text, mask)
+            return _display_lines(text, mask)
         case e.ToolStarted(call=call, title=title):
             return ["· " + one_line(mask.mask(f"{call.name} {title}"), 200)]
         case e.RunEnded(outcome=outcome) if outcome != "done":
@@ -325,50 +312,20 @@ def _told(line: Line, mask: Mask) -> list[str]:
     return []
 
 
-def _shown(text: str, mask: Mask) -> list[str]:
+def _display_lines(text: str, mask: Mask) -> list[str]:
     lines = clean(mask.mask(text)).strip().split("\n") if text.strip() else []
     return [one_line(line, 500) for line in lines if line.strip()]
 
 
-def messages(entry: Entry) -> list[Said]:
-    """What the user said, in order. Raises SessionError when it can't be read."""
+def messages(entry: SessionEntry) -> list[e.UserSaid]:
+    """What the user said, in order: where a fork can begin. Texts are exact: to be cleaned and masked by whoever shows
+    them. Raises SessionError when it can't be read."""
     try:
         return [
-            Said(id=event.id, text=event.text, at=record.at)
+            event
             for line in JournalReader(entry.path / JOURNAL)
-            if isinstance(line, Line) and line.type == e.UserSaid.type
-            for record in (line.record(),)
-            if isinstance(event := record.event, e.UserSaid)
+            if isinstance(line, JournalLine) and line.type == e.UserSaid.type
+            if isinstance(event := line.record().event, e.UserSaid)
         ]
     except OSError as error:
         raise SessionError(f"{entry.id} can't be read: {error.strerror}.") from error
-
-
-# --- changing them --------------------------------------------------------------------------
-
-
-def rename(entry: Entry, title: str, mask: Mask | None = None) -> str:
-    """Give a session another title, for good; returns the title as it is kept. Raises SessionError.
-
-    `mask` hides secrets in `chat_history.log`, should the end of it have been lost and be written again.
-    """
-    from tui_agent.storage.changing import rename_session
-
-    return rename_session(entry.path, one_line(title, TITLE_MAX), mask or Mask({}))
-
-
-def fork(entry: Entry, at: str | None = None, mask: Mask | None = None) -> str:
-    """A copy of the session under a new id, which is returned: all of it, or with `at` (the id of a message of the
-    user's) what was there before that message. The original may be running and is not touched. Raises SessionError.
-    """
-    from tui_agent.storage.forking import copy_session
-
-    return copy_session(entry.path, at, entry.title, mask or Mask({})).name
-
-
-def delete(entry: Entry) -> None:
-    """Delete a session and all its files for good. Raises SessionError: when it is running, or when a file can't be
-    deleted."""
-    from tui_agent.storage.changing import delete_session
-
-    delete_session(entry.path)

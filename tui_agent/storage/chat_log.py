@@ -1,4 +1,4 @@
-"""`chat_history.log`: the journal told for people, one growing text file that `tail -f` can follow (S2)."""
+"""`chat_history.log`: the journal as text for people, one growing file that `tail -f` can follow (S2)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Any
 import msgspec
 
 from tui_agent import events as e
-from tui_agent.domain import Diff, Editing, ToolCall, ToolResult
-from tui_agent.storage.chat_entries import WORDS, action_text, diff_text, duration, fault_text, system
+from tui_agent.common.domain import EditAction, ToolCall, ToolResult
+from tui_agent.common.newest import keep_newest
+from tui_agent.events.narration import OPENING, diff_text, duration_text, fault_text, narrate
 from tui_agent.text import Mask, Masker, clean
+from tui_agent.text.json_values import map_text
 
 _LINE_ENDS = re.compile("[\u2028\u2029]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -29,9 +31,10 @@ class _Reply(msgspec.Struct):
     """A reply that is coming in."""
 
     thinking: str = ""
-    """When its thinking began; empty when it is told already, or there was none."""
+    """When its thinking began; empty when that was logged, or there was none."""
     thought: bool = False
-    said: bool = False
+    streamed: bool = False
+    """Text of it is in the log."""
 
 
 class _Live(msgspec.Struct):
@@ -46,10 +49,10 @@ class _Live(msgspec.Struct):
         lines = (self.rest + text).split("\n")
         self.rest = lines.pop()[:_REST]
         for line in lines:
-            self._note(line)
+            self._remember_line(line)
 
-    def _note(self, line: str) -> None:
-        mark = _mark(line)
+    def _remember_line(self, line: str) -> None:
+        mark = _checksum(line)
         if len(self.head) < _HEAD_LINES:
             self.head.append(mark)
         else:
@@ -57,16 +60,16 @@ class _Live(msgspec.Struct):
             if len(self.tail) > 2 * _TAIL_LINES:
                 del self.tail[:-_TAIL_LINES]
 
-    def unsaid(self, text: str) -> str:
+    def new_lines(self, text: str) -> str:
         """The lines of `text` that were not among the output."""
         if self.rest:
             self.add("\n")
         known = {*self.head, *self.tail}
-        return "\n".join(line for line in text.split("\n") if _mark(line) not in known).strip("\n")
+        return "\n".join(line for line in text.split("\n") if _checksum(line) not in known).strip("\n")
 
 
 class _State(msgspec.Struct):
-    """All that decides how the next record is told. Plain data, so that it can be saved."""
+    """All that decides how the next record is logged. Plain data, so that it can be saved."""
 
     growing: str = ""
     """The entry that more text may be added to."""
@@ -87,7 +90,8 @@ class ChatLog:
         self._mask = mask or Mask({})
         self._state = _State()
         self._maskers: dict[str, Masker] = {}
-        self._tellers: dict[type[e.Event], Callable[[e.Record, Any], str]] = {
+        self._projections: dict[type[e.Event], Callable[[e.Record, Any], str]] = {
+            e.SessionOpened: self._session_opened,
             e.ReplyStarted: self._reply_started,
             e.ReplyThought: self._reply_thought,
             e.ReplyText: self._reply_text,
@@ -96,21 +100,13 @@ class ChatLog:
             e.ToolStarted: self._tool_started,
             e.ToolOutput: self._tool_output,
             e.ToolFinished: self._tool_finished,
-            e.ApprovalAsked: self._approval_asked,
             e.FileChanged: self._file_changed,
+            e.ShellRan: self._shell_ran,
         }
 
     def project(self, record: e.Record) -> str:
         """What the record adds to the log; clean, masked, and UTF-8 throughout."""
-        if isinstance(record.event, e.SessionOpened):  # what an earlier process left unfinished stays so
-            self._state.replies.clear()
-            self._state.live.clear()
-            self._maskers.clear()
-        tell = self._tellers.get(type(record.event))
-        if tell is not None:
-            return tell(record, record.event)
-        words = WORDS.get(type(record.event))
-        return "" if words is None else self._entries(record, words(record.event))
+        return self._projections.get(type(record.event), self._narrated)(record, record.event)
 
     def state(self) -> dict[str, Any]:
         """The memory between records, as plain data. What a masker holds back is not in it."""
@@ -131,11 +127,26 @@ class ChatLog:
 
     # --- entries ---------------------------------------------------------------------------
 
-    def _entries(self, record: e.Record, entries: list[tuple[str, str]]) -> str:
-        return "".join(self._entry(record, role, text) for role, text in entries)
+    def _narrated(self, record: e.Record, event: e.Event) -> str:
+        said = narrate(event)
+        if said is None:
+            return ""
+        if isinstance(event, e.ApprovalAsked) and isinstance(event.action, EditAction):
+            self._remember_diff(event.action.display, said.more)
+        return self._entry(record, said.role, "\n".join(filter(None, (said.text, said.more))))
+
+    def _system(self, record: e.Record, text: str) -> str:
+        return self._entry(record, "SYSTEM", text)
+
+    def _session_opened(self, record: e.Record, event: e.SessionOpened) -> str:
+        self._state.replies.clear()  # what an earlier process left unfinished stays so
+        self._state.live.clear()
+        self._maskers.clear()
+        question = "" if event.resumed else self._system(record, event.question or OPENING)
+        return question + self._narrated(record, event)
 
     def _entry(self, record: e.Record, role: str, text: str) -> str:
-        body = self._guard(self._plain(text)).rstrip("\n")
+        body = self._escape_brackets(self._plain(text)).rstrip("\n")
         head = self._header(record, role)
         self._state.growing = ""
         return f"{head}{body}\n"
@@ -147,7 +158,7 @@ class ChatLog:
         state = self._state
         head = "" if state.growing == key else self._header(record, role)
         begins_line = not head and state.fresh
-        body = self._guard(text)
+        body = self._escape_brackets(text)
         if begins_line and body.startswith("["):
             body = f" {body}"
         state.growing = key
@@ -171,9 +182,12 @@ class ChatLog:
         return self._mask.mask(_tidy(text))
 
     @staticmethod
-    def _guard(text: str) -> str:
+    def _escape_brackets(text: str) -> str:
         """Only the program begins a line with a bracket."""
         return _BRACKET.sub(" [", text)
+
+    def _shell_ran(self, record: e.Record, event: e.ShellRan) -> str:
+        return self._entry(record, "USER", f"!{event.command}") + self._narrated(record, event)
 
     # --- replies ---------------------------------------------------------------------------
 
@@ -190,20 +204,20 @@ class ChatLog:
         reply.thinking = reply.thinking or record.at
         return ""
 
-    def _told_thought(self, record: e.Record, reply: _Reply, ms: int = 0) -> str:
+    def _thought_entry(self, record: e.Record, reply: _Reply, ms: int = 0) -> str:
         if not reply.thinking:
             return ""
         ms = ms or round(-1000 * _seconds_back(reply.thinking, record.at))
         reply.thinking = ""
-        return self._entries(record, system(f"Thought for {duration(ms)}."))
+        return self._system(record, f"Thought for {duration_text(ms)}.")
 
     def _reply_text(self, record: e.Record, event: e.ReplyText) -> str:
         reply = self._reply(record)
-        out = self._told_thought(record, reply)
-        reply.said = reply.said or bool(event.text)
-        return out + self._said(record, self._masker(record).feed(_tidy(event.text)))
+        out = self._thought_entry(record, reply)
+        reply.streamed = reply.streamed or bool(event.text)
+        return out + self._agent_text(record, self._masker(record).feed(_tidy(event.text)))
 
-    def _said(self, record: e.Record, text: str) -> str:
+    def _agent_text(self, record: e.Record, text: str) -> str:
         return self._grow(record, "AGENT", f"reply:{record.node}", text)
 
     def _masker(self, record: e.Record) -> Masker:
@@ -213,29 +227,29 @@ class ChatLog:
     def _reply_ended(self, record: e.Record, event: e.ReplyEnded) -> str:
         reply = self._state.replies.pop(record.node, None) or _Reply()
         masker = self._maskers.pop(record.node, None)
-        held = self._said(record, masker.flush()) if masker else ""
+        held = self._agent_text(record, masker.flush()) if masker else ""
         if event.thought and not reply.thought:
             reply.thinking = record.at
-        out = held + self._told_thought(record, reply, event.thought_ms)
-        if event.text.strip() and not reply.said and not event.role:
+        out = held + self._thought_entry(record, reply, event.thought_ms)
+        if event.text.strip() and not reply.streamed and not event.role:
             out += self._entry(record, "AGENT", event.text)
         if event.text.strip() and not event.role:
-            self._state.spoken = _mark(event.text)
+            self._state.spoken = _checksum(event.text)
         if event.fault is not None:
-            out += self._entries(record, system(fault_text(event.fault)))
+            out += self._system(record, fault_text(event.fault))
         elif event.interrupted:
-            out += self._entries(record, system("The reply was interrupted."))
+            out += self._system(record, "The reply was interrupted.")
         elif event.stop == "content_filter":
-            out += self._entries(record, system("The server's content filter ended the reply."))
+            out += self._system(record, "The server's content filter ended the reply.")
         return out
 
     def _run_ended(self, record: e.Record, event: e.RunEnded) -> str:
         if event.outcome != "done":
             said = f": {event.facts}" if event.facts else "."
-            return self._entries(record, system(f"Run ended, {event.outcome}{said}"))
+            return self._system(record, f"Run ended, {event.outcome}{said}")
         if event.said:
-            return self._entries(record, system(event.facts)) if event.facts else ""
-        if event.text.strip() and _mark(event.text) != self._state.spoken:
+            return self._system(record, event.facts) if event.facts else ""
+        if event.text.strip() and _checksum(event.text) != self._state.spoken:
             return self._entry(record, "AGENT", event.text)
         return ""
 
@@ -247,7 +261,7 @@ class ChatLog:
 
     def _call_text(self, call: ToolCall) -> str:
         arguments = call.arguments if call.raw is None else {"unreadable": call.raw}
-        masked = _map_text(arguments, lambda text: self._mask.mask(_SURROGATES.sub("\ufffd", text)))
+        masked = map_text(arguments, lambda text: self._mask.mask(_SURROGATES.sub("\ufffd", text)))
         return f"{call.name}({msgspec.json.encode(masked).decode()})"
 
     def _tool_output(self, record: e.Record, event: e.ToolOutput) -> str:
@@ -264,34 +278,23 @@ class ChatLog:
         live = self._state.live.pop(record.node, None)
         text = self._plain(event.text)
         if live is not None:
-            text = live.unsaid(text)
+            text = live.new_lines(text)
         if not text.strip():
             text = self._plain(_ended(event.result, event.ms))
         return out + self._entry(record, "TOOL_RESULT", text)
 
-    # --- approvals and changes -------------------------------------------------------------
-
-    def _approval_asked(self, record: e.Record, event: e.ApprovalAsked) -> str:
-        text = f"Approval asked: {action_text(event.action)} ({event.why})"
-        if isinstance(event.action, Editing):
-            self._shown(event.action.display, event.action.diff)
-            text = f"{text}\n{diff_text(event.action.diff)}"
-        return self._entries(record, system(text))
+    # --- changes ---------------------------------------------------------------------------
 
     def _file_changed(self, record: e.Record, event: e.FileChanged) -> str:
-        change = event.change
-        word = {"create": "Created", "modify": "Changed", "delete": "Deleted"}[change.kind]
-        text = f"{word} {change.display} (+{change.added} -{change.removed})"
-        if self._state.diffs.pop(change.display, None) != _mark(diff_text(event.diff)):
-            text = f"{text}\n{diff_text(event.diff)}"
-        return self._entries(record, system(text))
+        """The diff is left out where the approval has just shown it."""
+        display, diff = event.change.display, diff_text(event.diff)
+        if self._state.diffs.pop(display, None) != _checksum(diff):
+            return self._narrated(record, event)
+        said = narrate(event)
+        return "" if said is None else self._system(record, said.text)
 
-    def _shown(self, display: str, diff: Diff) -> None:
-        diffs = self._state.diffs
-        diffs.pop(display, None)
-        diffs[display] = _mark(diff_text(diff))
-        while len(diffs) > _DIFFS:
-            diffs.pop(next(iter(diffs)))
+    def _remember_diff(self, display: str, diff: str) -> None:
+        keep_newest(self._state.diffs, display, _checksum(diff), _DIFFS)
 
 
 def _tidy(text: str) -> str:
@@ -299,23 +302,13 @@ def _tidy(text: str) -> str:
     return _LINE_ENDS.sub("\n", clean(text))
 
 
-def _mark(text: str) -> int:
+def _checksum(text: str) -> int:
     return zlib.crc32(text.strip().encode("utf-8", "replace"))
 
 
 def _ended(result: ToolResult, ms: int) -> str:
     how = "Done" if result.success else f"Failed: {result.error}" if result.error else "Failed"
-    return f"{how} in {duration(ms)}."
-
-
-def _map_text(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, dict):
-        return {_map_text(key, change): _map_text(item, change) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_map_text(item, change) for item in value]
-    return value
+    return f"{how} in {duration_text(ms)}."
 
 
 def _seconds_back(before: str, now: str) -> float:

@@ -1,4 +1,4 @@
-"""A session's folder: its name, its files, who works in it, and finding it again (S1, S3, R2.3, R2.6)."""
+"""The files of a session's folder as such: made, told from links and pipes, kept aside when they can't be used."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,17 +17,61 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from tui_agent import events as e
-from tui_agent.paths import ensure_private_dir
+from tui_agent.common.paths import ensure_private_dir
+from tui_agent.common.workplan import plan_template
 from tui_agent.platform.append import sync_folder
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import atomic_write, read_file, remove_leftovers
-from tui_agent.platform.locks import FileLock, seems_held, shared_file_system
-from tui_agent.storage.journal import records
-from tui_agent.storage.session_files import keep_aside
-from tui_agent.storage.session_files import make_folder as make_folder  # catalog and forks use these, too
-from tui_agent.storage.session_files import regular as regular
-from tui_agent.storage.session_files import write_new as write_new
+from tui_agent.platform.locks import FileLock, shared_file_system
+from tui_agent.storage.journal import JournalReader
+from tui_agent.storage.lines import JournalLine
 from tui_agent.text import Mask, one_line
+from tui_agent.view.fold import fold_record
+from tui_agent.view.items import SessionView
+
+
+def make_folder(sessions: Path, name: str) -> Path:
+    """A new folder in `sessions`, called `name` or, where that is taken, `name` with a number. Raises OSError."""
+    for number in range(1, 10_000):
+        path = sessions / (name if number == 1 else f"{name}-{number}")
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            continue
+        return path
+    raise FileExistsError(f"{sessions / name} exists")
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Write a file of ours that must not be there yet, durably. Raises OSError."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(fd, left) :]
+        os.fsync(fd)
+    finally:
+        with contextlib.suppress(OSError):  # what counts was told by the sync
+            os.close(fd)
+
+
+def regular(path: Path) -> bool:
+    """Whether there is a regular file, not a link, so that reading can't lead elsewhere or wait for ever."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def keep_aside(path: Path) -> None:
+    """What can't be used, if it is there, keeps its bytes under another name. Never raises."""
+    for number in range(1, 100):
+        aside = path.with_name(f"{path.name}.unreadable-{number}")
+        if not os.path.lexists(aside):
+            with contextlib.suppress(OSError):
+                os.rename(path, aside)
+            return
+
 
 JOURNAL = "events.jsonl"
 LOG = "chat_history.log"
@@ -38,35 +83,6 @@ INFO_VERSION = 1
 INFO_SIZE = 1 << 20
 """Bytes of `session.json` that are read."""
 TITLE_LENGTH = 60
-
-PLAN_TEMPLATE = """\
----
-status: planning
-createdAt: {milliseconds}
-updatedAt: {milliseconds}
-version: 1
----
-
-# Plan: [Goal to be defined]
-
-**Status:** planning
-
-## Goal
-[User will provide goal]
-
-## Acceptance Criteria
-- [ ] [Criteria will be added once goal is defined]
-
-## Decisions Made
-[No decisions yet]
-
-## Decisions Rejected
-[No rejected decisions yet]
-
-## Execution Log
-[No actions taken yet]
-"""
-"""The plan document of a new session (P2): bracketed placeholders read as empty. Times are epoch milliseconds."""
 
 Status: TypeAlias = Literal["active", "ended", "crashed"]
 
@@ -106,7 +122,7 @@ class SessionFolder:
         self.log = path / LOG
         self.plan = path / PLAN
         self.warning = _file_system_warning(path)
-        """A sentence for the user when the folder lies where locks and saving may not hold (A24)."""
+        """A sentence for the user when the folder lies where locks and saving may not hold."""
         self._lock = lock
         self._scratch: Path | None = None
 
@@ -128,14 +144,9 @@ class SessionFolder:
             raise
         at = now.isoformat(timespec="milliseconds")
         info = SessionInfo(
-            id=path.name,
-            started_at=at,
-            updated_at=at,
-            workspace=os.path.realpath(workspace),
-            model=model,
-            mode=mode,
+            id=path.name, started_at=at, updated_at=at, workspace=os.path.realpath(workspace), model=model, mode=mode
         )
-        plan = PLAN_TEMPLATE.format(milliseconds=round(now.timestamp() * 1000)).encode()
+        plan = plan_template(round(now.timestamp() * 1000)).encode()
         try:
             for name, data in ((PLAN, plan), (LOG, b""), (JOURNAL, b"")):
                 write_new(path / name, data)
@@ -154,11 +165,11 @@ class SessionFolder:
         if not path.is_dir() or not os.path.lexists(path / JOURNAL):
             raise SessionError(f"There is no session in {path}.")
         if not regular(path / JOURNAL):
-            raise SessionError(f"{JOURNAL} in {path} is no regular file: there is nothing to go on with.")
+            raise SessionError(f"{JOURNAL} in {path} is not a regular file: nothing to resume.")
         lock = FileLock(path / LOCK)
         try:
             remove_leftovers(path, time.time())
-            if version_of(path) > INFO_VERSION:
+            if info_version(path) > INFO_VERSION:
                 raise SessionError(
                     f"Session {path.name} was last used by a newer tui-agent. Update to open it; nothing was changed."
                 )
@@ -209,69 +220,54 @@ class SessionFolder:
 # --- finding sessions -----------------------------------------------------------------------
 
 
-def list_sessions(sessions: Path) -> tuple[SessionInfo, ...]:
-    """All sessions, the last used first. What `session.json` can't tell is told by the journal."""
-    found = [(_touched(path), path.name, _summary(path)) for path in _folders(sessions)]
-    return tuple(info for _, _, info in sorted(found, key=lambda item: item[:2], reverse=True))
-
-
-def latest_for(sessions: Path, workspace: Path) -> Path | None:
-    """The folder of the session last used in `workspace` (symlinks resolved); one in which nothing was said counts
-    only when there is no other."""
-    real = os.path.realpath(workspace)
-    mine = [sessions / info.id for info in list_sessions(sessions) if info.workspace == real]
-    return next((path for path in mine if _has_message(path)), mine[0] if mine else None)
-
-
-def find(sessions: Path, prefix: str) -> Path:
+def find_session(sessions: Path, prefix: str) -> Path:
     """The one session whose id is `prefix` or begins with it. Raises SessionError when none or several do."""
-    names = [path.name for path in _folders(sessions)]
-    hits = [name for name in names if name == prefix] or [
-        name for name in names if prefix and name.startswith(prefix)
-    ]
+    names = [path.name for path in session_folders(sessions)]
+    hits = [name for name in names if name == prefix] or [name for name in names if prefix and name.startswith(prefix)]
     if len(hits) == 1:
         return sessions / hits[0]
     if not hits:
         if prefix and prefix == os.path.basename(prefix) and is_session(sessions / prefix):
-            raise SessionError(
-                f"{one_line(prefix)} is no session to go on with: its {JOURNAL} is missing or no file."
-            )
-        raise SessionError(f"No session's id begins with {one_line(prefix)!r}.")
+            raise SessionError(f"{one_line(prefix)} can't be resumed: its {JOURNAL} is missing or not a file.")
+        raise SessionError(f"No session id starts with {one_line(prefix)!r}.")
     listed = ", ".join(sorted(hits)[:5])
-    raise SessionError(
-        f"{len(hits)} sessions begin with {one_line(prefix)!r}: {listed}. Give more of the id."
-    )
+    raise SessionError(f"{len(hits)} session ids start with {one_line(prefix)!r}: {listed}. Use more of the id.")
+
+
+TELLING = {
+    e.SessionOpened.type,
+    e.SessionClosed.type,
+    e.SessionForked.type,
+    e.SessionTitled.type,
+    e.ModelChanged.type,
+    e.ModeChanged.type,
+    e.UserSaid.type,
+}
+"""Records that `session.json` can be told from."""
 
 
 def rebuild(path: Path) -> SessionInfo:
-    """What the journal in `path` tells of the session; constant memory, one pass."""
-    info = SessionInfo(id=path.name, started_at=start_in(path.name), status="crashed")
-    said = ""
-    for record in records(path / JOURNAL):
-        event = record.event
-        changes: dict[str, str] = {"updated_at": record.at}
-        match event:
-            case e.SessionOpened():
-                changes |= {
-                    "workspace": os.path.realpath(event.workspace),
-                    "model": event.model,
-                    "mode": event.mode,
-                }
-                changes |= {"status": "crashed", "started_at": info.started_at or record.at}
-            case e.SessionClosed():
-                changes["status"] = "ended"
-            case e.SessionForked():
-                changes |= {"parent": event.parent, "started_at": info.started_at or record.at}
-            case e.SessionTitled():
-                changes["title"] = event.title
-            case e.ModelChanged():
-                changes["model"] = event.model
-            case e.ModeChanged():
-                changes["mode"] = event.mode
-            case e.UserSaid() if not said:
-                said = one_line(Mask({}).mask(event.text), TITLE_LENGTH)
-        info = msgspec.structs.replace(info, **changes)
-    return msgspec.structs.replace(info, title=info.title or said)
+    """What the journal in `path` tells of the session, in one pass."""
+    view, began, last = SessionView(), start_in(path.name), None
+    for line in JournalReader(path / JOURNAL):
+        if not isinstance(line, JournalLine):
+            continue
+        if line.type in TELLING:
+            record = line.record()
+            fold_record(view, record)
+            began = began or record.at
+        last = line
+    return SessionInfo(
+        id=path.name,
+        title=view.title or one_line(Mask({}).mask(view.first_message), TITLE_LENGTH),
+        started_at=began,
+        updated_at="" if last is None else last.record().at,
+        workspace=os.path.realpath(view.workspace) if view.workspace else "",
+        model=view.model,
+        mode=view.mode,
+        status="ended" if view.closed else "crashed",
+        parent=view.parent,
+    )
 
 
 def folder_name(now: datetime) -> str:
@@ -292,22 +288,17 @@ def is_session(path: Path) -> bool:
 # --- parts ----------------------------------------------------------------------------------
 
 
-def _folders(sessions: Path) -> Iterator[Path]:
+def session_folders(sessions: Path, *, damaged: bool = False) -> Iterator[Path]:
+    """The folders below `sessions` that hold a journal; with `damaged` those of sessions that lost theirs too."""
     try:
         entries = list(os.scandir(sessions))
     except OSError:
         return
     for entry in entries:
-        if entry.is_dir(follow_symlinks=False) and regular(sessions / entry.name / JOURNAL):
-            yield sessions / entry.name
-
-
-def _summary(path: Path) -> SessionInfo:
-    info = load_info(path) or rebuild(path)
-    status = info.status
-    if status != "ended":
-        status = "active" if seems_held(path / LOCK) else "crashed"
-    return msgspec.structs.replace(info, id=path.name, status=status)
+        with contextlib.suppress(OSError):
+            path = sessions / entry.name
+            if entry.is_dir(follow_symlinks=False) and (is_session(path) if damaged else regular(path / JOURNAL)):
+                yield path
 
 
 def load_info(path: Path) -> SessionInfo | None:
@@ -330,7 +321,7 @@ def write_info(path: Path, info: SessionInfo) -> None:
         atomic_write(path / INFO, data)
 
 
-def version_of(path: Path) -> int:
+def info_version(path: Path) -> int:
     """The version that `session.json` in `path` names; 0 when it can't be read."""
     try:
         data = msgspec.json.decode(read_file(path / INFO, INFO_SIZE).data)
@@ -338,23 +329,6 @@ def version_of(path: Path) -> int:
         return 0
     version = data.get("version", 0) if isinstance(data, dict) else 0
     return version if isinstance(version, int) else 0
-
-
-def _touched(path: Path) -> int:
-    try:
-        return os.stat(path / JOURNAL).st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _has_message(path: Path) -> bool:
-    """Whether anything was said, judged by the journal's beginning."""
-    try:
-        with open(path / JOURNAL, "rb") as file:
-            head = file.read(1 << 18)
-    except OSError:
-        return False
-    return len(head) == 1 << 18 or b'"type":"user.said"' in head
 
 
 def start_in(name: str) -> str:
@@ -372,6 +346,6 @@ def _file_system_warning(path: Path) -> str | None:
     if kind is None:
         return None
     return (
-        f"The session lies on {kind}: there, locks may not hold between machines and saved data may be lost "
+        f"The session is stored on {kind}: locks may not work between machines, and saved data may be lost "
         "in a crash. Set TUI_AGENT_HOME to a folder on a local disk."
     )

@@ -1,4 +1,4 @@
-"""One record as one line of `events.jsonl`, and back (FAULTS 5.2.2)."""
+"""One record as one line of `events.jsonl`, and back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RecordTooBig(ValueError):
 # --- writing --------------------------------------------------------------------------------
 
 
-def encode(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """`value` as one line of JSON; lone surrogates, which UTF-8 can't hold, are escaped and survive."""
     try:
         return msgspec.json.encode(value)
@@ -40,7 +40,7 @@ def encode(value: Any) -> bytes:
 
 def encode_event(event: Event) -> bytes:
     """The event's fields as JSON. Raises TypeError for what is not plain data and RecordTooBig."""
-    data = encode(event.raw if isinstance(event, Unknown) else event)
+    data = encode_json(event.raw if isinstance(event, Unknown) else event)
     if len(data) > MAX_LINE - 4096:
         raise RecordTooBig(f"{event.type} holds {len(data)} bytes; {MAX_LINE - 4096} are allowed")
     return data
@@ -54,16 +54,16 @@ def to_line(record: Record, log: int, data: bytes | None = None, keep: Any = Non
     body = b'{"v":%d,"seq":%d,"at":%s,"type":%s,"run":%s,"node":%s,"parent":%s,"data":%s,"log":%d' % (
         VERSION,
         record.seq,
-        encode(record.at),
-        encode(name),
-        encode(record.run),
-        encode(record.node),
-        encode(record.parent),
+        encode_json(record.at),
+        encode_json(name),
+        encode_json(record.run),
+        encode_json(record.node),
+        encode_json(record.parent),
         encode_event(event) if data is None else data,
         log,
     )
     if keep is not None:
-        body += b',"keep":' + encode(keep)
+        body += b',"keep":' + encode_json(keep)
     return b'%s,"crc":"%08x"}\n' % (body, zlib.crc32(body))
 
 
@@ -83,7 +83,7 @@ class _Envelope(msgspec.Struct):
     keep: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class Line:
+class JournalLine:
     """An intact line of the journal. Its event is decoded only when `record()` is called."""
 
     __slots__ = ("_envelope", "_text", "crc", "node", "offset", "seq", "size", "type")
@@ -167,28 +167,23 @@ def _to_event(name: str, data: bytes, version: int) -> Event:
     return Unknown(name=name, raw=raw if isinstance(raw, dict) else {"value": raw})
 
 
-def parse(raw: bytes, offset: int, unsigned: bool) -> Line | None:
+def parse_line(raw: bytes, offset: int = 0) -> JournalLine | None:
     """The line's content; None when it is not intact."""
     if raw[-19:-11] == _CRC and raw.endswith(b'"}\n'):  # as we write it
         crc = zlib.crc32(memoryview(raw)[:-19])
         if b"%08x" % crc == raw[-11:-3] and (head := _HEAD.match(raw)) is not None:
-            return Line(raw, _names(head), crc, offset, len(raw))
+            return JournalLine(raw, _names(head), crc, offset, len(raw))
     text = raw.rstrip(b"\r\n")
     body, mark, tail = text.rpartition(_CRC)
-    crc = 0
-    if mark and len(tail) == 10 and tail.endswith(b'"}'):
-        crc = zlib.crc32(body)
-        if b"%08x" % crc != tail[:8]:
-            return None
-        head = _HEAD.match(text)
-        if head is not None:
-            return Line(text, _names(head), crc, offset, len(raw))
-    elif not unsigned:
+    crc = zlib.crc32(body)
+    if not mark or tail != b'%08x"}' % crc:
         return None
+    if (head := _HEAD.match(text)) is not None:
+        return JournalLine(text, _names(head), crc, offset, len(raw))
     envelope = _envelope_of(text)
     if envelope is None or envelope.seq < 1 or not bytes(envelope.data).startswith(b"{"):
         return None
-    line = Line(text, (envelope.seq, envelope.type, envelope.node), crc or zlib.crc32(text), offset, len(raw))
+    line = JournalLine(text, (envelope.seq, envelope.type, envelope.node), crc, offset, len(raw))
     line._envelope = envelope
     return line
 
@@ -218,7 +213,7 @@ def _lenient(text: bytes) -> _Envelope | None:
     return envelope
 
 
-def salvage(raw: bytes, offset: int, unsigned: bool) -> Line | None:
+def salvage(raw: bytes, offset: int) -> JournalLine | None:
     """A whole record glued behind a torn or zero-filled one on the same line."""
     at = raw.rfind(b'{"v":')
-    return parse(raw[at:], offset + at, unsigned) if at > 0 else None
+    return parse_line(raw[at:], offset + at) if at > 0 else None

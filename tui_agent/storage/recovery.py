@@ -15,7 +15,7 @@ from tui_agent import events as e
 from tui_agent.platform.append import Appender, AppendError
 from tui_agent.storage.chat_log import ChatLog
 from tui_agent.storage.journal import JournalReader, find_last
-from tui_agent.storage.lines import Damage, Line
+from tui_agent.storage.lines import Damage, JournalLine
 
 CATCH_UP_MAX = 64 << 20
 """Bytes of missing log that are told again at most."""
@@ -49,7 +49,7 @@ class OpenEnds:
         return {"tools": list(self.tools), "requests": list(self.requests)}
 
 
-class Recovered(msgspec.Struct, frozen=True, kw_only=True):
+class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
     """What was found on opening a session's journal."""
 
     last: int = 0
@@ -72,9 +72,6 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of chat_history.log that a crash had cost and that were appended now."""
     log_changed: bool = False
     """chat_history.log is not as it was written; it goes on as it is."""
-
-    def as_healed(self) -> Recovered:
-        return msgspec.structs.replace(self, healed=True)
 
     def event(self) -> e.SessionRecovered | None:
         """The event to emit; None when the session was left in order."""
@@ -109,7 +106,7 @@ class Recovery:
         self._after_last = 0
         """Damaged whole lines behind the last good one: their numbers may be known elsewhere, so none is reused."""
 
-    def run(self) -> Recovered:
+    def run(self) -> RecoveryReport:
         """Read, and append what is missing from the log. Raises OSError when a file can't be read."""
         saved = find_last(self._journal, e.StateSaved.type)
         catch_up = self._scan(saved if self._resume_at(saved) else None)
@@ -118,7 +115,7 @@ class Recovery:
             catch_up = self._scan(None)
         appended = catch_up.finish(self.chat_log)
         first = next(iter(self._damages), None)
-        return Recovered(
+        return RecoveryReport(
             last=self._last + self._after_last,
             damaged=len(self._damages),
             offset=None if first is None else first.offset,
@@ -131,7 +128,7 @@ class Recovery:
             log_changed=catch_up.changed,
         )
 
-    def _resume_at(self, saved: Line | None) -> bool:
+    def _resume_at(self, saved: JournalLine | None) -> bool:
         if saved is None:
             return False
         event = saved.record().event
@@ -152,7 +149,7 @@ class Recovery:
         self.start = (1, 0)
         self._last, self._damages, self._after_last, self._closed = 0, [], 0, True
 
-    def _scan(self, saved: Line | None) -> CatchUp:
+    def _scan(self, saved: JournalLine | None) -> CatchUp:
         catch_up = CatchUp(self._log)
         if saved is None:
             reader = JournalReader(self._journal)
@@ -160,18 +157,18 @@ class Recovery:
             reader = JournalReader(self._journal, start=saved.offset, last=saved.seq - 1)
         for item in reader:
             if isinstance(item, Damage):
-                self._note_damage(item)
+                self._add_damage(item)
             else:
-                self._note(item, catch_up)
+                self._add_line(item, catch_up)
         catch_up.end()
         return catch_up
 
-    def _note_damage(self, damage: Damage) -> None:
+    def _add_damage(self, damage: Damage) -> None:
         if damage.why != "retried":
             self._damages.append(damage)
             self._after_last += damage.why == "damaged"
 
-    def _note(self, line: Line, catch_up: CatchUp) -> None:
+    def _add_line(self, line: JournalLine, catch_up: CatchUp) -> None:
         record = line.record()
         event = record.event
         self._last, self._after_last = line.seq, 0
@@ -184,7 +181,7 @@ class Recovery:
 
 
 class CatchUp:
-    """Finds which end of the log a crash cost, from each record's projection and the log's size before it (A15)."""
+    """Finds which end of the log a crash cost, from each record's projection and the log's size before it."""
 
     def __init__(self, log: Appender) -> None:
         self._log = log
@@ -197,18 +194,18 @@ class CatchUp:
         self._missing_size = 0
         self._expected: bytes | None = None
         """How the log must end if nobody changed it."""
-        self._first: int | None = None
+        self._first_offset: int | None = None
         self.changed = False
 
     @property
     def misses_beginning(self) -> bool:
         """The log ends before the first record that was looked at: an earlier start is needed."""
-        return self._first is not None and self._size < self._first
+        return self._first_offset is not None and self._size < self._first_offset
 
     def note(self, begin: int, text: bytes) -> None:
         """The next record."""
-        if self._first is None or begin < self._begin:  # begun anew: the earlier file is gone
-            self._first = begin
+        if self._first_offset is None or begin < self._begin:  # begun anew: the earlier file is gone
+            self._first_offset = begin
             self._missing, self._missing_size = [], 0
             self._expected = None
         else:

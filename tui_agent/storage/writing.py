@@ -1,4 +1,4 @@
-"""The two threads that put a session on disk: one writes, one syncs, and no write waits for a sync (FAULTS 5.2)."""
+"""The two threads that put a session on disk: one writes, one syncs, and no write waits for a sync."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tui_agent.storage.recovery import OpenEnds
 
 SYNC_SECONDS = 0.25
 SYNC_BYTES = 64 << 10
-"""What is written becomes durable by itself after so long or so much (FAULTS 5.2.4)."""
+"""What is written becomes durable by itself after so long or so much."""
 LOG_SYNC_SECONDS = 1.0
 RETRY_SECONDS = 1.0
 """Time between two tries of a write or sync that failed."""
@@ -64,12 +64,12 @@ class SessionWriter:
         self._progress = progress
         self._remark = remark
         self._queue: deque[tuple[Record, bytes]] = deque()
-        self._handed = last
+        self._submitted = last
         self._texts: list[bytes] = []
         self._log_end = log.size + log.waiting
         self._log_fault = False
         self._faults: dict[str, AppendError] = {}
-        self._kicked: set[str] = set()
+        self._retry_now: set[str] = set()
         self._wanted = last
         self._unsynced_since = 0.0
         self._unsynced_bytes = 0
@@ -105,7 +105,7 @@ class SessionWriter:
         with self._changed:
             if durable:
                 self._wanted = max(self._wanted, seq)
-            self._kicked |= self._faults.keys()
+            self._retry_now |= self._faults.keys()
             self._changed.notify_all()
             return self.attempt
 
@@ -129,16 +129,12 @@ class SessionWriter:
         with self._changed:
             self.attempt += 1
             mine = self.attempt
-            self._kicked.discard(name)
+            self._retry_now.discard(name)
         try:
             work()
-        except (
-            Exception
-        ) as error:  # a defect is a failure like any other here: told, and nothing acknowledged
+        except Exception as error:  # a defect is a failure like any other here: told, and nothing acknowledged
             cause = error if isinstance(error, OSError) else OSError(repr(error))
-            fault = (
-                cause if isinstance(cause, AppendError) else AppendError(self._journal.path, "Saving", cause)
-            )
+            fault = cause if isinstance(cause, AppendError) else AppendError(self._journal.path, "Saving", cause)
             with self._changed:
                 self._faults[name] = fault
                 self.failed_attempt = max(self.failed_attempt, mine)
@@ -151,9 +147,9 @@ class SessionWriter:
         self._progress()
         return True
 
-    def _held_up(self, name: str) -> bool:
+    def _backing_off(self, name: str) -> bool:
         """After a failure, until it is time for the next try or someone asks for one."""
-        return name in self._faults and name not in self._kicked and not self._closing
+        return name in self._faults and name not in self._retry_now and not self._closing
 
     # --- writing ---------------------------------------------------------------------------
 
@@ -168,8 +164,8 @@ class SessionWriter:
     def _write_until_closed(self) -> None:
         while True:
             with self._changed:
-                if self._held_up("write"):
-                    self._changed.wait_for(lambda: not self._held_up("write"), RETRY_SECONDS)
+                if self._backing_off("write"):
+                    self._changed.wait_for(lambda: not self._backing_off("write"), RETRY_SECONDS)
                 else:
                     self._changed.wait_for(lambda: self._queue or self._closing or "write" in self._faults)
                 batch = [self._queue.popleft() for _ in range(min(BATCH, len(self._queue)))]
@@ -180,17 +176,17 @@ class SessionWriter:
                 return
 
     def _write(self, batch: list[tuple[Record, bytes]]) -> None:
-        self._look_at_log()
+        self._check_log()
         lines = [self._line(record, data) for record, data in batch]
         if batch:
-            self._note_place(batch[0][0].seq)
-            self._handed = batch[-1][0].seq
+            self._add_to_index(batch[0][0].seq)
+            self._submitted = batch[-1][0].seq
         self._journal.append(lines)
         self._write_log()
         with self._changed:
-            if self._handed > self.written and self.synced == self.written:
+            if self._submitted > self.written and self.synced == self.written:
                 self._unsynced_since = time.monotonic()
-            self.written = self._handed
+            self.written = self._submitted
             self._unsynced_bytes += sum(map(len, lines))
 
     def _line(self, record: Record, data: bytes) -> bytes:
@@ -199,33 +195,33 @@ class SessionWriter:
         if isinstance(record.event, StateSaved):
             keep = {"chat": self._chat_log.state(), "ends": self._ends.state()}
         line = to_line(record, self._log_end, data, keep)
-        text = self._told(record)
+        text = self._projection(record)
         if text:
             self._texts.append(text)
             self._log_end += len(text)
         return line
 
-    def _told(self, record: Record) -> bytes:
+    def _projection(self, record: Record) -> bytes:
         try:
             return self._chat_log.project(record).encode()
         except Exception as error:  # a defect in telling must not cost the record
-            self._remark(f"Record {record.seq} could not be told in {self._log.path.name}: {error!r}")
+            self._remark(f"Record {record.seq} could not be written to {self._log.path.name}: {error!r}")
             return b""
 
-    def _note_place(self, seq: int) -> None:
+    def _add_to_index(self, seq: int) -> None:
         if seq >= self.index[-1][0] + INDEXED and not self._journal.waiting:
             self.index.append((seq, self._journal.size))
 
-    def _look_at_log(self) -> None:
-        """Notice what others did to the log; it goes on in the file that has its name now (A27)."""
+    def _check_log(self) -> None:
+        """Notice what others did to the log; it goes on in the file that has its name now."""
         if self._texts or self._log.waiting:
             return
         try:
             if self._log.moved():
                 self._log.reopen()
-                said = "was deleted or replaced; it goes on in a new file"
+                said = "was deleted or replaced; continuing in a new file"
             elif self._log.size != self._log_end:
-                said = "was changed by another program; it goes on behind that"
+                said = "was changed by another program; continuing after that"
             else:
                 return
         except OSError:
@@ -241,9 +237,7 @@ class SessionWriter:
             self._log.append(texts)
         except OSError as error:
             if not self._log_fault:
-                self._remark(
-                    f"{self._log.path.name} can't be written at the moment: {error}. It will be completed."
-                )
+                self._remark(f"{self._log.path.name} can't be written at the moment: {error}. It will be completed.")
             self._log_fault = True
             return
         self._log_fault = False
@@ -254,8 +248,8 @@ class SessionWriter:
     def _sync_loop(self) -> None:
         while True:
             with self._changed:
-                if self._held_up("sync"):
-                    self._changed.wait_for(lambda: not self._held_up("sync"), RETRY_SECONDS)
+                if self._backing_off("sync"):
+                    self._changed.wait_for(lambda: not self._backing_off("sync"), RETRY_SECONDS)
                 else:
                     self._wait_for_work()
                 last_round = self._closing and self._all_written

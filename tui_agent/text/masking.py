@@ -1,4 +1,4 @@
-"""Hiding secrets in text, whole or as a stream (A7, R-35): known values and the shapes of known kinds of key.
+"""Hiding secrets in text, whole or as a stream (A7): known values and the shapes of known kinds of key.
 
 Two passes, values then shapes, each of which gives the same result for every split of a stream. Both look for literal
 beginnings first, which costs next to nothing in text that has none.
@@ -9,24 +9,88 @@ from __future__ import annotations
 import heapq
 import json
 import re
+import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 from urllib.parse import quote
 
 from tui_agent.text.cleaning import clean
-from tui_agent.text.shapes import (
-    HEADERS,
-    LONGEST,
-    LOOK_BACK,
-    OPEN_HEADER,
-    PEM,
-    PEM_BEGIN,
-    PEM_ENDED,
-    PEM_LONGEST,
-    SHAPES,
-    TOKEN_CHARACTERS,
+
+LONGEST = 6400
+"""No match but a PEM block is longer than this: every repetition below is bounded."""
+
+LOOK_BACK = 2
+"""Characters before a match that its pattern looks at."""
+
+TOKEN_CHARACTERS = string.ascii_letters + string.digits + "_-./+=~:@%!$&*?#^"
+"""All that a key may consist of; whatever else ends it."""
+
+_TOKEN = rf"[{re.escape(TOKEN_CHARACTERS)}]"
+
+# Nothing that could belong to the same word stands before; the n of a `\\n` in JSON does not belong to it.
+_EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
+
+SHAPES: tuple[tuple[str, str, str], ...] = (
+    ("API key", "sk-", _EDGE + r"sk-(?=[A-Za-z\-_]{0,60}[0-9])[A-Za-z0-9_\-]{16,256}"),
+    ("API key", "sk_live_", r"sk_live_[A-Za-z0-9]{16,256}"),
+    ("API key", "rk_live_", r"rk_live_[A-Za-z0-9]{16,256}"),
+    ("API key", "gsk_", _EDGE + r"gsk_[A-Za-z0-9]{32,128}"),
+    ("API key", "xai-", _EDGE + r"xai-[A-Za-z0-9]{40,128}"),
+    ("API key", "AIza", r"AIza[A-Za-z0-9_\-]{35}"),
+    ("API key", "SG.", _EDGE + r"SG\.[A-Za-z0-9_\-]{16,64}\.[A-Za-z0-9_\-]{16,64}"),
+    ("API key", "dop_v1_", r"dop_v1_[a-f0-9]{64}"),
+    ("API key", "shpat_", r"shpat_[A-Fa-f0-9]{32}"),
+    *(("GitHub token", f"gh{kind}_", _EDGE + rf"gh{kind}_[A-Za-z0-9]{{20,255}}") for kind in "pousr"),
+    ("GitHub token", "github_pat_", r"github_pat_[A-Za-z0-9_]{20,255}"),
+    ("GitLab token", "glpat-", r"glpat-[A-Za-z0-9_\-]{16,128}"),
+    *(("AWS key", start, _EDGE + rf"{start}[A-Z0-9]{{16}}(?![A-Za-z0-9])") for start in ("AKIA", "ASIA")),
+    ("Slack token", "xox", _EDGE + r"xox[abeprs]-[A-Za-z0-9\-]{10,255}"),
+    ("Slack token", "xapp-", r"xapp-[A-Za-z0-9\-]{10,255}"),
+    ("Google token", "ya29.", r"ya29\.[A-Za-z0-9_\-]{20,1024}"),
+    ("npm token", "npm_", _EDGE + r"npm_[A-Za-z0-9]{36}"),
+    ("PyPI token", "pypi-", r"pypi-[A-Za-z0-9_\-]{40,512}"),
+    ("Hugging Face token", "hf_", _EDGE + r"hf_[A-Za-z0-9]{30,128}"),
+    ("JSON web token", "eyJ", r"eyJ[A-Za-z0-9_\-]{8,1024}\.eyJ[A-Za-z0-9_\-]{8,4000}\.[A-Za-z0-9_\-]{8,1024}"),
+    ("password in a URL", "://", r"://[A-Za-z0-9_.~%+\-]{0,64}:(?P<hide>[A-Za-z0-9_.~%+\-=:!$&*?#^]{3,256})@"),
 )
+"""Label, the literal it begins with, pattern. What is hidden is the group `hide`, or all of it."""
+
+_IS = r"[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?"
+
+HEADERS: tuple[tuple[str, str, str], ...] = (
+    (
+        "authorization",
+        "authorization",
+        rf"authorization{_IS}(?:bearer|basic|token|digest|apikey)[ \t]{{1,4}}(?P<hide>{_TOKEN}{{8,4096}})",
+    ),
+    ("bearer token", "bearer", _EDGE + rf"bearer[ \t]{{1,4}}(?=[a-z_\-]{{0,60}}[0-9])(?P<hide>{_TOKEN}{{20,4096}})"),
+    ("API key", "api-key", rf"api-key{_IS}(?=[a-z_\-]{{0,60}}[0-9])(?P<hide>{_TOKEN}{{16,512}})"),
+    ("AWS secret key", "aws_secret_access_key", rf"aws_secret_access_key{_IS}(?P<hide>[a-z0-9/+=]{{40,64}})"),
+)
+"""The same for keys that are told by what stands before them; letters of either case."""
+
+OPEN_HEADER = re.compile(
+    rf"(?i:(?:authorization|bearer|api-key|aws_secret_access_key)"
+    rf"[\"']?[ \t]{{0,4}}[:=]?[ \t]{{0,4}}[\"']?(?:[a-z]{{0,6}}[ \t]{{1,4}})?{_TOKEN}{{0,4096}}\Z)"
+)
+"""One of HEADERS that may go on after the end of the text."""
+
+_NAME = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?"
+_KEY_LINE = r"[^A-Za-z+/=]{0,16}[A-Za-z0-9+/=]"
+_PEM_WHOLE = rf"-----BEGIN {_NAME}-----[\s\S]{{0,8192}}?-----END {_NAME}-----"
+PEM = (
+    rf"(?:{_PEM_WHOLE}"
+    rf"|-----BEGIN {_NAME}-----(?:(?:{_KEY_LINE}{{40,128}}){{1,60}}(?:{_KEY_LINE}{{1,128}})?)?)"
+)
+"""A private key, whatever stands at the beginning of its lines; without its end as far as it looks like one."""
+
+PEM_LONGEST = 9216
+"""No PEM match is longer."""
+
+PEM_BEGIN = re.compile(rf"-----BEGIN(?:(?P<whole> {_NAME}-----)|[A-Z0-9 ]{{0,60}}-{{0,5}})")
+PEM_ENDED = re.compile(_PEM_WHOLE)
+
 
 SHORTEST = 4
 """Values shorter than this are not masked: they would be found everywhere."""
@@ -43,6 +107,9 @@ _LINE = 16
 
 Secret: TypeAlias = tuple[int, int, str]
 """Where it begins and ends, and what is shown instead."""
+
+Pass: TypeAlias = "_Values | _Shapes"
+"""One way to find secrets."""
 
 Finder: TypeAlias = Callable[[str, int], int]
 """(text, start) → where something begins at or after `start`; -1 for nowhere."""
@@ -110,21 +177,6 @@ class Masker:
         for stage in self._stages:
             text = stage.feed(text) + stage.flush()
         return text
-
-
-class Pass(Protocol):
-    """One way to find secrets."""
-
-    beginnings: tuple[str, ...]
-    """Texts of which one stands at the beginning of each secret, headers apart."""
-
-    def find(self, text: str, start: int) -> Iterator[Secret]:
-        """The secrets from `start` on, in order, none within another."""
-        ...
-
-    def opened(self, text: str, start: int) -> int:
-        """Where a secret may begin, at or after `start`, that the end of `text` cuts off; len(text) if nowhere."""
-        ...
 
 
 def _replaced(text: str, secrets: Iterator[Secret], keep_lines: bool) -> str:
@@ -222,8 +274,10 @@ class _Values:
         self._forms = sorted(shown.items(), key=lambda item: len(item[0]), reverse=True)
         self._finders = [_literal(form) for form, _ in self._forms]
         self.beginnings = tuple(form[:SHORTEST] for form, _ in self._forms)
+        """Texts of which one stands at the beginning of each secret, headers apart."""
 
     def find(self, text: str, start: int) -> Iterator[Secret]:
+        """The secrets from `start` on, in order, none within another."""
         beginnings = _Beginnings(text, start, self._finders)
         while found := beginnings.next(start):
             place, rank = found
@@ -232,6 +286,7 @@ class _Values:
             yield place, start, shown
 
     def opened(self, text: str, start: int) -> int:
+        """Where a secret may begin, at or after `start`, that the end of `text` cuts off; len(text) if nowhere."""
         cut = len(text)
         for form, _ in self._forms:
             at = text.find(form[0], max(start, len(text) - len(form) + 1))
@@ -248,11 +303,7 @@ def _forms(value: str) -> set[str]:
         forms.update(line.strip() for line in value.splitlines() if len(line.strip()) >= _LINE)
     for form in tuple(forms):
         written = form.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-        forms |= {
-            json.dumps(written)[1:-1],
-            json.dumps(written, ensure_ascii=False)[1:-1],
-            quote(written, safe=""),
-        }
+        forms |= {json.dumps(written)[1:-1], json.dumps(written, ensure_ascii=False)[1:-1], quote(written, safe="")}
     return {form for form in forms if len(form) >= SHORTEST}
 
 
@@ -262,18 +313,14 @@ class _Shapes:
     def __init__(self) -> None:
         self._kinds = [("private key", re.compile(PEM))]
         self._kinds += [(label, re.compile(pattern)) for label, _, pattern in SHAPES]
-        self._kinds += [
-            (label, re.compile(pattern, re.IGNORECASE | re.ASCII)) for label, _, pattern in HEADERS
-        ]
+        self._kinds += [(label, re.compile(pattern, re.IGNORECASE | re.ASCII)) for label, _, pattern in HEADERS]
         self.beginnings = literals = ("-----BEGIN", *(start for _, start, _ in SHAPES))
         headers = tuple(start for _, start, _ in HEADERS)
         self._exact = [_literal(one) for one in literals]
         self._finders = [*self._exact, *map(_any_case, headers)]
         self._headers = headers
         self._start = re.compile("|".join(map(re.escape, literals)))
-        self._beginnings = frozenset(
-            one[:size].lower() for one in (*literals, *headers) for size in range(1, len(one))
-        )
+        self._beginnings = frozenset(one[:size].lower() for one in (*literals, *headers) for size in range(1, len(one)))
         self._longest_beginning = max(map(len, self._beginnings))
 
     def find(self, text: str, start: int) -> Iterator[Secret]:

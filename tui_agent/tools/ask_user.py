@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from tui_agent.domain import ToolResult
-from tui_agent.tools.base import Args, Bench, Tool
+from tui_agent.common.domain import ToolResult
+from tui_agent.tools.base import Args, Tool, ToolContext
 
 
 class AskUserArgs(Args):
@@ -22,29 +22,15 @@ class AskUser(Tool[AskUserArgs]):
 
     name: ClassVar[str] = "ask_user"
     args = AskUserArgs
+    subject: ClassVar[str] = "question"
     reads_only: ClassVar[bool] = True
     timeout: ClassVar[float | None] = None
-    aliases: ClassVar[tuple[str, ...]] = (
-        "ask",
-        "ask_question",
-        "ask_followup_question",
-        "question",
-        "request_input",
-    )
-    argument_aliases: ClassVar[dict[str, str]] = {
-        "text": "question",
-        "message": "question",
-        "prompt": "question",
-        "choices": "options",
-        "suggestions": "options",
-    }
 
-    def title(self, args: AskUserArgs) -> str:
-        """See Tool."""
-        return args.question
-
-    async def run(self, args: AskUserArgs, bench: Bench) -> ToolResult:
+    async def run(self, args: AskUserArgs, ctx: ToolContext) -> ToolResult:
         """See Tool."""
         options = tuple(dict.fromkeys(one.strip() for one in args.options or () if one.strip()))
-        answer = await bench.ask(args.question, options)
+        answer = await ctx.ask(args.question, options)
         return ToolResult(success=True, data=answer)
+
+
+TOOLS = (AskUser(),)

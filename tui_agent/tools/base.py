@@ -1,57 +1,53 @@
-"""The contract between a tool and the engine: a tool works at a bench that gives it everything it may touch."""
+"""The contract between a tool and the engine: its ToolContext gives a tool everything it may touch."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property, partial
 from pathlib import Path
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 from pydantic import BaseModel, ConfigDict
 
-from tui_agent.domain import (
-    Action,
-    CommandOutcome,
-    Editing,
-    FileChange,
-    Mode,
-    Permit,
-    Running,
-    Target,
-    ToolResult,
+from tui_agent.common.domain import CommandOutcome, FileChange, Mode, ReadAction, Target, ToolResult
+from tui_agent.common.errors import CodedError
+from tui_agent.common.symbols import (
+    Diagnostic,
+    Hierarchy,
+    PlaceKind,
+    SourceLocation,
+    SourcePosition,
+    Symbol,
+    Unavailable,
 )
-from tui_agent.symbols import Diagnostic, Family, Place, Spot, Symbol, Unavailable
-from tui_agent.workplan import PlanChange
+from tui_agent.common.tables import read_table
+from tui_agent.common.workplan import PlanChange
 
 
-class ToolError(Exception):
+class ToolError(CodedError):
     """A failure that the model can act on; becomes `ToolResult(success=False)`.
 
     `code` is the machine-readable kind (see `ToolResult.code`).
     """
 
-    def __init__(self, message: str, code: str = "other") -> None:
-        super().__init__(message)
-        self.code = code
 
-
-class Refused(ToolError):
+class ToolRefused(ToolError):
     """Leave was not given. The message tells the model why, with the user's own words if there are any."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, "refused")
 
 
-class Agreed(msgspec.Struct, frozen=True, kw_only=True):
-    """Leave to write a file: the bytes that may be written, which the user may have made others than was asked for."""
+class Written(msgspec.Struct, frozen=True):
+    """A file that was written."""
 
-    permit: Permit
-    content: bytes
+    change: FileChange
     note: str = ""
-    """What the model must know of the difference."""
+    """What the model is told: +N −N, how the user changed the edit, and errors that a language server finds (T4)."""
 
 
-class Errand(msgspec.Struct, frozen=True, kw_only=True):
+class SubagentTask(msgspec.Struct, frozen=True, kw_only=True):
     """What a sub-agent is sent out for (T5)."""
 
     task: str
@@ -73,38 +69,32 @@ class Code(Protocol):
         """The symbols of a file, outer ones before what they hold."""
         ...
 
-    async def definitions(self, path: Path, spot: Spot) -> tuple[Place, ...] | Unavailable:
-        """Where it is defined."""
-        ...
-
-    async def references(self, path: Path, spot: Spot) -> tuple[Place, ...] | Unavailable:
-        """Every use, the declaration among them."""
-        ...
-
-    async def implementations(self, path: Path, spot: Spot) -> tuple[Place, ...] | Unavailable:
-        """What implements or overrides it."""
+    async def places(
+        self, kind: PlaceKind, path: Path, spot: SourcePosition
+    ) -> tuple[SourceLocation, ...] | Unavailable:
+        """Where it is defined, every use (the declaration among them), or what implements or overrides it."""
         ...
 
     async def symbols(self, name: str) -> tuple[Symbol, ...] | Unavailable:
         """Symbols of the whole workspace that are called so or alike, the likest first."""
         ...
 
-    async def hover(self, path: Path, spot: Spot) -> str | Unavailable:
+    async def hover(self, path: Path, spot: SourcePosition) -> str | Unavailable:
         """Signature, type and documentation; empty where there are none."""
         ...
 
     async def calls(
-        self, path: Path, spot: Spot, *, incoming: bool, outgoing: bool
-    ) -> Family | Unavailable | None:
+        self, path: Path, spot: SourcePosition, *, incoming: bool, outgoing: bool
+    ) -> Hierarchy | Unavailable | None:
         """Callers and callees of a function; None where there is none."""
         ...
 
-    async def types(self, path: Path, spot: Spot) -> Family | Unavailable | None:
+    async def types(self, path: Path, spot: SourcePosition) -> Hierarchy | Unavailable | None:
         """Super- and subtypes of a class or interface; None where there is none."""
         ...
 
 
-class Bench(Protocol):
+class ToolContext(Protocol):
     """All that a tool may touch. Filled in by the engine, once a call."""
 
     scratch: Path
@@ -117,39 +107,31 @@ class Bench(Protocol):
     search_matches: int
     """Matches that one search gives at the most."""
     search_program: Path | None
-    """ripgrep, found on PATH outside the workspace (R-04); None when there is none."""
+    """ripgrep, found on PATH outside the workspace; None when there is none."""
     code: Code
 
     def resolve(self, path: str) -> Target:
-        """Where `path` leads (E01–E05). Raises ToolError for what can never be a path (empty, NUL, loops)."""
+        """Where `path` leads. Raises ToolError for what can never be a path (empty, NUL, loops)."""
         ...
 
-    async def permit(self, action: Action) -> Permit:
-        """Wait for leave (A4). Raises Refused. The time spent here never counts against the call."""
+    async def permit(self, action: ReadAction) -> None:
+        """Wait for permission to read (A4). Raises Refused. The time spent here never counts against the call."""
         ...
 
-    async def permit_edit(self, action: Editing, before: bytes | None, after: bytes) -> Agreed:
-        """Wait for leave to make an edit, or a part of it; `before` and `after` are the bytes that it is about.
+    async def edit(self, target: Target, before: bytes | None, after: bytes) -> Written:
+        """Show the edit, wait for permission, and write what the user allowed, by the replace protocol.
 
-        Raises Refused, and ToolError `changed` when the file became another one while somebody decided."""
+        Raises Refused, and ToolError `changed` when the bytes on disk are no longer `before`: work the edit out again.
+        """
         ...
 
     def output(self, text: str) -> None:
         """Show live output of the call. Cheap and bounded; may be called from the event loop only."""
         ...
 
-    async def write(self, permit: Permit, content: bytes) -> FileChange:
-        """Carry out an approved edit by the replace protocol (FAULTS 5.3). Raises ToolError `changed` when the
-        bytes on disk are no longer those of the permit: ask again with a new diff, never overwrite."""
-        ...
-
-    async def checked(self, change: FileChange) -> str:
-        """The errors that a language server finds in a file that was just written, for the model; empty without any
-        and where nothing can be told in time (T4). Shown to the user, too. Never raises."""
-        ...
-
-    async def run(self, permit: Permit, timeout: int) -> CommandOutcome:
-        """Carry out an approved command: as argv where it may run unasked, else in the session's shell."""
+    async def run(self, command: str, cwd: str, timeout: int) -> CommandOutcome:
+        """Wait for permission and run a command: as argv where it may run unasked, else in the session's shell. `cwd`
+        is absolute; empty for wherever that shell stands."""
         ...
 
     async def ask(self, question: str, options: tuple[str, ...]) -> str:
@@ -157,7 +139,7 @@ class Bench(Protocol):
         ...
 
     def saw(self, path: Path, sha256: str) -> None:
-        """Remember what the model has seen of a file (R5.4)."""
+        """Remember what the model has seen of a file."""
         ...
 
     def seen(self, path: Path) -> str | None:
@@ -171,17 +153,9 @@ class Bench(Protocol):
         """
         ...
 
-    async def delegate(self, errand: Errand) -> ToolResult:
+    async def delegate(self, subtask: SubagentTask) -> ToolResult:
         """What a sub-agent found, or how it failed with what it found until then (T5). Raises Refused where none may
         be started."""
-        ...
-
-    async def judge(self, command: str, cwd: str) -> Running:
-        """The command with its severity and whether it may run unasked."""
-        ...
-
-    async def diff(self, target: Target, before: bytes | None, after: bytes) -> Editing:
-        """The edit as an action, its diff computed off the event loop."""
         ...
 
 
@@ -192,6 +166,10 @@ class Args(BaseModel):
 
 
 A = TypeVar("A", bound=Args)
+
+
+_aliases = partial(read_table, __file__, "aliases.json")
+"""By tool, the other names of the tool and of its arguments; `arguments` may name a tool that has the same ones."""
 
 
 class Tool(ABC, Generic[A]):
@@ -206,30 +184,30 @@ class Tool(ABC, Generic[A]):
     """True when running it can change nothing: such calls of one reply run in parallel."""
     timeout: ClassVar[float | None] = 5.0
     """Seconds without the time spent waiting for the user; None when the tool keeps its own time."""
-    aliases: ClassVar[tuple[str, ...]] = ()
-    """Other names under which models call it."""
-    argument_aliases: ClassVar[dict[str, str]] = {}
-    """Other argument names → ours."""
-
+    subject: ClassVar[str] = "path"
+    """The argument that is shown as the title of a call."""
     modes: ClassVar[tuple[Mode, ...]] = tuple(Mode)
-    """Where the model is told of it; called elsewhere it is found all the same, and refused or not by the bench."""
+    """Where the model is told of it; called elsewhere it is found all the same, and refused or not by the context."""
 
     @abstractmethod
-    async def run(self, args: A, bench: Bench) -> ToolResult:
+    async def run(self, args: A, ctx: ToolContext) -> ToolResult:
         """Do it."""
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Other names under which models call it."""
+        return tuple(_aliases().get(self.name, {"names": ""})["names"].split())
+
+    @cached_property
+    def argument_aliases(self) -> dict[str, str]:
+        """Other argument names → ours."""
+        entry = _aliases().get(self.name, {"arguments": {}})["arguments"]
+        same = _aliases()[entry]["arguments"] if isinstance(entry, str) else entry
+        return {alias: name for name, others in same.items() for alias in others.split()}
 
     def title(self, args: A) -> str:
         """One short line for cards and tree, such as the path or the command."""
-        return ""
+        return str(getattr(args, self.subject, ""))
 
 
-__all__ = [
-    "Agreed",
-    "Args",
-    "Bench",
-    "Code",
-    "Errand",
-    "Refused",
-    "Tool",
-    "ToolError",
-]
+__all__ = ["Args", "Code", "SubagentTask", "Tool", "ToolContext", "ToolError", "ToolRefused", "Written"]

@@ -6,12 +6,12 @@ import asyncio
 import re
 from collections.abc import Iterable, Sequence
 
-from tui_agent.domain import Target
+from tui_agent.common.domain import Target
+from tui_agent.common.symbols import Diagnostic, Hierarchy, HierarchyLink, SourceLocation, Symbol
 from tui_agent.platform.encoding import NotText, decode
-from tui_agent.symbols import Diagnostic, Family, Link, Place, Symbol
-from tui_agent.tools.base import Bench, ToolError
-from tui_agent.tools.lines import MODEL_CAP, cut_line, shown_name
-from tui_agent.tools.reading import bytes_of
+from tui_agent.tools.base import ToolContext, ToolError
+from tui_agent.tools.file_access import bytes_of
+from tui_agent.tools.wording import MODEL_CAP, cut_line, shown_name
 
 PLACES = 30
 """Places of one answer."""
@@ -26,8 +26,8 @@ FOUND = 50
 class Sources:
     """Names and lines of files as the model may see them: nothing of those that it had to ask for."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, ctx: ToolContext) -> None:
+        self._ctx = ctx
         self._lines: dict[str, list[str]] = {}
 
     def name(self, path: str) -> str:
@@ -54,15 +54,15 @@ class Sources:
 
     def _target(self, path: str) -> Target | None:
         try:
-            return self._bench.resolve(path)
+            return self._ctx.resolve(path)
         except ToolError:
             return None
 
 
-async def places_text(bench: Bench, places: Sequence[Place]) -> str:
+async def places_text(ctx: ToolContext, places: Sequence[SourceLocation]) -> str:
     """Places by file, the order of files kept; at most PLACES of them."""
-    sources = Sources(bench)
-    by_file: dict[str, list[Place]] = {}
+    sources = Sources(ctx)
+    by_file: dict[str, list[SourceLocation]] = {}
     for place in places[:PLACES]:
         by_file.setdefault(place.path, []).append(place)
     lines: list[str] = []
@@ -76,9 +76,9 @@ async def places_text(bench: Bench, places: Sequence[Place]) -> str:
     return _capped(lines)
 
 
-async def symbols_text(bench: Bench, symbols: Sequence[Symbol]) -> str:
+async def symbols_text(ctx: ToolContext, symbols: Sequence[Symbol]) -> str:
     """Symbols of several files, by file."""
-    sources = Sources(bench)
+    sources = Sources(ctx)
     by_file: dict[str, list[Symbol]] = {}
     for symbol in symbols[:PLACES]:
         by_file.setdefault(symbol.place.path, []).append(symbol)
@@ -105,9 +105,9 @@ def outline_text(symbols: Sequence[Symbol]) -> str:
     return _capped(lines)
 
 
-async def family_text(bench: Bench, family: Family, above: str, below: str) -> str:
+async def family_text(ctx: ToolContext, family: Hierarchy, above: str, below: str) -> str:
     """A symbol with what is above and below it in a hierarchy; `above` and `below` are the headings."""
-    sources = Sources(bench)
+    sources = Sources(ctx)
     own = family.symbol
     lines = [f"{own.kind} {own.name} · {sources.name(own.place.path)}:{own.place.line}"]
     for heading, links, calls in ((above, family.above, True), (below, family.below, False)):
@@ -121,7 +121,7 @@ async def family_text(bench: Bench, family: Family, above: str, below: str) -> s
     return _capped(lines)
 
 
-async def _link_lines(sources: Sources, link: Link, where: str) -> list[str]:
+async def _link_lines(sources: Sources, link: HierarchyLink, where: str) -> list[str]:
     """The symbol, then the lines of the file `where` in which the two meet."""
     symbol = link.symbol
     lines = [f"  {symbol.kind} {symbol.name} · {sources.name(symbol.place.path)}:{symbol.place.line}"]
@@ -145,11 +145,6 @@ def diagnostics_text(found: Iterable[Diagnostic], cap: int = FOUND) -> str:
     if len(all_found) > cap:
         lines.append(f"[{cap} of {len(all_found):,} shown]")
     return _capped(lines)
-
-
-def counted(number: int, word: str) -> str:
-    """`1 error`, `2 errors`."""
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
 def _capped(lines: Sequence[str]) -> str:

@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tui_agent.domain import Diff, Hunk
+from tui_agent.common.domain import Diff, Hunk
 from tui_agent.platform.encoding import Decoded, NotText, decode
-from tui_agent.tools.line_ends import LineEnds
-from tui_agent.tools.views import LINE_END
+from tui_agent.tools.partial_edits import LineEnds, split_keeping_ends
 
 CONTEXT = 3
 NO_END = "\\ No newline at end of file"
@@ -21,7 +20,7 @@ _SMALL = 100_000
 _NAMES = {"\r\n": "CRLF", "\n": "LF", "\r": "CR"}
 
 
-class Change(NamedTuple):
+class FileDiff(NamedTuple):
     """Lines `old_start:old_end` became `new_start:new_end`, counted from 0."""
 
     old_start: int
@@ -52,16 +51,16 @@ def diff_bytes(path: str, before: bytes | None, after: bytes | None, context: in
     )
 
 
-def changes(old: Sequence[str], new: Sequence[str]) -> Iterator[Change]:
+def line_changes(old: Sequence[str], new: Sequence[str]) -> Iterator[FileDiff]:
     """The changed stretches, in order. Takes about linear time, at the price of larger stretches in large changes."""
-    yield from _joined(_within(old, new, Change(0, len(old), 0, len(new)), 0))
+    yield from _joined(_within(old, new, FileDiff(0, len(old), 0, len(new)), 0))
 
 
-def _joined(parts: Iterator[Change]) -> Iterator[Change]:
-    last: Change | None = None
+def _joined(parts: Iterator[FileDiff]) -> Iterator[FileDiff]:
+    last: FileDiff | None = None
     for part in parts:
         if last is not None and (last.old_end, last.new_end) == (part.old_start, part.new_start):
-            last = Change(last.old_start, part.old_end, last.new_start, part.new_end)
+            last = FileDiff(last.old_start, part.old_end, last.new_start, part.new_end)
             continue
         if last is not None:
             yield last
@@ -70,13 +69,13 @@ def _joined(parts: Iterator[Change]) -> Iterator[Change]:
         yield last
 
 
-def _within(old: Sequence[str], new: Sequence[str], part: Change, depth: int) -> Iterator[Change]:
+def _within(old: Sequence[str], new: Sequence[str], part: FileDiff, depth: int) -> Iterator[FileDiff]:
     old_start, old_end, new_start, new_end = part
     while old_start < old_end and new_start < new_end and old[old_start] == new[new_start]:
         old_start, new_start = old_start + 1, new_start + 1
     while old_start < old_end and new_start < new_end and old[old_end - 1] == new[new_end - 1]:
         old_end, new_end = old_end - 1, new_end - 1
-    part = Change(old_start, old_end, new_start, new_end)
+    part = FileDiff(old_start, old_end, new_start, new_end)
     left, right = old[old_start:old_end], new[new_start:new_end]
     if not left or not right:
         yield from [part] if left or right else []
@@ -88,16 +87,16 @@ def _within(old: Sequence[str], new: Sequence[str], part: Change, depth: int) ->
             yield part
             return
         for one, other in [*anchors, (len(left), len(right))]:
-            stop = Change(old_start, part.old_start + one, new_start, part.new_start + other)
+            stop = FileDiff(old_start, part.old_start + one, new_start, part.new_start + other)
             yield from _within(old, new, stop, depth + 1)
             old_start, new_start = stop.old_end + 1, stop.new_end + 1
 
 
-def _compared(left: Sequence[str], right: Sequence[str], part: Change) -> Iterator[Change]:
+def _compared(left: Sequence[str], right: Sequence[str], part: FileDiff) -> Iterator[FileDiff]:
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
     for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
         if tag != "equal":
-            yield Change(
+            yield FileDiff(
                 part.old_start + old_start,
                 part.old_start + old_end,
                 part.new_start + new_start,
@@ -128,8 +127,8 @@ def _anchors(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, int]]
 
 
 def _hunks(old: list[str], new: list[str], context: int) -> Iterator[Hunk]:
-    group: list[Change] = []
-    for change in changes(old, new):
+    group: list[FileDiff] = []
+    for change in line_changes(old, new):
         if group and change.old_start - group[-1].old_end > 2 * context:
             yield _hunk(old, new, group, context)
             group = []
@@ -138,7 +137,7 @@ def _hunks(old: list[str], new: list[str], context: int) -> Iterator[Hunk]:
         yield _hunk(old, new, group, context)
 
 
-def _hunk(old: list[str], new: list[str], group: list[Change], context: int) -> Hunk:
+def _hunk(old: list[str], new: list[str], group: list[FileDiff], context: int) -> Hunk:
     first, last = group[0], group[-1]
     lead = min(context, first.old_start)
     tail = min(context, len(old) - last.old_end)
@@ -174,17 +173,8 @@ def _lines(text: Decoded | None) -> list[str]:
     """Lines with their ends; only what a file's line end can be ends a line."""
     if text is None:
         return []
-    plain = (
-        text.text.encode("utf-8", "backslashreplace").decode() if text.codec.errors != "strict" else text.text
-    )
-    pieces: list[str] = []
-    at = 0
-    for found in LINE_END.finditer(plain):
-        pieces.append(plain[at : found.end()])
-        at = found.end()
-    if at < len(plain):
-        pieces.append(plain[at:])
-    return pieces
+    plain = text.text.encode("utf-8", "backslashreplace").decode() if text.codec.errors != "strict" else text.text
+    return split_keeping_ends(plain)
 
 
 def _note(old: Decoded | None, new: Decoded | None) -> str | None:

@@ -11,12 +11,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from tui_agent.domain import ToolResult
-from tui_agent.platform.beneath import open_folder
-from tui_agent.tools.base import Args, Bench, Tool, ToolError
-from tui_agent.tools.ignoring import Ignoring, sorted_entries
-from tui_agent.tools.lines import missing_text, shown_name
-from tui_agent.tools.reading import leave_to_read
+import msgspec
+
+from tui_agent.common.domain import ToolResult
+from tui_agent.platform.safe_open import open_folder
+from tui_agent.tools.base import Args, Tool, ToolContext, ToolError
+from tui_agent.tools.file_access import permit_read
+from tui_agent.tools.gitignore import GitIgnore, sorted_entries
+from tui_agent.tools.wording import missing_text, shown_name
 
 ENTRIES = 1000
 """Entries of one listing."""
@@ -40,36 +42,11 @@ class ListFiles(Tool[ListFilesArgs]):
     name: ClassVar[str] = "list_files"
     args = ListFilesArgs
     reads_only: ClassVar[bool] = True
-    aliases: ClassVar[tuple[str, ...]] = (
-        "read_dir",
-        "list_dir",
-        "list_directory",
-        "ls",
-        "list",
-        "dir_list",
-        "list_folder",
-        "tree",
-        "glob",
-    )
-    argument_aliases: ClassVar[dict[str, str]] = {
-        "directory": "path",
-        "dir": "path",
-        "folder": "path",
-        "dir_path": "path",
-        "directory_path": "path",
-        "file_path": "path",
-        "max_depth": "depth",
-        "levels": "depth",
-    }
 
-    def title(self, args: ListFilesArgs) -> str:
+    async def run(self, args: ListFilesArgs, ctx: ToolContext) -> ToolResult:
         """See Tool."""
-        return args.path
-
-    async def run(self, args: ListFilesArgs, bench: Bench) -> ToolResult:
-        """See Tool."""
-        target = bench.resolve(args.path or ".")
-        await leave_to_read(bench, target)
+        target = ctx.resolve(args.path or ".")
+        await permit_read(ctx, target)
         name = shown_name(target.display)
         if not target.path.is_dir():
             if target.path.exists():
@@ -77,19 +54,17 @@ class ListFiles(Tool[ListFilesArgs]):
             raise ToolError(missing_text(name, target.path), "not_found")
         depth = max(1, min(args.depth or DEPTH, DEPTH_MAX))
         stop = threading.Event()
-        whole = len(bench.roots) > 1 and args.path.strip("./") == "" and not args.path.startswith(("/", ".."))
+        whole = len(ctx.roots) > 1 and args.path.strip("./") == "" and not args.path.startswith(("/", ".."))
         try:
             if whole:
-                named = [(shown_name(bench.resolve(str(root)).display), root) for root in bench.roots]
-                return await asyncio.to_thread(_of_all, named, depth, bench.roots, stop)
-            return await asyncio.to_thread(listing, target.path, depth, bench.roots, stop)
+                named = [(shown_name(ctx.resolve(str(root)).display), root) for root in ctx.roots]
+                return await asyncio.to_thread(_of_all, named, depth, ctx.roots, stop)
+            return await asyncio.to_thread(listing, target.path, depth, ctx.roots, stop)
         finally:
             stop.set()
 
 
-def _of_all(
-    named: Sequence[tuple[str, Path]], depth: int, roots: Sequence[Path], stop: threading.Event
-) -> ToolResult:
+def _of_all(named: Sequence[tuple[str, Path]], depth: int, roots: Sequence[Path], stop: threading.Event) -> ToolResult:
     """All folders of the workspace, each below its name, which counts as a level (T6)."""
     rows: list[str] = []
     for name, root in named:
@@ -103,15 +78,12 @@ def _of_all(
     return ToolResult(success=True, data="\n".join(rows))
 
 
-class _Node:
+class _Node(msgspec.Struct):
     """One entry, with what is below it if that was looked at."""
 
-    __slots__ = ("children", "label", "note")
-
-    def __init__(self, label: str) -> None:
-        self.label = label
-        self.children: list[_Node] = []
-        self.note = ""
+    label: str
+    children: list[_Node] = []
+    note: str = ""
 
 
 def listing(folder: Path, depth: int, roots: Sequence[Path], stop: threading.Event) -> ToolResult:
@@ -135,7 +107,7 @@ class _Walk:
     def __init__(self, folder: Path, roots: Sequence[Path], stop: threading.Event) -> None:
         self._folder = folder
         within = next((root for root in roots if folder.is_relative_to(root)), folder)
-        self._rules, self._root = Ignoring.asked(within, folder)
+        self._rules, self._root = GitIgnore.asked(within, folder)
         self._stop = stop
         self._until = time.monotonic() + SECONDS
         self._count = 0
@@ -159,7 +131,7 @@ class _Walk:
             if levels > 1:
                 queue += [(child, path, rules.below(path), levels - 1) for child, path in below]
 
-    def _children(self, node: _Node, folder: Path, rules: Ignoring, fd: int) -> list[tuple[_Node, Path]]:
+    def _children(self, node: _Node, folder: Path, rules: GitIgnore, fd: int) -> list[tuple[_Node, Path]]:
         entries = sorted_entries(fd)
         parts = folder.relative_to(self._root).parts
         cap = ENTRIES if folder == self._folder else ENTRIES_BELOW
@@ -212,3 +184,6 @@ def _lines(top: _Node) -> Iterator[str]:
         if node.note:
             stack.append((f"… [{node.note}]", level + 1))
         stack += [(child, level + 1) for child in reversed(node.children)]
+
+
+TOOLS = (ListFiles(),)

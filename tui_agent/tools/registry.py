@@ -1,82 +1,131 @@
-"""Which tools there are, what the model is told of them, and how its calls become arguments (T7, C5)."""
+"""Which tools there are, how their arguments are described and checked, and messages about invalid calls (T7, C5)."""
 
 from __future__ import annotations
 
 import difflib
 import functools
+import importlib
 import json
-import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pydantic
 
-from tui_agent.domain import Mode, ToolCall, ToolResult, ToolSpec
+from tui_agent.common.domain import Mode, ToolCall, ToolResult, ToolSpec
+from tui_agent.common.naming import argument_name, find_named, snake_case
 from tui_agent.text import one_line
-from tui_agent.tools.argument_text import wanted, what_is_wrong
-from tui_agent.tools.ask_user import AskUser
 from tui_agent.tools.base import Args, Tool
-from tui_agent.tools.edit_file import EditFile
-from tui_agent.tools.initialize_plan import InitializePlan
-from tui_agent.tools.lines import writable
-from tui_agent.tools.list_files import ListFiles
-from tui_agent.tools.read_file import ReadFile
-from tui_agent.tools.run_subagent import RunSubagent
-from tui_agent.tools.run_terminal_command import RunTerminalCommand
-from tui_agent.tools.search_workspace import SearchWorkspace
-from tui_agent.tools.specs import parameters
-from tui_agent.tools.update_plan import UpdatePlan
-from tui_agent.tools.write_file import WriteFile
+from tui_agent.tools.wording import writable
+
+_DROPPED = ("title", "default", "additionalProperties", "minLength", "maxLength", "minimum", "maximum", "maxItems")
+
+
+_made: dict[type[Args], dict[str, Any]] = {}
+
+
+def parameters(kind: type[Args]) -> dict[str, Any]:
+    """The schema of `kind` without titles, defaults, limits and the null that optional arguments allow."""
+    if kind not in _made:
+        _made[kind] = _schema(kind)
+    return _made[kind]
+
+
+def _schema(kind: type[Args]) -> dict[str, Any]:
+    schema = kind.model_json_schema()
+    schema.pop("description", None)
+    short: dict[str, Any] = {
+        "type": "object",
+        "properties": {name: _short(field) for name, field in schema.get("properties", {}).items()},
+    }
+    if required := schema.get("required"):
+        short["required"] = required
+    return short
+
+
+def _short(field: dict[str, Any]) -> dict[str, Any]:
+    kinds = [one for one in field.get("anyOf", ()) if one.get("type") != "null"]
+    if len(kinds) == 1:
+        field = {**field, **kinds[0]}
+        field.pop("anyOf")
+    short = {name: value for name, value in field.items() if name not in _DROPPED}
+    if "items" in short:
+        short["items"] = _short(short["items"])
+    return short
+
+
+_QUOTED = 60
+_WORDS = {
+    "integer": "a whole number",
+    "boolean": "true or false",
+    "string": "text",
+    "array": "a list",
+    "number": "a number",
+}
+
+
+def wanted(kind: type[Args]) -> str:
+    """All arguments with type, such as `path (text, required), start_line (a whole number)`."""
+    schema = parameters(kind)
+    required = schema.get("required", [])
+    return ", ".join(
+        f"{name} ({_word(field)}{', required' if name in required else ''})"
+        for name, field in schema.get("properties", {}).items()
+    )
+
+
+def what_is_wrong(tool: str, kind: type[Args], error: pydantic.ValidationError, *, missing: bool = True) -> str:
+    """One sentence for each faulty argument; without `missing`, only for those that were given."""
+    fields = parameters(kind).get("properties", {})
+    faults = [one for one in error.errors(include_url=False) if missing or one["type"] != "missing"]
+    return " ".join(_sentence(tool, fields, one) for one in faults[:5])
+
+
+def _sentence(tool: str, fields: dict[str, Any], fault: Any) -> str:
+    name = writable(".".join(str(part) for part in fault["loc"])) or "the arguments"
+    if fault["type"] == "missing":
+        return f"{tool} needs the argument {name}."
+    if fault["type"] == "extra_forbidden":
+        close = difflib.get_close_matches(name, fields, n=1, cutoff=0.5)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        return f"{tool} has no argument {name}.{hint}"
+    field = fields.get(str(fault["loc"][0]) if fault["loc"] else "", {})
+    given = writable(json.dumps(fault["input"], ensure_ascii=False, default=str))
+    given = given if len(given) <= _QUOTED else given[:_QUOTED] + "…"
+    reason = "" if fault["type"].endswith(("_type", "_parsing")) else f" ({fault['msg'].lower()})"
+    return f"The argument {name} of {tool} must be {_word(field)}, got {given}{reason}."
+
+
+def _word(field: dict[str, Any]) -> str:
+    return _WORDS.get(str(field.get("type")), str(field.get("type", "a value")))
+
 
 _WRAPPERS = frozenset({"arguments", "args", "parameters", "params", "input", "kwargs"})
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+BUILT_IN = (
+    "read_file",
+    "write_file",
+    "edit_file",
+    "list_files",
+    "search_workspace",
+    "run_terminal_command",
+    "ask_user",
+    "plan_tools",
+    "run_subagent",
+)
+"""Modules of this package, in the order in which the model sees their `TOOLS`."""
 
 
 def default_tools(off: Collection[str] = (), *, code: bool = False) -> Registry:
-    """The product's own tools, one line each, without those that are switched off. `code`: those too that ask
-    language servers."""
-    return Registry(
-        [
-            ReadFile(),
-            WriteFile(),
-            EditFile(),
-            ListFiles(),
-            SearchWorkspace(),
-            RunTerminalCommand(),
-            AskUser(),
-            InitializePlan(),
-            UpdatePlan(),
-            RunSubagent(),
-            *(_code_tools() if code else ()),
-        ],
-        off,
-    )
+    """The built-in tools without those in `off`. `code` adds the tools that query language servers (T3)."""
+    modules = (*BUILT_IN, "code_tools") if code else BUILT_IN
+    return Registry((tool for name in modules for tool in _tools_of(name)), off)
 
 
-def _code_tools() -> tuple[Tool[Any], ...]:
-    """The tools of code intelligence (T3), loaded where a server can be had."""
-    from tui_agent.tools.find_definition import FindDefinition
-    from tui_agent.tools.find_implementations import FindImplementations
-    from tui_agent.tools.find_references import FindReferences
-    from tui_agent.tools.find_symbol import FindSymbol
-    from tui_agent.tools.get_call_hierarchy import GetCallHierarchy
-    from tui_agent.tools.get_diagnostics import GetDiagnostics
-    from tui_agent.tools.get_document_symbols import GetDocumentSymbols
-    from tui_agent.tools.get_hover_info import GetHoverInfo
-    from tui_agent.tools.get_type_hierarchy import GetTypeHierarchy
-
-    return (
-        GetDiagnostics(),
-        GetDocumentSymbols(),
-        FindDefinition(),
-        FindReferences(),
-        FindImplementations(),
-        FindSymbol(),
-        GetHoverInfo(),
-        GetCallHierarchy(),
-        GetTypeHierarchy(),
-    )
+def _tools_of(module: str) -> tuple[Tool[Any], ...]:
+    tools: tuple[Tool[Any], ...] = importlib.import_module(f"tui_agent.tools.{module}").TOOLS
+    return tools
 
 
 class Registry:
@@ -109,17 +158,16 @@ class Registry:
 
     def for_mode(self, mode: Mode) -> Registry:
         """What is offered in `mode` (W11); the rest is still found, so that it is refused with the reason."""
-        if all(mode in tool.modes for tool in self._tools.values()):
-            return self
-        shown = [tool for tool in self._tools.values() if mode in tool.modes]
-        rest = [tool for tool in self._tools.values() if mode not in tool.modes]
-        return Registry(shown, hidden=[*rest, *self._hidden.values()], shut=self._shut)
+        return self._hiding({tool.name for tool in self._tools.values() if mode not in tool.modes}, {})
 
     def shutting(self, reasons: Mapping[str, str]) -> Registry:
         """The same, but tools by these names are found only to be refused, each with its reason (W11, T5)."""
-        shown = [tool for name, tool in self._tools.items() if name not in reasons]
-        rest = [tool for name, tool in self._tools.items() if name in reasons]
-        return Registry(shown, hidden=[*rest, *self._hidden.values()], shut={**self._shut, **reasons})
+        return self._hiding(reasons, reasons)
+
+    def _hiding(self, names: Collection[str], reasons: Mapping[str, str]) -> Registry:
+        rest = [tool for name, tool in self._tools.items() if name in names]
+        hidden = [*rest, *self._hidden.values()]
+        return Registry(self._tools.values(), names, hidden, {**self._shut, **reasons})
 
     def why_shut(self, tool: Tool[Any]) -> str:
         """Why the tool may not be run, for the model; empty when it may."""
@@ -141,12 +189,7 @@ class Registry:
 
     def find(self, name: str) -> Tool[Any] | None:
         """The tool of that name, whatever way of writing or other name for it the model uses."""
-        plain = _snake(name)
-        for one in (name, plain, plain.rpartition(".")[2], plain.rpartition(":")[2]):
-            tool = self._tools.get(one) or self._hidden.get(one) or self._aliases.get(one)
-            if tool is not None:
-                return tool
-        return None
+        return find_named(name, self._tools, self._hidden, self._aliases)
 
     def parse(self, call: ToolCall) -> tuple[Tool[Any], Args] | ToolResult:
         """The tool and its checked arguments, or the result that tells the model what is wrong with its call."""
@@ -173,7 +216,7 @@ class Registry:
 
     def nearest(self, name: str) -> tuple[str, ...]:
         """Real names that are like `name` or share a word with it, the likeliest first; three at the most."""
-        plain = _snake(name)
+        plain = snake_case(name)
         misspelt = difflib.get_close_matches(plain, self.known_names, n=1, cutoff=0.85)
         if misspelt and (tool := self.find(misspelt[0])) is not None:
             return (tool.name,)
@@ -190,9 +233,7 @@ class Registry:
 
 
 def _bad(tool: Tool[Any], text: str) -> ToolResult:
-    return ToolResult(
-        success=False, code="bad_arguments", error=f"{text} {tool.name} takes: {wanted(tool.args)}."
-    )
+    return ToolResult(success=False, code="bad_arguments", error=f"{text} {tool.name} takes: {wanted(tool.args)}.")
 
 
 @functools.cache
@@ -210,18 +251,13 @@ def _spec(tool: Tool[Any]) -> ToolSpec:
     )
 
 
-def _snake(name: str) -> str:
-    return _HUMP.sub("_", name.strip()).replace("-", "_").replace(" ", "_").lower()
-
-
 def _arranged(tool: Tool[Any], given: dict[str, Any]) -> dict[str, Any]:
     """The arguments under our names and types, without empty stand-ins for what may be left out."""
     fields = tool.args.model_fields
     given = _unwrapped(given, fields)
     arranged: dict[str, Any] = {}
     for name, value in given.items():
-        plain = name if name in fields else _snake(name)
-        ours = plain if plain in fields else tool.argument_aliases.get(plain, name)
+        ours = argument_name(name, fields, tool.argument_aliases)
         if ours in arranged and ours != name:
             if arranged[ours] != value:
                 arranged[name] = value
@@ -247,8 +283,8 @@ def _unwrapped(given: dict[str, Any], fields: Collection[str]) -> dict[str, Any]
     if not isinstance(inner, dict):
         return given
     if name in fields:
-        return inner if name in inner and all(_snake(str(key)) in fields for key in inner) else given
-    return inner if _snake(name) in _WRAPPERS else given
+        return inner if name in inner and all(snake_case(str(key)) in fields for key in inner) else given
+    return inner if snake_case(name) in _WRAPPERS else given
 
 
 def _fitted(value: Any, wanted: str) -> Any:

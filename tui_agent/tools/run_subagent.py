@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tui_agent.domain import Mode, ToolResult
-from tui_agent.tools.base import Args, Bench, Errand, Tool, ToolError
+from tui_agent.common.domain import Mode, ToolResult
+from tui_agent.tools.base import Args, SubagentTask, Tool, ToolContext, ToolError
 
 
 class RunSubagentArgs(Args):
@@ -27,45 +27,25 @@ class RunSubagent(Tool[RunSubagentArgs]):
     args = RunSubagentArgs
     reads_only: ClassVar[bool] = True
     timeout: ClassVar[float | None] = None
-    modes: ClassVar[tuple[Mode, ...]] = (
-        Mode.DEEP_EXPLORE,
-    )  # and where the orchestrator is on: see engine/modes.py
-    aliases: ClassVar[tuple[str, ...]] = (
-        "subagent",
-        "sub_agent",
-        "run_sub_agent",
-        "delegate",
-        "delegate_task",
-        "explore_agent",
-        "spawn_agent",
-    )
-    argument_aliases: ClassVar[dict[str, str]] = {
-        "question": "task",
-        "instructions": "task",
-        "prompt": "task",
-        "name": "title",
-        "summary": "description",
-        "context": "context_hint",
-        "hint": "context_hint",
-        "focus": "context_hint",
-        "agent": "mode",
-        "kind": "mode",
-    }
+    modes: ClassVar[tuple[Mode, ...]] = (Mode.DEEP_EXPLORE,)  # and where the orchestrator is on: see engine/modes.py
 
     def title(self, args: RunSubagentArgs) -> str:
         """Title — description (U3)."""
         title, description = " ".join(args.title.split()), " ".join(args.description.split())
         return f"{title} — {description}" if description else title
 
-    async def run(self, args: RunSubagentArgs, bench: Bench) -> ToolResult:
+    async def run(self, args: RunSubagentArgs, ctx: ToolContext) -> ToolResult:
         """See Tool."""
         if not args.task.strip():
             raise ToolError("task is empty: say what is to be found out.", "bad_arguments")
-        return await bench.delegate(
-            Errand(
+        return await ctx.delegate(
+            SubagentTask(
                 task=args.task.strip(),
                 title=" ".join(args.title.split()),
                 hint=args.context_hint.strip(),
                 mode=Mode(args.mode),
             )
         )
+
+
+TOOLS = (RunSubagent(),)

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from tui_agent.domain import CommandOutcome, Mode, ToolResult
-from tui_agent.platform.capture import SPILL
-from tui_agent.tools.base import Args, Bench, Tool, ToolError
+from tui_agent.common.domain import CommandOutcome, Mode, ToolResult
+from tui_agent.platform.output import SPILL
+from tui_agent.tools.base import Args, Tool, ToolContext, ToolError
 
 
 class RunTerminalCommandArgs(Args):
@@ -24,70 +24,36 @@ class RunTerminalCommand(Tool[RunTerminalCommandArgs]):
 
     name: ClassVar[str] = "run_terminal_command"
     args = RunTerminalCommandArgs
+    subject: ClassVar[str] = "command"
     reads_only: ClassVar[bool] = False
     timeout: ClassVar[float | None] = None
-    modes: ClassVar[tuple[Mode, ...]] = (
-        Mode.AGENT,
-        Mode.DIRECT,
-        Mode.REVIEW,
-    )  # in review for what only reads (W11)
-    aliases: ClassVar[tuple[str, ...]] = (
-        "bash",
-        "run_bash",
-        "shell",
-        "shell_exec",
-        "run_command",
-        "execute_command",
-        "exec",
-        "terminal",
-        "run_shell_command",
-        "run_in_terminal",
-    )
-    argument_aliases: ClassVar[dict[str, str]] = {
-        "script": "command",
-        "cmd": "command",
-        "command_line": "command",
-        "commands": "command",
-        "code": "command",
-        "working_directory": "cwd",
-        "workdir": "cwd",
-        "directory": "cwd",
-        "dir": "cwd",
-        "timeout": "timeout_seconds",
-        "timeout_s": "timeout_seconds",
-    }
+    modes: ClassVar[tuple[Mode, ...]] = (Mode.AGENT, Mode.DIRECT, Mode.REVIEW)  # in review for what only reads (W11)
 
-    def title(self, args: RunTerminalCommandArgs) -> str:
-        """See Tool."""
-        return args.command
-
-    async def run(self, args: RunTerminalCommandArgs, bench: Bench) -> ToolResult:
+    async def run(self, args: RunTerminalCommandArgs, ctx: ToolContext) -> ToolResult:
         """See Tool."""
         if not args.command.strip():
             raise ToolError("command is empty.", "bad_arguments")
-        cwd = _folder(args.cwd, bench)
-        running = await bench.judge(args.command, cwd)
-        permit = await bench.permit(running)
-        asked = bench.command_timeout if args.timeout_seconds is None else round(args.timeout_seconds)
-        timeout = max(1, min(asked, bench.command_timeout_max))
-        outcome = await bench.run(permit, timeout)
+        cwd = _folder(args.cwd, ctx)
+        asked = ctx.command_timeout if args.timeout_seconds is None else round(args.timeout_seconds)
+        timeout = max(1, min(asked, ctx.command_timeout_max))
+        outcome = await ctx.run(args.command, cwd, timeout)
         notes = [outcome.note] if outcome.note else []
         if asked > timeout:
             notes.append(f"timeout_seconds was lowered to the limit of {timeout}")
-        return _told(outcome, timeout, notes)
+        return _format_outcome(outcome, timeout, notes)
 
 
-def _folder(cwd: str | None, bench: Bench) -> str:
+def _folder(cwd: str | None, ctx: ToolContext) -> str:
     """Absolute; empty for wherever the session's shell stands."""
     if cwd is None:
         return ""
-    target = bench.resolve(cwd)
+    target = ctx.resolve(cwd)
     if not target.path.is_dir():
         raise ToolError(f"cwd {target.display} is not a folder.", "not_found")
     return str(target.path)
 
 
-def _told(outcome: CommandOutcome, timeout: int, notes: list[str]) -> ToolResult:
+def _format_outcome(outcome: CommandOutcome, timeout: int, notes: list[str]) -> ToolResult:
     """Output and notes as text; how it ended stands first where it ended well, and in `error` where not."""
     if outcome.interrupted:
         how, code = "interrupted by the user", "interrupted"
@@ -104,3 +70,6 @@ def _told(outcome: CommandOutcome, timeout: int, notes: list[str]) -> ToolResult
     if outcome.exit_code == 0 and not outcome.interrupted and not outcome.timed_out:
         return ToolResult(success=True, data="\n".join([how, *body]))
     return ToolResult(success=False, data="\n".join(body), error=how, code=code)
+
+
+TOOLS = (RunTerminalCommand(),)

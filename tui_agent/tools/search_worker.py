@@ -1,4 +1,4 @@
-"""The search without ripgrep: a program of its own, so that no pattern can hold up the agent (E15).
+"""The search without ripgrep: a program of its own, so that no pattern can hold up the agent.
 
 Started with one argument, the request as JSON; prints lines in ripgrep's JSON format, and finds what ripgrep finds:
 line by line, in files of text that .gitignore does not leave out, in the order of their paths.
@@ -18,8 +18,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tui_agent.platform.beneath import open_folder
-from tui_agent.tools.ignoring import Ignoring, sorted_entries
+from tui_agent.platform.safe_open import open_folder
+from tui_agent.tools.gitignore import GitIgnore, sorted_entries
 
 FILE_CAP = 10 * 1024 * 1024
 DEPTH = 100
@@ -36,11 +36,11 @@ _CLASSES = {
 _LOOKS_AROUND = re.compile(r"\(\?<?!|\\[AZzG]")
 
 
-def main() -> int:
+def run_worker() -> int:
     """Exit code 0 when something was found, 1 when not, 2 when the pattern is wrong (with a word on stderr)."""
     request = json.loads(sys.argv[1])
     try:
-        wanted = Wanted(request["query"], request["is_regex"])
+        wanted = SearchQuery(request["query"], request["is_regex"])
     except (re.error, RecursionError, OverflowError) as error:
         print(f"regex parse error: {error}", file=sys.stderr)
         return 2
@@ -54,7 +54,7 @@ def main() -> int:
     return 0 if found else 1
 
 
-class Wanted:
+class SearchQuery:
     """What is looked for. Raises re.error."""
 
     def __init__(self, query: str, is_regex: bool) -> None:
@@ -104,11 +104,11 @@ def _files(folder: Path, root: Path) -> Iterator[tuple[Path, bytes]]:
         if data is not None:
             yield folder, data
         return
-    rules, top = Ignoring.asked(root, folder)
+    rules, top = GitIgnore.asked(root, folder)
     yield from _below(folder, folder.relative_to(top).parts, rules)
 
 
-def _below(folder: Path, parts: tuple[str, ...], rules: Ignoring) -> Iterator[tuple[Path, bytes]]:
+def _below(folder: Path, parts: tuple[str, ...], rules: GitIgnore) -> Iterator[tuple[Path, bytes]]:
     try:
         with open_folder(folder) as fd:
             for entry in sorted_entries(fd):
@@ -153,7 +153,7 @@ def _bytes(name: str, folder: int | None) -> bytes | None:
 # --- one file -------------------------------------------------------------------------------
 
 
-def _text(data: bytes, wanted: Wanted) -> str | None:
+def _text(data: bytes, wanted: SearchQuery) -> str | None:
     """A file as text; None for a binary one, and for one that can't hold what is looked for."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         text = data.decode("utf-16", "replace")
@@ -163,7 +163,7 @@ def _text(data: bytes, wanted: Wanted) -> str | None:
     return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
 
 
-def _search(path: Path, data: bytes, wanted: Wanted, context: int) -> bool:
+def _search(path: Path, data: bytes, wanted: SearchQuery, context: int) -> bool:
     text = _text(data, wanted)
     if text is None or (wanted.sure and wanted.pattern.search(_plain(text, wanted)) is None):
         return False
@@ -176,12 +176,12 @@ def _search(path: Path, data: bytes, wanted: Wanted, context: int) -> bool:
     return bool(spans)
 
 
-def _plain(text: str, wanted: Wanted) -> str:
+def _plain(text: str, wanted: SearchQuery) -> str:
     """All lines as they are looked at one by one: a `$` stands before the CR of a line that ends with it."""
     return text if wanted.lines or "\r" not in text else text.replace("\r\n", "\n").removesuffix("\r")
 
 
-def _in_lines(lines: list[str], wanted: Wanted) -> Iterator[Span]:
+def _in_lines(lines: list[str], wanted: SearchQuery) -> Iterator[Span]:
     search, left = wanted.pattern.search, PER_FILE
     for number, line in enumerate(lines):
         match = search(line.removesuffix("\r"))
@@ -192,7 +192,7 @@ def _in_lines(lines: list[str], wanted: Wanted) -> Iterator[Span]:
                 return
 
 
-def _over_lines(text: str, lines: list[str], wanted: Wanted) -> Iterator[Span]:
+def _over_lines(text: str, lines: list[str], wanted: SearchQuery) -> Iterator[Span]:
     starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
     spans: list[Span] = []
     for match in wanted.pattern.finditer(text):
@@ -207,7 +207,7 @@ def _over_lines(text: str, lines: list[str], wanted: Wanted) -> Iterator[Span]:
     yield from spans
 
 
-def _tell(path: Path, lines: list[str], spans: list[Span], context: int, wanted: Wanted) -> None:
+def _tell(path: Path, lines: list[str], spans: list[Span], context: int, wanted: SearchQuery) -> None:
     _say("begin", path)
     after = 0
     for place, (first, last, start) in enumerate(spans):
@@ -216,17 +216,9 @@ def _tell(path: Path, lines: list[str], spans: list[Span], context: int, wanted:
         _say("match", path, "\n".join(lines[first : last + 1]), first + 1, start)
         until = spans[place + 1][0] if place + 1 < len(spans) else len(lines)
         after = min(last + 1 + context, until)
-        for number in range(
-            last + 1, after
-        ):  # beyond the limit, what is shown all the same may be another match
+        for number in range(last + 1, after):  # beyond the limit, what is shown all the same may be another match
             match = None if wanted.lines else wanted.pattern.search(lines[number].removesuffix("\r"))
-            _say(
-                "match" if match else "context",
-                path,
-                lines[number],
-                number + 1,
-                match.start() if match else 0,
-            )
+            _say("match" if match else "context", path, lines[number], number + 1, match.start() if match else 0)
     _say("end", path)
     sys.stdout.flush()
 
@@ -242,4 +234,4 @@ def _say(kind: str, path: Path, line: str | None = None, number: int = 0, start:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_worker())

@@ -1,4 +1,4 @@
-"""write_file: a new file, or a whole new content for one that the model has read (R5.4)."""
+"""write_file: a new file, or a whole new content for one that the model has read."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import asyncio
 import os
 from typing import ClassVar
 
-from tui_agent.domain import Mode, Target, ToolResult
+from tui_agent.common.domain import Mode, Target, ToolResult
 from tui_agent.platform.encoding import NotText, decode
 from tui_agent.platform.files import FileBytes
-from tui_agent.tools.base import Args, Bench, Tool, ToolError
-from tui_agent.tools.line_ends import LineEnds
-from tui_agent.tools.reading import bytes_of
-from tui_agent.tools.writing import name_of, told, write_with_leave
+from tui_agent.tools.base import Args, Tool, ToolContext, ToolError
+from tui_agent.tools.file_access import bytes_of, name_of
+from tui_agent.tools.partial_edits import LineEnds
 
 
 class WriteFileArgs(Args):
@@ -30,53 +29,30 @@ class WriteFile(Tool[WriteFileArgs]):
     reads_only: ClassVar[bool] = False
     modes: ClassVar[tuple[Mode, ...]] = (Mode.AGENT, Mode.DIRECT)
     timeout: ClassVar[float | None] = 15.0
-    aliases: ClassVar[tuple[str, ...]] = (
-        "file_write",
-        "create_file",
-        "write",
-        "save_file",
-        "new_file",
-        "overwrite_file",
-    )
-    argument_aliases: ClassVar[dict[str, str]] = {
-        "file": "path",
-        "file_path": "path",
-        "filename": "path",
-        "file_name": "path",
-        "filepath": "path",
-        "target_file": "path",
-        "contents": "content",
-        "text": "content",
-        "data": "content",
-        "body": "content",
-        "file_content": "content",
-        "file_text": "content",
-    }
 
-    def title(self, args: WriteFileArgs) -> str:
+    async def run(self, args: WriteFileArgs, ctx: ToolContext) -> ToolResult:
         """See Tool."""
-        return args.path
-
-    async def run(self, args: WriteFileArgs, bench: Bench) -> ToolResult:
-        """See Tool."""
-        target = bench.resolve(args.path)
-        if not await asyncio.to_thread(os.path.lexists, target.path):
+        target = ctx.resolve(args.path)
+        before, note = None, ""
+        if await asyncio.to_thread(os.path.lexists, target.path):
+            file = await bytes_of(target)
+            after, note = await asyncio.to_thread(_in_the_style_of, file.data, args.content)
+            if after == file.data and _may_know(ctx, target):
+                ctx.saw(target.path, file.sha256)
+                return ToolResult(success=True, data=f"{name_of(target)} already has exactly this content.")
+            _check_seen(ctx, target, file)
+            before = file.data
+        else:
             after = _encoded(args.content)
-            written = await write_with_leave(bench, target, None, after)
-            return await told(bench, written, f"Created {written.change.display}")
-        file = await bytes_of(target)
-        after, note = await asyncio.to_thread(_in_the_style_of, file.data, args.content)
-        if after == file.data and _may_know(bench, target):
-            bench.saw(target.path, file.sha256)
-            return ToolResult(success=True, data=f"{name_of(target)} already has exactly this content.")
-        _check_seen(bench, target, file)
-        written = await write_with_leave(bench, target, file.data, after)
-        return await told(bench, written, f"Overwrote {written.change.display}{note}")
+        written = await ctx.edit(target, before, after)
+        done = "Created" if before is None else "Overwrote"
+        text = f"{done} {written.change.display}{note} {written.note}"
+        return ToolResult(success=True, data=text, changes=(written.change,))
 
 
-def _check_seen(bench: Bench, target: Target, file: FileBytes) -> None:
+def _check_seen(ctx: ToolContext, target: Target, file: FileBytes) -> None:
     """Nothing is overwritten that the model does not know."""
-    seen = bench.seen(target.path)
+    seen = ctx.seen(target.path)
     if seen is None and file.data:
         raise ToolError(
             f"{name_of(target)} exists and you have not read it. Read it first, or use edit_file to change a part.",
@@ -89,9 +65,9 @@ def _check_seen(bench: Bench, target: Target, file: FileBytes) -> None:
         )
 
 
-def _may_know(bench: Bench, target: Target) -> bool:
+def _may_know(ctx: ToolContext, target: Target) -> bool:
     """Whether the model may be told what is in the file: to confirm a guess is to let it read."""
-    return bench.seen(target.path) is not None or not (target.outside or target.credentials)
+    return ctx.seen(target.path) is not None or not (target.outside or target.credentials)
 
 
 def _encoded(content: str) -> bytes:
@@ -121,3 +97,6 @@ def _in_the_style_of(data: bytes, content: str) -> tuple[bytes, str]:
         notes.append(old.codec.label)
         return after, f", kept {' and '.join(notes)}"
     return _encoded(content), f", kept {' and '.join(notes)}" if notes else ""
+
+
+TOOLS = (WriteFile(),)

@@ -1,4 +1,4 @@
-"""The clipboard: the terminal's own way (OSC 52) and a program of this machine, and what can be said about it."""
+"""The clipboard, through the terminal (OSC 52) and a local program, and what is known of the result."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
+
+from tui_agent.text import count_of
 
 SECONDS = 2.0
 """After this a helper is given up."""
@@ -55,20 +57,20 @@ def helpers(environment: Mapping[str, str], which: Which = shutil.which) -> list
     return [[path, *argv[1:]] for argv in found if (path := which(argv[0]))]
 
 
-async def copy(
+async def copy_to_clipboard(
     text: str,
     to_terminal: Callable[[str], None],
     *,
     environment: Mapping[str, str] | None = None,
     which: Which = shutil.which,
 ) -> str:
-    """Put `text` on the clipboard in every way there is; returns a sentence that says what is known (R12.5).
+    """Put `text` on the clipboard in every way there is; returns a sentence with what is known of the result.
 
     Only a helper that ended well confirms anything; a terminal never answers.
     """
     environment = os.environ if environment is None else environment
     size = len(text)
-    much = f"{size:,} character{'s' if size != 1 else ''}"
+    much = count_of(size, "character")
     fits = len(text.encode("utf-8", "replace")) <= TERMINAL_LIMIT
     if fits:
         to_terminal(text)
@@ -81,11 +83,11 @@ async def copy(
         failed = f"{name} failed · "
     if fits:
         return f"{failed}sent {much} to the terminal, unconfirmed"
-    return f"{failed}not copied: {much} are too much for the terminal"
+    return f"{failed}not copied: {much} are too many for the terminal"
 
 
 async def _run(argv: Sequence[str], text: str, environment: Mapping[str, str]) -> bool:
-    """True when the helper took it all. Some stay behind to serve the clipboard, so nothing waits for its output."""
+    """True when the helper took it all. Some stay alive to serve the clipboard, so nothing waits for their output."""
     codec = "utf-16-le" if argv[0].endswith("clip.exe") else "utf-8"
     try:
         child = await asyncio.create_subprocess_exec(

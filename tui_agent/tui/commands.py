@@ -1,29 +1,57 @@
-"""The commands behind `/`: each has a name, a sentence and what it does to the app."""
+"""What each command does to the app. Their names and words are in `actions.json`."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tui_agent import keymap
-from tui_agent.domain import ApprovalMode, Grant, Mode
-from tui_agent.tui.themes import NAMES
-from widgets.columns import Columns
+from tui_agent.common.domain import ApprovalMode, Mode
+from tui_agent.engine.core.stream import JournalBroken
+from tui_agent.keys import keymap
+from tui_agent.tui.base_app import BaseApp
+from tui_agent.tui.composer import Composer
+from tui_agent.tui.plans import PlanEdits
+from tui_agent.tui.preferences import Preferences
 from widgets.search_bar import SearchBar
-from widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from tui_agent.tui.app import TuiAgentApp
+    from widgets.palette import PaletteRow
 
 
-class Command(NamedTuple):
-    """`run` takes the app and what was typed behind the name."""
+class CommandApp(BaseApp, inherit_bindings=False):
+    """The app, as far as commands need more of it than the controllers do."""
 
-    name: str
-    does: str
-    run: Callable[[TuiAgentApp, str], None]
-    takes: tuple[str, ...] = ()
-    """Words that may follow the name."""
+    composer: Composer
+    plans: PlanEdits
+    preferences: Preferences
+
+    @abstractmethod
+    def action_help(self) -> None:
+        """Keys and commands."""
+
+    @abstractmethod
+    def action_interrupt(self) -> None:
+        """Stop the run and the user's own shell commands."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Quit; during a run on the second press."""
+
+
+Run: TypeAlias = Callable[[CommandApp, str], object]
+"""Takes the app and what was typed after the name."""
+
+
+def lazily(module: str, function: str) -> Run:
+    """A function of a module of this package that is loaded when it is needed first."""
+
+    def run_lazily(app: CommandApp, words: str) -> None:
+        getattr(import_module(f"tui_agent.tui.{module}"), function)(app, words)
+
+    return run_lazily
 
 
 MODES = tuple(mode.value for mode in Mode)
@@ -31,243 +59,169 @@ STATUSES = ("planning", "in_progress", "blocked", "completed", "failed")
 APPROVALS = tuple(mode.value for mode in ApprovalMode)
 
 
-def _following(now: str, all_of_them: tuple[str, ...]) -> str:
-    return all_of_them[(all_of_them.index(now) + 1) % len(all_of_them)] if now in all_of_them else now
+def _switch(app: CommandApp, kind: str, now: str, words: tuple[str, ...], word: str) -> None:
+    """Switch the mode (W11) or the approval mode (A4): to `word`, to the next one without."""
+    wanted = word or (words[(words.index(now) + 1) % len(words)] if now in words else now)
+    if wanted not in words:
+        app.hints.say(f"use /{kind} with {', '.join(words)}")
+    elif app.session is not None:
+        app.work(partial(app.session.set_modes, **{"mode" if kind == "mode" else "approval_mode": wanted}))
 
 
-def _approvals(app: TuiAgentApp, word: str) -> None:
-    wanted = word or _following(app.view.approval_mode, APPROVALS)
-    if wanted in APPROVALS:
-        app.set_modes(approval_mode=wanted)
-    else:
-        app.hints.say(f"approvals are {', '.join(APPROVALS)}")
-
-
-def _mode(app: TuiAgentApp, word: str) -> None:
-    wanted = word or _following(app.view.mode, MODES)
-    if wanted in MODES:
-        app.set_modes(mode=wanted)
-    else:
-        app.hints.say(f"modes are {', '.join(MODES)}")
-
-
-def _details(app: TuiAgentApp, _: str) -> None:
-    transcript = app.query_one(Transcript)
+def _details(app: CommandApp, _: str) -> None:
+    transcript = app.transcript
     transcript.show_details(not transcript.look.details)
 
 
-def _page(app: TuiAgentApp, direction: int) -> None:
-    if app.query_one(Columns).plan.page(direction):
+def _page(app: CommandApp, direction: int) -> None:
+    if app.columns.plan.page(direction):
         return
-    transcript = app.query_one(Transcript)
+    transcript = app.transcript
     y = transcript.scroll_offset.y + direction * max(1, transcript.size.height - 2)
     transcript.scroll_to(y=y, animate=False)
 
 
-def _theme(app: TuiAgentApp, word: str) -> None:
-    app.preferences.paint_with(word)
+def _keys(app: CommandApp, _: str) -> None:
+    from widgets.info_panels import KeyName
+
+    app.push_screen(KeyName(lambda key: keymap.current().describe(key)))
 
 
-def _palette(app: TuiAgentApp, _: str) -> None:
-    from tui_agent.tui import palette
-
-    palette.show(app)
-
-
-def _keys(app: TuiAgentApp, _: str) -> None:
-    from widgets.key_name import KeyName
-
-    app.push_screen(KeyName(lambda key: keymap.current().said_of(key)))
+def _menu(app: CommandApp, _: str) -> None:
+    app.set_focus(app.prompt)
+    app.prompt.open_menu()
 
 
-def _settings(app: TuiAgentApp, _: str) -> None:
-    from tui_agent.tui import settings_screen
-
-    settings_screen.show(app)
-
-
-def _menu(app: TuiAgentApp, _: str) -> None:
-    app.set_focus(app.composer.prompt)
-    app.composer.prompt.open_menu()
-
-
-async def copy(app: TuiAgentApp, text: str, what: str = "") -> None:
-    """Put a text on the clipboard and say what is known of that, behind `what`."""
-    from tui_agent.tui.clipboard import copy as put
-
-    app.hints.say(what + await put(text, app.copy_to_clipboard))
-
-
-def _taking(what: str, app: TuiAgentApp, words: str) -> None:
-    from tui_agent.tui import taking
-
-    getattr(taking, what)(app, words)
-
-
-def _plan(app: TuiAgentApp, word: str) -> None:
+def _plan(app: CommandApp, word: str) -> None:
     if word in ("accept", "discard"):
         app.plans.do("accept" if word == "accept" else "discard")
     elif word in STATUSES:
         app.plans.set_status(word)
     elif word:
-        app.hints.say(f"/plan takes accept, discard, {', '.join(STATUSES)}")
-    elif not app.query_one(Columns).visit_plan():
+        app.hints.say(f"use /plan with accept, discard, {', '.join(STATUSES)}")
+    elif not app.columns.visit_plan():
         app.hints.say("this session has no plan")
 
 
-def _compact(app: TuiAgentApp, _: str) -> None:
+def _compact(app: CommandApp, _: str) -> None:
     if app.session is not None:
         app.session.compact()
 
 
-def _context(app: TuiAgentApp, _: str) -> None:
+def _context(app: CommandApp, _: str) -> None:
     from widgets.context_meter import ContextPanel
 
     app.push_screen(ContextPanel(app.view))
 
 
-def _undoing(what: str, app: TuiAgentApp, word: str) -> None:
-    from tui_agent.tui import undoing
-
-    getattr(undoing, what)(app, word)
-
-
-def _sessions(what: str, app: TuiAgentApp, word: str) -> None:
-    from tui_agent.tui import sessions
-
-    getattr(sessions, what)(app, word)
-
-
-def _grants(app: TuiAgentApp, _: str) -> None:
+def _grants(app: CommandApp, _: str) -> None:
     from widgets.grants_panel import GrantsPanel
 
     if app.session is None:
         return
     grants = app.session.grants
-
-    def revoke(grant: Grant) -> None:
-        app.run_worker(grants.revoke(grant), exit_on_error=False)
-
-    app.push_screen(GrantsPanel(grants.listed(), revoke))
+    app.push_screen(GrantsPanel(grants.listed(), partial(app.work, grants.revoke, expected=(JournalBroken,))))
 
 
-def _stats(app: TuiAgentApp, _: str) -> None:
-    from tui_agent.tui import dashboard
-
-    dashboard.show(app, _)
-
-
-def _clear(app: TuiAgentApp, _: str) -> None:
-    from tui_agent.tui import undoing
-
-    undoing.clear(app)
-
-
-def _model(app: TuiAgentApp, words: str) -> None:
-    from tui_agent.tui import models
-
-    models.show(app, words)
-
-
-def _output(app: TuiAgentApp, words: str) -> None:
-    from tui_agent.tui import pager
-
-    pager.show(app, words)
-
-
-def _web(app: TuiAgentApp, word: str) -> None:
-    from tui_agent.tui import web
-
-    web.show(app, word)
-
-
-def stop_subagent(app: TuiAgentApp, node: str) -> None:
-    """Stop the sub-agent that the call `node` sent; the others go on."""
+def stop_subagent(app: CommandApp, node: str) -> None:
+    """Stop the sub-agent that the call `node` started; the others continue."""
     if app.session is not None and not app.session.subagents.interrupt(node):
-        app.hints.say("this one has ended")
+        app.hints.say("this sub-agent has ended")
 
 
-COMMANDS = (
-    Command("help", "all keys and commands", lambda app, _: app.action_help()),
-    Command("approvals", "who is asked when:", _approvals, APPROVALS),
-    Command("mode", "how messages are worked on:", _mode, MODES),
-    Command("model", "which model answers, here or in one role; /model NAME at once", _model),
-    Command("plan", "to the plan and back; decide a proposal, set its status", _plan),
-    Command("tree", "show or hide the progress", lambda app, _: app.query_one(Columns).toggle()),
-    Command("compact", "make room in the model's context", _compact),
-    Command("context", "what the model's window holds", _context),
-    Command("clear", "forget the conversation; plan and files stay", _clear),
-    Command("stats", "how well it goes, over all sessions", _stats),
-    Command(
-        "undo", "take back what the last run did to files", lambda app, word: _undoing("undo", app, word)
-    ),
-    Command("redo", "make the last undo undone", lambda app, word: _undoing("redo", app, word)),
-    Command(
-        "rewind",
-        "files and conversation back to before a run",
-        lambda app, word: _undoing("rewind", app, word),
-    ),
-    Command("diff", "what the last run did to files", lambda app, word: _undoing("diff", app, word)),
-    Command(
-        "checkpoints", "all runs and what they did to files", lambda app, word: _undoing("show", app, word)
-    ),
-    Command("sessions", "find, reopen, rename, delete", lambda app, word: _sessions("show", app, word)),
-    Command("resume", "find a session and go on with it", lambda app, word: _sessions("show", app, word)),
-    Command("rename", "give this session a title", lambda app, word: _sessions("rename", app, word)),
-    Command("fork", "go on in a copy of this session", lambda app, word: _sessions("fork", app, word)),
-    Command("grants", "what you allowed for longer than once; take it back", _grants),
-    Command("editor", "the draft in your own editor", lambda app, _: app.composer.open_editor()),
-    Command(
-        "copy",
-        "the last reply, again: its code;",
-        lambda app, words: _taking("copy", app, words),
-        ("code N", "plan", "all"),
-    ),
-    Command(
-        "export",
-        "write the session to a file:",
-        lambda app, words: _taking("export", app, words),
-        ("html", "markdown", "FILE"),
-    ),
-    Command("web", "this session in a browser on this machine;", _web, ("stop",)),
-    Command("search", "search the session", lambda app, _: app.query_one(SearchBar).open()),
-    Command("details", "show or hide thinking and output", _details),
-    Command("output", "all that a call printed", _output),
-    Command(
-        "top",
-        "to the beginning of the transcript",
-        lambda app, _: app.query_one(Transcript).scroll_home(animate=False),
-    ),
-    Command(
-        "end", "to the end of the transcript, and follow", lambda app, _: app.query_one(Transcript).follow()
-    ),
-    Command("stop", "stop the run", lambda app, _: app.action_interrupt()),
-    Command("settings", "all of them: look, search, change", _settings),
-    Command("theme", "the next one, or by its name:", _theme, NAMES),
-    Command("keys", "what a key that you press is called and does", _keys),
-    Command("quit", "leave; the session can be resumed", lambda app, _: app.exit(0)),
-    Command(
-        "queue", "messages that wait: edit, move, withdraw, guide", lambda app, _: app.composer.show_queue()
-    ),
-)
-KEYS_ONLY = (
-    Command("page-up", "", lambda app, _: _page(app, -1)),
-    Command("page-down", "", lambda app, _: _page(app, 1)),
-    Command("progress", "", lambda app, _: app.query_one(Columns).visit()),
-    Command("palette", "", _palette),
-    Command("commands", "the list of commands, over the composer", _menu),
-)
-"""What a key does and no name is listed for."""
-BY_NAME = {one.name: one for one in (*COMMANDS, *KEYS_ONLY)}
-BY_NAME["exit"] = BY_NAME["quit"]
+def palette_rows() -> list[PaletteRow]:
+    """Everything: the commands first, each with the words that it takes, then what only has a key."""
+    from widgets.palette import PaletteRow
+
+    effective = keymap.current()
+    listed: dict[str, PaletteRow] = {}
+    for one in keymap.COMMANDS:
+        listed[one.name] = PaletteRow(one.name, one.name, one.does.rstrip(":;"), effective.first(one.name))
+        for word, does in one.takes.items():
+            if does:
+                name = f"{one.name} {word}"
+                listed[name] = PaletteRow(name, name, does)
+    for action in keymap.NAMED.values():
+        if action.name != "palette" and action.name not in listed:
+            title = action.name.replace("-", " ")
+            listed[action.name] = PaletteRow(action.name, title, action.does, effective.first(action.name))
+    return list(listed.values())
 
 
-def entries() -> list[tuple[str, str]]:
+def _run_row(app: CommandApp, name: str) -> None:
+    """Do the action of a row of the palette."""
+    action = keymap.NAMED.get(name)
+    composed = action is not None and action.scope == "composer"
+    if composed:
+        app.set_focus(app.prompt)
+    if action is not None and action.action and name not in RUN:
+        app.work(app.run_action, action.action, app.prompt if composed else app)
+    else:
+        first, _, rest = name.partition(" ")
+        execute_command(app, first, rest)
+
+
+def _palette(app: CommandApp, _: str) -> None:
+    """Its own keys close it, but for those that choose there."""
+    from widgets.palette import Palette
+
+    app.push_screen(Palette(palette_rows(), partial(_run_row, app), closing=keymap.current().keys["palette"]))
+
+
+RUN: Final[dict[str, Run]] = {
+    "help": lambda app, _: app.action_help(),
+    "approvals": lambda app, word: _switch(app, "approvals", app.view.approval_mode, APPROVALS, word),
+    "mode": lambda app, word: _switch(app, "mode", app.view.mode, MODES, word),
+    "model": lazily("model_dialog", "show_models"),
+    "plan": _plan,
+    "tree": lambda app, _: app.columns.toggle(),
+    "compact": _compact,
+    "context": _context,
+    "clear": lazily("undo_commands", "clear_conversation"),
+    "stats": lazily("dashboard", "show_statistics"),
+    "undo": lazily("undo_commands", "undo_run"),
+    "redo": lazily("undo_commands", "redo_run"),
+    "rewind": lazily("undo_commands", "rewind_to_run"),
+    "diff": lazily("undo_commands", "show_run_diff"),
+    "checkpoints": lazily("undo_commands", "show_checkpoints"),
+    "sessions": lazily("session_browser", "show_sessions"),
+    "resume": lazily("session_browser", "show_sessions"),
+    "rename": lazily("session_browser", "rename_current_session"),
+    "fork": lazily("session_browser", "fork_current_session"),
+    "grants": _grants,
+    "editor": lambda app, _: app.composer.open_editor(),
+    "copy": lazily("copy_export", "copy_part"),
+    "export": lazily("copy_export", "export_to_file"),
+    "web": lazily("web", "serve_session"),
+    "search": lambda app, _: app.query_one(SearchBar).open(),
+    "details": _details,
+    "output": lazily("pager", "show_output"),
+    "top": lambda app, _: app.transcript.scroll_home(animate=False),
+    "end": lambda app, _: app.transcript.follow(),
+    "stop": lambda app, _: app.action_interrupt(),
+    "settings": lazily("settings_screen", "show_settings"),
+    "theme": lambda app, word: app.preferences.paint_with(word),
+    "keys": _keys,
+    "quit": lambda app, _: app.exit(0),
+    "exit": lambda app, _: app.exit(0),
+    "queue": lambda app, _: app.composer.show_queue(),
+    "page-up": lambda app, _: _page(app, -1),
+    "page-down": lambda app, _: _page(app, 1),
+    "progress": lambda app, _: app.columns.visit(),
+    "palette": _palette,
+    "send": lambda app, _: app.prompt.action_submit(False),
+    "leave": lambda app, _: app.leave(),
+    "commands": _menu,
+}
+"""Command or action of a key → what it does."""
+
+
+def menu_entries() -> list[tuple[str, str]]:
     """Names with what they do, for the list that `/` opens."""
-    return [(one.name, f"{one.does}  {' · '.join(one.takes)}".rstrip()) for one in COMMANDS]
+    return [(one.name, f"{one.does}  {' · '.join(one.takes)}".rstrip()) for one in keymap.COMMANDS]
 
 
-def run(app: TuiAgentApp, name: str, rest: str) -> None:
+def execute_command(app: CommandApp, name: str, rest: str) -> None:
     """Do it."""
-    if (command := BY_NAME.get(name)) is not None:
-        command.run(app, rest.strip())
+    if (do := RUN.get(name)) is not None:
+        do(app, rest.strip())

@@ -1,37 +1,152 @@
-"""Textual's Linux driver, made to survive: a lost or stopped terminal, job control, bytes that are no text."""
+"""Textual's Linux driver, made robust: a lost, slow or stopped terminal, job control, bytes that are not text."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import re
+import select
 import selectors
 import signal
 import sys
+import threading
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Final, TextIO, cast
 
 from textual import events
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
 
-from tui_agent.tui.output import TerminalOutput
 from tui_agent.tui.paste import PasteGuard
 
-NEVER_WRITTEN = re.compile("[\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u2028\u2029\ufeff]")
-"""DEL, C1, what turns the direction of text, what has no width: nothing that a screen is painted with (R-30, R-31).
+BEHIND: Final = 128_000
+"""Most characters that wait. A terminal that is slower gets a fresh picture once it has taken them."""
+
+SHORT: Final = 40
+"""Most characters of a mode switch: those are written even while pictures are left out."""
+
+SWITCHES: Final = 2_000
+"""So many of those wait at most."""
+
+CLIPBOARD: Final = "\x1b]52;"
+"""Start of a clipboard write, which is never left out. The last one counts."""
+
+WRITE_BYTES: Final = 4_096
+"""Bytes that are written at once."""
+
+
+PATIENCE: Final = 1.0
+"""Seconds that a terminal has to take the last of what is written."""
+
+NEVER_WRITTEN: Final = re.compile("[\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u2028\u2029\ufeff]")
+"""DEL, C1, what turns the direction of text, what has no width: nothing that a screen is painted with.
 
 All of them take no cell, so a line keeps its width without them.
 """
 
-PUSH_TITLE, POP_TITLE = "\x1b[22;2t", "\x1b[23;2t"
-"""The terminal keeps the window's title, and takes it back (xterm's ctlseqs)."""
 
-PATIENCE = 1.0
-"""Seconds that a terminal has to take the last of what is written."""
+class TerminalOutput:
+    """In the place of Textual's writer thread: whoever has something to show continues at once, however long the
+    terminal is stopped."""
+
+    def __init__(self, file: TextIO, *, lost: Callable[[], object]) -> None:
+        """`lost` is called once, from the thread, when the terminal is gone."""
+        self.caught_up: Callable[[], object] = lambda: None
+        """Called from the thread when something was left out and the terminal takes data again."""
+        self.left_out = 0
+        """Writes that were left out so far."""
+        self.open = False
+        """The terminal is ours; what is written while it isn't is dropped."""
+        self.stuck = False
+        """The terminal did not take all before the end."""
+        self._file = file
+        self._lost = lost
+        self._gone = False
+        self._more = threading.Condition()
+        self._waiting: list[str] = []
+        self._size = 0
+        self._behind = False
+        self._ending = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """From now on what is written reaches the terminal."""
+        self.open = True
+
+    def stop(self) -> None:
+        """What was written is on its way, as far as the terminal takes it, before anybody else writes."""
+        self.open = False
+        self.stuck = not self.drain(PATIENCE)
+
+    def write(self, text: str) -> None:
+        """Queue a text without what no terminal should get. While the terminal is behind, only mode switches and
+        clipboard writes are accepted."""
+        text = text if text.isascii() else NEVER_WRITTEN.sub("", text)
+        with self._more:
+            if not text or self._gone or not self.open:
+                return
+            if not self._behind and self._waiting and self._size + len(text) > BEHIND:
+                self._behind = True
+            if text.startswith(CLIPBOARD):
+                self._waiting = [one for one in self._waiting if not one.startswith(CLIPBOARD)]
+                self._size = sum(map(len, self._waiting))
+            elif self._behind and (len(text) > SHORT or len(self._waiting) > SWITCHES):
+                self.left_out += 1
+                return
+            self._waiting.append(text)
+            self._size += len(text)
+            if self._thread is None:
+                self._ending = False
+                self._thread = threading.Thread(target=self._run, name="terminal-output", daemon=True)
+                self._thread.start()
+            self._more.notify()
+
+    def drain(self, seconds: float) -> bool:
+        """Wait until all is written, and let the thread go; False when the terminal did not take it in time."""
+        with self._more:
+            thread, self._ending = self._thread, True
+            self._more.notify()
+        if thread is not None:
+            thread.join(seconds)
+            return not thread.is_alive()
+        return True
+
+    def _run(self) -> None:
+        handle = self._file.fileno()
+        while (text := self._next()) is not None:
+            left = memoryview(text.encode(self._file.encoding or "utf-8", "replace"))
+            while left and not self._gone:
+                try:
+                    left = left[os.write(handle, left[:WRITE_BYTES]) :]
+                except BlockingIOError:  # another program made it so
+                    with suppress(OSError, ValueError):
+                        select.select([], [handle], [], 1.0)
+                except OSError:
+                    self._gone = True
+                    self._lost()
+
+    def _next(self) -> str | None:
+        """All that waits; None at the end."""
+        with self._more:
+            if not self._waiting and self._behind:
+                self._behind = False
+                self.caught_up()
+            while not self._waiting and not self._ending:
+                self._more.wait()
+            if not self._waiting:
+                self._thread = None
+                return None
+            text = "".join(self._waiting)
+            self._waiting.clear()
+            self._size = 0
+            return text
+
+
+PUSH_TITLE, POP_TITLE = "\x1b[22;2t", "\x1b[23;2t"
+"""Save and restore the window's title in the terminal (xterm's ctlseqs)."""
 
 
 class ScreenDriver(LinuxDriver):
@@ -45,28 +160,26 @@ class ScreenDriver(LinuxDriver):
     ) -> None:
         self._stopped = False
         """True from a stop (SIGTSTP) until the program is in the foreground again."""
+        self.output = TerminalOutput(cast(TextIO, sys.__stderr__), lost=_hang_up)
+        self.output.caught_up = self._paint_again
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._held = False
         """Keys are left to the screen that follows."""
-        self.stuck = False
-        """The terminal did not take all before the end."""
         self._titled = False
-        """The window has a title of ours; its own one is kept by the terminal."""
-        self._output: TerminalOutput | None = None
-        if sys.__stderr__ is not None:
-            self._output = TerminalOutput(sys.__stderr__, lost=_hang_up)
-            self._output.caught_up = self._paint_again
-            self._file = cast(Any, self._output)
+        """The window shows our title; the terminal has saved its own."""
 
     # --- what is written ---
 
-    def write(self, data: str) -> None:
-        """Write to the terminal, unless it is somebody else's: we are stopped, or have lent it."""
-        if not self._stopped and self._writer_thread is not None:
-            super().write(data if data.isascii() else NEVER_WRITTEN.sub("", data))
+    @property
+    def _writer_thread(self) -> Any:
+        """Ours; Textual's own, which is made with every start, stays unused."""
+        return self.output
+
+    @_writer_thread.setter
+    def _writer_thread(self, made: object) -> None: ...
 
     def show_title(self, text: str) -> None:
-        """Give the window this title, which is printable; without one it gets its own back (R28.1)."""
+        """Give the window this title, which is printable; without one it gets its own back."""
         if text:
             self.write(("" if self._titled else PUSH_TITLE) + f"\x1b]2;{text}\a")
         elif self._titled:
@@ -82,24 +195,19 @@ class ScreenDriver(LinuxDriver):
             self.write("\x1b[>4m")
         super().stop_application_mode()
 
-    def close(self) -> None:
-        """What was written is on its way, as far as the terminal takes it, before anybody else writes."""
-        super().close()
-        self.stuck = self._output is not None and not self._output.drain(PATIENCE)
-
     def _paint_again(self) -> None:
         """The terminal missed something; from another thread."""
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._paint_all)
 
     def _paint_all(self) -> None:
-        if not self._stopped and self._writer_thread is not None and self._app.is_running:
+        if self.output.open and self._app.is_running:
             self._app.screen.refresh(layout=True)
 
     # --- what is read ---
 
     async def hold(self) -> None:
-        """Read no more keys: what is typed from now on is for the screen that follows (R11.2)."""
+        """Read no more keys: what is typed from now on is for the screen that follows."""
         self._held = True
         self.exit_event.set()
         if self._key_thread is not None:
@@ -127,7 +235,7 @@ class ScreenDriver(LinuxDriver):
             self._loop.call_soon_threadsafe(self._app._handle_exception, error)
 
     def run_input_thread(self) -> None:
-        """Read until told to stop. The end of the input is the end of the program (R14.3)."""
+        """Read until `exit_event` is set. The end of the input ends the program."""
         parser, decode = ScreenDriver._left or (
             PasteGuard(self._debug),
             getincrementaldecoder("utf-8")("replace").decode,
@@ -184,22 +292,20 @@ class ScreenDriver(LinuxDriver):
         self._loop.call_soon_threadsafe(self._go_on)
 
     def _stop(self) -> None:
-        if self._auto_restart and not self._stopped and self._writer_thread is not None:
+        if self._auto_restart and self.output.open:
             self.suspend_application_mode()
             self._stopped = True
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def _go_on(self) -> None:
         """In the foreground again; who was stopped from outside (SIGSTOP) can't know what became of the modes."""
-        if not self._auto_restart or self._writer_thread is None:
-            return  # the terminal is lent to an editor, or nothing was ever shown
-        if not self._stopped:
+        if not self._auto_restart or not (self.output.open or self._stopped):
+            return  # an editor has the terminal, or nothing was ever shown
+        if self.output.open:
             self.suspend_application_mode()
-        before = self._writer_thread
-        self._stopped = False
         self.resume_application_mode()
-        if self._writer_thread is before:  # in the background still, and stopped once more
-            self._stopped = True
+        self._stopped = not self.output.open  # in the background still, and stopped once more
+        if self._stopped:
             return
         self._app.app_resume_signal.publish(self._app)
         screen = self._app.screen
@@ -207,13 +313,13 @@ class ScreenDriver(LinuxDriver):
 
 
 def _tells_other_keys(environment: Mapping[str, str]) -> bool:
-    """True where Shift+Enter is told from Enter only when asked for by xterm's modifyOtherKeys (R20.1). Elsewhere
-    kitty's protocol does that, and some terminals would take this one for a colour."""
+    """True where only xterm's modifyOtherKeys distinguishes Shift+Enter from Enter. Elsewhere
+    kitty's protocol does that, and some terminals would take this one for a color."""
     return bool(environment.get("TMUX") or environment.get("XTERM_VERSION"))
 
 
 def _read(handle: int) -> bytes | None:
-    """What is there to read; nothing when the terminal is gone, None when there is nothing after all."""
+    """The available bytes; empty when the terminal is gone, None when there is nothing to read."""
     try:
         return os.read(handle, 65536)
     except BlockingIOError:  # another program made it so

@@ -1,6 +1,6 @@
 """Which text is where: in the composer, on its way, in the queue, or said. No text is in two places, none in no place.
 
-Pure: it is told what the user does and what the journal says, and tells what has to be on disk (U8, R11.3). A draft
+Pure: it is told what the user does and what the journal says, and tells what has to be on disk (U8). A draft
 has the id that its message will get, so after a crash the journal says whether it was sent.
 """
 
@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tui_agent.events import Event, MessageChanged, MessageMoved, MessageQueued, MessageWithdrawn, UserSaid
-from widgets.drafting import NOTHING, Written
+from widgets.composer_history import NO_DRAFT, DraftText
 
 
-def new_id() -> str:
+def new_message_id() -> str:
     """For a message that is not sent yet."""
     return f"m-{secrets.token_hex(6)}"
 
@@ -27,20 +27,20 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     text: str
     of: str = ""
-    """Id of the message in the queue that it was taken from."""
+    """Id of the queued message that it replaces."""
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class ComposerState(msgspec.Struct, frozen=True, kw_only=True):
     """What is on disk of a composer."""
 
     id: str = ""
     """The id that the draft's message will get."""
-    draft: Written = NOTHING
+    draft: DraftText = NO_DRAFT
     of: str = ""
-    """Id of the message in the queue that the draft was taken from."""
+    """Id of the queued message that is edited as the draft."""
     of_text: str = ""
-    aside: tuple[Written, ...] = ()
-    """What was changed while looking through the history, and drafts behind it."""
+    aside: tuple[DraftText, ...] = ()
+    """Edited history entries, and drafts set aside."""
     waiting: tuple[Sent, ...] = ()
 
     @property
@@ -49,7 +49,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
         return self.draft.blank and not self.aside and not self.waiting
 
 
-class CameFrom(NamedTuple):
+class QueuePlace(NamedTuple):
     """A place in the queue."""
 
     behind: tuple[str, ...] = ()
@@ -57,31 +57,31 @@ class CameFrom(NamedTuple):
     steering: bool = False
 
 
-NOWHERE: Final = CameFrom()
+NO_PLACE: Final = QueuePlace()
 
 
-class Recovered(NamedTuple):
+class RecoveredTexts(NamedTuple):
     """What a crash left to the composer."""
 
-    texts: list[Written]
+    texts: list[DraftText]
     """Unsent: messages that never got into the journal, then the draft."""
-    aside: list[Written]
+    aside: list[DraftText]
     """For the history."""
     withdraw: list[str]
-    """Ids of messages that are in the queue still, although they were taken back."""
+    """Ids of messages that are still queued although they are being edited."""
 
 
 class Outbox:
     """The composer's own bookkeeping over one session."""
 
-    def __init__(self, ids: Callable[[], str] = new_id) -> None:
+    def __init__(self, ids: Callable[[], str] = new_message_id) -> None:
         self._ids = ids
         self.id = ids()
         """Of the draft."""
         self.of = self._of_text = ""
-        self._came_from = NOWHERE
-        self._places: dict[str, CameFrom] = {}
-        """Of messages that were taken from the queue and are on their way back to it."""
+        self._queue_place = NO_PLACE
+        self._places: dict[str, QueuePlace] = {}
+        """Queue places of edited messages on their way back to the queue."""
         self.waiting: dict[str, Sent] = {}
         self.queue: dict[str, str] = {}
         """Messages in the queue, exactly as they were sent, in their order."""
@@ -117,13 +117,13 @@ class Outbox:
         key, self.id = self.id, self._ids()
         self.waiting[key] = Sent(id=key, text=text, of=self.of)
         if self.of:
-            self._places[key] = self._came_from
+            self._places[key] = self._queue_place
         self.of = self._of_text = ""
-        self._came_from = NOWHERE
+        self._queue_place = NO_PLACE
         return key
 
-    def done(self, message: str) -> None:
-        """That was no message for the journal, such as a command of the user's own."""
+    def discard(self, message: str) -> None:
+        """It is not a message for the journal, such as a shell command of the user."""
         self.waiting.pop(message, None)
         self._places.pop(message, None)
 
@@ -138,27 +138,27 @@ class Outbox:
         """Id and text of the message that is sent last."""
         return next(reversed(self.queue.items()), None)
 
-    def taking(self, message: str, aside: Sequence[Written] = ()) -> Kept:
+    def state_taking(self, message: str, aside: Sequence[DraftText] = ()) -> ComposerState:
         """What must be on disk before this message of the queue is withdrawn to become the draft."""
         text = self.queue[message]
-        return msgspec.structs.replace(self.kept(Written(text=text), aside), of=message, of_text=text)
+        return msgspec.structs.replace(self.state(DraftText(text=text), aside), of=message, of_text=text)
 
-    def took(self, message: str, text: str, behind: Sequence[str] = (), steering: bool = False) -> None:
-        """It was withdrawn, and is the draft now. `behind` are the ids of those that came after it."""
+    def edit_queued(self, message: str, text: str, behind: Sequence[str] = (), steering: bool = False) -> None:
+        """A withdrawn message is the draft now. `behind` are the ids of the messages after it."""
         self.of, self._of_text = message, text
-        self._came_from = CameFrom(tuple(behind), steering)
+        self._queue_place = QueuePlace(tuple(behind), steering)
 
-    def emptied(self) -> None:
+    def draft_cleared(self) -> None:
         """The draft is gone: what is written next is another message, with a place of its own."""
-        self._came_from = NOWHERE
+        self._queue_place = NO_PLACE
 
-    def came_from(self, message: str) -> CameFrom:
-        """Where in the queue a message that was sent again stood before."""
-        return self._places.pop(message, NOWHERE)
+    def pop_place(self, message: str) -> QueuePlace:
+        """The earlier place in the queue of a message that is sent again."""
+        return self._places.pop(message, NO_PLACE)
 
-    def kept(self, draft: Written, aside: Sequence[Written] = ()) -> Kept:
-        """What must be on disk while this stands in the composer."""
-        return Kept(
+    def state(self, draft: DraftText, aside: Sequence[DraftText] = ()) -> ComposerState:
+        """What must be on disk while this is in the composer."""
+        return ComposerState(
             id=self.id,
             draft=draft,
             of=self.of,
@@ -167,10 +167,10 @@ class Outbox:
             waiting=tuple(self.waiting.values()),
         )
 
-    def recover(self, kept: Kept) -> Recovered:
-        """What of this, found on disk, is nowhere else. All that the journal has was taken before."""
+    def recover(self, kept: ComposerState) -> RecoveredTexts:
+        """What of a saved state is nowhere else, once all events of the journal were taken."""
         lost = [one for one in kept.waiting if one.id not in self._known]
-        texts = [Written(text=one.text) for one in lost]
+        texts = [DraftText(text=one.text) for one in lost]
         delivered = kept.of in self._said and kept.draft.whole == kept.of_text
         mine = not kept.draft.blank and kept.id not in self._known and not delivered
         taken = [*(one.of for one in lost), *([kept.of] if mine else [])]
@@ -180,4 +180,4 @@ class Outbox:
             self.of, self._of_text = kept.of, kept.of_text
             if len(texts) == 1:
                 self.id = kept.id or self.id
-        return Recovered(texts, [one for one in kept.aside if not one.blank], withdraw)
+        return RecoveredTexts(texts, [one for one in kept.aside if not one.blank], withdraw)

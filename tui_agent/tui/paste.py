@@ -1,4 +1,4 @@
-"""What the terminal sends, as messages: a paste is one paste whatever it holds, and a torn one ends by itself (R12.2).
+"""What the terminal sends, as messages: a paste is one paste whatever it holds, and a torn one ends by itself.
 
 Textual's parser reads the inside of a paste as keys wherever an ESC stands in it, and waits for the end marker for
 ever. So the inside never reaches it: it sees the two markers next to each other, and the text goes round it.
@@ -20,16 +20,16 @@ from textual.message import Message
 from tui_agent.text import clean
 
 GRACE: Final = 0.02
-"""Seconds of silence behind an end marker until it counts: one that stands in the pasted text comes with the rest."""
+"""Seconds of silence after an end marker until it counts: one within the pasted text is followed by more."""
 
 WARY_GRACE: Final = 0.5
-"""The same once an end marker was followed by more text: whoever wrote that wants the rest to be taken for keys."""
+"""The same once an end marker was followed by more text: its author wants the rest to be read as keys."""
 
 LONGEST_GRACE: Final = 1.0
 """Seconds after which the last end marker counts although keys keep coming; a paste that flows is let flow."""
 
 TORN: Final = 1.5
-"""Seconds without more text until a paste that lacks its end is over (R12.3)."""
+"""Seconds without more text until a paste that lacks its end is over."""
 
 TYPED: Final = 16
 """Characters at most that one key sends. So few do not keep a torn paste open, unless they come one after the other."""
@@ -41,10 +41,10 @@ SUSPECT: Final = 10.0
 """Seconds after the last text of a torn paste in which its rest may come yet, without a start marker."""
 
 ENTER_GRACE: Final = 0.3
-"""Seconds that an Enter waits meanwhile: with more behind it, it is a line break of the paste."""
+"""Seconds that an Enter waits meanwhile: followed by more text, it is a line break of the paste."""
 
 LONGEST: Final = 16_000_000
-"""Characters of a paste that are kept; what is beyond them is dropped (F07)."""
+"""Most characters of a paste; the rest is dropped."""
 
 REST: Final = 8192
 """Characters of the rest that are looked at for the end marker."""
@@ -56,7 +56,7 @@ STOP_KEYS: Final = ("\x03", "\x1b[99;5u")
 """Ctrl+C, plain and as kitty's protocol writes it: after a pause it is a key in a paste too."""
 
 ALT_ENTER: Final = ("\x1b\r", "\x1b\n")
-"""What terminals send for it that know no protocol of keys, and VS Code for Shift+Enter when it is told to (R20.1)."""
+"""What terminals send for it that know no protocol of keys, and VS Code for Shift+Enter when it is told to."""
 
 OTHER_KEY: Final = re.compile(r"\x1b\[27;(\d+);(\d+)~")
 """A key as xterm's modifyOtherKeys and tmux's extended-keys write it: modifiers, then the code."""
@@ -78,10 +78,10 @@ MARKERS: Final = (BRACKETED_PASTE_START, BRACKETED_PASTE_END)
 ENTER: Final = re.compile(r"[\r\n]|\x1b(?:\[13(?:[;:][\d;:]*)?u|\[27;\d+;13~|OM|\r|\n)")
 
 BACKSLASH_ENTER: Final = "\\\r\n"
-"""What VS Code sends for Shift+Enter when it was told to by programs of old: one new line, not two."""
+"""What VS Code sends for Shift+Enter when older programs configured it: one new line, not two."""
 
 
-class Typed(events.Key):
+class TypedCharacter(events.Key):
     """A character that is typed like every other one, though Python does not call it printable."""
 
     @property
@@ -89,16 +89,16 @@ class Typed(events.Key):
         """It is text."""
         return True
 
-    def copy(self) -> Typed:
+    def copy(self) -> TypedCharacter:
         """Another one of the same."""
-        return Typed(self.key, self.character)
+        return TypedCharacter(self.key, self.character)
 
 
-Typed.handler_name = events.Key.handler_name  # who handles keys handles these
+TypedCharacter.handler_name = events.Key.handler_name  # who handles keys handles these
 
 
 class PasteGuard(XTermParser):
-    """Textual's parser, with pastes taken out on the way. `feed` it what was read, `tick` it every `patience`."""
+    """Textual's parser, with pastes filtered out first. `feed` it what was read, `tick` it every `patience`."""
 
     def __init__(self, debug: bool = False, *, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -108,7 +108,7 @@ class PasteGuard(XTermParser):
         self._parts: list[str] = []
         self._size = 0
         self._rest = ""
-        """Of a paste that is too long: the end of it, with the end marker and the keys behind it."""
+        """Of a paste that is too long: the end of it, with the end marker and the keys after it."""
         self._beyond = 0
         """Characters that came after there were too many."""
         self._tail = ""
@@ -116,7 +116,7 @@ class PasteGuard(XTermParser):
         self._ended: float | None = None
         """When the first end marker came."""
         self._wary = False
-        """More text than a key sends came behind it."""
+        """More text than a key sends followed it."""
         self._last = self._grown = 0.0
         """When anything came, and when more came than keys send."""
         self._level = 0.0
@@ -126,7 +126,7 @@ class PasteGuard(XTermParser):
         self._suspect = 0.0
         """Until when text without a start marker may be the rest of a torn paste."""
         self._held = ""
-        """What was read meanwhile and is a key if nothing comes behind it."""
+        """Input that is a key if nothing follows it."""
         super().__init__(debug)
 
     @property
@@ -148,7 +148,7 @@ class PasteGuard(XTermParser):
             yield from self._outside(data)
 
     def tick(self) -> Iterable[Message]:
-        """What time brings: the end of a paste, and of an escape sequence that does not go on."""
+        """Handle timeouts: the end of a paste, or of an incomplete escape sequence."""
         if self._held:
             if self._clock() - self._last >= (ENTER_GRACE if ENTER.fullmatch(self._held) else GRACE):
                 yield from self._let_go()
@@ -180,7 +180,7 @@ class PasteGuard(XTermParser):
             sequence = f"\x1b[{found[1]};{found[2] or 1}{found[4]}"
         try:
             for key in super()._sequence_to_key_events(sequence, alt):
-                yield Typed(key.key, key.character) if (key.character or "\n") in ALSO_TYPED else key
+                yield TypedCharacter(key.key, key.character) if (key.character or "\n") in ALSO_TYPED else key
         except (ValueError, OverflowError):
             yield events.Key(Keys.Ignore, sequence)
 
@@ -268,7 +268,7 @@ class PasteGuard(XTermParser):
             self._beyond += len(data)
 
     def _end_paste(self) -> Iterable[Message]:
-        """The paste in one message; then what was read behind its end, as if it came now."""
+        """The paste in one message; then what was read after its end, as if it came now."""
         if not self._pasting:
             return
         before, end, after = self._taken_apart()
@@ -288,7 +288,7 @@ class PasteGuard(XTermParser):
             yield from self.feed(after)
 
     def _taken_apart(self) -> tuple[str, bool, str]:
-        """The paste, whether its end came, and what is behind that."""
+        """The paste, whether its end came, and what follows it."""
         text = "".join(self._parts)
         if self._beyond <= REST:
             text += self._rest

@@ -1,22 +1,18 @@
-"""What the user wants of the plan, handed to the session: one edit after another, each made in the newest text."""
+"""The user's edits of the plan, handed to the session one after another, each made in the newest text."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
-from inspect import isawaitable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable
+from typing import Any
 
-from tui_agent.events import PlanDocChanged, PlanDocSettled, Record
-from tui_agent.keymap import key_of
-from tui_agent.tui.drafts import PLAN_FILE, Drafts
-from widgets.columns import Columns
-from widgets.plan_edits import Edit, ListEdit, WordEdit, edited, inverse
+from tui_agent.events import PlanDocChanged, Record
+from tui_agent.keys.keymap import key_of
+from tui_agent.tui.base_app import BaseApp
+from tui_agent.tui.edit_drafts import PLAN_FILE, EditDraftStore
+from widgets.plan_document import Edit, ListEdit, WordEdit, apply_edit, inverse_edit
 from widgets.plan_panel import PlanPanel, Wish
-
-if TYPE_CHECKING:
-    from tui_agent.tui.app import TuiAgentApp
 
 HEARD = 2.0
 """Seconds that an edit waits for the one before it to come back on the stream."""
@@ -25,87 +21,77 @@ REMEMBERED = 100
 
 
 EDIT = "plan"
-"""What the kept text of an edit belongs to: there is one plan in a session."""
+"""Key of a saved edit: there is one plan in a session."""
 
 
-class CannotEdit(Exception):
+class PlanEditError(Exception):
     """A sentence for the user: why an edit can't be made."""
 
 
-def written(text: str, edit: Edit) -> str:
-    """The plan document `text` after the edit, all else byte for byte. Raises CannotEdit."""
+def edited_plan(text: str, edit: Edit) -> str:
+    """The plan document `text` after the edit, all else byte for byte. Raises PlanEditError."""
     from tui_agent.plan.markdown import parse
     from tui_agent.plan.writing import PlanTextError, write
 
     document = parse(text)
     if document.problem:
-        raise CannotEdit(f"plan_doc.md can't be read: {document.problem}")
-    plan = edited(document.plan, edit)
+        raise PlanEditError(f"plan_doc.md can't be read: {document.problem}")
+    plan = apply_edit(document.plan, edit)
     if plan is None:
-        raise CannotEdit("that is not in the plan any more, or another thing by now")
+        raise PlanEditError("the plan changed in the meantime; try again")
     try:
         return write(plan, document)
     except PlanTextError as fault:
-        raise CannotEdit(str(fault)) from fault
+        raise PlanEditError(str(fault)) from fault
 
 
-class Plans:
+class PlanEdits:
     """Turns an edit of one value into the whole new text; everything else of the user's text stays as it is."""
 
-    def __init__(self, app: TuiAgentApp) -> None:
+    def __init__(self, app: BaseApp) -> None:
         self.app = app
         self._alone = asyncio.Lock()
         self._heard = asyncio.Event()
         self._done: list[Edit] = []
         """What can be undone, the last one last."""
-        self._drafts = Drafts(PLAN_FILE)
-        self._told = ""
+        self._drafts = EditDraftStore(PLAN_FILE)
+        self._base = ""
         """Digest of the text that the view shows: what others changed since is merged by the session."""
         self._proposed = ""
-        """Digest of the proposal that the view shows: one that came after it is not taken unseen (R19.2)."""
+        """Digest of the proposal that the view shows: a later one is not accepted unseen."""
         self._edits = 0
-        """How often a text was kept."""
+        """How often a text was saved."""
         self._looked = False
 
-    def look_at(self, record: Record) -> None:
-        """A record arrived."""
-        if isinstance(record.event, PlanDocChanged | PlanDocSettled):
-            self._heard.set()
-            if isinstance(record.event, PlanDocChanged):
-                if record.event.pending:
-                    self._proposed = record.event.sha256
-                else:
-                    self._told = record.event.sha256
-            if not self._looked:
-                self._looked = True
-                self._guarded(self._take_up())
+    def on_plan_doc(self, record: Record) -> None:
+        """The plan document changed, or a proposal was decided."""
+        self._heard.set()
+        if isinstance(record.event, PlanDocChanged):
+            if record.event.pending:
+                self._proposed = record.event.sha256
+            else:
+                self._base = record.event.sha256
+        if not self._looked:
+            self._looked = True
+            self.app.work(self._restore_draft)
 
     def take(self, message: PlanPanel.Said) -> None:
-        """The panel said what the user wants."""
+        """A message of the plan panel."""
         if message.hint:
             self.app.hints.say(message.hint)
         if message.wish is not None:
             self.do(message.wish)
         if message.draft is not None:
-            self._guarded(self._keep(message.draft))
+            self.app.work(self._keep, message.draft)
 
     def do(self, wish: Wish) -> None:
-        """Do it behind the screen; a failure ends the screen in order."""
+        """Do it in the background, after earlier wishes."""
 
         async def alone() -> None:
             async with self._alone:
                 await self._do(wish)
 
-        self._guarded(alone())
-
-    def _guarded(self, job: Coroutine[Any, Any, None]) -> None:
-        async def guarded() -> None:
-            try:
-                await job
-            except Exception as error:  # the last net, as in the app
-                self.app.fail(error)
-
-        self.app.run_worker(guarded(), exit_on_error=False)
+        self.app.work(alone)
 
     async def _keep(self, draft: dict[str, Any]) -> None:
         """An edit in progress survives a crash; one that is done is dropped once the session has it."""
@@ -114,26 +100,26 @@ class Plans:
             return
         if draft:
             self._edits += 1
-            await self._drafts.keep(session.id, draft, EDIT)
+            self._drafts.save(session.id, draft, EDIT)
             return
         before = self._edits
         async with self._alone:
             if before == self._edits:  # no other edit was begun meanwhile
-                await self._drafts.drop(session.id)
+                self._drafts.drop(session.id)
 
-    async def _take_up(self) -> None:
+    async def _restore_draft(self) -> None:
         """Offer what was typed before a crash."""
-        from widgets.plan_draft import restored
+        from widgets.plan_document import restore_draft
 
         session = self.app.session
         kept = None if session is None else await self._drafts.find(session.id, EDIT)
-        draft = restored(kept) if kept is not None else None
-        if draft is not None and self.app.query_one(Columns).plan.take_up(draft):
-            self.app.hints.say(f"an edit of the plan is not finished · {key_of('plan')} goes on with it")
+        draft = restore_draft(kept) if kept is not None else None
+        if draft is not None and self.app.columns.plan.take_up(draft):
+            self.app.hints.say(f"you have an unfinished plan edit · {key_of('plan')} continues it")
 
     def set_status(self, status: str) -> None:
-        """How the work as a whole stands, as the user sees it."""
-        reading = self.app.query_one(Columns).plan.reading
+        """Set the status of the whole plan."""
+        reading = self.app.columns.plan.reading
         if reading is None:
             self.app.hints.say("this session has no plan")
         else:
@@ -146,37 +132,31 @@ class Plans:
         elif wish == "undo":
             if not self._done:
                 self.app.hints.say("nothing to undo in the plan")
-            elif await self._edit(inverse(self._done.pop())):
+            elif await self._edit(inverse_edit(self._done.pop())):
                 self.app.hints.say("undone")
-        elif self.app.view.plan.proposal is None:
-            self.app.hints.say("nothing is proposed")
+        elif (session := self.app.session) is None or self.app.view.plan.proposal is None:
+            self.app.hints.say("no proposal")
         else:
-            await self._ask("settle_plan", wish == "accept", self._proposed)
+            await self._ask(session.settle_plan(wish == "accept", self._proposed))
 
     async def _edit(self, edit: Edit) -> bool:
         """True when the session took it."""
+        session = self.app.session
         try:
-            plan, base = self.app.view.plan, self._told
-            text = await asyncio.to_thread(written, plan.exact or plan.text, edit)
-        except CannotEdit as fault:
+            plan, base = self.app.view.plan, self._base
+            text = await asyncio.to_thread(edited_plan, plan.exact or plan.text, edit)
+        except PlanEditError as fault:
             self.app.hints.say(str(fault))
         else:
-            if await self._ask("edit_plan", text, base):
+            if session is not None and await self._ask(session.edit_plan(text, base)):
                 return True
-        self.app.query_one(Columns).plan.show(self.app.view.plan, anew=True)
+        self.app.columns.plan.show(self.app.view.plan, anew=True)
         return False
 
-    async def _ask(self, name: str, *arguments: Any) -> bool:
-        """Call a method of the session that not every session has, and wait until its effect is in the view."""
-        method: Callable[..., Any] | None = getattr(self.app.session, name, None)
-        if method is None:
-            self.app.hints.say("the plan of this session can't be changed here")
-            return False
+    async def _ask(self, change: Awaitable[bool]) -> bool:
+        """Have the session change its plan, and wait until that is in the view."""
         self._heard.clear()
-        result = method(*arguments)
-        if isawaitable(result):
-            result = await result
-        if result is False:
+        if not await change:
             return False
         with contextlib.suppress(TimeoutError):  # nothing changed, or saving waits for somebody
             await asyncio.wait_for(self._heard.wait(), HEARD)

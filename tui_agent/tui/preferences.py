@@ -1,4 +1,4 @@
-"""What the user set for the screen: keys, colours, vi's keys, announcements. Holds from the moment a session is open,
+"""What the user set for the screen: keys, colors, vi's keys, notifications. Effective once a session is open,
 and from every change in the settings on."""
 
 from __future__ import annotations
@@ -6,38 +6,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from textual.binding import BindingsMap
 from textual.theme import Theme
 
-from tui_agent import keymap
-from tui_agent.keymap import Keymap
-from tui_agent.tui import keys
-from tui_agent.tui.notifying import Notifying
+from tui_agent.keys import keymap
+from tui_agent.keys.keymap import BUILT_IN, Keymap
+from tui_agent.tui.base_app import BaseApp
+from tui_agent.tui.notifications import Notifier
 from tui_agent.tui.themes import NAMES, PREFIX, theme_for
-from widgets.status_line import KeyLine
-from widgets.transcript import Transcript
+from widgets.dialog_keys import textual_keymap
 
 if TYPE_CHECKING:
+    from tui_agent.engine.api import SessionApi
     from tui_agent.settings import Loaded
-    from tui_agent.tui.app import TuiAgentApp
-    from tui_agent.tui.door import SessionDoor
-
-BUILT_IN = Keymap()
 
 
 class Preferences:
     """One for a screen."""
 
-    def __init__(self, app: TuiAgentApp) -> None:
+    def __init__(self, app: BaseApp, notifier: Notifier) -> None:
         self.app = app
         self.loaded: Loaded | None = None
         """What was set and where; None before a session is open, or where it does not know."""
-        self.notifying = Notifying(app)
+        self.notifier = notifier
         keymap.use(BUILT_IN)
 
-    def open(self, session: SessionDoor) -> None:
-        """The session is there, and with it the settings."""
-        self.notifying.open()
+    def open(self, session: SessionApi) -> None:
+        """The session is open, and with it the settings are known."""
+        self.notifier.open()
         loaded: Loaded | None = getattr(session, "settings", None)
         if loaded is not None:
             self.take(loaded)
@@ -47,13 +42,13 @@ class Preferences:
         self.loaded = loaded
         chosen = loaded.settings
         self.bind(chosen.keys, vim=chosen.vim)
-        self.notifying.how, self.notifying.of = chosen.notifications, chosen.notify_of
+        self.notifier.how, self.notifier.of = chosen.notifications, chosen.notify_of
         self.paint(theme_for(chosen.theme, chosen.themes) or theme_for("default", {}))
         if not chosen.animation:
             self.app.animation_level = "none"
 
     def paint(self, theme: Theme | None) -> None:
-        """Use these colours."""
+        """Use these colors."""
         if theme is None or theme.name == self.app.theme:
             return
         self.app.register_theme(theme)
@@ -67,7 +62,7 @@ class Preferences:
             now = self.app.theme.removeprefix(PREFIX).removeprefix("own-")
             name = names[(names.index(now) + 1) % len(names)] if now in names else names[0]
         if (theme := theme_for(name, own)) is None:
-            self.app.hints.say(f"there is no such theme; there are {', '.join(names)}")
+            self.app.hints.say(f"unknown theme; choose one of {', '.join(names)}")
         else:
             self.paint(theme)
 
@@ -76,9 +71,13 @@ class Preferences:
         if not (chosen or vim) and keymap.current() is BUILT_IN:
             return
         keymap.use(Keymap(chosen))
-        self.app._bindings = BindingsMap(list(keys.bindings()))
-        from tui_agent.tui.composer_keys import hold
+        self.app.set_keymap(textual_keymap(keymap.current()))
+        prompt = self.app.prompt
+        if vim and prompt.vim is None:
+            from tui_agent.tui.vim import Vim
 
-        hold(self.app, vim=vim)
-        self.app.query_one(KeyLine).relayout()
-        self.app.query_one(Transcript).repaint()
+            prompt.vim = Vim(prompt).take
+        elif not vim and prompt.vim is not None:
+            prompt.border_subtitle, prompt.vim = "", None
+        self.app.key_line.relayout()
+        self.app.transcript.repaint()

@@ -1,24 +1,27 @@
-"""From records to widgets: fold, gather what changed, hand each widget its part at most 30 times a second."""
+"""From records to widgets: fold them, and paint what they changed at most 30 times a second."""
 
 from __future__ import annotations
 
-from asyncio import to_thread
+from asyncio import TimerHandle, to_thread
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tui_agent.events import Record
-from tui_agent.text import Mask
-from tui_agent.view import Part, SessionView, Veil, fold
-from widgets.columns import Columns
-from widgets.status_line import ActivityLine, KeyLine, TitleLine
+from tui_agent.events import Event, Record
+from tui_agent.tui.base_app import BaseApp
+from tui_agent.view.fold import fold_record
+from tui_agent.view.items import SessionView, ViewPart
+from tui_agent.view.redactor import Redactor
+from widgets.request_view import call_later_once
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tui_agent.tui.door import SessionDoor
+    from textual.timer import Timer
+
+    from tui_agent.engine.api import SessionApi
 
 FRAME = 1 / 30
 """Seconds between paints (U1)."""
@@ -29,98 +32,129 @@ SLOWEST = 0.25
 
 
 class Router:
-    """Owns what is not painted yet. The same for live and replayed records."""
+    """Keeps the view up to date and painted. The same for live and replayed records."""
 
-    def __init__(self, view: SessionView, *, clock: Callable[[], float] = monotonic) -> None:
-        self.view = view
+    def __init__(self, app: BaseApp, *, ask_next: Callable[[], None], clock: Callable[[], float] = monotonic) -> None:
+        """`ask_next` is called when the requests that wait are others than before."""
+        self.app = app
+        self.view = app.view
         self.clock = clock
-        self._parts = Part.NOTHING
-        self._items: set[int] = set()
-        self._nodes: set[int] = set()
+        self._ask_next = ask_next
+        self._begins = 0
+        """The first record of this process."""
         self._last = float("-inf")
-        self.veil = Veil()
+        self._frame: TimerHandle | None = None
+        """The next paint."""
+        self._second: Timer | None = None
+        self.redactor = Redactor()
         """Takes secrets out of what is shown (A7)."""
-        self._handed = 0.0
-        """Seconds that the last flush took."""
+        self._subscribers: dict[type[Event], list[Callable[[Record], None]]] = {}
+        self._paint_seconds = 0.0
+        """Seconds that the last paint took."""
         self._whole: SessionView | None = None
         """The view of all, while the end of a long past is shown."""
         self._until = 0
         self._older: int | None = None
         """How many items came before those that are shown, once that is known."""
 
-    async def show_end(self, session: SessionDoor, paint: Callable[[], None]) -> None:
-        """Show how a long past ends before all of it is read (S3): `take` gets it from its beginning all the same."""
+    def begin(self) -> None:
+        """The screen is there: what counts seconds is painted every second while something is going on."""
+        self._second = self.app.set_interval(1.0, self._tick, pause=True)
+
+    async def open(self, session: SessionApi) -> None:
+        """The records of this session follow. Shows how a long past ends before all of it is read (S3): `take` gets it
+        from its beginning all the same."""
+        self.redactor, self._begins = Redactor(session.mask), session.begins
         folder: Path | None = getattr(session, "folder", None)
         if folder is None or not session.begins:
             return
-        from tui_agent.storage.past import end_of
+        from tui_agent.storage.journal import end_of
 
-        with suppress(OSError):  # whoever reads all of it tells
+        with suppress(OSError):  # the full read reports it
             for record in await to_thread(end_of, folder / "events.jsonl", session.begins):
-                self.take(record)
+                fold_record(self.view, record, self.redactor)
         if self.dirty:
-            self._whole, self._until, self.veil = SessionView(), session.begins, Veil(self.veil.mask)
-            paint()
+            self._whole, self._until, self.redactor = SessionView(), session.begins, Redactor(session.mask)
+            self._paint_soon()
+
+    def subscribe(self, handle: Callable[[Record], None], *kinds: type[Event]) -> None:
+        """Call `handle` with every record of these events, the past ones too, once it is folded."""
+        for kind in kinds:
+            self._subscribers.setdefault(kind, []).append(handle)
 
     def take(self, record: Record) -> None:
-        """Fold one record."""
-        if self._whole is not None:
-            if record.seq <= self._until:
-                fold(self._whole, record, self.veil)
-                return
-            self._look_back(self._whole)
-        change = fold(self.view, record, self.veil)
-        self._parts |= change.parts
-        self._items.update(change.items)
-        self._nodes.update(change.nodes)
+        """Fold one record, hand it to its subscribers, and have it painted soon; the past once all of it is there."""
+        if self._whole is not None and record.seq <= self._until:
+            fold_record(self._whole, record, self.redactor)
+        else:
+            if self._whole is not None:
+                self._show_whole_past(self._whole)
+            fold_record(self.view, record, self.redactor)
+        for handle in self._subscribers.get(type(record.event), ()):
+            handle(record)
+        if record.seq >= self._begins and self._frame is None:
+            self._paint_soon()
 
-    def _look_back(self, whole: SessionView) -> None:
+    def _show_whole_past(self, whole: SessionView) -> None:
         """All of the past is read: it takes the place of its end."""
         self._older, self._whole = len(whole.items) - len(self.view.items), None
         for one in fields(SessionView):
             setattr(self.view, one.name, getattr(whole, one.name))
-        self._parts = Part.ALL
-        self._items, self._nodes = set(range(len(whole.items))), set(range(len(whole.tree.nodes)))
-
-    def hide(self, mask: Mask) -> None:
-        """From now on `mask` decides what is a secret."""
-        self.veil = Veil(mask)
+        self.view.changes.parts |= ViewPart.ALL
 
     @property
-    def looks_back(self) -> bool:
+    def reading_past(self) -> bool:
         """True while older parts than those that are shown are read."""
         return self._whole is not None
 
     @property
     def dirty(self) -> bool:
         """True while something is not painted."""
-        return bool(self._parts)
+        return bool(self.view.changes)
 
     def due(self, cost: float = 0.0) -> float:
         """Seconds until the next paint may be, when the screen took `cost` seconds for the last one."""
-        pause = min(SLOWEST, max(FRAME, SHARE * (self._handed + cost)))
+        pause = min(SLOWEST, max(FRAME, SHARE * (self._paint_seconds + cost)))
         return max(0.0, self._last + pause - self.clock())
 
-    def flush(self, columns: Columns, title: TitleLine, activity: ActivityLine, keys: KeyLine) -> Part:
-        """Hand every widget its part; returns the parts that had changed."""
-        parts, items, nodes = self._parts, self._items, self._nodes
-        self._parts, self._items, self._nodes, self._last = Part.NOTHING, set(), set(), self.clock()
-        if self._older is not None:
-            columns.look_back(self.view.items, self._older)
-            self._older = None
-        if items:
-            columns.transcript.show(self.view.items, items)
-        if nodes:
-            columns.progress.show(nodes)
-            columns.fit_in()
-        if Part.PLAN in parts:
-            columns.show_plan(self.view.plan)
-            keys.relayout()
-        if Part.STATUS in parts:
-            title.relayout()
-            columns.transcript.refresh_greeting()
-            keys.relayout()
-        if parts & (Part.STATUS | Part.QUEUE):
-            activity.relayout()
-        self._handed = self.clock() - self._last
-        return parts
+    def _paint_soon(self) -> None:
+        cost = getattr(self.app.screen, "cost", 0.0)  # dialogs don't count
+        self._frame = call_later_once(self.due(cost), self.app, self.paint)
+
+    def paint(self) -> None:
+        """Hand every widget its part of what changed, all in one update."""
+        app, view, columns = self.app, self.view, self.app.columns
+        changes, self._frame, self._last = view.take_changes(), None, self.clock()
+        parts = changes.parts
+        with app.batch_update():
+            if self._older is not None:
+                columns.look_back(view.items, self._older)
+                self._older = None
+            if changes.items:
+                columns.transcript.show(view.items, changes.items)
+            if changes.nodes:
+                columns.progress.show(changes.nodes)
+                columns.fit_in()
+            if ViewPart.PLAN in parts:
+                columns.show_plan(view.plan)
+            if ViewPart.STATUS in parts:
+                app.title_line.relayout()
+                columns.transcript.refresh_greeting()
+            if parts & (ViewPart.STATUS | ViewPart.PLAN):
+                app.key_line.relayout()
+            if parts & (ViewPart.STATUS | ViewPart.QUEUE):
+                app.activity.relayout()
+            self._paint_seconds = self.clock() - self._last
+            if ViewPart.PENDING in parts:
+                self._ask_next()
+        if columns.transcript.holding:
+            call_later_once(0.3, app, self._tick)
+        if app.prompt.has_focus:
+            app.cursor_position = app.prompt.cursor_screen_offset  # for input methods
+        if self._second is not None:
+            (self._second.resume if view.status.phase else self._second.pause)()
+
+    def _tick(self) -> None:
+        self.app.transcript.tick()
+        self.app.columns.progress.tick()
+        self.app.activity.say()

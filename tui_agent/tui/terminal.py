@@ -14,7 +14,7 @@ from typing import Any
 from rich import control as rich_control
 from textual import content as textual_content
 
-from tui_agent import paths
+from tui_agent.common import paths
 from tui_agent.platform.debug_log import mask_in_use
 from tui_agent.text import clean
 
@@ -25,11 +25,11 @@ RESET = b"".join(
 """Leaves the alternate screen and switches off all that Textual switches on."""
 
 DEADLINE = 2.0
-"""Seconds from a signal to the end of the process, whatever hangs (R-52)."""
+"""Seconds from a signal to the end of the process, whatever hangs."""
 
 
 def widen_control_tables() -> None:
-    """Let Textual and Rich drop every control character but tab and line feed (FAULTS 0.1).
+    """Let Textual and Rich drop every control character but tab and line feed.
 
     Both keep a private table with five of them; a test pins that the tables are still there and still work.
     """
@@ -47,7 +47,7 @@ def log_failure(error: BaseException) -> str:
     lines = traceback.format_exception(error)
     mask = mask_in_use()
     text = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} screen\n{''.join(lines)}\n"
-    told = mask.mask(clean(f"tui-agent had to stop: {type(error).__name__}: {error}"))
+    told = mask.mask(clean(f"tui-agent crashed: {type(error).__name__}: {error}"))
     with contextlib.suppress(OSError, paths.NoHome):
         path = paths.debug_log_file()
         paths.ensure_private_dir(path.parent)
@@ -58,8 +58,8 @@ def log_failure(error: BaseException) -> str:
     return told
 
 
-def reset() -> int:
-    """`tui-agent --reset-tty`: bring a terminal back that a killed process left behind. 0, or 2 without a terminal."""
+def reset_terminal() -> int:
+    """`tui-agent --reset-tty`: restore a garbled terminal. 0, or 2 without a terminal."""
     import termios
 
     try:
@@ -71,9 +71,7 @@ def reset() -> int:
         modes = termios.tcgetattr(handle)
         modes[0] |= termios.ICRNL | termios.IXON | termios.BRKINT
         modes[1] |= termios.OPOST | termios.ONLCR
-        modes[3] |= (
-            termios.ICANON | termios.ECHO | termios.ECHOE | termios.ECHOK | termios.ISIG | termios.IEXTEN
-        )
+        modes[3] |= termios.ICANON | termios.ECHO | termios.ECHOE | termios.ECHOK | termios.ISIG | termios.IEXTEN
         termios.tcsetattr(handle, termios.TCSANOW, modes)
         os.write(handle, RESET)
     finally:
@@ -81,7 +79,7 @@ def reset() -> int:
     return 0
 
 
-class Saved:
+class SavedTerminal:
     """The terminal's settings before the screen began; `restore` brings them back at any time, from any thread."""
 
     def __init__(self) -> None:
@@ -108,7 +106,7 @@ class Saved:
             termios.tcsetattr(self._handle, termios.TCSANOW, self._attributes)
 
 
-def die_by(deadline: float, code: int, before: Callable[[], None]) -> threading.Timer:
+def exit_after(deadline: float, code: int, before: Callable[[], None]) -> threading.Timer:
     """End the process with `code` after `deadline` seconds unless it ended by itself; `before` runs first."""
 
     def end() -> None:

@@ -44,16 +44,12 @@ def _first_letter(text: str, at: int) -> int:
 
 
 def _next_word(text: str, at: int) -> int:
-    return next(
-        (found.start() for found in _WORD.finditer(text, _inside(text, at)) if found.start() > at), len(text)
-    )
+    return next((found.start() for found in _WORD.finditer(text, _inside(text, at)) if found.start() > at), len(text))
 
 
 def _end_of_word(text: str, at: int) -> int:
     last = max(0, len(text) - 1)
-    return next(
-        (found.end() - 1 for found in _WORD.finditer(text, _inside(text, at)) if found.end() - 1 > at), last
-    )
+    return next((found.end() - 1 for found in _WORD.finditer(text, _inside(text, at)) if found.end() - 1 > at), last)
 
 
 def _word_before(text: str, at: int) -> int:
@@ -142,10 +138,6 @@ class Vim:
         self._kept = ""
         self._kept_lines = False
         """What was taken out or copied last, and whether that was lines."""
-
-    def off(self) -> None:
-        """The user does not want it any more."""
-        self._type(True)
 
     def take(self, event: Key) -> bool:
         """True for a key that is done with."""

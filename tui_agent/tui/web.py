@@ -7,56 +7,50 @@ import importlib
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
-from tui_agent.frontends.web import browsing
-from tui_agent.frontends.web.addresses import PORT, CannotServe, listen
-from widgets.link_panel import LinkPanel
+from tui_agent.frontends.web.addresses import PORT, CannotServe, listen, open_browser
+from tui_agent.tui.base_app import BaseApp
+from widgets.info_panels import LinkPanel
 
 if TYPE_CHECKING:
-    from tui_agent.frontends.web.serving import Serving
-    from tui_agent.tui.app import TuiAgentApp
+    from tui_agent.frontends.web.app import SessionPage
 
 
 class _Served:
     """A page that is served, and the task that ends it with the session."""
 
-    def __init__(self, serving: Serving) -> None:
-        self.serving = serving
+    def __init__(self, page: SessionPage) -> None:
+        self.page = page
         self.ending = asyncio.create_task(self._until_closed())
 
     async def _until_closed(self) -> None:
         try:
-            await self.serving.ended()
+            await self.page.ended()
         finally:
             try:
-                await self.serving.stop()
+                await self.page.stop()
             finally:
-                self.serving.drop()
+                self.page.drop()
 
 
-_SERVED: WeakKeyDictionary[TuiAgentApp, _Served] = WeakKeyDictionary()
+_SERVED: WeakKeyDictionary[BaseApp, _Served] = WeakKeyDictionary()
 
 
-def show(app: TuiAgentApp, word: str) -> None:
+def serve_session(app: BaseApp, word: str) -> None:
     """Show a link to the page, and serve it if it is not served yet; `stop` ends that."""
-    app.run_worker(_stop(app) if word == "stop" else _show(app), exit_on_error=False)
+    app.work(_stop if word == "stop" else _show, app, expected=(CannotServe, OSError))
 
 
-async def _show(app: TuiAgentApp) -> None:
+async def _show(app: BaseApp) -> None:
     if app.session is None:
         return
     served = _SERVED.get(app)
     if served is None or served.ending.done():
-        serving = await asyncio.to_thread(importlib.import_module, "tui_agent.frontends.web.serving")
-        try:
-            listener = _listen()
-        except CannotServe as error:
-            app.hints.say(str(error))
-            return
-        made: Serving = serving.Serving(cast(Any, app.session), listener)
+        web = await asyncio.to_thread(importlib.import_module, "tui_agent.frontends.web.app")
+        made: SessionPage = web.SessionPage(cast(Any, app.session), _listen())
         await made.start()
         served = _SERVED[app] = _Served(made)
-    opened = browsing.show(served.serving.link())
-    app.push_screen(LinkPanel(served.serving.link(), opened))
+    opened = open_browser(served.page.link())
+    app.push_screen(LinkPanel(served.page.link(), opened))
 
 
 def _listen() -> Any:
@@ -67,7 +61,7 @@ def _listen() -> Any:
         return listen("127.0.0.1", 0)
 
 
-async def _stop(app: TuiAgentApp) -> None:
+async def _stop(app: BaseApp) -> None:
     served = _SERVED.pop(app, None)
     if served is None or served.ending.done():
         app.hints.say("this session is not shown in a browser")

@@ -1,58 +1,307 @@
-"""One reducer for all readers: live, resumed, exported and counted sessions take this path and no other."""
+"""What every event does to the view of a session."""
 
 from __future__ import annotations
 
+import msgspec
+
 from tui_agent import events as e
-from tui_agent.view import (
-    context_steps,
-    file_steps,
-    plan_steps,
-    reply_steps,
-    session_steps,
-    tool_steps,
-    workflow_steps,
+from tui_agent.common.domain import Answer
+from tui_agent.events.narration import narrate
+from tui_agent.view import run_steps
+from tui_agent.view.change import Steps, add_item, item_changed, update_status
+from tui_agent.view.items import TAIL, EndItem, NoticeItem, ReplyItem, SessionView, ViewPart
+from tui_agent.view.redactor import Redactor
+from tui_agent.view.tree import OUTCOMES, abandon_nodes, begin_node, begin_run, end_node, end_run_node, node_changed
+
+
+def _interrupt_step(view: SessionView) -> None:
+    """The step that went on has no end of its own."""
+    if view.step is not None and not view.step.outcome:
+        view.step.outcome = "interrupted"
+        item_changed(view, view.step.id)
+
+
+def _abandon_open_work(view: SessionView) -> None:
+    """The process that worked is gone: what was open stays open no longer."""
+    touched: list[str] = []
+    for tool in view.running.values():
+        tool.status = "interrupted"
+        touched.append(tool.id)
+    for request in view.pending.values():
+        request.answer = Answer(verdict="withdrawn", by="session")
+        touched += [request.node, request.id]
+    for reply in (*view.asides.values(), *([view.reply] if view.reply is not None else [])):
+        reply.ended = reply.interrupted = True
+        reply.thinking_since = None
+        touched.append(reply.id)
+    view.running.clear()
+    view.asides.clear()
+    view.pending.clear()
+    _interrupt_step(view)
+    abandon_nodes(view, tuple(view.tree.running))
+    for key in touched:
+        item_changed(view, key)
+    view.reply, view.run = None, ""
+    view.status.phase = view.status.detail = ""
+    view.changes.parts |= ViewPart.ALL
+
+
+# --- session ------------------------------------------------------------------------------------
+
+
+def _session_opened(view: SessionView, event: e.SessionOpened, record: e.Record) -> None:
+    _abandon_open_work(view)
+    view.id, view.version, view.workspace = event.id, event.version, event.workspace
+    view.provider, view.model, view.trusted = event.provider, event.model, event.trusted
+    view.mode, view.approval_mode = event.mode, event.approval_mode
+    view.sandbox = event.sandbox
+    view.question = event.question or view.question
+    view.closed = ""
+    if event.resumed:
+        add_item(view, NoticeItem("info", "Session resumed.", "session.resumed"))
+
+
+def _session_closed(view: SessionView, event: e.SessionClosed, record: e.Record) -> None:
+    _abandon_open_work(view)
+    view.closed = event.reason or "closed"
+
+
+def _session_titled(view: SessionView, event: e.SessionTitled, record: e.Record) -> None:
+    view.title = event.title
+    view.changes.parts |= ViewPart.STATUS
+
+
+def _mode_changed(view: SessionView, event: e.ModeChanged, record: e.Record) -> None:
+    view.mode, view.approval_mode = event.mode, event.approval_mode
+    view.changes.parts |= ViewPart.STATUS
+
+
+def _model_changed(view: SessionView, event: e.ModelChanged, record: e.Record) -> None:
+    same = (view.provider, view.model) == (event.provider, event.model)
+    view.provider, view.model = event.provider, event.model
+    view.context_limit = event.context_window or (view.context_limit if same else None)
+    if not same:
+        view.strategy, view.strategy_why = "native", ""
+    view.truncated = 0
+    view.changes.parts |= ViewPart.STATUS
+
+
+def _role_changed(view: SessionView, event: e.RoleChanged, record: e.Record) -> None:
+    view.roles.pop(event.role, None)
+    if event.model:
+        view.roles[event.role] = event.model
+
+
+def _notice(view: SessionView, event: e.Notice, record: e.Record) -> None:
+    item = NoticeItem(event.level, event.text, event.code)
+    if view.rejected is not None and event.code.startswith("reply."):
+        item.more, view.rejected = _behind(view.rejected, event.text), None
+    add_item(view, item)
+
+
+def _behind(rejected: e.ReplyRejected, said: str) -> str:
+    """What a notice with the text `said` about a reply leaves out."""
+    told = rejected.detail.strip().rstrip(".").casefold() in said.casefold()
+    kept = f"Raw reply: {rejected.raw} in the folder of the session." if rejected.raw else ""
+    return "\n".join(filter(None, ["" if told else rejected.detail, kept]))
+
+
+def _unknown(view: SessionView, event: e.Unknown, record: e.Record) -> None:
+    add_item(view, NoticeItem("info", f"Record of a newer version: {event.name}", "unknown"))
+
+
+# --- the user -----------------------------------------------------------------------------------
+
+
+def _user_said(view: SessionView, event: e.UserSaid, record: e.Record) -> None:
+    if any(one.id == event.id for one in view.queue):
+        _message_withdrawn(view, event, record)
+    add_item(view, event, event.id)
+
+
+def _message_queued(view: SessionView, event: e.MessageQueued, record: e.Record) -> None:
+    view.queue.append(event)
+    view.changes.parts |= ViewPart.QUEUE
+
+
+def _message_changed(view: SessionView, event: e.MessageChanged, record: e.Record) -> None:
+    for place, one in enumerate(view.queue):
+        if one.id == event.id:
+            steering = one.steering if event.steering is None else event.steering
+            view.queue[place] = msgspec.structs.replace(one, text=event.text, steering=steering)
+    view.changes.parts |= ViewPart.QUEUE
+
+
+def _message_moved(view: SessionView, event: e.MessageMoved, record: e.Record) -> None:
+    moved = [one for one in view.queue if one.id == event.id]
+    rest = [one for one in view.queue if one.id != event.id]
+    place = next((place for place, one in enumerate(rest) if one.id == event.before), len(rest))
+    view.queue = [*rest[:place], *moved, *rest[place:]]
+    view.changes.parts |= ViewPart.QUEUE
+
+
+def _message_withdrawn(view: SessionView, event: e.MessageWithdrawn | e.UserSaid, record: e.Record) -> None:
+    view.queue = [one for one in view.queue if one.id != event.id]
+    view.changes.parts |= ViewPart.QUEUE
+
+
+def _shell_ran(view: SessionView, event: e.ShellRan, record: e.Record) -> None:
+    add_item(view, msgspec.structs.replace(event, output=event.output[-TAIL:]))
+
+
+# --- a run --------------------------------------------------------------------------------------
+
+
+def _run_started(view: SessionView, event: e.RunStarted, record: e.Record) -> None:
+    view.run = record.run or event.message_id or "run"
+    if view.truncated:
+        view.truncated = 0
+        view.changes.parts |= ViewPart.STATUS
+    begin_run(view, record, event)
+    update_status(view, record.at)
+
+
+def _run_ended(view: SessionView, event: e.RunEnded, record: e.Record) -> None:
+    view.run, view.stage = "", ""
+    reply = next((item for item in reversed(view.items) if isinstance(item, ReplyItem) and not item.role), None)
+    said = () if reply is None else (reply.text.text.strip(), reply.fault.message if reply.fault else "")
+    told = bool(event.text) and event.text.strip() in said
+    text = "" if told else event.facts
+    if said and said[0]:  # what stands right above is not said again
+        text = text.strip().removeprefix(f"{said[0]}\n\n")
+    item = EndItem(event.outcome, text, event.iterations, event.tool_calls, event.ms, told)
+    _interrupt_step(view)
+    add_item(view, item)
+    end_run_node(view, record, event)
+    update_status(view, record.at)
+
+
+def _stage_id(record: e.Record, stage: str) -> str:
+    return record.node or f"{record.run}/{stage}"
+
+
+def _stage_entered(view: SessionView, event: e.StageEntered, record: e.Record) -> None:
+    view.stage = event.title or event.stage
+    begin_node(view, record, "stage", _stage_id(record, event.stage), view.stage)
+    view.changes.parts |= ViewPart.STATUS
+
+
+def _stage_left(view: SessionView, event: e.StageLeft, record: e.Record) -> None:
+    """One within another one, such as a recovery, gives the place back to it."""
+    nodes, place = view.tree.nodes, view.tree.places.get(record.parent, -1)
+    while place >= 0 and nodes[place].kind != "stage":
+        place = nodes[place].parent
+    view.stage = nodes[place].title if place >= 0 else ""
+    end_node(view, _stage_id(record, event.stage), OUTCOMES.get(event.outcome, "failed"), event.ms)
+    view.changes.parts |= ViewPart.STATUS
+
+
+USELESS = frozenset(
+    {"unreadable", "empty", "thinking_only", "truncated", "degenerate", "server", "broken", "announced"}
 )
-from tui_agent.view.change import NOTHING, Change, Part, Steps, join
-from tui_agent.view.items import SessionView
-from tui_agent.view.tree import grow
-from tui_agent.view.veil import Veil
+"""Kinds of rejection that are of a whole reply."""
+
+
+def _context_measured(view: SessionView, event: e.ContextMeasured, record: e.Record) -> None:
+    view.context_used, view.context_estimated = event.used, event.estimated
+    view.context_limit = event.limit if event.limit is not None else view.context_limit
+    view.context_parts = event.parts
+    view.truncated = event.truncated or view.truncated  # it stays in sight until the next message
+    view.changes.parts |= ViewPart.STATUS
+
+
+def _reply_rejected(view: SessionView, event: e.ReplyRejected, record: e.Record) -> None:
+    """The next notice tells the user; the rest is stored for its details."""
+    item = view.item(record.node)
+    if not (isinstance(item, ReplyItem) and item.agent):  # no notice reports a sub-agent's
+        view.rejected = event
+    if isinstance(item, ReplyItem) and item.ended and event.kind in USELESS:
+        item.rejected = event.kind
+        item_changed(view, item.id)
+    node_changed(view, record.node)
+
+
+def _protocol_changed(view: SessionView, event: e.ProtocolChanged, record: e.Record) -> None:
+    view.strategy, view.strategy_why = event.protocol, event.why
+    view.changes.parts |= ViewPart.STATUS
+
+
+NOTICES: dict[type[e.Event], str] = {
+    e.ContextAttached: "context.attached",
+    e.ContextCompacted: "context.compacted",
+    e.RequestClassified: "request.classified",
+    e.CompletionRefused: "completion.refused",
+    e.FileSnapshotted: "undo.unkept",
+    e.UndoDone: "undo.done",
+    e.CheckpointsKept: "undo.kept",
+    e.CommandChanged: "undo.command",
+    e.ConversationRewound: "conversation.rewound",
+    e.SessionRecovered: "session.recovered",
+    e.SessionForked: "session.forked",
+}
+"""Events that become a notice with their own words → its stable name."""
+
+
+def _narrated(view: SessionView, event: e.Event, record: e.Record) -> None:
+    said = narrate(event)
+    if said is None or (isinstance(event, e.RequestClassified) and event.classified.guessed):
+        return
+    more = "" if isinstance(event, e.ContextAttached | e.RequestClassified) else said.more
+    add_item(view, NoticeItem(said.level, said.text, NOTICES[type(event)], more))
+
+
+def _after_a_process(view: SessionView, event: e.SessionRecovered | e.SessionForked, record: e.Record) -> None:
+    _abandon_open_work(view)
+    if isinstance(event, e.SessionForked):
+        view.parent = event.parent
+    if isinstance(event, e.SessionForked) or event.interrupted or event.void or event.damaged:
+        _narrated(view, event, record)
+
 
 STEPS: Steps = {
-    **session_steps.STEPS,
-    **reply_steps.STEPS,
-    **tool_steps.STEPS,
-    **context_steps.STEPS,
-    **plan_steps.STEPS,
-    **workflow_steps.STEPS,
-    **file_steps.STEPS,
+    **run_steps.STEPS,
+    **dict.fromkeys(NOTICES, _narrated),
+    e.SessionRecovered: _after_a_process,
+    e.SessionForked: _after_a_process,
+    e.UndoBegun: lambda view, event, record: None,  # its end says what came of it
+    e.SessionOpened: _session_opened,
+    e.SessionClosed: _session_closed,
+    e.SessionTitled: _session_titled,
+    e.ModeChanged: _mode_changed,
+    e.ModelChanged: _model_changed,
+    e.RoleChanged: _role_changed,
+    e.Notice: _notice,
+    e.Unknown: _unknown,
+    e.UserSaid: _user_said,
+    e.MessageQueued: _message_queued,
+    e.MessageChanged: _message_changed,
+    e.MessageMoved: _message_moved,
+    e.MessageWithdrawn: _message_withdrawn,
+    e.ShellRan: _shell_ran,
+    e.RunStarted: _run_started,
+    e.RunEnded: _run_ended,
+    e.StageEntered: _stage_entered,
+    e.StageLeft: _stage_left,
+    e.ContextMeasured: _context_measured,
+    e.ReplyRejected: _reply_rejected,
+    e.ProtocolChanged: _protocol_changed,
 }
 """Event class → what it does to the view. `state.saved` is for the engine alone."""
 
 
-def fold(view: SessionView, record: e.Record, veil: Veil | None = None) -> Change:
-    """Take one record into the view and say what changed. A record that was already folded changes nothing.
+def fold_record(view: SessionView, record: e.Record, redactor: Redactor | None = None) -> None:
+    """Take one record into the view, and what it changed into `view.changes`. One that was folded changes nothing.
 
-    With `veil` the view holds no secret, but for the exact action of a request and the exact text of the plan (A7).
+    With `redactor` the view holds no secret, but for the exact action of a request and the exact text of the plan (A7).
     """
     if record.seq <= view.seq:
-        return NOTHING
+        return
     view.seq = record.seq
-    if veil is None:
-        return _take(view, record)
-    changes = [_take(view, one) for one in veil.records(record)]
-    _keep_exact(view, record.event)
-    return changes[0] if len(changes) == 1 else _joined(changes)
-
-
-def _take(view: SessionView, record: e.Record) -> Change:
-    step = STEPS.get(type(record.event))
-    change = NOTHING if step is None else step(view, record.event, record)
-    nodes = grow(view, record)
-    return Change(change.parts | Part.TREE, change.items, nodes) if nodes else change
-
-
-def _joined(changes: list[Change]) -> Change:
-    return join(*changes)._replace(nodes=tuple(node for change in changes for node in change.nodes))
+    for one in (record,) if redactor is None else redactor.records(record):
+        if (step := STEPS.get(type(one.event))) is not None:
+            step(view, one.event, one)
+    if redactor is not None:
+        _keep_exact(view, record.event)
 
 
 def _keep_exact(view: SessionView, event: e.Event) -> None:

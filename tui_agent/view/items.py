@@ -1,34 +1,133 @@
-"""What a screen shows of one session: items in a transcript, a status, what waits. Only `fold` changes them."""
+"""What a screen shows of one session: items, progress tree, status, what waits. Only `fold_record` changes them."""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
+from enum import Flag, auto
 from typing import Literal, TypeAlias
 
-from tui_agent.domain import (
-    Action,
-    Answer,
-    Diff,
-    Fault,
-    FileChange,
-    Grant,
-    ToolCall,
-    ToolResult,
-    Usage,
-)
-from tui_agent.symbols import Diagnostic
-from tui_agent.view.nodes import Tree
-from tui_agent.view.texts import Growing, Tail
-from tui_agent.workplan import InstructionPlan, PlanStep, Summary
+from tui_agent import events as e
+from tui_agent.common.domain import Action, Answer, Diff, Fault, FileChange, Grant, ToolCall, ToolResult, Usage
+from tui_agent.common.symbols import Diagnostic
+from tui_agent.common.workplan import PlanStep
+
+TAIL = 64_000
+"""Characters of live output in a card; the log has the rest."""
+
+
+class GrowingText:
+    """Text that grows at its end: adding costs what is added, reading joins once and keeps the result."""
+
+    __slots__ = ("chunks", "size")
+
+    def __init__(self, text: str = "") -> None:
+        self.chunks: list[str] = [text] if text else []
+        self.size = len(text)
+
+    def add(self, text: str) -> None:
+        """Append `text`."""
+        self.chunks.append(text)
+        self.size += len(text)
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        if len(self.chunks) > 1:
+            self.chunks = ["".join(self.chunks)]
+        return self.chunks[0] if self.chunks else ""
+
+    def since(self, place: int) -> str:
+        """The text after the first `place` characters; the cost grows with the result only."""
+        missing, parts = self.size - place, []
+        for chunk in reversed(self.chunks):
+            if missing <= 0:
+                break
+            parts.append(chunk[-missing:] if missing < len(chunk) else chunk)
+            missing -= len(chunk)
+        return "".join(reversed(parts))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GrowingText) and self.text == other.text
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, so not a key
+
+    def __repr__(self) -> str:
+        return f"Growing({self.text!r})"
+
+
+class OutputTail:
+    """The end of live output, at most `TAIL` characters, with a count of all lines that went through."""
+
+    __slots__ = ("_chunks", "_size", "lines")
+
+    def __init__(self) -> None:
+        self._chunks: deque[str] = deque()
+        self._size = 0
+        self.lines = 0
+
+    def add(self, text: str) -> None:
+        """Append `text`; the oldest chunks fall out."""
+        text, self.lines = text[-TAIL:], self.lines + text.count("\n")
+        self._chunks.append(text)
+        self._size += len(text)
+        while self._size - len(self._chunks[0]) >= TAIL:
+            self._size -= len(self._chunks.popleft())
+
+    @property
+    def text(self) -> str:
+        """The last `TAIL` characters."""
+        return "".join(self._chunks)[-TAIL:]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OutputTail) and (self.lines, self.text) == (other.lines, other.text)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, so not a key
+
+    def __repr__(self) -> str:
+        return f"Tail({self.text!r}, lines={self.lines})"
+
+
+NodeKind: TypeAlias = Literal["run", "stage", "step", "reply", "call", "batch"]
+NodeStatus: TypeAlias = Literal["running", "ok", "failed", "refused", "interrupted", "skipped"]
 
 
 @dataclass(slots=True)
-class UserItem:
-    """What the user said."""
+class ProgressNode:
+    """One node. `parent` and `children` are places in `Tree.nodes`."""
 
+    kind: NodeKind
     id: str
-    text: str
-    steering: bool = False
+    title: str = ""
+    parent: int = -1
+    """-1 for a node at the top."""
+    depth: int = 0
+    status: NodeStatus = "running"
+    began: float = 0.0
+    """Seconds since the epoch."""
+    ms: int = 0
+    item: int = -1
+    """Place in `SessionView.items` of its item; -1 when there is none."""
+    asked: int = 0
+    """Requests below this node that wait for somebody."""
+    children: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ProgressTree:
+    """All nodes in the order they came; only `grow` changes them."""
+
+    nodes: list[ProgressNode] = field(default_factory=list)
+    roots: list[int] = field(default_factory=list)
+    places: dict[str, int] = field(default_factory=dict)
+    """Id of a run, stage, step, reply or call → place in `nodes`."""
+    running: dict[int, None] = field(default_factory=dict)
+    """Places of the running nodes."""
+
+    @property
+    def last(self) -> ProgressNode | None:
+        """The newest node at the top."""
+        return self.nodes[self.roots[-1]] if self.roots else None
 
 
 @dataclass(slots=True)
@@ -44,33 +143,22 @@ class Retry:
 
 
 @dataclass(slots=True)
-class Rejected:
-    """Why a reply, or a call in it, could not be used (W16)."""
-
-    kind: str
-    detail: str = ""
-    attempt: int = 1
-    raw: str = ""
-    """Name of the file in the session folder that holds it."""
-
-
-@dataclass(slots=True)
 class ReplyItem:
     """One reply of the model, while it grows and afterwards."""
 
     id: str
-    text: Growing = field(default_factory=Growing)
-    thought: Growing = field(default_factory=Growing)
+    text: GrowingText = field(default_factory=GrowingText)
+    thought: GrowingText = field(default_factory=GrowingText)
     began: float | None = None
     """When the first text came, in seconds since the epoch; None again once the reply has ended."""
     size: int = 0
-    """Tokens of the request: estimated, until the server tells."""
+    """Tokens of the request: estimated, until the server reports them."""
     fresh: int | None = None
     """Of these, what the server has to read, as far as is known."""
     read: int | None = None
     """Of these, what the server has read; None where it does not tell (E9)."""
     read_at: float = 0.0
-    """When it said so, in seconds since the epoch."""
+    """When it reported that, in seconds since the epoch."""
     thinking_since: float | None = None
     """Set while the model thinks."""
     thought_ms: int = 0
@@ -89,48 +177,7 @@ class ReplyItem:
     rejected: str = ""
     """Why nothing of it could be used, as in `reply.rejected`; empty if that is not so."""
     agent: str = ""
-    """Id of the call whose sub-agent says it; empty for the agent's own (T5)."""
-
-
-@dataclass(slots=True)
-class Dispute:
-    """One place of the plan document that two sides changed, each in another way."""
-
-    where: str
-    ours: str
-    """What the agent wants to write."""
-    theirs: str
-    """What the file says."""
-
-
-@dataclass(slots=True)
-class Proposal:
-    """A plan for the request, and what became of it (W2, W5)."""
-
-    plan: InstructionPlan
-    asks: bool = False
-    why: str = ""
-    depth: str = ""
-    cached: bool = False
-    fallback: bool = False
-    recovery: bool = False
-    faults: tuple[str, ...] = ()
-    ms: int = 0
-    taken: InstructionPlan | None = None
-    """What is carried out; None until it was reviewed."""
-    edited: bool = False
-    alternative: int | None = None
-
-
-@dataclass(slots=True)
-class Offer:
-    """A summary of the run, and what became of it (W9)."""
-
-    summary: Summary
-    by: str = "model"
-    outcome: str = ""
-    """`accepted`, `edited`, `discarded`, `pending`; empty while it waits."""
-    taken: Summary | None = None
+    """Id of the call whose sub-agent wrote it; empty for the agent's own (T5)."""
 
 
 @dataclass(slots=True)
@@ -146,12 +193,17 @@ class RequestItem:
     grants: tuple[Grant, ...] = ()
     question: str = ""
     options: tuple[str, ...] = ()
-    dispute: Dispute | None = None
-    proposal: Proposal | None = None
-    offer: Offer | None = None
+    dispute: e.PlanDocConflict | None = None
+    proposal: e.PlanProposed | None = None
+    """A plan for the request (W2, W5)."""
+    review: e.PlanReviewed | None = None
+    """What became of it."""
+    offer: e.SummaryOffered | None = None
+    """A summary of the run (W9)."""
+    settled: e.SummarySettled | None = None
+    """What became of it."""
     answer: Answer | None = None
     grant: Grant | None = None
-    executed: bool = False
     exact: Action | None = None
     """What will really be done, and what the answer is bound to; to be shown only when the user asks for it."""
     void: str = ""
@@ -177,7 +229,7 @@ class ToolItem:
     status: ToolStatus = "running"
     began: float = 0.0
     ms: int = 0
-    output: Tail = field(default_factory=Tail)
+    output: OutputTail = field(default_factory=OutputTail)
     result: ToolResult | None = None
     text: str = ""
     """What the model got, at most `TAIL` characters."""
@@ -192,45 +244,22 @@ class ToolItem:
     """Id of the call whose sub-agent makes this one; empty for the agent's own (T5)."""
 
 
-@dataclass(slots=True)
-class Verdict:
-    """What a step should have come to and what it did (W7)."""
-
-    met: bool
-    expected: str
-    actual: str
-    by: str
-    command: str = ""
-    ms: int = 0
-
-
-@dataclass(slots=True)
-class Recovering:
-    """Something else that was tried after a failure."""
-
-    by: str
-    """`fallback` or `recovery`."""
-    error_class: str = ""
-    cause: str = ""
-    strategy: str = ""
-    after: int = 0
-    """How many verdicts there were before."""
-
-
 StepOutcome: TypeAlias = Literal["", "done", "failed", "skipped", "interrupted"]
 
 
 @dataclass(slots=True)
 class StepItem:
-    """A step of the plan, or with number 0 its check, while it goes on and afterwards."""
+    """A step of the plan, or with number 0 its check, during and after it."""
 
     id: str
     step: PlanStep
     of: int
     outcome: StepOutcome = ""
     text: str = ""
-    verdicts: list[Verdict] = field(default_factory=list)
-    recoveries: list[Recovering] = field(default_factory=list)
+    verdicts: list[e.StepVerified] = field(default_factory=list)
+    """What it should have come to and what it did (W7)."""
+    recoveries: list[tuple[int, e.StepRecovering]] = field(default_factory=list)
+    """What else was tried after a failure, and how many verdicts there were before."""
     iterations: int = 0
     ms: int = 0
 
@@ -243,17 +272,7 @@ class NoticeItem:
     text: str
     code: str = ""
     more: str = ""
-    """What stands behind it: shown when the notice is unfolded."""
-
-
-@dataclass(slots=True)
-class ShellItem:
-    """A `!command` of the user's own."""
-
-    command: str
-    cwd: str
-    output: str
-    exit_code: int | None
+    """Details, shown when the notice is unfolded."""
 
 
 @dataclass(slots=True)
@@ -270,20 +289,37 @@ class EndItem:
     """The last reply already says it."""
 
 
-Item: TypeAlias = UserItem | ReplyItem | ToolItem | RequestItem | StepItem | NoticeItem | ShellItem | EndItem
+class ViewPart(Flag):
+    """Parts of the view besides its items and its tree."""
+
+    NOTHING = 0
+    STATUS = auto()
+    """Phase, modes, model, title, context."""
+    PENDING = auto()
+    """Requests that wait for somebody."""
+    QUEUE = auto()
+    PLAN = auto()
+    """The plan document, or a proposal for it."""
+    ALL = STATUS | PENDING | QUEUE
 
 
 @dataclass(slots=True)
-class Queued:
-    """A message that waits for its turn."""
+class ViewChanges:
+    """What changed since somebody took it; places in `SessionView.items` and in `SessionView.tree`."""
 
-    id: str
-    text: str
-    steering: bool = False
+    parts: ViewPart = ViewPart.NOTHING
+    items: set[int] = field(default_factory=set)
+    nodes: set[int] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.parts or self.items or self.nodes)
+
+
+Item: TypeAlias = e.UserSaid | ReplyItem | ToolItem | RequestItem | StepItem | NoticeItem | e.ShellRan | EndItem
 
 
 @dataclass(slots=True)
-class PlanSight:
+class PlanView:
     """The plan document as text; whoever shows it reads it."""
 
     text: str = ""
@@ -299,7 +335,7 @@ class PlanSight:
 
 @dataclass(slots=True)
 class Status:
-    """What goes on at the moment (U9). `phase` is empty when nothing does."""
+    """The current activity (U9). `phase` is empty when there is none."""
 
     phase: str = ""
     detail: str = ""
@@ -326,6 +362,8 @@ class SessionView:
     trusted: bool = False
     sandbox: str = ""
     """As in `session.opened`."""
+    parent: str = ""
+    """Id of the session that it is a fork of."""
     closed: str = ""
     """Why the session was closed; empty while it is open."""
     context_used: int | None = None
@@ -334,7 +372,7 @@ class SessionView:
     context_parts: dict[str, int] = field(default_factory=dict)
     """Tokens by part, as in `context.measured`."""
     usage: Usage = field(default_factory=Usage)
-    """What the server said of the newest reply of the agent's own."""
+    """The server's report on the agent's newest reply."""
     reading_rate: float | None = None
     """Tokens of a prompt that the server reads in a second."""
     truncated: int = 0
@@ -343,17 +381,15 @@ class SessionView:
     """How the model is asked for its work (E4)."""
     strategy_why: str = ""
     """Why that one; empty where it is the usual one."""
-    rejected: Rejected | None = None
-    """What the next notice about a reply tells of."""
+    rejected: e.ReplyRejected | None = None
+    """The rejection that the next notice about a reply reports."""
     items: list[Item] = field(default_factory=list)
     pending: dict[str, RequestItem] = field(default_factory=dict)
-    queue: list[Queued] = field(default_factory=list)
+    queue: list[e.MessageQueued] = field(default_factory=list)
     status: Status = field(default_factory=Status)
     run: str = ""
-    """Id of the run that goes on."""
+    """Id of the active run."""
     stage: str = ""
-    unknown: int = 0
-    """Records of a newer program."""
     reply: ReplyItem | None = None
     """The reply that is being written."""
     asides: dict[str, ReplyItem] = field(default_factory=dict)
@@ -363,12 +399,28 @@ class SessionView:
     requests: dict[str, RequestItem] = field(default_factory=dict)
     step: StepItem | None = None
     """The newest step of the plan."""
-    tree: Tree = field(default_factory=Tree)
-    plan: PlanSight = field(default_factory=PlanSight)
+    tree: ProgressTree = field(default_factory=ProgressTree)
+    plan: PlanView = field(default_factory=PlanView)
     places: dict[str, int] = field(default_factory=dict)
     """Id of a reply, call or request → place in `items`."""
+    changes: ViewChanges = field(default_factory=ViewChanges, compare=False)
+
+    @property
+    def first_message(self) -> str:
+        """The first that the user said; empty when nothing was."""
+        return next((item.text for item in self.items if isinstance(item, e.UserSaid)), "")
+
+    def item(self, key: str) -> Item | None:
+        """The reply, call, request, step or message with this id."""
+        place = self.places.get(key)
+        return None if place is None else self.items[place]
 
     @property
     def busy(self) -> bool:
-        """True while a run goes on."""
+        """True during a run."""
         return bool(self.run)
+
+    def take_changes(self) -> ViewChanges:
+        """What changed since the last call."""
+        changes, self.changes = self.changes, ViewChanges()
+        return changes

@@ -7,14 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from widgets.copying import Joined
-from widgets.ink import Ink, Line, reuse
+from widgets.styled_text import Line, TextStyles, indent, reuse
+from widgets.text_selection import JoinedText
+
+SHORT = 100
+"""Milliseconds under which the time of a call is not worth a word."""
+
 
 ItemT = TypeVar("ItemT")
 
 
 @dataclass(slots=True)
-class Look:
+class BlockOptions:
     """How all blocks are shown at the moment."""
 
     now: Callable[[], float]
@@ -23,15 +27,15 @@ class Look:
     """Everything unfolded."""
 
 
-class Block(ABC, Generic[ItemT]):
-    """Paints one item. Lines are kept for one width and one ink until the item changes."""
+class TranscriptBlock(ABC, Generic[ItemT]):
+    """Paints one item. Lines are kept for one width and one set of styles until the item changes."""
 
     compact = False
     """True when two such blocks of one line each stand without a blank line between them."""
     live = False
     """True while time alone changes what is shown."""
 
-    def __init__(self, item: ItemT, look: Look) -> None:
+    def __init__(self, item: ItemT, look: BlockOptions) -> None:
         self.item = item
         self.look = look
         self.unfolded: bool | None = None
@@ -39,9 +43,19 @@ class Block(ABC, Generic[ItemT]):
         self.kept = 0
         """How many lines, from the top, the last painting left as they were."""
         self._lines: list[Line] = []
-        self._key: tuple[int, Ink] | None = None
+        self._key: tuple[int, TextStyles] | None = None
         self._fresh = False
-        self._joined: Joined | None = None
+        self._joined: JoinedText | None = None
+
+    @property
+    def nested(self) -> bool:
+        """True for what a sub-agent says and calls: folded away, since its call tells what came of it (T5)."""
+        return bool(getattr(self.item, "agent", ""))
+
+    @property
+    def shown(self) -> bool:
+        """Of a sub-agent only with the details, or when it was chosen in the tree (U3)."""
+        return self.open or not self.nested
 
     @property
     def open(self) -> bool:
@@ -61,19 +75,24 @@ class Block(ABC, Generic[ItemT]):
         """Drop what can be painted again."""
         self._lines, self._key, self._fresh, self._joined = [], None, False, None
 
-    def lines(self, width: int, ink: Ink) -> Sequence[Line]:
+    def lines(self, width: int, styles: TextStyles) -> Sequence[Line]:
         """All lines of the block."""
-        if not self._fresh or self._key != (width, ink):
-            painted = list(self.paint(width, ink))
-            self.kept = reuse(self._lines, painted) if self._key == (width, ink) else 0
-            self._lines, self._key, self._fresh, self._joined = painted, (width, ink), True, None
+        if not self._fresh or self._key != (width, styles):
+            painted = self._painted(width, styles)
+            self.kept = reuse(self._lines, painted) if self._key == (width, styles) else 0
+            self._lines, self._key, self._fresh, self._joined = painted, (width, styles), True, None
         return self._lines
 
-    def joined(self, width: int, ink: Ink) -> Joined:
+    def _painted(self, width: int, styles: TextStyles) -> list[Line]:
+        if not self.nested:
+            return list(self.paint(width, styles))
+        return indent(self.paint(max(1, width - 2), styles), [("│ ", styles.faint)]) if self.open else []
+
+    def joined(self, width: int, styles: TextStyles) -> JoinedText:
         """What the lines say, for selecting and searching."""
-        lines = self.lines(width, ink)
+        lines = self.lines(width, styles)
         if self._joined is None:
-            self._joined = Joined(lines)
+            self._joined = JoinedText(lines)
         return self._joined
 
     def exact(self, width: int) -> bool:
@@ -81,7 +100,7 @@ class Block(ABC, Generic[ItemT]):
         return self._fresh and self._key is not None and self._key[0] == width
 
     @abstractmethod
-    def paint(self, width: int, ink: Ink) -> Sequence[Line]:
+    def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
         """The lines for a width."""
 
     @abstractmethod
@@ -94,7 +113,7 @@ class Block(ABC, Generic[ItemT]):
         return text.count("\n") + 1 + len(text) // max(1, width)
 
 
-def duration(ms: float) -> str:
+def format_duration(ms: float) -> str:
     """A time span in the shortest form that says enough."""
     if ms < 950:
         return f"{ms / 1000:.1f} s"

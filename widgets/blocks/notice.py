@@ -6,107 +6,85 @@ from collections.abc import Sequence
 
 from rich.style import Style
 
-from tui_agent.domain import Answer, Scope, Trusting
-from tui_agent.keymap import key_of
-from tui_agent.view import EndItem, NoticeItem, RequestItem
-from widgets.blocks.base import Block, duration
-from widgets.ink import Ink, Line, Span, indent, wrap
-from widgets.markdown import render
-
-ENDINGS = {
-    "failed": ("✗", "bad", "Failed"),
-    "interrupted": ("■", "warn", "Stopped"),
-    "limit": ("■", "warn", "Stopped at the limit"),
-    "refused": ("■", "warn", "Refused"),
-    "unreachable": ("✗", "bad", "No answer from the model"),
-}
-
+from tui_agent.common.domain import Answer, Scope, TrustAction
+from tui_agent.keys.keymap import key_of
+from tui_agent.text import count_of
+from tui_agent.view.items import EndItem, NoticeItem, RequestItem
+from widgets.blocks.base import TranscriptBlock, format_duration
+from widgets.markdown import render_markdown
+from widgets.styled_text import Line, Span, TextStyles, add_below, hanging, indent, wrap
+from widgets.words import WORDS
 
 COMPACTED = "context.compacted"
 """Code of the notice behind which the summary stands."""
 BEHIND = 400
 """Lines of what stands behind a notice."""
-TAKEN = {"ours": "the agent's text was taken", "theirs": "the file's text was kept", "both": "both were kept"}
-"""What was decided about an edit of the plan that two made at once."""
-PLACES = {
-    "goal": "the goal",
-    "status": "the status",
-    "acceptance_criteria": "a criterion",
-    "decisions_made": "a decision",
-    "decisions_rejected": "a rejected decision",
-    "execution_log": "a log entry",
-}
 
 
-def place(where: str) -> str:
+def plan_place_name(where: str) -> str:
     """A place of the plan, as the user reads it."""
     first, *rest = where.split(" · ")
-    return " · ".join([PLACES.get(first, first.replace("_", " ")), *rest])
+    return " · ".join([WORDS.plan_places.get(first, first.replace("_", " ")), *rest])
 
 
-def marked(symbol: str, style: Style, text: str, body: Style, width: int) -> list[Line]:
+def hanging_text(symbol: str, style: Style, text: str, body: Style, width: int) -> list[Line]:
     """A symbol with text hanging beside it."""
-    return indent(wrap([(text, body)], width - 2), [(symbol + " ", style)], [("  ", style)])
+    return hanging([(symbol + " ", style)], [(text, body)], width, style)
 
 
-class NoticeBlock(Block[NoticeItem]):
+class NoticeBlock(TranscriptBlock[NoticeItem]):
     """A sentence for the user."""
 
     compact = True
 
-    def paint(self, width: int, ink: Ink) -> Sequence[Line]:
+    def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
         """State by symbol and colour."""
         symbol, style, body = {
-            "info": ("·", ink.muted, ink.muted),
-            "warning": ("!", ink.warn, ink.text),
-            "error": ("✗", ink.bad, ink.text),
+            "info": ("·", styles.muted, styles.muted),
+            "warning": ("!", styles.warn, styles.text),
+            "error": ("✗", styles.bad, styles.text),
         }[self.item.level]
         more = self.item.more
         text: list[Span] = [(self.item.text, body)]
         if more and not self.open:
-            text.append((f" · {key_of('details')}", ink.muted))
-        lines = indent(wrap(text, width - 2), [(symbol + " ", style)], [("  ", style)])
-        return [*lines, *self._behind(more, width, ink)] if more and self.open else lines
+            text.append((f" · {key_of('details')}", styles.muted))
+        lines = hanging([(symbol + " ", style)], text, width, style)
+        return [*lines, *self._behind(more, width, styles)] if more and self.open else lines
 
-    def _behind(self, more: str, width: int, ink: Ink) -> list[Line]:
+    def _behind(self, more: str, width: int, styles: TextStyles) -> list[Line]:
         """What stands behind the sentence, a summary as the markdown that it is."""
         room = max(1, width - 4)
         if self.item.code == COMPACTED:
-            lines = render(more, room, ink)
+            lines = render_markdown(more, room, styles)
         else:
-            lines = [one for row in more.split("\n") for one in wrap([(row, ink.muted)], room)]
-        return indent(lines[:BEHIND], [("  │ ", ink.faint)])
+            lines = [one for row in more.split("\n") for one in wrap([(row, styles.muted)], room)]
+        return indent(lines[:BEHIND], [("  │ ", styles.faint)])
 
     def plain(self) -> str:
         """The sentence and, when it is unfolded, what stands behind it."""
         return f"{self.item.text}\n{self.item.more}" if self.item.more and self.open else self.item.text
 
 
-class EndBlock(Block[EndItem]):
+class EndBlock(TranscriptBlock[EndItem]):
     """How a run ended: a quiet line after work, nothing after talk."""
 
-    def paint(self, width: int, ink: Ink) -> Sequence[Line]:
+    def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
         """Outcome, reason, what it took."""
         item = self.item
-        took = duration(item.ms)
+        took = format_duration(item.ms)
         if item.tool_calls:
-            took = f"{item.tool_calls} tool call{'s' if item.tool_calls > 1 else ''} · {took}"
+            took = f"{count_of(item.tool_calls, 'tool call')} · {took}"
         if item.outcome == "done":
-            lines = wrap([(item.text, ink.text)], width) if item.text else []
-            if not item.tool_calls:
-                return lines
-            return [
-                *lines,
-                *([Line([])] if lines else []),
-                *marked("·", ink.muted, f"Done · {took}", ink.muted, width),
-            ]
+            lines = wrap([(item.text, styles.text)], width) if item.text else []
+            done = hanging_text("·", styles.muted, f"Done · {took}", styles.muted, width)
+            return add_below(lines, done) if item.tool_calls else lines
         if item.told and item.outcome in ("failed", "unreachable"):
             return []
-        symbol, role, word = ENDINGS.get(item.outcome, ("■", "warn", item.outcome))
-        style: Style = getattr(ink, role)
-        lines = marked(symbol, style, word + (f" · {took}" if item.ms >= 1_000 else ""), style, width)
+        symbol, role, word = WORDS.endings.get(item.outcome, ("■", "warn", item.outcome))
+        style: Style = getattr(styles, role)
+        lines = hanging_text(symbol, style, word + (f" · {took}" if item.ms >= 1_000 else ""), style, width)
         if item.text and item.outcome != "interrupted":
-            lines += indent(wrap([(item.text, ink.text)], width - 2), [("  ", ink.text)])
+            lines += hanging([("  ", styles.text)], [(item.text, styles.text)], width, styles.text)
         return lines
 
     def plain(self) -> str:
@@ -114,16 +92,12 @@ class EndBlock(Block[EndItem]):
         return f"{self.item.outcome} {self.item.text}".strip()
 
 
-def verdict(answer: Answer) -> tuple[str, str]:
-    """What was decided, in words, and the ink role that fits."""
-    by = "" if answer.by in ("user", "") else f" by {answer.by}"
+def describe_answer(answer: Answer) -> tuple[str, str]:
+    """What was decided, in words, and the style role that fits."""
+    by = "" if answer.by in ("user", "") else f" ({answer.by})"
     if answer.verdict == "approve":
-        scope = {
-            Scope.ONCE: "approved",
-            Scope.SESSION: "approved for this session",
-            Scope.ALWAYS: "always approved",
-        }
-        return scope[answer.scope] + parts(answer) + by, "muted"
+        scope = {Scope.ONCE: "approved", Scope.SESSION: "approved for this session", Scope.ALWAYS: "always approved"}
+        return scope[answer.scope] + hunks_text(answer) + by, "muted"
     if answer.verdict == "reject":
         return "rejected" + by + (f": {answer.text}" if answer.text else ""), "warn"
     if answer.verdict == "reply":
@@ -131,37 +105,38 @@ def verdict(answer: Answer) -> tuple[str, str]:
     return "withdrawn", "muted"
 
 
-def parts(answer: Answer) -> str:
-    """What was made of an edit before it was approved (R4.6)."""
+def hunks_text(answer: Answer) -> str:
+    """What was made of an edit before it was approved."""
     data = answer.data or {}
     taken, edits = data.get("hunks"), data.get("edits")
     if not isinstance(taken, list):
         return ""
-    count = f" in part: {len(taken)} hunk{'s' if len(taken) != 1 else ''}"
+    count = f" in part: {count_of(len(taken), 'hunk')}"
     return count + (", edited by you" if isinstance(edits, dict) and edits else "")
 
 
-class RequestBlock(Block[RequestItem]):
+class RequestBlock(TranscriptBlock[RequestItem]):
     """A request without a tool call, such as folder trust."""
 
-    def paint(self, width: int, ink: Ink) -> Sequence[Line]:
+    def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
         """What was asked and what was decided."""
-        style = ink.warn if self.item.answer is None else ink.muted
+        style = styles.warn if self.item.answer is None else styles.muted
         text = self.plain()
-        return marked("?", style, text, ink.text if self.item.answer is None else ink.muted, width)
+        return hanging_text("?", style, text, styles.text if self.item.answer is None else styles.muted, width)
 
     def plain(self) -> str:
         """Question and answer."""
-        item = self.item
+        item, answer = self.item, self.item.answer
+        outcome = describe_answer(answer)[0] if answer else "waiting for you"
         match item.action:
-            case Trusting(folder=folder):
+            case TrustAction(folder=folder):
                 asked = f"Trust {folder}"
             case None if item.dispute is not None:
-                taken = (item.answer.data or {}).get("take") if item.answer is not None else None
-                said = TAKEN.get(str(taken), verdict(item.answer)[0] if item.answer else "waiting for you")
-                return f"The plan was changed by two at once: {place(item.dispute.where)} · {said}"
+                asked = f"The agent and you both changed the plan: {plan_place_name(item.dispute.where)}"
+                taken = (answer.data or {}).get("take") if answer else None
+                outcome = WORDS.conflict_outcomes.get(str(taken), outcome)
             case None:
                 asked = item.question
             case _:
                 asked = item.why
-        return f"{asked} · {verdict(item.answer)[0] if item.answer else 'waiting for you'}"
+        return f"{asked} · {outcome}"

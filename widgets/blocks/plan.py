@@ -6,127 +6,108 @@ from collections.abc import Sequence
 
 from rich.style import Style
 
-from tui_agent.text import one_line
-from tui_agent.view import Proposal, RequestItem, StepItem
-from tui_agent.workplan import InstructionPlan, PlanStep, as_text
-from widgets.blocks.base import Block, duration
-from widgets.ink import Ink, Line, Span, indent, wrap
+from tui_agent.common.workplan import DecisionNote, InstructionPlan, PlanStep, Summary, as_text
+from tui_agent.events import PlanProposed
+from tui_agent.text import count_of, one_line
+from tui_agent.view.items import RequestItem, StepItem
+from widgets.blocks.base import TranscriptBlock, format_duration
+from widgets.styled_text import Line, Span, TextStyles, hanging, indent, wrap
+from widgets.words import WORDS
 
 UNSURE = 0.6
 """Confidence below which a step is marked and a plan always asks (W5)."""
 LABEL = 10
 """Cells of the words in front of what belongs to a step."""
 
-STATES = {
-    "": ("●", "accent"),
-    "done": ("✓", "ok"),
-    "failed": ("✗", "bad"),
-    "skipped": ("⊘", "muted"),
-    "interrupted": ("■", "warn"),
-}
-"""How a step came out → its symbol and the role of its colour."""
 
-
-def steps_of(plan: InstructionPlan) -> str:
-    """`4 steps`."""
-    return "1 step" if len(plan.steps) == 1 else f"{len(plan.steps)} steps"
-
-
-def labelled(label: str, text: str, width: int, ink: Ink, *, inset: int = 0) -> list[Line]:
+def labeled_lines(label: str, text: str, width: int, styles: TextStyles, *, inset: int = 0) -> list[Line]:
     """A muted word with text hanging beside it."""
-    head: list[Span] = [(" " * inset + f"{label:<{LABEL}}", ink.muted)]
-    room = max(8, width - inset - LABEL)
-    return indent(wrap([(text, ink.muted)], room), head, [(" " * (inset + LABEL), ink.text)])
+    head = [(" " * inset + f"{label:<{LABEL}}", styles.muted)]
+    return hanging(head, [(text, styles.muted)], width, styles.text)
 
 
-def step_head(step: PlanStep, width: int, ink: Ink) -> list[Line]:
+def step_head(step: PlanStep, width: int, styles: TextStyles) -> list[Line]:
     """Number, what to do, the tool, and the marks."""
-    spans: list[Span] = [(one_line(step.description, 2_000), ink.text)]
+    spans: list[Span] = [(one_line(step.description, 2_000), styles.text)]
     if step.tool and step.tool != "analyze":
-        spans.append((f"  {one_line(step.tool, 60)}", ink.muted))
+        spans.append((f"  {one_line(step.tool, 60)}", styles.muted))
     if step.critical:
-        spans.append(("  critical", ink.muted))
+        spans.append(("  critical", styles.muted))
     if step.confidence < UNSURE:
-        spans.append((f"  unsure {step.confidence:.0%}", ink.warn))
-    number: list[Span] = [(f"{step.number:>2} ", ink.accent)]
-    return indent(wrap(spans, max(8, width - 3)), number, [("   ", ink.text)])
+        spans.append((f"  unsure {step.confidence:.0%}", styles.warn))
+    return hanging([(f"{step.number:>2} ", styles.accent)], spans, width, styles.text)
 
 
-def step_lines(step: PlanStep, width: int, ink: Ink) -> list[Line]:
+def step_lines(step: PlanStep, width: int, styles: TextStyles) -> list[Line]:
     """A step with what is expected of it and what is done when it fails."""
-    lines = step_head(step, width, ink)
+    lines = step_head(step, width, styles)
     for label, text in (("expect", step.expected), ("if not", step.fallback)):
         if text:
-            lines += labelled(label, one_line(text, 2_000), width, ink, inset=3)
+            lines += labeled_lines(label, one_line(text, 2_000), width, styles, inset=3)
     return lines
 
 
-def plan_lines(plan: InstructionPlan, width: int, ink: Ink) -> list[Line]:
+def plan_lines(plan: InstructionPlan, width: int, styles: TextStyles) -> list[Line]:
     """All of a plan."""
-    lines = wrap([(one_line(plan.approach, 4_000), ink.text)], width) if plan.approach else []
+    lines = wrap([(one_line(plan.approach, 4_000), styles.text)], width) if plan.approach else []
     for number, one in enumerate(plan.prerequisites):
-        lines += labelled("" if number else "needs", one_line(one, 1_000), width, ink)
+        lines += labeled_lines("" if number else "needs", one_line(one, 1_000), width, styles)
     lines += [Line([])] if lines else []
     for step in plan.steps:
-        lines += step_lines(step, width, ink)
-    return [*lines, *check_lines(plan, width, ink), *other_lines(plan, width, ink)]
+        lines += step_lines(step, width, styles)
+    return [*lines, *check_lines(plan, width, styles), *other_lines(plan, width, styles)]
 
 
-def check_lines(plan: InstructionPlan, width: int, ink: Ink) -> list[Line]:
+def check_lines(plan: InstructionPlan, width: int, styles: TextStyles) -> list[Line]:
     """How the whole is verified."""
     check = plan.check
     if not (check.command or check.criteria):
         return []
     lines = [Line([])]
     if check.command:
-        head: list[Span] = [(f"{'check':<{LABEL}}", ink.muted), ("$ ", ink.accent)]
-        body = wrap([(one_line(check.command, 2_000), ink.text)], max(8, width - LABEL - 2))
-        lines += indent(body, head, [(" " * (LABEL + 2), ink.text)])
+        head: list[Span] = [(f"{'check':<{LABEL}}", styles.muted), ("$ ", styles.accent)]
+        lines += hanging(head, [(one_line(check.command, 2_000), styles.text)], width, styles.text)
     if check.criteria:
-        lines += labelled("" if check.command else "check", one_line(check.criteria, 2_000), width, ink)
+        lines += labeled_lines("" if check.command else "check", one_line(check.criteria, 2_000), width, styles)
     return lines
 
 
-def other_lines(plan: InstructionPlan, width: int, ink: Ink) -> list[Line]:
+def other_lines(plan: InstructionPlan, width: int, styles: TextStyles) -> list[Line]:
     """Other ways to do it, by number."""
     lines: list[Line] = [Line([])] if plan.alternatives else []
     for number, other in enumerate(plan.alternatives, start=1):
-        spans: list[Span] = [(one_line(other.approach, 1_000), ink.text)]
+        spans: list[Span] = [(one_line(other.approach, 1_000), styles.text)]
         if other.when:
-            spans.append((f"  {one_line(other.when, 500)}", ink.muted))
-        spans.append((f"  {other.confidence:.0%}", ink.warn if other.confidence < UNSURE else ink.muted))
-        head: list[Span] = [
-            (f"{'or' if number == 1 else '':<{LABEL}}", ink.muted),
-            (f"{number} ", ink.accent),
-        ]
-        lines += indent(wrap(spans, max(8, width - LABEL - 2)), head, [(" " * (LABEL + 2), ink.text)])
+            spans.append((f"  {one_line(other.when, 500)}", styles.muted))
+        spans.append((f"  {other.confidence:.0%}", styles.warn if other.confidence < UNSURE else styles.muted))
+        head: list[Span] = [(f"{'or' if number == 1 else '':<{LABEL}}", styles.muted), (f"{number} ", styles.accent)]
+        lines += hanging(head, spans, width, styles.text)
     return lines
 
 
-class PlanBlock(Block[RequestItem]):
+class PlanBlock(TranscriptBlock[RequestItem]):
     """A plan in the transcript: what became of it, and all of it when unfolded."""
 
     @property
-    def _proposal(self) -> Proposal:
-        found = self.item.proposal
-        return found if found is not None else Proposal(InstructionPlan(approach=""))
+    def _proposal(self) -> PlanProposed:
+        assert self.item.proposal is not None
+        return self.item.proposal
 
-    def paint(self, width: int, ink: Ink) -> Sequence[Line]:
+    def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
         """One line, unfolded the plan below it."""
         symbol, role, words, more = self._state()
-        style = getattr(ink, role)
-        spans: list[Span] = [(words, ink.text if role in ("ok", "accent", "warn") else ink.muted)]
-        spans += [(f" · {one}", ink.muted) for one in more]
+        spans: list[Span] = [(words, styles.text if role in ("ok", "accent", "warn") else styles.muted)]
+        spans += [(f" · {one}", styles.muted) for one in more]
         if self._folds:
-            spans.append((" ▾" if self.open else " ▸", ink.muted))
-        lines = indent(wrap(spans, max(8, width - 2)), [(symbol + " ", style)], [("  ", ink.text)])
+            spans.append((" ▾" if self.open else " ▸", styles.muted))
+        lines = hanging([(symbol + " ", getattr(styles, role))], spans, width, styles.text)
         if self._folds and self.open:
-            lines += indent(plan_lines(self._plan, max(8, width - 2), ink), [("  ", ink.text)])
+            lines += indent(plan_lines(self._plan, max(8, width - 2), styles), [("  ", styles.text)])
         return lines
 
     @property
     def _plan(self) -> InstructionPlan:
-        return self._proposal.taken or self._proposal.plan
+        return self.item.review.plan if self.item.review is not None else self._proposal.plan
 
     @property
     def _folds(self) -> bool:
@@ -135,7 +116,7 @@ class PlanBlock(Block[RequestItem]):
     def _state(self) -> tuple[str, str, str, list[str]]:
         item, proposal = self.item, self._proposal
         name = "Recovery plan" if proposal.recovery else "Plan"
-        count = steps_of(self._plan)
+        count = count_of(len(self._plan.steps), "step")
         if item.answer is None:
             return "?", "warn", name, [count, "waiting for you"] if proposal.asks else [count]
         if item.answer.verdict == "reject":
@@ -143,13 +124,14 @@ class PlanBlock(Block[RequestItem]):
             return "⊘", "warn", f"{name} rejected" + (f": {reason}" if reason else ""), []
         if item.answer.verdict != "approve":
             return "■", "muted", f"{name} withdrawn", []
-        if proposal.alternative is not None and proposal.alternative < len(proposal.plan.alternatives):
-            way = proposal.plan.alternatives[proposal.alternative]
-            return "✓", "ok", "Another way picked", [one_line(way.approach, 300)]
+        picked = item.review.alternative if item.review is not None else None
+        if picked is not None and picked < len(proposal.plan.alternatives):
+            way = proposal.plan.alternatives[picked]
+            return "✓", "ok", "Alternative chosen", [one_line(way.approach, 300)]
         more = [count]
-        more += ["edited"] if proposal.edited and proposal.asks else []
-        more += ["made before"] if proposal.cached else []
-        more += ["no usable plan came"] if proposal.fallback else []
+        more += ["edited"] if item.review is not None and item.review.edited and proposal.asks else []
+        more += ["from cache"] if proposal.cached else []
+        more += ["no valid plan"] if proposal.fallback else []
         if not proposal.asks and item.answer.by:
             more.append(one_line(item.answer.by, 200))
         return "✓", "ok", f"{name} approved" if proposal.asks else name, more
@@ -164,67 +146,59 @@ class PlanBlock(Block[RequestItem]):
         return super().guess(width) if self.open else 1
 
 
-class StepBlock(Block[StepItem]):
+class StepBlock(TranscriptBlock[StepItem]):
     """A step as a heading over what is done for it."""
 
-    def paint(self, width: int, ink: Ink) -> Sequence[Line]:
+    def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
         """State, number, description; expected and actual when it failed or is unfolded."""
         item = self.item
-        symbol, role = STATES.get(item.outcome, ("·", "muted"))
-        spans: list[Span] = [] if not item.step.number else [(f"{self._number()}  ", ink.muted)]
-        spans.append((one_line(item.step.description, 2_000), ink.strong))
+        symbol, role = WORDS.step_states.get(item.outcome, ("·", "muted"))
+        spans: list[Span] = [] if not item.step.number else [(f"{self._number()}  ", styles.muted)]
+        spans.append((one_line(item.step.description, 2_000), styles.strong))
         if item.ms >= 1_000:
-            spans.append((f" · {duration(item.ms)}", ink.muted))
+            spans.append((f" · {format_duration(item.ms)}", styles.muted))
         if item.outcome in ("skipped", "interrupted"):
-            spans.append((f" · {item.outcome}", ink.muted))
-        lines = indent(
-            wrap(spans, max(8, width - 2)), [(symbol + " ", getattr(ink, role))], [("  ", ink.text)]
-        )
-        return lines + self._told(width, ink)
+            spans.append((f" · {item.outcome}", styles.muted))
+        lines = hanging([(symbol + " ", getattr(styles, role))], spans, width, styles.text)
+        return lines + self._told(width, styles)
 
     def _number(self) -> str:
         return f"{self.item.step.number} of {self.item.of}" if self.item.of else str(self.item.step.number)
 
-    def _told(self, width: int, ink: Ink) -> list[Line]:
+    def _told(self, width: int, styles: TextStyles) -> list[Line]:
         item, lines = self.item, list[Line]()
         for place, verdict in enumerate(item.verdicts):
             if self.open or not verdict.met:
-                lines += self._verdict(place, width, ink)
-            for one in item.recoveries:
-                if one.after == place + 1:
+                lines += self._verdict(place, width, styles)
+            for after, one in item.recoveries:
+                if after == place + 1:
                     word = "instead" if one.by == "fallback" else "new plan"
                     text = " · ".join(
-                        part
-                        for part in (one.error_class.replace("_", " "), one.strategy or one.cause)
-                        if part
+                        part for part in (one.error_class.replace("_", " "), one.strategy or one.cause) if part
                     )
-                    lines += self._row(word, text, width, ink, ink.warn)
+                    lines += self._row(word, text, width, styles, styles.warn)
         if self.open and not item.verdicts and item.step.expected:
-            lines += self._row("expected", item.step.expected, width, ink, ink.muted)
+            lines += self._row("expected", item.step.expected, width, styles, styles.muted)
         return lines
 
-    def _verdict(self, place: int, width: int, ink: Ink) -> list[Line]:
+    def _verdict(self, place: int, width: int, styles: TextStyles) -> list[Line]:
         verdict = self.item.verdicts[place]
-        style = ink.muted if verdict.met else ink.text
-        lines = self._row("expected", verdict.expected, width, ink, ink.muted) if verdict.expected else []
-        mark: Span = ("✓ ", ink.ok) if verdict.met else ("✗ ", ink.bad)
-        head: list[Span] = [("  ", ink.text), (f"{'actual':<{LABEL}}", ink.muted), mark]
+        style = styles.muted if verdict.met else styles.text
+        lines = self._row("expected", verdict.expected, width, styles, styles.muted) if verdict.expected else []
+        mark: Span = ("✓ ", styles.ok) if verdict.met else ("✗ ", styles.bad)
+        head: list[Span] = [("  ", styles.text), (f"{'actual':<{LABEL}}", styles.muted), mark]
         text = one_line(verdict.actual, 1_000) or ("as expected" if verdict.met else "not as expected")
-        body = wrap([(text, style)], max(8, width - LABEL - 4))
-        return lines + indent(body, head, [(" " * (LABEL + 4), ink.text)])
+        return lines + hanging(head, [(text, style)], width, styles.text)
 
     @staticmethod
-    def _row(word: str, text: str, width: int, ink: Ink, style: Style) -> list[Line]:
-        head: list[Span] = [("  ", ink.text), (f"{word:<{LABEL}}", style)]
-        body = wrap([(one_line(text, 1_000), ink.muted)], max(8, width - LABEL - 2))
-        return indent(body, head, [(" " * (LABEL + 2), ink.text)])
+    def _row(word: str, text: str, width: int, styles: TextStyles, style: Style) -> list[Line]:
+        head: list[Span] = [("  ", styles.text), (f"{word:<{LABEL}}", style)]
+        return hanging(head, [(one_line(text, 1_000), styles.muted)], width, styles.text)
 
     def plain(self) -> str:
         """The step, and expected and actual."""
         item = self.item
-        lines = [
-            f"{item.step.number}. {item.step.description}" if item.step.number else item.step.description
-        ]
+        lines = [f"{item.step.number}. {item.step.description}" if item.step.number else item.step.description]
         for one in item.verdicts:
             lines += [f"expected: {one.expected}", f"actual: {one.actual}"]
         return "\n".join(lines)
@@ -232,3 +206,58 @@ class StepBlock(Block[StepItem]):
     def guess(self, width: int) -> int:
         """One line as long as all went well."""
         return 1 + 2 * sum(self.open or not one.met for one in self.item.verdicts)
+
+
+def summary_lines(summary: Summary, width: int, styles: TextStyles) -> list[Line]:
+    """All that a summary says."""
+    lines: list[Line] = []
+    for label, text in (("action", summary.action), ("details", summary.details), ("result", summary.result)):
+        if text:
+            lines += labeled_lines(label, text, width, styles)
+    for change in summary.criteria:
+        mark: Span = ("✓ ", styles.ok) if change.completed else ("○ ", styles.faint)
+        lines += hanging([mark], [(one_line(change.description, 1_000), styles.muted)], width, styles.text)
+    for made, notes in ((True, summary.decisions_made), (False, summary.decisions_rejected)):
+        for note in notes:
+            lines += labeled_lines("decided" if made else "not", decision_text(note), width, styles)
+    for label, text in (("goal", summary.goal), ("status", summary.status)):
+        if text:
+            lines += labeled_lines(label, text, width, styles)
+    return lines
+
+
+def decision_text(note: DecisionNote) -> str:
+    """`title — rationale` on one line."""
+    title, why = one_line(note.title, 500), one_line(note.rationale, 2_000)
+    return f"{title} — {why}" if why else title
+
+
+class SummaryBlock(TranscriptBlock[RequestItem]):
+    """The summary in the transcript."""
+
+    @property
+    def _state(self) -> tuple[str, str, str]:
+        if self.item.settled is not None:
+            return WORDS.summary_states[self.item.settled.outcome]
+        return ("■", "muted", "Summary not decided") if self.item.answer is not None else WORDS.summary_states[""]
+
+    def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
+        """What became of it; what was saved stands below."""
+        symbol, role, words = self._state
+        style = styles.muted if role == "muted" else styles.text
+        lines = hanging([(symbol + " ", getattr(styles, role))], [(words, style)], width, styles.text)
+        settled = self.item.settled
+        if settled is not None and (self.open or settled.outcome in ("accepted", "edited")):
+            saved = summary_lines(settled.summary, max(8, width - 2), styles)
+            lines += indent(saved, [("  ", styles.text)])
+        return lines
+
+    def plain(self) -> str:
+        """What became of it, and what it says."""
+        shown = self.item.settled or self.item.offer
+        assert shown is not None
+        summary = shown.summary
+        lines = [self._state[2], summary.action, summary.details, summary.result]
+        lines += [f"[{'x' if one.completed else ' '}] {one.description}" for one in summary.criteria]
+        lines += [decision_text(one) for one in (*summary.decisions_made, *summary.decisions_rejected)]
+        return "\n".join(one for one in lines if one)

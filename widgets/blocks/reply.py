@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tui_agent.view import ReplyItem
-from widgets.blocks.base import Block, Look, duration
-from widgets.blocks.notice import marked
-from widgets.highlight import prepare
-from widgets.ink import Ink, Line, Source, indent, line, wrap
-from widgets.markdown import code_lines, render
-from widgets.markdown_stream import MarkdownStream, Piece
+from tui_agent.view.items import ReplyItem
+from widgets.blocks.base import BlockOptions, TranscriptBlock, format_duration
+from widgets.blocks.notice import hanging_text
+from widgets.markdown import MarkdownStream
+from widgets.styled_text import Line, TextStyles, add_below, hanging, indent, line, wrap
 
 THOUGHT_LINES = 6
 """Lines of thinking that show while it streams."""
@@ -22,20 +20,14 @@ HOLD_SECONDS = 0.3
 """… for at most this long."""
 
 
-class ReplyBlock(Block[ReplyItem]):
+class ReplyBlock(TranscriptBlock[ReplyItem]):
     """Paints a reply while it grows. The work per delta depends on the open piece of markdown alone."""
 
-    def __init__(self, item: ReplyItem, look: Look) -> None:
+    def __init__(self, item: ReplyItem, look: BlockOptions) -> None:
         super().__init__(item, look)
         self._text = item.text
         self._fed = 0
         self._stream = MarkdownStream()
-        self._settled: list[Line] = []
-        self._painted = 0
-        """Pieces that `_settled` holds."""
-        self._fence: list[Line] = []
-        self._fence_at = (0, 0)
-        """Which piece the open fence is, and how many of its lines `_fence` holds."""
         self._shown = item.ended
 
     @property
@@ -62,29 +54,18 @@ class ReplyBlock(Block[ReplyItem]):
 
     def _restart(self) -> None:
         self._text, self._fed, self._stream = self.item.text, 0, MarkdownStream()
-        self._drop()
 
-    def _drop(self) -> None:
-        self._settled, self._painted, self._fence, self._fence_at = [], 0, [], (0, 0)
-
-    def lines(self, width: int, ink: Ink) -> Sequence[Line]:
-        """As every block, but a new width or ink also drops the settled lines."""
-        if self._key != (width, ink):
-            self._drop()
-        return super().lines(width, ink)
-
-    def paint(self, width: int, ink: Ink) -> Sequence[Line]:
+    def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
         """Thought, retry, text, end, with a blank line between what there is."""
         parts = [
-            self._thought(width, ink),
-            self._retry(width, ink),
-            self._body(width, ink),
-            self._end(width, ink),
+            self._thought(width, styles),
+            self._retry(width, styles),
+            self._body(width, styles),
+            self._end(width, styles),
         ]
         lines: list[Line] = []
         for part in parts:
-            if part:
-                lines += [Line([]), *part] if lines else part
+            add_below(lines, part)
         return lines
 
     # --- text ---
@@ -102,75 +83,31 @@ class ReplyBlock(Block[ReplyItem]):
             if item.ended:
                 self._stream.end()
 
-    def _body(self, width: int, ink: Ink) -> list[Line]:
+    def _body(self, width: int, styles: TextStyles) -> list[Line]:
         if self.held:
             return []
         self._feed()
-        pieces = self._stream.pieces
-        for piece in pieces[self._painted :]:
-            self._join(self._settled, self._piece(piece, width, ink))
-        self._painted = len(pieces)
-        tail = self._tail(width, ink)
-        if not tail:
-            return self._settled
-        return self._join(list(self._settled), tail)
-
-    @staticmethod
-    def _join(lines: list[Line], more: list[Line]) -> list[Line]:
-        if lines and more:
-            lines.append(Line([]))
-        lines += more
-        return lines
-
-    @staticmethod
-    def _piece(piece: Piece, width: int, ink: Ink) -> list[Line]:
-        if piece.code:
-            lines = code_lines(piece.source, piece.language, width, ink)
-            source = Source(f"```{piece.language}\n{piece.source}\n```", piece.source)
-        else:
-            lines = render(piece.source, width, ink)
-            source = Source(piece.source)
-        for one in lines:
-            one.source = source
-        return lines
-
-    def _tail(self, width: int, ink: Ink) -> list[Line]:
-        stream = self._stream
-        if stream.ended:
-            return []
-        if not stream.fenced:
-            tail = stream.tail
-            return render(tail, width, ink) if tail.strip() else []
-        if self._fence_at[0] != len(stream.pieces) or not self._fence:
-            prepare(stream.language)
-        if self._fence_at[0] != len(stream.pieces):
-            self._fence, self._fence_at = [], (len(stream.pieces), 0)
-        for one in stream.tail_lines[self._fence_at[1] :]:
-            self._fence += code_lines(one, "", width, ink)
-        self._fence_at = (len(stream.pieces), len(stream.tail_lines))
-        return self._fence + (code_lines(stream.rest, "", width, ink) if stream.rest else [])
+        return self._stream.lines(width, styles)
 
     # --- around it ---
 
-    def _thought(self, width: int, ink: Ink) -> list[Line]:
+    def _thought(self, width: int, styles: TextStyles) -> list[Line]:
         item = self.item
         if item.thinking_since is not None:
             spent = max(0.0, self.look.now() - item.thinking_since) * 1000 + item.thought_ms
-            lines = [
-                line(("● ", ink.accent), (f"Thinking{self._purpose} · {int(spent / 1000)} s", ink.muted))
-            ]
+            lines = [line(("● ", styles.accent), (f"Thinking{self._purpose} · {int(spent / 1000)} s", styles.muted))]
             return lines + self._thought_text(
-                item.thought.since(item.thought.size - 2_000), THOUGHT_LINES, width, ink
+                item.thought.since(item.thought.size - 2_000), THOUGHT_LINES, width, styles
             )
         if not item.thought.size and not item.thought_ms:
             return []
-        lines = [line(("▾ " if self.open else "▸ ", ink.muted), (self._thought_title(), ink.muted))]
+        lines = [line(("▾ " if self.open else "▸ ", styles.muted), (self._thought_title(), styles.muted))]
         if not self.open:
             return lines
-        return lines + self._thought_text(item.thought.text, THOUGHT_OPEN, width, ink)
+        return lines + self._thought_text(item.thought.text, THOUGHT_OPEN, width, styles)
 
     def _thought_title(self) -> str:
-        spent = f" for {duration(self.item.thought_ms)}" if self.item.thought_ms else ""
+        spent = f" for {format_duration(self.item.thought_ms)}" if self.item.thought_ms else ""
         return f"Thought{spent}{self._purpose}"
 
     @property
@@ -178,39 +115,37 @@ class ReplyBlock(Block[ReplyItem]):
         return f" · {self.item.does}" if self.item.does else ""
 
     @staticmethod
-    def _thought_text(text: str, limit: int, width: int, ink: Ink) -> list[Line]:
+    def _thought_text(text: str, limit: int, width: int, styles: TextStyles) -> list[Line]:
         rows = [row for row in text.strip()[-limit * 400 :].split("\n") if row.strip()][-limit:]
-        lines = [
-            one for row in rows for one in wrap([(row, ink.muted + ink.emphasis.without_color)], width - 4)
-        ]
+        lines = [one for row in rows for one in wrap([(row, styles.muted + styles.emphasis.without_color)], width - 4)]
         hidden = len(lines) > limit
         lines = lines[-limit:]
         if hidden and limit == THOUGHT_OPEN:
-            lines.insert(0, line(("…", ink.muted)))
-        return indent(lines, [("  ", ink.muted)])
+            lines.insert(0, line(("…", styles.muted)))
+        return indent(lines, [("  ", styles.muted)])
 
-    def _retry(self, width: int, ink: Ink) -> list[Line]:
+    def _retry(self, width: int, styles: TextStyles) -> list[Line]:
         retry = self.item.retry
         if retry is None:
             return []
         if retry.over:
             again = "once" if retry.attempt == 1 else f"{retry.attempt} times"
-            return marked("·", ink.muted, f"Asked again {again}: {retry.why}", ink.muted, width)
+            return hanging_text("·", styles.muted, f"Retried {again}: {retry.why}", styles.muted, width)
         left = max(0, round(retry.until - self.look.now()))
-        text = f"{retry.why} · asking again in {left} s ({retry.attempt} of {retry.of})"
-        return marked("!", ink.warn, text, ink.text, width)
+        text = f"{retry.why} · retrying in {left} s ({retry.attempt} of {retry.of})"
+        return hanging_text("!", styles.warn, text, styles.text, width)
 
-    def _end(self, width: int, ink: Ink) -> list[Line]:
+    def _end(self, width: int, styles: TextStyles) -> list[Line]:
         item = self.item
         if item.fault is not None and item.role:  # what comes of it is told by the run
-            return marked("·", ink.muted, f"{item.does}: {item.fault.message}", ink.muted, width)
+            return hanging_text("·", styles.muted, f"{item.does}: {item.fault.message}", styles.muted, width)
         if item.fault is not None and item.fault.kind != "cancelled":
-            lines = marked("✗", ink.bad, item.fault.message, ink.text, width)
+            lines = hanging_text("✗", styles.bad, item.fault.message, styles.text, width)
             if item.fault.advice:
-                lines += indent(wrap([(item.fault.advice, ink.muted)], width - 2), [("  ", ink.muted)])
+                lines += hanging([("  ", styles.muted)], [(item.fault.advice, styles.muted)], width, styles.muted)
             return lines
         if item.stop == "length":
-            return [line(("! ", ink.warn), ("cut off at the output limit", ink.muted))]
+            return [line(("! ", styles.warn), ("cut off at the output limit", styles.muted))]
         return []
 
     def plain(self) -> str:

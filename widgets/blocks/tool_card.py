@@ -6,14 +6,16 @@ from collections.abc import Sequence
 
 from rich.style import Style
 
-from tui_agent.domain import Scope
-from tui_agent.keymap import key_of
-from tui_agent.view import ToolItem
+from tui_agent.common.domain import Scope
+from tui_agent.keys.keymap import key_of
+from tui_agent.text import count_of
+from tui_agent.view.items import ToolItem
 from widgets import ansi
-from widgets.blocks.base import Block, duration
-from widgets.blocks.notice import verdict
-from widgets.diff_lines import digits, paint_row, rows
-from widgets.ink import Ink, Line, Span, chop, fit, indent, line, width_of
+from widgets.blocks.base import SHORT, TranscriptBlock, format_duration
+from widgets.blocks.notice import describe_answer
+from widgets.diff_lines import diff_rows, number_width, paint_row
+from widgets.styled_text import Line, Span, TextStyles, chop, fit, indent, line, width_of
+from widgets.words import WORDS
 
 OUTPUT_LINES = 8
 """Lines of output that show while a call runs, or after a command."""
@@ -21,20 +23,10 @@ DIFF_LINES = 14
 WRONG_LINES = 4
 """Errors of a written file that show."""
 OPEN_LINES = 400
-"""Lines that show when the card is unfolded (R17.2)."""
-SHORT = 100
-"""Milliseconds under which a call's time is not worth a word."""
-
-SYMBOLS = {
-    "running": ("●", "accent"),
-    "ok": ("✓", "ok"),
-    "failed": ("✗", "bad"),
-    "refused": ("⊘", "warn"),
-    "interrupted": ("■", "warn"),
-}
+"""Lines that show when the card is unfolded."""
 
 
-class ToolCard(Block[ToolItem]):
+class ToolCard(TranscriptBlock[ToolItem]):
     """One line of head, and a body behind a rule where there is something to show."""
 
     compact = True
@@ -48,125 +40,121 @@ class ToolCard(Block[ToolItem]):
     def _waiting(self) -> bool:
         return any(request.answer is None for request in self.item.requests)
 
-    def paint(self, width: int, ink: Ink) -> Sequence[Line]:
+    def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
         """Head and body."""
-        body = self._body(max(1, width - 4), ink)
-        return [self._head(width, ink), *indent(body, [("  │ ", ink.faint)])]
+        body = self._body(max(1, width - 4), styles)
+        return [self._head(width, styles), *indent(body, [("  │ ", styles.faint)])]
 
-    def _head(self, width: int, ink: Ink) -> Line:
+    def _head(self, width: int, styles: TextStyles) -> Line:
         item = self.item
-        symbol, role = ("?", "warn") if self._waiting else SYMBOLS[item.status]
-        measure = self._measure(ink)
+        symbol, role = ("?", "warn") if self._waiting else WORDS.call_symbols[item.status]
+        measure = self._measure(styles)
         name: list[Span] = [
-            (symbol + " ", getattr(ink, role)),
-            (fit(item.call.name, width // 2), ink.strong),
-            ("  ", ink.text),
+            (symbol + " ", getattr(styles, role)),
+            (fit(item.call.name, width // 2), styles.strong),
+            ("  ", styles.text),
         ]
         room = width - width_of(name) - width_of(measure) - 2
-        title: Span = (fit(item.title, max(0, room)), ink.muted)
+        title: Span = (fit(item.title, max(0, room)), styles.muted)
         gap = max(1, width - width_of([*name, title]) - width_of(measure))
-        return line(*name, title, (" " * gap, ink.text), *measure)
+        return line(*name, title, (" " * gap, styles.text), *measure)
 
-    def _measure(self, ink: Ink) -> list[Span]:
+    def _measure(self, styles: TextStyles) -> list[Span]:
         item = self.item
-        spans: list[Span] = [("recovered", ink.muted)] if item.call.recovered else []
+        spans: list[Span] = [("recovered", styles.muted)] if item.call.recovered else []
         gap = "  " if spans else ""
         if item.changes:
             added, removed = sum(c.added for c in item.changes), sum(c.removed for c in item.changes)
-            spans += [(f"{gap}+{added} ", ink.ok), (f"−{removed}  ", ink.bad)]
+            spans += [(f"{gap}+{added} ", styles.ok), (f"−{removed}  ", styles.bad)]
             gap = ""
         if item.wrong:
-            spans.append((f"{gap}{len(item.wrong)} error{'s' if len(item.wrong) > 1 else ''}  ", ink.bad))
+            spans.append((f"{gap}{count_of(len(item.wrong), 'error')}  ", styles.bad))
             gap = ""
         if self._waiting:
-            return [*spans, (gap + "waiting for you", ink.warn)]
+            return [*spans, (gap + "waiting for you", styles.warn)]
         if item.status == "running":
             spent = max(0.0, self.look.now() - item.began)
-            return [*spans, (f"{gap}{int(spent)} s", ink.muted)] if spent >= 1 else spans
+            return [*spans, (f"{gap}{int(spent)} s", styles.muted)] if spent >= 1 else spans
         if item.status in ("refused", "interrupted"):
-            return [*spans, (gap + item.status, ink.muted)]
-        return [*spans, (gap + duration(item.ms), ink.muted)] if item.ms >= SHORT else spans
+            return [*spans, (gap + item.status, styles.muted)]
+        return [*spans, (gap + format_duration(item.ms), styles.muted)] if item.ms >= SHORT else spans
 
-    def _body(self, width: int, ink: Ink) -> list[Line]:
-        lines = self._decisions(width, ink)
+    def _body(self, width: int, styles: TextStyles) -> list[Line]:
+        lines = self._decisions(width, styles)
         item = self.item
         if item.status in ("failed", "refused", "interrupted"):
-            lines += self._error(width, ink)
+            lines += self._error(width, styles)
         if item.diffs and item.status != "failed":
-            lines += self._diff(width, ink)
+            lines += self._diff(width, styles)
         elif self.open:
-            lines += self._output(item.output.text or item.text, width, ink, OPEN_LINES)
+            lines += self._output(item.output.text or item.text, width, styles, OPEN_LINES)
         elif item.status == "running" or not item.reads_only:
-            lines += self._output(item.output.text, width, ink, OUTPUT_LINES)
-        return lines + self._wrong(width, ink)
+            lines += self._output(item.output.text, width, styles, OUTPUT_LINES)
+        return lines + self._wrong(width, styles)
 
-    def _wrong(self, width: int, ink: Ink) -> list[Line]:
+    def _wrong(self, width: int, styles: TextStyles) -> list[Line]:
         """Errors in the file that was written, a line each while the card is folded (T4)."""
         lines: list[Line] = []
         shown = self.item.wrong if self.open else self.item.wrong[:WRONG_LINES]
         for one in shown:
-            place: list[Span] = [(f"✗ {one.line}: ", ink.bad)]
+            place: list[Span] = [(f"✗ {one.line}: ", styles.bad)]
             said = " ".join(one.message.split())
             text = said if self.open else fit(said, max(1, width - width_of(place)))
-            lines += chop([*place, (text, ink.text)], width)
+            lines += chop([*place, (text, styles.text)], width)
         hidden = len(self.item.wrong) - len(shown)
-        return [*lines, line((f"… {hidden} more · {key_of('details')}", ink.muted))] if hidden else lines
+        return [*lines, line((f"… {hidden} more · {key_of('details')}", styles.muted))] if hidden else lines
 
-    def _decisions(self, width: int, ink: Ink) -> list[Line]:
+    def _decisions(self, width: int, styles: TextStyles) -> list[Line]:
         lines: list[Line] = []
         for request in self.item.requests:
             if request.question:
                 asked = request.question.strip().split("\n")
-                lines += self._clip([(row, ink.text) for row in asked], width, ink, head=True)
+                lines += self._clip([(row, styles.text) for row in asked], width, styles, head=True)
             if request.answer is None:
                 continue
-            text, role = verdict(request.answer)
+            text, role = describe_answer(request.answer)
             once = request.answer.scope is Scope.ONCE or request.answer.by != "user"
             quiet = request.answer.verdict == "approve" and once and not request.answer.data
-            if (quiet and not self.open) or (
-                request.answer.verdict == "reject" and self.item.status == "refused"
-            ):
+            if (quiet and not self.open) or (request.answer.verdict == "reject" and self.item.status == "refused"):
                 continue
-            lines += chop([(text, getattr(ink, role))], width)
+            lines += chop([(text, getattr(styles, role))], width)
         return lines
 
-    def _error(self, width: int, ink: Ink) -> list[Line]:
+    def _error(self, width: int, styles: TextStyles) -> list[Line]:
         item = self.item
         reason = next((r.answer.text for r in item.requests if r.answer and r.answer.verdict == "reject"), "")
         text = (item.result.error if item.result and item.result.error else "") or reason
-        style = ink.bad if item.status == "failed" else ink.muted
+        style = styles.bad if item.status == "failed" else styles.muted
         if not text and item.status == "failed":
             return []  # the output says what went wrong
-        return self._clip(
-            [(row, style) for row in text.strip().split("\n")] if text else [], width, ink, head=True
-        )
+        return self._clip([(row, style) for row in text.strip().split("\n")] if text else [], width, styles, head=True)
 
-    def _diff(self, width: int, ink: Ink) -> list[Line]:
+    def _diff(self, width: int, styles: TextStyles) -> list[Line]:
         limit = OPEN_LINES if self.open else DIFF_LINES
         lines: list[Line] = []
         total = 0
         for diff in self.item.diffs:
-            number = digits(diff)
-            for row in rows(diff):
+            number = number_width(diff)
+            for row in diff_rows(diff):
                 total += 1
                 if len(lines) < limit:
-                    lines += paint_row(row, width, number, ink)
+                    lines += paint_row(row, width, number, styles)
         hidden = total - limit
         if hidden > 0 and len(lines) >= limit:
-            lines = [*lines[:limit], line((self._more(hidden), ink.muted))]
+            lines = [*lines[:limit], line((self._more(hidden), styles.muted))]
         return lines
 
-    def _output(self, text: str, width: int, ink: Ink, limit: int) -> list[Line]:
+    def _output(self, text: str, width: int, styles: TextStyles, limit: int) -> list[Line]:
         text = text.rstrip("\n")
         if not text:
             return []
-        return self._clip([(row, ink.muted) for row in text.split("\n")], width, ink, limit=limit)
+        return self._clip([(row, styles.muted) for row in text.split("\n")], width, styles, limit=limit)
 
     def _clip(
         self,
         found: list[tuple[str, Style]],
         width: int,
-        ink: Ink,
+        styles: TextStyles,
         *,
         limit: int = OUTPUT_LINES,
         head: bool = False,
@@ -174,14 +162,14 @@ class ToolCard(Block[ToolItem]):
         """At most `limit` of the rows, from the head or the tail, and how many are missing."""
         limit = OPEN_LINES if self.open else limit
         kept = found[:limit] if head else found[-limit:]
-        lines = [one for row, style in kept for one in chop(list(ansi.spans(row[:4_000], ink, style)), width)]
+        lines = [one for row, style in kept for one in chop(list(ansi.ansi_spans(row[:4_000], styles, style)), width)]
         hidden = len(found) - len(kept)
         if len(lines) > 2 * limit:
             lines = lines[: 2 * limit] if head else lines[-2 * limit :]
             hidden += 1
         if hidden > 0:
             note = line(
-                (self._more(hidden) + (f" · {key_of('output')}" if self.open and not head else ""), ink.muted)
+                (self._more(hidden) + (f" · {key_of('output')}" if self.open and not head else ""), styles.muted)
             )
             lines = [*lines, note] if head else [note, *lines]
         return lines
@@ -192,9 +180,7 @@ class ToolCard(Block[ToolItem]):
 
     def plain(self) -> str:
         """Call and output."""
-        return (
-            f"{self.item.call.name} {self.item.title}\n{ansi.plain(self.item.text or self.item.output.text)}"
-        )
+        return f"{self.item.call.name} {self.item.title}\n{ansi.strip_ansi(self.item.text or self.item.output.text)}"
 
     def guess(self, width: int) -> int:
         """About how many lines it will take."""

@@ -4,54 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tui_agent.keymap import key_of
-from tui_agent.view import ShellItem, UserItem
+from tui_agent.events import ShellRan, UserSaid
+from tui_agent.keys.keymap import key_of
 from widgets import ansi
-from widgets.blocks.base import Block
-from widgets.ink import Ink, Line, chop, indent, line, wrap
+from widgets.blocks.base import TranscriptBlock
+from widgets.styled_text import Line, TextStyles, chop, indent, line, wrap
 
 SHELL_LINES = 20
 """Lines of a `!command`'s output that show until it is unfolded."""
 
 
-class UserBlock(Block[UserItem]):
+class UserBlock(TranscriptBlock[UserSaid]):
     """A message behind the accent bar."""
 
-    def paint(self, width: int, ink: Ink) -> Sequence[Line]:
+    def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
         """The message as typed; blanks and line ends kept."""
-        spans = [(self.item.text.rstrip(), ink.strong)]
+        spans = [(self.item.text.rstrip(), styles.strong)]
         if self.item.steering:
-            spans.append(("  while working", ink.muted))
-        return indent(wrap(spans, width - 2), [("▌ ", ink.accent)])
+            spans.append(("  while working", styles.muted))
+        return indent(wrap(spans, width - 2), [("▌ ", styles.accent)])
 
     def plain(self) -> str:
         """The message."""
         return self.item.text
 
 
-class ShellBlock(Block[ShellItem]):
+class ShellBlock(TranscriptBlock[ShellRan]):
     """A `!command` with its output."""
 
-    def paint(self, width: int, ink: Ink) -> Sequence[Line]:
+    def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
         """Command, output, exit code if there was a failure."""
         item = self.item
-        lines = indent(chop([(item.command, ink.strong)], width - 4), [("▌ ", ink.accent), ("! ", ink.muted)])
+        lines = indent(chop([(item.command, styles.strong)], width - 4), [("▌ ", styles.accent), ("! ", styles.muted)])
         output = item.output.rstrip("\n").split("\n") if item.output else []
         shown = output if self.open else output[-SHELL_LINES:]
-        gutter = [("  │ ", ink.faint)]
+        gutter = [("  │ ", styles.faint)]
         if len(shown) < len(output):
             lines.append(
                 line(
                     *gutter,
-                    (f"… {len(output) - len(shown)} lines above · {key_of('details')} shows them", ink.muted),
+                    (f"… {len(output) - len(shown)} lines above · {key_of('details')} shows them", styles.muted),
                 )
             )
         for one in shown:
-            lines += indent(chop(list(ansi.spans(one, ink, ink.muted)), width - 4), gutter)
+            lines += indent(chop(list(ansi.ansi_spans(one, styles, styles.muted)), width - 4), gutter)
         if item.exit_code:
-            lines.append(line(*gutter, (f"exit code {item.exit_code}", ink.bad)))
+            lines.append(line(*gutter, (f"exit code {item.exit_code}", styles.bad)))
         return lines
 
     def plain(self) -> str:
         """Command and output."""
-        return f"$ {self.item.command}\n{ansi.plain(self.item.output)}"
+        return f"$ {self.item.command}\n{ansi.strip_ansi(self.item.output)}"

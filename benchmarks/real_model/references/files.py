@@ -9,15 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks.real_model.references.project import (
-    NOT_DONE,
-    ask,
-    blocks,
-    changes,
-    opening,
-    project,
-    write,
-)
+from benchmarks.real_model.references.project import NOT_DONE, ask, blocks, changes, opening, project, write
 
 TURNS = 4
 MAX_TOKENS = 1500

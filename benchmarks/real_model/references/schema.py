@@ -91,13 +91,7 @@ def write_file(name: str, content: str) -> str:
 def run(command: str) -> str:
     """The end of what the command prints, and its status."""
     done = subprocess.run(
-        command,
-        shell=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        stdin=subprocess.DEVNULL,
-        check=False,
+        command, shell=True, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False
     )
     return f"exit status {done.returncode}\n{(done.stdout + done.stderr)[-2000:]}"
 

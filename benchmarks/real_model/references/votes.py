@@ -64,11 +64,7 @@ def names_in(prompt: str) -> list[str]:
     names = [
         word
         for word in re.findall(r"[A-Za-z_][\w.-]*\w", prompt)
-        if (
-            "_" in word
-            or re.search(r"\.\w{1,4}$", word)
-            or re.search(rf"(?<![\w.]){re.escape(word)}\(", prompt)
-        )
+        if ("_" in word or re.search(r"\.\w{1,4}$", word) or re.search(rf"(?<![\w.]){re.escape(word)}\(", prompt))
         and not word.endswith(("Error", "Exception"))
         and not word.isupper()
     ]

@@ -1,1 +1,1 @@
-"""The agent line by line: no screen, no cursor tricks, plain text from top to bottom (X2, R26.4)."""
+"""The agent line by line: no screen, no cursor tricks, plain text from top to bottom (X2)."""

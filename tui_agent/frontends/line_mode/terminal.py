@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import select
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from tui_agent.text import clean
 
@@ -22,11 +26,11 @@ STILL = 0.4
 _COLOURS = {"added": "32", "removed": "31", "dim": "2", "strong": "1", "warn": "33"}
 
 
-class Ended(Exception):
+class InputEnded(Exception):
     """There are no more lines: Ctrl+D, or the pipe's end."""
 
 
-class Terminal:
+class LineTerminal:
     """Reads lines and knows whether somebody is there. `attended` is False in a pipe."""
 
     def __init__(self, home: Path) -> None:
@@ -38,7 +42,7 @@ class Terminal:
         self._draft = ""
         """What was typed before it was asked for."""
         if self._readline is not None:
-            self._remember_all()
+            self._load_history()
 
     # --- out ---
 
@@ -56,7 +60,7 @@ class Terminal:
     # --- in ---
 
     def line(self, prompt: str, more: str = "") -> str:
-        """A line for the agent, cleaned; one that ends with a backslash goes on in the next one. Raises Ended."""
+        """A line for the agent, cleaned; one that ends with a backslash goes on in the next one. Raises InputEnded."""
         parts: list[str] = []
         while True:
             text = self._read(prompt if not parts else more)
@@ -70,14 +74,17 @@ class Terminal:
         return whole
 
     def answer(self, prompt: str) -> str:
-        """An answer to a question that was just shown, never what was typed before. Raises Ended."""
-        self._wait_till_still()
+        """An answer to a question that was just shown, never what was typed before. Raises InputEnded."""
+        self._drain_typed_ahead()
         return clean(self._ask(prompt)).strip()
 
     def edit(self, prompt: str, text: str) -> str:
-        """`text` as the user changes it; an empty line leaves it where it can't be put into the line. Raises Ended."""
+        """`text` as the user changes it; an empty line leaves it where it can't be put into the line.
+
+        Raises InputEnded.
+        """
         flat = " ".join(text.split("\n"))
-        self._wait_till_still()
+        self._drain_typed_ahead()
         draft, self._draft = self._draft, flat
         try:
             said = clean(self._read(prompt)).strip()
@@ -100,7 +107,7 @@ class Terminal:
         editline = "libedit" in (readline.__doc__ or "")
         readline.parse_and_bind("bind ^I rl_complete" if editline else "tab: complete")
 
-    def again(self, text: str) -> None:
+    def prefill(self, text: str) -> None:
         """Put text into the next line, to be changed or sent."""
         self._draft += text
 
@@ -125,16 +132,16 @@ class Terminal:
                 return raw.decode("utf-8", "replace").rstrip("\r\n")
             while (rest := sys.stdin.buffer.readline(LINE_MAX)) and not rest.endswith(b"\n"):
                 pass
-            told = f"error: A line of more than {LINE_MAX:,} bytes is too long. Put it into a file and name that.\n"
+            told = f"error: A line of more than {LINE_MAX:,} bytes is too long. Put it in a file and mention that.\n"
             sys.stdout.write(told)
-        raise Ended
+        raise InputEnded
 
     @staticmethod
     def _ask(prompt: str) -> str:
         try:
             return input(prompt)
         except EOFError:
-            raise Ended from None
+            raise InputEnded from None
         except UnicodeDecodeError:
             return ""
         except SystemError as error:
@@ -143,14 +150,14 @@ class Terminal:
                 raise
             raise error.__cause__ from None
 
-    def _wait_till_still(self) -> None:
+    def _drain_typed_ahead(self) -> None:
         """Keys that were pressed before a question stood there are not meant for it: they go to the next line."""
         while taken := _typed_ahead(sys.stdin.fileno(), STILL):
             self._draft += taken
 
     # --- history ---
 
-    def _remember_all(self) -> None:
+    def _load_history(self) -> None:
         assert self._readline is not None
         self._readline.set_auto_history(False)
         with contextlib.suppress(OSError):
@@ -207,3 +214,63 @@ def _typed_ahead(fd: int, seconds: float) -> str:
         return clean(os.read(fd, LINE_MAX).decode("utf-8", "replace")).replace("\r", "\n")
     finally:
         termios.tcsetattr(fd, termios.TCSANOW, before)
+
+
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+NUDGE = signal.SIGURG
+"""Does nothing by itself, in any program."""
+PAUSES = (0.05, 0.2, 1.0)
+"""Seconds from one nudge to the next: the wait may begin late on a busy machine."""
+_WAITS = frozenset((LineTerminal._ask.__code__, LineTerminal._read.__code__, LineTerminal._piped.__code__))
+
+
+class Hangup(Exception):
+    """A signal ends the program. `number` is the signal's."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class LineSignals:
+    """What signals do in line mode. Made on the main thread, which gets a `Hangup` from those that end the program."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._wakeup_fd, end = os.pipe()
+        for one in (self._wakeup_fd, end):
+            os.set_blocking(one, False)
+        for number in ENDING:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+                signal.signal(number, self._hang_up)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(NUDGE, self._raise_again)
+        signal.set_wakeup_fd(end, warn_on_full_buffer=False)
+
+    async def wake(self) -> NoReturn:
+        """Interrupt the main thread's wait after each signal; for a thread beside it, until it is cancelled."""
+        loop, there = asyncio.get_running_loop(), asyncio.Event()
+
+        def noted() -> None:
+            if not {*ENDING, signal.SIGINT}.isdisjoint(os.read(self._wakeup_fd, 4096)):
+                there.set()
+
+        loop.add_reader(self._wakeup_fd, noted)
+        try:
+            while True:
+                await there.wait()
+                there.clear()
+                for pause in PAUSES:
+                    await asyncio.sleep(pause)
+                    signal.pthread_kill(threading.main_thread().ident or 0, NUDGE)
+        finally:
+            loop.remove_reader(self._wakeup_fd)
+
+    def _hang_up(self, number: int, _: FrameType | None) -> NoReturn:
+        self._number = number
+        raise Hangup(number)
+
+    def _raise_again(self, _: int, frame: FrameType | None) -> None:
+        """It still waits for a line: what was raised was dropped."""
+        if self._number and frame is not None and frame.f_code in _WAITS:
+            raise Hangup(self._number)

@@ -1,3 +1,3 @@
-"""The chat page in a browser: one session, served to loopback only (X4, R-40)."""
+"""The chat page in a browser: one session, served to loopback only (X4)."""
 
 from __future__ import annotations

@@ -1,9 +1,13 @@
-"""Which addresses are ours: what may be bound, what a request may call us, where it may come from (R-40, R-41)."""
+"""Which addresses are ours: what may be bound, what a request may call us, where it may come from; opening one."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import socket
+import subprocess
+import sys
 
 PORT = 8765
 LOOPBACK = {"127.0.0.1": socket.AF_INET, "::1": socket.AF_INET6, "localhost": socket.AF_INET}
@@ -52,10 +56,10 @@ def listen(host: str, port: int) -> socket.socket:
     if family is None:
         raise CannotServe(
             f"The page is served to this machine only: --host takes 127.0.0.1, ::1 or localhost, not {host}. "
-            "To reach it from elsewhere, lead the port through ssh: ssh -L 8765:127.0.0.1:8765 THIS-MACHINE"
+            "To reach it from elsewhere, forward the port over ssh: ssh -L 8765:127.0.0.1:8765 THIS-MACHINE"
         )
     if not 0 <= port <= 65535:
-        raise CannotServe(f"{port} is no port. Name one from 1 to 65535, or 0 for any that is free.")
+        raise CannotServe(f"{port} is not a port. Use 1 to 65535, or 0 for any free port.")
     name = "::1" if family == socket.AF_INET6 else "127.0.0.1"
     try:
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -69,8 +73,9 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise CannotServe(
-            f"Port {port} can't be had: {(error.strerror or str(error)).lower()}. Is another tui-agent web running? "
-            "Name another port with --port, or --port 0 for any that is free."
+            f"Port {port} is not available: {(error.strerror or str(error)).lower()}. Is another "
+            "tui-agent web running? "
+            "Use another --port, or --port 0 for any free port."
         ) from error
     return listener
 
@@ -79,3 +84,25 @@ def address_of(listener: socket.socket) -> str:
     """`http://127.0.0.1:8765`, as a browser is to call it. Never `localhost`, which others may have on IPv6."""
     name, port = listener.getsockname()[:2]
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+
+
+def browser_opener() -> str | None:
+    """The program that opens an address on this desktop; None where there is no desktop, as over ssh."""
+    if sys.platform == "darwin":
+        return None if "SSH_CONNECTION" in os.environ else shutil.which("open")
+    if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return None
+    return shutil.which("xdg-open")
+
+
+def open_browser(link: str) -> bool:
+    """Open it in the user's browser, which outlives us; False when that can't be done."""
+    program = browser_opener()
+    if program is None:
+        return False
+    null = subprocess.DEVNULL
+    try:
+        subprocess.Popen([program, link], stdin=null, stdout=null, stderr=null, start_new_session=True)
+    except OSError:
+        return False
+    return True

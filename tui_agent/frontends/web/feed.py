@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, NamedTuple, cast
 from weakref import WeakSet
 
 from msgspec import to_builtins
 
 from tui_agent import events as e
-from tui_agent.domain import Editing
-from tui_agent.frontends.web.covered import bounded, left_out
-from tui_agent.frontends.web.door import WebDoor
-from tui_agent.frontends.web.edits import Asked
-from tui_agent.frontends.web.parts import signed
-from tui_agent.storage.lines import encode
+from tui_agent.common.domain import Action, EditAction
+from tui_agent.engine.api import SessionApi
+from tui_agent.frontends.web.edits import Asked, bounded_text, left_out_count, with_exact_signs
+from tui_agent.storage.lines import encode_json
 from tui_agent.text import reveal, visible
-from tui_agent.view import Veil
+from tui_agent.text.json_values import map_text
+from tui_agent.view.redactor import Redactor
 
 KEPT_BYTES = 24 << 20
 """How much is kept for browsers that come late."""
@@ -46,7 +45,7 @@ CUT = "history.cut"
 """Name of the frame that tells that there was more."""
 
 
-class Frame(NamedTuple):
+class EventFrame(NamedTuple):
     """One server-sent event."""
 
     name: str
@@ -56,22 +55,22 @@ class Frame(NamedTuple):
     """Number of the record, on the last frame of it only: who has it has all of the record."""
 
 
-class Entry(NamedTuple):
+class FeedEntry(NamedTuple):
     """What there is to send of one record."""
 
     seq: int
-    frames: tuple[Frame, ...]
+    frames: tuple[EventFrame, ...]
     size: int
     kind: str
     node: str = ""
     piece: bool = False
-    """A part of a text that its end tells as a whole."""
+    """A part of a text that its end tells as a without_pieces."""
 
-    def whole(self, node: str) -> Entry:
+    def without_pieces(self, node: str) -> FeedEntry:
         """Without what was held back of a text, where this is its end."""
-        return self._replace(frames=self.frames[-1:]) if self.is_(e.ReplyEnded.type, node) else self
+        return self._replace(frames=self.frames[-1:]) if self.matches(e.ReplyEnded.type, node) else self
 
-    def is_(self, kind: str, node: str) -> bool:
+    def matches(self, kind: str, node: str) -> bool:
         """Whether it is the one of this kind about this node."""
         return self.kind == kind and self.node == node
 
@@ -79,16 +78,16 @@ class Entry(NamedTuple):
 class Feed:
     """Follows a session as long as it is open. `run` is to be kept going by the server."""
 
-    def __init__(self, door: WebDoor) -> None:
-        self._door = door
-        self._veil = Veil(door.mask)
-        self._entries: list[Entry] = []
+    def __init__(self, session: SessionApi) -> None:
+        self._session = session
+        self._veil = Redactor(session.mask)
+        self._entries: list[FeedEntry] = []
         self._size = 0
         self.cut = 0
         """Number of the last record that was dropped."""
-        self._aside: set[str] = set()
+        self._role_replies: set[str] = set()
         """Replies apart from the conversation that go on."""
-        self._told: list[str] = []
+        self._ended_replies: list[str] = []
         """Replies that ended, and whose pieces are still there."""
         self.ended = False
         """Nothing more comes."""
@@ -96,10 +95,8 @@ class Feed:
         """Number of the last record taken."""
         self.readers: WeakSet[Reader] = WeakSet()
         """Browsers that are being told at the moment."""
-        self.requests: dict[str, e.ApprovalAsked] = {}
-        """Open requests for leave, exact."""
-        self._offers: dict[str, Asked] = {}
-        """Plans, summaries and conflicts that wait, exact."""
+        self.requests: dict[str, Asked] = {}
+        """What waits for an answer, exact, by its id."""
         self.document: e.PlanDocChanged | None = None
         """The plan document as it is saved, exact."""
         self.proposal: e.PlanDocChanged | None = None
@@ -108,8 +105,8 @@ class Feed:
     async def run(self) -> None:
         """Take every record until the session is closed."""
         try:
-            async for record in self._door.follow():
-                self._take(record)
+            async for record in self._session.follow():
+                self._add(record)
         finally:
             self.end()
 
@@ -122,75 +119,71 @@ class Feed:
         for one in self.readers:
             one.changed.set()
 
-    def asked(self, id: str) -> Asked | None:
-        """What waits for an answer under this id, exact."""
-        return self.requests.get(id) or self._offers.get(id)
+    def action(self, id: str) -> Action | None:
+        """What an open request for approval would do, exact."""
+        asked = self.requests.get(id)
+        return asked.action if isinstance(asked, e.ApprovalAsked) else None
 
-    def behind(self, position: int) -> list[Entry]:
+    def behind(self, position: int) -> list[FeedEntry]:
         """The next entries behind a number."""
         begin = bisect_right(self._entries, position, key=lambda one: one.seq)
         return self._entries[begin : begin + BATCH]
 
     # --- taking ---
 
-    def _take(self, record: e.Record) -> None:
+    def _add(self, record: e.Record) -> None:
         event = record.event
         self.last = record.seq
-        self._note(record)
+        self._track(record)
         if isinstance(event, DROPPED):
             return
         shown = [(one, self._frame(one)) for one in self._veil.records(record)]
         frames = [frame for one, frame in shown if not _is_empty(one.event)]
         if isinstance(event, e.RunEnded):
-            frames.append(Frame("done", "{}"))
+            frames.append(EventFrame("done", "{}"))
         if not frames:
             return
         frames[-1] = frames[-1]._replace(id=record.seq)
         piece = isinstance(event, e.ReplyText | e.ReplyThought | e.ReplyPhase)
         size = sum(len(frame.data) for frame in frames) + 200
-        self._entries.append(Entry(record.seq, tuple(frames), size, event.type, record.node, piece))
+        self._entries.append(FeedEntry(record.seq, tuple(frames), size, event.type, record.node, piece))
         self._size += size
         if isinstance(event, e.ReplyEnded):
-            self._told.append(record.node)
+            self._ended_replies.append(record.node)
         if isinstance(event, e.ReplyEnded | e.RunStarted | e.RunEnded):
             self._drop_pieces()
         if self._size > KEPT_BYTES:
             self._trim()
         self._wake()
 
-    def _note(self, record: e.Record) -> None:
+    def _track(self, record: e.Record) -> None:
         match record.event:
             case e.ReplyStarted(role=role) if role:
-                self._aside.add(record.node)
+                self._role_replies.add(record.node)
             case e.ReplyEnded():
-                self._aside.discard(record.node)
-            case e.ApprovalAsked() as asked:
+                self._role_replies.discard(record.node)
+            case e.ApprovalAsked() | e.PlanProposed() | e.SummaryOffered() | e.PlanDocConflict() as asked:
                 self.requests[asked.id] = asked
-            case e.ApprovalAnswered(id=id):
+            case e.ApprovalAnswered(id=id) | e.PlanReviewed(id=id) | e.SummarySettled(id=id) | e.PlanDocSettled(id=id):
                 self.requests.pop(id, None)
-            case e.PlanProposed() | e.SummaryOffered() | e.PlanDocConflict() as offer:
-                self._offers[offer.id] = offer
-            case e.PlanReviewed(id=id) | e.SummarySettled(id=id) | e.PlanDocSettled(id=id):
-                self._offers.pop(id, None)
             case e.PlanDocChanged(pending=True) as proposal:
                 self.proposal = proposal
             case e.PlanDocChanged() as document:
                 self.document, self.proposal = document, None
             case e.SessionOpened():
                 self.requests.clear()
-                self._offers.clear()
 
-    def _frame(self, record: e.Record) -> Frame:
+    def _frame(self, record: e.Record) -> EventFrame:
         event = record.event
         place = {"at": record.at, "run": record.run, "node": record.node, "parent": record.parent}
         match event:
-            case e.ReplyText(text=text) if record.node not in self._aside:
-                return Frame("text", _json({"content": reveal(text), **place}))
+            case e.ReplyText(text=text) if record.node not in self._role_replies:
+                return EventFrame("text", _json({"content": reveal(text), **place}))
             case e.ToolStarted(call=call, title=title, reads_only=reads_only, agent=agent):
                 more = {"title": title, "reads_only": reads_only, "agent": agent}
-                given = told({"name": call.name, "input": call.arguments, **more}, bounded)
-                return Frame("tool", _json({**given, **place}))
-        return Frame(event.type, _json({"seq": record.seq, **place, "data": self._data(event)}))
+                given = map_text({"name": call.name, "input": call.arguments, **more}, bounded_text)
+                return EventFrame("tool", _json({**given, **place}))
+        return EventFrame(event.type, _json({"seq": record.seq, **place, "data": self._data(event)}))
 
     def _data(self, event: e.Event) -> dict[str, Any]:
         data = e.to_data(event)
@@ -200,40 +193,40 @@ class Feed:
             case e.ContextAttached():
                 data["items"] = [{**item, "text": ""} for item in data["items"]]
             case e.PlanDocChanged(text=text):
-                data["cut"] = left_out(text)
+                data["cut"] = left_out_count(text)
             case e.ToolFinished():
                 data["result"] = {**data["result"], "data": None}
             case e.ApprovalAsked(id=id):
-                asked = self.requests.get(id)
-                hides = asked is not None and asked.action != event.action
-                if asked is not None and hides and isinstance(event.action, Editing):
-                    diff = signed(event.action.diff, cast(Editing, asked.action).diff)
+                exact = self.action(id)
+                hides = exact is not None and exact != event.action
+                if hides and isinstance(event.action, EditAction):
+                    diff = with_exact_signs(event.action.diff, cast(EditAction, exact).diff)
                     data["action"]["diff"] = to_builtins(diff)
-                return {**data, "action": decisive(data["action"]), "hides": hides}
-        shown: dict[str, Any] = told(data, bounded)
+                return {**data, "action": displayable_action(data["action"]), "hides": hides}
+        shown: dict[str, Any] = map_text(data, bounded_text)
         return shown
 
     def _drop_pieces(self) -> None:
         """The end of a reply tells all of it, to who was not there while it grew."""
         reached = min((one.position for one in self.readers), default=self.last)
-        for node in tuple(self._told):
+        for node in tuple(self._ended_replies):
             at = len(self._entries)
             end = 0
-            while at and not self._entries[at - 1].is_(e.ReplyStarted.type, node):
+            while at and not self._entries[at - 1].matches(e.ReplyStarted.type, node):
                 at -= 1
-                end = self._entries[at].seq if self._entries[at].is_(e.ReplyEnded.type, node) else end
+                end = self._entries[at].seq if self._entries[at].matches(e.ReplyEnded.type, node) else end
             if end > reached:
                 continue
-            self._told.remove(node)
+            self._ended_replies.remove(node)
             tail = self._entries[at:]
-            kept = [one.whole(node) for one in tail if not (one.piece and one.node == node)]
+            kept = [one.without_pieces(node) for one in tail if not (one.piece and one.node == node)]
             if at:
                 self._size -= sum(one.size for one in tail) - sum(one.size for one in kept)
                 self._entries[at:] = kept
 
     def _trim(self) -> None:
         newest = {one.kind: one.seq for one in self._entries if one.kind in STICKY}
-        stay: list[Entry] = []
+        stay: list[FeedEntry] = []
         rest = iter(self._entries)
         for one in rest:
             if newest.get(one.kind) == one.seq:
@@ -261,12 +254,12 @@ class Reader:
         self.changed = asyncio.Event()
         feed.readers.add(self)
 
-    async def frames(self) -> AsyncIterator[Frame]:
+    async def frames(self) -> AsyncIterator[EventFrame]:
         """Everything there is, then what comes; ends when the session is closed."""
         feed = self._feed
         try:
             if self.position < feed.cut:
-                yield Frame(CUT, "{}")
+                yield EventFrame(CUT, "{}")
             while True:
                 self.changed.clear()
                 batch = feed.behind(self.position)
@@ -290,24 +283,13 @@ def _is_empty(event: e.Event) -> bool:
     return isinstance(event, e.ReplyText | e.ReplyThought | e.ToolOutput) and not event.text
 
 
-def told(value: Any, show: Callable[[str], str]) -> Any:
-    """Plain data with every text as `show` makes it."""
-    if isinstance(value, str):
-        return show(value)
-    if isinstance(value, dict):
-        return {key: told(one, show) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [told(one, show) for one in value]
-    return value
-
-
-def decisive(action: Any) -> Any:
-    """An action as a dialog shows it: all of it, and nothing in it that would not be seen (A9, R-17)."""
+def displayable_action(action: Any) -> Any:
+    """An action as a dialog shows it: all of it, and nothing in it that would not be seen (A9)."""
     if isinstance(action, dict) and "diff" in action:
-        diff = told(action["diff"], lambda line: visible(line.rstrip("\r\n"), lookalikes=False))
-        return {**told({**action, "diff": None}, visible), "diff": diff}
-    return told(action, visible)
+        diff = map_text(action["diff"], lambda line: visible(line.rstrip("\r\n"), lookalikes=False))
+        return {**map_text({**action, "diff": None}, visible), "diff": diff}
+    return map_text(action, visible)
 
 
 def _json(data: dict[str, Any]) -> str:
-    return encode(data).decode()
+    return encode_json(data).decode()

@@ -1,22 +1,22 @@
-"""What stands before every route and socket: address, origin, token, form and size of a request (R-40, FAULTS H)."""
+"""What stands before every route and socket: address, origin, token, form and size of a request."""
 
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
+import hmac
+import ipaddress
+import os
 import re
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, TypeAlias
+import secrets
+import sys
+import time
+from collections.abc import Callable
 
-from tui_agent.frontends.web import peers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from tui_agent.frontends.web.addresses import is_ours, same_origin
-from tui_agent.frontends.web.tickets import Tickets
-
-Scope: TypeAlias = MutableMapping[str, Any]
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BODY_MAX = 1 << 20
 """Bytes of a request's body."""
@@ -49,7 +49,7 @@ def cookie_name(port: int) -> str:
     return f"tui_agent_{port}"
 
 
-class Refused(Exception):
+class PageRefused(Exception):
     """A request that is not let in, with its status and the reason, which is told."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -65,7 +65,7 @@ class Guard:
     the token came along on the few routes that need none.
     """
 
-    def __init__(self, app: App, *, port: int, tickets: Tickets) -> None:
+    def __init__(self, app: ASGIApp, *, port: int, tickets: Tickets) -> None:
         self._app = app
         self._port = port
         self._tickets = tickets
@@ -77,42 +77,41 @@ class Guard:
             await self._app(scope, receive, send)
             return
         try:
-            _strip(scope)
-            self._look_at(scope)
+            _strip_prefix(scope)
+            self._check(scope)
             if scope["entered"]:
-                await keep_out_strangers(scope)
-        except Refused as refused:
-            await refuse(scope, send, refused)
+                await refuse_other_users(scope)
+        except PageRefused as refused:
+            await _refuse(scope, receive, send, refused)
             return
         if scope["type"] == "websocket":
             await self._app(scope, receive, send)
         else:
-            await self._app(scope, Measured(receive), _with_headers(send))
+            await self._app(scope, BoundedBody(receive), _with_headers(send))
 
-    def _look_at(self, scope: Scope) -> None:
-        headers = Headers(scope["headers"])
-        host = headers.only(b"host")
+    def _check(self, scope: Scope) -> None:
+        host = _only(scope, b"host")
         if not host:
-            raise Refused(400, "one Host header is needed")
+            raise PageRefused(400, "exactly one Host header is required")
         if not is_ours(host, self._port):
-            raise Refused(403, "this is not the name of the page")
-        origin = headers.only(b"origin")
+            raise PageRefused(403, "wrong host name for this page")
+        origin = _only(scope, b"origin")
         if origin is not None and not same_origin(origin, host):
-            raise Refused(403, "another page may not ask this")
-        if (headers.only(b"sec-fetch-site") or b"none") not in (b"same-origin", b"none"):
-            raise Refused(403, "another page may not ask this")
+            raise PageRefused(403, "requests from other pages are refused")
+        if (_only(scope, b"sec-fetch-site") or b"none") not in (b"same-origin", b"none"):
+            raise PageRefused(403, "requests from other pages are refused")
         if scope["type"] == "websocket" and origin is None:
-            raise Refused(403, "a socket is opened by the page itself")
-        scope["entered"] = self._has_token(headers)
+            raise PageRefused(403, "only the page itself may open a socket")
+        scope["entered"] = self._has_token(scope)
         free = scope["type"] == "http" and scope["method"] in OPEN.get(scope["path"], ())
         if not free and not scope["entered"]:
-            raise Refused(401, "open the page with the link that tui-agent shows")
+            raise PageRefused(401, "open the page with the link that tui-agent shows")
         if scope["type"] == "http" and scope["method"] not in READING:
-            _look_at_body(headers)
+            _check_body(scope)
 
-    def _has_token(self, headers: Headers) -> bool:
+    def _has_token(self, scope: Scope) -> bool:
         """Other programs of this machine may have set cookies too, also of our name: any that fits will do."""
-        for value in headers.all(b"cookie"):
+        for value in _all(scope, b"cookie"):
             for one in value[:COOKIES_MAX].split(b";"):
                 name, _, given = one.strip().partition(b"=")
                 if name == self._cookie and self._tickets.knows(given.decode("ascii", "replace")):
@@ -120,46 +119,40 @@ class Guard:
         return False
 
 
-def _strip(scope: Scope) -> None:
+def _strip_prefix(scope: Scope) -> None:
     if found := INSIDE.fullmatch(scope["path"]):
         scope["path"] = found[1]
         scope["raw_path"] = found[1].encode()
 
 
-async def keep_out_strangers(scope: Scope) -> None:
-    """A token or ticket is of no use to other users of this machine, however they came by it. Raises Refused."""
-    if await asyncio.to_thread(peers.is_stranger, scope.get("client"), scope.get("server")):
-        raise Refused(403, "this page belongs to another user of this machine")
+async def refuse_other_users(scope: Scope) -> None:
+    """A token or ticket is of no use to other users of this machine, however they came by it. Raises PageRefused."""
+    if await asyncio.to_thread(is_other_user, scope.get("client"), scope.get("server")):
+        raise PageRefused(403, "this page belongs to another user of this machine")
 
 
-class Headers:
-    """A request's headers as they came: names in lower case, several of a name apart."""
-
-    def __init__(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
-        self._raw = list(raw)
-
-    def all(self, name: bytes) -> list[bytes]:
-        """Every value of a name."""
-        return [value for key, value in self._raw if key.lower() == name]
-
-    def only(self, name: bytes) -> bytes | None:
-        """The value of a name, None when there is none. Raises Refused when there are several."""
-        found = self.all(name)
-        if len(found) > 1:
-            raise Refused(400, f"more than one {name.decode()} header")
-        return found[0].strip() if found else None
+def _all(scope: Scope, name: bytes) -> list[bytes]:
+    return [value for key, value in scope["headers"] if key.lower() == name]
 
 
-def _look_at_body(headers: Headers) -> None:
-    kind = (headers.only(b"content-type") or b"").lower().replace(b" ", b"")
+def _only(scope: Scope, name: bytes) -> bytes | None:
+    """The value of a header, None when there is none. Raises PageRefused when there are several."""
+    found = _all(scope, name)
+    if len(found) > 1:
+        raise PageRefused(400, f"more than one {name.decode()} header")
+    return found[0].strip() if found else None
+
+
+def _check_body(scope: Scope) -> None:
+    kind = (_only(scope, b"content-type") or b"").lower().replace(b" ", b"")
     if kind not in (b"application/json", b"application/json;charset=utf-8"):
-        raise Refused(415, "only application/json is read")
-    length = headers.only(b"content-length")
+        raise PageRefused(415, "only application/json is accepted")
+    length = _only(scope, b"content-length")
     if length is not None and (not length.isdigit() or len(length) > 12 or int(length) > BODY_MAX):
-        raise Refused(413, f"a request may have {BODY_MAX:,} bytes")
+        raise PageRefused(413, f"the limit for a request is {BODY_MAX:,} bytes")
 
 
-class Measured:
+class BoundedBody:
     """Receives a body and stops when it becomes too long, whatever its headers said."""
 
     def __init__(self, receive: Receive) -> None:
@@ -167,17 +160,17 @@ class Measured:
         self._size = 0
 
     async def __call__(self) -> Message:
-        """The next message. Raises Refused."""
+        """The next message. Raises PageRefused."""
         message = await self._receive()
         self._size += len(message.get("body", b""))
         if self._size > BODY_MAX:
-            raise Refused(413, f"a request may have {BODY_MAX:,} bytes")
+            raise PageRefused(413, f"the limit for a request is {BODY_MAX:,} bytes")
         return message
 
 
 def _with_headers(send: Send) -> Send:
     async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
+        if message["type"].endswith("http.response.start"):
             known = {name.lower() for name, _ in message.get("headers", ())}
             added = [(name, value) for name, value in HEADERS if name not in known]
             message["headers"] = [*message.get("headers", ()), *added]
@@ -186,20 +179,88 @@ def _with_headers(send: Send) -> Send:
     return sending
 
 
-async def refuse(scope: Scope, send: Send, refused: Refused) -> None:
+async def _refuse(scope: Scope, receive: Receive, send: Send, refused: PageRefused) -> None:
     """Answer with the reason, and close the connection: what is left of the body is not read."""
-    body = json.dumps({"error": refused.why}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),
-        *HEADERS,
-    ]
-    kind = "http"
-    if scope["type"] == "websocket":
-        if "websocket.http.response" not in scope.get("extensions", {}):
-            await send({"type": "websocket.close", "code": 1008})
-            return
-        kind = "websocket.http"
-    await send({"type": f"{kind}.response.start", "status": refused.status, "headers": headers})
-    await send({"type": f"{kind}.response.body", "body": body, "more_body": False})
+    if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    await refusal_response(refused)(scope, receive, _with_headers(send))
+
+
+def refusal_response(refused: PageRefused) -> JSONResponse:
+    """The answer to what is refused."""
+    return JSONResponse({"error": refused.why}, refused.status, {"connection": "close"})
+
+
+BITS = 256
+TICKETS = 16
+"""Links that can be open at once; the oldest one goes."""
+
+
+class Tickets:
+    """The token is made anew for each run, and is only ever told in a cookie. A link holds a ticket instead, which
+    is worth nothing once it was used: history, a screenshot or a list of processes give nobody anything."""
+
+    def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
+        self.token = secrets.token_urlsafe(BITS // 8)
+        """What a browser that was let in sends with every request."""
+        self.path = f"/in-{secrets.token_urlsafe(12)}/"
+        """Where the page is for who was let in. Browsers tell the token there only: a cookie of the bare address would
+        also go to every other program of this machine that has a page on a port of its own."""
+        self._open: dict[str, float] = {}
+        self._now = now
+
+    def knows(self, token: str) -> bool:
+        """Whether this is the token; takes as long whatever it is."""
+        return hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode())
+
+    def issue(self, seconds: float = 86_400.0) -> str:
+        """A new ticket, good for one use within `seconds`."""
+        while len(self._open) >= TICKETS:
+            del self._open[next(iter(self._open))]
+        ticket = secrets.token_urlsafe(BITS // 8)
+        self._open[ticket] = self._now() + seconds
+        return ticket
+
+    def redeem(self, ticket: str) -> bool:
+        """Use a ticket up; False when it is unknown, used or too old."""
+        given = ticket.encode("utf-8", "replace")
+        found = ""
+        for one in self._open:
+            if hmac.compare_digest(one.encode(), given):
+                found = one
+        return bool(found) and self._open.pop(found) >= self._now()
+
+
+Address = tuple[str, int]
+
+_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+
+
+def owner(peer: Address, here: Address) -> int | None:
+    """The user id that the socket at `peer`, connected to us at `here`, belongs to; None where that can't be told."""
+    wanted = (_hexadecimal(peer), _hexadecimal(here))
+    for table in _TABLES:
+        with contextlib.suppress(OSError), open(table, encoding="ascii") as lines:
+            for line in lines:
+                fields = line.split()
+                if len(fields) > 7 and (fields[1], fields[2]) == wanted and fields[7].isdigit():
+                    return int(fields[7])
+    return None
+
+
+def is_other_user(peer: Address | None, here: Address | None) -> bool:
+    """Whether another user of this machine is known to be at the other end."""
+    if peer is None or here is None:
+        return False
+    found = owner(peer, here)
+    return found not in (None, 0, os.geteuid())
+
+
+def _hexadecimal(address: Address) -> str:
+    """As the kernel writes it: words of four bytes in the machine's order."""
+    packed = ipaddress.ip_address(address[0]).packed
+    words = [packed[at : at + 4] for at in range(0, len(packed), 4)]
+    if sys.byteorder == "little":
+        words = [word[::-1] for word in words]
+    return f"{b''.join(words).hex().upper()}:{address[1]:04X}"

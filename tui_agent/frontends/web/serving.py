@@ -1,4 +1,4 @@
-"""The server around the page: sockets, limits and times, started and stopped with the session that it shows."""
+"""The server around a page: sockets, limits and times, how a browser comes in, and the files that it is given."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any, TypeVar
 
 import h11
+import msgspec
 import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tui_agent.frontends.web.addresses import address_of
-from tui_agent.frontends.web.app import Page
-from tui_agent.frontends.web.doing import Doing
-from tui_agent.frontends.web.door import WebDoor
-from tui_agent.frontends.web.feed import Feed
-from tui_agent.frontends.web.guard import App, Guard, cookie_name
-from tui_agent.frontends.web.tickets import Tickets
+from tui_agent.frontends.web.guard import Guard, PageRefused, Tickets, cookie_name, refusal_response, refuse_other_users
 
 CONNECTIONS = 32
 """At once. A browser opens up to six; more than eight streams there are not."""
 HEADERS = 5.0
-"""Seconds in which the head of a request must have come (H08)."""
+"""Seconds in which the head of a request must have come."""
 IDLE = 5
 """Seconds that a connection may wait for its next request."""
 ENDING = 2
 """Seconds that what is being answered gets when the server stops."""
 HEAD_MAX = 32 << 10
 """Bytes of a request's head."""
-FRAME = 64 << 10
-"""Bytes of a message of a socket, where the page says nothing else."""
-
 DAY = 86_400.0
 
 log = logging.getLogger(__name__)
 
 
-class Connection(H11Protocol):
+class PageConnection(H11Protocol):
     """One connection: there are few of them, and none may keep its head back."""
 
     headers_within = HEADERS
@@ -99,7 +99,7 @@ class Connection(H11Protocol):
 
 class _Failures(logging.Handler):
     """Of what the server says only its failures are of use, in our own log: anybody can send it nonsense to complain
-    of, and the finer it tells, the sooner a cookie is in what it says (FAULTS H13)."""
+    of, and the finer it tells, the sooner a cookie is in what it says."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Hand it on."""
@@ -133,31 +133,88 @@ class _Server(uvicorn.Server):
         yield
 
 
-class Listening:
-    """A page that is answered at an address of ours, behind the guard: `start` with its routes, at the end `stop`."""
+READING = 10.0
+"""Seconds in which the body of a request must have come."""
+LINK = 600.0
+"""Seconds that a link for another browser is good for."""
 
-    def __init__(self, listener: socket.socket) -> None:
-        """`listener` is what `addresses.listen` gave; it is closed with the server."""
+KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+SHELL = ("door.html", "door.css", "door.js", "mark.svg")
+"""What there is without the token."""
+
+
+class RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The JSON body of a POST."""
+
+
+class EnterBody(RequestBody, frozen=True, forbid_unknown_fields=True):
+    """A ticket, to be exchanged for the token."""
+
+    ticket: str
+
+
+class EmptyBody(RequestBody, frozen=True, forbid_unknown_fields=True):
+    """`{}`."""
+
+
+B = TypeVar("B", bound=RequestBody)
+
+
+@cache
+def static_files() -> dict[str, bytes]:
+    """Everything that can be asked for by name; nothing else can, whatever a path looks like."""
+    folder = resources.files("tui_agent.frontends.web") / "static"
+    return {one.name: one.read_bytes() for one in folder.iterdir() if one.name.rpartition(".")[2] in KINDS}
+
+
+class PageServer:
+    """A page at a loopback address of ours, behind the guard: `start`, then `link()` for every browser, at the end
+    `stop`. There are the door, the page behind it, its files, and the routes that a subclass adds.
+
+    Runs in the event loop of what it shows, which is not closed by it.
+    """
+
+    page = "page.html"
+    """The file that is shown to who was let in."""
+    page_headers: Mapping[str, str] = {}
+    """Headers of its own."""
+    frame = 64 << 10
+    """Bytes that a message of a socket may have."""
+
+    def __init__(self, listener: socket.socket, *routes: BaseRoute, files: Mapping[str, bytes] | None = None) -> None:
+        """`listener` is what `addresses.listen` gave; it is closed with the server. `files` are beside our own."""
         self._listener = listener
-        self.address = address_of(self._listener)
-        self.port: int = self._listener.getsockname()[1]
+        self.address = address_of(listener)
+        self.port: int = listener.getsockname()[1]
         self.tickets = Tickets()
         self.cookie = cookie_name(self.port)
-        self._server: _Server | None = None
+        self._files = static_files() | dict(files or {})
+        self._server = _Server(_configured(Guard(self._app(routes), port=self.port, tickets=self.tickets), self.frame))
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self, app: App, *, frame: int = FRAME) -> None:
-        """Answer with `app`; `frame` is how many bytes a message of a socket may have."""
+    def _app(self, routes: Sequence[BaseRoute]) -> Starlette:
+        own = [
+            Route("/enter", self._enter, methods=["POST"]),
+            Route("/link", self._link, methods=["POST"]),
+            Route("/", self._front, methods=["GET"]),
+            Route("/{name}", self._file, methods=["GET"]),
+        ]
+        handlers = {PageRefused: _refusal, HTTPException: _missing}
+        app = Starlette(routes=[*routes, *own], exception_handlers=handlers)
+        app.router.redirect_slashes = False
+        return app
+
+    async def start(self) -> None:
+        """Answer browsers."""
         _quieten()
-        self._server = _Server(_configured(Guard(app, port=self.port, tickets=self.tickets), frame))
         self._task = asyncio.create_task(self._server.serve([self._listener]))
         listens = asyncio.create_task(self._server.listens.wait())
         await asyncio.wait([listens, self._task], return_when="FIRST_COMPLETED")
         listens.cancel()
 
     async def stop(self) -> None:
-        """Let go of port and connections."""
-        if self._server is not None and self._task is not None:
+        """Let go of port and connections; streams end at once."""
+        if self._task is not None:
             self._server.should_exit = True
             (result,) = await asyncio.gather(self._task, return_exceptions=True)
             if isinstance(result, Exception):
@@ -166,67 +223,78 @@ class Listening:
 
     def drop(self) -> None:
         """Let go of everything at once, where there is no time for more."""
-        if self._server is not None:
-            for server in getattr(self._server, "servers", ()):
-                server.close()
-            for connection in tuple(self._server.server_state.connections):
-                connection.transport.abort()
+        for server in getattr(self._server, "servers", ()):
+            server.close()
+        for connection in tuple(self._server.server_state.connections):
+            connection.transport.abort()
         self._listener.close()
 
-
-class Serving:
-    """A session's page while it is served: `start`, then `link()` for every browser, at the end `stop`.
-
-    Runs in the event loop of the session; the session itself is not closed by it.
-    """
-
-    def __init__(self, door: WebDoor, listener: socket.socket) -> None:
-        """`listener` is what `addresses.listen` gave; it is closed with the server."""
-        self._listening = Listening(listener)
-        self.address = self._listening.address
-        self.port = self._listening.port
-        self.tickets = self._listening.tickets
-        self.feed = Feed(door)
-        self._doing = Doing(door, self.feed)
-        self._page = Page(
-            self._doing, self.feed, self.tickets, address=self.address, cookie=self._listening.cookie
-        )
-        self._following: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Follow the session and answer browsers."""
-        self._following = asyncio.create_task(self.feed.run())
-        await self._listening.start(self._page.app())
-
     def link(self, seconds: float = DAY) -> str:
-        """An address that lets one browser in, once, within that time."""
-        return self._page.link(seconds)
+        """An address that lets one browser in, once, within that time. What is behind the # stays in the browser."""
+        return f"{self.address}/#{self.tickets.issue(seconds)}"
 
-    async def ended(self) -> None:
-        """Until the session is closed, by whomever."""
-        if self._following is not None:
-            await asyncio.wait([self._following])
+    async def _front(self, request: Request) -> Response:
+        entered = request.scope["entered"]
+        response = self._served(self.page if entered else "door.html")
+        response.headers["x-tui-agent"] = "page" if entered else "door"
+        if entered:
+            response.headers.update(self.page_headers)
+        return response
 
-    async def stop(self) -> None:
-        """Let go of port and connections; streams end at once."""
-        self.feed.end()
-        await self._doing.close()
-        if self._following is not None:
-            self._following.cancel()
-            (result,) = await asyncio.gather(self._following, return_exceptions=True)
-            if isinstance(result, Exception):
-                log.error("the page could not follow the session", exc_info=result)
-        await self._listening.stop()
+    async def _file(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in self._files or name.endswith(".html") or not (request.scope["entered"] or name in SHELL):
+            raise HTTPException(404)
+        return self._served(name)
 
-    def drop(self) -> None:
-        """Let go of everything at once, where there is no time for more."""
-        self._listening.drop()
+    def _served(self, name: str) -> Response:
+        return Response(self._files[name], media_type=KINDS[name.rpartition(".")[2]])
+
+    async def _enter(self, request: Request) -> Response:
+        """A ticket becomes the token. Browsers are told it in a cookie that no script and no other site can use."""
+        wish = await read_body(request, EnterBody)
+        await refuse_other_users(request.scope)
+        if not (request.scope["entered"] or self.tickets.redeem(wish.ticket)):
+            raise PageRefused(401, "this link was already used or has expired")
+        path = self.tickets.path
+        response = JSONResponse({"status": "ok", "path": path})
+        response.set_cookie(self.cookie, self.tickets.token, httponly=True, samesite="strict", path=path)
+        return response
+
+    async def _link(self, request: Request) -> Response:
+        await read_body(request, EmptyBody)
+        return JSONResponse({"link": self.link(LINK)})
+
+
+async def read_body(request: Request, kind: type[B]) -> B:
+    """What the body of a request asks for. Raises PageRefused."""
+    try:
+        async with asyncio.timeout(READING):
+            body = await request.body()
+    except TimeoutError as error:
+        raise PageRefused(408, "the request is incomplete") from error
+    except ClientDisconnect as error:
+        raise PageRefused(400, "the request is incomplete") from error
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise PageRefused(400, f"the request could not be parsed: {error}") from error
+
+
+async def _refusal(_: Request, error: Exception) -> Response:
+    assert isinstance(error, PageRefused)
+    return refusal_response(error)
+
+
+async def _missing(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
 
 def _configured(guarded: Any, frame: int) -> uvicorn.Config:
     return uvicorn.Config(
         guarded,
-        http=Connection,
+        http=PageConnection,
         ws="auto",
         lifespan="off",
         log_config=None,

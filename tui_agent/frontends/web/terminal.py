@@ -1,4 +1,4 @@
-"""The full screen in a browser: a program in a terminal of its own, and the page that shows it (X4, R-40)."""
+"""The full screen in a browser: a program in a terminal of its own, and the page that shows it (X4)."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ import contextlib
 import importlib.util
 import json
 import logging
+import re
 import signal
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from tui_agent.frontends.web.addresses import CannotServe
-from tui_agent.frontends.web.entering import Entrance, missing, refused
-from tui_agent.frontends.web.guard import POLICY, Refused
-from tui_agent.frontends.web.serving import DAY, Listening
-from tui_agent.frontends.web.titles import Titles
-from tui_agent.platform.terminals import Size, TerminalProgram, fitting
+from tui_agent.frontends.web.guard import POLICY
+from tui_agent.frontends.web.serving import PageServer
+from tui_agent.platform.interactive import Size, TerminalProgram, fitting_size
+from tui_agent.text import one_line
 
 LEFT = 300.0
 """Seconds without a browser after which it is gone for good, and the program ends."""
@@ -84,10 +83,10 @@ class Screen:
         self._starting = asyncio.Lock()
         self._writing = asyncio.Lock()
         self._sending: asyncio.Future[None] | None = None
-        self._parting: set[asyncio.Task[None]] = set()
-        self._deaf_till = 0.0
+        self._closing: set[asyncio.Task[None]] = set()
+        self._ignore_input_until = 0.0
         """A browser came back to it, and shows nothing yet: what is typed there is not meant for what it will show."""
-        self._leaving: asyncio.TimerHandle | None = None
+        self._hangup_timer: asyncio.TimerHandle | None = None
         self._ends: asyncio.Task[None] | None = None
         self._over = False
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -105,11 +104,11 @@ class Screen:
         async with self._starting:
             before, self._viewer = self._viewer, None
             if before is not None:
-                self._part(before, TAKEN)
+                self._close_later(before, TAKEN)
             if self._over:
                 await _close(viewer, 1001)
                 return
-            self._stay()
+            self._cancel_hangup()
             try:
                 await self._attach(viewer, size)
             except OSError as error:
@@ -118,7 +117,7 @@ class Screen:
                 await _close(viewer, 1011)
                 return
         try:
-            await self._listen(viewer)
+            await self._receive(viewer)
         except (WebSocketDisconnect, RuntimeError):  # it left, or was told to
             pass
         except ValueError:
@@ -126,7 +125,7 @@ class Screen:
         finally:
             if self._viewer is viewer:
                 self._viewer = None
-                self._wait_for_another()
+                self._schedule_hangup()
 
     async def _attach(self, viewer: WebSocket, size: Size) -> None:
         if self._program is None:
@@ -134,27 +133,27 @@ class Screen:
                 self._argv, cwd=self._cwd, environment=self._environment, size=size
             )
             self._viewer = viewer
-            self._pump = asyncio.create_task(self._show_all(self._program))
+            self._pump = asyncio.create_task(self._pump_output(self._program))
             return
         if self._sending is not None:
             self._sending.cancel()  # to a browser that takes nothing, and has no part in it any more
         async with self._writing:
             self._viewer = viewer
-            await self._tell(viewer, RESET)
+            await self._send(viewer, RESET)
             if self._titles.text:
                 await self._title(viewer)
-        self._deaf_till = asyncio.get_running_loop().time() + PAINTING
+        self._ignore_input_until = asyncio.get_running_loop().time() + PAINTING
         self._program.resize(size)
         self._program.signal(signal.SIGCONT)  # it sets all modes and paints all anew, as behind `fg`
         self._program.look_again()  # an editor that it lent the terminal to
 
-    async def _show_all(self, program: TerminalProgram) -> None:
+    async def _pump_output(self, program: TerminalProgram) -> None:
         while data := await program.read():
             async with self._writing:
                 another = self._titles.feed(data)
                 if self._viewer is not None:
-                    await self._tell(self._viewer, data)
-                    self._deaf_till = 0.0
+                    await self._send(self._viewer, data)
+                    self._ignore_input_until = 0.0
                 if another and self._viewer is not None:
                     await self._title(self._viewer)
         self._end_with(await program.end())
@@ -163,9 +162,9 @@ class Screen:
             await _close(viewer, 1000)
 
     async def _title(self, viewer: WebSocket) -> None:
-        await self._tell(viewer, json.dumps(["title", self._titles.text]))
+        await self._send(viewer, json.dumps(["title", self._titles.text]))
 
-    async def _tell(self, viewer: WebSocket, data: bytes | str) -> None:
+    async def _send(self, viewer: WebSocket, data: bytes | str) -> None:
         """Bytes are for the terminal of the page, text is for the page itself."""
         sent = viewer.send_bytes(data) if isinstance(data, bytes) else viewer.send_text(data)
         self._sending = asyncio.ensure_future(sent)
@@ -181,16 +180,16 @@ class Screen:
                 log.error("the screen can't be shown", exc_info=failure)
         if self._viewer is viewer:
             self._viewer = None
-            self._wait_for_another()
-        self._part(viewer, BAD)
+            self._schedule_hangup()
+        self._close_later(viewer, BAD)
 
-    def _part(self, viewer: WebSocket, code: int) -> None:
+    def _close_later(self, viewer: WebSocket, code: int) -> None:
         """Close the socket of one that may take nothing at the moment, without waiting for it."""
         task = asyncio.create_task(_close(viewer, code, STUCK))
-        self._parting.add(task)
-        task.add_done_callback(self._parting.discard)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
-    async def _listen(self, viewer: WebSocket) -> None:
+    async def _receive(self, viewer: WebSocket) -> None:
         """What comes from the page. Raises ValueError for what is none of its messages."""
         program = self._program
         assert program is not None
@@ -202,7 +201,7 @@ class Screen:
             if self._viewer is not viewer:
                 return
             if kind == "stdin" and isinstance(value, str):
-                if asyncio.get_running_loop().time() >= self._deaf_till:
+                if asyncio.get_running_loop().time() >= self._ignore_input_until:
                     await program.write(value.encode("utf-8", "replace"))
             elif kind == "resize" and isinstance(value, dict):
                 program.resize(_size(value.get("width"), value.get("height")))
@@ -211,17 +210,17 @@ class Screen:
 
     # --- the end ---
 
-    def _stay(self) -> None:
-        if self._leaving is not None:
-            self._leaving.cancel()
-            self._leaving = None
+    def _cancel_hangup(self) -> None:
+        if self._hangup_timer is not None:
+            self._hangup_timer.cancel()
+            self._hangup_timer = None
 
-    def _wait_for_another(self) -> None:
-        self._stay()
+    def _schedule_hangup(self) -> None:
+        self._cancel_hangup()
         if not self._over:
-            self._leaving = asyncio.get_running_loop().call_later(self._patience, self._give_up)
+            self._hangup_timer = asyncio.get_running_loop().call_later(self._patience, self._hang_up)
 
-    def _give_up(self) -> None:
+    def _hang_up(self) -> None:
         self.left = True
         self._ends = asyncio.ensure_future(self.end())
 
@@ -233,7 +232,7 @@ class Screen:
     async def end(self) -> None:
         """End the program, if there is one."""
         self._over = True
-        self._stay()
+        self._cancel_hangup()
         async with self._starting:
             if self._program is None or self._pump is None:
                 self._end_with(0)
@@ -255,7 +254,7 @@ def _read(text: str | None) -> tuple[str, Any]:
 def _size(width: object, height: object) -> Size:
     if type(width) is not int or type(height) is not int:
         raise ValueError("no size")
-    return fitting(width, height)
+    return fitting_size(width, height)
 
 
 def _number(text: str | None, default: int) -> int:
@@ -269,43 +268,55 @@ async def _close(viewer: WebSocket, code: int, within: float = 1.0) -> None:
                 await viewer.close(code)
 
 
-class ServingScreen:
-    """The page of a screen while it is served: `start`, then `link()` for every browser, at the end `stop`."""
+class ScreenPage(PageServer):
+    """The page of a screen while it is served."""
 
-    def __init__(self, screen: Screen, listening: Listening) -> None:
+    page = "terminal.html"
+    page_headers = PAGE_HEADERS
+    frame = FRAME
+
+    def __init__(self, screen: Screen, listener: socket.socket) -> None:
         """Raises CannotServe where the terminal for the page is missing."""
         self._screen = screen
-        self._listening = listening
-        self.address = listening.address
-        self._entrance = Entrance(
-            listening.tickets,
-            address=listening.address,
-            cookie=listening.cookie,
-            page="terminal.html",
-            headers=PAGE_HEADERS,
-            more=emulator(),
-        )
+        super().__init__(listener, WebSocketRoute("/terminal", self._terminal), files=emulator())
 
-    async def start(self) -> None:
-        """Answer browsers."""
-        app = Starlette(
-            routes=[WebSocketRoute("/terminal", self._terminal), *self._entrance.routes()],
-            exception_handlers={Refused: refused, HTTPException: missing},
-        )
-        app.router.redirect_slashes = False
-        await self._listening.start(app, frame=FRAME)
-
-    def link(self, seconds: float = DAY) -> str:
-        """An address that lets one browser in, once, within that time."""
-        return self._entrance.link(seconds)
-
-    async def _terminal(self, socket: WebSocket) -> None:
-        await socket.accept()
-        asked = socket.query_params
-        size = fitting(_number(asked.get("width"), SIZE[0]), _number(asked.get("height"), SIZE[1]))
-        await self._screen.show(socket, size)
+    async def _terminal(self, viewer: WebSocket) -> None:
+        await viewer.accept()
+        asked = viewer.query_params
+        size = fitting_size(_number(asked.get("width"), SIZE[0]), _number(asked.get("height"), SIZE[1]))
+        await self._screen.show(viewer, size)
 
     async def stop(self) -> None:
         """End the program, and let go of port and connections."""
         await self._screen.end()
-        await self._listening.stop()
+        await super().stop()
+
+
+LONGEST = 4096
+"""Bytes of a title; a longer one is none."""
+SHOWN = 160
+"""Characters of it that a page is told."""
+_SET = re.compile(rb"\x1b\][02];([^\x07\x18\x1a\x1b]{0,%d})(?:\x07|(?=\x1b))" % LONGEST)
+"""OSC 0 and 2 (xterm's ctlseqs). An escape ends it whatever follows, as it does in the terminal of the page."""
+_BEGUN = re.compile(rb"\x1b(?:\](?:[02](?:;[^\x07\x18\x1a\x1b]{0,%d})?)?)?\Z" % LONGEST)
+
+
+class Titles:
+    """Follows what is written to the terminal."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        """The last title, on one line, without anything that would not be seen; empty for none."""
+        self._held = b""
+
+    def feed(self, data: bytes) -> bool:
+        """Read on; True when the title is another one now."""
+        if not self._held and b"\x1b]" not in data and data[-1:] != b"\x1b":
+            return False
+        data = self._held + data
+        before = self.text
+        for found in _SET.finditer(data):
+            self.text = one_line(found[1].decode("utf-8", "replace"), SHOWN)
+        begun = _BEGUN.search(data, max(0, data.rfind(b"\x1b")))
+        self._held = begun[0] if begun else b""
+        return self.text != before

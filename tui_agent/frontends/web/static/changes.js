@@ -23,7 +23,7 @@ export function changes(before, after) {
     rest.hidden = upto === all.length;
   };
   if (all.length) more();
-  else { list.append(el("li", { class: "empty", text: "Nothing that can be seen changes." })); rest.hidden = true; }
+  else { list.append(el("li", { class: "empty", text: "No visible changes." })); rest.hidden = true; }
   return el("div", {}, list, rest);
 }
 

@@ -13,7 +13,7 @@ export function diff(change, parts = null, least = 0) {
   const head = el("div", { class: "diff-head" },
     el("span", { class: "diff-kind", text: words[change.kind] ?? change.kind }), el("code", { text: change.path }),
     el("span", { class: "count added", text: `+${change.added}` }), el("span", { class: "count removed", text: `−${change.removed}` }));
-  const body = el("div", { class: "diff-lines", tabindex: "0", role: "region", "aria-label": `Change of ${change.path}` });
+  const body = el("div", { class: "diff-lines", tabindex: "0", role: "region", "aria-label": `Diff of ${change.path}` });
   const rows = lines(change, parts);
   more(body, rows, 0, least);
   return el("div", { class: "diff" }, head, change.note ? el("p", { class: "diff-note", text: change.note }) : null, rows.length ? body : null);
@@ -66,10 +66,10 @@ function chooser(hunk, place, parts, rows) {
   return () => {
     const last = hunk.old_start + Math.max(hunk.old_count, 1) - 1;
     const about = [parts.many ? `part ${place + 1} of ${parts.count}` : "", hunk.old_count ? `lines ${hunk.old_start}–${last}` : ""].filter(Boolean).join(" · ");
-    const out = el("span", { class: "left-out", text: "left out" });
+    const out = el("span", { class: "left-out", text: "skipped" });
     const mine = parts.edits.has(place) ? el("span", { class: "yours", text: "your text" }) : null;
     const tick = parts.many ? el("input", { type: "checkbox", checked: parts.taken.has(place), on: { change: () => { parts.take(place, tick.checked); show(); } } }) : null;
-    const change = button("Change", () => parts.change(place), { class: "small", "data-place": place, "aria-label": parts.many ? `Change the text of ${parts.named(place)}` : "Change the text" });
+    const change = button("Edit", () => parts.change(place), { class: "small", "data-place": place, "aria-label": parts.many ? `Edit the text of ${parts.named(place)}` : "Edit the text" });
     const show = () => {
       out.hidden = tick === null || tick.checked;
       change.hidden = !out.hidden;

@@ -31,8 +31,8 @@
     if (answer.ok) {
       try { localStorage.setItem(key, path); } catch { /* the address itself still leads there */ }
       location.replace(path);
-    } else if (!await goOn()) say.textContent = `Not let in: ${error}. Ask tui-agent for a new link.`;
+    } else if (!await goOn()) say.textContent = `Access denied: ${error}. Ask tui-agent for a new link.`;
   } catch {
-    say.textContent = "tui-agent does not answer any more.";
+    say.textContent = "tui-agent no longer responds.";
   }
 })();

@@ -11,8 +11,8 @@ export class SummaryEditor {
     this.draft = draft;
     this.changed = changed;
     this.action = field("Action", offered.action, { hint: "What was done" });
-    this.details = field("Details", offered.details ?? "", { lines: true, hint: "How, and what is worth knowing" });
-    this.result = field("Result", offered.result ?? "", { hint: "What came of it" });
+    this.details = field("Details", offered.details ?? "", { lines: true, hint: "How, and what to remember" });
+    this.result = field("Result", offered.result ?? "", { hint: "Outcome" });
     this.ticks = (offered.criteria ?? []).map((one) => el("input", { type: "checkbox", checked: one.completed }));
     this.decisions = [];
     this.list = el("ul", { class: "decisions" });
@@ -21,7 +21,7 @@ export class SummaryEditor {
     }
     this.start = this.decisions.length;
     this.node = el("div", { class: "fields" }, this.action.node, this.details.node,
-      untold(offered.details) ? el("p", { class: "hint", text: `${untold(offered.details)} characters of the details are not shown. Where their mark is left, they stay.` }) : null, this.result.node, this.criteria(),
+      untold(offered.details) ? el("p", { class: "hint", text: `${untold(offered.details)} characters of the details are hidden. Leave the placeholder to keep them.` }) : null, this.result.node, this.criteria(),
       el("div", { class: "field" }, el("span", { class: "name", text: "Decisions" }), el("div", {}, this.list,
         button("Add a decision", () => { this.decide({}).title.field.focus(); this.touched(); }, { class: "quiet small" }))),
       ...[["Goal", offered.goal], ["Status", offered.status], ["Tools", (offered.tools ?? []).join(", ")]].filter(([, text]) => text)
@@ -57,7 +57,7 @@ export class SummaryEditor {
         this.number();
         (next?.querySelector("button") ?? this.list.nextElementSibling).focus();
         this.touched();
-      }, { class: "quiet bare", title: "Leave it out" }));
+      }, { class: "quiet bare", title: "Remove" }));
     this.decisions.push(row);
     this.list.append(row.node);
     this.number();
@@ -68,9 +68,9 @@ export class SummaryEditor {
     this.decisions.forEach((row, at) => {
       const name = `ecision ${at + 1}`;
       row.kind.setAttribute("aria-label", `Kind of d${name}`);
-      row.out.setAttribute("aria-label", `Leave out d${name}`);
+      row.out.setAttribute("aria-label", `Remove d${name}`);
       row.title.name(`D${name}`);
-      row.rationale.name(`Reason of d${name}`);
+      row.rationale.name(`Reason for d${name}`);
     });
   }
 
@@ -93,9 +93,9 @@ export class SummaryEditor {
 
   /** Why it can't be kept as it stands; the field is shown. */
   wrong() {
-    if (!this.action.value.trim()) { this.action.wrong(); return "A summary says what was done."; }
+    if (!this.action.value.trim()) { this.action.wrong(); return "Enter what was done."; }
     const empty = this.rows.find((one) => !one.title.value.trim());
-    if (empty) { empty.title.wrong(); return "A decision says what was decided; or leave it out."; }
+    if (empty) { empty.title.wrong(); return "Enter the decision, or remove it."; }
     return said([this.action, this.details, this.result, ...this.rows.flatMap((one) => [one.title, one.rationale])], (one) => one.long());
   }
 
@@ -154,7 +154,7 @@ export class PlanEditor {
     this.changed = changed;
     this.list = el("ol", { class: "edit-steps" });
     this.told = el("p", { class: "unseen", role: "status" });
-    this.check = field("Check", offered.check?.command ?? "", { hint: "A command that shows whether it worked" });
+    this.check = field("Check", offered.check?.command ?? "", { hint: "A command that verifies the result" });
     this.node = el("div", {}, offered.approach ? el("p", { class: "approach", text: offered.approach }) : null, needs(offered), this.list,
       button("Add a step", () => { this.add(null, this.list.lastElementChild).description.field.focus(); this.touched(); }, { class: "quiet small" }), this.check.node, this.told);
     this.check.node.classList.add("checks");
@@ -170,18 +170,18 @@ export class PlanEditor {
     const step = origin === null ? {} : this.offered.steps[origin];
     const row = { origin, gone: false, tool: step.tool };
     row.description = field("Step", step.description ?? "", { hint: "What to do", hidden: true });
-    row.expected = field("Expected", step.expected ?? "", { hint: "What is true afterwards" });
-    row.fallback = field("If it fails", step.fallback ?? "", { hint: "What to do then" });
+    row.expected = field("Expected", step.expected ?? "", { hint: "Expected outcome" });
+    row.fallback = field("If it fails", step.fallback ?? "", { hint: "Fallback" });
     for (const name of ["description", "expected", "fallback"]) if (now[name] !== undefined) row[name].put(now[name]);
     const tool = step.tool && step.tool !== "analyze" ? el("code", { text: step.tool }) : null;
     row.more = el("div", { class: "fields" }, row.expected.node, row.fallback.node);
     row.more.hidden = !row.expected.value && !row.fallback.value;
     const opener = button("Expected, if it fails…", () => { row.more.hidden = false; opener.hidden = true; row.expected.field.focus(); }, { class: "quiet small" });
     opener.hidden = !row.more.hidden;
-    row.back = button("Put it back", () => this.leave(row, false), { class: "small" });
+    row.back = button("Restore", () => this.leave(row, false), { class: "small" });
     row.struck = el("s");
     const does = (name, words, act) => button(icon(name), act, { class: "quiet bare", "data-does": words });
-    row.buttons = [does("up", "Move up", () => this.move(row, -1)), does("down", "Move down", () => this.move(row, 1)), does("close", "Leave out", () => this.leave(row, true))];
+    row.buttons = [does("up", "Move up", () => this.move(row, -1)), does("down", "Move down", () => this.move(row, 1)), does("close", "Remove", () => this.leave(row, true))];
     row.here = el("div", { class: "words" }, row.description.node, el("div", { class: "under" }, tool, opener), row.more);
     row.away = el("div", { class: "words away" }, row.struck, row.back);
     row.node = el("li", { class: "edit-step" }, el("span", { class: "no" }), row.here, row.away, el("div", { class: "moves" }, row.buttons));
@@ -268,9 +268,9 @@ export class PlanEditor {
 
   wrong() {
     const rows = this.kept;
-    if (!rows.length) return "A plan has at least one step. Reject it instead.";
+    if (!rows.length) return "A plan needs at least one step. Reject it instead.";
     const empty = rows.find((row) => !row.description.value.trim());
-    if (empty) { empty.description.wrong(); return "A step says what to do; or leave it out."; }
+    if (empty) { empty.description.wrong(); return "Enter what to do, or remove the step."; }
     const of = (row) => `step ${row.node.firstChild.textContent}`;
     return said(rows, (row) => row.description.long() || said([row.expected, row.fallback], (one) => one.long(of(row)))) || this.check.long();
   }

@@ -116,8 +116,8 @@ export function twice(label, again, act, props = {}) {
 export function leftover(why, text, away) {
   const area = el("textarea", { readonly: true, rows: String(Math.min(8, text.split("\n").length + 1)), "aria-label": "What you typed", text });
   const copier = button("Copy", () => copy(text, copier), { class: "small" });
-  const one = el("section", { class: "leftover", role: "group", "aria-label": "What you typed was not used" },
-    el("div", { class: "leftover-head" }, el("p", { role: "status", text: `${why} What you typed is kept here:` }), copier,
-      button("Put away", () => { one.remove(); away(); }, { class: "small quiet" })), area);
+  const one = el("section", { class: "leftover", role: "group", "aria-label": "Unsent text" },
+    el("div", { class: "leftover-head" }, el("p", { role: "status", text: `${why} Your text was not sent:` }), copier,
+      button("Dismiss", () => { one.remove(); away(); }, { class: "small quiet" })), area);
   return one;
 }

@@ -115,7 +115,7 @@ export class EditView {
     this.changed();
     this.shown.prepend(el("div", { class: "choices" }, el("span", { class: "warning", text: `Your text can't be shown: ${why}` }),
       button("Try again", () => this.again()),
-      twice("As it was proposed", "Drop your text?", () => { for (const place of [...this.edits.keys()]) this.put(place, this.fields.get(place).first); this.again(); })));
+      twice("Reset", "Discard your text?", () => { for (const place of [...this.edits.keys()]) this.put(place, this.fields.get(place).first); this.again(); })));
   }
 
   // --- typing ---
@@ -169,8 +169,8 @@ export class EditView {
     const hunk = this.offered.hunks[place];
     const use = button("Use this text", () => this.use(), { class: "primary" });
     const leave = button("Cancel", () => this.close(place));
-    const drop = twice("Cancel", "Drop what you typed?", () => this.close(place));
-    const first = button("As it was proposed", () => { area.value = area.first; this.buttons(); area.focus(); }, { class: "quiet" });
+    const drop = twice("Cancel", "Discard your edits?", () => this.close(place));
+    const first = button("Reset", () => { area.value = area.first; this.buttons(); area.focus(); }, { class: "quiet" });
     this.buttons = () => {
       const typed = area.value !== this.last(place);
       use.disabled = !typed;
@@ -184,9 +184,9 @@ export class EditView {
     this.top = this.shown.querySelector(".diff-lines")?.scrollTop ?? 0;
     this.typing.replaceChildren(el("div", {},
       el("p", { class: "hint" }, el("b", { text: `${this.many ? `Part ${place + 1} of ${this.count}` : "The change"}${where}` }),
-        " as the file will have it. You see what becomes of it before you approve."),
+        " as it will be in the file. You see the result before you approve."),
       area,
-      area.first.includes("⟨secret") ? el("p", { class: "hint", text: "⟨secret…⟩ stands for what is hidden. Where it is left, the secret stays." }) : null,
+      area.first.includes("⟨secret") ? el("p", { class: "hint", text: "⟨secret…⟩ is a placeholder. Leave it to keep the secret." }) : null,
       el("div", { class: "choices" }, use, leave, drop, first, el("span", { class: "hint wide", text: "Ctrl+Enter uses it" }))));
     this.shown.hidden = true;
     this.typing.hidden = false;

@@ -8,9 +8,9 @@ import { follow, post } from "./wire.js";
 import { Composer } from "./composer.js";
 
 const MODES = ["agent", "direct", "chat", "plan", "explore", "review", "deep-explore"];
-const APPROVALS = [["ask", "ask first"], ["auto-edit", "edits run"], ["auto", "all runs"], ["read-only", "read only"]];
+const APPROVALS = [["ask", "ask first"], ["auto-edit", "edits allowed"], ["auto", "all but risky"], ["read-only", "read-only"]];
 const PHASES = { connecting: "Connecting", loading: "Loading the model", reading: "Reading", thinking: "Thinking", writing: "Writing" };
-const ROLES = { dispatcher: "Sorting the request", planning: "Planning", replanning: "Planning again", judging: "Checking the outcome", diagnosing: "Finding out what went wrong", mending: "Repairing the plan document", summary: "Writing the summary", title: "Naming the session", explorer: "Exploring" };
+const ROLES = { dispatcher: "Classifying the request", planning: "Planning", replanning: "Replanning", judging: "Checking the outcome", diagnosing: "Diagnosing the failure", mending: "Repairing the plan document", summary: "Writing the summary", title: "Naming the session", explorer: "Exploring" };
 
 const state = { busy: false, since: 0, doing: "", purpose: "", model: "", workspace: "", said: 0, shut: false };
 const transcript = new Transcript();
@@ -59,7 +59,7 @@ function modes(data) {
 
 function showQueue() {
   $("queue").replaceChildren(...[...queue].map(([id, text]) => el("li", {}, el("span", { text }),
-    button("Take back", () => post("/withdraw", { id }).catch((error) => say(error.message)), { class: "quiet small" }))));
+    button("Withdraw", () => post("/withdraw", { id }).catch((error) => say(error.message)), { class: "quiet small" }))));
 }
 
 const take = {
@@ -74,7 +74,7 @@ const take = {
     if (!data.trusted) say("This folder is not trusted yet.");
   },
   "session.titled": ({ data }) => { $("title").textContent = data.title || "tui-agent"; tick(); },
-  "session.closed": () => { state.busy = false; dock.clear(); away("The session was closed. What was said is kept; tui-agent --continue goes on with it."); state.shut = true; },
+  "session.closed": () => { state.busy = false; dock.clear(); away("The session was closed and saved; tui-agent --continue resumes it."); state.shut = true; },
   "mode.changed": ({ data }) => modes(data),
   "model.changed": ({ data }) => { state.model = data.model; place(); },
   "history.cut": () => transcript.divider("The older part of this session is not shown here"),
@@ -92,9 +92,9 @@ const take = {
   "context.attached": ({ data }) => transcript.notice("info", `Attached: ${data.items.map((one) => one.display).join(", ")}`),
   "context.measured": ({ data }) => {
     const share = data.used && data.limit ? Math.round((100 * data.used) / data.limit) : null;
-    $("window").textContent = share === null ? "" : `${share} % of the model's window`;
+    $("window").textContent = share === null ? "" : `${share}% of the model's window`;
   },
-  "context.compacted": ({ data }) => { if (data.before) transcript.divider(`Earlier parts were summed up for the model: ${data.before.toLocaleString("en")} → ${data.after.toLocaleString("en")} tokens`); },
+  "context.compacted": ({ data }) => { if (data.before) transcript.divider(`Earlier messages were summarized for the model: ${data.before.toLocaleString("en")} → ${data.after.toLocaleString("en")} tokens`); },
   "run.started": ({ at }) => { state.busy = true; state.since = Date.parse(at); doing("Working"); },
   "run.ended": ({ data }) => { state.busy = false; transcript.finish(data); doing(""); },
   "reply.started": ({ node, data }) => { state.purpose = data.purpose || data.role; transcript.begin(node, data.role); doing(ROLES[state.purpose] ?? "Connecting"); },
@@ -102,13 +102,13 @@ const take = {
   "text": ({ node, content }) => transcript.text(node, content),
   "reply.thought": ({ node, data }) => transcript.thought(node, data.text),
   "reply.ended": ({ node, data }) => { state.purpose = ""; transcript.ended(node, data); },
-  "retry.waiting": ({ data }) => doing(`${data.why} · trying again (${data.attempt} of ${data.of})`),
+  "retry.waiting": ({ data }) => doing(`${data.why} · retrying (${data.attempt} of ${data.of})`),
   "tool": (told) => { transcript.tool(told.node, told); doing(told.title || told.name); },
   "tool.output": ({ node, data }) => transcript.card(node)?.output(data.text),
   "tool.finished": ({ node, data }) => { transcript.card(node)?.finish(data); doing("Working"); },
   "file.changed": ({ node, data }) => transcript.changed(node, data.diff),
   "file.diagnosed": ({ node, data }) => { if (data.found.length) transcript.card(node)?.wrong(data.found); },
-  "command.changed": ({ data }) => transcript.notice("info", `This command changed files, which undo can't take back: ${[...data.created, ...data.changed, ...data.deleted].slice(0, 5).join(", ")}`),
+  "command.changed": ({ data }) => transcript.notice("info", `This command changed files; undo can't revert that: ${[...data.created, ...data.changed, ...data.deleted].slice(0, 5).join(", ")}`),
   "approval.asked": ({ data }) => dock.ask(data.id, approval(data, say)),
   "approval.answered": ({ node, data }) => { dock.settle(data.id, why(data.answer.verdict)); transcript.card(node)?.decided(data.answer); },
   "approval.voided": ({ data }) => dock.voided(data.id, data.reason),
@@ -127,23 +127,23 @@ const take = {
   "step.started": ({ node, data }) => { steps.set(node, data.step.number); transcript.step(data.step.number, "running"); },
   "step.finished": ({ node, data }) => transcript.step(steps.get(node), data.outcome, data.text),
   "summary.offered": ({ data }) => dock.ask(data.id, summary(data, say)),
-  "summary.settled": ({ data }) => { dock.settle(data.id, why(data.outcome)); if (data.outcome === "accepted" || data.outcome === "edited") transcript.notice("info", `Kept in the plan: ${data.summary.action}`); },
+  "summary.settled": ({ data }) => { dock.settle(data.id, why(data.outcome)); if (data.outcome === "accepted" || data.outcome === "edited") transcript.notice("info", `Added to the plan: ${data.summary.action}`); },
   "plan_doc.changed": ({ data }) => plans.changed(data),
   "plan_doc.conflict": ({ data }) => { dock.ask(data.id, conflict(data)); plans.conflict(); },
   "plan_doc.settled": ({ data }) => { dock.settle(data.id); if (data.id === "proposal") plans.settled(); },
-  "undo.done": ({ data }) => transcript.notice("info", `${{ undo: "Undone", redo: "Done again", rewind: "Rewound" }[data.kind]}: ${plural(data.items.length, "file")}`),
+  "undo.done": ({ data }) => transcript.notice("info", `${{ undo: "Undone", redo: "Redone", rewind: "Rewound" }[data.kind]}: ${plural(data.items.length, "file")}`),
   "conversation.rewound": ({ data }) => {
     if (data.cleared) {
       transcript.empty();
-      transcript.divider("Cleared: the model no longer knows what was said before");
-    } else transcript.divider(data.run ? "The model no longer knows the last part of this" : "The conversation goes on where it was");
+      transcript.divider("Cleared: the model no longer sees earlier messages");
+    } else transcript.divider(data.run ? "The model no longer sees the last part of the conversation" : "The conversation is restored");
   },
 };
 
 /** Why a request closed that was not answered here. */
 function why(how) {
-  if (how === "withdrawn") return "This is not asked any more.";
-  if (how === "pending") return "This was put off: it is offered again at the next start.";
+  if (how === "withdrawn") return "The request was withdrawn.";
+  if (how === "pending") return "Postponed: it is offered again at the next start.";
   return "This was decided elsewhere.";
 }
 
@@ -165,7 +165,7 @@ follow(
   (name, data) => { take[name]?.(data); },
   (word) => {
     if (state.shut) return;
-    away({ open: "", lost: "The connection is lost; trying again…", shut: "This page is over. Open it again with a new link from tui-agent." }[word]);
+    away({ open: "", lost: "Connection lost; reconnecting…", shut: "This page is closed. Open it again with a new link from tui-agent." }[word]);
   },
 );
 
@@ -179,7 +179,7 @@ $("new-link").addEventListener("click", async () => {
   try {
     const { link } = await post("/link");
     await copy(link, $("new-link"));
-    say("A link for one other browser on this machine was copied. It is good once, for ten minutes.");
+    say("Copied a link for another browser on this machine. It works once, within ten minutes.");
   } catch (error) { say(error.message); }
 });
 
@@ -197,5 +197,5 @@ $("look").addEventListener("click", () => {
   const root = document.documentElement;
   const dark = root.dataset.look ? root.dataset.look === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.look = dark ? "light" : "dark";
-  try { localStorage.setItem("tui-agent-look", root.dataset.look); } catch { flash($("look"), "Not kept"); }
+  try { localStorage.setItem("tui-agent-look", root.dataset.look); } catch { flash($("look"), "Not saved"); }
 });

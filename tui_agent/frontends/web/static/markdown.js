@@ -237,7 +237,7 @@ export function inline(text, depth = 0) {
   return made;
 }
 
-/** Only web and mail addresses can be opened, and where they lead is shown; pictures are never fetched. */
+/** Only web and mail addresses can be opened, and where they lead is shown; pictures are never fetched. */
 function link(all, label, target, within) {
   if (!SAFE.test(target)) return [document.createTextNode(all)];
   const picture = all.startsWith("!");

@@ -7,7 +7,7 @@ import { Markdown } from "./markdown.js";
 import { post } from "./wire.js";
 
 const NONE = /^\[(?:No |User will|Criteria will|Goal to be).*\]$/;
-const KEPT = "It was not written. Your text is still here.";
+const KEPT = "Not saved. Your text is still here.";
 const KNOWN = "plan_doc.";  // how the codes of notices about it begin
 
 export class PlanPanel {
@@ -27,7 +27,7 @@ export class PlanPanel {
   session(id) {
     this.draft = new Draft(`plan:${id}`);
     const kept = this.editor ? null : this.draft.value;
-    if (kept) this.edit({ ...kept, note: "This is what you typed before the page was loaded anew." });
+    if (kept) this.edit({ ...kept, note: "This is what you typed before the page was reloaded." });
   }
 
   changed(data) {
@@ -55,7 +55,7 @@ export class PlanPanel {
   /** Two edits of it differ, and somebody must choose. */
   conflict() {
     if (!this.editor?.saving) return;
-    this.editor.tell("You and somebody else changed the same. Choose in the question that is asked; your text stays here until then.");
+    this.editor.tell("Your edit conflicts with another one. Answer the question shown; your text stays here until then.");
     if (matchMedia("(max-width: 61.99rem)").matches) this.shows(false);
   }
 
@@ -63,12 +63,12 @@ export class PlanPanel {
     const above = $("plan-proposal");
     above.replaceChildren(...(this.proposal ? [this.offer(this.proposal)] : []));
     $("see-plan").classList.toggle("waits", Boolean(this.proposal));
-    $("see-plan").title = this.proposal ? "Plan: a proposal waits" : "Plan";
+    $("see-plan").title = this.proposal ? "Plan: proposal pending" : "Plan";
     const place = $("plan-text");
     place.replaceChildren(...(this.text && !this.editor ? [sections(this.text)] : []));
     $("edit-plan").hidden = !this.text || Boolean(this.editor);
     const empty = !this.proposal && !this.editor && !place.textContent.trim();
-    if (empty) place.append(el("p", { class: "empty", text: "No plan yet. It grows with the work: a goal, what must be true at the end, and what was decided." }));
+    if (empty) place.append(el("p", { class: "empty", text: "No plan yet. It grows with the work: goal, acceptance criteria, decisions and log." }));
   }
 
   offer(proposal) {
@@ -77,26 +77,26 @@ export class PlanPanel {
       for (const one of buttons) one.disabled = true;
       try {
         const { status } = await post("/plan", { accept, seen: proposal.sha256 });
-        if (status === "settled") this.say("The proposal is another one by now, or was decided elsewhere.");
+        if (status === "settled") this.say("The proposal has changed or was decided elsewhere.");
       } catch (error) { this.say(error.message); }
       for (const one of buttons) one.disabled = false;
     };
-    const box = el("section", { class: "proposal", "aria-label": "A proposal for the plan" }, el("p", { text: "The agent proposes this for the plan:" }));
-    const drop = button("Drop it", () => settle(false));
+    const box = el("section", { class: "proposal", "aria-label": "A proposal for the plan" }, el("p", { text: "The agent proposes these changes to the plan:" }));
+    const drop = button("Discard", () => settle(false));
     const all = proposal.all ?? (proposal.cut || this.cut ? null : { before: this.text, after: proposal.text, cut: 0 });
     if (!all && !proposal.failed) {
       this.load(proposal);
-      box.append(el("p", { class: "empty", role: "status", text: "It is a long one; all of it is being read…" }), el("div", { class: "choices" }, drop));
+      box.append(el("p", { class: "empty", role: "status", text: "Loading the whole proposal…" }), el("div", { class: "choices" }, drop));
       return box;
     }
     const { before, after, cut } = all ?? { before: this.text, after: proposal.text, cut: proposal.cut + this.cut };
     const left = plural(cut, "character");
-    const whole = el("details", { on: { toggle: () => { if (!whole.children[1]) whole.append(sections(after)); } } }, el("summary", { text: "The plan as it would be" }));
+    const whole = el("details", { on: { toggle: () => { if (!whole.children[1]) whole.append(sections(after)); } } }, el("summary", { text: "Plan with these changes" }));
     box.append(changes(before, after), whole);
     if (proposal.failed) box.append(el("p", { class: "warning", role: "status", text: `${left} of it could not be shown: ${proposal.failed}` }),
       button("Try again", () => { proposal.failed = ""; this.show(); }, { class: "small" }));
-    else if (cut) box.append(el("p", { class: "warning", text: `It is longer than this page shows: ${left} of the plan and the proposal are not compared here.` }));
-    box.append(el("div", { class: "choices" }, cut ? twice("Take it", `Take ${left} unseen?`, () => settle(true)) : button("Take it", () => settle(true), { class: "primary" }), drop));
+    else if (cut) box.append(el("p", { class: "warning", text: `Too long to show in full: ${left} of the plan and the proposal are not compared here.` }));
+    box.append(el("div", { class: "choices" }, cut ? twice("Accept", `Accept ${left} unseen?`, () => settle(true)) : button("Accept", () => settle(true), { class: "primary" }), drop));
     return box;
   }
 
@@ -130,7 +130,7 @@ export class PlanPanel {
   edit({ text, base, typed, note = "", exact = false }) {
     this.editor = new DocEditor({ text, base, typed, note, draft: exact ? null : this.draft, done: (merged) => {
       this.editor = null;
-      const left = merged && leftover("It was merged with what others changed meanwhile.", merged, () => $("edit-plan").focus());
+      const left = merged && leftover("It was merged with changes made elsewhere.", merged, () => $("edit-plan").focus());
       $("plan-editor").replaceChildren(...(left ? [left] : []));
       document.body.classList.remove("edits-plan");
       this.show();
@@ -155,9 +155,9 @@ class DocEditor {
     this.start = this.field.value;
     if (typed !== undefined) this.field.value = typed;
     this.note = el("p", { class: "doc-note", role: "status", hidden: true });
-    this.now = el("details", { hidden: true }, el("summary", { text: "The plan as it is now" }));
+    this.now = el("details", { hidden: true }, el("summary", { text: "Current plan" }));
     this.save = button("Save", () => this.write(), { class: "primary" });
-    this.cancel = twice("Cancel", "Drop what you typed?", () => this.close(), { hidden: true });
+    this.cancel = twice("Cancel", "Discard your edits?", () => this.close(), { hidden: true });
     this.leave = button("Cancel", () => this.close());
     this.node = el("div", { class: "doc-editor" }, this.note, this.field,
       el("div", { class: "choices foot" }, this.save, this.cancel, this.leave, el("span", { class: "hint wide", text: "Ctrl+S saves" })), this.now);
@@ -188,7 +188,7 @@ class DocEditor {
   elsewhere(sha256, view) {
     if (sha256 === this.base || this.saving) return;
     this.other = true;
-    this.tell("The plan was changed elsewhere meanwhile. What you save is merged with it; where both changed the same, you are asked.");
+    this.tell("The plan has changed elsewhere. Your text is merged with it when you save; you decide about conflicts.");
     this.now.replaceChildren(this.now.firstChild, view);
     this.now.hidden = false;
   }

@@ -60,7 +60,7 @@ export class Dock {
     const card = this.open.get(id)?.card;
     if (!card) return;
     card.dataset.void = "yes";
-    card.prepend(el("p", { class: "warning", text: `This can't be approved any more: ${reason}` }));
+    card.prepend(el("p", { class: "warning", text: `This can no longer be approved: ${reason}` }));
     for (const one of card.querySelectorAll("button.approve")) one.disabled = true;
   }
 
@@ -110,7 +110,7 @@ export function approval(asked, say) {
     const { action } = asked;
     const edit = action.kind === "edit" ? new EditView(asked, draft, () => chosen(), say) : null;
     const what = edit?.node ?? el("div", { class: "what" }, shown(action));
-    const hidden = asked.hides ? button("Show what is hidden", async () => {
+    const hidden = asked.hides ? button("Show hidden secrets", async () => {
       const { action: exact } = await post("/reveal", { id: asked.id });
       if (edit) await edit.reveal(exact);
       else what.replaceChildren(...shown(exact));
@@ -121,11 +121,11 @@ export function approval(asked, say) {
     const standing = [scopes.has("session") ? button("For this session", () => answer({ verdict: "approve", scope: "session" }), { class: "approve" }) : null,
       scopes.has("always") ? button("Always", () => answer({ verdict: "approve", scope: "always" }), { class: "approve" }) : null];
     const choices = el("div", { class: "choices" }, once, standing,
-      action.kind === "trust" ? button("Only read", () => answer({ verdict: "reject" }))
-        : reason("Reject", "Why not? The model reads it.", (text) => answer({ verdict: "reject", text }), draft));
+      action.kind === "trust" ? button("Read-only", () => answer({ verdict: "reject" }))
+        : reason("Reject", "Why not? The model reads your reason.", (text) => answer({ verdict: "reject", text }), draft));
     const grants = (asked.grants ?? []).filter((one) => one.scope === "session").map((one) => one.pattern).join(", ");
     const grant = grants ? el("p", { class: "grant" }, "“For this session” allows ", el("code", { text: grants })) : null;
-    const hint = edit?.many ? el("p", { class: "hint", text: "Untick what shall be left out, or change its text." }) : null;
+    const hint = edit?.many ? el("p", { class: "hint", text: "Uncheck parts to skip them, or edit their text." }) : null;
     const node = el("div", {}, heading(title(action), asked.why), hint, what, hidden, marks(action), choices, grant);
     const chosen = () => {
       once.textContent = edit.words;
@@ -150,7 +150,7 @@ function shown(action) {
   if (action.kind === "read") return [el("pre", { class: "command", text: action.display })];
   const found = action.found?.length ? el("ul", {}, action.found.map((one) => el("li", { text: one }))) : null;
   return [el("pre", { class: "command", text: action.folder }),
-    el("p", { text: "Trusted, its own rules and settings are read and its tools may be started. Otherwise the session only reads." }), found];
+    el("p", { text: "If you trust it, its rules and settings are read and its tools may be started. Otherwise the session is read-only." }), found];
 }
 
 function marks(action) {
@@ -158,7 +158,7 @@ function marks(action) {
   if (action.outside) said.push("outside the workspace");
   if (action.protected) said.push("a protected file");
   if (action.sensitive) said.push("a sensitive file");
-  if (action.credentials) said.push("this file is known to hold secrets");
+  if (action.credentials) said.push("this file is known to contain secrets");
   if (action.env_changes?.length) said.push(`with changed variables: ${action.env_changes.join(", ")}`);
   const severe = action.severity === "critical" || action.severity === "high";
   if (!said.length && !severe) return null;
@@ -210,18 +210,18 @@ export function plan(asked, view, say) {
     let editor = null;
     const mark = chip();
     const what = el("div", { class: "what" }, view);
-    const yes = button("Carry it out", approve, { class: "primary" });
-    const change = button("Change it", () => { edit(); editor.list.querySelector("textarea")?.focus(); });
-    const back = twice("As it was proposed", "Drop your changes?", () => { editor.reset(); look(); change.focus(); });
-    const others = el("div", { class: "choices column" }, (asked.plan.alternatives ?? []).map((one, at) => button(`Instead: ${one.approach}`, () => answer({ verdict: "approve", data: { alternative: at } }), {}, ranked(one))));
-    const head = heading(asked.recovery ? "Go on with this plan?" : "Carry out this plan?", asked.why);
+    const yes = button("Approve", approve, { class: "primary" });
+    const change = button("Edit steps", () => { edit(); editor.list.querySelector("textarea")?.focus(); });
+    const back = twice("Reset", "Discard your changes?", () => { editor.reset(); look(); change.focus(); });
+    const others = el("div", { class: "choices column" }, (asked.plan.alternatives ?? []).map((one, at) => button(`Alternative: ${one.approach}`, () => answer({ verdict: "approve", data: { alternative: at } }), {}, ranked(one))));
+    const head = heading(asked.recovery ? "Continue with this plan?" : "Run this plan?", asked.why);
     head.append(mark);
-    const node = el("div", {}, head, asked.fallback ? el("p", { class: "warning", text: "No usable plan came: this is the request as one step." }) : null, what, others,
+    const node = el("div", {}, head, asked.fallback ? el("p", { class: "warning", text: "No valid plan was produced: this is the request as one step." }) : null, what, others,
       el("div", { class: "choices foot" }, yes, change, back, reason("Reject", "What should be different?", (text) => answer({ verdict: "reject", text }), draft)));
     const changed = () => {
       const touched = editor !== null && editor.edit() !== null;
       mark.hidden = !touched;
-      yes.textContent = touched ? "Carry it out as changed" : "Carry it out";
+      yes.textContent = touched ? "Approve as edited" : "Approve";
     };
     const edit = () => {
       if (!editor) {
@@ -254,19 +254,19 @@ export function summary(asked, say) {
       else answer({ verdict: "approve", ...(edit ? { data: { summary: edit } } : {}) });
     };
     const mark = chip();
-    const yes = button("Keep it", keep, { class: "primary" });
-    const back = twice("Reset", "Drop your changes?", () => { editor.reset(); editor.action.field.focus(); }, { class: "quiet", title: "As it was offered" });
+    const yes = button("Accept", keep, { class: "primary" });
+    const back = twice("Reset", "Discard your changes?", () => { editor.reset(); editor.action.field.focus(); }, { class: "quiet", title: "Discard your edits" });
     const changed = () => {
       const touched = editor.edit() !== null;
-      yes.textContent = touched ? "Keep as edited" : "Keep it";
+      yes.textContent = touched ? "Accept as edited" : "Accept";
       mark.hidden = back.hidden = !touched;
     };
     const editor = new SummaryEditor(asked.summary, draft, () => changed());
-    const head = heading("Keep this in the plan?", asked.by === "program" ? "written by the program" : "it becomes memory once you keep it");
+    const head = heading("Add this to the plan?", asked.by === "program" ? "written by the program" : "saved to the plan when you accept it");
     head.append(mark);
     const node = el("div", {}, head, editor.node,
-      el("div", { class: "choices foot" }, yes, twice("Discard", "Discard it for good?", () => answer({ verdict: "reject" }), { class: "danger" }), back,
-        el("span", { class: "hint wide", text: "Ctrl+Enter keeps it" })));
+      el("div", { class: "choices foot" }, yes, twice("Discard", "Discard it?", () => answer({ verdict: "reject" }), { class: "danger" }), back,
+        el("span", { class: "hint wide", text: "Ctrl+Enter accepts it" })));
     changed();
     quick(editor.node, keep);
     return { node, editor: true };
@@ -277,11 +277,11 @@ function chip() { return el("span", { class: "chip edited", hidden: true, text: 
 
 export function conflict(asked) {
   const side = (name, text) => el("div", { class: "side" }, el("h3", { text: name }), el("pre", { class: "output", tabindex: "0", text }),
-    untold(text) ? el("p", { class: "warning", text: `${untold(text)} characters of it are not shown.` }) : null);
-  return (answer) => ({ node: el("div", {}, heading(`Two edits of the plan differ: ${asked.where}`, ""),
-    el("div", { class: "sides" }, side("The agent's", asked.ours), side("The file's", asked.theirs)),
+    untold(text) ? el("p", { class: "warning", text: `${untold(text)} characters are not shown.` }) : null);
+  return (answer) => ({ node: el("div", {}, heading(`Conflicting edits of the plan: ${asked.where}`, ""),
+    el("div", { class: "sides" }, side("Agent's text", asked.ours), side("Your text", asked.theirs)),
     el("div", { class: "choices" },
-      button("The agent's", () => answer({ verdict: "approve", data: { take: "ours" } })),
-      button("The file's", () => answer({ verdict: "approve", data: { take: "theirs" } })),
-      button("Both", () => answer({ verdict: "approve", data: { take: "both" } })))) });
+      button("Use agent's text", () => answer({ verdict: "approve", data: { take: "ours" } })),
+      button("Keep your text", () => answer({ verdict: "approve", data: { take: "theirs" } })),
+      button("Keep both", () => answer({ verdict: "approve", data: { take: "both" } })))) });
 }

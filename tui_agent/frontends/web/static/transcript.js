@@ -46,7 +46,7 @@ export class Transcript {
   }
 
   user(text, steering) {
-    this.add(el("article", { class: "user" }, steering ? el("span", { class: "note", text: "meant for the work that goes on" }) : null, el("div", { class: "bubble", text })));
+    this.add(el("article", { class: "user" }, steering ? el("span", { class: "note", text: "for the running task" }) : null, el("div", { class: "bubble", text })));
     this.toEnd();
   }
 
@@ -145,7 +145,7 @@ export class Transcript {
 
   proposed(asked) {
     const view = planned(asked.plan, this.steps, true);
-    this.add(el("article", { class: "plan-card" }, el("div", { class: "card-head" }, icon("plan"), el("b", { text: asked.recovery ? "A way on" : "Plan" }),
+    this.add(el("article", { class: "plan-card" }, el("div", { class: "card-head" }, icon("plan"), el("b", { text: asked.recovery ? "Recovery plan" : "Plan" }),
       el("span", { class: "note", text: plural(asked.plan.steps.length, "step") })), view));
   }
 
@@ -181,7 +181,7 @@ export function planned(one, steps = null, ways = false) {
   }));
   const check = one.check?.command || one.check?.criteria ? el("p", { class: "check" }, "Checked by ",
     one.check.command ? el("code", { text: one.check.command }) : null, one.check.command && one.check.criteria ? ": " : null, one.check.criteria || null) : null;
-  const others = ways && one.alternatives?.length ? el("div", { class: "needs" }, el("span", { class: "name", text: "Another way" }),
+  const others = ways && one.alternatives?.length ? el("div", { class: "needs" }, el("span", { class: "name", text: "Alternative" }),
     el("ul", {}, one.alternatives.map((way) => el("li", {}, way.approach, ranked(way))))) : null;
   return el("div", {}, one.approach ? el("p", { class: "approach", text: one.approach }) : null, needs(one), list, check, others);
 }
@@ -194,9 +194,9 @@ export function needs(one) {
 /** When another way is the better one, and how sure it is. */
 export function ranked(way) {
   return el("span", { class: "ranked" }, way.when ? el("span", { class: "when", text: way.when }) : null,
-    el("span", { class: `sure${way.confidence < UNSURE ? " low" : ""}`, text: `${Math.round(100 * way.confidence)} % sure` }));
+    el("span", { class: `sure${way.confidence < UNSURE ? " low" : ""}`, text: `${Math.round(100 * way.confidence)}% sure` }));
 }
 
 const UNSURE = 0.6;  // confidence below which it is marked (W5)
 
-function unsure(one) { return one.confidence < UNSURE ? el("span", { class: "sure low", text: `unsure ${Math.round(100 * one.confidence)} %` }) : null; }
+function unsure(one) { return one.confidence < UNSURE ? el("span", { class: "sure low", text: `unsure ${Math.round(100 * one.confidence)}%` }) : null; }

@@ -67,7 +67,7 @@ export async function post(path, body = {}) {
       body: JSON.stringify(body),
     });
   } catch {
-    throw new Error("tui-agent does not answer");
+    throw new Error("tui-agent does not respond");
   }
   const data = await answer.json().catch(() => ({}));
   if (!answer.ok && data.status !== "settled") throw new Error(data.error || `refused (${answer.status})`);

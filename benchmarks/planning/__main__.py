@@ -1,0 +1,159 @@
+"""The task suite on a real model: python -m benchmarks.planning MODEL [-n 120] [--json] [server options]."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks.planning.figures import figures, rows
+from benchmarks.planning.running import MODES, Outcome, carry_out
+from benchmarks.planning.tasks import COUNT, fault_plan, suite
+from tui_agent import __version__
+from tui_agent.commands import reaching
+from tui_agent.commands.arguments import add_options
+from tui_agent.commands.output import TextPage
+from tui_agent.commands.reaching import NoServer
+from tui_agent.common import paths
+from tui_agent.common.domain import Fault
+from tui_agent.engine.options import SessionOpenError
+
+GOAL = 0.8
+"""Share of tasks that planning must complete at the first attempt."""
+FIGURE = "first-attempt success"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the suite and print its figures; returns the exit code: 0 if the goal is reached, 1 if not, 4 without a
+    model server. Ctrl+C ends it with what was measured so far."""
+    return run_suite(_parser().parse_args(argv))
+
+
+def run_suite(args: argparse.Namespace) -> int:
+    """The same, with arguments that are already parsed (`tui-agent reliability --tasks`)."""
+    page = TextPage(sys.stderr if args.json else sys.stdout)
+    by_mode: dict[str, list[Outcome]] = {mode: [] for mode in MODES}
+    stopped, name = False, args.model or ""
+    try:
+        name = asyncio.run(_model(args))
+        with tempfile.TemporaryDirectory(prefix="tui-agent-tasks-") as folder:
+            for mode in MODES:
+                with _home(Path(folder) / f"home-{mode}"):
+                    asyncio.run(_measure(args, name, mode, Path(folder), by_mode[mode], page))
+    except (NoServer, SessionOpenError) as error:
+        page.progress("")
+        sys.stderr.write(f"tui-agent: {error}\n")
+        return 4
+    except KeyboardInterrupt:
+        stopped = True
+    page.progress("")
+    if args.json:
+        sys.stdout.write(json.dumps(as_data(name, by_mode, stopped), indent=1) + "\n")
+    elif any(by_mode.values()):
+        write(name, by_mode, page)
+    if stopped:
+        return 130
+    return 0 if (figures(by_mode["agent"])[FIGURE] or 0.0) >= GOAL else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    about = "Small tasks with faults in their way. What the model calls is run; nobody is asked."
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.planning", description=about)
+    own = ["measured-model", "settings-of", "reliability.timeout", "reliability.json"]
+    add_options(parser, [*own, "provider", "base-url", "context-window", "scenarios"])
+    parser.add_argument("-n", type=int, default=COUNT, metavar="N", help=f"number of tasks; default: {COUNT}")
+    return parser
+
+
+async def _model(args: argparse.Namespace) -> str:
+    """The model's name, once it is sure that it is there. Raises NoServer."""
+    files = await asyncio.to_thread(reaching.configured, args)
+    way = reaching.reach(files.loaded, args.scenarios, args.timeout)
+    try:
+        name: str = args.model or await reaching.default_model(way, files)
+        info = await way.model.describe(name)
+        if isinstance(info, Fault) and (info.kind == "unreachable" or info.status == 404):
+            raise NoServer(f"{info.message} {info.advice} Tried because of {way.because}.".replace("  ", " "))
+        return name
+    finally:
+        await reaching.close(way)
+
+
+@contextmanager
+def _home(folder: Path) -> Iterator[None]:
+    """A home of the suite's own with the user's settings, so that its sessions and plans are not among theirs."""
+    folder.mkdir()
+    for own in (paths.config_file(), paths.models_file()):
+        if own.is_file():
+            shutil.copyfile(own, folder / own.name)
+    before = os.environ.get("TUI_AGENT_HOME")
+    os.environ["TUI_AGENT_HOME"] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["TUI_AGENT_HOME"]
+        else:
+            os.environ["TUI_AGENT_HOME"] = before
+
+
+async def _measure(
+    args: argparse.Namespace, name: str, mode: str, folder: Path, outcomes: list[Outcome], page: TextPage
+) -> None:
+    """Fill `outcomes`, one task after the other: a local model has no more than one at a time to give."""
+    given: dict[str, Any] = {
+        "provider": args.provider,
+        "base_url": args.base_url,
+        "model": name,
+        "context_window": args.context_window,
+    }
+    flags = {key: value for key, value in given.items() if value}
+    for task in suite(args.n):
+        done = sum(one.done for one in outcomes)
+        page.progress(f"{name}: {mode}, task {task.number} of {args.n} · {done} done so far")
+        place = folder / "work" / mode / str(task.number)
+        outcomes.append(await carry_out(task, place, mode, flags, scenarios=args.scenarios))
+        if outcomes[-1].ended == "unreachable":
+            raise NoServer(outcomes[-1].said)
+
+
+def write(name: str, by_mode: dict[str, list[Outcome]], page: TextPage) -> None:
+    """The table for people."""
+    count = len(by_mode["agent"])
+    page.line(f"{name}: {count} tasks, with planning and without", "bold")
+    page.line()
+    head = ("figure", "target", "planning", "", "without", "")
+    page.table(head, [row[:-1] for row in rows(by_mode)], right=(1, 2, 4))
+    page.line()
+    for mode, outcomes in by_mode.items():
+        failed = [one for one in outcomes if not one.done]
+        for one in failed[:10]:
+            said = " ".join(one.said.split())[:140]
+            page.pair(f"  {mode:7}", 9, f"task {one.number} ({one.family}): {one.ended}. {said}", "dim")
+
+
+def as_data(name: str, by_mode: dict[str, list[Outcome]], stopped: bool) -> Any:
+    """All that was measured, for programs."""
+    return {
+        "version": __version__,
+        "model": name,
+        "goal": GOAL,
+        "stopped": stopped,
+        "faults": msgspec.to_builtins(fault_plan()),
+        "figures": {mode: figures(outcomes) for mode, outcomes in by_mode.items()},
+        "tasks": {mode: msgspec.to_builtins(outcomes) for mode, outcomes in by_mode.items()},
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""A session as the page knows it that only writes down what it is asked to do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.doubles.session import FakeSession
+from tui_agent.common.domain import Answer
+from tui_agent.events import Event, Record, SessionOpened
+
+OPENED = SessionOpened(
+    id="s-1",
+    version="0",
+    workspace="/w",
+    roots=("/w",),
+    provider="openai",
+    model="m",
+    mode="direct",
+    approval_mode="ask",
+    trusted=True,
+)
+
+
+class FakePageSession(FakeSession):
+    """Tells what it is given, and notes every wish in `done`."""
+
+    def __init__(self, *events: Event) -> None:
+        super().__init__()
+        self.done: list[Any] = []
+        self.tell(OPENED, *events)
+
+    @property
+    def id(self) -> str:
+        return "s-1"
+
+    def tell(self, *events: Event, **place: str) -> None:
+        for event in events:
+            seq = len(self.records) + 1
+            at = "2026-01-01T10:00:00.000+00:00"
+            self.records.append(Record(seq=seq, at=at, event=event, **place))
+        self.wake()
+
+    async def send(self, text: str, *, steering: bool = False, message: str = "", before: str = "") -> str:
+        self.done.append(("send", text))
+        return message
+
+    def withdraw_message(self, message: str) -> bool:
+        self.done.append(("withdraw", message))
+        return False
+
+    async def interrupt(self, *, at_once: bool = False) -> None:
+        self.done.append("interrupt")
+
+    def answer(self, request_id: str, answer: Answer) -> bool:
+        self.done.append(("answer", request_id))
+        return False
+
+    async def set_modes(self, mode: str | None = None, approval_mode: str | None = None) -> None:
+        self.done.append(("modes", mode, approval_mode))
+
+    async def settle_plan(self, accept: bool, seen: str = "") -> bool:
+        self.done.append(("settle", accept))
+        return False
+
+    async def edit_plan(self, text: str, base: str = "") -> bool:
+        self.done.append(("edit", text, base))
+        return False
+
+    async def run_shell(self, command: str) -> None:
+        self.done.append(("shell", command))
+
+
+class AnsweredPageSession(FakePageSession):
+    """Takes every answer while it `takes` them, and keeps it."""
+
+    takes = True
+
+    def __init__(self, *events: Event, records: list[Record] | None = None) -> None:
+        super().__init__(*events)
+        self.records = self.records if records is None else list(records)
+        self.given: list[Answer] = []
+        self._came = asyncio.Event()
+
+    def answer(self, request_id: str, answer: Answer) -> bool:
+        self.given.append(answer)
+        self._came.set()
+        return self.takes
+
+    async def next_answer(self) -> Answer:
+        """The one that comes next."""
+        async with asyncio.timeout(60):
+            await self._came.wait()
+        self._came.clear()
+        return self.given[-1]

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyte
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+from textual.app import App
+from textual.strip import Strip
+from textual.widgets import TextArea
+
+from tests.scenes import build
+from tests.tui.kit import app_for, running, screen_text, until
+from tui_agent import events as e
+from widgets import textual_private
+from widgets.line_view import LineView
+from widgets.request_view import RequestModal
+from widgets.styled_text import ROLES
+from widgets.textual_private import ChangedCells, PaintedRows
+
+NAMES = (
+    "_compositor",
+    "_bindings",
+    "_keymap",
+    "_attach",
+    "_pending_message",
+    "_pruning",
+    "_forward_event",
+    "_replace_via_keyboard",
+    "_driver",
+    "_filters",
+)
+WIDTH, HEIGHT, CUT = 24, 4, 17
+STYLES = [Style.parse(one) for one in ("red on black", "bold red on black", "green on blue")]
+
+pieces = st.lists(st.tuples(st.text(alphabet="ab 漢é", min_size=1, max_size=9), st.sampled_from(STYLES)), max_size=5)
+lines = st.tuples(pieces, pieces)
+frames = st.lists(st.dictionaries(st.integers(0, HEIGHT - 1), lines, min_size=1), min_size=1, max_size=8)
+
+
+def strip(spans: list[tuple[str, Style]], width: int) -> Strip:
+    return Strip(Segment(text, style) for text, style in spans).adjust_cell_length(width, STYLES[0])
+
+
+def console() -> Console:
+    return Console(color_system="truecolor", force_terminal=True)
+
+
+def cells(screen: pyte.Screen) -> list[list[object]]:
+    return [[screen.buffer[y][x] for x in range(WIDTH)] for y in range(HEIGHT)]
+
+
+class Terminal:
+    def __init__(self) -> None:
+        self.screen = pyte.Screen(WIDTH, HEIGHT)
+        self.stream = pyte.Stream(self.screen)
+        self.written = ""
+
+    def take(self, shown: PaintedRows, rows: dict[int, dict[int, Strip]], ends: list[int]) -> None:
+        spans = [(y, 0, WIDTH) for y in sorted(rows)]
+        chops = [rows.get(y, {}) for y in range(HEIGHT)]
+        self.written = ChangedCells(chops, spans, [ends] * HEIGHT, shown).render_segments(console())
+        self.stream.feed(self.written)
+
+
+@given(frames)
+def test_what_stands_on_the_terminal_is_what_was_painted(updates: list[dict[int, tuple[object, object]]]) -> None:
+    calm, plain, shown = Terminal(), Terminal(), PaintedRows()
+    for update in updates:
+        rows = {
+            y: {0: strip(left, CUT), CUT: strip(right, WIDTH - CUT)}  # type: ignore[arg-type]  # by the strategy
+            for y, (left, right) in update.items()
+        }
+        calm.take(shown, rows, [CUT, WIDTH])
+        plain.take(PaintedRows(), rows, [CUT, WIDTH])
+        assert cells(calm.screen) == cells(plain.screen)
+
+
+def row(text: str, style: Style = STYLES[0]) -> dict[int, dict[int, Strip]]:
+    return {0: {0: strip([(text, style)], WIDTH)}}
+
+
+def test_a_character_at_the_end_of_a_line_is_written_alone() -> None:
+    terminal, shown = Terminal(), PaintedRows()
+    terminal.take(shown, row("hello"), [WIDTH])
+    terminal.take(shown, row("hello!"), [WIDTH])
+    assert terminal.written.startswith("\x1b[1;6H")
+    assert terminal.written.count("!") == 1 and "hello" not in terminal.written
+    assert terminal.screen.display[0].rstrip() == "hello!"
+
+
+def test_the_same_line_is_not_written_again() -> None:
+    terminal, shown = Terminal(), PaintedRows()
+    terminal.take(shown, row("hello"), [WIDTH])
+    terminal.take(shown, row("hello"), [WIDTH])
+    assert terminal.written == ""
+
+
+def test_a_line_in_other_colours_is_written_again() -> None:
+    terminal, shown = Terminal(), PaintedRows()
+    terminal.take(shown, row("hello"), [WIDTH])
+    terminal.take(shown, row("hello", STYLES[2]), [WIDTH])
+    assert "hello" in terminal.written
+
+
+def test_after_another_division_or_another_painter_all_is_written() -> None:
+    terminal, shown = Terminal(), PaintedRows()
+    terminal.take(shown, row("hello"), [WIDTH])
+    divided = {0: {0: strip([("hello", STYLES[0])], CUT), CUT: strip([], WIDTH - CUT)}}
+    terminal.take(shown, divided, [CUT, WIDTH])
+    assert "hello" in terminal.written
+    shown.forget()
+    terminal.take(shown, divided, [CUT, WIDTH])
+    assert "hello" in terminal.written
+
+
+def test_a_line_with_an_emoji_is_written_whole() -> None:
+    terminal, shown = Terminal(), PaintedRows()
+    terminal.take(shown, row("ok \u2764\ufe0f one"), [WIDTH])
+    terminal.take(shown, row("ok \u2764\ufe0f two"), [WIDTH])
+    assert terminal.written.startswith("\x1b[1;1H")
+    assert "ok" in terminal.written
+
+
+async def test_all_private_names_that_are_listed_are_there() -> None:
+    assert textual_private.compositor_fits()
+    app: App[None] = App()
+    async with app.run_test():
+        for name in NAMES:
+            assert any(hasattr(owner, name) for owner in (app, app.screen, TextArea())), name
+
+
+def test_no_other_module_of_the_widgets_uses_private_names_of_textual() -> None:
+    own = re.compile(r"(?<![\w.])(?:self|cls|super\(\)|[a-z]*picker|form|pager|[A-Z]\w+)\._")
+    foreign = re.compile(r"\._[a-z]\w+|from textual[\w.]*\._")
+    used = re.compile("|".join(rf"\._?{name}\b" for name in NAMES))
+    for path in Path("widgets").rglob("*.py"):
+        if path.name == "textual_private.py":
+            continue
+        for row in path.read_text(encoding="utf-8").splitlines():
+            rest = own.sub("", row)
+            assert not foreign.search(rest), f"{path}: {row.strip()}"
+            assert not used.search(row), f"{path}: {row.strip()}"
+
+
+@pytest.fixture
+def fresh_classes() -> Iterator[None]:
+    LineView._get_component_classes.cache_clear()
+    yield
+    LineView._get_component_classes.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_classes")
+@pytest.mark.parametrize("name", [*NAMES, *textual_private.COMPOSITOR])
+async def test_without_a_private_name_the_app_still_works(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(textual_private, "MISSING", {name})
+    monkeypatch.setattr(LineView, "COMPONENT_CLASSES", textual_private.component_classes(ROLES))
+    app, session = app_for("answered")
+    async with running(app) as pilot:
+        await pilot.press(*"helo", "backspace", *"lo")
+        await until(pilot, lambda: app.prompt.text == "hello")
+        app.prompt.take_paste(" you")
+        await until(pilot, lambda: app.prompt.text == "hello you")
+        session.push(e.ApprovalAsked(id="q1", action=build.TESTS, digest="d", why="ask"))
+        await until(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
+        await until(pilot, lambda: "Run a command" in screen_text(app))
+        await pilot.press("r", *"no", "enter")
+        await until(pilot, lambda: len(session.answers) == 1)
+        assert session.answers[0][1].text == "no"

@@ -1,0 +1,173 @@
+"""The command line: every parser and `--help` page is built from arguments.json. Imports little, for a quick start."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import textwrap
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from tui_agent import __version__
+
+TABLE_FILE = Path(__file__).with_name("arguments.json")
+WIDEST = 80
+"""Columns of a help page at most."""
+PICK = ""
+"""`--resume` without an id."""
+STRATEGIES = ("native", "json", "xml", "files")
+"""Values of `--strategies`."""
+
+Options: TypeAlias = Iterable[str | list[str]]
+"""Keys of the table's options; those in an inner list exclude each other."""
+
+
+class HelpPage(argparse.RawDescriptionHelpFormatter):
+    """A help page like a man page: at most 80 columns, an option's value once, text laid out as written."""
+
+    def __init__(self, prog: str) -> None:
+        columns = min(WIDEST, shutil.get_terminal_size().columns)
+        super().__init__(prog, max_help_position=26, width=max(40, columns) - 2)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        value = self._format_args(action, self._get_default_metavar_for_optional(action))
+        return f"{', '.join(action.option_strings)} {value}"
+
+
+def command_names() -> list[str]:
+    """The subcommands, in the order of the help page."""
+    return [name for name in _table()["commands"] if name]
+
+
+def command_parser(command: str) -> argparse.ArgumentParser:
+    """The parser of `tui-agent COMMAND`; "" is the program without a command, which opens the screen."""
+    entry = _table()["commands"][command]
+    about = "\n".join(entry["about"])
+    if not command:
+        summaries = {name: one["summary"] for name, one in _table()["commands"].items() if name}
+        about += "\n" + _two_columns(summaries, "  ")
+    name = f"tui-agent {command}".strip()
+    parser = argparse.ArgumentParser(
+        prog=name,
+        usage="\n       ".join(f"{name} {line}".rstrip() for line in entry["usage"]),
+        description=about,
+        epilog="\n\n".join(_section(title, body) for title, body in entry["sections"].items()),
+        formatter_class=HelpPage,
+    )
+    _add_groups(parser, entry)
+    if inner := entry.get("commands"):
+        title = "commands, each with its own --help"
+        subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title=title, prog=name)
+        for word, one in inner.items():
+            summary = one["summary"]
+            subparser = subparsers.add_parser(
+                word,
+                usage=f"{name} {word} [OPTION]... {one['usage']}".rstrip(),
+                help=summary,
+                description=f"{summary[0].upper()}{summary[1:]}.",
+                formatter_class=HelpPage,
+            )
+            _add_groups(subparser, one)
+    return parser
+
+
+def with_default_command(command: str, arguments: list[str]) -> list[str]:
+    """The arguments with the default subcommand in front, if they name none: `sessions` means `sessions list`."""
+    entry = _table()["commands"][command]
+    if "default" not in entry or (arguments and (arguments[0] in ("-h", "--help") or not arguments[0].startswith("-"))):
+        return arguments
+    return [entry["default"], *arguments]
+
+
+def add_options(parser: argparse._ActionsContainer, options: Options) -> None:
+    """Add options of arguments.json by key."""
+    for option in options:
+        if isinstance(option, list):
+            add_options(parser.add_mutually_exclusive_group(), option)
+            continue
+        given = dict(_table()["options"][option])
+        names, kind = given.pop("names"), given.pop("type", None)
+        if kind is not None:
+            given["type"] = _TYPES[kind]
+        if given.get("action") == "version":
+            given["version"] = f"tui-agent {__version__}"
+        parser.add_argument(*names, **given)
+
+
+@cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = json.loads(TABLE_FILE.read_bytes())
+    return table
+
+
+def _add_groups(parser: argparse.ArgumentParser, entry: Mapping[str, Any]) -> None:
+    """Add the groups of a command; `true` means the shared group of that title."""
+    parser._positionals.title = "arguments"
+    for title, options in entry["groups"].items():
+        group = parser.add_argument_group(title) if title else parser
+        add_options(group, _table()["groups"][title] if options is True else options)
+
+
+def _section(title: str, body: Any) -> str:
+    """A section of the page: two columns, or lines of text; `true` means the shared section of that title."""
+    body = _table()["sections"][title] if body is True else body
+    text = _two_columns(body) if isinstance(body, dict) else body if isinstance(body, str) else "\n".join(body)
+    return f"{title}:\n{textwrap.indent(text, '  ')}"
+
+
+def _two_columns(rows: Mapping[str, str], indent: str = "") -> str:
+    """Two columns; a left side that is too long gets a line of its own."""
+    width = min(36, max((len(left) for left, right in rows.items() if right), default=0)) + 2
+    lines = []
+    for left, right in rows.items():
+        fits = len(left) + 2 <= width
+        lines.append(f"{indent}{left:{width}}{right}".rstrip() if fits else f"{indent}{left}")
+        if right and not fits:
+            lines.append(f"{indent}{'':{width}}{right}")
+    return "\n".join(lines)
+
+
+# --- types of values ------------------------------------------------------------------------
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 86_400:
+        raise argparse.ArgumentTypeError("must be more than 0 seconds")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 10_000:
+        raise argparse.ArgumentTypeError("must be from 1 to 10000")
+    return value
+
+
+def _temperatures(text: str) -> tuple[float, ...]:
+    values = tuple(float(part) for part in text.split(",") if part.strip())
+    if not values or not all(0 <= value <= 2 for value in values):
+        raise argparse.ArgumentTypeError("must be comma-separated numbers from 0 to 2")
+    return values
+
+
+def _strategies(text: str) -> tuple[str, ...]:
+    values = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not values or not set(values) <= set(STRATEGIES):
+        raise argparse.ArgumentTypeError(f"must be a comma-separated list of {', '.join(STRATEGIES)}")
+    return values
+
+
+_TYPES: dict[str, Any] = {
+    "path": Path,
+    "int": int,
+    "seconds": _seconds,
+    "count": _count,
+    "temperatures": _temperatures,
+    "strategies": _strategies,
+}

@@ -1,0 +1,1 @@
+"""Plain values, paths and tables that every package uses."""

@@ -1,0 +1,3 @@
+"""What tools touch: permissions, grants, the workspace, snapshots, language servers."""
+
+from __future__ import annotations

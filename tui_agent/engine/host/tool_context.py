@@ -1,0 +1,524 @@
+"""What one tool call may do: judged by the rules, else asked for; only what was allowed is done (A4, A5, A9)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from tui_agent.common.domain import (
+    Action,
+    Answer,
+    CommandOutcome,
+    EditAction,
+    FileChange,
+    Mode,
+    ReadAction,
+    Severity,
+    Target,
+    ToolResult,
+    action_digest,
+)
+from tui_agent.common.hunks import HunkChoice, lines_text, with_edited_hunk
+from tui_agent.common.workplan import PlanChange
+from tui_agent.engine.core.approvals import approval_events, granted
+from tui_agent.engine.core.shielded import finished
+from tui_agent.engine.core.text_buffer import TextBuffer
+from tui_agent.engine.host.environment import ToolEnvironment
+from tui_agent.engine.host.snapshots import SnapshotError
+from tui_agent.events import ApprovalExecuted, CommandChanged, Event, FileChanged, FileDiagnosed, ToolOutput
+from tui_agent.platform.file_faults import FileChangedError, FileFault
+from tui_agent.platform.files import read_file, replace_file, sha256_of
+from tui_agent.platform.watching import Mark, mark
+from tui_agent.safety.roots import PathError
+from tui_agent.text import Cleaner, count_of
+from tui_agent.tools.base import Code, SubagentTask, ToolError, ToolRefused, Written
+from tui_agent.tools.code_output import diagnostics_text
+from tui_agent.tools.diffs import diff_bytes
+from tui_agent.tools.partial_edits import can_choose, chosen_bytes
+from tui_agent.tools.search_workspace import find_ripgrep
+
+WATCH_INTERVAL = 0.4
+"""Seconds between two looks at a file while the user decides about it."""
+CHANGED = "changed on disk"
+"""Why an approval is void."""
+SAME_QUESTION = "the answer to the same question"
+"""Who answered a call that asks for the same thing as another one that is waiting."""
+NO_WAY_AROUND = " Do not try it by another way."
+"""What only the model is told of a refusal."""
+HUNKS_CAP = 4_000
+"""Characters of hunks that the model is shown."""
+OUTPUT_CAP = 256 * 1024
+"""Characters of live output that one call may put on the stream; the rest stays in the result."""
+DIFF_CAP = 2 << 20
+"""Characters of a change that can be shown in full (A9) and saved in one record."""
+DIAGNOSTICS = 20
+"""Errors of one file that the model is told after a write."""
+OUTPUT_GATHER = 0.1
+"""Seconds for which live output is gathered."""
+
+Delegate = Callable[[SubagentTask, str, str], Awaitable[ToolResult]]
+"""Runs a sub-agent for a run and a call of it (T5)."""
+
+
+class Approval(NamedTuple):
+    """A permission that was given, once, for one action."""
+
+    id: str
+    answer: Answer
+    cannot_undo: str = ""
+    """Why the edit can't be undone; the user was told when they were asked."""
+
+
+class CallClock:
+    """The time limit of a call, which stands still while somebody decides (T7)."""
+
+    def __init__(self) -> None:
+        self._deadline = asyncio.timeout(None)
+        self._left: float | None = None
+        self._paused = 0
+        self.waited_ms = 0
+        """Time spent waiting for the user."""
+
+    def limit(self, seconds: float | None) -> asyncio.Timeout:
+        """The limit as a context; None for a call that keeps its own time."""
+        self._deadline = asyncio.timeout(seconds)
+        return self._deadline
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """The limit does not run meanwhile."""
+        now = asyncio.get_running_loop().time
+        self._paused += 1
+        if self._paused == 1:
+            when = self._deadline.when()
+            self._left = None if when is None else when - now()
+            if when is not None:
+                self._deadline.reschedule(None)
+        try:
+            yield
+        finally:
+            self._paused -= 1
+            if self._paused == 0 and self._left is not None and not self._deadline.expired():
+                self._deadline.reschedule(now() + self._left)
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """As `paused`, and counted: somebody decides."""
+        began = time.monotonic()
+        try:
+            with self.paused():
+                yield
+        finally:
+            self.waited_ms += round((time.monotonic() - began) * 1000)
+
+
+def refusal(answer: Answer) -> str:
+    """What the model is told of an answer that gives no permission."""
+    if answer.verdict == "withdrawn":
+        return "Interrupted by the user before they decided."
+    reason = f" Their reason: {answer.text}" if answer.text else ""
+    who = "The user" if answer.by == "user" else f"The rule «{answer.by}»"
+    return f"{who} refused this.{reason}{NO_WAY_AROUND}"
+
+
+class CallContext:
+    """Implements `tools.base.ToolContext` for one call."""
+
+    def __init__(self, environment: ToolEnvironment, *, run: str, node: str, delegate: Delegate | None = None) -> None:
+        self._environment = environment
+        self._run = run
+        self._node = node
+        self.clock = CallClock()
+        self._delegate = delegate
+        self._live = _LiveOutput(self._emit_output)
+        self._file = ""
+        """Where all of the output goes, until that was told."""
+        self.declined = False
+        """A person said no, not a rule."""
+        self.effects: CommandChanged | None = None
+        """What the command of the call changed, where that was watched."""
+        self.acted = False
+        """True once something with an effect was carried out."""
+        self.seen_now: dict[str, str] = {}
+        """Path → hash of what this call saw."""
+        self.scratch = environment.scratch
+        self.roots = environment.roots.folders
+        self.mode: Mode = environment.mode
+        self.command_timeout = round(environment.settings.timeouts.command)
+        self.command_timeout_max = round(environment.settings.timeouts.command_max)
+        self.search_matches = environment.settings.caps.search_matches
+        self.search_program = find_ripgrep(environment.roots.folders)
+        self.code: Code = environment.code
+        self.seen = environment.seen
+
+    def resolve(self, path: str) -> Target:
+        """See ToolContext."""
+        try:
+            return self._environment.roots.resolve(path)
+        except PathError as error:
+            raise ToolError(str(error), error.code) from error
+
+    def saw(self, path: Path, sha256: str) -> None:
+        """See ToolContext."""
+        self._environment.saw(path, sha256)
+        self.seen_now[str(path)] = sha256
+
+    def output(self, text: str) -> None:
+        """See ToolContext."""
+        self._live.add(text)
+
+    def close(self) -> None:
+        """Hand on what output is still held."""
+        self._live.close()
+
+    def _emit_output(self, text: str) -> None:
+        file, self._file = self._file, ""
+        self._environment.stream.emit(ToolOutput(text=text, file=file), run=self._run, node=self._node)
+
+    # --- permission ---
+
+    async def permit(self, action: ReadAction) -> None:
+        """See ToolContext."""
+        _whole(await self.approve(action))
+
+    async def approve(self, action: Action, cannot_undo: str = "") -> Approval:
+        """Permission for `action`: by the rules, else by asking the user. Raises ToolRefused, and ToolError `changed`
+        when the file changed meanwhile. `cannot_undo`: why an edit can't be undone, where that is known."""
+        if not isinstance(action, ReadAction):
+            return await self._permission(action, cannot_undo)
+        asking, key = self._environment.asking, action_digest(action)
+        if (same := await self._same_answer(key)) is not None:
+            return self._approved(self._settle(action, same), same)
+        answer = asking[key] = asyncio.get_running_loop().create_future()
+        try:
+            return await self._permission(action, cannot_undo, answer.set_result)
+        finally:
+            if not answer.done():
+                answer.set_result(None)
+            del asking[key]
+
+    async def _permission(
+        self, action: Action, cannot_undo: str, answered: Callable[[Answer], None] = lambda answer: None
+    ) -> Approval:
+        """As `approve`; `answered` hears what the user decided, if they are asked."""
+        environment = self._environment
+        verdict = await environment.verdict(action, cannot_undo)
+        if verdict.decision == "run":
+            answer = Answer(verdict="approve", by=verdict.rule)
+            return Approval(self._settle(action, answer), answer)
+        if verdict.decision == "refuse":
+            self._settle(action, Answer(verdict="reject", by=verdict.rule))
+            raise ToolRefused(f"Not allowed: {verdict.rule}")
+        ask, settle = approval_events(action, verdict.rule, verdict.grants)
+        request, watching = "", list[asyncio.Task[None]]()
+
+        def asked(identity: str) -> Event:
+            nonlocal request
+            request = identity
+            if isinstance(action, EditAction):
+                void = partial(environment.approvals.void, request, CHANGED, run=self._run, node=self._node)
+                watching.append(asyncio.create_task(_watch(action, void)))
+            return ask(request)
+
+        try:
+            with self.clock.waiting():
+                answer = await environment.approvals.decide(asked, settle, run=self._run, node=self._node)
+        finally:
+            for task in watching:
+                task.cancel()
+        answered(answer)
+        if answer.verdict == "withdrawn" and answer.by == CHANGED and isinstance(action, EditAction):
+            raise _changed_meanwhile(action)
+        if (grant := granted(verdict.grants, answer)) is not None:
+            await environment.grants.add(grant)
+        return self._approved(request, answer, verdict.cannot_undo)
+
+    async def _same_answer(self, key: str) -> Answer | None:
+        """The answer to the same question of another call that waits for it; None where there is none."""
+        while (other := self._environment.asking.get(key)) is not None:
+            with self.clock.waiting():
+                answer = await asyncio.shield(other)
+            if answer is not None:
+                by = SAME_QUESTION if answer.by == "user" else answer.by
+                return Answer(verdict=answer.verdict, text=answer.text, by=by)
+        return None
+
+    def _settle(self, action: Action, answer: Answer) -> str:
+        """Journal what was decided without asking."""
+        return self._environment.approvals.settle(action, answer, run=self._run, node=self._node)
+
+    def _approved(self, request: str, answer: Answer, cannot_undo: str = "") -> Approval:
+        if answer.verdict != "approve":
+            raise self._declined(answer)
+        return Approval(request, answer, cannot_undo)
+
+    def _declined(self, answer: Answer) -> ToolRefused:
+        """The error for an answer that gives no permission."""
+        self.declined = self.declined or (answer.verdict == "reject" and answer.by in ("user", SAME_QUESTION))
+        return ToolRefused(refusal(answer))
+
+    # --- edits ---
+
+    async def edit(self, target: Target, before: bytes | None, after: bytes) -> Written:
+        """See ToolContext."""
+        action = await asyncio.to_thread(_editing, target, before, after, self.roots)
+        self._environment.code.expect(target.path, before)
+        approval = await self.approve(action)
+        chosen, note = action, ""
+        if approval.answer.data:
+            try:
+                choice = HunkChoice.read(approval.answer.data, action.diff)
+            except ValueError as error:
+                raise ToolRefused(f"Not done: {error}.") from error
+            if not choice.whole(action.diff):
+                after, chosen = await self._chosen(action, before, after, choice)
+                note = choice_note(action, choice)
+        change = await self._write(approval, chosen, after, partly=chosen is not action)
+        counts = f"(+{change.added} -{change.removed})"
+        return Written(change, "\n".join(filter(None, (counts, note, await self._diagnostics(change)))))
+
+    async def _chosen(
+        self, action: EditAction, before: bytes | None, after: bytes, choice: HunkChoice
+    ) -> tuple[bytes, EditAction]:
+        """The bytes of the hunks that the user chose, and the edit that they are. Raises Refused."""
+        if not action.parts:
+            raise ToolRefused("Not done: this change can only be taken as a whole.")
+        content, chosen = await asyncio.to_thread(_carve, action, before, after, choice)
+        if chosen.after == action.before or (before is None and not content):
+            self.declined = True
+            raise ToolRefused(f"The user took none of this change.{NO_WAY_AROUND}")
+        return content, chosen
+
+    async def _write(self, approval: Approval, action: EditAction, content: bytes, *, partly: bool) -> FileChange:
+        """Save what the edit replaces (K1), then write it by the replace protocol."""
+        changed = _changed_meanwhile(action)
+        environment, snapshots = self._environment, self._environment.snapshots
+        if snapshots is not None:
+            save_before = partial(snapshots.save_before, action, run=self._run, call=self._node)
+            try:
+                try:
+                    await save_before(unkept=approval.cannot_undo)
+                except SnapshotError as error:
+                    await self.approve(action, str(error))
+                    await save_before(unkept=str(error))
+            except FileChangedError as error:
+                raise changed from error
+        await environment.stream.durable()
+        await environment.before_change(self._run)
+        self.acted = True
+
+        def replace_it() -> None:
+            replace_file(Path(action.path), content, action.before)
+            if snapshots is not None:
+                snapshots.save_after(content)
+
+        async def write_it() -> FileChange:
+            await asyncio.to_thread(replace_it)
+            return self._changed(approval, action, partly)
+
+        try:  # the thread can't be stopped half-way: what it does is waited for and told, then a stop goes on
+            return await finished(write_it())
+        except FileChangedError as error:
+            raise changed from error
+        except FileFault as error:
+            raise ToolError(str(error), error.code) from error
+
+    def _changed(self, approval: Approval, action: EditAction, partly: bool) -> FileChange:
+        change = FileChange(
+            path=action.path,
+            display=action.display,
+            kind=action.diff.kind,
+            added=action.diff.added,
+            removed=action.diff.removed,
+            before=action.before,
+            after=action.after,
+        )
+        self.saw(Path(action.path), action.after)
+        self._executed(approval, action, partly)
+        self._environment.stream.emit(FileChanged(change=change, diff=action.diff), run=self._run, node=self._node)
+        return change
+
+    async def _diagnostics(self, change: FileChange) -> str:
+        """The errors that a language server finds in a written file, for user and model; empty without any (T4)."""
+        with self.clock.paused():
+            found = await self._environment.code.check(change)
+        errors = tuple(one for one in found or () if one.kind == "error")
+        if not errors:
+            return ""
+        event = FileDiagnosed(path=change.path, display=change.display, found=errors[:DIAGNOSTICS])
+        self._environment.stream.emit(event, run=self._run, node=self._node)
+        new = sum(one.new for one in errors)
+        head = f"{count_of(len(errors), 'error')} in {change.display}"
+        head += "" if new == len(errors) else f", {new} of them new"
+        return f"[Diagnostics] {head}:\n{diagnostics_text(errors, DIAGNOSTICS)}"
+
+    # --- commands ---
+
+    async def run(self, command: str, cwd: str, timeout: int) -> CommandOutcome:
+        """See ToolContext."""
+        environment, snapshots = self._environment, self._environment.snapshots
+        action = await environment.judge(command, Path(cwd) if cwd else environment.shell_cwd())
+        approval = _whole(await self.approve(action))
+        await environment.stream.durable()
+        if action.severity is not Severity.NONE:
+            await environment.before_change(self._run)
+        self.acted = self.acted or not action.unasked
+        self._executed(approval, action)
+        file = environment.output_file()
+        self._file = str(file)
+        async with contextlib.AsyncExitStack() as stack:
+            if not action.unasked and snapshots is not None:
+                watching = snapshots.watching(
+                    action.command, environment.roots, self._note_effects, run=self._run, call=self._node
+                )
+                await stack.enter_async_context(watching)
+            return await environment.run_command(action, timeout, self.output, file)
+
+    def _note_effects(self, effects: CommandChanged) -> None:
+        self.effects = effects
+
+    def _executed(self, approval: Approval, action: Action, partly: bool = False) -> None:
+        event = ApprovalExecuted(id=approval.id, digest=action_digest(action), action=action if partly else None)
+        self._environment.stream.emit(event, run=self._run, node=self._node)
+
+    # --- the user, the plan, sub-agents ---
+
+    async def ask(self, question: str, options: tuple[str, ...]) -> str:
+        """See ToolContext."""
+        if not self._environment.attended:
+            raise ToolRefused("No user is present to answer. Decide by yourself or finish with what you know.")
+        with self.clock.waiting():
+            asking = self._environment.approvals.question(question, options, run=self._run, node=self._node)
+            answer = await asking
+        if answer.verdict not in ("reply", "approve"):
+            raise self._declined(answer)
+        return answer.text
+
+    async def delegate(self, subtask: SubagentTask) -> ToolResult:
+        """See ToolContext."""
+        if self._delegate is None:
+            raise ToolRefused("Not allowed: no sub-agent can be started from here; look into it with the other tools.")
+        return await self._delegate(subtask, self._run, self._node)
+
+    def propose_plan(self, change: PlanChange) -> str:
+        """See ToolContext."""
+        mode, propose = self._environment.mode, self._environment.propose
+        if mode.reads_only and mode is not Mode.PLAN:
+            raise ToolRefused(f"Not allowed: {mode} mode proposes nothing for the plan; say it in your reply")
+        if propose is None:
+            raise ToolRefused("There is no plan document in this session; say it in your reply.")
+        return propose(change)
+
+
+def _whole(approval: Approval) -> Approval:
+    """Raises Refused where parts were chosen of an action that has none."""
+    if approval.answer.data:
+        raise ToolRefused("The answer was given for parts of this, which it does not have. Nothing was done.")
+    return approval
+
+
+def _changed_meanwhile(action: EditAction) -> ToolError:
+    return ToolError(f"{action.display} changed on disk meanwhile; nothing was written.", "changed")
+
+
+def _editing(target: Target, before: bytes | None, after: bytes, roots: Sequence[Path]) -> EditAction:
+    """The edit as an action; a folder of the workspace that is gone is not made anew. Raises ToolError."""
+    for root in roots:
+        if target.path.is_relative_to(root) and not root.is_dir():
+            raise ToolError(f"The workspace {root} can't be reached any more; nothing was written.", "not_found")
+    diff = diff_bytes(target.display, before, after)
+    if sum(len(line) for hunk in diff.hunks for line in hunk.lines) > DIFF_CAP:
+        raise ToolError("The change is too large to be shown. Make it in smaller parts.", "too_large")
+    return EditAction(
+        path=str(target.path),
+        display=target.display,
+        diff=diff,
+        before=None if before is None else sha256_of(before),
+        after=sha256_of(after),
+        outside=target.outside,
+        protected=target.protected,
+        sensitive=target.sensitive,
+        parts=can_choose(before, after),
+    )
+
+
+async def _watch(action: EditAction, void: Callable[[], None]) -> None:
+    """Look at the file while somebody decides about it; call `void` once when it is another one."""
+    path = Path(action.path)
+    known: Mark | None = None
+    while True:
+        found = await asyncio.to_thread(mark, path)
+        if found is None or found != known:
+            if await asyncio.to_thread(_hash, path) != action.before:
+                void()
+                return
+            known = found
+        await asyncio.sleep(WATCH_INTERVAL)
+
+
+def _hash(path: Path) -> str | None:
+    try:
+        return read_file(path, follow=False).sha256
+    except FileFault as fault:
+        return None if fault.code == "not_found" else "unreadable"
+
+
+def _carve(action: EditAction, before: bytes | None, after: bytes, choice: HunkChoice) -> tuple[bytes, EditAction]:
+    """The bytes of what was chosen of an edit, and the edit that they are."""
+    content = chosen_bytes(before, after, action.diff, choice)
+    diff = diff_bytes(action.diff.path, before, content)
+    return content, replace(action, diff=diff, after=sha256_of(content))
+
+
+def choice_note(action: EditAction, choice: HunkChoice) -> str:
+    """What the model must know of a change that was made otherwise than it asked for."""
+    hunks = action.diff.hunks
+    left = [lines_text(hunk) for place, hunk in enumerate(hunks) if place not in choice.taken]
+    made = [
+        lines_text(with_edited_hunk(hunks[place], text))
+        for place, text in sorted(choice.edits.items())
+        if place in choice.taken
+    ]
+    parts: list[str] = []
+    if left:
+        parts.append(
+            f"The user rejected {len(left)} of the {len(hunks)} hunks; they are NOT in the file, do not make them "
+            f"again:\n{_cut(left)}"
+        )
+    if made:
+        which = "hunk" if len(made) == 1 else f"{len(made)} hunks"
+        parts.append(
+            f"The user changed the text of the {which} before it was written; the file has this now:\n{_cut(made)}"
+        )
+    return "\n".join(parts)
+
+
+def _cut(hunks: list[str]) -> str:
+    text = "\n".join(hunks)
+    return text if len(text) <= HUNKS_CAP else text[:HUNKS_CAP] + "\n… more; read the file to see what it holds."
+
+
+class _LiveOutput:
+    """Cleans, gathers and bounds what a call prints."""
+
+    def __init__(self, emit: Callable[[str], None]) -> None:
+        self._cleaner = Cleaner(colours=True)
+        self._buffer = TextBuffer(emit, OUTPUT_GATHER)
+
+    def add(self, text: str) -> None:
+        if self._buffer.size > OUTPUT_CAP:
+            return
+        self._buffer.add(self._cleaner.feed(text))
+        if self._buffer.size > OUTPUT_CAP:
+            self._buffer.add("\n… more output follows; it is kept in the result.\n")
+
+    def close(self) -> None:
+        self._buffer.add(self._cleaner.flush())
+        self._buffer.flush()

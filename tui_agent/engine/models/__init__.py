@@ -1,0 +1,3 @@
+"""Which model answers, with which window and protocol."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""The plan document as the session's memory."""
+
+from __future__ import annotations

@@ -1,0 +1,531 @@
+"""The plan document as the session's memory: read, watched, changed only by what the user accepted (P1 to P6)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from tui_agent.common.domain import Answer
+from tui_agent.common.newest import keep_newest
+from tui_agent.common.workplan import CriterionChange, DecisionNote, PlanChange, Summary
+from tui_agent.engine.core.approvals import Approvals
+from tui_agent.engine.core.saved_copies import SavedCopies
+from tui_agent.engine.core.shielded import end_tasks, finished
+from tui_agent.engine.core.stream import EventStream
+from tui_agent.engine.plan_doc.excerpt import ExcerptCache
+from tui_agent.engine.plan_doc.repair import Repair, Rewrite, choose_text
+from tui_agent.events import Notice, PlanDocChanged, PlanDocSettled
+from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan, PlanStatus, minute
+from tui_agent.plan.markdown import Document, parse
+from tui_agent.plan.merge import Choice, align, merge_plans
+from tui_agent.plan.store import PlanStore, SaveConflict, SaveResult, Unreadable
+from tui_agent.plan.writing import PlanTextError, write
+from tui_agent.platform.file_faults import FileFault
+from tui_agent.platform.files import sha256_of
+from tui_agent.platform.watching import Mark, changes, mark
+from tui_agent.text import one_line
+from tui_agent.tools.base import ToolError
+
+log = logging.getLogger(__name__)
+
+NAME = "plan_doc.md"
+TEXTS = 200
+"""Texts that were told and are remembered, so that an edit of one is merged with what came after it."""
+PROPOSAL = "proposal"
+"""Id under which it is told that the user decided about what the model proposes."""
+By = Literal["template", "summary", "review", "user", "editor", "merge", "repair"]
+
+
+class PendingChange(msgspec.Struct, frozen=True):
+    """A change that was made for the plan `base`, which becomes `wanted` by it."""
+
+    base: Plan
+    wanted: Plan
+    own: PlanChange = PlanChange()
+    """The user's own words in it: they hold even where the user wrote in the document meanwhile."""
+    at: dt.datetime | None = None
+    """When `own` was said."""
+
+    def apply(self, plan: Plan, left_out: list[str]) -> Plan:
+        """The plan with the change: what the user changed since `base` stays as they wrote it. `left_out` gets what of
+        the change is left out for that, in words."""
+        found = self.wanted if plan == self.base else self._merged(plan, left_out)
+        return found if self.at is None else with_change(found, self.own, self.at)
+
+    def _merged(self, plan: Plan, left_out: list[str]) -> Plan:
+        base, wanted = self.base, self.wanted
+        rows, added = _unless_theirs(base.acceptance_criteria, wanted, plan, left_out)
+        old, logged = base.execution_log, wanted.execution_log
+        merged = merge_plans(base, msgspec.structs.replace(wanted, acceptance_criteria=rows, execution_log=old), plan)
+        left_out.extend(one.item or one.where for one in merged.conflicts)
+        found, status = merged.plan, merged.plan.status
+        criteria = (*found.acceptance_criteria, *added)
+        if status is PlanStatus.COMPLETED and not all(one.completed for one in criteria):
+            status = PlanStatus.IN_PROGRESS if plan.status == base.status != status else status
+        return msgspec.structs.replace(
+            found,
+            status=status,
+            acceptance_criteria=criteria,
+            execution_log=(*found.execution_log, *logged[len(old) :]),
+        )
+
+
+def proposal(plan: Plan, change: PlanChange, now: dt.datetime) -> PendingChange:
+    """What the model proposes. Raises ToolError where a criterion is said to be met that is not in the plan, or the
+    status is none. Criteria that go by another wording are added, never dropped."""
+    if change.status and change.status not in list(PlanStatus):
+        raise ToolError(f"status must be one of {', '.join(PlanStatus)}.", "bad_arguments")
+    old = plan.acceptance_criteria
+    if change.fresh:
+        rows = tuple(_find(old, one.description) or Criterion(description=one.description) for one in change.criteria)
+        goal = change.goal or plan.goal
+        return PendingChange(plan, msgspec.structs.replace(plan, goal=goal, acceptance_criteria=rows or old))
+    for one in change.criteria:
+        if not one.added and _find(old, one.description) is None:
+            there = "; ".join(row.description for row in old[:30]) or "none yet: add them first"
+            raise ToolError(f"The plan has no criterion {one.description[:100]!r}. Its criteria: {there}.", "not_found")
+    return PendingChange(plan, with_change(plan, change, now))
+
+
+def reopened_change(text: str, plan: Plan) -> PendingChange | None:
+    """A proposal of an earlier process, which left the document as `text`; None when there is nothing in it."""
+    wanted = parse(text)
+    return None if wanted.problem or wanted.plan == plan else PendingChange(plan, wanted.plan)
+
+
+def accepted_change(offered: Summary, final: Summary, base: Plan, now: dt.datetime) -> PendingChange:
+    """What an accepted summary changes. It was `offered` when `base` was the plan; `final` is what the user made of
+    it."""
+    own = PlanChange(
+        goal=final.goal if final.goal != offered.goal else "",
+        status=final.status if final.status != offered.status and final.status in list(PlanStatus) else "",
+        criteria=tuple(one for one in final.criteria if one not in offered.criteria),
+    )
+    return PendingChange(base, with_summary(base, final, now), own, now)
+
+
+def _unless_theirs(
+    base: tuple[Criterion, ...], wanted: Plan, plan: Plan, left_out: list[str]
+) -> tuple[tuple[Criterion, ...], tuple[Criterion, ...]]:
+    """The wanted criteria without changes of those that were changed in `plan`, too, since a row is theirs as a whole;
+    and those that are new and not in `plan`."""
+    rows = list(wanted.acceptance_criteria)
+    ours, theirs = align(base, rows), align(base, plan.acceptance_criteria)
+    for at, old in enumerate(base):
+        other = plan.acceptance_criteria[theirs[at]] if at in theirs else None
+        if at in ours and rows[ours[at]] != old and other not in (old, rows[ours[at]]):
+            left_out.append(old.description)
+            rows[ours[at]] = old
+    known = set(ours.values())
+    added = [row for at, row in enumerate(rows) if at not in known]
+    new = (row for row in added if _find(plan.acceptance_criteria, row.description) is None)
+    return tuple(rows[at] for at in sorted(known)), tuple(new)
+
+
+def in_words(plan: Plan) -> str:
+    """The plan as it would be, for the model."""
+    lines = ["Proposed; the user decides whether it is written. It counts for your work from now on.", ""]
+    lines.append(f"Goal: {plan.goal or '(none)'} ({plan.status}, {plan.completed}/{len(plan.acceptance_criteria)})")
+    lines += [f"- [{'x' if one.completed else ' '}] {one.description}" for one in plan.acceptance_criteria[:50]]
+    return "\n".join(lines)
+
+
+def with_summary(plan: Plan, summary: Summary, now: dt.datetime) -> Plan:
+    """The plan with what the user accepted: one more log entry, ticks, decisions, status."""
+    entry = LogEntry(
+        action=summary.action, details=summary.details, result=summary.result, tools=summary.tools, when=minute(now)
+    )
+    changed = with_change(plan, summary, now)
+    criteria, status = changed.acceptance_criteria, changed.status
+    if summary.status not in list(PlanStatus):
+        if criteria and all(row.completed for row in criteria):
+            status = PlanStatus.COMPLETED
+        elif status in (PlanStatus.PLANNING, PlanStatus.COMPLETED):
+            status = PlanStatus.IN_PROGRESS
+    return msgspec.structs.replace(changed, status=status, execution_log=(*plan.execution_log, entry))
+
+
+def with_change(plan: Plan, change: PlanChange | Summary, now: dt.datetime) -> Plan:
+    """The plan with what the model proposes: ticks, criteria, decisions; status only where it says so."""
+    when = minute(now)
+
+    def added(notes: Iterable[DecisionNote]) -> list[Decision]:
+        return [Decision(**msgspec.structs.asdict(one), when=when) for one in notes]
+
+    return msgspec.structs.replace(
+        plan,
+        goal=change.goal or plan.goal,
+        status=PlanStatus(change.status) if change.status in list(PlanStatus) else plan.status,
+        acceptance_criteria=_updated(plan.acceptance_criteria, change.criteria),
+        decisions_made=(*plan.decisions_made, *added(change.decisions_made)),
+        decisions_rejected=(*plan.decisions_rejected, *added(change.decisions_rejected)),
+    )
+
+
+def _find(criteria: Iterable[Criterion], description: str) -> Criterion | None:
+    """The row of the same wording: case, spaces and a full stop do not count."""
+    return next((row for row in criteria if _key(row.description) == _key(description)), None)
+
+
+def _updated(criteria: tuple[Criterion, ...], changes: Iterable[CriterionChange]) -> tuple[Criterion, ...]:
+    rows = list(criteria)
+    for change in changes:
+        key = _key(change.description)
+        at = next((index for index, row in enumerate(rows) if _key(row.description) == key), None)
+        if at is not None:
+            notes = change.notes or rows[at].notes
+            rows[at] = msgspec.structs.replace(rows[at], completed=change.completed, notes=notes)
+        elif change.description.strip():
+            new = Criterion(description=change.description.strip(), completed=change.completed, notes=change.notes)
+            rows.append(new)
+    return tuple(rows)
+
+
+def _key(text: str) -> str:
+    return " ".join(text.lower().split()).rstrip(".")
+
+
+class PlanMemory:
+    """One for a session. `open` comes first, `close` last."""
+
+    def __init__(
+        self,
+        folder: Path,
+        stream: EventStream,
+        approvals: Approvals,
+        *,
+        attended: bool,
+        accept: bool = False,
+        entries: int = 10,
+    ) -> None:
+        self.path = folder / NAME
+        self._store = PlanStore(self.path)
+        self._stream = stream
+        self._approvals = approvals
+        self._attended = attended
+        self._excerpt = ExcerptCache(entries)
+        self._window: Callable[[], int | None] = lambda: None
+        self._proposals: list[PendingChange] = []
+        """What the model proposes, not on disk (P6)."""
+        self._accepted: list[PendingChange] = []
+        """Summaries that the user accepted and that could not be written yet."""
+        self._unread: Unreadable | None = None
+        """Why the file can't be read as a plan: it is never written until that is settled (P3)."""
+        self._texts: dict[str, Plan] = {}
+        """Hash of a text that was told → its plan."""
+        self._proposed = ""
+        """Hash of the proposal as it was told last."""
+        self._repair = Repair(self._store, stream, approvals, attended, accept)
+        self.saved_copies = SavedCopies(self._store, approvals, self._merge)
+        self._closing = False
+        self._watching: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+
+    async def open(self, shown: str = "", proposal: str = "") -> None:
+        """Read the document, writing the empty template for a new session, and watch it from now on.
+
+        `shown` is the hash of the text that was shown last: only another one is told again. `proposal` is the text that
+        the model proposed for it and that nobody decided about.
+        """
+        seen = mark(self.path)
+        try:
+            if await asyncio.to_thread(self._load):
+                await self._save(self._store.plan, self._store.plan, "template")
+            elif self._unread is None:
+                sha256 = sha256_of(self._store.document.text.encode())
+                self._remember(sha256)
+                if sha256 != shown:
+                    self._tell("editor" if shown else "template")
+                if proposal:
+                    self._take_up(proposal, sha256 == shown)
+        except FileFault as fault:
+            self._fail(fault)
+        self._watching = asyncio.create_task(self._watch(seen))
+
+    def _take_up(self, text: str, same: bool) -> None:
+        """A proposal from before waits on, as long as the plan is the one that it was made for (P6)."""
+        if same and (change := reopened_change(text, self._store.plan)) is not None:
+            self._proposals, self._proposed = [change], sha256_of(text.encode())
+            return
+        self._notice(
+            "The plan has changed since the session ended, so the pending proposal was dropped.", "plan_doc.refused"
+        )
+        self._stream.emit(PlanDocSettled(id=PROPOSAL, answer=Answer(verdict="withdrawn", by="session")))
+
+    def connect(self, rewrite: Rewrite, window: Callable[[], int | None]) -> None:
+        """Give it the model: `rewrite` repairs a document that can't be read (P3), `window` gives the tokens of the
+        model's window, as far as they are known."""
+        self._repair.rewrite, self._window = rewrite, window
+
+    async def close(self) -> None:
+        """Stop watching; what others wrote at the last moment is kept aside."""
+        self._closing = True
+        await self.saved_copies.close()
+        await end_tasks(self._watching)
+        for _ in range(2):  # what was kept is told by a second call when the first one failed
+            try:
+                for place in await asyncio.to_thread(self._store.close):
+                    self._tell_saved_copy(place)
+            except FileFault as fault:
+                self._fail(fault)
+            else:
+                break
+
+    # --- what is read ---
+
+    @property
+    def plan(self) -> Plan:
+        """The plan with what is proposed in it: what counts for the model in this run."""
+        plan = self._store.plan
+        for change in self._proposals:
+            plan = change.apply(plan, [])
+        return plan
+
+    @property
+    def pending(self) -> bool:
+        """True while the model's proposals wait for the user."""
+        return bool(self._proposals)
+
+    def text(self, entries: int | None = None) -> str:
+        """What the model gets of the document (P5, H2), proposals aside; empty while nothing is in it."""
+        return self._excerpt.text(self._store.document, entries, self._window())
+
+    def proposals(self) -> str:
+        """The plan with what is proposed in it, for the end of a request (H1); empty when nothing is."""
+        return in_words(self.plan) if self.pending else ""
+
+    # --- what changes it ---
+
+    async def mend(self) -> bool:
+        """Have a document that can't be read repaired: the model is asked once for each broken text, and the user
+        decides (P3). True when it can be read."""
+        found = self._unread
+        if found is None:
+            return True
+        try:
+            if await self._repair.mend(found):
+                self._unread = None
+                self._tell("repair")
+        except FileFault as fault:
+            self._fail(fault)
+        return self._unread is None
+
+    async def accept(self, summary: Summary, offered: Summary, since: Plan) -> bool:
+        """Write an accepted summary, and the proposals with it (W9). False when it can't be written now: it is as soon
+        as the document can be.
+
+        It was `offered` when `since` was the plan: what the user wrote in the document since then stays.
+        """
+        with contextlib.suppress(FileFault):  # it is told when it is written
+            await self.look()
+        self._accepted.append(accepted_change(offered, summary, since, dt.datetime.now()))
+        if not (written := await self._write_pending("summary")):
+            self._notice("What you accepted will be written as soon as plan_doc.md is writable.", "plan_doc.owed")
+        return written
+
+    async def settle(self, accept: bool, by: By = "review", seen: str = "") -> bool:
+        """Write what the model proposed, or drop it (P6). False when there was nothing, or it was not written.
+
+        `seen` is the hash of the proposal that the user decided about: another one is not taken.
+        """
+        if not self.pending:
+            return False
+        if seen and seen != self._proposed:
+            self._notice("The proposal has changed. Review it again.", "plan_doc.refused")
+            return False
+        if accept and not await self._write_pending(by):
+            return False
+        if not accept:
+            self._proposals.clear()
+        if by == "user":
+            answer = Answer(verdict="approve" if accept else "reject")
+            self._stream.emit(PlanDocSettled(id=PROPOSAL, answer=answer))
+        if not accept or self.pending:
+            self._tell(by)
+        return True
+
+    async def edit(self, text: str, base: str = "") -> bool:
+        """The user's own edit from the panel: the whole text as it shall be. False when it was not written.
+
+        `base` is the sha256 of the text that the edit was made in, as it was told: what others changed since is
+        merged, and what both changed is asked. Without it the text is taken for what the document shall say now.
+        """
+        wanted = parse(text)
+        if wanted.problem:
+            self._notice(f"The plan was not changed: {wanted.problem}.", "plan_doc.refused")
+            return False
+        async with self._lock:
+            now = self._store.document
+            since = self._texts.get(base) if base else self._store.plan
+            if since is None:
+                self._notice(
+                    "The plan was not changed: your edit is based on an old version. Make it again.", "plan_doc.refused"
+                )
+                return False
+            newest = not base or base == sha256_of(now.text.encode())
+            return await self._save(wanted.plan, since, "user", over=wanted if newest else None)
+
+    def propose(self, change: PlanChange) -> str:
+        """The model's proposal: shown as pending at once, written when the user accepts it (P6).
+
+        Returns the plan as it would be, in words. Raises ToolError for what can't be proposed.
+        """
+        self._proposals.append(proposal(self.plan, change, dt.datetime.now()))
+        self._tell_proposal()
+        return in_words(self.plan)
+
+    async def _write_pending(self, by: By, *, proposals: bool = True) -> bool:
+        """Write what was accepted, and what is proposed with it."""
+        left_out: list[str] = []
+        async with self._lock:
+            plan = since = self._store.plan
+            proposed = len(self._proposals) if proposals else 0
+            for change in (*self._proposals[:proposed], *self._accepted):
+                plan = change.apply(plan, left_out)
+            written = await self._save(plan, since, by, proposed=proposed, accepted=len(self._accepted))
+        if written and left_out:
+            left = ", ".join(one_line(one, 80) for one in dict.fromkeys(left_out))
+            self._notice(
+                f"You edited plan_doc.md in the meantime; your text was kept, and this was left out: {left}.",
+                "plan_doc.kept",
+            )
+        return written
+
+    async def _merge(self, plan: Plan, since: Plan, source: str) -> bool:
+        async with self._lock:
+            return await self._save(plan, since, "merge", source=source)
+
+    async def _save(
+        self,
+        plan: Plan,
+        since: Plan,
+        by: By,
+        *,
+        over: Document | None = None,
+        proposed: int = 0,
+        accepted: int = 0,
+        source: str = "",
+    ) -> bool:
+        """Write it, ask where that is needed; so many proposals and accepted summaries are in it. What was begun is
+        finished though we are stopped, so that nothing is written that is not told."""
+        if self._unread is not None and not await self.mend():
+            self._notice(
+                "plan_doc.md can't be read, so nothing is written to it. Fix it or move it away.", "plan_doc.unread"
+            )
+            return False
+        choices: dict[str, Choice] = {}
+
+        async def write_it() -> SaveResult | SaveConflict | Unreadable:
+            outcome = await asyncio.to_thread(self._store.save, plan, since, choices, over)
+            if isinstance(outcome, SaveResult):
+                del self._proposals[:proposed], self._accepted[:accepted]
+                for place in outcome.aside:
+                    self._tell_saved_copy(place)
+                if outcome.written or outcome.merged:
+                    self._tell(by)
+            return outcome
+
+        try:
+            while not isinstance(outcome := await finished(write_it()), SaveResult):
+                if isinstance(outcome, Unreadable):
+                    self._cannot_read(outcome)
+                    if not await self.mend():
+                        return False
+                    continue
+                for conflict in outcome.conflicts:
+                    choice = await choose_text(conflict, self._approvals, source) if self._attended else "both"
+                    if choice is None:
+                        return False
+                    choices[conflict.id] = choice
+        except FileFault as fault:
+            self._fail(fault)
+            return False
+        return True
+
+    # --- what happens to the file by other hands ---
+
+    async def _watch(self, since: Mark | None) -> None:
+        async with contextlib.aclosing(changes(self.path, since)) as seen:
+            async for _ in seen:
+                try:
+                    await self.look()
+                    if self._accepted and self._unread is None:
+                        await self._write_pending("summary", proposals=False)
+                except FileFault as fault:
+                    self._fail(fault)
+                except Exception:
+                    log.exception("plan_doc.md could not be checked")
+
+    async def look(self) -> None:
+        """Take in what somebody else did to the file. Raises FileFault."""
+        async with self._lock:
+            seen = await asyncio.to_thread(self._store.refresh)
+            if isinstance(seen, Unreadable):
+                self._cannot_read(seen)
+                return
+            self._unread = None
+            for place in seen.aside:
+                self._tell_saved_copy(place)
+            if seen.changed and not seen.conflicts:
+                self._tell("editor")
+
+    def _load(self) -> bool:
+        """Read the file for the first time; True when there was none."""
+        new = not self.path.exists()
+        found = self._store.load()
+        if isinstance(found, Unreadable):
+            self._cannot_read(found)
+        return new
+
+    def _cannot_read(self, found: Unreadable) -> None:
+        told, self._unread = self._unread, found
+        if told is None or told.sha256 != found.sha256:
+            self._notice(
+                f"plan_doc.md is not a valid plan: {found.reason}. It is left unchanged. Fix it or move it away; "
+                "otherwise the model proposes a repair with your next message, and you decide.",
+                "plan_doc.unread",
+            )
+
+    # --- words ---
+
+    def _tell(self, by: By) -> None:
+        """The document as it is saved, and after it what is proposed, if anything is."""
+        text = self._store.document.text
+        sha256 = sha256_of(text.encode())
+        self._remember(sha256)
+        self._stream.emit(PlanDocChanged(text=text, by=by, sha256=sha256))
+        if self.pending:
+            self._tell_proposal()
+
+    def _tell_proposal(self) -> None:
+        text = self._store.document.text
+        try:
+            text = write(self.plan, self._store.document)
+        except PlanTextError:
+            log.warning("a proposal can't be shown in the document as it is")
+        self._proposed = sha256_of(text.encode())
+        self._stream.emit(PlanDocChanged(text=text, by="review", sha256=self._proposed, pending=True))
+
+    def _remember(self, sha256: str) -> None:
+        keep_newest(self._texts, sha256, self._store.document.plan, TEXTS)
+
+    def _notice(self, text: str, code: str) -> None:
+        self._stream.emit(Notice(level="warning", text=text, code=code))
+
+    def _tell_saved_copy(self, place: Path) -> None:
+        self._notice(
+            f"plan_doc.md was edited while it was being written; that text is saved in {place}.", "plan_doc.aside"
+        )
+        if self._attended and not self._closing:
+            self.saved_copies.offer(place)
+
+    def _fail(self, fault: FileFault) -> None:
+        log.warning("plan_doc.md: %s", fault)
+        self._notice(f"The plan document could not be saved or read: {fault}", "plan_doc.failed")

@@ -1,0 +1,139 @@
+"""A plan document that can't be read: the model is asked once to write it anew, and the user decides (P3)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tui_agent.common.domain import Answer, Fault, SystemMessage, UserMessage
+from tui_agent.engine.core.approvals import Approvals
+from tui_agent.engine.core.prompts import prompt
+from tui_agent.engine.core.shielded import finished
+from tui_agent.engine.core.stream import EventStream
+from tui_agent.events import Notice, PlanDocConflict, PlanDocSettled
+from tui_agent.plan.markdown import parse
+from tui_agent.plan.merge import Choice, Conflict
+from tui_agent.plan.store import PlanStore, SaveResult, Unreadable
+from tui_agent.platform.file_faults import FileChangedError
+
+if TYPE_CHECKING:
+    from tui_agent.engine.loop.structured import Structured
+
+log = logging.getLogger(__name__)
+
+LONGEST = 60_000
+"""Characters of a document that a model is given: a longer one would come back cut."""
+WHERE = "the whole document"
+"""What the question about a repaired text is about."""
+_FENCED = re.compile(r"\s*(`{3,}|~{3,})[^\n`]*\n(.*\n)\1\s*", re.DOTALL)
+
+Rewrite = Callable[[Unreadable, str], Awaitable[str]]
+"""The broken document and the last good text (or nothing) → the model's text; empty when none came."""
+
+
+async def rewrite_document(found: Unreadable, good: str, structured: Structured, *, node: str) -> str:
+    """The document as the model writes it; empty when no reply came."""
+    from tui_agent.engine.loop.structured import Question
+
+    parts = [f"What is wrong with it: {found.reason}.", f"The document:\n{found.text}"]
+    if good and len(good) + len(found.text or "") <= LONGEST:
+        parts.append(f"The last good version of it:\n{good}")
+    messages = (SystemMessage(text=prompt("mend_plan")), UserMessage(text="\n\n".join(parts)))
+    reply = await structured.ask("planning", Question(alone=messages), parent=node, schema=None, purpose="mending")
+    if isinstance(reply, Fault):
+        log.warning("the plan document was not repaired: %s", reply.message)
+        return ""
+    fenced = _FENCED.fullmatch(reply.text + "\n")
+    text = fenced.group(2) if fenced else reply.text
+    return text.strip("\n") + "\n"
+
+
+class Repair(msgspec.Struct):
+    """Repairs the document of one session, each broken text once."""
+
+    store: PlanStore
+    stream: EventStream
+    approvals: Approvals
+    attended: bool
+    accept: bool
+    """Without a user: take the model's text (`--accept-plan`, X3)."""
+    rewrite: Rewrite | None = None
+    """Asks the model; None where there is none."""
+    _tried: set[str] = msgspec.field(default_factory=set)
+
+    async def mend(self, found: Unreadable) -> bool:
+        """True when the file holds a readable text now, which the user accepted. The broken one is kept aside first;
+        it stays under its name in any other case, and what the user can do is told. Raises FileFault."""
+        sha256 = found.sha256
+        if sha256 is None or sha256 in self._tried or self.rewrite is None:
+            return False
+        self._tried.add(sha256)
+        place = await asyncio.to_thread(self.store.keep, sha256)
+        if place is None:
+            return False  # it is another one by now
+        if not found.text or not found.text.strip() or len(found.text) > LONGEST:
+            self._left("A model can't repair it", place)
+            return False
+        self._tell("info", f"A copy of the broken plan_doc.md is in {place}. Asking the model to repair it.")
+        plan = self.store.plan
+        known = plan.goal or plan.acceptance_criteria or plan.execution_log or plan.decisions_made
+        good = self.store.document.text if known else ""
+        text = await self.rewrite(found, good)
+        problem = parse(text).problem if text else "it was empty"
+        if problem:
+            self._left(f"The model's repair is not usable ({problem})", place)
+            return False
+        if not await self._accepted(text, found):
+            self._left("The repair was not accepted", place)
+            return False
+        try:
+            saved = await finished(asyncio.to_thread(self.store.put, text, sha256))
+        except FileChangedError:
+            self._tell("warning", "plan_doc.md changed in the meantime, so the repair was not written.")
+            return False
+        return isinstance(saved, SaveResult)
+
+    async def _accepted(self, text: str, found: Unreadable) -> bool:
+        decided = None
+        if not self.attended:
+            by = "--accept-plan" if self.accept else "no user is present, and --accept-plan was not given"
+            decided = Answer(verdict="approve" if self.accept else "reject", by=by)
+        choice = await _ask(self.approvals, WHERE, text, found.text or "", decided)
+        return self.accept if decided else choice in ("ours", "both")
+
+    def _left(self, why: str, place: Path) -> None:
+        text = (
+            f"{why}. plan_doc.md is left unchanged, and nothing is written to it. Fix it in an editor, or move it away "
+            f"to continue with an empty plan. A copy is in {place}."
+        )
+        self._tell("warning", text, "plan_doc.unrepaired")
+
+    def _tell(self, level: str, text: str, code: str = "plan_doc.repair") -> None:
+        self.stream.emit(Notice(level=level, text=text, code=code))  # type: ignore[arg-type]  # one of the levels
+
+
+async def choose_text(conflict: Conflict, approvals: Approvals, source: str = "") -> Choice | None:
+    """The user's choice; None when they made none. `source` says where the other text comes from."""
+    where = " · ".join(filter(None, (source, conflict.where, conflict.item, conflict.field)))
+    return await _ask(approvals, where, conflict.ours or "(removed)", conflict.theirs or "(removed)")
+
+
+async def _ask(
+    approvals: Approvals, where: str, ours: str, theirs: str, decided: Answer | None = None
+) -> Choice | None:
+    """Which of two texts the user takes; None for neither. `decided` is the answer where nobody is asked."""
+    answer = await approvals.decide(
+        lambda request: PlanDocConflict(id=request, where=where, ours=ours, theirs=theirs),
+        lambda request, answer: PlanDocSettled(id=request, answer=answer),
+        run="",
+        node="",
+        decided=decided,
+    )
+    choice = (answer.data or {}).get("take")
+    return choice if answer.verdict == "approve" and choice in ("ours", "theirs", "both") else None

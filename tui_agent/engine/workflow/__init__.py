@@ -1,0 +1,3 @@
+"""The staged workflow: classify, plan, execute, verify, summarise."""
+
+from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The names of keys, and which key runs which action."""

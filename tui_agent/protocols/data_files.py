@@ -1,0 +1,45 @@
+"""Files of values by their endings: JSON, TOML, YAML, and keys in sections."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import tomllib
+from typing import Any
+
+
+class UnreadableData(ValueError):
+    """A file is not what its ending says; the message is the parser's."""
+
+
+def parse_data(name: str, text: str) -> Any:
+    """The value of the file `name`; a dict of sections for .ini and .cfg. Raises UnreadableData."""
+    try:
+        if name.endswith(".json"):
+            return json.loads(text)
+        if name.endswith(".toml"):
+            return tomllib.loads(text)
+        if name.endswith((".ini", ".cfg")):
+            parser = configparser.ConfigParser(interpolation=None, strict=False)
+            parser.read_string(text)
+            return {section: dict(parser[section]) for section in parser.sections()}
+        import yaml
+
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise UnreadableData(str(error)) from error
+    except (ValueError, TypeError, AttributeError, RecursionError, MemoryError, configparser.Error) as error:
+        raise UnreadableData(str(error)) from error
+
+
+def yaml_error(text: str) -> str:
+    """Why a text is no YAML; empty where it is. Tags of a program's own are no errors: they are not looked at."""
+    import yaml
+
+    try:
+        for _ in yaml.compose_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            pass
+    except yaml.YAMLError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,123 @@
+"""`/copy` and `/export`: the session to the clipboard or into a file (S3)."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import to_thread
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from tui_agent.common.paths import sessions_dir
+from tui_agent.storage.folder import JOURNAL
+from tui_agent.text import one_line
+from tui_agent.tui.base_app import BaseApp
+from widgets.transcript import Transcript
+
+if TYPE_CHECKING:
+    from tui_agent.engine.api import SessionApi
+    from tui_agent.export.session import Format
+
+
+@asynccontextmanager
+async def export_source(app: BaseApp, session: SessionApi) -> AsyncIterator[Path]:
+    """The folder of the session, for a reader. Raises OSError."""
+    if not app.activity.trouble:
+        yield sessions_dir() / session.id
+        return
+    place = await to_thread(TemporaryDirectory, prefix="tui-agent-")
+    try:
+        folder = Path(place.name, session.id)
+        folder.mkdir(0o700)
+        await session.copy_journal(folder / JOURNAL)
+        yield folder
+    finally:
+        await to_thread(place.cleanup)
+
+
+FORMATS: dict[str, Format] = {"html": "html", "markdown": "markdown", "md": "markdown"}
+
+
+def copy_part(app: BaseApp, words: str) -> None:
+    """Copy the last reply (again: its code), code block `N` of it, the plan, or the whole conversation."""
+    what, _, rest = words.partition(" ")
+    transcript = app.transcript
+    if not what:
+        if transcript.select_last():
+            app.work(app.copy_text, transcript.selected_text)
+        else:
+            app.hints.say("there is no reply to copy")
+    elif what == "code":
+        _copy_code(app, transcript, rest.strip())
+    elif what == "plan" and not rest:
+        if app.view.plan.text.strip():
+            app.work(app.copy_text, app.view.plan.text, "plan · ")
+        else:
+            app.hints.say("this session has no plan to copy")
+    elif what == "all" and not rest:
+        if app.session is not None:
+            app.work(_copy_all, app, app.session)
+    else:
+        app.hints.say("use /copy with code N, plan or all; alone it copies the last reply")
+
+
+def _copy_code(app: BaseApp, transcript: Transcript, number: str) -> None:
+    if number and not (number.isascii() and number.isdecimal() and 0 < int(number[:9]) < 10**8):
+        app.hints.say("/copy code needs the number of a code block, counted from 1")
+        return
+    what, count = transcript.select_code(int(number[:9]) if number else 0)
+    if what:
+        app.work(app.copy_text, transcript.selected_text, f"{what} · ")
+    elif count:
+        blocks = "one code block" if count == 1 else f"{count} code blocks"
+        app.hints.say(f"there is no code block {number}: that reply has {blocks}")
+    else:
+        app.hints.say("no code to copy")
+
+
+async def _copy_all(app: BaseApp, session: SessionApi) -> None:
+    from tui_agent.export.session import export_session
+
+    def gather() -> str:
+        return "".join(export_session(sessions_dir() / session.id, "markdown", session.mask))
+
+    app.hints.say("collecting the session …")
+    try:
+        text = await asyncio.to_thread(gather)
+    except OSError as error:
+        app.hints.say(f"not copied: the session can't be read: {error.strerror}")
+        return
+    await app.copy_text(text, "the session · ")
+
+
+def export_to_file(app: BaseApp, words: str) -> None:
+    """Write the session to a file, as markdown unless `html` or the file's name says otherwise."""
+    if app.session is None:
+        return
+    first, _, rest = words.partition(" ")
+    form = FORMATS.get(first)
+    app.work(_export, app, app.session, form, rest.strip() if form else words)
+
+
+async def _export(app: BaseApp, session: SessionApi, form: Format | None, name: str) -> None:
+    from tui_agent.export.session import ExportError, export_format, export_target, write_export
+
+    def write(folder: Path) -> Path:
+        wanted = form or export_format(name) or "markdown"
+        path = export_target(name, Path(app.view.workspace), session.id, wanted)
+        write_export(folder, wanted, session.mask, path)
+        return path
+
+    app.hints.say("writing the session …")
+    try:
+        async with export_source(app, session) as folder:
+            path = await asyncio.to_thread(write, folder)
+    except ExportError as error:
+        app.hints.say(str(error))
+    except (OSError, ValueError, RuntimeError) as error:  # a name that no file can have, a home that nobody has
+        app.hints.say(f"not written: {one_line(str(error), 200)}")
+    else:
+        workspace = Path(app.view.workspace)
+        app.hints.say(f"written to {path.relative_to(workspace) if path.is_relative_to(workspace) else path}")

@@ -1,0 +1,453 @@
+"""How the events of replies, tools, requests, the staged workflow and the plan document change the view."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tui_agent import events as e
+from tui_agent.common import speed
+from tui_agent.common.domain import Answer, ToolCall, Usage
+from tui_agent.text import one_line
+from tui_agent.view.change import EXPLORER, Steps, add_item, epoch_seconds, item_changed, update_status
+from tui_agent.view.items import (
+    TAIL,
+    GrowingText,
+    ReplyItem,
+    RequestItem,
+    Retry,
+    SessionView,
+    StepItem,
+    ToolItem,
+    ViewPart,
+)
+from tui_agent.view.tree import (
+    OUTCOMES,
+    begin_call,
+    begin_node,
+    count_requests,
+    end_call,
+    end_node,
+    end_reply,
+    node_changed,
+)
+
+REPLY_PURPOSES = {
+    "dispatcher": "classifying the request",
+    "planning": "planning",
+    "replanning": "replanning",
+    "judging": "checking the outcome",
+    "diagnosing": "diagnosing the failure",
+    "mending": "repairing the plan document",
+    "summary": "writing the summary",
+    "title": "naming the session",
+    "explorer": "exploring",
+}
+"""Purpose of a reply apart from the conversation, its role where that says it all → what it does."""
+
+
+def reply_purpose(purpose: str) -> str:
+    """What a reply with this purpose does, in words for the user; a later version's purpose as it is called."""
+    return REPLY_PURPOSES.get(purpose) or one_line(purpose, 60)
+
+
+def _reply_started(view: SessionView, event: e.ReplyStarted, record: e.Record) -> None:
+    if event.role == EXPLORER:
+        aside = view.asides[record.node] = ReplyItem(
+            record.node, role=event.role, does=reply_purpose(event.role), agent=record.parent
+        )
+        add_item(view, aside, record.node)
+        return
+    view.reply = ReplyItem(
+        record.node,
+        role=event.role,
+        does=reply_purpose(event.purpose or event.role),
+        size=event.estimate,
+        fresh=event.fresh,
+    )
+    view.reply_phase = ("connecting", _purpose(view.reply, ""))
+    add_item(view, view.reply, record.node)
+    begin_node(view, record, "reply", record.node, item=view.places.get(record.node, -1))
+    update_status(view, record.at)
+
+
+def _purpose(reply: ReplyItem | None, detail: str) -> str:
+    """What the reply is for, where it is no part of the conversation."""
+    return f"· {reply.does}" if reply is not None and reply.does else detail
+
+
+def _current(view: SessionView, record: e.Record) -> ReplyItem:
+    """The reply that a record is about; made when its beginning was never seen."""
+    item = view.item(record.node) or view.reply
+    if isinstance(item, ReplyItem):
+        return item
+    view.reply = ReplyItem(record.node)
+    add_item(view, view.reply, record.node)
+    return view.reply
+
+
+def _enter(view: SessionView, reply: ReplyItem, phase: str, detail: str, at: str) -> None:
+    if reply.agent:
+        return  # a sub-agent's: the status only says that it works
+    view.reply_phase = (phase, _purpose(view.reply, detail))
+    update_status(view, at)
+
+
+def _reply_phase(view: SessionView, event: e.ReplyPhase, record: e.Record) -> None:
+    reply = _current(view, record)
+    if event.phase == "thinking":
+        _think(view, reply, record.at)
+    elif event.phase == "writing":
+        _stop_thinking(view, reply, record.at)
+    _end_retry(reply)
+    if event.done is not None and event.total and event.done != reply.read:
+        _read(view, reply, event.done, event.total, epoch_seconds(record.at))
+    _enter(view, reply, event.phase, event.detail, record.at)
+
+
+def _read(view: SessionView, reply: ReplyItem, done: int, total: int, at: float) -> None:
+    """How far the server has read, and how fast since its last report."""
+    spent = at - reply.read_at
+    if reply.read is not None and done - reply.read >= speed.MIN_PROMPT_TOKENS and spent > 0.1:
+        view.reading_rate = (done - reply.read) / spent
+    reply.read, reply.size, reply.read_at = done, total, at
+    view.changes.parts |= ViewPart.STATUS
+
+
+def _think(view: SessionView, reply: ReplyItem, at: str) -> None:
+    if reply.thinking_since is not None:
+        return
+    reply.thinking_since = epoch_seconds(at)
+    item_changed(view, reply.id)
+
+
+def _stop_thinking(view: SessionView, reply: ReplyItem, at: str) -> None:
+    """Text or a call arrived: thinking is over, and how long it took is known (C6)."""
+    if reply.thinking_since is None:
+        return
+    reply.thought_ms += round((epoch_seconds(at) - reply.thinking_since) * 1000)
+    reply.thinking_since = None
+    item_changed(view, reply.id)
+
+
+def _reply_text(view: SessionView, event: e.ReplyText, record: e.Record) -> None:
+    reply = _current(view, record)
+    if reply.began is None:
+        reply.began = epoch_seconds(record.at)
+    reply.text.add(event.text)
+    _end_retry(reply)
+    item_changed(view, reply.id)
+    if reply.thinking_since is not None or view.status.phase != "writing":
+        _stop_thinking(view, reply, record.at)
+        _enter(view, reply, "writing", "", record.at)
+
+
+def _reply_thought(view: SessionView, event: e.ReplyThought, record: e.Record) -> None:
+    reply = _current(view, record)
+    reply.thought.add(event.text)
+    _end_retry(reply)
+    _think(view, reply, record.at)
+    item_changed(view, reply.id)
+    _enter(view, reply, "thinking", "", record.at)
+
+
+def _reply_ended(view: SessionView, event: e.ReplyEnded, record: e.Record) -> None:
+    reply = _current(view, record)
+    _stop_thinking(view, reply, record.at)
+    reply.text = GrowingText(event.text)
+    if event.thought:
+        reply.thought = GrowingText(event.thought)
+    reply.thought_ms = event.thought_ms or reply.thought_ms
+    reply.began = None
+    reply.ended, reply.calls, reply.stop = True, len(event.calls), event.stop
+    reply.fault, reply.interrupted, reply.usage, reply.ms = (event.fault, event.interrupted, event.usage, event.ms)
+    reply.role = reply.role or event.role
+    reply.does = reply.does or reply_purpose(reply.role)
+    if view.asides.pop(reply.id, None) is None:
+        view.reply = None
+        _measure(view, event.usage)
+    _end_retry(reply)
+    item_changed(view, reply.id)
+    end_reply(view, record)
+    update_status(view, record.at)
+
+
+def _measure(view: SessionView, usage: Usage) -> None:
+    """Store the server's report on its work."""
+    if usage != Usage():
+        view.usage = usage
+        view.reading_rate = speed.prompt_rate(usage, view.reading_rate) or view.reading_rate
+
+
+def _retry_waiting(view: SessionView, event: e.RetryWaiting, record: e.Record) -> None:
+    reply = _current(view, record)
+    until = epoch_seconds(record.at) + event.seconds
+    reply.retry = Retry(event.attempt, event.of, event.why, until)
+    item_changed(view, reply.id)
+    update_status(view, record.at)
+
+
+def _end_retry(reply: ReplyItem) -> None:
+    """Something came: the server answers again."""
+    if reply.retry is not None:
+        reply.retry.over = True
+
+
+# --- tools --------------------------------------------------------------------------------------
+
+
+def _tool(view: SessionView, key: str) -> ToolItem | None:
+    item = view.item(key)
+    return item if isinstance(item, ToolItem) else None
+
+
+def _tool_started(view: SessionView, event: e.ToolStarted, record: e.Record) -> None:
+    item = ToolItem(event.call.id, event.call, event.title, event.reads_only, began=epoch_seconds(record.at))
+    item.agent = event.agent
+    view.running[item.id] = item
+    add_item(view, item, item.id)
+    begin_call(view, record, event)
+    update_status(view, record.at)
+
+
+def _tool_output(view: SessionView, event: e.ToolOutput, record: e.Record) -> None:
+    if (tool := _tool(view, record.node)) is not None:
+        tool.output.add(event.text)
+        tool.file = event.file or tool.file
+        item_changed(view, tool.id)
+
+
+def _tool_finished(view: SessionView, event: e.ToolFinished, record: e.Record) -> None:
+    tool = _tool(view, event.call_id)
+    if tool is None:
+        call = ToolCall(id=event.call_id, name=event.name, arguments={})
+        tool = ToolItem(event.call_id, call, began=epoch_seconds(record.at), agent=event.agent)
+        add_item(view, tool, tool.id)
+    view.running.pop(tool.id, None)
+    tool.result, tool.text, tool.ms = event.result, event.text[:TAIL], event.ms
+    tool.changes = list(event.result.changes) or tool.changes
+    if event.result.success:
+        tool.status = "ok"
+    elif event.result.code in ("refused", "interrupted"):
+        tool.status = "refused" if event.result.code == "refused" else "interrupted"
+    else:
+        tool.status = "failed"
+    item_changed(view, tool.id)
+    end_call(view, record)
+    update_status(view, record.at)
+
+
+def _file_changed(view: SessionView, event: e.FileChanged, record: e.Record) -> None:
+    if (tool := _tool(view, record.node)) is not None:
+        tool.changes.append(event.change)
+        tool.diffs.append(event.diff)
+        item_changed(view, tool.id)
+
+
+def _file_diagnosed(view: SessionView, event: e.FileDiagnosed, record: e.Record) -> None:
+    if (tool := _tool(view, record.node)) is not None:
+        tool.wrong = list(event.found)
+        item_changed(view, tool.id)
+
+
+# --- requests -----------------------------------------------------------------------------------
+
+
+def _open_request(view: SessionView, request: RequestItem, record: e.Record, *, asks: bool = True) -> None:
+    """A request, below its call if it has one; it waits for somebody if it `asks`."""
+    view.requests[request.id] = request
+    tool = _tool(view, request.node)
+    if tool is None or request.proposal is not None or request.offer is not None or request.dispute is not None:
+        add_item(view, request, request.id)
+    else:
+        tool.requests.append(request)
+        item_changed(view, tool.id)
+    if asks:
+        view.pending[request.id] = request
+        _pending_changed(view, record)
+
+
+def _close_request(view: SessionView, request: RequestItem, answer: Answer, record: e.Record) -> None:
+    request.answer = answer
+    _touch_request(view, request)
+    if view.pending.pop(request.id, None):
+        _pending_changed(view, record)
+
+
+def _pending_changed(view: SessionView, record: e.Record) -> None:
+    view.changes.parts |= ViewPart.PENDING
+    count_requests(view, record.node)
+    update_status(view, record.at)
+
+
+def _approval_asked(view: SessionView, event: e.ApprovalAsked, record: e.Record) -> None:
+    request = RequestItem(event.id, record.node, event.action, event.digest, event.why, event.grants)
+    _open_request(view, request, record)
+
+
+def _question_asked(view: SessionView, event: e.QuestionAsked, record: e.Record) -> None:
+    request = RequestItem(event.id, record.node, question=event.question, options=event.options)
+    _open_request(view, request, record)
+
+
+def _touch_request(view: SessionView, request: RequestItem) -> None:
+    item_changed(view, request.id if request.id in view.places else request.node)
+
+
+def _request_answered(view: SessionView, event: e.ApprovalAnswered | e.QuestionAnswered, record: e.Record) -> None:
+    request = view.requests.get(event.id)
+    if request is None:  # decided by a rule, without a question before it
+        request = view.requests[event.id] = RequestItem(event.id, record.node)
+        if (tool := _tool(view, record.node)) is not None:
+            tool.requests.append(request)
+    if request.answer is not None:
+        return
+    request.grant = event.grant if isinstance(event, e.ApprovalAnswered) else None
+    _close_request(view, request, event.answer, record)
+
+
+def _approval_voided(view: SessionView, event: e.ApprovalVoided, record: e.Record) -> None:
+    request = view.pending.get(event.id)
+    if request is None or request.void:
+        return
+    request.void = event.reason
+    _touch_request(view, request)
+    view.changes.parts |= ViewPart.PENDING
+
+
+VERDICTS: dict[str, Literal["approve", "reject", "withdrawn"]] = {
+    "accepted": "approve",
+    "edited": "approve",
+    "discarded": "reject",
+    "pending": "withdrawn",
+}
+"""What became of a summary → the answer to its request."""
+
+# --- the request and its plan -------------------------------------------------------------------
+
+
+def _plan_proposed(view: SessionView, event: e.PlanProposed, record: e.Record) -> None:
+    request = RequestItem(event.id, record.node, why=event.why, proposal=event)
+    _open_request(view, request, record, asks=event.asks)
+
+
+def _plan_reviewed(view: SessionView, event: e.PlanReviewed, record: e.Record) -> None:
+    request = view.requests.get(event.id)
+    if request is None or request.proposal is None or request.answer is not None:
+        return
+    request.review = event
+    _close_request(view, request, event.answer, record)
+
+
+# --- steps --------------------------------------------------------------------------------------
+
+
+def _step(view: SessionView, key: str) -> StepItem | None:
+    item = view.item(key) or view.step
+    return item if isinstance(item, StepItem) else None
+
+
+def _step_started(view: SessionView, event: e.StepStarted, record: e.Record) -> None:
+    view.step = StepItem(record.node, event.step, event.of)
+    add_item(view, view.step, record.node)
+    begin_node(view, record, "step", record.node, event.step.description, item=view.places.get(record.node, -1))
+
+
+def _step_verified(view: SessionView, event: e.StepVerified, record: e.Record) -> None:
+    if (step := _step(view, record.node)) is not None:
+        step.verdicts.append(event)
+        item_changed(view, step.id)
+    if view.step is not None:
+        node_changed(view, view.step.id)
+
+
+def _step_recovering(view: SessionView, event: e.StepRecovering, record: e.Record) -> None:
+    """A recovery belongs to the stage; it is shown with the step that failed."""
+    if (step := _step(view, record.node)) is not None:
+        step.recoveries.append((len(step.verdicts), event))
+        item_changed(view, step.id)
+    if view.step is not None:
+        node_changed(view, view.step.id)
+
+
+def _step_finished(view: SessionView, event: e.StepFinished, record: e.Record) -> None:
+    if (step := _step(view, record.node)) is not None:
+        step.outcome, step.text = event.outcome, event.text
+        step.iterations, step.ms = event.iterations, event.ms
+        item_changed(view, step.id)
+    end_node(view, record.node, OUTCOMES.get(event.outcome, "failed"), event.ms)
+
+
+# --- the summary --------------------------------------------------------------------------------
+
+
+def _summary_offered(view: SessionView, event: e.SummaryOffered, record: e.Record) -> None:
+    request = RequestItem(event.id, record.node, offer=event)
+    _open_request(view, request, record)
+
+
+def _summary_settled(view: SessionView, event: e.SummarySettled, record: e.Record) -> None:
+    request = view.requests.get(event.id)
+    if request is None or request.offer is None or request.settled is not None:
+        return
+    request.settled = event
+    answer = Answer(verdict=VERDICTS[event.outcome], by=event.by)
+    _close_request(view, request, answer, record)
+
+
+def _plan_doc_changed(view: SessionView, event: e.PlanDocChanged, record: e.Record) -> None:
+    plan = view.plan
+    if event.pending:
+        plan.proposal, plan.ground = event.text, plan.text
+        view.changes.parts |= ViewPart.PLAN
+        return
+    plan.text, plan.by = event.text, event.by
+    if event.by in ("summary", "review") or plan.proposal == event.text:
+        plan.proposal = None  # what was accepted is in the text now
+    view.changes.parts |= ViewPart.PLAN
+
+
+def _plan_doc_conflict(view: SessionView, event: e.PlanDocConflict, record: e.Record) -> None:
+    _open_request(view, RequestItem(event.id, record.node, dispute=event), record)
+
+
+def _plan_doc_settled(view: SessionView, event: e.PlanDocSettled, record: e.Record) -> None:
+    request = view.requests.get(event.id)
+    if request is None:  # not a conflict: the proposal
+        view.plan.proposal = None
+        view.changes.parts |= ViewPart.PLAN
+        return
+    if request.answer is not None:
+        return
+    _close_request(view, request, event.answer, record)
+
+
+STEPS: Steps = {
+    e.ReplyStarted: _reply_started,
+    e.ReplyPhase: _reply_phase,
+    e.ReplyText: _reply_text,
+    e.ReplyThought: _reply_thought,
+    e.ReplyEnded: _reply_ended,
+    e.RetryWaiting: _retry_waiting,
+    e.ToolStarted: _tool_started,
+    e.ToolOutput: _tool_output,
+    e.ToolFinished: _tool_finished,
+    e.FileChanged: _file_changed,
+    e.FileDiagnosed: _file_diagnosed,
+    e.ApprovalAsked: _approval_asked,
+    e.ApprovalAnswered: _request_answered,
+    e.ApprovalVoided: _approval_voided,
+    e.QuestionAsked: _question_asked,
+    e.QuestionAnswered: _request_answered,
+    e.PlanProposed: _plan_proposed,
+    e.PlanReviewed: _plan_reviewed,
+    e.StepStarted: _step_started,
+    e.StepVerified: _step_verified,
+    e.StepRecovering: _step_recovering,
+    e.StepFinished: _step_finished,
+    e.SummaryOffered: _summary_offered,
+    e.SummarySettled: _summary_settled,
+    e.PlanDocChanged: _plan_doc_changed,
+    e.PlanDocConflict: _plan_doc_conflict,
+    e.PlanDocSettled: _plan_doc_settled,
+}
+"""Event class → what it does to the view."""
