@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -245,6 +246,17 @@ async def test_jobs_are_listed_and_end_with_the_shell(terminal: ShellSession) ->
     assert "job 1" in (await terminal.run("true")).note
     await terminal.close()
     assert not any(alive(pid) for pid in second.pids)
+
+
+async def test_a_job_whose_end_is_reported_late_counts_as_ended(terminal: ShellSession) -> None:
+    await in_time(terminal.run("sleep 304 & echo up"))
+    (job,) = terminal.jobs()
+    (supervisor,) = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in job.pids}
+    os.kill(supervisor, signal.SIGSTOP)
+    os.kill(job.pids[0], signal.SIGKILL)
+    await until(lambda: not terminal.jobs())
+    asyncio.get_running_loop().call_later(0.2, os.kill, supervisor, signal.SIGCONT)
+    assert "job 1" in (await in_time(terminal.run("true"))).note
 
 
 async def test_closing_kills_what_runs(work: Path) -> None:

@@ -140,6 +140,8 @@ COMMAND_CAP = 100_000
 DEFAULT_TIMEOUT = 30.0
 WRAPPED = 0.3
 """Seconds that what wraps a confined command has to end after it."""
+ENDING = 5.0
+"""Seconds to wait for the report that a background job without processes has ended."""
 
 
 class CommandError(CodedError):
@@ -197,7 +199,7 @@ class ShellSession:
             shell = find_shell(self._shells)
             if shell is None:
                 raise CommandError(f"No shell was found: looked for {', '.join(self._shells)}.", "no_shell")
-            notes = self._news()
+            notes = await self._news()
             start = self._starting_folder(cwd, notes)
             capture = Capture(on_output, kept.file, lines=kept.lines)
             prepared = await asyncio.to_thread(CommandJob, shell)
@@ -307,10 +309,14 @@ class ShellSession:
         outcome = replace(outcome, cwd=str(self.cwd), note="\n".join(notes))
         return replace(outcome, exit_code=None, timed_out=False, interrupted=True) if self._closed else outcome
 
-    def _news(self) -> list[str]:
+    async def _news(self) -> list[str]:
         """Of jobs from earlier commands: what they wrote, and that they ended."""
         notes = []
         for number, background in list(self._background.items()):
+            if background.job() is None:  # its processes are gone; the supervisor says so a moment later
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(ENDING):
+                        await background.child.gone()
             if news := background.news():
                 notes.append(news)
             if not background.child.alive:
