@@ -124,7 +124,7 @@ _CUT = 0.6
 
 
 class ServerLook:
-    """Looks at one server. `found` grows as it goes; `tell` hears what goes on just now."""
+    """Looks at one server. `found` grows as it goes; `tell` hears what is happening now."""
 
     def __init__(
         self, way: Reached, files: Configured, *, seconds: float, probe: bool, tell: Callable[[str], None]

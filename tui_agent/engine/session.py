@@ -28,7 +28,7 @@ from tui_agent.common.domain import (
 )
 from tui_agent.engine.context.window_notices import out_of_sight
 from tui_agent.engine.core.approvals import approval_events
-from tui_agent.engine.core.shielded import end_tasks, finished
+from tui_agent.engine.core.shielded import complete_shielded, end_tasks
 from tui_agent.engine.core.state import EngineState, Queued, SessionStream
 from tui_agent.engine.core.stream import EventStream, JournalBroken
 from tui_agent.engine.deps import SessionDeps
@@ -105,7 +105,7 @@ class TitleGenerator:
             await asyncio.sleep(IDLE)
             title = await self._made(run, request, answer)
             if title and not self._stream.state.named:
-                await finished(self.rename(title))
+                await complete_shielded(self.rename(title))
         except JournalBroken as error:
             log.error("the title can't be saved: %s", error)
         except Exception:

@@ -199,7 +199,7 @@ class ShellSession:
             shell = find_shell(self._shells)
             if shell is None:
                 raise CommandError(f"No shell was found: looked for {', '.join(self._shells)}.", "no_shell")
-            notes = await self._news()
+            notes = await self._job_reports()
             start = self._starting_folder(cwd, notes)
             capture = Capture(on_output, kept.file, lines=kept.lines)
             prepared = await asyncio.to_thread(CommandJob, shell)
@@ -309,7 +309,7 @@ class ShellSession:
         outcome = replace(outcome, cwd=str(self.cwd), note="\n".join(notes))
         return replace(outcome, exit_code=None, timed_out=False, interrupted=True) if self._closed else outcome
 
-    async def _news(self) -> list[str]:
+    async def _job_reports(self) -> list[str]:
         """Of jobs from earlier commands: what they wrote, and that they ended."""
         notes = []
         for number, background in list(self._background.items()):

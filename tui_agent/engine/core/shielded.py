@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 _T = TypeVar("_T")
 
 
-async def finished(work: Coroutine[Any, Any, _T], within: float | None = None) -> _T:
+async def complete_shielded(work: Coroutine[Any, Any, _T], within: float | None = None) -> _T:
     """What `work` gives. It comes to its end though the waiting task is cancelled, which is raised afterwards.
 
     With `within` it is cancelled itself when it is not done so many seconds after that.

@@ -28,7 +28,7 @@ from tui_agent.common.domain import (
 from tui_agent.common.hunks import HunkChoice, lines_text, with_edited_hunk
 from tui_agent.common.workplan import PlanChange
 from tui_agent.engine.core.approvals import approval_events, granted
-from tui_agent.engine.core.shielded import finished
+from tui_agent.engine.core.shielded import complete_shielded
 from tui_agent.engine.core.text_buffer import TextBuffer
 from tui_agent.engine.host.environment import ToolEnvironment
 from tui_agent.engine.host.snapshots import SnapshotError
@@ -324,7 +324,7 @@ class CallContext:
             return self._changed(approval, action, partly)
 
         try:  # the thread can't be stopped half-way: what it does is waited for and told, then a stop goes on
-            return await finished(write_it())
+            return await complete_shielded(write_it())
         except FileChangedError as error:
             raise changed from error
         except FileFault as error:

@@ -17,7 +17,7 @@ from tui_agent.common.newest import keep_newest
 from tui_agent.common.workplan import CriterionChange, DecisionNote, PlanChange, Summary
 from tui_agent.engine.core.approvals import Approvals
 from tui_agent.engine.core.saved_copies import SavedCopies
-from tui_agent.engine.core.shielded import end_tasks, finished
+from tui_agent.engine.core.shielded import complete_shielded, end_tasks
 from tui_agent.engine.core.stream import EventStream
 from tui_agent.engine.plan_doc.excerpt import ExcerptCache
 from tui_agent.engine.plan_doc.repair import Repair, Rewrite, choose_text
@@ -433,7 +433,7 @@ class PlanMemory:
             return outcome
 
         try:
-            while not isinstance(outcome := await finished(write_it()), SaveResult):
+            while not isinstance(outcome := await complete_shielded(write_it()), SaveResult):
                 if isinstance(outcome, Unreadable):
                     self._cannot_read(outcome)
                     if not await self.mend():

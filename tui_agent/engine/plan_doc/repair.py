@@ -14,7 +14,7 @@ import msgspec
 from tui_agent.common.domain import Answer, Fault, SystemMessage, UserMessage
 from tui_agent.engine.core.approvals import Approvals
 from tui_agent.engine.core.prompts import prompt
-from tui_agent.engine.core.shielded import finished
+from tui_agent.engine.core.shielded import complete_shielded
 from tui_agent.engine.core.stream import EventStream
 from tui_agent.events import Notice, PlanDocConflict, PlanDocSettled
 from tui_agent.plan.markdown import parse
@@ -93,7 +93,7 @@ class Repair(msgspec.Struct):
             self._left("The repair was not accepted", place)
             return False
         try:
-            saved = await finished(asyncio.to_thread(self.store.put, text, sha256))
+            saved = await complete_shielded(asyncio.to_thread(self.store.put, text, sha256))
         except FileChangedError:
             self._tell("warning", "plan_doc.md changed in the meantime, so the repair was not written.")
             return False

@@ -14,7 +14,7 @@ from tui_agent.common.domain import Answer, Fault, SystemMessage, ToolCall, Tool
 from tui_agent.common.workplan import CriterionChange, DecisionNote, Summary
 from tui_agent.engine.core.approvals import Approvals
 from tui_agent.engine.core.prompts import prompt, reply_schema
-from tui_agent.engine.core.shielded import finished
+from tui_agent.engine.core.shielded import complete_shielded
 from tui_agent.engine.core.stream import EventStream
 from tui_agent.engine.loop.structured import Question
 from tui_agent.engine.plan_doc.memory import PlanMemory
@@ -123,9 +123,9 @@ class SummaryReview(msgspec.Struct, frozen=True):
         try:
             await self.approvals.decide(offer, settle, run=run, node=node, decided=decided)
         except asyncio.CancelledError:
-            await finished(self._carry_out(settled, summary, since), LAST)
+            await complete_shielded(self._carry_out(settled, summary, since), LAST)
             raise
-        await finished(self._carry_out(settled, summary, since), LAST)
+        await complete_shielded(self._carry_out(settled, summary, since), LAST)
 
     async def again(self, saved: dict[str, Any]) -> None:
         """Offer a summary of an earlier process that nobody decided about, or that was accepted and not written; what
