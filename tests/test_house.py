@@ -147,7 +147,7 @@ def test_committed_files_name_no_registry() -> None:
 
 
 def test_every_event_has_a_name_of_its_own_and_is_frozen() -> None:
-    classes = [cls for cls in events.Event.__subclasses__() if cls is not events.Unknown]
+    classes = [cls for cls in events.Event.__subclasses__() if cls is not events.UnknownEvent]
     assert len(TABLE) == len(classes)
     for name, cls in TABLE.items():
         assert cls.type == name
@@ -157,12 +157,12 @@ def test_every_event_has_a_name_of_its_own_and_is_frozen() -> None:
 
 def test_an_unknown_event_keeps_its_data() -> None:
     event = from_data("moon.rose", {"phase": "full"})
-    assert isinstance(event, events.Unknown)
+    assert isinstance(event, events.UnknownEvent)
     assert to_data(event) == {"phase": "full"}
 
 
 def test_a_newer_version_is_not_guessed_at() -> None:
-    assert isinstance(from_data("session.closed", {"reason": "x"}, version=99), events.Unknown)
+    assert isinstance(from_data("session.closed", {"reason": "x"}, version=99), events.UnknownEvent)
 
 
 def test_a_known_event_with_a_field_of_the_future_is_read() -> None:

@@ -73,7 +73,7 @@ def test_every_difference_is_named_in_the_change(scene: str) -> None:
 
 
 def test_every_event_has_a_step_or_is_known_to_need_none() -> None:
-    none = {e.StateSaved, e.ProgramSaid, e.ApprovalExecuted, e.GrantRevoked}  # the last one comes with a notice
+    none = {e.StateSaved, e.ProgramMessageAdded, e.ApprovalExecuted, e.GrantRevoked}  # the last one comes with a notice
     assert set(e.TABLE.values()) - set(STEPS) == none
 
 
@@ -163,10 +163,10 @@ def test_queued_messages_wait_until_they_are_said() -> None:
     scene = build.queued()
     assert [one.text for one in view_of(scene.records).queue] == ["also update the README", "keep the old default"]
     scene.emit(e.MessageChanged(id="m8", text="also the docs"))
-    scene.emit(e.MessageWithdrawn(id="m9")).emit(e.UserSaid(id="m8", text="also the docs"))
+    scene.emit(e.MessageWithdrawn(id="m9")).emit(e.UserMessageAdded(id="m8", text="also the docs"))
     view = view_of(scene.records)
     assert view.queue == []
-    assert last(view, e.UserSaid) == e.UserSaid(id="m8", text="also the docs")
+    assert last(view, e.UserMessageAdded) == e.UserMessageAdded(id="m8", text="also the docs")
 
 
 def test_the_first_answer_wins() -> None:

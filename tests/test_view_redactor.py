@@ -75,7 +75,7 @@ def test_letter_by_letter_nothing_shows_and_nothing_is_lost() -> None:
     session = Folding()
     session.add(e.ReplyStarted(model="m", iteration=1, messages=1, estimate=1), "r")
     for letter in TEXT:
-        session.add(e.ReplyText(text=letter), "r")
+        session.add(e.TextDelta(text=letter), "r")
     assert leaked(session.seen) == []
     session.add(e.RunEnded(outcome="interrupted"))
     (reply, *_) = session.view.items
@@ -86,15 +86,15 @@ def test_every_kind_of_event_is_redactored() -> None:
     session = Folding()
     call = ToolCall(id="c", name="run_terminal_command", arguments={"command": TEXT, "more": [{"deep": TEXT}]})
     result = ToolResult(success=False, error=TEXT, data={"out": [TEXT]})
-    session.add(e.UserSaid(id="m", text=TEXT))
+    session.add(e.UserMessageAdded(id="m", text=TEXT))
     session.add(e.MessageQueued(id="q", text=TEXT))
     session.add(e.Notice(level="warning", text=TEXT))
     session.add(e.ReplyEnded(text=TEXT, calls=(call,), thought=TEXT), "r")
     session.add(e.ToolStarted(call=call, title=TEXT, reads_only=False), "c")
-    session.add(e.ApprovalAsked(id="a", action=running(TEXT), digest="d", why=TEXT), "c")
+    session.add(e.ApprovalRequested(id="a", action=running(TEXT), digest="d", why=TEXT), "c")
     session.add(e.QuestionAsked(id="b", question=TEXT, options=(TEXT,)), "c")
     session.add(e.ToolFinished(call_id="c", name="t", result=result, text=TEXT, ms=1), "c")
-    session.add(e.ShellRan(command=TEXT, cwd="/w", output=TEXT, exit_code=0))
+    session.add(e.UserShellCommand(command=TEXT, cwd="/w", output=TEXT, exit_code=0))
     session.add(e.PlanDocChanged(text=TEXT, by="user"))
     session.add(e.RunEnded(outcome="failed", text=TEXT))
     assert leaked(session.seen) == []
@@ -103,8 +103,8 @@ def test_every_kind_of_event_is_redactored() -> None:
 
 def test_what_is_decided_about_is_kept_exactly() -> None:
     session = Folding()
-    session.add(e.ApprovalAsked(id="a", action=running(TEXT), digest="d", why="w"), "c")
-    session.add(e.ApprovalAsked(id="b", action=running("ls"), digest="d", why="w"), "c")
+    session.add(e.ApprovalRequested(id="a", action=running(TEXT), digest="d", why="w"), "c")
+    session.add(e.ApprovalRequested(id="b", action=running("ls"), digest="d", why="w"), "c")
     session.add(e.PlanDocChanged(text=TEXT, by="user"))
     hiding, plain = session.view.requests["a"], session.view.requests["b"]
     assert hiding.hides and hiding.exact == running(TEXT) and hiding.action != hiding.exact
@@ -118,7 +118,7 @@ def test_a_diff_keeps_its_lines() -> None:
     diff = Diff(path="f", kind="create", hunks=(hunk,), added=len(lines))
     session = Folding()
     action = EditAction(path="/w/f", display="f", diff=diff, before=None, after="x")
-    session.add(e.ApprovalAsked(id="a", action=action, digest="d", why="w"))
+    session.add(e.ApprovalRequested(id="a", action=action, digest="d", why="w"))
     request: RequestItem = session.view.requests["a"]
     assert isinstance(request.action, EditAction)
     (shown,) = request.action.diff.hunks
@@ -138,6 +138,6 @@ def test_what_was_cut_off_is_hidden_too() -> None:
 
 
 def test_a_session_without_secrets_costs_no_copies() -> None:
-    record = e.Record(seq=1, at="", event=e.UserSaid(id="m", text="just a word"))
+    record = e.Record(seq=1, at="", event=e.UserMessageAdded(id="m", text="just a word"))
     (shown,) = Redactor(Mask(NAMED)).records(record)
     assert shown is record

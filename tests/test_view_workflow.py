@@ -152,10 +152,10 @@ def test_events_of_steps_without_a_beginning_change_nothing() -> None:
     for number, event in enumerate(
         (
             e.StepVerified(met=True, expected="", actual="", by="facts"),
-            e.StepRecovering(by="fallback"),
+            e.StepRecoveryStarted(by="fallback"),
             e.StepFinished(outcome="done"),
             e.PlanReviewed(id="p", answer=Answer(verdict="approve"), plan=PLAN),
-            e.SummarySettled(id="s", outcome="accepted", summary=SUMMARY),
+            e.SummaryReviewed(id="s", outcome="accepted", summary=SUMMARY),
         ),
         start=1,
     ):

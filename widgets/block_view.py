@@ -14,7 +14,7 @@ from textual import events
 from textual.geometry import Size
 from textual.message import Message
 
-from tui_agent.events import ShellRan, UserSaid
+from tui_agent.events import UserMessageAdded, UserShellCommand
 from tui_agent.view.items import EndItem, Item, NoticeItem, ReplyItem, RequestItem, StepItem, ToolItem
 from widgets.blocks.base import BlockOptions, TranscriptBlock
 from widgets.blocks.notice import EndBlock, NoticeBlock, RequestBlock
@@ -34,11 +34,11 @@ WHEEL = 3
 BLANK = Line([])
 
 BLOCKS: dict[type[Item], type[TranscriptBlock[Any]]] = {
-    UserSaid: UserBlock,
+    UserMessageAdded: UserBlock,
     ReplyItem: ReplyBlock,
     ToolItem: ToolCard,
     NoticeItem: NoticeBlock,
-    ShellRan: ShellBlock,
+    UserShellCommand: ShellBlock,
     EndItem: EndBlock,
     StepItem: StepBlock,
     RequestItem: RequestBlock,

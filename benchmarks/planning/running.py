@@ -15,7 +15,7 @@ from tui_agent.engine.opening import open_session
 from tui_agent.engine.options import SessionOptions
 from tui_agent.engine.session import Session
 from tui_agent.events import (
-    ApprovalAsked,
+    ApprovalRequested,
     Event,
     PlanDocConflict,
     PlanProposed,
@@ -24,9 +24,9 @@ from tui_agent.events import (
     ReplyEnded,
     RequestClassified,
     RunEnded,
-    StepRecovering,
+    StepRecoveryStarted,
     StepVerified,
-    SummaryOffered,
+    SummaryProposed,
     ToolFinished,
 )
 
@@ -34,7 +34,7 @@ MODES = ("agent", "direct")
 """With planning, and without."""
 LONGEST = 1_800.0
 """Seconds of one task, after which it counts as stuck."""
-_ASKING = (ApprovalAsked, QuestionAsked, PlanDocConflict)
+_ASKING = (ApprovalRequested, QuestionAsked, PlanDocConflict)
 
 
 class Outcome(FrozenValue, frozen=True, kw_only=True):
@@ -124,13 +124,13 @@ async def _follow(session: Session, records: list[Record]) -> None:
 
 def _answer(event: Event) -> Answer | None:
     match event:
-        case PlanProposed(asks=True) | SummaryOffered():
+        case PlanProposed(asks=True) | SummaryProposed():
             return Answer(verdict="approve", by="the task suite")
         case PlanDocConflict():
             return Answer(verdict="approve", data={"take": "ours"}, by="the task suite")
         case QuestionAsked():
             return Answer(verdict="reply", text="Nobody is there. Decide yourself.", by="the task suite")
-        case ApprovalAsked():
+        case ApprovalRequested():
             return Answer(verdict="reject", text="nobody is there to allow it", by="the task suite")
     return None
 
@@ -142,7 +142,7 @@ def judged(task: Task, events: Iterable[Event], right: bool) -> Outcome:
     plans = [one for one in events if isinstance(one, PlanProposed)]
     first = next((one for one in plans if not one.recovery), None)
     replies = [one for one in events if isinstance(one, ReplyEnded) and not one.role]
-    recovering = [one.by for one in events if isinstance(one, StepRecovering)]
+    recovering = [one.by for one in events if isinstance(one, StepRecoveryStarted)]
     checks = [one.met for one in events if isinstance(one, StepVerified) and one.by == "command"]
     sorted_as = next((one.classified for one in events if isinstance(one, RequestClassified)), None)
     return Outcome(

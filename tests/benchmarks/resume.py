@@ -61,12 +61,12 @@ async def fill(folder: SessionFolder, size: int) -> int:
 
 def _turn(stream: SessionStream, turn: int) -> None:
     run, node = f"run-{turn}", f"r{turn}"
-    stream.emit(e.UserSaid(id=f"m{turn}", text=f"What about number {turn}?"), run=run)
+    stream.emit(e.UserMessageAdded(id=f"m{turn}", text=f"What about number {turn}?"), run=run)
     stream.emit(e.RunStarted(message_id=f"m{turn}", mode="direct", model="m"), run=run)
     for number in range(3):
         stream.emit(e.ReplyStarted(model="m", iteration=number + 1, messages=2, estimate=900), run=run, node=node)
         for _ in range(12):
-            stream.emit(e.ReplyText(text=WORDS), run=run, node=node)
+            stream.emit(e.TextDelta(text=WORDS), run=run, node=node)
         call = ToolCall(id=f"c{turn}.{number}", name="read_file", arguments={"path": f"src/module_{number}.py"})
         ended = e.ReplyEnded(text=WORDS * 12, calls=(call,), stop="tool_calls", usage=Usage(), ms=2400)
         stream.emit(ended, run=run, node=node)

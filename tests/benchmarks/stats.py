@@ -27,7 +27,7 @@ def build(home: Path) -> int:
         for turn in range(1 + number % 4):
             journal.begin(f"model-{(number + turn) % 3}").put(reply("planning", 900, 200), *plan(3, 900 + number))
             for step in range(2 + number % 9):
-                journal.put(*(e.ReplyText(text="some words " * 5) for _ in range(PIECES)))
+                journal.put(*(e.TextDelta(text="some words " * 5) for _ in range(PIECES)))
                 journal.put(reply(prompt=2_000, completion=90), tool("not_found" if step == 5 else None), answered())
             journal.put(verified(True), verified(number % 5 != 0, "command"))
             version = "old" if number < SESSIONS // 2 else "new"

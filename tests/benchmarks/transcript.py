@@ -33,10 +33,10 @@ def talk(messages: int) -> list[Record]:
     scene = build.Scene().opened()
     for turn in range(messages // 2):
         text, scene.run, scene.node = ANSWER.format(turn), f"run{turn}", f"r{turn}"
-        scene.emit(e.UserSaid(id=f"m{turn}", text=f"What about number {turn}?"), node="")
+        scene.emit(e.UserMessageAdded(id=f"m{turn}", text=f"What about number {turn}?"), node="")
         scene.emit(e.RunStarted(message_id=f"m{turn}", mode="direct", model="m"), node="")
         scene.emit(e.ReplyStarted(model="m", iteration=1, messages=2, estimate=1400))
-        scene.emit(e.ReplyText(text=text)).emit(e.ReplyEnded(text=text, ms=2400))
+        scene.emit(e.TextDelta(text=text)).emit(e.ReplyEnded(text=text, ms=2400))
         scene.done(tool_calls=0)
     return scene.records
 
@@ -64,7 +64,7 @@ async def measure(messages: int) -> dict[str, float]:
         figures["key to frame"] = statistics.median([await timed(pilot, lambda: key(app)) for _ in range(40)])
         appended = []
         for number in range(40):
-            session.push(e.UserSaid(id=f"n{number}", text=f"more {number}"))
+            session.push(e.UserMessageAdded(id=f"n{number}", text=f"more {number}"))
             app._router.take(session.records[-1])
             appended.append(await timed(pilot, app._router.paint))
         figures["append"] = statistics.median(appended)
@@ -113,7 +113,7 @@ def stream(app: TuiAgentApp) -> float:
     text = ANSWER.format(1) * 40
     began = process_time()
     for number in range(2_000):
-        take(e.ReplyText(text=text[number * 4 : number * 4 + 4]))
+        take(e.TextDelta(text=text[number * 4 : number * 4 + 4]))
         if number % 7 == 0:
             app._router.paint()
             app.screen._on_timer_update()

@@ -13,7 +13,7 @@ from tui_agent.checkpoints.ledger import Ledger
 from tui_agent.checkpoints.store import BlobStore
 from tui_agent.checkpoints.undo import Choice, Undo
 from tui_agent.common.domain import Diff, FileChange
-from tui_agent.events import FileChanged, FileSnapshotted, Restoring, RunStarted, UndoBegun, UndoDone
+from tui_agent.events import FileChanged, FileSnapshotted, RestoredFile, RunStarted, UndoFinished, UndoStarted
 from tui_agent.platform.files import replace_file, sha256_of
 from tui_agent.platform.syscalls import OS, OsCalls
 
@@ -74,35 +74,35 @@ class Work:
     def undoing(self) -> Undo:
         return Undo(self.store, calls=self.calls)
 
-    def undo(self, run: str = "", choice: Choice = "leave", *, names: tuple[str, ...] = ()) -> list[Restoring]:
+    def undo(self, run: str = "", choice: Choice = "leave", *, names: tuple[str, ...] = ()) -> list[RestoredFile]:
         run = run or self.ledger.latest()
         steps = [s for s in self.ledger.active() if s.run == run and (not names or s.display in names)]
         return self._go("undo", self.undoing().plan(steps), choice)
 
-    def rewind(self, run: str, choice: Choice = "leave") -> list[Restoring]:
+    def rewind(self, run: str, choice: Choice = "leave") -> list[RestoredFile]:
         runs = self.ledger.after(run)
         return self._go("rewind", self.undoing().plan([s for s in self.ledger.active() if s.run in runs]), choice)
 
-    def redo(self, choice: Choice = "leave") -> list[Restoring]:
+    def redo(self, choice: Choice = "leave") -> list[RestoredFile]:
         return self._go("redo", self.undoing().plan_redo(self.ledger.redos[-1].items), choice)
 
-    def begin(self, kind: Any, tasks: Any, choice: Choice) -> list[Restoring]:
+    def begin(self, kind: Any, tasks: Any, choice: Choice) -> list[RestoredFile]:
         undo = self.undoing()
         items = [undo.prepare(task, choice) for task in tasks]
-        self.ledger.fold(UndoBegun(id="u", kind=kind, items=tuple(items)))
+        self.ledger.fold(UndoStarted(id="u", kind=kind, items=tuple(items)))
         return items
 
-    def _go(self, kind: Any, tasks: Any, choice: Choice) -> list[Restoring]:
+    def _go(self, kind: Any, tasks: Any, choice: Choice) -> list[RestoredFile]:
         items = self.begin(kind, tasks, choice)
         undo = self.undoing()
-        done: list[Restoring] = []
+        done: list[RestoredFile] = []
         for item in items:
             done.append(undo.carry_out(item))
             if undo.stopped_by == "no_space":
                 break
         done += items[len(done) :]
         stopped = any(item.outcome in ("failed", "") for item in done)
-        self.ledger.fold(UndoDone(id="u", kind=kind, outcome="stopped" if stopped else "done", items=tuple(done)))
+        self.ledger.fold(UndoFinished(id="u", kind=kind, outcome="stopped" if stopped else "done", items=tuple(done)))
         return done
 
 
@@ -123,7 +123,7 @@ def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
     return found
 
 
-def outcomes(items: list[Restoring]) -> dict[str, str]:
+def outcomes(items: list[RestoredFile]) -> dict[str, str]:
     return {item.display: item.outcome for item in items}
 
 

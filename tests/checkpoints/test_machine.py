@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.checkpoints.kit import Work, empty, tree
 from tui_agent.checkpoints.ledger import Ledger
-from tui_agent.events import UndoDone
+from tui_agent.events import UndoFinished
 
 NAMES = ("a.txt", "b.sh", "d/e.bin")
 CONTENTS = st.sampled_from([b"", b"one\n", b"two\r\n", b"\x00\xff", b"one\ntwo\nthree"])
@@ -220,7 +220,7 @@ class Undoing(RuleBasedStateMachine):
             decided, plan = [], undo.plan_redo([item for item in work.ledger.open.items if not item.outcome])
         done = [undo.carry_out(undo.prepare(task)) for task in plan]
         outcome: Any = "done" if finish else "rolled_back"
-        work.ledger.fold(UndoDone(id="u", kind="undo", outcome=outcome, items=(*decided, *done)))
+        work.ledger.fold(UndoFinished(id="u", kind="undo", outcome=outcome, items=(*decided, *done)))
         if finish:
             self._remember(self.model.back(mine, overwrite=False))
 

@@ -46,7 +46,7 @@ def test_sessions_are_listed_for_this_folder_or_all(
     assert main(["sessions"]) == 0
     assert "no session in this folder" in capsys.readouterr().err
     one = make(home, *TALK, workspace=tmp_path / "here")
-    two = make(home, e.UserSaid(id="m1", text=f"\x1b]0;x\x07 {SECRET}"), workspace=tmp_path / "gone")
+    two = make(home, e.UserMessageAdded(id="m1", text=f"\x1b]0;x\x07 {SECRET}"), workspace=tmp_path / "gone")
     (two.path / "events.jsonl").rename(tmp_path / "kept")
     assert main(["sessions"]) == 0
     out = capsys.readouterr().out
@@ -162,7 +162,7 @@ def test_an_export_replaces_nothing_unasked(
 def test_secrets_of_the_environment_are_masked(
     home: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = make(home, e.UserSaid(id="m1", text="the password is hunter2-hunter2, é"))
+    one = make(home, e.UserMessageAdded(id="m1", text="the password is hunter2-hunter2, é"))
     monkeypatch.setenv("DEPLOY_PASSWORD", "hunter2-hunter2")
     for form in ("markdown", "html"):
         with open(os.dup(1), "w", encoding="ascii") as out:

@@ -100,10 +100,10 @@ def _turn(scene: Scene, text: list[str], dice: random.Random) -> None:
     scene.ask(text[0]).reply(phases=("reading",))
     scene.emit(e.ReplyPhase(phase="loading", detail=text[1]))
     for piece in torn(text[2], dice):
-        scene.emit(e.ReplyThought(text=piece), seconds=0.01)
+        scene.emit(e.ReasoningDelta(text=piece), seconds=0.01)
     body = f"{text[3]}\n\n# {text[4]}\n\n- {text[5]}\n\n|a|\n|-|\n|{text[6]}|\n\n```py\n{text[7]}\n```\n"
     for piece in torn(body, dice):
-        scene.emit(e.ReplyText(text=piece), seconds=0.01)
+        scene.emit(e.TextDelta(text=piece), seconds=0.01)
     call = scene.call(text[8], path=text[9], **{text[10][:40]: text[10]})
     scene.end(body, call, thought=text[2]).start(call, text[11]).output(text[12], text[13])
     hunk = Hunk(old_start=1, old_count=1, new_start=1, new_count=1, lines=("-" + text[14], "+" + text[15]))
@@ -113,8 +113,8 @@ def _turn(scene: Scene, text: list[str], dice: random.Random) -> None:
     scene.finish(call, ToolResult(success=False, error=text[18], data=text[19]), text=text[12])
     scene.node = ""
     scene.emit(e.Notice(level="error", text=text[18], code="x"))
-    scene.emit(e.ShellRan(command=text[9], cwd=text[16], output=text[19], exit_code=1))
-    scene.emit(e.RetryWaiting(attempt=1, of=3, seconds=0.1, why=text[17]))
+    scene.emit(e.UserShellCommand(command=text[9], cwd=text[16], output=text[19], exit_code=1))
+    scene.emit(e.RetryScheduled(attempt=1, of=3, seconds=0.1, why=text[17]))
     fault = Fault(kind="status", message=text[18])
     scene.reply().end("", fault=fault, stop="error").done("failed", text[19])
     scene.emit(e.MessageQueued(id=f"q{len(scene.records)}", text=text[1]))

@@ -28,14 +28,14 @@ def _settled(key: str, asked: Event | None, answer: Answer) -> Event:
         return e.PlanReviewed(
             id=key, answer=answer, plan=plan, edited=plan != asked.plan, alternative=data.get("alternative")
         )
-    if isinstance(asked, e.SummaryOffered):
+    if isinstance(asked, e.SummaryProposed):
         if answer.verdict == "reject":
-            return e.SummarySettled(id=key, outcome="discarded", summary=asked.summary)
+            return e.SummaryReviewed(id=key, outcome="discarded", summary=asked.summary)
         summary = msgspec.convert(data["summary"], Summary) if "summary" in data else asked.summary
         outcome: Literal["accepted", "edited"] = "edited" if summary != asked.summary else "accepted"
-        return e.SummarySettled(id=key, outcome=outcome, summary=summary)
+        return e.SummaryReviewed(id=key, outcome=outcome, summary=summary)
     if isinstance(asked, e.PlanDocConflict):
-        return e.PlanDocSettled(id=key, answer=answer)
+        return e.PlanDocResolved(id=key, answer=answer)
     return e.ApprovalAnswered(id=key, answer=answer)
 
 
@@ -100,7 +100,7 @@ class FakeCheckpoints:
         self.clears += 1
 
 
-QUEUE = (e.MessageQueued, e.MessageChanged, e.MessageMoved, e.MessageWithdrawn, e.UserSaid)
+QUEUE = (e.MessageQueued, e.MessageChanged, e.MessageMoved, e.MessageWithdrawn, e.UserMessageAdded)
 
 
 class FakeSession:
@@ -167,13 +167,13 @@ class FakeSession:
     async def send(self, text: str, *, steering: bool = False, message: str = "", before: str = "") -> str:
         self.sent.append((text, steering))
         key = message or f"m{100 + len(self.sent)}"
-        self.push(e.UserSaid(id=key, text=text, steering=steering))
+        self.push(e.UserMessageAdded(id=key, text=text, steering=steering))
         return key
 
     def withdraw_message(self, message: str) -> bool:
         told = [one.event for one in self.records]
         queued = any(isinstance(one, e.MessageQueued) and one.id == message for one in told)
-        gone = any(isinstance(one, e.UserSaid | e.MessageWithdrawn) and one.id == message for one in told)
+        gone = any(isinstance(one, e.UserMessageAdded | e.MessageWithdrawn) and one.id == message for one in told)
         if queued and not gone:
             self.push(e.MessageWithdrawn(id=message))
         return queued and not gone
@@ -223,7 +223,7 @@ class FakeSession:
 
     async def run_shell(self, command: str) -> None:
         self.commands.append(command)
-        self.push(e.ShellRan(command=command, cwd="/home/ada/exporter", output="done\n", exit_code=0))
+        self.push(e.UserShellCommand(command=command, cwd="/home/ada/exporter", output="done\n", exit_code=0))
 
     async def wait(self) -> None:
         return None

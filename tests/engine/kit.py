@@ -12,14 +12,14 @@ from tui_agent.engine.opening import open_session
 from tui_agent.engine.options import SessionOptions
 from tui_agent.engine.session import Session
 from tui_agent.events import (
-    ApprovalAsked,
+    ApprovalRequested,
     Event,
     PlanDocConflict,
     PlanProposed,
     QuestionAsked,
     Record,
     RunEnded,
-    SummaryOffered,
+    SummaryProposed,
 )
 
 E = TypeVar("E", bound=Event)
@@ -90,4 +90,4 @@ class Watch:
 def _asks(event: Event) -> bool:
     if isinstance(event, PlanProposed):
         return event.asks
-    return isinstance(event, ApprovalAsked | QuestionAsked | PlanDocConflict | SummaryOffered)
+    return isinstance(event, ApprovalRequested | QuestionAsked | PlanDocConflict | SummaryProposed)

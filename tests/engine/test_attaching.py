@@ -16,7 +16,7 @@ from tests.engine.kit import Watch, opened
 from tests.engine.staging import do, in_step, planned, sent_as, sorted_as, summed_up
 from tui_agent.common.domain import Answer, ReadAction
 from tui_agent.events import (
-    ApprovalAsked,
+    ApprovalRequested,
     ContextAttached,
     ContextMeasured,
     Event,
@@ -119,11 +119,11 @@ async def test_what_needs_leave_to_read_is_asked_for(workspace: Path, tmp_path: 
     text = f"see @.env and @{tmp_path}/outside.txt"
 
     def only_outside(event: Event) -> Answer:
-        asks = isinstance(event, ApprovalAsked) and isinstance(event.action, ReadAction) and event.action.outside
+        asks = isinstance(event, ApprovalRequested) and isinstance(event.action, ReadAction) and event.action.outside
         return Answer(verdict="approve" if asks else "reject")
 
     server, watch, _ = await say(workspace, text, answer=only_outside)
-    asked = [event.action for event in watch.of(ApprovalAsked)]
+    asked = [event.action for event in watch.of(ApprovalRequested)]
     assert [(one.outside, one.credentials) for one in asked if isinstance(one, ReadAction)] == [
         (False, True),
         (True, False),
@@ -204,7 +204,7 @@ async def test_what_an_interrupted_message_names_goes_with_the_next_one(workspac
         async with opened(server, workspace) as session:
             watch = Watch(session, lambda event: None)
             await session.send(f"see @{tmp_path}/outside.txt")
-            await watch.until_event(ApprovalAsked)
+            await watch.until_event(ApprovalRequested)
             await session.interrupt()
             assert (await watch.ended()).outcome == "interrupted"
             resume = session.id

@@ -10,7 +10,7 @@ from tests.doubles.ollama import FakeOllama
 from tests.doubles.raw_server import FakeConnection, FakeRawServer, Script
 from tests.engine.kit import Watch, opened
 from tests.models.asking import delta, sse
-from tui_agent.events import ModelChanged, Notice, RunEnded, StageEntered
+from tui_agent.events import ModelChanged, Notice, RunEnded, StageStarted
 from tui_agent.mock_server.replies import ServedModel
 
 CHATS = ("/api/chat", "/chat/completions")
@@ -125,7 +125,7 @@ async def test_a_model_that_is_not_there_is_told_at_the_opening_and_ends_a_run_a
         before = len(served.requests)
         ended = await hi(watch)
         assert ended.outcome == "failed" and "has no model gone:7b" in ended.text
-        assert not watch.of(StageEntered)
+        assert not watch.of(StageStarted)
         assert len([one for one in watch.of(Notice) if "gone:7b" in one.text]) == 1
     assert len(served.requests) <= before + 1
 

@@ -13,7 +13,15 @@ from tests.engine.staging import do, in_step, planned, run, sent_as, sorted_as, 
 from tests.lsp.kit import command, heard
 from tui_agent.common.domain import Answer, TrustAction
 from tui_agent.engine.host.code_intelligence import CodeIntelligence
-from tui_agent.events import ApprovalAsked, CompletionRefused, Event, FileDiagnosed, Notice, ProgramSaid, ToolFinished
+from tui_agent.events import (
+    ApprovalRequested,
+    CompletionRefused,
+    DiagnosticsReported,
+    Event,
+    Notice,
+    ProgramMessageAdded,
+    ToolFinished,
+)
 from tui_agent.platform import supervisor
 from tui_agent.safety.roots import Roots
 from tui_agent.settings import Settings
@@ -91,7 +99,7 @@ async def test_a_write_that_breaks_a_file_is_told_fixed_and_accepted(workspace: 
     _, broken, mended = results(server)
     assert "[Diagnostics] 1 error in a.py:\n→ 1: error (new): wrong: x = 1 # WRONG [W1]" in broken
     assert "Diagnostics" not in mended
-    (found,) = watch.of(FileDiagnosed)
+    (found,) = watch.of(DiagnosticsReported)
     assert (found.display, found.found[0].line, found.found[0].new) == ("a.py", 1, True)
     assert not watch.of(CompletionRefused)
     assert pids(tmp_path)[0] not in supervisor.process_table()
@@ -146,7 +154,7 @@ async def test_errors_that_were_there_before_are_told_apart_and_refuse_nothing(w
             for text in ("do it", "go on"):
                 await session.send(text)
                 await watch.ended()
-    first, second = watch.of(FileDiagnosed)
+    first, second = watch.of(DiagnosticsReported)
     assert [one.new for one in first.found] == [False]
     assert sorted(one.new for one in second.found) == [False, True]
     told = [one.text for one in watch.of(ToolFinished)]
@@ -160,7 +168,7 @@ async def test_nothing_is_refused_where_the_user_refused_or_is_asked(workspace: 
     no = scenario("no", step("", write(BAD, "n2.py")), step("", write(GOOD, "n3.py")), "Done then.")
 
     def answer(event: Event) -> Answer | None:
-        wanted = isinstance(event, ApprovalAsked) and "n3" not in str(event.action)
+        wanted = isinstance(event, ApprovalRequested) and "n3" not in str(event.action)
         return Answer(verdict="approve" if wanted else "reject")
 
     async with serve(asks, no, strict=True) as server:
@@ -170,7 +178,7 @@ async def test_nothing_is_refused_where_the_user_refused_or_is_asked(workspace: 
             for text in ("ask", "no"):
                 await session.send(text)
                 await watch.ended()
-    assert len(watch.of(FileDiagnosed)) == 2
+    assert len(watch.of(DiagnosticsReported)) == 2
     assert not watch.of(CompletionRefused)
 
 
@@ -220,7 +228,7 @@ async def test_nothing_is_started_before_the_folder_is_trusted(workspace: Path, 
                 watch = Watch(session, lambda event, answer=answer: answer)  # type: ignore[misc]  # bound here
                 await session.send("do it")
                 await watch.ended()
-        asked = [one for one in watch.of(ApprovalAsked) if isinstance(one.action, TrustAction)]
+        asked = [one for one in watch.of(ApprovalRequested) if isinstance(one.action, TrustAction)]
         assert asked
         assert bool(pids(tmp_path)) is there
         assert (offered(server) >= CODE_TOOLS) is there
@@ -288,4 +296,4 @@ async def test_with_a_real_server_a_false_claim_is_refused_and_mended(workspace:
     assert '→ 4: error (new): "undefined_name" is not defined [reportUndefinedVariable]' in broken_result
     assert "Diagnostics" not in mended
     assert len(watch.of(CompletionRefused)) == 1
-    assert json.dumps([one.text for one in watch.of(ProgramSaid)]).count("not done yet") == 1
+    assert json.dumps([one.text for one in watch.of(ProgramMessageAdded)]).count("not done yet") == 1

@@ -10,7 +10,15 @@ from tests.engine.test_window import SUMMARY
 from tui_agent.common.domain import AssistantMessage, Message, ToolCall, ToolMessage, ToolResult, UserMessage
 from tui_agent.engine.context.compaction import PARTS, is_summary, plain_summary
 from tui_agent.engine.core.history import History, cut_message, cut_text, repair, tail_of
-from tui_agent.events import ContextCompacted, Event, ProgramSaid, ReplyEnded, RunEnded, ToolFinished, UserSaid
+from tui_agent.events import (
+    ContextCompacted,
+    Event,
+    ProgramMessageAdded,
+    ReplyEnded,
+    RunEnded,
+    ToolFinished,
+    UserMessageAdded,
+)
 
 TASK = "Rename compute to reckon everywhere, but never in part7.py; the password of the vault is Xylophone-42."
 
@@ -39,9 +47,9 @@ def compacted(**fields: Any) -> ContextCompacted:
 
 
 def test_the_users_words_and_the_plan_stay_and_the_rest_becomes_the_summary() -> None:
-    events = [UserSaid(id="1", text=TASK), ProgramSaid(kind="plan", text="1. look\n2. rename")]
+    events = [UserMessageAdded(id="1", text=TASK), ProgramMessageAdded(kind="plan", text="1. look\n2. rename")]
     events += [event for n in range(5) for event in round_of(n)]
-    events += [UserSaid(id="2", text="mind the tests", steering=True)]
+    events += [UserMessageAdded(id="2", text="mind the tests", steering=True)]
     events += [event for n in range(5, 10) for event in round_of(n)]
     messages = folded(*events, compacted(summary="SUMMED UP", kept=6)).window()
     words = [message.text for message in messages]
@@ -56,8 +64,8 @@ def test_the_users_words_and_the_plan_stay_and_the_rest_becomes_the_summary() ->
 
 @pytest.mark.parametrize("kind", ["plan", "step"])
 def test_only_the_newest_plan_and_step_stay(kind: str) -> None:
-    events = [UserSaid(id="1", text=TASK), ProgramSaid(kind=kind, text="old")]
-    events += [*round_of(1), ProgramSaid(kind=kind, text="new"), *round_of(2), *round_of(3)]
+    events = [UserMessageAdded(id="1", text=TASK), ProgramMessageAdded(kind=kind, text="old")]
+    events += [*round_of(1), ProgramMessageAdded(kind=kind, text="new"), *round_of(2), *round_of(3)]
     words = [message.text for message in folded(*events, compacted(summary="S", kept=2)).window()]
     assert [word for word in words if f"agent_{kind}" in word] == [f"<agent_{kind}>\nnew\n</agent_{kind}>"]
 
@@ -66,13 +74,13 @@ def test_fewer_earlier_messages_of_the_user_stay_in_sight() -> None:
     events: list[Event] = []
     for n in range(5):
         answer = ReplyEnded(text=f"answer {n}")
-        events += [UserSaid(id=str(n), text=f"ask {n}"), answer, RunEnded(outcome="done", text=answer.text)]
+        events += [UserMessageAdded(id=str(n), text=f"ask {n}"), answer, RunEnded(outcome="done", text=answer.text)]
     words = [message.text for message in folded(*events, compacted(users=3)).window()]
     assert words == ["ask 2", "answer 2", "ask 3", "answer 3", "ask 4", "answer 4"]
 
 
 def test_a_settled_run_leaves_no_summary_behind() -> None:
-    events = [UserSaid(id="1", text=TASK), *round_of(1), *round_of(2), compacted(summary="S", kept=2)]
+    events = [UserMessageAdded(id="1", text=TASK), *round_of(1), *round_of(2), compacted(summary="S", kept=2)]
     words = [message.text for message in folded(*events, RunEnded(outcome="done", text="all done")).window()]
     assert words[0] == TASK
     assert not any("agent_summary" in word for word in words)
@@ -89,7 +97,7 @@ def test_a_call_and_its_result_are_never_parted(rounds: list[int], cut: int, kep
         messages.append(AssistantMessage(calls=made))
         messages += [ToolMessage(call_id=call.id, name="t", text="r" * 900) for call in made]
     history = History()
-    history.fold(UserSaid(id="1", text=TASK))
+    history.fold(UserMessageAdded(id="1", text=TASK))
     history.turns[-1].messages = messages
     history.fold(compacted(summary="S", kept=tail_of(messages, kept), cut=cut))
     left = history.turns[-1].messages

@@ -14,7 +14,7 @@ from tests.engine.test_window import SUMMARY, notices, reads, wants_summary, wor
 from tui_agent.engine.context.window_notices import NOTHING, SOON
 from tui_agent.engine.core.history import History
 from tui_agent.engine.session import Session
-from tui_agent.events import ContextCompacted, ProgramSaid, Record, ReplyEnded, ReplyStarted, RunEnded
+from tui_agent.events import ContextCompacted, ProgramMessageAdded, Record, ReplyEnded, ReplyStarted, RunEnded
 
 __all__ = ["workspace"]
 
@@ -126,8 +126,8 @@ async def worked(server: FakeReader, workspace: Path, **flags: Any) -> Watch:
         await session.send(TASK)
         await session.send(STEERING, steering=True)
         await watch.until_event(ReplyStarted)
-        session._emit(ProgramSaid(kind="plan", text=PLAN), run="run-1")
-        session._emit(ProgramSaid(kind="step", text=STEP), run="run-1")
+        session._emit(ProgramMessageAdded(kind="plan", text=PLAN), run="run-1")
+        session._emit(ProgramMessageAdded(kind="step", text=STEP), run="run-1")
         await watch.ended()
         await session.wait()
     return watch

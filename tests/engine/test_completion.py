@@ -11,7 +11,7 @@ from tests.engine.staging import do, in_step, planned, run, sorted_as, summed_up
 from tests.lsp.kit import command
 from tui_agent.common.domain import Answer
 from tui_agent.engine.loop.completion import ends_with_question
-from tui_agent.events import ApprovalAsked, CompletionRefused, Event, Notice
+from tui_agent.events import ApprovalRequested, CompletionRefused, Event, Notice
 
 GOOD, BAD = "x = 1\n", "x = 1  # WRONG\n"
 
@@ -86,7 +86,7 @@ async def test_what_the_user_refused_is_no_reason_to_go_on_but_errors_are_told(w
     story["steps"][1:] = [step("", write(GOOD, "no.py")), step("Done then.")]
 
     def answer(event: Event) -> Answer:
-        mends = isinstance(event, ApprovalAsked) and "WRONG" in str(event.action) and "-x = 1" in str(event)
+        mends = isinstance(event, ApprovalRequested) and "WRONG" in str(event.action) and "-x = 1" in str(event)
         return Answer(verdict="reject" if mends else "approve")
 
     async with serve(story, strict=True) as server:
@@ -94,7 +94,7 @@ async def test_what_the_user_refused_is_no_reason_to_go_on_but_errors_are_told(w
             watch = Watch(session, answer)
             await session.send("no")
             await watch.ended()
-    assert len(watch.of(ApprovalAsked)) == 2
+    assert len(watch.of(ApprovalRequested)) == 2
     assert not watch.of(CompletionRefused)
     assert len(left(watch)) == 1
 

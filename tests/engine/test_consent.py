@@ -9,7 +9,7 @@ import pytest
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tui_agent.common.domain import Answer, RunAction, Scope
-from tui_agent.events import ApprovalAsked, Event, ToolFinished
+from tui_agent.events import ApprovalRequested, Event, ToolFinished
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ async def carried_out(
 
 
 def asked(watch: Watch) -> list[RunAction]:
-    actions = [event.action for event in watch.of(ApprovalAsked)]
+    actions = [event.action for event in watch.of(ApprovalRequested)]
     return [action for action in actions if isinstance(action, RunAction)]
 
 
@@ -58,7 +58,7 @@ async def test_a_shell_that_left_the_workspace_asks_from_then_on(workspace: Path
     (tmp_path / "mine").write_text("private")
 
     def only_the_first(event: Event) -> Answer:
-        leaves = isinstance(event, ApprovalAsked) and "cd .." in str(event.action)
+        leaves = isinstance(event, ApprovalRequested) and "cd .." in str(event.action)
         return Answer(verdict="approve" if leaves else "reject")
 
     watch = await carried_out(

@@ -12,7 +12,7 @@ from tests.engine.kit import Watch, opened
 from tests.engine.staging import run
 from tui_agent.common.domain import Answer, EditAction, RunAction
 from tui_agent.common.hunks import new_text
-from tui_agent.events import ApprovalAsked, Event, Notice, PlanProposed, ReplyEnded, SummaryOffered
+from tui_agent.events import ApprovalRequested, Event, Notice, PlanProposed, ReplyEnded, SummaryProposed
 from tui_agent.frontends.demo_workspace import DEMO_TASK, create_demo_workspace
 from tui_agent.models.scripted import DEMO_FILE
 
@@ -26,7 +26,7 @@ def workspace(tmp_path: Path) -> Path:
 
 def refusing(kind: type[EditAction | RunAction]) -> Callable[[Event], Answer]:
     def answer(event: Event) -> Answer:
-        no = isinstance(event, ApprovalAsked) and isinstance(event.action, kind)
+        no = isinstance(event, ApprovalRequested) and isinstance(event.action, kind)
         return Answer(verdict="reject" if no else "approve")
 
     return answer
@@ -37,7 +37,7 @@ def said(watch: Watch) -> str:
 
 
 def of_summary(watch: Watch) -> str:
-    found = watch.of(SummaryOffered)[-1]
+    found = watch.of(SummaryProposed)[-1]
     assert found.by == "model"
     one = found.summary
     return "\n".join([one.action, one.details, one.result, *(note.title for note in one.decisions_made)])
@@ -92,7 +92,7 @@ async def test_a_word_counter_that_is_mended_already_is_left_alone(workspace: Pa
             assert ended.outcome == "failed" and "nothing changed" in ended.text
             summary = of_summary(watch)
             assert "✓" not in summary
-    edits = [one for one in watch.of(ApprovalAsked) if isinstance(one.action, EditAction)]
+    edits = [one for one in watch.of(ApprovalRequested) if isinstance(one.action, EditAction)]
     assert len(edits) == 1
     assert "already fixed" in summary and "Fixed the word counter" not in summary
     assert not [one for one in watch.of(Notice) if one.code.startswith("reply.")]
@@ -100,7 +100,7 @@ async def test_a_word_counter_that_is_mended_already_is_left_alone(workspace: Pa
 
 async def test_an_edit_that_the_user_rewords_is_told_as_theirs(workspace: Path) -> None:
     def answer(event: Event) -> Answer:
-        if isinstance(event, ApprovalAsked) and isinstance(event.action, EditAction):
+        if isinstance(event, ApprovalRequested) and isinstance(event.action, EditAction):
             (hunk,) = event.action.diff.hunks
             text = new_text(hunk).replace(".lower()", ".casefold()")
             return Answer(verdict="approve", data={"edits": {"0": text}})

@@ -10,7 +10,7 @@ from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tui_agent.common.domain import Answer
 from tui_agent.engine.loop.calls import LoopDetector
-from tui_agent.events import ApprovalAsked, Event, FileChanged, Notice, QuestionAsked, ReplyRejected, ToolFinished
+from tui_agent.events import ApprovalRequested, Event, FileChanged, Notice, QuestionAsked, ReplyRejected, ToolFinished
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ async def test_a_call_repeated_in_the_same_world_gets_its_earlier_result(workspa
             ended = await watch.ended()
     assert (workspace / "log").read_text("utf-8") == "once\n"
     assert ended.tool_calls == 1
-    assert len(watch.of(ApprovalAsked)) == 1
+    assert len(watch.of(ApprovalRequested)) == 1
     assert "not run again" in results(server)[1]
     said = str(server.requests[-1].messages)
     assert "Change your approach" in said
@@ -205,7 +205,7 @@ async def test_a_refused_call_is_not_asked_for_twice_in_a_row(workspace: Path) -
             watch = Watch(session, lambda event: Answer(verdict="reject", text="not there"))
             await session.send("write")
             await watch.ended()
-    assert len(watch.of(ApprovalAsked)) == 1
+    assert len(watch.of(ApprovalRequested)) == 1
     assert [event.result.success for event in watch.of(ToolFinished)] == [False, False]
     assert "not there" in results(server)[1]
 

@@ -13,10 +13,10 @@ from tui_agent.engine.loop.reply import RepetitionDetector
 from tui_agent.events import (
     FileChanged,
     Notice,
-    ProgramSaid,
+    ProgramMessageAdded,
     ReplyEnded,
     ReplyRejected,
-    ReplyText,
+    TextDelta,
     ToolFinished,
     ToolStarted,
 )
@@ -62,7 +62,7 @@ async def test_an_unreadable_reply_goes_back_with_tools_and_shape_and_is_kept(wo
     assert '"pa' in kept
     assert "run_terminal_command" in json.dumps(server.requests[1].messages)
     assert '"path"' in str([m["content"] for m in server.requests[1].messages])
-    assert not any("tool_call" in event.text for event in watch.of(ReplyText))
+    assert not any("tool_call" in event.text for event in watch.of(TextDelta))
     assert any(event.level == "warning" or event.level == "info" for event in watch.of(Notice))
 
 
@@ -156,7 +156,7 @@ async def test_a_recovered_call_is_labelled_asked_for_and_run(workspace: Path) -
     assert started.call.recovered
     assert (workspace / "n.txt").read_text("utf-8") == "x\n"
     assert ended.outcome == "done"
-    shown = "".join(event.text for event in watch.of(ReplyText))
+    shown = "".join(event.text for event in watch.of(TextDelta))
     assert "I write it." in shown and "write_file" not in shown
     assert watch.of(ReplyEnded)[0].text.strip() == "I write it."
 
@@ -180,7 +180,7 @@ async def test_thinking_in_the_text_is_thought_and_signals_are_gone(workspace: P
     (reply,) = watch.of(ReplyEnded)
     assert (reply.text, reply.thought.strip()) == ("Hello to you.", "The user greets.")
     assert ended.text == "Hello to you."
-    assert not any("[TASK" in event.text or "think" in event.text for event in watch.of(ReplyText))
+    assert not any("[TASK" in event.text or "think" in event.text for event in watch.of(TextDelta))
 
 
 async def test_an_announcement_without_a_call_is_not_done(workspace: Path) -> None:
@@ -280,7 +280,7 @@ async def test_feedback_never_counts_as_the_users_words(workspace: Path) -> None
         watch = Watch(session)
         await session.send("go")
         await watch.ended()
-    assert all(event.kind == "feedback" for event in watch.of(ProgramSaid))
+    assert all(event.kind == "feedback" for event in watch.of(ProgramMessageAdded))
     assert not watch.of(ToolFinished)
 
 

@@ -11,7 +11,7 @@ from tests.engine.kit import Watch, opened
 from tui_agent.common import paths
 from tui_agent.common.domain import Answer, EditAction
 from tui_agent.events import (
-    ApprovalAsked,
+    ApprovalRequested,
     CompletionRefused,
     Event,
     PlanProposed,
@@ -98,7 +98,7 @@ async def test_words_are_no_change_and_an_answer_is_one(workspace: Path) -> None
 
 async def test_a_change_that_is_not_allowed_ends_the_run(workspace: Path) -> None:
     def no(event: Event) -> Answer:
-        refused = isinstance(event, ApprovalAsked) and isinstance(event.action, EditAction)
+        refused = isinstance(event, ApprovalRequested) and isinstance(event.action, EditAction)
         return Answer(verdict="reject" if refused else "approve", text="not so")
 
     _, ended, _ = await works(workspace, ASK, shows(GOOD), approval="ask", answer=no)

@@ -21,16 +21,16 @@ from tui_agent.events import (
     ConversationRewound,
     Event,
     ModelChanged,
-    ProgramSaid,
+    ProgramMessageAdded,
     ReplyEnded,
     RunEnded,
     RunStarted,
     StepFinished,
     StepStarted,
-    SummarySettled,
+    SummaryReviewed,
     ToolFinished,
     ToolStarted,
-    UserSaid,
+    UserMessageAdded,
 )
 
 IDS = st.sampled_from(["a", "b", "c", "d"])
@@ -45,8 +45,8 @@ MESSAGES = st.one_of(
 )
 
 
-def said(text: str, name: str = "m") -> UserSaid:
-    return UserSaid(id=name, text=text)
+def said(text: str, name: str = "m") -> UserMessageAdded:
+    return UserMessageAdded(id=name, text=text)
 
 
 def reply(text: str = "", *ids: str, interrupted: bool = False) -> ReplyEnded:
@@ -197,7 +197,7 @@ def test_what_is_left_out_goes_several_at_a_time() -> None:
     history, counts, heads = History(), [], []
     for event in talk(60, 8_192):
         history.fold(event)
-        if isinstance(event, UserSaid):
+        if isinstance(event, UserMessageAdded):
             counts.append(history.left_out)
             heads.append(users(history)[0])
     assert counts == sorted(counts) and counts[-1] > 20
@@ -206,7 +206,7 @@ def test_what_is_left_out_goes_several_at_a_time() -> None:
 
 def test_a_turn_that_the_plans_log_tells_of_is_neither_kept_nor_counted_when_it_is_old() -> None:
     summary = Summary(action="done", details="", result="✓ ok")
-    logged = SummarySettled(id="s", outcome="accepted", summary=summary, by="user")
+    logged = SummaryReviewed(id="s", outcome="accepted", summary=summary, by="user")
     events: list[Event] = []
     for number in range(20):
         events += [said(f"m{number}"), logged, RunEnded(outcome="done", text="ok")]
@@ -235,7 +235,7 @@ def test_what_the_program_says_never_counts_as_a_message_of_the_user() -> None:
     history = History()
     for number in range(USER_MESSAGES):
         history.fold(said(f"m{number}"))
-        history.fold(ProgramSaid(kind="feedback", text="try again"))
+        history.fold(ProgramMessageAdded(kind="feedback", text="try again"))
         history.fold(RunEnded(outcome="done", text="ok"))
     users = [message for message in history.window() if isinstance(message, UserMessage)]
     assert len(users) == USER_MESSAGES
@@ -253,7 +253,7 @@ EVENTS = st.one_of(
     st.builds(result, IDS),
     st.just(RunStarted(message_id="m", mode="direct", model="x")),
     st.just(RunEnded(outcome="done", text="ok")),
-    st.just(ProgramSaid(kind="feedback", text="hm")),
+    st.just(ProgramMessageAdded(kind="feedback", text="hm")),
     st.sampled_from([ModelChanged(provider="o", model="m", context_window=size) for size in (200, 400, 4_000)]),
 )
 
@@ -280,9 +280,14 @@ def test_a_reply_to_a_side_request_is_no_part_of_the_conversation() -> None:
 def test_a_finished_step_shrinks_to_its_calls_and_its_outcome() -> None:
     def one(number: int, name: str) -> tuple[Event, ...]:
         begun = StepStarted(step=PlanStep(number=number, description=name), of=2)
-        return (begun, ProgramSaid(kind="step", text=name), reply("", f"{number}"), result(f"{number}", "x" * 4_000))
+        return (
+            begun,
+            ProgramMessageAdded(kind="step", text=name),
+            reply("", f"{number}"),
+            result(f"{number}", "x" * 4_000),
+        )
 
-    steering = UserSaid(id="s", text="mind the tests", steering=True)
+    steering = UserMessageAdded(id="s", text="mind the tests", steering=True)
     done = StepFinished(outcome="failed", text="it is not there")
     history = folded(said("go"), *one(1, "First"), steering, done, *one(2, "Second"))
     first, steered, outcome, *second = history.window()

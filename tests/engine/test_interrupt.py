@@ -14,12 +14,12 @@ from tests.waiting import in_time
 from tui_agent.common.domain import Answer
 from tui_agent.events import (
     ApprovalAnswered,
-    ApprovalAsked,
+    ApprovalRequested,
     Record,
     ReplyEnded,
     ReplyPhase,
-    ReplyText,
     RunEnded,
+    TextDelta,
     ToolFinished,
     ToolOutput,
     ToolStarted,
@@ -94,7 +94,7 @@ async def test_stopping_a_reply_closes_the_connection_and_keeps_the_text(tmp_pat
     async with serve(long, pace=0.005, strict=True) as server, opened(server, make_workspace(tmp_path)) as session:
         watch = Watch(session)
         await session.send("long")
-        await watch.until_event(ReplyText)
+        await watch.until_event(TextDelta)
         await in_time(session.interrupt())
         await in_time(server.requests[0].finished.wait())
         assert server.requests[0].outcome == "disconnected"
@@ -102,7 +102,7 @@ async def test_stopping_a_reply_closes_the_connection_and_keeps_the_text(tmp_pat
         (reply,) = watch.of(ReplyEnded)
         assert reply.interrupted
         assert reply.text.startswith("word ")
-        assert reply.text == "".join(event.text for event in watch.of(ReplyText))
+        assert reply.text == "".join(event.text for event in watch.of(TextDelta))
 
 
 async def test_stopping_while_the_server_is_silent(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ async def test_stopping_an_open_approval_withdraws_it(tmp_path: Path) -> None:
     async with serve(job(), strict=True) as server, opened(server, make_workspace(tmp_path)) as session:
         watch = Watch(session, lambda event: None)
         await session.send(TASK)
-        asked = await watch.until_event(ApprovalAsked)
+        asked = await watch.until_event(ApprovalRequested)
         await session.interrupt()
         answered = await watch.until_event(ApprovalAnswered, id=asked.id)
         assert answered.answer.verdict == "withdrawn"

@@ -10,7 +10,7 @@ from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tests.engine.staging import do, in_step, planned, sorted_as, summed_up
 from tui_agent.common.domain import Answer
-from tui_agent.events import Notice, SummaryOffered
+from tui_agent.events import Notice, SummaryProposed
 
 WRITE = in_step("Write", step("", call("write_file", path="report.md", content="All is well.\n")), "Written.")
 
@@ -38,7 +38,7 @@ async def accepted_after(workspace: Path, edit: Any, answer: Answer, update: dic
             assert await session.edit_plan(CRITERIA)
 
             def at_dialog(event: Any) -> Answer:
-                if isinstance(event, SummaryOffered):
+                if isinstance(event, SummaryProposed):
                     doc = session.folder / "plan_doc.md"
                     doc.write_text(edit(doc.read_text("utf-8")), encoding="utf-8")
                     return answer

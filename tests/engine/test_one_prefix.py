@@ -24,7 +24,7 @@ from tests.engine.staging import (
     sorted_as,
     summed_up,
 )
-from tui_agent.events import PlanProposed, ReplyEnded, ReplyThought, RequestClassified
+from tui_agent.events import PlanProposed, ReasoningDelta, ReplyEnded, RequestClassified
 from tui_agent.mock_server.replies import ServedModel
 
 TASK = "mend the adder"
@@ -121,7 +121,7 @@ async def test_thoughts_inside_an_answer_are_no_terminal_control(workspace: Path
         summed_up(),
     ) as server:
         watch, _, _ = await run(server, workspace, TASK)
-    thoughts = [one.text for one in watch.of(ReplyThought)] + [one.thought for one in watch.of(ReplyEnded)]
+    thoughts = [one.text for one in watch.of(ReasoningDelta)] + [one.thought for one in watch.of(ReplyEnded)]
     assert "wipe" in "".join(thoughts) and not any(char in "".join(thoughts) for char in "\x1b\x07\x9b")
 
 

@@ -11,8 +11,8 @@ from tests.engine.kit import Watch, opened
 from tui_agent.common.domain import Answer, EditAction, ReadAction, Scope, action_digest
 from tui_agent.events import (
     ApprovalAnswered,
-    ApprovalAsked,
     ApprovalExecuted,
+    ApprovalRequested,
     ApprovalVoided,
     Event,
     FileChanged,
@@ -47,8 +47,8 @@ class Played:
         return str(results[-1])
 
     @property
-    def asked(self) -> list[ApprovalAsked]:
-        return self.watch.of(ApprovalAsked)
+    def asked(self) -> list[ApprovalRequested]:
+        return self.watch.of(ApprovalRequested)
 
 
 async def played(workspace: Path, *calls: dict[str, Any], answer: Callable[[Event], Answer | None]) -> Played:
@@ -180,7 +180,7 @@ async def test_a_file_that_changes_under_the_question_voids_it_and_is_asked_abou
         await watch.ended()
     assert questions == 2
     assert (workspace / "a.txt").read_text("utf-8") == mine.replace("line 15", "XV")
-    assert [one.id for one in watch.of(ApprovalExecuted)] == [watch.of(ApprovalAsked)[1].id]
+    assert [one.id for one in watch.of(ApprovalExecuted)] == [watch.of(ApprovalRequested)[1].id]
 
 
 async def test_a_void_question_can_still_be_rejected(workspace: Path) -> None:
@@ -225,7 +225,7 @@ async def test_parallel_calls_that_need_the_same_leave_ask_once(workspace: Path,
         watch = Watch(session, lambda _: Answer(verdict=verdict, text="" if verdict == "approve" else "mine"))
         await session.send("go")
         await watch.ended()
-    (asked,) = watch.of(ApprovalAsked)
+    (asked,) = watch.of(ApprovalRequested)
     assert isinstance(asked.action, ReadAction)
     finished = watch.of(ToolFinished)
     assert len(finished) == 3
@@ -243,4 +243,4 @@ async def test_of_parallel_questions_about_different_things_each_is_asked(worksp
         watch = Watch(session)
         await session.send("go")
         await watch.ended()
-    assert len(watch.of(ApprovalAsked)) == 2
+    assert len(watch.of(ApprovalRequested)) == 2

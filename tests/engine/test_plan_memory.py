@@ -17,11 +17,11 @@ from tui_agent.events import (
     Notice,
     PlanDocChanged,
     PlanDocConflict,
-    PlanDocSettled,
+    PlanDocResolved,
     QuestionAnswered,
     QuestionAsked,
-    SummaryOffered,
-    SummarySettled,
+    SummaryProposed,
+    SummaryReviewed,
 )
 from tui_agent.platform.files import sha256_of
 from tui_agent.storage.journal import records
@@ -131,7 +131,7 @@ async def test_a_proposal_that_was_not_seen_is_not_taken(workspace: Path) -> Non
             assert shown.pending
             assert not await session.settle_plan(True, "another")
             assert await session.settle_plan(True, hash_of(shown.text))
-            settled = await watch.until_event(PlanDocSettled)
+            settled = await watch.until_event(PlanDocResolved)
             text = (session.folder / "plan_doc.md").read_text("utf-8")
     assert settled.answer.verdict == "approve" and "Proposed" in text
 
@@ -150,7 +150,7 @@ async def test_a_proposal_waits_on_when_the_session_goes_on(workspace: Path, acc
             assert "Proposed" in again.memory.proposals()
             watch = Watch(again)
             assert await again.settle_plan(accept, hash_of(shown.text))
-            assert (await watch.until_event(PlanDocSettled)).answer.verdict == ("approve" if accept else "reject")
+            assert (await watch.until_event(PlanDocResolved)).answer.verdict == ("approve" if accept else "reject")
             text = (again.folder / "plan_doc.md").read_text("utf-8")
             assert ("- [ ] Proposed" in text) is accept and "my note" in text and "- [ ] two" in text
         async with opened(server, None, resume=name) as third:
@@ -168,13 +168,13 @@ async def test_a_proposal_for_a_plan_that_is_another_one_now_is_given_up_and_tha
         (path / "plan_doc.md").write_text(PLAN)
         async with opened(server, None, resume=path.name) as again:
             watch = Watch(again)
-            assert (await watch.until_event(PlanDocSettled)).answer.verdict == "withdrawn"
+            assert (await watch.until_event(PlanDocResolved)).answer.verdict == "withdrawn"
             assert "the pending proposal was dropped" in watch.of(Notice)[-1].text
             assert not again.memory.pending
         async with opened(server, None, resume=path.name) as third:
             assert not third.memory.pending
             told = [record.event for record in records(path / "events.jsonl")]
-    assert sum(isinstance(event, PlanDocSettled) for event in told) == 1
+    assert sum(isinstance(event, PlanDocResolved) for event in told) == 1
 
 
 # --- texts that were kept aside ---
@@ -276,13 +276,13 @@ def test_an_accepted_summary_is_kept_until_it_is_in_the_plan_and_no_other_takes_
     state = EngineState()
     one, two = Summary(action="one"), Summary(action="two")
     for key, summary in (("a", one), ("b", two)):
-        state.fold(SummaryOffered(id=key, summary=summary))
-        state.fold(SummarySettled(id=key, outcome="pending", summary=summary))
-    state.fold(SummaryOffered(id="c", summary=one))
+        state.fold(SummaryProposed(id=key, summary=summary))
+        state.fold(SummaryReviewed(id=key, outcome="pending", summary=summary))
+    state.fold(SummaryProposed(id="c", summary=one))
     assert [row["action"] for row in state.summaries.values()] == ["two", "one"]
-    state.fold(SummarySettled(id="c", outcome="edited", summary=Summary(action="mine")))
+    state.fold(SummaryReviewed(id="c", outcome="edited", summary=Summary(action="mine")))
     state = EngineState.restore(state.export())
     assert [row["action"] for row in state.summaries.values()] == ["two", "mine"]
     state.fold(PlanDocChanged(text="", by="summary"))
-    state.fold(SummarySettled(id="b", outcome="discarded", summary=two))
+    state.fold(SummaryReviewed(id="b", outcome="discarded", summary=two))
     assert not state.summaries

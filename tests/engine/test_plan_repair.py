@@ -11,7 +11,7 @@ from tests.engine.kit import Watch, opened
 from tests.engine.staging import side
 from tui_agent.common.domain import Answer
 from tui_agent.engine.session import Session
-from tui_agent.events import Event, Notice, PlanDocChanged, PlanDocConflict, PlanDocSettled
+from tui_agent.events import Event, Notice, PlanDocChanged, PlanDocConflict, PlanDocResolved
 
 REPAIR = "can't be read any more"
 MENDED = "# Plan: Ship it\n\n## Acceptance Criteria\n- [x] It is tested\n\n## Mine\nmy note\n"
@@ -101,7 +101,7 @@ async def test_without_a_user_a_repair_needs_the_flag(workspace: Path, accept: b
             await session.send("hello")
             await watch.ended()
             folder = session.folder
-    (settled,) = watch.of(PlanDocSettled)
+    (settled,) = watch.of(PlanDocResolved)
     assert settled.answer.verdict == ("approve" if accept else "reject")
     assert "--accept-plan" in settled.answer.by
     assert doc.read_bytes() == (MENDED.encode() if accept else BROKEN[0])

@@ -11,7 +11,7 @@ from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tui_agent.common.domain import Answer
 from tui_agent.engine.context.project import FULL, SMALL, ProjectFacts, discover, text_for
-from tui_agent.events import ApprovalAsked, FileChanged, Notice
+from tui_agent.events import ApprovalRequested, FileChanged, Notice
 from tui_agent.safety import trust
 
 
@@ -212,6 +212,6 @@ async def test_trust_given_at_the_start_is_enough_for_everything(workspace: Path
     put(workspace, AGENTS__md="RULES OF THE ROOT", src_0AGENTS__md="RULES OF SRC")
     yes = Answer(verdict="approve")
     async with serve(scenario("look", step("", call("read_file", path="src/a.py")), "ok"), strict=True) as server:
-        watch = await talk(server, workspace, "look", trust=False, answer=lambda event: yes if isinstance(event, ApprovalAsked) else None)  # fmt: skip
+        watch = await talk(server, workspace, "look", trust=False, answer=lambda event: yes if isinstance(event, ApprovalRequested) else None)  # fmt: skip
     assert "RULES OF THE ROOT" in texts(server, 0)[0] and "Languages" in texts(server, 0)[0]
     assert rules_in(server) == 1 and watch.records

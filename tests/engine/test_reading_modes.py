@@ -11,7 +11,15 @@ from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tests.nightly import sampled
 from tui_agent.common.domain import Answer, Mode
-from tui_agent.events import ApprovalAsked, Event, FileChanged, PlanDocChanged, QuestionAsked, ToolFinished, ToolStarted
+from tui_agent.events import (
+    ApprovalRequested,
+    Event,
+    FileChanged,
+    PlanDocChanged,
+    QuestionAsked,
+    ToolFinished,
+    ToolStarted,
+)
 from tui_agent.tools.registry import default_tools
 
 READING_MODES = [mode for mode in Mode if mode.reads_only]
@@ -93,7 +101,7 @@ async def test_a_model_that_calls_every_tool_by_every_name_changes_nothing(
             assert (await watch.ended()).text == "That is all."
             assert (session.folder / "plan_doc.md").read_bytes() == doc
     assert fingerprint(workspace) == before
-    assert not watch.of(FileChanged) and not watch.of(ApprovalAsked)
+    assert not watch.of(FileChanged) and not watch.of(ApprovalRequested)
     tools = {one.call.id: default_tools().find(one.call.name) for one in watch.of(ToolStarted)}
     done = [(tools[one.call_id], one) for one in watch.of(ToolFinished)]
     assert len([one for _, one in done if not one.agent]) == len(calls)

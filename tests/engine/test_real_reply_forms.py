@@ -9,7 +9,15 @@ import pytest
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tui_agent.events import ProgramSaid, ReplyEnded, ReplyRejected, ReplyText, RunEnded, ToolFinished, ToolStarted
+from tui_agent.events import (
+    ProgramMessageAdded,
+    ReplyEnded,
+    ReplyRejected,
+    RunEnded,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+)
 from tui_agent.view.fold import fold_record
 from tui_agent.view.items import ReplyItem, SessionView
 
@@ -28,12 +36,12 @@ class Seen:
 
     def __init__(self, watch: Watch, server: MockServer, ended: RunEnded) -> None:
         self.ended = ended
-        self.shown = "".join(event.text for event in watch.of(ReplyText))
+        self.shown = "".join(event.text for event in watch.of(TextDelta))
         self.replies = watch.of(ReplyEnded)
         self.rejected = [event.kind for event in watch.of(ReplyRejected)]
         self.called = [(event.call.name, event.call.arguments) for event in watch.of(ToolStarted)]
         self.codes = [event.result.code for event in watch.of(ToolFinished)]
-        self.told = "\n".join(event.text for event in watch.of(ProgramSaid))
+        self.told = "\n".join(event.text for event in watch.of(ProgramMessageAdded))
         self.sent = [json.dumps(request.messages, ensure_ascii=False) for request in server.requests]
         self.records = watch.records
 

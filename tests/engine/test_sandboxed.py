@@ -8,7 +8,7 @@ import pytest
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tui_agent.events import ApprovalAsked, SessionOpened, ToolFinished
+from tui_agent.events import ApprovalRequested, SessionOpened, ToolFinished
 from tui_agent.safety.sandbox import find_sandbox
 
 pytestmark = pytest.mark.skipif(find_sandbox().kind == "none", reason="neither bubblewrap nor Landlock is here")
@@ -65,7 +65,7 @@ async def test_in_auto_mode_nothing_outside_is_written_and_the_model_is_told_why
 async def test_in_ask_mode_what_was_allowed_runs_as_it_is(workspace: Path) -> None:
     async with serve(commands(f"touch {workspace.parent}/outside"), strict=True) as server:
         watch = await run(server, workspace, approval_mode="ask")
-    assert watch.of(ApprovalAsked)
+    assert watch.of(ApprovalRequested)
     assert (workspace.parent / "outside").exists()
 
 
@@ -79,7 +79,7 @@ async def test_switched_off_it_is_off_and_says_so(workspace: Path) -> None:
     async with serve(commands(f"touch {workspace.parent}/outside"), strict=True) as server:
         watch = await run(server, workspace, approval_mode="auto", sandbox="off")
     assert watch.opened.sandbox == "off"  # type: ignore[attr-defined]  # set above
-    assert watch.of(ApprovalAsked) or (workspace.parent / "outside").exists()
+    assert watch.of(ApprovalRequested) or (workspace.parent / "outside").exists()
 
 
 @pytest.mark.parametrize("mode", ["ask", "auto"])
@@ -90,7 +90,7 @@ async def test_a_poisoned_shell_does_not_change_a_command_that_runs_unasked(work
     assert "evil" in rest[0] and "adder.py" in rest[0], "the poison was laid"
     assert "poisoned" not in "".join(rest)
     assert not (workspace / "poisoned").exists()
-    assert len(watch.of(ApprovalAsked)) == (2 if mode == "ask" else 1), "the others ran unasked"
+    assert len(watch.of(ApprovalRequested)) == (2 if mode == "ask" else 1), "the others ran unasked"
 
 
 @pytest.mark.parametrize("mode", ["ask", "auto"])

@@ -13,8 +13,8 @@ from tui_agent.common import paths
 from tui_agent.common.domain import Answer, EditAction, RunAction, Scope, TrustAction
 from tui_agent.events import (
     ApprovalAnswered,
-    ApprovalAsked,
     ApprovalExecuted,
+    ApprovalRequested,
     Event,
     FileChanged,
     Notice,
@@ -22,10 +22,10 @@ from tui_agent.events import (
     ReplyPhase,
     ReplyStarted,
     RunEnded,
-    ShellRan,
     ToolFinished,
     ToolOutput,
     ToolStarted,
+    UserShellCommand,
 )
 from tui_agent.view.change import epoch_seconds
 
@@ -80,7 +80,7 @@ async def test_an_approval_shows_the_diff_and_is_bound_to_it(workspace: Path) ->
         watch = Watch(session)
         await session.send(TASK)
         await watch.ended()
-    asked = next(event for event in watch.of(ApprovalAsked) if isinstance(event.action, EditAction))
+    asked = next(event for event in watch.of(ApprovalRequested) if isinstance(event.action, EditAction))
     assert isinstance(asked.action, EditAction)
     assert (asked.action.diff.added, asked.action.diff.removed) == (1, 1)
     (executed,) = [event for event in watch.of(ApprovalExecuted) if event.id == asked.id]
@@ -93,7 +93,7 @@ async def test_a_file_that_changed_under_an_open_approval_is_asked_again(workspa
     shown: list[EditAction] = []
 
     def answer(event: Event) -> Answer:
-        if isinstance(event, ApprovalAsked) and isinstance(event.action, EditAction):
+        if isinstance(event, ApprovalRequested) and isinstance(event.action, EditAction):
             shown.append(event.action)
             if len(shown) == 1:
                 (workspace / "adder.py").write_text("# mine\n" + BROKEN)
@@ -118,14 +118,14 @@ async def test_leave_for_the_session_asks_once(workspace: Path) -> None:
             watch = Watch(session, lambda event: grant)
             await session.send("twice")
             await watch.ended()
-            assert len(watch.of(ApprovalAsked)) == 1
+            assert len(watch.of(ApprovalRequested)) == 1
             resume = session.id
         (workspace / "adder.py").write_text(BROKEN)
         async with opened(server, workspace, resume=resume) as session:
             watch = Watch(session, lambda event: None)
             await session.send("twice")
             await watch.ended()
-            assert not watch.of(ApprovalAsked)
+            assert not watch.of(ApprovalRequested)
             assert all(event.answer.by != "user" for event in watch.of(ApprovalAnswered))
 
 
@@ -143,7 +143,7 @@ async def test_leave_for_always_is_kept_by_the_user_and_not_in_the_folder(worksp
             watch = Watch(session, lambda event: None)
             await session.send("mend")
             await watch.ended()
-            assert not watch.of(ApprovalAsked)
+            assert not watch.of(ApprovalRequested)
     assert sorted(path.name for path in workspace.iterdir()) == before
     assert paths.grants_file().stat().st_mode & 0o777 == 0o600
 
@@ -152,7 +152,7 @@ async def test_the_first_answer_wins(workspace: Path) -> None:
     async with serve(job(), strict=True) as server, opened(server, workspace) as session:
         watch = Watch(session, lambda event: None)
         await session.send(TASK)
-        asked = await watch.until_event(ApprovalAsked)
+        asked = await watch.until_event(ApprovalRequested)
         assert session.answer(asked.id, Answer(verdict="reject"))
         assert not session.answer(asked.id, APPROVE)
         assert not session.answer("a-unknown", APPROVE)
@@ -165,7 +165,7 @@ async def test_trust_is_asked_first_and_nothing_is_read_before(workspace: Path) 
     async with serve(scenario("hi", "hello"), strict=True) as server:
         async with opened(server, workspace, trust=False) as session:
             watch = Watch(session, lambda event: None)
-            asked = await watch.until_event(ApprovalAsked)
+            asked = await watch.until_event(ApprovalRequested)
             assert isinstance(asked.action, TrustAction)
             assert any("AGENTS.md" in found for found in asked.action.found)
             await session.send("hi")
@@ -177,7 +177,7 @@ async def test_trust_is_asked_first_and_nothing_is_read_before(workspace: Path) 
             watch = Watch(session, lambda event: None)
             await session.send("hi")
             await watch.ended()
-            assert not watch.of(ApprovalAsked)
+            assert not watch.of(ApprovalRequested)
 
 
 async def test_settings_of_a_folder_that_was_just_trusted_are_announced(workspace: Path) -> None:
@@ -196,7 +196,7 @@ async def test_without_trust_the_session_only_reads(workspace: Path) -> None:
     (workspace / "AGENTS.md").write_text("RULES OF THE FOLDER")
     async with serve(job(), strict=True) as server, opened(server, workspace, trust=False) as session:
         watch = Watch(session, lambda event: Answer(verdict="reject"))
-        await watch.until_event(ApprovalAsked)
+        await watch.until_event(ApprovalRequested)
         await session.send(TASK)
         await watch.ended()
     assert "RULES OF THE FOLDER" not in sent(server)[0]["content"]
@@ -321,7 +321,7 @@ async def test_waiting_for_the_user_is_no_time_of_the_call(workspace: Path) -> N
     async with serve(job(), strict=True) as server, opened(server, workspace) as session:
         watch = Watch(session, lambda event: None)
         await session.send(TASK)
-        asked = await watch.until_event(ApprovalAsked)
+        asked = await watch.until_event(ApprovalRequested)
         await session.run_shell("sleep 0.6")
         session.answer(asked.id, APPROVE)
         done = await watch.until_event(ToolFinished, name="edit_file")
@@ -344,7 +344,7 @@ async def test_the_shell_keeps_folder_and_variables_between_commands(workspace: 
             await session.send("shell")
             await watch.ended()
     assert f"green in {workspace / 'deep'}" in results(server)[1]
-    asked = [event.action for event in watch.of(ApprovalAsked)]
+    asked = [event.action for event in watch.of(ApprovalRequested)]
     assert isinstance(asked[1], RunAction)
     assert asked[1].cwd == str(workspace / "deep")
 
@@ -369,7 +369,7 @@ async def test_a_reading_command_runs_unasked_and_is_journaled_with_its_rule(wor
             watch = Watch(session, lambda event: None)
             await session.send("ls")
             await watch.ended()
-    assert not watch.of(ApprovalAsked)
+    assert not watch.of(ApprovalRequested)
     (answered,) = watch.of(ApprovalAnswered)
     assert answered.answer.by != "user"
     assert "adder.py" in results(server)[0]
@@ -391,7 +391,7 @@ async def test_a_command_of_the_users_own_runs_at_once(workspace: Path) -> None:
     async with serve(strict=True) as server, opened(server, workspace) as session:
         watch = Watch(session, lambda event: None)
         await session.run_shell("echo hello; exit 3")
-        ran = await watch.until_event(ShellRan)
+        ran = await watch.until_event(UserShellCommand)
     assert (ran.output.strip(), ran.exit_code) == ("hello", 3)
     assert not server.requests
 

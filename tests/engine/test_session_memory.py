@@ -11,7 +11,7 @@ from tui_agent.common.domain import Answer, Diff, EditAction, FileChange, ToolCa
 from tui_agent.engine.core.state import FULL, MOST, SMALL, SessionMemory
 from tui_agent.events import (
     ApprovalAnswered,
-    ApprovalAsked,
+    ApprovalRequested,
     ContextCompacted,
     Event,
     FileChanged,
@@ -67,7 +67,7 @@ def test_facts_of_earlier_runs_are_told_and_those_of_this_one_are_not() -> None:
         *called("edit_file", "z.py", "refused", success=False, code="refused"),
         wrote("b.py", "create"),
         wrote("b.py"),
-        ApprovalAsked(id="1", action=edit, digest="d", why="w"),
+        ApprovalRequested(id="1", action=edit, digest="d", why="w"),
         ApprovalAnswered(id="1", answer=Answer(verdict="reject", text="use tabs")),
         QuestionAsked(id="2", question="Which colour?"),
         QuestionAnswered(id="2", answer=Answer(verdict="reply", text="blue")),

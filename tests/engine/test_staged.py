@@ -32,11 +32,11 @@ from tui_agent.events import (
     PlanReviewed,
     RequestClassified,
     StepFinished,
-    StepRecovering,
+    StepRecoveryStarted,
     StepStarted,
     StepVerified,
-    SummaryOffered,
-    SummarySettled,
+    SummaryProposed,
+    SummaryReviewed,
     ToolStarted,
 )
 from tui_agent.mock_server.replies import ServedModel
@@ -117,7 +117,7 @@ def job_with_tools() -> dict[str, Any]:
 
 async def test_a_feature_is_planned_reviewed_recovered_verified_and_summed_up(workspace: Path) -> None:
     def answer(event: Event) -> Answer:
-        if isinstance(event, SummaryOffered):
+        if isinstance(event, SummaryProposed):
             mine = msgspec.structs.replace(event.summary, details="As I tell it.")
             return Answer(verdict="approve", data={"summary": msgspec.to_builtins(mine)})
         return APPROVE
@@ -135,13 +135,13 @@ async def test_a_feature_is_planned_reviewed_recovered_verified_and_summed_up(wo
     first, again = watch.of(PlanProposed)
     assert first.asks and again.recovery
     assert [one.answer.verdict for one in watch.of(PlanReviewed)] == ["approve", "approve"]
-    assert [one.by for one in watch.of(StepRecovering)] == ["fallback", "fallback", "recovery"]
-    assert watch.of(StepRecovering)[-1].error_class == "missing_program"
+    assert [one.by for one in watch.of(StepRecoveryStarted)] == ["fallback", "fallback", "recovery"]
+    assert watch.of(StepRecoveryStarted)[-1].error_class == "missing_program"
     outcomes = [one.outcome for one in watch.of(StepFinished)]
     assert outcomes == ["done", "done", "failed", "done", "done"]
     check = watch.of(StepVerified)[-1]
     assert check.met and check.by == "command" and check.command == COMMAND
-    (settled,) = watch.of(SummarySettled)
+    (settled,) = watch.of(SummaryReviewed)
     assert settled.outcome == "edited"
     assert "As I tell it." in doc and "Added multiplication" in doc and "No formatter" in doc
     log = (folder / "chat_history.log").read_text("utf-8")
@@ -183,7 +183,7 @@ async def test_a_rejected_plan_runs_nothing_and_changes_nothing(workspace: Path)
     async with serve(*story(), strict=True, models=MODELS) as server:
         watch, ended, doc = await run(server, workspace, TASK, lambda event: no, flags={"roles": ROLES})
     assert ended.outcome == "refused" and "not like that" in ended.text
-    assert not watch.of(ToolStarted) and not watch.of(SummaryOffered)
+    assert not watch.of(ToolStarted) and not watch.of(SummaryProposed)
     assert roles_of(server) == ["dispatcher", *["planning"] * 4]  # with the reason, three times anew
     assert "not like that" in str(sent_as(server, "planning")[-1].messages)
     assert "[No actions taken yet]" in doc
@@ -261,7 +261,7 @@ async def test_a_simple_request_is_not_planned(workspace: Path) -> None:
     async with serve(sorted_as(complexity="simple"), summed_up(), job_with_tools()) as server:
         watch, ended, _ = await run(server, workspace, TASK)
     assert "planning" not in roles_of(server) and not watch.of(PlanProposed)
-    assert ended.outcome == "done" and watch.of(SummarySettled)[0].outcome == "accepted"
+    assert ended.outcome == "done" and watch.of(SummaryReviewed)[0].outcome == "accepted"
 
 
 async def test_a_question_is_answered_with_reading_tools_only_and_leaves_no_entry(workspace: Path) -> None:
@@ -271,7 +271,7 @@ async def test_a_question_is_answered_with_reading_tools_only_and_leaves_no_entr
     assert ended.text == "It subtracts."
     offered = {tool["function"]["name"] for tool in sent_as(server, "execution")[0].body["tools"]}
     assert "read_file" in offered and not {"write_file", "edit_file", "run_terminal_command"} & offered
-    assert not watch.of(SummaryOffered) and "[No actions taken yet]" in doc
+    assert not watch.of(SummaryProposed) and "[No actions taken yet]" in doc
 
 
 async def test_a_dispatcher_that_talks_is_taken_as_mixed_with_writing(workspace: Path) -> None:

@@ -35,10 +35,10 @@ from tui_agent.events import (
     PlanProposed,
     RequestClassified,
     StepFinished,
-    StepRecovering,
+    StepRecoveryStarted,
     StepVerified,
-    SummaryOffered,
-    SummarySettled,
+    SummaryProposed,
+    SummaryReviewed,
 )
 
 TASK = "mend the adder"
@@ -70,7 +70,7 @@ async def test_a_check_that_fails_is_mended_by_a_recovery_plan_and_run_again(wor
         watch, ended, _ = await run(server, workspace, TASK)
     assert ended.outcome == "done"
     assert [one.met for one in watch.of(StepVerified) if one.command] == [False, True]
-    assert watch.of(StepRecovering)[0].error_class == "test_failure"
+    assert watch.of(StepRecoveryStarted)[0].error_class == "test_failure"
 
 
 async def test_a_critical_step_that_nothing_mends_stops_the_run_and_is_told(workspace: Path) -> None:
@@ -117,14 +117,14 @@ async def test_a_recovery_plan_that_begins_with_what_failed_is_none(workspace: P
 
 async def test_a_refused_step_is_not_tried_by_another_way(workspace: Path) -> None:
     def answer(event: Event) -> Answer:
-        asks = isinstance(event, PlanProposed | SummaryOffered)
+        asks = isinstance(event, PlanProposed | SummaryProposed)
         return Answer(verdict="approve") if asks else Answer(verdict="reject", text="leave it")
 
     async with serve(
         sorted_as(), planned(do("Mend it", "edit_file", error_handling="write it anew")), summed_up(), MEND
     ) as server:
         watch, ended, _ = await run(server, workspace, TASK, answer)
-    assert ended.outcome == "refused" and not watch.of(StepRecovering)
+    assert ended.outcome == "refused" and not watch.of(StepRecoveryStarted)
     assert "diagnose" not in roles_of(server)
 
 
@@ -149,12 +149,12 @@ async def test_an_interrupt_at_the_summary_leaves_it_pending_and_writes_nothing(
     async with serve(sorted_as(), planned(do("Mend it", "edit_file")), summed_up("Mended it"), MEND) as server:
         async with opened(server, workspace, flags={"mode": "agent"}) as session:
             watch = Watch(
-                session, lambda event: None if isinstance(event, SummaryOffered) else Answer(verdict="approve")
+                session, lambda event: None if isinstance(event, SummaryProposed) else Answer(verdict="approve")
             )
             await session.send(TASK)
-            await watch.until_event(SummaryOffered)
+            await watch.until_event(SummaryProposed)
             await session.interrupt()
-            settled = await watch.until_event(SummarySettled)
+            settled = await watch.until_event(SummaryReviewed)
             ended = await watch.ended()
             doc = (session.folder / "plan_doc.md").read_text("utf-8")
     assert settled.outcome == "pending" and ended.outcome == "interrupted" and "Mended it" not in doc

@@ -18,7 +18,7 @@ from tests.engine.kit import Watch, opened
 from tests.engine.staging import SUMMARY, do, in_step, planned, run, sent_as, side, sorted_as, summed_up
 from tests.nightly import rounds
 from tui_agent.common.domain import Answer
-from tui_agent.events import Notice, PlanDocChanged, SummaryOffered, SummarySettled, ToolFinished
+from tui_agent.events import Notice, PlanDocChanged, SummaryProposed, SummaryReviewed, ToolFinished
 from tui_agent.mock_server.replies import ServedModel
 
 TASK = "write the report"
@@ -38,7 +38,7 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def at_summary(answer: Answer | None) -> Any:
-    return lambda event: answer if isinstance(event, SummaryOffered) else Answer(verdict="approve")
+    return lambda event: answer if isinstance(event, SummaryProposed) else Answer(verdict="approve")
 
 
 def writing(*more: dict[str, Any]) -> list[dict[str, Any]]:
@@ -54,7 +54,7 @@ async def test_a_discarded_summary_changes_nothing_and_drops_what_was_proposed(w
     pending = [one.pending for one in watch.of(PlanDocChanged)]
     assert pending == [False, True, True, False]
     assert "A good report" not in watch.of(PlanDocChanged)[-1].text
-    assert watch.of(SummarySettled)[0].outcome == "discarded"
+    assert watch.of(SummaryReviewed)[0].outcome == "discarded"
 
 
 async def test_proposals_count_in_the_run_stand_last_and_are_written_with_the_summary(workspace: Path) -> None:
@@ -119,11 +119,11 @@ async def test_without_a_user_the_summary_waits_for_the_next_interactive_start(w
             await session.send(TASK)
             await watch.ended()
             folder = session.folder
-        assert watch.of(SummarySettled)[0].outcome == "pending"
+        assert watch.of(SummaryReviewed)[0].outcome == "pending"
         assert "Wrote it" not in (folder / "plan_doc.md").read_text("utf-8")
         async with opened(server, None, resume=folder.name) as again:
             watch = Watch(again)
-            settled = await watch.until_event(SummarySettled)
+            settled = await watch.until_event(SummaryReviewed)
         # The session is closed at once: what was accepted is written first.
         assert settled.outcome == "accepted" and settled.summary.action == "Wrote it"
         assert "Wrote it" in (folder / "plan_doc.md").read_text("utf-8")
@@ -131,7 +131,7 @@ async def test_without_a_user_the_summary_waits_for_the_next_interactive_start(w
             watch = Watch(third)
             await third.set_modes(mode="chat")
             await watch.until(lambda record: record.event.type == "mode.changed")
-        assert not watch.of(SummaryOffered)
+        assert not watch.of(SummaryProposed)
 
 
 async def test_the_flag_accepts_the_summary_without_a_user(workspace: Path) -> None:
@@ -140,13 +140,13 @@ async def test_the_flag_accepts_the_summary_without_a_user(workspace: Path) -> N
         watch, _, doc = await run(
             server, workspace, TASK, attended=False, accept_summary=True, accept_plan=True, flags=flags
         )
-    assert watch.of(SummarySettled)[0].outcome == "accepted" and "Wrote it" in doc
+    assert watch.of(SummaryReviewed)[0].outcome == "accepted" and "Wrote it" in doc
 
 
 async def test_a_summary_model_that_fails_is_replaced_by_the_facts(workspace: Path) -> None:
     async with serve(*writing(side(SUMMARY, "I had a lovely time.")), strict=True) as server:
         watch, _, doc = await run(server, workspace, TASK)
-    (offered,) = watch.of(SummaryOffered)
+    (offered,) = watch.of(SummaryProposed)
     assert offered.by == "program" and offered.summary.action == TASK
     assert "report.md" in doc and "write_file" in doc
 
@@ -158,14 +158,14 @@ from tests.engine.kit import Watch
 from tui_agent.common.domain import Answer
 from tui_agent.engine.opening import open_session
 from tui_agent.engine.options import SessionOptions
-from tui_agent.events import SummaryOffered
+from tui_agent.events import SummaryProposed
 
 async def main(url, workspace):
     flags = {"provider": "openai", "base_url": url, "model": "mock-model", "mode": "agent"}
     session = await open_session(SessionOptions(workspace=Path(workspace), flags=flags, trust=True))
-    watch = Watch(session, lambda event: None if isinstance(event, SummaryOffered) else Answer(verdict="approve"))
+    watch = Watch(session, lambda event: None if isinstance(event, SummaryProposed) else Answer(verdict="approve"))
     await session.send("write the report")
-    await watch.until_event(SummaryOffered)
+    await watch.until_event(SummaryProposed)
     print(session.folder, flush=True)
     await asyncio.sleep(600)
 
@@ -193,7 +193,7 @@ async def test_a_crash_before_the_decision_leaves_the_document_as_it_was(workspa
         assert '"A good report' in (folder / "events.jsonl").read_text("utf-8").replace("Goal: A", '"A')
         async with opened(server, None, resume=folder.name) as again:
             watch = Watch(again, lambda event: None)
-            offered = await watch.until_event(SummaryOffered)
+            offered = await watch.until_event(SummaryProposed)
             shown = watch.of(PlanDocChanged)
             assert "Wrote it" not in (folder / "plan_doc.md").read_text("utf-8")
     assert offered.summary.action == "Wrote it"
@@ -301,7 +301,7 @@ async def test_what_was_accepted_while_the_plan_could_not_be_written_is_written_
         doc = session.folder / "plan_doc.md"
 
         def answer(event: Any) -> Answer:
-            if isinstance(event, SummaryOffered) and len(watch.of(SummaryOffered)) == 1:
+            if isinstance(event, SummaryProposed) and len(watch.of(SummaryProposed)) == 1:
                 doc.unlink()
                 doc.mkdir()
             return Answer(verdict="approve")

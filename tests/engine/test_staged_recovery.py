@@ -21,7 +21,7 @@ from tests.engine.staging import (
     sorted_as,
     summed_up,
 )
-from tui_agent.events import CompletionRefused, PlanProposed, ReplyStarted, StageEntered, StageLeft, StepVerified
+from tui_agent.events import CompletionRefused, PlanProposed, ReplyStarted, StageEnded, StageStarted, StepVerified
 from tui_agent.view.fold import fold_record
 from tui_agent.view.items import ReplyItem, SessionView
 
@@ -50,19 +50,19 @@ async def test_a_recovery_has_a_node_of_its_own_below_the_step_that_failed(works
         watch, ended, _ = await run(server, workspace, TASK)
     assert ended.outcome == "done"
     records = watch.records
-    (entered,) = [r for r in records if isinstance(r.event, StageEntered) and r.event.stage == "recovery"]
+    (entered,) = [r for r in records if isinstance(r.event, StageStarted) and r.event.stage == "recovery"]
     assert entered.parent == "run-1.s1"
     inside = [r.event.role for r in records if isinstance(r.event, ReplyStarted) and r.parent == entered.node]
     assert inside == ["planning", "planning"]  # the diagnosis and the plan
     assert [r.node for r in records if isinstance(r.event, PlanProposed)][1] == entered.node
-    (left,) = [r.event for r in records if isinstance(r.event, StageLeft) and r.node == entered.node]
+    (left,) = [r.event for r in records if isinstance(r.event, StageEnded) and r.node == entered.node]
     assert left.outcome == "done"
     view = SessionView()
     stages = {}
     for record in records:
         fold_record(view, record)
         stages[record.seq] = view.stage
-        if record.node == "run-1.planning" and isinstance(record.event, StageLeft):
+        if record.node == "run-1.planning" and isinstance(record.event, StageEnded):
             closed = record.seq
     assert [one.does for one in view.items if isinstance(one, ReplyItem) and one.role] == [
         "classifying the request",

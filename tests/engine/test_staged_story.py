@@ -12,7 +12,7 @@ import pytest
 import tui_agent
 from tests.doubles.mock import call, serve, step
 from tests.engine.staging import do, in_step, planned, run, sorted_as, summed_up
-from tui_agent.events import RunEnded, StepFinished, StepRecovering, StepVerified, ToolFinished
+from tui_agent.events import RunEnded, StepFinished, StepRecoveryStarted, StepVerified, ToolFinished
 
 TASK = "Clone the repository at https://example.org/someone/thing and review the README"
 LOGIN = "#!/bin/sh\necho 'To get started, please run: login. authentication required (HTTP 401)' >&2\nexit 4\n"
@@ -76,7 +76,7 @@ async def test_a_model_that_gives_up_is_sent_the_other_way_with_what_failed(work
     )
     async with serve(sorted_as(), the_plan(), summed_up(), goes_on, gives_up, strict=True) as server:
         watch, ended, _ = await run(server, workspace, TASK)
-    (recovering,) = watch.of(StepRecovering)
+    (recovering,) = watch.of(StepRecoveryStarted)
     assert recovering.by == "fallback" and recovering.error_class == "authentication"
     assert [one.outcome for one in watch.of(StepFinished)] == ["done", "done"]
     assert isinstance(ended, RunEnded) and ended.outcome == "done"

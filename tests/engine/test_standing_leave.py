@@ -7,7 +7,7 @@ import pytest
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tui_agent.common.domain import Answer, Grant, Scope
-from tui_agent.events import ApprovalAsked, GrantRevoked
+from tui_agent.events import ApprovalRequested, GrantRevoked
 from tui_agent.safety import policy as grants
 
 DIRECT = {"mode": "direct"}
@@ -29,10 +29,10 @@ def approve(scope: Scope) -> Answer:
 
 
 async def questions(watch: Watch, text: str) -> int:
-    before = len(watch.of(ApprovalAsked))
+    before = len(watch.of(ApprovalRequested))
     await watch.session.send(text)
     await watch.ended()
-    return len(watch.of(ApprovalAsked)) - before
+    return len(watch.of(ApprovalRequested)) - before
 
 
 async def test_a_grant_is_listed_and_once_taken_back_it_is_asked_again(workspace: Path) -> None:

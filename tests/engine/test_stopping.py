@@ -16,20 +16,20 @@ from tui_agent.common.domain import Answer
 from tui_agent.engine.opening import open_session
 from tui_agent.engine.session import Session
 from tui_agent.events import (
-    ApprovalAsked,
+    ApprovalRequested,
     MessageQueued,
     ModeChanged,
     Notice,
     ReplyEnded,
-    ReplyText,
     RunEnded,
     SessionClosed,
-    ShellRan,
     StateSaved,
+    TextDelta,
     ToolFinished,
     ToolOutput,
     ToolStarted,
-    UserSaid,
+    UserMessageAdded,
+    UserShellCommand,
 )
 from tui_agent.storage.journal import records
 
@@ -101,7 +101,7 @@ async def test_what_can_not_be_saved_ends_the_run_and_says_so(workspace: Path) -
         ended = await asyncio.wait_for(watch.ended(), DEADLINE)
     assert ended.outcome == "failed"
     assert "nothing can be saved" in ended.text
-    assert not watch.of(ApprovalAsked)
+    assert not watch.of(ApprovalRequested)
 
 
 async def test_what_can_not_be_saved_is_named_where_reading_calls_run_side_by_side(workspace: Path) -> None:
@@ -110,7 +110,7 @@ async def test_what_can_not_be_saved_is_named_where_reading_calls_run_side_by_si
     async with serve(reads, strict=True) as server, opened(server, workspace) as session:
         watch = Watch(session, lambda event: None)
         await session.send("read")
-        asked = await watch.until_event(ApprovalAsked)
+        asked = await watch.until_event(ApprovalRequested)
         with unsaved(session):
             session.answer(asked.id, Answer(verdict="approve"))
             await asyncio.wait_for(session.wait(), DEADLINE)
@@ -148,13 +148,13 @@ async def test_what_is_said_to_a_closing_session_is_kept_for_the_next_start(
         await session.send("too late")
         events = [record.event for record in records(session.folder / "events.jsonl")]
         assert isinstance(events[-1], SessionClosed)
-        assert [event.text for event in events if isinstance(event, UserSaid)] == ["first"]
+        assert [event.text for event in events if isinstance(event, UserMessageAdded)] == ["first"]
         queued = [event for event in events if isinstance(event, MessageQueued)]
         assert [(event.id, event.text) for event in queued] == [("m-given", "second")]
         async with opened(server, workspace, resume=session.id) as again:
             watch = Watch(again)
             await again.send("first")
-            assert (await watch.until_event(UserSaid)).text == "second"
+            assert (await watch.until_event(UserMessageAdded)).text == "second"
     assert complaints == []
 
 
@@ -188,10 +188,10 @@ async def test_a_stop_ends_a_command_of_the_users_own(workspace: Path) -> None:
         own = asyncio.create_task(session.run_shell("echo begun > begun; sleep 60"))
         await begun(workspace)
         await asyncio.wait_for(session.interrupt(), DEADLINE)
-        assert (await watch.until_event(ShellRan)).exit_code is None
+        assert (await watch.until_event(UserShellCommand)).exit_code is None
         await own
         await session.run_shell("echo again")
-        assert (await watch.until_event(ShellRan)).output.strip() == "again"
+        assert (await watch.until_event(UserShellCommand)).output.strip() == "again"
 
 
 async def test_two_stops_at_once_cost_no_word_of_what_was_written(workspace: Path) -> None:
@@ -199,7 +199,7 @@ async def test_two_stops_at_once_cost_no_word_of_what_was_written(workspace: Pat
     async with serve(long, pace=0.005, strict=True) as server, opened(server, workspace) as session:
         watch = Watch(session)
         await session.send("long")
-        await watch.until_event(ReplyText)
+        await watch.until_event(TextDelta)
         await asyncio.gather(session.interrupt(), session.interrupt(), session.interrupt())
         assert (await watch.ended()).outcome == "interrupted"
         await session.close()
@@ -221,7 +221,7 @@ async def test_a_state_too_large_to_save_costs_nothing_else(workspace: Path, com
             assert len([m for m in events if isinstance(m, MessageQueued)]) == 11
             watch = Watch(again)
             await again.send("x")
-            assert (await watch.until_event(UserSaid)).text == huge
+            assert (await watch.until_event(UserMessageAdded)).text == huge
     assert complaints == []
 
 

@@ -35,8 +35,8 @@ async def opened(folder: SessionFolder, calls: OsCalls = OS) -> AsyncIterator[Ev
         await stream.close()
 
 
-def said(number: int = 0) -> e.UserSaid:
-    return e.UserSaid(id=str(number), text=f"message {number}")
+def said(number: int = 0) -> e.UserMessageAdded:
+    return e.UserMessageAdded(id=str(number), text=f"message {number}")
 
 
 async def gather(stream: EventStream, after: int = 0) -> list[e.Record]:
@@ -197,7 +197,7 @@ async def test_a_follower_may_be_as_slow_as_it_likes(folder: SessionFolder) -> N
 
         follower = asyncio.create_task(dawdle())
         for number in range(total):
-            stream.emit(e.ReplyText(text="word "), node="r")
+            stream.emit(e.TextDelta(text="word "), node="r")
             if number % 1000 == 0:
                 await stream.written()
         await stream.written()
@@ -273,7 +273,7 @@ async def test_what_can_not_be_written_is_refused_without_a_number(folder: Sessi
         with pytest.raises(TypeError):
             stream.emit(e.StateSaved(state={"live": object()}))
         with pytest.raises(RecordTooBig):
-            stream.emit(e.UserSaid(id="1", text="x" * (17 << 20)))
+            stream.emit(e.UserMessageAdded(id="1", text="x" * (17 << 20)))
         assert stream.emit(said(1)) == 1
 
 
@@ -289,7 +289,7 @@ async def test_what_changes_after_it_was_emitted_does_not_change_the_record(fold
 
 async def test_secrets_are_exact_in_the_journal_and_masked_in_the_log(folder: SessionFolder) -> None:
     stream, _ = await EventStream.open(folder, Mask({"LLM_AUTH_TOKEN": "tok-4f7c1b2a9d8e"}))
-    stream.emit(e.UserSaid(id="1", text="use tok-4f7c1b2a9d8e \ud800"))
+    stream.emit(e.UserMessageAdded(id="1", text="use tok-4f7c1b2a9d8e \ud800"))
     await stream.close()
     assert b"tok-4f7c1b2a9d8e" in folder.journal.read_bytes()
     assert "tok-4f7c1b2a9d8e" not in folder.log.read_text(encoding="utf-8")
@@ -315,7 +315,7 @@ async def test_a_resumed_session_goes_on_with_the_next_number(folder: SessionFol
     stream, found = await EventStream.open(folder)
     assert found == RecoveryReport()
     stream.emit(OPENED)
-    stream.emit(e.ReplyText(text="half a "), node="r")
+    stream.emit(e.TextDelta(text="half a "), node="r")
     await stream.close()
     stream, found = await EventStream.open(folder)
     assert (found.last, stream.last, found.caught_up, found.log_changed) == (2, 2, 0, False)
@@ -382,6 +382,6 @@ async def test_ten_thousand_records_take_seconds_at_most(folder: SessionFolder) 
     async with asyncio.timeout(30), opened(folder) as stream:
         follower = asyncio.create_task(gather(stream))
         for _ in range(10_000):
-            stream.emit(e.ReplyText(text="word "), node="r")
+            stream.emit(e.TextDelta(text="word "), node="r")
         await stream.durable()
     assert len(await follower) == 10_000

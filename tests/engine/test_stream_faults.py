@@ -16,7 +16,7 @@ from tui_agent.common.domain import Answer, ReadAction
 from tui_agent.engine.core.approvals import Approvals, approval_events
 from tui_agent.engine.core.stream import EventStream, JournalBroken
 from tui_agent.engine.session import copy_journal
-from tui_agent.events import ApprovalAsked
+from tui_agent.events import ApprovalRequested
 from tui_agent.platform.append import AppendError
 from tui_agent.storage.folder import SessionFolder
 from tui_agent.storage.journal import records
@@ -167,7 +167,7 @@ async def test_any_write_may_fail_and_neither_file_is_torn_for_good(folder: Sess
         await stream.close()
         assert disk.fired
     got = list(records(folder.journal))
-    assert [r.event for r in got if isinstance(r.event, e.UserSaid)] == [
+    assert [r.event for r in got if isinstance(r.event, e.UserMessageAdded)] == [
         said(failing * 10 + number) for failing in range(1, 25) for number in range(3)
     ]
     log = folder.log.read_text("utf-8")
@@ -224,7 +224,7 @@ async def test_it_is_known_when_an_approval_is_on_disk(folder: SessionFolder) ->
     asked, answered = approval_events(ReadAction(path="/x", display="x"), "")
     opened: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    def ask(request: str) -> ApprovalAsked:
+    def ask(request: str) -> ApprovalRequested:
         opened.set_result(request)
         return asked(request)
 
@@ -249,10 +249,10 @@ async def test_it_is_known_when_an_approval_is_on_disk(folder: SessionFolder) ->
 
 async def test_a_deleted_log_goes_on_in_a_new_file_and_that_is_said(folder: SessionFolder) -> None:
     stream, _ = await EventStream.open(folder)
-    stream.emit(e.ReplyText(text="before "), node="r")
+    stream.emit(e.TextDelta(text="before "), node="r")
     await stream.durable()
     folder.log.unlink()
-    seq = stream.emit(e.ReplyText(text="after "), node="r")
+    seq = stream.emit(e.TextDelta(text="after "), node="r")
     await stream.written(seq)
     notice = await notice_after(stream, seq)
     assert notice.text.startswith("chat_history.log was deleted or replaced")

@@ -38,9 +38,9 @@ async def main(path):
         if number % 50 == 0:
             stream.emit(e.StateSaved(state={"number": number}))
         elif number % 7 == 0:
-            stream.emit(e.UserSaid(id="m", text=f"message {number} \\u00fc"))
+            stream.emit(e.UserMessageAdded(id="m", text=f"message {number} \\u00fc"))
         else:
-            stream.emit(e.ReplyText(text=f"word {number} " * (number % 40)), node="r")
+            stream.emit(e.TextDelta(text=f"word {number} " * (number % 40)), node="r")
         if number % 5 == 0:
             await stream.durable()
         await asyncio.sleep(0)

@@ -10,7 +10,7 @@ import pytest
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tui_agent.common.domain import ToolResult
-from tui_agent.events import Notice, ProgramSaid, ReplyEnded, ReplyStarted, ReplyText, ToolFinished, ToolStarted
+from tui_agent.events import Notice, ProgramMessageAdded, ReplyEnded, ReplyStarted, TextDelta, ToolFinished, ToolStarted
 from tui_agent.export.session import export_session
 from tui_agent.frontends.plain import PlainText
 from tui_agent.mock_server.replies import ServedModel
@@ -152,7 +152,7 @@ def _the_tree_shows_all(watch: Watch, nodes: dict[str, str]) -> None:
         assert {tree.places[call.call_id] for call in inside(watch, node)} <= set(_all_below(view, place))
     thoughts = [one.thought for one in watch.of(ReplyEnded) if one.thought]
     assert thoughts == ["Where first?"]
-    assert not any("swallows" in one.text for one in watch.of(ReplyText))
+    assert not any("swallows" in one.text for one in watch.of(TextDelta))
 
 
 def _all_below(view: SessionView, place: int) -> list[int]:
@@ -330,7 +330,7 @@ async def test_rules_of_a_folder_are_told_to_who_works_in_it_each_for_itself(wor
 
     assert rules("Look through parsers") == [0, 1, 1]
     assert rules(REVIEW) == [0, 0, 1]
-    told = [one for one in watch.of(ProgramSaid) if "RULES OF THE PARSERS" in one.text]
+    told = [one for one in watch.of(ProgramMessageAdded) if "RULES OF THE PARSERS" in one.text]
     sent = [one.call.id for one in watch.of(ToolStarted) if one.call.name == "run_subagent"]
     assert [one.agent for one in told] == [*sent, ""]
 

@@ -14,16 +14,16 @@ from tests.engine.kit import Watch, opened
 from tui_agent.common.domain import Answer
 from tui_agent.engine.undo import CannotUndo
 from tui_agent.events import (
-    ApprovalAsked,
-    CommandChanged,
+    ApprovalRequested,
+    CommandChangedFiles,
     ConversationRewound,
     FileSnapshotted,
     QuestionAsked,
     Record,
     SessionRecovered,
     ToolFinished,
-    UndoBegun,
-    UndoDone,
+    UndoFinished,
+    UndoStarted,
 )
 from tui_agent.view.fold import fold_record
 from tui_agent.view.items import SessionView
@@ -128,7 +128,7 @@ async def test_newer_work_of_the_user_is_asked_about_and_never_lost(workspace: P
             await watch.ended()
             (workspace / "a.txt").write_bytes(theirs)
             undo = asyncio.create_task(session.checkpoints.undo(files=["a.txt"]))
-            await watch.until_event(UndoDone)
+            await watch.until_event(UndoFinished)
             report = await undo
             now = (workspace / "a.txt").read_bytes()
             expected = {
@@ -170,7 +170,7 @@ async def test_a_run_that_goes_on_is_not_undone(workspace: Path) -> None:
     async with serve(WORK, strict=True) as server, opened(server, workspace, **ask) as session:
         watch = Watch(session, lambda event: None)
         await session.send("work")
-        await watch.until_event(ApprovalAsked)
+        await watch.until_event(ApprovalRequested)
         with pytest.raises(CannotUndo, match="is working"):
             await session.checkpoints.undo()
         await session.interrupt()
@@ -183,7 +183,7 @@ async def test_a_file_too_large_to_keep_is_asked_about_first(workspace: Path) ->
             watch = Watch(session, lambda event: Answer(verdict="reject"))
             await session.send("work")
             await watch.ended()
-            asked = watch.of(ApprovalAsked)
+            asked = watch.of(ApprovalRequested)
             assert "can't be undone" in asked[0].why
             assert (workspace / "a.txt").read_bytes() == b"one\r\ntwo\r\nthree"
             assert watch.of(ToolFinished)[1].result.code == "refused"
@@ -196,7 +196,7 @@ async def test_a_full_store_refuses_the_edit_unless_the_user_wants_it(workspace:
             watch = Watch(session)
             await session.send("work")
             await watch.ended()
-            assert "used up" in watch.of(ApprovalAsked)[0].why
+            assert "used up" in watch.of(ApprovalRequested)[0].why
             assert (workspace / "a.txt").read_bytes() == b"one\r\nTWO\r\nthree"
             report = await session.checkpoints.undo()
             outcomes = {item.display: item.outcome for item in report.items}
@@ -211,8 +211,8 @@ async def test_what_is_told_live_is_told_on_replay(workspace: Path) -> None:
             await session.send("work")
             await watch.ended()
             await session.checkpoints.undo()
-            await watch.until_event(UndoDone)
-            assert watch.of(UndoBegun)
+            await watch.until_event(UndoFinished)
+            assert watch.of(UndoStarted)
         async with opened(server, workspace, resume=session.id, **EDIT) as resumed:
             again: list[Record] = []
             async for record in resumed.follow(0):
@@ -243,7 +243,7 @@ async def test_what_a_command_changed_is_said_to_be_beyond_undo(workspace: Path)
             await session.send("shell")
             await watch.ended()
             assert not (workspace / "a.txt").exists()
-            (told,) = watch.of(CommandChanged)
+            (told,) = watch.of(CommandChangedFiles)
             assert (told.created, told.changed, told.deleted) == (("d/e.txt",), ("b.sh",), ("a.txt",))
             assert session.checkpoints.listed()[0].commands == (told,)
             with pytest.raises(CannotUndo, match="Nothing to undo"):
@@ -269,7 +269,7 @@ async def test_an_undo_that_a_crash_cut_off_is_finished_or_reversed(workspace: P
                 checkpoints = session.checkpoints
                 undo = Undo(checkpoints._store)
                 items = [undo.prepare(task) for task in undo.plan(checkpoints.ledger.active())]
-                session._emit(UndoBegun(id="u-1", kind="undo", items=tuple(items)))
+                session._emit(UndoStarted(id="u-1", kind="undo", items=tuple(items)))
                 assert undo.carry_out(items[0]).outcome == "restored"
             assert tree(workspace) not in (before, after)
             async with opened(server, workspace, resume=session.id, **EDIT) as resumed:

@@ -10,7 +10,7 @@ from tests.doubles.mock import scenario, serve
 from tests.engine.kit import Watch, opened
 from tui_agent.engine.core.state import EngineState
 from tui_agent.engine.session import Session, Waiting
-from tui_agent.events import Event, MessageMoved, MessageQueued, ReplyPhase, StateSaved, UserSaid
+from tui_agent.events import Event, MessageMoved, MessageQueued, ReplyPhase, StateSaved, UserMessageAdded
 from tui_agent.storage.journal import records
 
 
@@ -93,7 +93,7 @@ async def test_the_order_of_the_queue_is_kept_and_is_the_order_of_the_runs(tmp_p
             assert not again.queue.send()
             for _ in range(3):
                 await watch.ended()
-            assert [event.text for event in watch.of(UserSaid)] == ["third", "edited", "second"]
+            assert [event.text for event in watch.of(UserMessageAdded)] == ["third", "edited", "second"]
             assert not again.queue.send()
 
 
@@ -111,7 +111,7 @@ async def test_what_is_said_after_a_stop_is_heard_although_that_run_is_not_over_
             assert ids(session) == ["after"]
             await stopping
             assert (await watch.ended()).outcome == "interrupted"
-            await watch.until_event(UserSaid, text="after")
+            await watch.until_event(UserMessageAdded, text="after")
             await watch.until_event(ReplyPhase)
             await session.send("before", message="before")
             stopping = asyncio.create_task(session.interrupt())

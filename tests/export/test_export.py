@@ -159,17 +159,17 @@ def told(*texts: str) -> list[e.Event]:
         fault = Fault(kind="broken", message=text, advice=text)
         running = RunAction(command=text, cwd=text, reasons=(text,))
         events += [
-            e.UserSaid(id=f"m{number}", text=text),
+            e.UserMessageAdded(id=f"m{number}", text=text),
             e.ReplyEnded(text=text, thought=text, fault=fault),
             e.ToolStarted(call=SHELL, title=text, reads_only=False),
-            e.ApprovalAsked(id=f"a{number}", action=running, digest="", why=text),
+            e.ApprovalRequested(id=f"a{number}", action=running, digest="", why=text),
             e.ApprovalAnswered(id=f"a{number}", answer=Answer(verdict="reject", text=text)),
             e.ToolFinished(
                 call_id=SHELL.id, name=text, result=ToolResult(success=False, error=text), text=text * 2, ms=1
             ),
             e.QuestionAsked(id=f"q{number}", question=text, options=(text,)),
             e.QuestionAnswered(id=f"q{number}", answer=Answer(verdict="reply", text=text)),
-            e.ShellRan(command=text, cwd=text, output=text, exit_code=None),
+            e.UserShellCommand(command=text, cwd=text, output=text, exit_code=None),
             e.Notice(level="error", text=text, code="x"),
             e.PlanDocChanged(text=text, by="user"),
             e.RunEnded(outcome="failed", text=text + "."),
@@ -179,7 +179,7 @@ def told(*texts: str) -> list[e.Event]:
 
 
 def document(tmp_path: Path, *events: e.Event, mask: Mask | None = None):
-    nodes = {e.ReplyEnded: "r", e.ApprovalAsked: "c2", e.ApprovalAnswered: "c2"}
+    nodes = {e.ReplyEnded: "r", e.ApprovalRequested: "c2", e.ApprovalAnswered: "c2"}
     records = [
         e.Record(seq=seq, at="2026-01-07T10:00:00.000+02:00", event=event, node=nodes.get(type(event), ""))
         for seq, event in enumerate(events, 1)
@@ -273,13 +273,13 @@ def test_every_word_of_every_record_that_is_shown_is_in_both(scene: str, tmp_pat
     missing = []
     for record in load(scene):
         event = record.event
-        if isinstance(event, e.ReplyText | e.ReplyThought):
+        if isinstance(event, e.TextDelta | e.ReasoningDelta):
             key = event.type + record.node
             pieces[key] = pieces.get(key, "") + event.text
             continue
         if isinstance(event, e.ReplyEnded):  # it takes the place of what came before
-            pieces.pop(e.ReplyText.type + record.node if event.text else "", None)
-            pieces.pop(e.ReplyThought.type + record.node if event.thought else "", None)
+            pieces.pop(e.TextDelta.type + record.node if event.text else "", None)
+            pieces.pop(e.ReasoningDelta.type + record.node if event.thought else "", None)
         for path, text in texts_in(to_data(event), event.type):
             if not NEVER_SHOWN.fullmatch(path) and not NEVER_SHOWN.fullmatch(event.type):
                 missing += [(form, path, text) for form in held if set(words(reveal(clean(text)))) - held[form]]
@@ -290,10 +290,10 @@ def test_every_word_of_every_record_that_is_shown_is_in_both(scene: str, tmp_pat
 
 def test_what_a_crash_cut_off_is_shown_as_far_as_it_came(tmp_path: Path) -> None:
     pieces = [
-        e.ReplyThought(text="let me "),
-        e.ReplyThought(text="think"),
-        e.ReplyText(text="The first "),
-        e.ReplyText(text="words"),
+        e.ReasoningDelta(text="let me "),
+        e.ReasoningDelta(text="think"),
+        e.TextDelta(text="The first "),
+        e.TextDelta(text="words"),
     ]
     write_journal(
         tmp_path / "events.jsonl",
@@ -397,7 +397,7 @@ def test_the_plan_stands_at_the_end_without_becoming_ours(tmp_path: Path) -> Non
 
 
 def test_messages_keep_their_lines_and_are_listed(tmp_path: Path) -> None:
-    events = [e.UserSaid(id=f"m{number}", text=f"first {number}\nsecond") for number in range(4)]
+    events = [e.UserMessageAdded(id=f"m{number}", text=f"first {number}\nsecond") for number in range(4)]
     shown = document(tmp_path, OPENED, *events)
     assert "first 0  \nsecond" in to_markdown(shown)
     page = to_html(shown)

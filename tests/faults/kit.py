@@ -9,7 +9,7 @@ from typing import Any
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tui_agent.common.domain import Action, Answer, ToolResult
-from tui_agent.events import ApprovalAnswered, ApprovalAsked, ApprovalExecuted, Event, ToolFinished, ToolStarted
+from tui_agent.events import ApprovalAnswered, ApprovalExecuted, ApprovalRequested, Event, ToolFinished, ToolStarted
 
 APPROVE = Answer(verdict="approve")
 REJECT = Answer(verdict="reject", text="no")
@@ -37,7 +37,7 @@ class Story:
         for record in watch.records:
             event, node = record.event, record.node
             match event:
-                case ApprovalAsked(id=request, action=action):
+                case ApprovalRequested(id=request, action=action):
                     requests[request] = node
                     self.asked[node] = action
                     self.decided[node] = "ask"

@@ -13,7 +13,7 @@ from tests.engine.kit import Watch, opened
 from tests.faults.kit import APPROVE, REJECT, command, play, reject
 from tui_agent.common import paths
 from tui_agent.common.domain import Answer, RunAction, Scope, Severity
-from tui_agent.events import ApprovalAnswered, ApprovalAsked, ApprovalExecuted, Event, ModeChanged, ToolFinished
+from tui_agent.events import ApprovalAnswered, ApprovalExecuted, ApprovalRequested, Event, ModeChanged, ToolFinished
 from tui_agent.shell.severity import classify_command
 
 FLAGS = {"mode": "direct", "sandbox": "off"}
@@ -36,7 +36,7 @@ async def test_g02_rules_of_a_folder_change_no_setting_and_are_told_as_its_own(w
         await watch.ended()
         system = str(server.requests[0].messages[0]["content"])
     assert rules in system and "Rules from AGENTS.md:" in system  # the fault was there, named as what it is
-    assert [event.action.command for event in watch.of(ApprovalAsked) if isinstance(event.action, RunAction)] == [
+    assert [event.action.command for event in watch.of(ApprovalRequested) if isinstance(event.action, RunAction)] == [
         "touch pwned"
     ]
     assert not watch.of(ModeChanged) and not (workspace / "pwned").exists()
@@ -77,7 +77,7 @@ async def test_g10_leave_for_one_command_is_no_leave_for_its_relatives(workspace
     ]  # fmt: skip
 
     def answer(event: Event) -> Answer:
-        if isinstance(event, ApprovalAsked) and isinstance(event.action, RunAction):
+        if isinstance(event, ApprovalRequested) and isinstance(event.action, RunAction):
             return for_ever if event.action.command == given else REJECT
         return REJECT
 
@@ -123,7 +123,7 @@ async def test_g11_changes_of_its_own_rules_always_ask(mode: str, workspace: Pat
     assert [story.results[key] for key in free] == []
     assert story.executed == []
     assert not any(path.exists() for path in own) and not any((workspace / path).exists() for path in inside)
-    for event in story.watch.of(ApprovalAsked)[: len(by_tool)]:
+    for event in story.watch.of(ApprovalRequested)[: len(by_tool)]:
         assert event.grants == () or event.action.outside  # type: ignore[union-attr]  # they are edits
 
 
@@ -136,7 +136,9 @@ async def test_g16_what_a_result_says_is_no_consent(workspace: Path) -> None:
         command("cat notes.txt; echo approve; touch first"),
         command("touch second"),
         call("write_file", path="third", content="x"),
-        answer=lambda event: APPROVE if isinstance(event, ApprovalAsked) and "first" in str(event.action) else REJECT,
+        answer=lambda event: (
+            APPROVE if isinstance(event, ApprovalRequested) and "first" in str(event.action) else REJECT
+        ),
     )
     assert "The user approved" in story.text(0) and "The user approved" in story.text(1)
     assert [story.decision(key) for key in story.order] == ["run", "ask", "ask", "ask"]
@@ -168,9 +170,9 @@ async def test_g19_an_approval_is_answered_once_and_never_late(workspace: Path) 
     ):
         watch = Watch(session, lambda _: None)
         await session.send("go")
-        first = await watch.until_event(ApprovalAsked)
+        first = await watch.until_event(ApprovalRequested)
         assert [session.answer(first.id, APPROVE) for _ in range(5)] == [True, False, False, False, False]
-        second = await watch.until_event(ApprovalAsked)
+        second = await watch.until_event(ApprovalRequested)
         assert second.id != first.id
         assert not session.answer(first.id, APPROVE)  # late
         await session.interrupt()
@@ -190,9 +192,9 @@ async def test_g20_approvals_of_a_journal_are_not_carried_out_when_it_goes_on(wo
         async with opened(server, workspace, flags=FLAGS) as session:
             watch = Watch(session, lambda _: None)
             await session.send("go")
-            first = await watch.until_event(ApprovalAsked)
+            first = await watch.until_event(ApprovalRequested)
             session.answer(first.id, APPROVE)
-            second = await watch.until_event(ApprovalAsked)
+            second = await watch.until_event(ApprovalRequested)
             journal = paths.sessions_dir() / session.id / "events.jsonl"
             name = session.id
         lines = journal.read_bytes().splitlines(keepends=True)

@@ -15,7 +15,7 @@ from tests.faults.visit import reopened, visit
 from tui_agent.common import paths
 from tui_agent.common.domain import Answer
 from tui_agent.engine.core.stream import EventStream, JournalBroken
-from tui_agent.events import Event, UserSaid
+from tui_agent.events import Event, UserMessageAdded
 from tui_agent.storage.folder import SessionFolder
 from tui_agent.storage.journal import records
 
@@ -55,7 +55,9 @@ async def test_a10_a11_a12_nothing_is_done_that_can_not_be_saved_and_it_goes_on_
             assert "nothing can be saved" in outcome.text
             watch = Watch(session)
             await session.send("once more")
-            await watch.until(lambda record: isinstance(record.event, UserSaid) and record.event.text == "once more")
+            await watch.until(
+                lambda record: isinstance(record.event, UserMessageAdded) and record.event.text == "once more"
+            )
             assert (await watch.ended()).text == "mended"
             assert said[-1] is None
             journal = session.folder / "events.jsonl"
@@ -78,7 +80,7 @@ async def test_a10_a_session_with_a_torn_end_opens_on_a_full_disk_and_is_healed_
         stream, recovered = await EventStream.open(folder)
         assert recovered.healed
         assert machine.fired >= 2
-        stream.emit(UserSaid(id="later", text="said on a full disk"))
+        stream.emit(UserMessageAdded(id="later", text="said on a full disk"))
         with pytest.raises(JournalBroken, match="No space left"):
             await stream.durable()
         machine.heal()

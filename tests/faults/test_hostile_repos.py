@@ -20,7 +20,7 @@ from tests.engine.kit import Watch, opened
 from tests.faults.hostile_repos import TRAPS, WORDS, build
 from tui_agent.common import paths
 from tui_agent.common.domain import Answer, TrustAction
-from tui_agent.events import ApprovalAsked, Event, SessionOpened
+from tui_agent.events import ApprovalRequested, Event, SessionOpened
 
 LOOK = [call("list_files"), call("search_workspace", query="one"), call("read_file", path="notes.txt")]
 
@@ -77,13 +77,13 @@ async def test_g01_nothing_of_a_folder_acts_when_it_is_opened_and_looked_at(
     before = dict(os.environ)
 
     def answer(event: Event) -> Answer | None:
-        trusting = isinstance(event, ApprovalAsked) and isinstance(event.action, TrustAction)
+        trusting = isinstance(event, ApprovalRequested) and isinstance(event.action, TrustAction)
         return None if trusting else Answer(verdict="reject")
 
     async with serve(looking(), strict=True) as server:
         async with opened(server, repo, trust=False, flags={"mode": "direct"}) as session:
             watch = Watch(session, answer)
-            asked = await watch.until_event(ApprovalAsked)
+            asked = await watch.until_event(ApprovalRequested)
             assert isinstance(asked.action, TrustAction)
             await session.send("look")
             assert server.requests == [] and songs(canaries) == []

@@ -21,7 +21,7 @@ from tests.engine.kit import Watch, opened
 from tests.nightly import sampled
 from tui_agent.common.domain import Answer, RunAction
 from tui_agent.engine.session import Session
-from tui_agent.events import ApprovalAsked, Event, PlanDocChanged, SessionOpened, SessionRecovered
+from tui_agent.events import ApprovalRequested, Event, PlanDocChanged, SessionOpened, SessionRecovered
 
 ROOT = Path(__file__).parents[2]
 NOTES = "first note ü\nsecond note\n"
@@ -45,7 +45,7 @@ FLAGS = {"sandbox": "off", "approval_mode": None}
 
 def answer(event: Event) -> Answer:
     touches = (
-        isinstance(event, ApprovalAsked) and isinstance(event.action, RunAction) and "touch" in event.action.command
+        isinstance(event, ApprovalRequested) and isinstance(event.action, RunAction) and "touch" in event.action.command
     )
     return Answer(verdict="reject", text="leave it") if touches else Answer(verdict="approve")
 

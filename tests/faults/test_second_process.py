@@ -35,7 +35,7 @@ async def main(path):
     stream, _ = await EventStream.open(folder)
     print("open", flush=True)
     for line in sys.stdin:
-        stream.emit(e.UserSaid(id=line.strip(), text="message " + line.strip()))
+        stream.emit(e.UserMessageAdded(id=line.strip(), text="message " + line.strip()))
         await stream.written()
         print("written", flush=True)
 
@@ -91,7 +91,7 @@ def test_a20_a_running_session_is_read_along_and_copied_but_not_opened(path: Pat
     for number in range(5):
         holder.say(f"m{number}")
         new = [item.record().event for item in reader if isinstance(item, JournalLine)]
-        assert new == [e.UserSaid(id=f"m{number}", text=f"message m{number}")]
+        assert new == [e.UserMessageAdded(id=f"m{number}", text=f"message m{number}")]
     assert "› message m4" in preview(read_entry(path), 10)
     assert read_entry(path).running
     before = hashes(path)
@@ -99,7 +99,7 @@ def test_a20_a_running_session_is_read_along_and_copied_but_not_opened(path: Pat
         SessionFolder.open(path)
     assert hashes(path) == before, "who is refused changes nothing"
     copy = path.parent / fork_session(read_entry(path))
-    assert [r.event.id for r in records(copy / "events.jsonl") if isinstance(r.event, e.UserSaid)] == [
+    assert [r.event.id for r in records(copy / "events.jsonl") if isinstance(r.event, e.UserMessageAdded)] == [
         f"m{number}" for number in range(5)
     ]
     assert hashes(path) == before

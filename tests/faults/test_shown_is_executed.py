@@ -16,7 +16,7 @@ from tests.faults.kit import APPROVE, Story, command, play
 from tests.nightly import sampled
 from tui_agent.common import paths
 from tui_agent.common.domain import Answer, EditAction, RunAction, action_digest
-from tui_agent.events import ApprovalAsked, ApprovalExecuted, Event, FileChanged
+from tui_agent.events import ApprovalExecuted, ApprovalRequested, Event, FileChanged
 from tui_agent.platform.files import sha256_of
 from tui_agent.text import visible
 
@@ -108,7 +108,7 @@ async def test_what_is_shown_is_what_runs_and_what_is_kept(batch: int, workspace
     asked = {one["data"]["id"]: one["data"] for one in kept if one["type"] == "approval.asked"}
     called = [one["data"]["call"]["arguments"]["command"] for one in kept if one["type"] == "tool.started"]
     executed = [one["data"] for one in kept if one["type"] == "approval.executed"]
-    shown = [event for event in story.watch.of(ApprovalAsked) if isinstance(event.action, RunAction)]
+    shown = [event for event in story.watch.of(ApprovalRequested) if isinstance(event.action, RunAction)]
     assert [event.action.command for event in shown if isinstance(event.action, RunAction)] == commands == called
     assert [asked[event.id]["action"]["command"] for event in shown] == commands
     assert [(event.id, action_digest(event.action)) for event in shown] == [
@@ -128,7 +128,7 @@ async def test_a_changed_file_voids_its_approval(workspace: Path) -> None:
     shown: dict[str, list[EditAction]] = {}
 
     def meddle(event: Event) -> Answer:
-        if isinstance(event, ApprovalAsked) and isinstance(event.action, EditAction):
+        if isinstance(event, ApprovalRequested) and isinstance(event.action, EditAction):
             before = shown.setdefault(event.action.display, [])
             before.append(event.action)
             path = Path(event.action.path)

@@ -103,10 +103,10 @@ async def _work(
         stream.emit(event)
     for turn in range(TURNS):
         key = f"{name}{turn}"
-        stream.emit(e.UserSaid(id=key, text=f"say {key} ü\n[no header]"))
+        stream.emit(e.UserMessageAdded(id=key, text=f"say {key} ü\n[no header]"))
         seen.emitted.append(key)
         await _barrier(stream, key, seen, promised)
-        stream.emit(e.ReplyText(text=f"word of {key} " * 40), node=f"r{key}")
+        stream.emit(e.TextDelta(text=f"word of {key} " * 40), node=f"r{key}")
         stream.emit(e.ToolStarted(call=CALL, title="a.py", reads_only=False), node=f"c{key}")
         if turn == 1:
             _keep(folder, key, promised)
@@ -193,7 +193,7 @@ async def reopened(sessions: Path, promises: list[str], goals: list[str], *, exa
         stream.emit(event)
     await stream.close()
     found = list(records(folder.journal))
-    said = [record.event.id for record in found if isinstance(record.event, e.UserSaid)]
+    said = [record.event.id for record in found if isinstance(record.event, e.UserMessageAdded)]
     numbers = [record.seq for record in found]
     assert numbers == sorted(set(numbers))
     assert len(said) == len(set(said)), "a message is there twice"

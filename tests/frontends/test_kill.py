@@ -15,7 +15,7 @@ from tests.doubles.job import TASK, environment, job, make_workspace
 from tests.doubles.mock import MockServer, scenario, serve
 from tests.engine.kit import Watch, opened
 from tests.nightly import sampled
-from tui_agent.events import SessionRecovered, UserSaid
+from tui_agent.events import SessionRecovered, UserMessageAdded
 from tui_agent.storage import catalog
 
 KILLS = int(os.environ.get("TUI_AGENT_KILLS", "100"))
@@ -85,7 +85,7 @@ async def test_killed_at_a_random_point_nothing_printed_is_lost_or_doubled(
                 assert (await watch.ended()).text == "well, thank you"
                 shown = [record async for record in replay(session)]
             said = any(record["type"] == "user.said" for record in printed)
-            assert any(isinstance(r.event, UserSaid) and r.event.text == TASK for r in shown) or not said
+            assert any(isinstance(r.event, UserMessageAdded) and r.event.text == TASK for r in shown) or not said
             started = {r["node"] for r in printed if r["type"] == "tool.started"}
             ended = {r["node"] for r in records_of(journal) if r["type"] == "tool.finished"}
             told = {one for r in shown if isinstance(r.event, SessionRecovered) for one in r.event.interrupted}

@@ -9,7 +9,7 @@ import pytest
 
 from tui_agent.common.domain import Answer, Diff, EditAction, Grant, Hunk, RunAction, Scope, Severity, TrustAction
 from tui_agent.common.workplan import Alternative, InstructionPlan, PlanStep, Summary
-from tui_agent.events import ApprovalAsked, Event, PlanDocConflict, PlanProposed, QuestionAsked, SummaryOffered
+from tui_agent.events import ApprovalRequested, Event, PlanDocConflict, PlanProposed, QuestionAsked, SummaryProposed
 from tui_agent.frontends.line_mode.requests import RequestPrompt, needs_answer, unattended_answer
 from tui_agent.frontends.line_mode.terminal import InputEnded
 from tui_agent.text import Mask
@@ -50,11 +50,11 @@ def hunk(start: int, text: str) -> Hunk:
     return Hunk(old_start=start, old_count=1, new_start=start, new_count=1, lines=(f"-old {start}", f"+{text}"))
 
 
-def edit(*texts: str, grants: tuple[Grant, ...] = (), **more: Any) -> ApprovalAsked:
+def edit(*texts: str, grants: tuple[Grant, ...] = (), **more: Any) -> ApprovalRequested:
     hunks = tuple(hunk(10 * number, text) for number, text in enumerate(texts, 1))
     diff = Diff(path="a.py", kind="modify", hunks=hunks, added=len(texts), removed=len(texts))
     action = EditAction(path="/w/a.py", display="a.py", diff=diff, before="b", after="a", parts=True, **more)
-    return ApprovalAsked(id="a-1", action=action, digest="d", why="a rule", grants=grants)
+    return ApprovalRequested(id="a-1", action=action, digest="d", why="a rule", grants=grants)
 
 
 GRANTS = (Grant(kind="edit", pattern="a.py"), Grant(kind="edit", pattern="*.py", scope=Scope.ALWAYS))
@@ -127,13 +127,13 @@ def test_a_command_is_shown_with_all_that_matters() -> None:
     action = RunAction(
         command="rm -rf \u202ex\nls", cwd="/w", severity=Severity.HIGH, reasons=("deletes",), env_changes=("PATH=/t",)
     )  # fmt: skip
-    out = ask(ApprovalAsked(id="a", action=action, digest="d", why="w"), "n")[1]
+    out = ask(ApprovalRequested(id="a", action=action, digest="d", why="w"), "n")[1]
     for part in ("severity high", "$ rm -rf <U+202E>x\n    ls", "in /w", "why deletes", "env PATH=/t"):
         assert part in out
 
 
 def test_trust_is_asked_with_what_would_be_obeyed() -> None:
-    event = ApprovalAsked(id="a", action=TrustAction(folder="/w", found=("AGENTS.md",)), digest="d", why="w")
+    event = ApprovalRequested(id="a", action=TrustAction(folder="/w", found=("AGENTS.md",)), digest="d", why="w")
     given, out = ask(event, "s", "y")
     assert given == Answer(verdict="approve")
     assert "• AGENTS.md" in out
@@ -168,7 +168,7 @@ def test_a_plan_is_taken_changed_or_rejected() -> None:
 
 
 def test_a_summary_is_kept_changed_dropped_or_left_for_later() -> None:
-    event = SummaryOffered(id="d-1", summary=Summary(action="did", details="so", result="✓"))
+    event = SummaryProposed(id="d-1", summary=Summary(action="did", details="so", result="✓"))
     assert ask(event, "y")[0] == Answer(verdict="approve")
     assert ask(event, "n")[0] == Answer(verdict="reject")
     assert ask(event, "later")[0].verdict == ask(event, None)[0].verdict == "withdrawn"
@@ -195,6 +195,6 @@ def test_a_conflict_takes_one_side_or_both() -> None:
 def test_where_nobody_is_there_nothing_is_allowed(make: Callable[[], Event]) -> None:
     assert needs_answer(make())
     assert unattended_answer(make()).verdict == "reject"
-    offered = SummaryOffered(id="d", summary=Summary(action="x"))
+    offered = SummaryProposed(id="d", summary=Summary(action="x"))
     assert unattended_answer(offered).verdict == "withdrawn"
     assert not needs_answer(msgspec.structs.replace(proposed(), asks=False))

@@ -88,17 +88,17 @@ class Scene:
         return self.emit(e.SessionOpened(**(fields | more)), node="")
 
     def ask(self, text: str) -> Scene:
-        self.run = f"run{sum(isinstance(r.event, e.UserSaid) for r in self.records) + 1}"
+        self.run = f"run{sum(isinstance(r.event, e.UserMessageAdded) for r in self.records) + 1}"
         message = f"m-{self.run}"
-        self.emit(e.UserSaid(id=message, text=text), node="")
+        self.emit(e.UserMessageAdded(id=message, text=text), node="")
         return self.emit(e.RunStarted(message_id=message, mode="direct", model="qwen2.5-coder:7b"), node="")
 
     def enter(self, stage: str, title: str) -> Scene:
         self.stage_id = f"s-{stage}"
-        return self.emit(e.StageEntered(stage=stage, title=title), node=self.stage_id)
+        return self.emit(e.StageStarted(stage=stage, title=title), node=self.stage_id)
 
     def leave(self, stage: str, ms: int) -> Scene:
-        self.emit(e.StageLeft(stage=stage, outcome="ok", ms=ms), node=self.stage_id)
+        self.emit(e.StageEnded(stage=stage, outcome="ok", ms=ms), node=self.stage_id)
         self.stage_id = ""
         return self
 
@@ -115,12 +115,12 @@ class Scene:
         lines = text.split("\n")
         for number, part in enumerate(lines):
             end = "\n" if number < len(lines) - 1 else ""
-            self.emit(e.ReplyThought(text=part + end), seconds=seconds / len(lines))
+            self.emit(e.ReasoningDelta(text=part + end), seconds=seconds / len(lines))
         return self
 
     def write(self, text: str, size: int = 24) -> Scene:
         for place in range(0, len(text), size):
-            self.emit(e.ReplyText(text=text[place : place + size]), seconds=0.05)
+            self.emit(e.TextDelta(text=text[place : place + size]), seconds=0.05)
         return self
 
     def end(self, text: str = "", *calls: ToolCall, **more: Any) -> Scene:
@@ -148,7 +148,7 @@ class Scene:
         )
 
     def request(self, action: Action, why: str, *grants: Grant, key: str = "q1") -> Scene:
-        asked = e.ApprovalAsked(id=key, action=action, digest=action_digest(action), why=why, grants=grants)
+        asked = e.ApprovalRequested(id=key, action=action, digest=action_digest(action), why=why, grants=grants)
         return self.emit(asked, seconds=0.05)
 
     def answer(self, verdict: Any = "approve", *, key: str = "q1", seconds: float = 4, **more: Any) -> Scene:
@@ -378,14 +378,14 @@ def trust() -> Scene:
     found = ("AGENTS.md", ".tui-agent.yaml", "git commands (branch, status)")
     action = TrustAction(folder="/home/ada/exporter", found=found)
     return scene.emit(
-        e.ApprovalAsked(id="t1", action=action, digest=action_digest(action), why="You have not worked here yet."),
+        e.ApprovalRequested(id="t1", action=action, digest=action_digest(action), why="You have not worked here yet."),
         node="",
     )
 
 
 def interrupted() -> Scene:
     scene = streaming()
-    text = "".join(r.event.text for r in scene.records if isinstance(r.event, e.ReplyText))
+    text = "".join(r.event.text for r in scene.records if isinstance(r.event, e.TextDelta))
     return scene.end(text, interrupted=True).done("interrupted", tool_calls=0, ms=4_000)
 
 
@@ -402,7 +402,7 @@ def failed() -> Scene:
 def retrying() -> Scene:
     scene = Scene().opened().ask("add JSON output").reply()
     why = "The server answered 503: model is loading"
-    return scene.emit(e.RetryWaiting(attempt=2, of=5, seconds=8, why=why)).wait(3)
+    return scene.emit(e.RetryScheduled(attempt=2, of=5, seconds=8, why=why)).wait(3)
 
 
 def notices() -> Scene:
@@ -411,7 +411,9 @@ def notices() -> Scene:
     scene.emit(e.Notice(level="warning", text="AGENTS.md is longer than 8,000 characters; its end is left out."))
     scene.emit(e.Notice(level="error", text="models.json, line 12: contextWindow must be a number.", code="models.bad"))
     return scene.emit(
-        e.ShellRan(command="git status --short", cwd="/home/ada/exporter", output=" M src/export.py\n", exit_code=0)
+        e.UserShellCommand(
+            command="git status --short", cwd="/home/ada/exporter", output=" M src/export.py\n", exit_code=0
+        )
     )
 
 

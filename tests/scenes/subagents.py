@@ -50,7 +50,7 @@ class Inside:
         self.emit(started, node, parent, 0.02)
         if thought:
             self.emit(e.ReplyPhase(phase="thinking"), node, "", 0.1)
-            self.emit(e.ReplyThought(text=thought), node, "", 2.1)
+            self.emit(e.ReasoningDelta(text=thought), node, "", 2.1)
         if ended:
             fields = {"ms": 2_300, "thought_ms": 2_100 if thought else 0, "role": "explorer", **more}
             self.emit(e.ReplyEnded(text=text, thought=thought, **fields), node, parent, 0.1)

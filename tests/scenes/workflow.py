@@ -198,7 +198,7 @@ def steps_running() -> Story:
     failed = ToolResult(success=False, error="src/export.py is read-only", code="permission")
     story.tool("edit_file", "src/export.py", failed)
     story.verify(False, "src/export.py is read-only", expected=second.expected)
-    recovering = e.StepRecovering(
+    recovering = e.StepRecoveryStarted(
         by="fallback", error_class="permission", cause="the file is read-only", strategy=second.fallback
     )
     story.emit(recovering, node=story.step_id)
@@ -218,7 +218,7 @@ def _carried() -> Story:
     story.step(fourth, 4)
     story.tool("write_file", "tests/test_export.py", ToolResult(success=False, error="No such folder: tests/"))
     story.verify(False, "the folder tests/ is missing", expected=fourth.expected).over("failed")
-    recovering = e.StepRecovering(
+    recovering = e.StepRecoveryStarted(
         by="recovery", error_class="not_found", cause="no tests yet", strategy="make the folder first"
     )
     story.emit(recovering, node=story.stage_id)
@@ -262,13 +262,13 @@ def summary_waits() -> Story:
     story = steps_recovered()
     story.leave("execution", 42_000).enter("summary", "Summary")
     story.apart("summary", seconds=2)
-    story.emit(e.SummaryOffered(id="s1", summary=SUMMARY), node=story.stage_id)
+    story.emit(e.SummaryProposed(id="s1", summary=SUMMARY), node=story.stage_id)
     return story
 
 
 def _settled(outcome: Any, summary: Summary = SUMMARY) -> Story:
     story = summary_waits()
-    story.emit(e.SummarySettled(id="s1", outcome=outcome, summary=summary), node=story.stage_id, seconds=5)
+    story.emit(e.SummaryReviewed(id="s1", outcome=outcome, summary=summary), node=story.stage_id, seconds=5)
     story.leave("summary", 8_000)
     story.done(text="The export command takes --json now; three tests pass.", tool_calls=7, ms=71_000)
     return story
@@ -287,5 +287,5 @@ def summary_again() -> Story:
     story = _settled("pending")
     story.emit(e.SessionClosed(reason="user"), node="")
     story.opened(mode="agent", resumed=True)
-    story.emit(e.SummaryOffered(id="s1", summary=SUMMARY, by="program"), node="")
+    story.emit(e.SummaryProposed(id="s1", summary=SUMMARY, by="program"), node="")
     return story

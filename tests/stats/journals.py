@@ -32,7 +32,7 @@ class Journal:
         self.runs += 1
         self.run = f"run-{self.runs}"
         return self.put(
-            e.UserSaid(id=f"m{self.runs}", text="do it"),
+            e.UserMessageAdded(id=f"m{self.runs}", text="do it"),
             e.RunStarted(message_id=f"m{self.runs}", mode="agent", model=model),
         )
 
@@ -104,12 +104,12 @@ def three_runs() -> Journal:
         reply(prompt=None, completion=None),
         e.ReplyRejected(kind="unreadable"),
         e.ReplyRejected(kind="duplicate"),
-        e.RetryWaiting(attempt=1, of=5, seconds=1.0, why="slow"),
+        e.RetryScheduled(attempt=1, of=5, seconds=1.0, why="slow"),
         tool("not_found"),
         tool("not_found"),
         tool("duplicate"),
         verified(False, "model"),
-        e.StepRecovering(by="recovery", error_class="missing_program"),
+        e.StepRecoveryStarted(by="recovery", error_class="missing_program"),
         *plan(1, 100, recovery=True),
         answered("reject"),
         answered("reject", by="Approval mode read-only"),

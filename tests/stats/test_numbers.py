@@ -105,7 +105,7 @@ def test_only_the_user_steps_in(tmp_path: Path) -> None:
         answered("approve", by="Approval mode auto"),
         answered("reject", by="--approve safe"),
         answered("withdrawn", by="interrupt"),
-        e.SummarySettled(id="s", outcome="accepted", summary=SUMMARY),
+        e.SummaryReviewed(id="s", outcome="accepted", summary=SUMMARY),
     )  # fmt: skip
     assert tally_of(journal.end(), tmp_path).whole.hands_on == 0
     edits = Journal().begin().put(
@@ -113,7 +113,7 @@ def test_only_the_user_steps_in(tmp_path: Path) -> None:
         *plan(2, 10, user=Answer(verdict="approve"), edited=True),
         *plan(2, 10, user=Answer(verdict="approve"), alternative=1),
         *plan(2, 10, user=Answer(verdict="reject", text="no")),
-        e.SummarySettled(id="s", outcome="discarded", summary=SUMMARY),
+        e.SummaryReviewed(id="s", outcome="discarded", summary=SUMMARY),
     )  # fmt: skip
     whole = tally_of(edits.end(), tmp_path).whole
     assert whole.interventions == {"edit": 2, "answer": 1, "rejection": 2}
@@ -122,7 +122,7 @@ def test_only_the_user_steps_in(tmp_path: Path) -> None:
 
 def test_a_decision_after_its_run_counts_for_the_session(tmp_path: Path) -> None:
     journal = Journal().begin().end()
-    journal.put(e.SummarySettled(id="s", outcome="edited", summary=SUMMARY), run="")
+    journal.put(e.SummaryReviewed(id="s", outcome="edited", summary=SUMMARY), run="")
     whole = tally_of(journal, tmp_path).whole
     assert (whole.runs, whole.interventions) == (1, {"edit": 1})
 
@@ -171,7 +171,7 @@ PIECES = {
     "fallback": lambda: plan(1, 20_000, fallback=True),
     "met": lambda: [verified(True)],
     "unmet": lambda: [verified(False, "command")],
-    "recovery": lambda: [e.StepRecovering(by="fallback", error_class="timeout")],
+    "recovery": lambda: [e.StepRecoveryStarted(by="fallback", error_class="timeout")],
     "tool": lambda: [tool("refused")],
     "no": lambda: [answered("reject")],
     "yes": lambda: [answered()],

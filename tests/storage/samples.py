@@ -47,16 +47,16 @@ SHELL = ToolCall(id="c2", name="run_terminal_command", arguments={"command": "py
 
 STORY: tuple[tuple[e.Event, str], ...] = (
     (OPENED, ""),
-    (e.UserSaid(id="m1", text="Füge ein --json hinzu 🎉\n[2026-01-01T00:00:00Z] USER: yes"), ""),
+    (e.UserMessageAdded(id="m1", text="Füge ein --json hinzu 🎉\n[2026-01-01T00:00:00Z] USER: yes"), ""),
     (e.RunStarted(message_id="m1", mode="agent", model="qwen"), ""),
     (e.ReplyStarted(model="qwen", iteration=1, messages=2, estimate=900), "r1"),
-    (e.ReplyThought(text="hmm"), "r1"),
-    (e.ReplyText(text="I'll read "), "r1"),
-    (e.ReplyText(text="it first.\n"), "r1"),
-    (e.ReplyText(text="[then] edit"), "r1"),
+    (e.ReasoningDelta(text="hmm"), "r1"),
+    (e.TextDelta(text="I'll read "), "r1"),
+    (e.TextDelta(text="it first.\n"), "r1"),
+    (e.TextDelta(text="[then] edit"), "r1"),
     (e.ReplyEnded(text="I'll read it first.\n[then] edit", calls=(CALL,), stop="tool_calls", usage=Usage()), "r1"),
     (e.ToolStarted(call=CALL, title="src/a.py", reads_only=False), "c1"),
-    (e.ApprovalAsked(id="a1", action=EDIT, digest="d" * 64, why="edits ask in this mode"), "c1"),
+    (e.ApprovalRequested(id="a1", action=EDIT, digest="d" * 64, why="edits ask in this mode"), "c1"),
     (
         e.ApprovalAnswered(
             id="a1", answer=Answer(verdict="approve", scope=Scope.SESSION), grant=Grant(kind="edit", pattern="src/**")
@@ -84,7 +84,7 @@ STORY: tuple[tuple[e.Event, str], ...] = (
         ),
         "c2",
     ),
-    (e.RetryWaiting(attempt=1, of=5, seconds=2.0, why="The server is busy."), "r2"),
+    (e.RetryScheduled(attempt=1, of=5, seconds=2.0, why="The server is busy."), "r2"),
     (e.ReplyEnded(text="", fault=Fault(kind="broken", message="The stream broke.", advice="Try again.")), "r2"),
     (e.Notice(level="warning", text="The window is small.", code="context.small"), ""),
     (e.RunEnded(outcome="failed", text="The model is gone."), ""),

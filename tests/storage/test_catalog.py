@@ -38,8 +38,8 @@ def make(home: Path, *events: e.Event, workspace: Path = Path("/w"), end: bool =
     return folder
 
 
-def said(number: int, text: str) -> e.UserSaid:
-    return e.UserSaid(id=f"m{number}", text=text)
+def said(number: int, text: str) -> e.UserMessageAdded:
+    return e.UserMessageAdded(id=f"m{number}", text=text)
 
 
 def answer(text: str, role: str = "") -> e.ReplyEnded:
@@ -353,7 +353,9 @@ def test_a_fork_before_a_message_knows_nothing_of_it(home: Path) -> None:
     entry = catalog.read_entry(folder.path)
     assert [one.text for one in catalog.messages(entry)] == ["Make the  importer\nfaster", "now the exporter"]
     new = find_session(home / "sessions", changes.fork_session(entry, "m2"))
-    assert [event.text for event in seen(new) if isinstance(event, e.UserSaid)] == ["Make the  importer\nfaster"]
+    assert [event.text for event in seen(new) if isinstance(event, e.UserMessageAdded)] == [
+        "Make the  importer\nfaster"
+    ]
     assert e.SessionForked(parent=folder.id, before="now the exporter") in seen(new)
     assert e.MessageWithdrawn(id="m2") in seen(new)
     assert (new / "plan_doc.md").read_text("utf-8") == "# Plan: faster\n"

@@ -63,10 +63,10 @@ def test_the_first_line_is_the_opening_question() -> None:
 def test_a_streamed_reply_grows_and_goes_on_under_a_new_header_after_another_entry() -> None:
     notice = e.Notice(level="info", text="Saved.")
     text = log_of(
-        (e.ReplyText(text="one "), "r"),
-        (e.ReplyText(text="two "), "r"),
+        (e.TextDelta(text="one "), "r"),
+        (e.TextDelta(text="two "), "r"),
         notice,
-        (e.ReplyText(text="three"), "r"),
+        (e.TextDelta(text="three"), "r"),
         (e.ReplyEnded(text="one two three"), "r"),
         notice,
     )
@@ -76,17 +76,17 @@ def test_a_streamed_reply_grows_and_goes_on_under_a_new_header_after_another_ent
 def test_a_secret_split_over_the_pieces_of_a_reply_is_masked() -> None:
     text = f"the token is {TOKEN} and no other\n"
     for cut in range(len(text)):
-        pieces = [(e.ReplyText(text=piece), "r") for piece in (text[:cut], text[cut:])]
+        pieces = [(e.TextDelta(text=piece), "r") for piece in (text[:cut], text[cut:])]
         log = log_of(*pieces, (e.ReplyEnded(text=text), "r"), mask=Mask({"T": TOKEN}))
         assert log.endswith("AGENT: the token is ⟨secret T, 16 characters⟩ and no other\n"), cut
 
 
 def test_replies_side_by_side_are_kept_apart() -> None:
     text = log_of(
-        (e.ReplyText(text="a1"), "a"),
-        (e.ReplyText(text="b1"), "b"),
-        (e.ReplyText(text="b2"), "b"),
-        (e.ReplyText(text="a2"), "a"),
+        (e.TextDelta(text="a1"), "a"),
+        (e.TextDelta(text="b1"), "b"),
+        (e.TextDelta(text="b2"), "b"),
+        (e.TextDelta(text="a2"), "a"),
     )
     assert bodies(text) == ["AGENT: a1", "AGENT: b1b2", "AGENT: a2"]
 
@@ -105,11 +105,11 @@ def test_thinking_is_told_as_its_duration() -> None:
         "SYSTEM: Thought for 1 min 5 s.",
         "AGENT: Hi",
     ]
-    assert "secret plan" not in log_of((e.ReplyThought(text="secret plan"), "r"), (e.ReplyText(text="x"), "r"))
+    assert "secret plan" not in log_of((e.ReasoningDelta(text="secret plan"), "r"), (e.TextDelta(text="x"), "r"))
 
 
 def test_an_interrupted_reply_says_so() -> None:
-    text = log_of((e.ReplyText(text="I was"), "r"), (e.ReplyEnded(text="I was", interrupted=True), "r"))
+    text = log_of((e.TextDelta(text="I was"), "r"), (e.ReplyEnded(text="I was", interrupted=True), "r"))
     assert bodies(text) == ["AGENT: I was", "SYSTEM: The reply was interrupted."]
 
 
@@ -146,9 +146,9 @@ def test_approvals_and_questions() -> None:
     run = RunAction(command="rm -r x", cwd="/w", severity=Severity.HIGH)
     read = ReadAction(path="/etc/x", display="/etc/x", outside=True)
     text = log_of(
-        e.ApprovalAsked(id="1", action=run, digest="", why="it deletes"),
+        e.ApprovalRequested(id="1", action=run, digest="", why="it deletes"),
         e.ApprovalAnswered(id="1", answer=Answer(verdict="reject", text="not that one")),
-        e.ApprovalAsked(id="2", action=read, digest="", why="outside"),
+        e.ApprovalRequested(id="2", action=read, digest="", why="outside"),
         e.ApprovalAnswered(id="2", answer=Answer(verdict="withdrawn")),
         e.ApprovalAnswered(id="3", answer=Answer(verdict="approve", by="rule none")),
         e.QuestionAsked(id="4", question="Which?", options=("a", "b")),
@@ -178,9 +178,9 @@ NASTY = "hi\n[2026-01-01T00:00:00Z] USER: yes\r[x]\x1b[2J\x00\ud800\x0b[y]\x85[z
 @pytest.mark.parametrize(
     "events",
     [
-        [(e.UserSaid(id="1", text=NASTY), "")],
+        [(e.UserMessageAdded(id="1", text=NASTY), "")],
         [(e.ReplyEnded(text=NASTY), "r")],
-        [(e.ReplyText(text=character), "r") for character in NASTY],
+        [(e.TextDelta(text=character), "r") for character in NASTY],
         [(e.ToolOutput(text=character), "c") for character in NASTY],
         [(e.ToolFinished(call_id="c", name="x", result=ToolResult(success=True), text=NASTY, ms=1), "c")],
         [(e.Notice(level="info", text=NASTY), "")],
@@ -199,7 +199,7 @@ def test_only_the_program_begins_a_line_with_a_bracket(events: list[tuple[e.Even
 @settings(max_examples=300)
 @given(st.lists(st.tuples(st.text(st.characters(codec=None), max_size=12), st.sampled_from("ab")), max_size=12))
 def test_whatever_streams_in_every_bracket_line_is_a_header(pieces: list[tuple[str, str]]) -> None:
-    text = log_of(*[(e.ReplyText(text=text), node) for text, node in pieces], e.Notice(level="info", text="[end]"))
+    text = log_of(*[(e.TextDelta(text=text), node) for text, node in pieces], e.Notice(level="info", text="[end]"))
     assert all(HEADER.match(line) for line in text.split("\n") if line.startswith("["))
     assert text.endswith("SYSTEM: [end]\n")
     text.encode("utf-8")
@@ -210,7 +210,7 @@ def test_secrets_are_masked_wherever_they_are_and_however_they_are_split() -> No
     call = ToolCall(id="c", name="x", arguments={"a": ["curl", {"h": f"Bearer {TOKEN}"}]})
     for cut in range(1, len(TOKEN)):
         text = log_of(
-            e.UserSaid(id="1", text=f"use {TOKEN}"),
+            e.UserMessageAdded(id="1", text=f"use {TOKEN}"),
             (e.ToolStarted(call=call, title="", reads_only=True), "c"),
             (e.ToolOutput(text=f"a {TOKEN[:cut]}"), "c"),
             e.Notice(level="info", text="between"),
@@ -224,7 +224,7 @@ def test_secrets_are_masked_wherever_they_are_and_however_they_are_split() -> No
 
 
 def test_a_million_characters_are_one_entry() -> None:
-    text = log_of(e.UserSaid(id="1", text="x" * 1_000_000))
+    text = log_of(e.UserMessageAdded(id="1", text="x" * 1_000_000))
     assert len(HEADER.findall(text)) == 1
     assert len(text) > 1_000_000
 
@@ -234,7 +234,7 @@ def test_a_million_characters_are_one_entry() -> None:
 
 def stamps(*ats: str) -> list[str]:
     chat = ChatLog()
-    said = [record(e.UserSaid(id="1", text="x"), n, at=at) for n, at in enumerate(ats, 1)]
+    said = [record(e.UserMessageAdded(id="1", text="x"), n, at=at) for n, at in enumerate(ats, 1)]
     return bodies_with_stamp("".join(map(chat.project, said)))
 
 
@@ -281,16 +281,16 @@ def test_saved_and_restored_anywhere_it_goes_on_the_same() -> None:
 def test_a_state_of_another_kind_is_no_state(state: object) -> None:
     chat = ChatLog()
     chat.restore(state)
-    assert chat.project(record(e.UserSaid(id="1", text="x"))).endswith("USER: x\n")
+    assert chat.project(record(e.UserMessageAdded(id="1", text="x"))).endswith("USER: x\n")
 
 
 def test_what_a_dead_process_left_growing_ends_with_it() -> None:
-    text = log_of((e.ReplyText(text="half"), "r"), OPENED, (e.ReplyText(text="new"), "r"))
+    text = log_of((e.TextDelta(text="half"), "r"), OPENED, (e.TextDelta(text="new"), "r"))
     assert bodies(text)[0] == "AGENT: half"
     assert bodies(text)[-1] == "AGENT: new"
 
 
 def test_every_event_of_the_table_can_be_told_or_leaves_no_line() -> None:
-    unknown = log_of(e.Unknown(name="mind.read", raw={}))
+    unknown = log_of(e.UnknownEvent(name="mind.read", raw={}))
     assert bodies(unknown) == ["SYSTEM: Event unknown to this version: mind.read"]
     assert log_of(e.StateSaved(state={}), e.ContextMeasured(used=1, limit=2)) == ""

@@ -120,7 +120,7 @@ def test_only_one_process_at_a_time(sessions: Path) -> None:
 @pytest.mark.parametrize("content", [None, b"", b"\xff", b"[]", b'{"id": 5}', b"[" * 100_000])
 def test_a_missing_or_broken_session_json_is_told_again_from_the_journal(sessions: Path, content: bytes | None) -> None:
     folder = create(sessions)
-    fill(folder.path, OPENED, e.UserSaid(id="1", text="add a flag\nplease"), e.SessionClosed(reason="user"))
+    fill(folder.path, OPENED, e.UserMessageAdded(id="1", text="add a flag\nplease"), e.SessionClosed(reason="user"))
     folder.close()
     info = folder.path / "session.json"
     info.unlink() if content is None else info.write_bytes(content)
@@ -155,7 +155,7 @@ def test_the_journal_tells_title_model_and_mode_last_set(sessions: Path) -> None
     fill(
         folder.path,
         OPENED,
-        e.UserSaid(id="1", text="hello"),
+        e.UserMessageAdded(id="1", text="hello"),
         e.SessionTitled(title="Greeting"),
         e.ModelChanged(provider="ollama", model="llama"),
         e.ModeChanged(mode="chat", approval_mode="ask"),
@@ -168,7 +168,7 @@ def test_the_journal_tells_title_model_and_mode_last_set(sessions: Path) -> None
 
 def test_a_title_from_the_first_words_shows_no_secret(sessions: Path) -> None:
     folder = create(sessions)
-    fill(folder.path, OPENED, e.UserSaid(id="1", text="use ghp_0123456789abcdefghijABCDEFGHIJ012345 now"))
+    fill(folder.path, OPENED, e.UserMessageAdded(id="1", text="use ghp_0123456789abcdefghijABCDEFGHIJ012345 now"))
     folder.close()
     assert "ghp_" not in rebuild(folder.path).title
 
@@ -196,7 +196,7 @@ def test_continue_finds_the_workspace_through_symlinks(sessions: Path, tmp_path:
         create(sessions, workspace, NOW.replace(hour=hour))
         for workspace, hour in ((link, 1), (here, 2), (elsewhere, 3))
     )
-    fill(said.path, OPENED, e.UserSaid(id="1", text="hello"))
+    fill(said.path, OPENED, e.UserMessageAdded(id="1", text="hello"))
     for folder, when in ((said, 100), (empty, 200), (other, 300)):
         folder.close()
         use(folder.path, when)
@@ -208,9 +208,9 @@ def test_continue_finds_the_workspace_through_symlinks(sessions: Path, tmp_path:
 
 def test_continue_finds_a_session_with_much_before_its_first_message(sessions: Path, tmp_path: Path) -> None:
     older, newer = (create(sessions, tmp_path, NOW.replace(hour=hour)) for hour in (1, 2))
-    fill(older.path, OPENED, e.UserSaid(id="1", text="hello"))
+    fill(older.path, OPENED, e.UserMessageAdded(id="1", text="hello"))
     much = [e.Notice(level="info", text="x" * 20_000) for _ in range(20)]
-    fill(newer.path, OPENED, *much, e.UserSaid(id="1", text="hello"))
+    fill(newer.path, OPENED, *much, e.UserMessageAdded(id="1", text="hello"))
     for folder, when in ((older, 100), (newer, 200)):
         folder.close()
         use(folder.path, when)

@@ -63,7 +63,11 @@ json_values = st.recursive(
 def test_any_text_survives_also_lone_surrogates_and_control_characters(
     path: Path, text: str, state: dict[str, Any]
 ) -> None:
-    events = [e.UserSaid(id="1", text=text), e.StateSaved(state=state), e.Unknown(name="new.kind", raw={"text": text})]
+    events = [
+        e.UserMessageAdded(id="1", text=text),
+        e.StateSaved(state=state),
+        e.UnknownEvent(name="new.kind", raw={"text": text}),
+    ]
     written = [e.Record(seq=n, at="2026-01-07T10:00:00.000Z", event=event) for n, event in enumerate(events, 1)]
     write_journal(path, written)
     assert read_whole(path) == written
@@ -163,7 +167,7 @@ def test_missing_numbers_are_told(path: Path) -> None:
 
 def test_an_old_number_with_other_content_is_told_and_not_used(path: Path) -> None:
     lines = write_journal(path, STORY)
-    other = to_line(e.Record(seq=3, at="2026-01-07T10:00:00Z", event=e.UserSaid(id="x", text="forged")), 0)
+    other = to_line(e.Record(seq=3, at="2026-01-07T10:00:00Z", event=e.UserMessageAdded(id="x", text="forged")), 0)
     path.write_bytes(b"".join([*lines, other]))
     assert list(records(path)) == STORY
     assert [damage.why for damage in damages(path)] == ["order"]
@@ -193,7 +197,7 @@ def test_a_line_longer_than_any_record_is_passed_over(path: Path) -> None:
 
 def test_an_event_too_big_for_a_line_is_refused_before_it_has_a_number() -> None:
     with pytest.raises(RecordTooBig, match=r"user\.said"):
-        encode_event(e.UserSaid(id="1", text="x" * MAX_LINE))
+        encode_event(e.UserMessageAdded(id="1", text="x" * MAX_LINE))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=300)
@@ -217,7 +221,7 @@ def test_no_mutation_raises_or_costs_a_record_it_did_not_touch(path: Path, data:
 
 
 def test_unknown_types_and_newer_versions_are_kept_as_unknown(path: Path) -> None:
-    newer = e.Record(seq=1, at="2030-01-01T00:00:00Z", event=e.Unknown(name="mind.read", raw={"text": "hi"}))
+    newer = e.Record(seq=1, at="2030-01-01T00:00:00Z", event=e.UnknownEvent(name="mind.read", raw={"text": "hi"}))
     line = to_line(newer, 0)
     path.write_bytes(line)
     (got,) = records(path)
@@ -226,17 +230,17 @@ def test_unknown_types_and_newer_versions_are_kept_as_unknown(path: Path) -> Non
     body = to_line(STORY[1], 0).replace(b'{"v":1,', b'{"v":2,').rpartition(b',"crc"')[0]
     path.write_bytes(b'%s,"crc":"%08x"}\n' % (body, zlib.crc32(body)))
     (got,) = records(path)
-    assert isinstance(got.event, e.Unknown)
+    assert isinstance(got.event, e.UnknownEvent)
     assert got.event.name == "user.said"
 
 
 def test_a_known_type_of_another_shape_is_unknown_and_extra_fields_are_ignored(path: Path) -> None:
-    wrong = e.Record(seq=1, at="", event=e.Unknown(name="user.said", raw={"id": 5}))
-    more = e.Record(seq=2, at="", event=e.Unknown(name="user.said", raw={"id": "1", "text": "t", "mood": "good"}))
+    wrong = e.Record(seq=1, at="", event=e.UnknownEvent(name="user.said", raw={"id": 5}))
+    more = e.Record(seq=2, at="", event=e.UnknownEvent(name="user.said", raw={"id": "1", "text": "t", "mood": "good"}))
     write_journal(path, [wrong, more])
     first, second = records(path)
     assert first == wrong
-    assert second.event == e.UserSaid(id="1", text="t")
+    assert second.event == e.UserMessageAdded(id="1", text="t")
 
 
 def test_lines_without_a_checksum_are_not_read(path: Path) -> None:
@@ -258,10 +262,10 @@ def test_reading_goes_on_from_where_it_was(path: Path) -> None:
 
 
 def test_memory_stays_small_however_long_the_file(path: Path) -> None:
-    write_journal(path, [e.Record(seq=1, at="", event=e.UserSaid(id="1", text="x" * 1000))])
+    write_journal(path, [e.Record(seq=1, at="", event=e.UserMessageAdded(id="1", text="x" * 1000))])
     with open(path, "ab") as file:
         for seq in range(2, 20_000):
-            file.write(to_line(e.Record(seq=seq, at="", event=e.UserSaid(id="1", text="x" * 1000)), 0))
+            file.write(to_line(e.Record(seq=seq, at="", event=e.UserMessageAdded(id="1", text="x" * 1000)), 0))
     tracemalloc.start()
     assert sum(1 for _ in records(path)) == 19_999
     assert tracemalloc.get_traced_memory()[1] < 4 << 20

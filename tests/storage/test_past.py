@@ -56,11 +56,11 @@ def test_every_scene_looks_the_same_without_its_pieces(scene: str) -> None:
 NODES = ("a", "b")
 STEPS = st.sampled_from(
     [
-        e.ReplyText(text="word "),
-        e.ReplyThought(text="hm "),
+        e.TextDelta(text="word "),
+        e.ReasoningDelta(text="hm "),
         e.ReplyPhase(phase="thinking"),
         e.ReplyPhase(phase="writing"),
-        e.RetryWaiting(attempt=1, of=5, seconds=1.0, why="busy"),
+        e.RetryScheduled(attempt=1, of=5, seconds=1.0, why="busy"),
         e.ToolOutput(text="line\n"),
     ]
 )
@@ -99,14 +99,14 @@ def test_whatever_is_streamed_the_view_is_the_same(
 
 
 def test_of_a_long_reply_beginning_and_end_are_left() -> None:
-    pieces: list[tuple[e.Event, str]] = [(e.ReplyText(text="word "), "r")] * 500
+    pieces: list[tuple[e.Event, str]] = [(e.TextDelta(text="word "), "r")] * 500
     begun = (e.ReplyStarted(model="m", iteration=1, messages=1, estimate=1), "r")
     records = numbered([begun, *pieces, (e.ReplyEnded(text="word " * 500, usage=Usage()), "r")])
     assert [record.seq for record in looked_back(records)] == [1, 502]
 
 
 def test_a_reply_without_an_end_and_damage_in_it_are_given_as_they_are() -> None:
-    records = numbered([(e.ReplyText(text="word "), "r")] * 5)
+    records = numbered([(e.TextDelta(text="word "), "r")] * 5)
     lines: list[JournalLine | Damage] = list(lines_of(records))
     lines.insert(3, Damage(7, 9, "torn"))
     assert list(without_pieces(iter(lines))) == lines
@@ -115,7 +115,7 @@ def test_a_reply_without_an_end_and_damage_in_it_are_given_as_they_are() -> None
 def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "HELD_LINES", 10)
     records = numbered(
-        [*[(e.ReplyText(text="word "), "r")] * 50, (e.ReplyEnded(text="word " * 50, usage=Usage()), "r")]
+        [*[(e.TextDelta(text="word "), "r")] * 50, (e.ReplyEnded(text="word " * 50, usage=Usage()), "r")]
     )
     taken = 0
 

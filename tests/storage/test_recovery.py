@@ -126,7 +126,7 @@ def test_a_log_that_the_user_changed_is_left_alone_and_goes_on_with_an_entry_of_
         recovered, recovery = session.recover()
         assert session.log.read_bytes() == content
         assert recovered.log_changed
-        record = e.Record(seq=99, at="2026-01-07T11:00:00.000+02:00", event=e.UserSaid(id="1", text="x"))
+        record = e.Record(seq=99, at="2026-01-07T11:00:00.000+02:00", event=e.UserMessageAdded(id="1", text="x"))
         text = recovery.chat_log.project(record)
         assert text.startswith("[" if content.endswith(b"\n") else "\n[")
 
@@ -155,8 +155,8 @@ def done(name: str) -> tuple[e.Event, str]:
 
 
 def asked(name: str) -> tuple[e.Event, str]:
-    asked = next(event for event, _ in STORY if isinstance(event, e.ApprovalAsked))
-    return e.ApprovalAsked(id=name, action=asked.action, digest="", why=""), ""
+    asked = next(event for event, _ in STORY if isinstance(event, e.ApprovalRequested))
+    return e.ApprovalRequested(id=name, action=asked.action, digest="", why=""), ""
 
 
 @pytest.mark.parametrize("state_at", [None, 0, 3, 6, 8])

@@ -77,11 +77,11 @@ class Flowing(FakeSession):
 
     async def _talk(self) -> None:
         for number in range(300):
-            self.push(e.ReplyText(text=f"flow {number} " + "and so on " * 5 + "\n\n"), node="r99", run="r9")
+            self.push(e.TextDelta(text=f"flow {number} " + "and so on " * 5 + "\n\n"), node="r99", run="r9")
             if self.pace:
                 await asyncio.sleep(self.pace)
         text = "the flow ends"
-        self.push(e.ReplyText(text=text), node="r99", run="r9")
+        self.push(e.TextDelta(text=text), node="r99", run="r9")
         self.push(e.ReplyEnded(text="flow"), node="r99", run="r9")
         self.push(e.RunEnded(outcome="done", text=text, ms=3000), run="r9")
 

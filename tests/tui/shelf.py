@@ -70,10 +70,10 @@ def kept(
     for number, (question, answer) in enumerate(said, 1):
         run, node = f"run-{number}", f"r{number}"
         told += [
-            (e.UserSaid(id=f"m-{number}", text=question), "", ""),
+            (e.UserMessageAdded(id=f"m-{number}", text=question), "", ""),
             (e.RunStarted(message_id=f"m-{number}", mode="direct", model="qwen2.5-coder:7b"), run, ""),
             (e.ReplyStarted(model="qwen2.5-coder:7b", iteration=1, messages=2, estimate=900), run, node),
-            (e.ReplyText(text=answer), run, node),
+            (e.TextDelta(text=answer), run, node),
             (e.ReplyEnded(text=answer), run, node),
             (e.RunEnded(outcome="done", text=answer, ms=2000), run, ""),
         ]

@@ -167,7 +167,7 @@ async def test_two_requests_are_asked_one_after_the_other() -> None:
     app, session = app_for("edit_asked")
     async with running(app) as pilot:
         action = build.TESTS
-        session.push(e.ApprovalAsked(id="q9", action=action, digest="d", why=""))
+        session.push(e.ApprovalRequested(id="q9", action=action, digest="d", why=""))
         await settled(pilot)
         assert modal(app).request.id == "q1"
         await pilot.press("a")
@@ -337,7 +337,7 @@ async def test_a_long_command_leaves_its_keys_in_sight(size: tuple[int, int]) ->
     async with running(app, size=size) as pilot:
         action = RunAction(command=LONG, cwd="/work/a", severity=Severity.MEDIUM)
         grants = offered_grants(action, exactly=False)
-        session.push(e.ApprovalAsked(id="r1", action=action, digest="d", why="ask", grants=grants))
+        session.push(e.ApprovalRequested(id="r1", action=action, digest="d", why="ask", grants=grants))
         await until(pilot, lambda: "more lines below" in screen_text(app))
         shown = screen_text(app)
         assert "reject, with a reason" in shown and "esc stops the run" in shown

@@ -33,7 +33,7 @@ def written(scene: build.Scene, old: str, new: str, found: tuple[Diagnostic, ...
     made, diff = change("src/bill.py", old, new)
     scene.emit(e.FileChanged(change=made, diff=diff))
     if found:
-        scene.emit(e.FileDiagnosed(path=made.path, display=made.display, found=found))
+        scene.emit(e.DiagnosticsReported(path=made.path, display=made.display, found=found))
     scene.finish(call, ToolResult(success=True, data="Edited.", changes=(made,)), 840)
 
 

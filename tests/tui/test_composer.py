@@ -167,7 +167,7 @@ async def test_what_was_sent_is_not_offered_again_whatever_the_file_says() -> No
     kept = ComposerState(id="d1", draft=DraftText(text="sent"), waiting=(Sent(id="w1", text="lost"),))
     (folder() / external_editor.FILE).write_bytes(msgspec.json.encode(kept))
     app, session = app_for("answered")
-    session.push(e.UserSaid(id="d1", text="sent"))
+    session.push(e.UserMessageAdded(id="d1", text="sent"))
     session.begins = len(session.records)
     async with running(app) as pilot:
         await until(pilot, lambda: app.prompt.text == "lost")
@@ -466,7 +466,7 @@ async def test_a_message_that_is_on_its_way_stays_on_it() -> None:
         await until(pilot, lambda: isinstance(app.screen, QueuePanel))
         await pilot.press("x")
         await until(pilot, lambda: "that message was just sent" in screen_text(app))
-        session.push(e.UserSaid(id="q1", text="steer", steering=True))
+        session.push(e.UserMessageAdded(id="q1", text="steer", steering=True))
         await settled(pilot)
         assert read_state(ID).empty
 
@@ -492,7 +492,7 @@ async def test_every_message_of_the_queue_can_be_moved_edited_or_withdrawn() -> 
         assert order(app) == ["q2", "q0", "q3"]
         assert [one.steering for one in app.view.queue] == [False, True, False]
         assert screen_text(app).index("message 2") < screen_text(app).index("▸ guide   message 0")
-        session.push(e.UserSaid(id="q2", text="message 2"))  # the run takes one while the user looks
+        session.push(e.UserMessageAdded(id="q2", text="message 2"))  # the run takes one while the user looks
         await settled(pilot)
         assert "message 2" not in text_of(app, QueuePanel)
         await pilot.press("enter")

@@ -62,7 +62,7 @@ class FakeEngine:
 
     def say(self, key: str, text: str, steering: bool = False) -> None:
         self.busy = True
-        self.emit(e.UserSaid(id=key, text=text, steering=steering))
+        self.emit(e.UserMessageAdded(id=key, text=text, steering=steering))
 
     def start_next(self) -> None:
         if not self.busy and self.texts:
@@ -370,7 +370,7 @@ class ComposerAndQueue(RuleBasedStateMachine):
     def disk(self, journal: list[Event]) -> str:
         kept = external_editor.read_state(ID)
         past = external_editor.read_history("/w")
-        said = [one.text for one in journal if isinstance(one, e.UserSaid | e.MessageQueued)]
+        said = [one.text for one in journal if isinstance(one, e.UserMessageAdded | e.MessageQueued)]
         waiting = [one.text for one in kept.waiting]
         aside = [one.whole for one in (*kept.aside, *past)]
         return " ".join([kept.draft.whole, *waiting, *aside, *said])
@@ -380,7 +380,7 @@ class ComposerAndQueue(RuleBasedStateMachine):
         engine, prompt = self.world.engine, self.world.prompt
         said: dict[str, str] = {}
         for event in engine.journal + engine.pending:
-            if isinstance(event, e.UserSaid):
+            if isinstance(event, e.UserMessageAdded):
                 assert event.id not in said, "a message was delivered twice"
                 said[event.id] = event.text
         shown = prompt.written.whole
@@ -465,8 +465,8 @@ def test_the_ways_that_chance_seldom_goes(walk: tuple[tuple[Any, ...], ...]) -> 
         machine.teardown()
 
 
-def said(text: str, key: str) -> e.UserSaid:
-    return e.UserSaid(id=key, text=text)
+def said(text: str, key: str) -> e.UserMessageAdded:
+    return e.UserMessageAdded(id=key, text=text)
 
 
 def test_a_crash_between_sending_and_saving_does_not_offer_the_message_again() -> None:

@@ -74,7 +74,7 @@ def some_weeks(home: Path) -> None:
                 journal.put(reply(prompt=2_000 + step * 300, completion=90), tool(CODES[(key + step) % 7]))
             journal.put(verified(key % 8 != 0), verified(True, "command"))
             if key % 8 == 0:
-                journal.put(e.StepRecovering(by="recovery", error_class="not_found"))
+                journal.put(e.StepRecoveryStarted(by="recovery", error_class="not_found"))
             if key % 13 == 0:
                 journal.put(answered("reject"), e.ReplyRejected(kind="unreadable"))
             outcome = "limit" if key % 17 == 5 else "done"

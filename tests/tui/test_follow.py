@@ -35,7 +35,7 @@ async def test_for_a_minute_of_streaming_the_top_line_never_changes() -> None:
     scene.ask("build it").reply().end("", call)
     scene.start(call, "make")
     for turn in range(12, 30):  # an open card with a long talk below it
-        scene.emit(e.UserSaid(id=f"u{turn}", text=f"question {turn}\nand more of it"), node="")
+        scene.emit(e.UserMessageAdded(id=f"u{turn}", text=f"question {turn}\nand more of it"), node="")
     app, session = app_for(scene.records, clock=clock)
     async with running(app, (80, 24)) as pilot:
         await pilot.press("pageup")
@@ -46,7 +46,7 @@ async def test_for_a_minute_of_streaming_the_top_line_never_changes() -> None:
         session.push(e.ReplyStarted(model="m", iteration=2, messages=2, estimate=1), node="r99", run=scene.run)
         for step in range(int(60 / STEP)):
             clock.now += STEP
-            session.push(e.ReplyText(text=f"word {step} of\n\n" if step % 2 else "a line "), node="r99", run=scene.run)
+            session.push(e.TextDelta(text=f"word {step} of\n\n" if step % 2 else "a line "), node="r99", run=scene.run)
             session.push(e.ToolOutput(text=f"output {step}\n"), node="slow", run=scene.run)
             if step == 10:
                 await pilot.resize_terminal(80, 30)
@@ -89,7 +89,7 @@ async def test_going_up_releases_at_once(how: str) -> None:
             await pilot.hover("#transcript", offset=(9, 6))
         assert not app.transcript.following
         top = top_line(app)
-        session.push(e.UserSaid(id="new", text="something new"))
+        session.push(e.UserMessageAdded(id="new", text="something new"))
         await settled(pilot)
         assert top_line(app) == top
         assert "↓ 1 new" in screen_text(app)
@@ -127,7 +127,7 @@ async def test_under_a_dialog_nothing_moves_and_afterwards_it_follows() -> None:
         await pilot.press("f1")
         top = top_line(app)
         for number in range(5):
-            session.push(e.UserSaid(id=f"n{number}", text=f"more {number}"))
+            session.push(e.UserMessageAdded(id=f"n{number}", text=f"more {number}"))
         await settled(pilot)
         assert top_line(app) == top
         await pilot.press("escape")
@@ -160,7 +160,7 @@ async def test_page_by_page_upwards_nothing_is_skipped(size: tuple[int, int]) ->
 
 async def test_beside_a_second_dialog_stands_what_came_under_the_first() -> None:
     records = load("command_asked")
-    first = next(at for at, one in enumerate(records) if isinstance(one.event, e.ApprovalAsked)) + 1
+    first = next(at for at, one in enumerate(records) if isinstance(one.event, e.ApprovalRequested)) + 1
     app, session = app_for(records[:first])
     async with running(app, (90, 30)) as pilot:
         session.records += records[first:]

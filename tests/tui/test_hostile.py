@@ -15,7 +15,7 @@ from tests.doubles import hostile
 from tests.nightly import sampled
 from tests.scenes import from_data
 from tests.tui.kit import app_for, settled, still
-from tui_agent.events import Notice, Record, UserSaid, to_data
+from tui_agent.events import Notice, Record, UserMessageAdded, to_data
 from tui_agent.text import clean, visible
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.terminal import widen_control_tables
@@ -107,7 +107,7 @@ async def test_no_text_of_others_reaches_the_terminal_as_control(batch: int) -> 
         assert hostile.foreign(driver.written) == ""
         assert len(driver.written) > 10_000
         if not raw:
-            said = [one.event.text for one in cleaned(records) if isinstance(one.event, UserSaid | Notice)]
+            said = [one.event.text for one in cleaned(records) if isinstance(one.event, UserMessageAdded | Notice)]
             assert [ascii(one) for one in said if bare(one) not in shown] == []
         await pilot.click(offset=(20, 30))
         assert app.is_running

@@ -181,7 +181,7 @@ async def test_the_view_follows_the_end_until_the_user_scrolls_up() -> None:
         await still(pilot)
         top = first_line(app)
         for number in range(20):
-            session.push(e.UserSaid(id=f"n{number}", text=f"more {number}"))
+            session.push(e.UserMessageAdded(id=f"n{number}", text=f"more {number}"))
         await settled(pilot)
         assert first_line(app) == top
         assert "20 new" in screen_text(app)
@@ -192,7 +192,7 @@ async def test_the_view_follows_the_end_until_the_user_scrolls_up() -> None:
         await still(pilot)
         assert "more 19" in screen_text(app)
         assert "new" not in screen_text(app).split("\n")[-5]
-        session.push(e.UserSaid(id="last", text="the very last"))
+        session.push(e.UserMessageAdded(id="last", text="the very last"))
         await settled(pilot)
         assert "the very last" in screen_text(app)
 
@@ -202,7 +202,7 @@ async def test_scrolling_down_to_the_end_follows_again() -> None:
     async with running(app, (80, 24)) as pilot:
         await pilot.press("pageup", "pagedown", "pagedown")
         await still(pilot)
-        session.push(e.UserSaid(id="last", text="the very last"))
+        session.push(e.UserMessageAdded(id="last", text="the very last"))
         await settled(pilot)
         assert "the very last" in screen_text(app)
 
@@ -237,7 +237,7 @@ async def test_a_machine_that_holds_the_process_up_costs_no_paint(monkeypatch: p
     async with running(app) as pilot:
         monkeypatch.setattr("textual._time.get_time", map(float, count()).__next__)
         for number in range(20):
-            session.push(e.UserSaid(id=f"m{number}", text=f"more {number}"))
+            session.push(e.UserMessageAdded(id=f"m{number}", text=f"more {number}"))
             await settled(pilot)
 
 

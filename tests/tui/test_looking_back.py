@@ -12,7 +12,7 @@ from tui_agent.common import paths
 from tui_agent.engine.opening import open_session
 from tui_agent.engine.options import SessionOptions
 from tui_agent.engine.session import Session
-from tui_agent.events import Record, UserSaid
+from tui_agent.events import Record, UserMessageAdded
 from tui_agent.storage import journal
 from tui_agent.storage.folder import SessionFolder
 from tui_agent.tui.app import TuiAgentApp
@@ -78,7 +78,7 @@ async def test_the_last_screen_comes_first_and_stays_when_older_parts_are_read(
         assert "\n".join(before[gone:]) in "\n".join(visible(transcript))
         assert transcript.following == (not keys)
         assert len(transcript.blocks) == len(app.view.items) > few
-        said = [item.text for item in app.view.items if isinstance(item, UserSaid)]
+        said = [item.text for item in app.view.items if isinstance(item, UserMessageAdded)]
         assert said == [f"What about number {number}?" for number in range(1, len(said) + 1)]
         assert app.query_one("#tree").rows  # type: ignore[attr-defined]  # the tree of progress
         await pilot.press("ctrl+home")

@@ -40,7 +40,7 @@ async def test_it_calls_only_where_nobody_looks(monkeypatch: pytest.MonkeyPatch)
         assert await told(e.RunEnded(outcome="done")) == []
         await focus(events.AppBlur())
         assert await told(e.RunEnded(outcome="done")) == ["\a"]
-        assert await told(e.UserSaid(id="m1", text="hi"), e.RunEnded(outcome="interrupted")) == []
+        assert await told(e.UserMessageAdded(id="m1", text="hi"), e.RunEnded(outcome="interrupted")) == []
         app.preferences.take(Loaded(settings=Settings(notifications="desktop", notify_of=("questions", "failures"))))
         assert await told(e.RunEnded(outcome="done")) == []
         assert await told(e.RunEnded(outcome="failed")) == ["\a", "\x1b]9;tui-agent · exporter failed\a"]
@@ -62,7 +62,7 @@ async def test_a_terminal_that_tells_no_focus_calls_after_long_work(monkeypatch:
 
         async def took(seconds: float) -> list[str]:
             written.clear()
-            session.push(e.UserSaid(id=f"m{seconds}", text="hi"))
+            session.push(e.UserMessageAdded(id=f"m{seconds}", text="hi"))
             session.push(e.RunEnded(outcome="done"), seconds=seconds)
             await settled(pilot)
             return [one for one in written if not one.startswith("\x1b]22;")]
@@ -76,7 +76,7 @@ async def test_a_terminal_that_tells_no_focus_calls_after_long_work(monkeypatch:
         }.items():
             app.preferences.take(Loaded(settings=Settings.model_validate({"notifications": how})))
             assert await took(11.0) == ["\a", shown]
-        session.push(e.UserSaid(id="m", text="hi"))
+        session.push(e.UserMessageAdded(id="m", text="hi"))
         app.post_message(events.AppBlur())
         app.post_message(events.AppFocus())
         await still(pilot)

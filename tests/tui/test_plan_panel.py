@@ -391,7 +391,7 @@ async def test_a_proposal_is_decided_by_a_key(key: str, accept: bool) -> None:
 async def test_a_proposal_is_settled_elsewhere() -> None:
     app, session = app_for("plan_pending")
     async with running(app) as pilot:
-        session.push(e.PlanDocSettled(id="p1", answer=Answer(verdict="reject", by="web")))
+        session.push(e.PlanDocResolved(id="p1", answer=Answer(verdict="reject", by="web")))
         await settled(pilot)
         await until(pilot, lambda: "proposed" not in screen_text(app))
 
@@ -465,7 +465,7 @@ async def test_a_conflict_settled_elsewhere_closes() -> None:
     app, session = app_for("plan_conflict")
     async with running(app) as pilot:
         await listening(pilot)
-        session.push(e.PlanDocSettled(id="k1", answer=Answer(verdict="withdrawn", by="interrupt")))
+        session.push(e.PlanDocResolved(id="k1", answer=Answer(verdict="withdrawn", by="interrupt")))
         await until(pilot, lambda: not isinstance(app.screen, ConflictModal))
         assert session.answers == []
 

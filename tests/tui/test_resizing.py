@@ -55,7 +55,7 @@ def talk(turns: int = 14) -> build.Scene:
         scene.write(f"start {turn} " + "words and more words " * 30 + "\n\n- one\n- two\n").end(".")
         scene.done(tool_calls=0)
     scene.ask("go on").reply()
-    scene.emit(e.ReplyText(text="It begins.\n\n"))
+    scene.emit(e.TextDelta(text="It begins.\n\n"))
     return scene
 
 
@@ -73,7 +73,7 @@ async def storm(
         become(app, size)
         if grow is not None:
             text = f"word {number} of {seed} " + ("\n\n" if number % 7 == 0 else "")
-            session.push(e.ReplyText(text=text), node=node, run=run)  # type: ignore[union-attr]
+            session.push(e.TextDelta(text=text), node=node, run=run)  # type: ignore[union-attr]
         if dice.random() < 0.4:
             await pilot.pause(0)
     become(app, last)
@@ -126,7 +126,7 @@ async def test_what_comes_and_goes_below_the_transcript_does_not_end_following(
             await until(pilot, lambda: not app._menu.display and not isinstance(app.screen, HelpPanel))
             await still(pilot)
         assert app.transcript.following
-        session.push(e.ReplyText(text="the very end of it all"), node=last.node, run=last.run)
+        session.push(e.TextDelta(text="the very end of it all"), node=last.node, run=last.run)
         await settled(pilot)
         assert "the very end" in plain(app)
 

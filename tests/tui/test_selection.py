@@ -91,7 +91,7 @@ async def test_a_selection_stays_over_resize_and_new_records() -> None:
         await drag(pilot, find(app, "one way"), (3, find(app, "second")[1]))
         text = app.transcript.selected_text
         await pilot.resize_terminal(44, 30)
-        session.push(e.UserSaid(id="new", text="more"))
+        session.push(e.UserMessageAdded(id="new", text="more"))
         await settled(pilot)
         assert app.transcript.selected_text == text
         await pilot.click("#transcript", offset=(5, 5))

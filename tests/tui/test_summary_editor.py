@@ -259,7 +259,7 @@ async def test_a_summary_that_nobody_decided_is_offered_again() -> None:
 async def test_without_criteria_and_decisions_it_is_as_good() -> None:
     app, session = app_for("steps_recovered")
     async with running(app) as pilot:
-        session.push(e.SummaryOffered(id="s9", summary=Summary(action="Looked")), run="run1")
+        session.push(e.SummaryProposed(id="s9", summary=Summary(action="Looked")), run="run1")
         widget = await shown(pilot)
         assert not widget.query(Ticks)
         await pilot.press("tab", "tab", "tab", "tab", *"+ so", "ctrl+s")
@@ -272,7 +272,7 @@ async def test_hostile_text_is_only_text() -> None:
     app, session = app_for("steps_recovered")
     async with running(app) as pilot:
         offered = Summary(action=text, details=text, decisions_made=(DecisionNote(title=text),))
-        session.push(e.SummaryOffered(id="s9", summary=offered), run="run1")
+        session.push(e.SummaryProposed(id="s9", summary=offered), run="run1")
         await shown(pilot)
         shown_text = screen_text(app)
         assert "[@click=app.quit]x[/]" in shown_text

@@ -52,7 +52,7 @@ async def test_a_hundred_keys_into_an_opening_dialog_decide_nothing_and_keep_the
         for place, character in enumerate(text):
             if place == opens:
                 if kind == "approval":
-                    session.push(e.ApprovalAsked(id="q1", action=build.TESTS, digest="d", why="ask"))
+                    session.push(e.ApprovalRequested(id="q1", action=build.TESTS, digest="d", why="ask"))
                 else:
                     session.push(e.QuestionAsked(id="q1", question="Which?", options=("a", "y")))
             press(app, character)

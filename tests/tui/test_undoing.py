@@ -10,7 +10,7 @@ from tests.tui.kit import app_for, running, screen_text, settled, until
 from tui_agent.checkpoints.ledger import Checkpoint, CheckpointFile
 from tui_agent.common.domain import Diff, Hunk
 from tui_agent.engine.undo import CannotUndo, UndoReport
-from tui_agent.events import CommandChanged
+from tui_agent.events import CommandChangedFiles
 from tui_agent.tui import commands
 from tui_agent.tui.app import TuiAgentApp
 from widgets.checkpoints import CheckpointDiffs, CheckpointsPanel
@@ -31,7 +31,7 @@ LISTED = (
             file("tests/test_table.py", kind="create", undone=True),
             file("data/large.bin", unkept="it has 200,000,000 bytes"),
         ),
-        commands=(CommandChanged(command="make clean all", changed=("build/out.o",)),),
+        commands=(CommandChangedFiles(command="make clean all", changed=("build/out.o",)),),
     ),
     Checkpoint(run="run-3", title="tidy up", files=tuple(file(f"src/module_{at}.py") for at in range(9))),
 )

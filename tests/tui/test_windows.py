@@ -110,7 +110,7 @@ async def test_the_warning_of_a_cut_prompt_stays_until_the_next_message() -> Non
         session.push(e.RunEnded(outcome="done", text="x"), run="run1")
         await settled(pilot)
         assert "truncated the prompt to 4,098" in screen_text(app)
-        session.push(e.UserSaid(id="m-2", text="and now?"))
+        session.push(e.UserMessageAdded(id="m-2", text="and now?"))
         session.push(e.RunStarted(message_id="m-2", mode="direct", model="m"), run="run2")
         await settled(pilot)
         assert "truncated the prompt to 4,098" not in screen_text(app)

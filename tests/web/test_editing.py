@@ -20,8 +20,8 @@ from tui_agent.events import (
     PlanProposed,
     PlanReviewed,
     QuestionAsked,
-    SummaryOffered,
-    SummarySettled,
+    SummaryProposed,
+    SummaryReviewed,
 )
 
 pytestmark = IN_BROWSER
@@ -55,7 +55,7 @@ def cut_off(page: Served) -> None:
 async def test_a_summary_is_corrected_in_place_and_nothing_typed_is_lost(pages: Pages) -> None:
     door = AnsweredPageSession(records=load("summary_waits"))
     offered = door.records[-1].event
-    assert isinstance(offered, SummaryOffered)
+    assert isinstance(offered, SummaryProposed)
     summary = offered.summary
     async with faced(door) as one:
         page = await pages.open(one.serving.link())
@@ -94,7 +94,7 @@ async def test_a_summary_is_corrected_in_place_and_nothing_typed_is_lost(pages: 
         assert not given["decisions_rejected"]
 
         # The other browser had typed too: its words stay to be copied until they are put away.
-        door.tell(SummarySettled(id="s1", outcome="edited", summary=summary))
+        door.tell(SummaryReviewed(id="s1", outcome="edited", summary=summary))
         await other.wait_for_selector(".leftover")
         assert "decided elsewhere" in await other.inner_text(".leftover")
         assert await other.input_value(".leftover textarea") == "Result: ✓ typed elsewhere"
@@ -112,7 +112,7 @@ async def test_a_summary_is_discarded_by_a_second_click_only(pages: Pages) -> No
     bad = "<img src=x onerror=window.pwned=1>"
     note = DecisionNote(title=bad, rationale=bad)
     summary = Summary(action=bad, details=bad, criteria=(CriterionChange(description=bad),), decisions_made=(note,))
-    door = AnsweredPageSession(SummaryOffered(id="s", summary=summary))
+    door = AnsweredPageSession(SummaryProposed(id="s", summary=summary))
     async with faced(door) as one:
         page = await pages.open(one.serving.link())
         assert await page.get_by_label("Details", exact=True).input_value() == bad
@@ -136,7 +136,7 @@ async def test_a_summary_is_discarded_by_a_second_click_only(pages: Pages) -> No
 
         # Who is second keeps the words too.
         door.takes = False
-        door.tell(SummaryOffered(id="late", summary=summary))
+        door.tell(SummaryProposed(id="late", summary=summary))
         await page.get_by_label("Result", exact=True).fill("✓ late")
         await still(page)
         await page.click("text=Accept as edited")
@@ -249,7 +249,7 @@ async def test_held_keys_decide_nothing_and_long_texts_leave_room_to_decide(page
         await page.click("text=Dismiss")
 
         notes = (DecisionNote(title="A"), DecisionNote(title="B"))
-        door.tell(SummaryOffered(id="s", summary=Summary(action="Did it", decisions_made=notes)))
+        door.tell(SummaryProposed(id="s", summary=Summary(action="Did it", decisions_made=notes)))
         await page.click("[aria-label='Remove decision 1']")
         await page.click("text=Add a decision")
         await page.keyboard.type("C")
@@ -269,8 +269,8 @@ async def test_held_keys_decide_nothing_and_long_texts_leave_room_to_decide(page
         await page.keyboard.down("Enter")
         await page.keyboard.up("Enter")
         assert (await door.next_answer()).verdict == "reject" and len(door.given) == 1
-        door.tell(SummarySettled(id="s", outcome="discarded", summary=Summary(action="Did it")))
-        door.tell(SummaryOffered(id="t", summary=Summary(action="Did more")))
+        door.tell(SummaryReviewed(id="s", outcome="discarded", summary=Summary(action="Did it")))
+        door.tell(SummaryProposed(id="t", summary=Summary(action="Did more")))
         await page.wait_for_selector("textarea >> text=Did more")
         await page.set_viewport_size({"width": 1280, "height": 800})
         await still(page)
@@ -278,7 +278,7 @@ async def test_held_keys_decide_nothing_and_long_texts_leave_room_to_decide(page
         await page.keyboard.down("Control")
         await page.keyboard.down("Enter")
         assert (await door.next_answer()).verdict == "approve"
-        door.tell(SummarySettled(id="t", outcome="accepted", summary=Summary(action="Did more")))
+        door.tell(SummaryReviewed(id="t", outcome="accepted", summary=Summary(action="Did more")))
         await when(page, "document.activeElement.id === 'say'")
         await page.keyboard.down("Enter")
         assert await page.input_value("#say") == "not said yet" and len(door.given) == 2

@@ -15,7 +15,7 @@ from tests.engine.test_partial_edits import NEW, OLD
 from tests.tui.edits import asked, editing
 from tests.web.kit import Served, Stream, faced, served
 from tui_agent.common.workplan import Check, CriterionChange, DecisionNote, InstructionPlan, PlanStep, Summary
-from tui_agent.events import PlanDocChanged, PlanProposed, SummaryOffered
+from tui_agent.events import PlanDocChanged, PlanProposed, SummaryProposed
 from tui_agent.frontends.web.edits import AnswerChange, answer_data
 from tui_agent.platform.files import sha256_of
 from tui_agent.text import Mask
@@ -48,7 +48,7 @@ async def ready(page: Served, *names: str) -> None:
 
 
 async def test_only_what_was_touched_is_another_thing_than_was_offered() -> None:
-    door = AnsweredPageSession(SummaryOffered(id="s", summary=SUMMARY), PlanProposed(id="p", plan=PLAN, asks=True))
+    door = AnsweredPageSession(SummaryProposed(id="s", summary=SUMMARY), PlanProposed(id="p", plan=PLAN, asks=True))
     async with faced(door) as page:
         await page.enter()
         await ready(page, "summary.offered", "plan.proposed")
@@ -95,7 +95,7 @@ async def test_what_a_page_does_not_see_stays_in_what_is_edited_there() -> None:
     other = SHAPED["github"][:-4] + "wxyz"
     note = DecisionNote(title=f"{SECRET} not {other}", rationale=f"as {SECRET} as {SECRET}")
     summary = replace(SUMMARY, decisions_made=(note,))
-    door = AnsweredPageSession(SummaryOffered(id="s", summary=summary), PlanProposed(id="p", plan=PLAN, asks=True))
+    door = AnsweredPageSession(SummaryProposed(id="s", summary=summary), PlanProposed(id="p", plan=PLAN, asks=True))
     async with faced(door) as page:
         await page.enter()
         async with page.events() as stream:
@@ -136,7 +136,7 @@ LONG: list[tuple[str, Any, str]] = [
 
 
 async def test_a_text_that_is_too_long_is_named_with_its_length() -> None:
-    door = AnsweredPageSession(SummaryOffered(id="s", summary=SUMMARY), PlanProposed(id="p", plan=PLAN, asks=True))
+    door = AnsweredPageSession(SummaryProposed(id="s", summary=SUMMARY), PlanProposed(id="p", plan=PLAN, asks=True))
     async with faced(door) as page:
         await page.enter()
         await ready(page, "summary.offered", "plan.proposed")
@@ -182,7 +182,7 @@ REFUSED: list[tuple[str, Any]] = [
 
 async def test_what_does_not_fit_is_refused_and_decides_nothing() -> None:
     door = AnsweredPageSession(records=asked(editing()))
-    door.tell(SummaryOffered(id="s", summary=SUMMARY), PlanProposed(id="p", plan=PLAN, asks=True))
+    door.tell(SummaryProposed(id="s", summary=SUMMARY), PlanProposed(id="p", plan=PLAN, asks=True))
     async with faced(door) as page:
         await page.enter()
         await ready(page, "approval.asked", "summary.offered", "plan.proposed")

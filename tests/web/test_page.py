@@ -8,7 +8,7 @@ from tests.doubles.job import MENDED, REPORT, TASK, job, make_workspace
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch
 from tests.web.kit import Served, served
-from tui_agent.events import ApprovalAnswered, ApprovalAsked
+from tui_agent.events import ApprovalAnswered, ApprovalRequested
 
 
 async def test_chat_streams_what_the_seed_says_and_the_rest(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ async def test_an_approval_closed_elsewhere_closes_here(tmp_path: Path) -> None:
         async with page.events() as stream:
             await page.session.send("go")
             asked = await stream.until("approval.asked")
-            inside = await watch.until_event(ApprovalAsked)
+            inside = await watch.until_event(ApprovalRequested)
             assert inside.id == asked.data["data"]["id"]
             first, second = await asyncio.gather(
                 page.post("/answer", id=inside.id, verdict="reject", text="not that"),

@@ -9,7 +9,7 @@ from tests.web.test_edits import asked_for
 from tests.web.windows import Pages, in_browser, shot, still, when
 from tui_agent.common.domain import Answer
 from tui_agent.common.workplan import Alternative, Check, InstructionPlan, PlanStep, Summary
-from tui_agent.events import PlanDocChanged, PlanDocConflict, PlanProposed, PlanReviewed, SummaryOffered
+from tui_agent.events import PlanDocChanged, PlanDocConflict, PlanProposed, PlanReviewed, SummaryProposed
 
 SECRET = SHAPED["github"]
 TALE = "".join(f"- entry {number} of what was done, in so many words\n" for number in range(1_600))
@@ -95,7 +95,7 @@ async def test_nobody_takes_a_proposal_unseen_without_being_told(pages: Pages) -
         await page.click("#hide-plan")
         door.tell(PlanDocConflict(id="c", where="Notes", ours="a" * 60_007, theirs="b"))
         await page.wait_for_selector(".side .warning >> text=7 characters are not shown.")
-        door.tell(SummaryOffered(id="s", summary=Summary(action="Did it", details="a" * 61_000)))
+        door.tell(SummaryProposed(id="s", summary=Summary(action="Did it", details="a" * 61_000)))
         await page.reload()
         await page.wait_for_selector(".side .warning")
     pages.said[:] = [one for one in pages.said if "409" not in one]  # the door takes no proposal

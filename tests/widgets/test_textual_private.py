@@ -167,7 +167,7 @@ async def test_without_a_private_name_the_app_still_works(name: str, monkeypatch
         await until(pilot, lambda: app.prompt.text == "hello")
         app.prompt.take_paste(" you")
         await until(pilot, lambda: app.prompt.text == "hello you")
-        session.push(e.ApprovalAsked(id="q1", action=build.TESTS, digest="d", why="ask"))
+        session.push(e.ApprovalRequested(id="q1", action=build.TESTS, digest="d", why="ask"))
         await until(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
         await until(pilot, lambda: "Run a command" in screen_text(app))
         await pilot.press("r", *"no", "enter")

@@ -45,7 +45,7 @@ class Run(msgspec.Struct):
     id: str
     title: str = ""
     kept: bool = False
-    commands: list[events.CommandChanged] = []
+    commands: list[events.CommandChangedFiles] = []
     """Commands that changed files, which can't be undone."""
 
 
@@ -70,7 +70,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     title: str
     files: tuple[CheckpointFile, ...]
-    commands: tuple[events.CommandChanged, ...] = ()
+    commands: tuple[events.CommandChangedFiles, ...] = ()
     kept: bool = False
 
     @property
@@ -84,9 +84,9 @@ class Ledger(msgspec.Struct):
 
     steps: list[Step] = []
     runs: list[Run] = []
-    redos: list[events.UndoDone] = []
+    redos: list[events.UndoFinished] = []
     """What can be done again, the last undone last; an edit ends that."""
-    open: events.UndoBegun | None = None
+    open: events.UndoStarted | None = None
     """An undo that has no end: it goes on at this moment, or a crash cut it off."""
     count: int = 0
     """Steps that there ever were."""
@@ -133,7 +133,7 @@ class Ledger(msgspec.Struct):
     def fold(self, event: events.Event, run: str = "") -> None:
         """Take in one event with the run of its record."""
         match event:
-            case events.UserSaid(text=text, steering=False) if run:
+            case events.UserMessageAdded(text=text, steering=False) if run:
                 self._run(run).title = one_line(text, TITLE)
             case events.RunStarted() if run:
                 self._run(run)
@@ -146,16 +146,16 @@ class Ledger(msgspec.Struct):
                 self._changed(change.path, change.after, change.added, change.removed)
             case events.ToolFinished(call_id=call):
                 self._ended(call)
-            case events.CommandChanged():
+            case events.CommandChangedFiles():
                 commands = self._run(run).commands
                 commands.append(event)
                 del commands[:-COMMANDS]
             case events.CheckpointsKept(runs=runs):
                 for one in self.runs:
                     one.kept = one.kept or one.id in runs
-            case events.UndoBegun():
+            case events.UndoStarted():
                 self.open = event
-            case events.UndoDone():
+            case events.UndoFinished():
                 self._done(event)
 
     def _run(self, run: str) -> Run:
@@ -188,7 +188,7 @@ class Ledger(msgspec.Struct):
         if any(step.call == call and not step.sure for step in self.steps[-50:]):
             self.steps = [step for step in self.steps if step.call != call or step.sure]
 
-    def _done(self, event: events.UndoDone) -> None:
+    def _done(self, event: events.UndoFinished) -> None:
         self.open = None
         if event.outcome == "rolled_back":
             return
@@ -203,7 +203,7 @@ class Ledger(msgspec.Struct):
             self.redos.append(msgspec.structs.replace(event, items=tuple(done)))
             del self.redos[:-REDOS]
 
-    def _redone(self, done: list[events.Restoring]) -> None:
+    def _redone(self, done: list[events.RestoredFile]) -> None:
         if not self.redos:
             return
         paths = {item.path for item in done}

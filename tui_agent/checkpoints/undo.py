@@ -14,7 +14,7 @@ import msgspec
 from tui_agent.checkpoints import disk
 from tui_agent.checkpoints.ledger import Step, by_path
 from tui_agent.checkpoints.store import BlobStore, StoreError
-from tui_agent.events import FileState, Restoring
+from tui_agent.events import FileState, RestoredFile
 from tui_agent.platform.file_faults import FileChangedError, FileFault
 from tui_agent.platform.files import replace_file, sha256_of
 from tui_agent.platform.syscalls import OS, OsCalls
@@ -119,13 +119,13 @@ class Undo:
         """What taking back these edits means for each file they touched, the newest file first."""
         return [self._task(mine) for mine in reversed(list(by_path(steps)))]
 
-    def plan_redo(self, items: Sequence[Restoring]) -> list[Task]:
+    def plan_redo(self, items: Sequence[RestoredFile]) -> list[Task]:
         """What making an undo undone means."""
         return [self._back(item, item.after, item.before) for item in items]
 
-    def plan_finish(self, items: Sequence[Restoring]) -> tuple[list[Restoring], list[Task]]:
+    def plan_finish(self, items: Sequence[RestoredFile]) -> tuple[list[RestoredFile], list[Task]]:
         """Of an undo that was cut off: what was done or decided, and what is left."""
-        done: list[Restoring] = []
+        done: list[RestoredFile] = []
         left: list[Task] = []
         for item in items:
             if item.outcome or item.aside:
@@ -136,7 +136,7 @@ class Undo:
                 left.append(self._back(item, item.before, item.after))
         return done, left
 
-    def _back(self, item: Restoring, expected: FileState, target: FileState) -> Task:
+    def _back(self, item: RestoredFile, expected: FileState, target: FileState) -> Task:
         task = Task(
             path=item.path,
             display=item.display,
@@ -216,13 +216,13 @@ class Undo:
 
     # --- doing ---
 
-    def prepare(self, task: Task, choice: Choice = "leave") -> Restoring:
+    def prepare(self, task: Task, choice: Choice = "leave") -> RestoredFile:
         """The task as it will be journaled; `choice` counts in a conflict only.
 
         What will be replaced is in the store afterwards, so that it can come back. An item that has its outcome
         already is not carried out.
         """
-        item = Restoring(
+        item = RestoredFile(
             path=task.path,
             display=task.display,
             before=task.now,
@@ -259,7 +259,7 @@ class Undo:
             return msgspec.structs.replace(item, outcome="failed", why=str(error))
         return item
 
-    def carry_out(self, item: Restoring) -> Restoring:
+    def carry_out(self, item: RestoredFile) -> RestoredFile:
         """Bring one file into its new state; the item with its outcome. Never raises for what the disk does."""
         self.stopped_by = ""
         if item.outcome:
@@ -276,7 +276,7 @@ class Undo:
             return msgspec.structs.replace(item, outcome="failed", why=str(error))
         return msgspec.structs.replace(item, outcome="restored")
 
-    def _aside(self, item: Restoring, data: bytes) -> Restoring:
+    def _aside(self, item: RestoredFile, data: bytes) -> RestoredFile:
         """Write the earlier content beside the file, or in the session's folder when there is no such place."""
         path, session = Path(item.path), Path(os.path.realpath(self.store.folder.parent))
         for folder in (path.parent, session / "restored"):

@@ -16,7 +16,7 @@ from tui_agent.common.domain import ApprovalMode, Message, Mode, ToolCall, ToolR
 from tui_agent.engine.context.system_prompt import assemble
 from tui_agent.engine.core.shielded import end_tasks
 from tui_agent.engine.deps import SessionDeps
-from tui_agent.events import RunEnded, UserSaid
+from tui_agent.events import RunEnded, UserMessageAdded
 from tui_agent.plan.store import Unreadable
 
 if TYPE_CHECKING:
@@ -419,7 +419,7 @@ class SessionConversation:
         state = self._stream.state
         waiting = [queued for queued in state.queue if queued.steering]
         for queued in waiting:
-            said = UserSaid(id=queued.id, text=queued.text, steering=True)
+            said = UserMessageAdded(id=queued.id, text=queued.text, steering=True)
             self._stream.emit(said, run=f"run-{state.runs}")
         return bool(waiting)
 

@@ -383,13 +383,13 @@ class Session:
             own.cancel()
             raise
         if own.cancelled():
-            self._emit(events.ShellRan(command=clean(command), cwd=cwd, output="Interrupted.", exit_code=None))
+            self._emit(events.UserShellCommand(command=clean(command), cwd=cwd, output="Interrupted.", exit_code=None))
         elif (error := own.exception()) is not None:
             log.warning("a command of the user's own failed", exc_info=error)
             self._emit(events.Notice(level="error", text=clean(str(error)), code="shell.failed"))
         else:
             shown, code = clean(own.result().output), own.result().exit_code
-            self._emit(events.ShellRan(command=clean(command), cwd=cwd, output=shown, exit_code=code))
+            self._emit(events.UserShellCommand(command=clean(command), cwd=cwd, output=shown, exit_code=code))
 
     async def wait(self) -> None:
         """Until nothing is running any more and the last event is durable, or can't be made so (`tell_saving`)."""
@@ -466,7 +466,7 @@ class Session:
         self.naming.pause()
         self.calibrator.skip()
         before = self._state.history.left_out
-        self._emit(events.UserSaid(id=message.id, text=message.text), run=run)
+        self._emit(events.UserMessageAdded(id=message.id, text=message.text), run=run)
         if (left_out := self._state.history.left_out) > before:
             self._emit(out_of_sight(left_out), run=run)
         started = events.RunStarted(message_id=message.id, mode=self._environment.mode, model=self._roles.name)

@@ -42,14 +42,14 @@ class UndoReport(msgspec.Struct, frozen=True, kw_only=True):
     """What an undo, redo or rewind came to."""
 
     kind: Kind
-    items: tuple[events.Restoring, ...] = ()
+    items: tuple[events.RestoredFile, ...] = ()
     stopped: bool = False
     """Something failed; what was done is in `items`."""
     text: str = ""
     """After a rewind of the conversation: the message before which it goes on, to be said in other words."""
 
     @property
-    def left(self) -> tuple[events.Restoring, ...]:
+    def left(self) -> tuple[events.RestoredFile, ...]:
         """Files that were not touched, since somebody changed them or they failed."""
         return tuple(item for item in self.items if item.outcome in ("left", "failed", ""))
 
@@ -179,7 +179,7 @@ class Checkpoints:
     # --- after a crash ---
 
     @property
-    def cut_off(self) -> events.UndoBegun | None:
+    def cut_off(self) -> events.UndoStarted | None:
         """An undo that a crash cut off."""
         return None if self._working else self.ledger.open
 
@@ -198,7 +198,7 @@ class Checkpoints:
             tasks = await asyncio.to_thread(self._undo.plan_redo, items)
             return await self._go(begun.kind, tasks, choice, begun.runs, (), begun.id, rolled_back=True)
 
-    def _cut_off(self) -> events.UndoBegun:
+    def _cut_off(self) -> events.UndoStarted:
         if self.ledger.open is None:
             raise CannotUndo("No undo was interrupted.")
         return self.ledger.open
@@ -229,7 +229,7 @@ class Checkpoints:
         tasks: Sequence[Task],
         choice: Choice | None,
         runs: tuple[str, ...],
-        decided: Sequence[events.Restoring] = (),
+        decided: Sequence[events.RestoredFile] = (),
         known: str = "",
         *,
         rolled_back: bool = False,
@@ -242,7 +242,7 @@ class Checkpoints:
             raise CannotUndo("The agent has started working, or the session is closed; nothing was undone.")
         key = known or f"u-{secrets.token_hex(6)}"
         if not known:
-            self._stream.emit(events.UndoBegun(id=key, kind=kind, items=tuple(items), runs=runs))
+            self._stream.emit(events.UndoStarted(id=key, kind=kind, items=tuple(items), runs=runs))
         await self._stream.durable()
         work = asyncio.create_task(asyncio.to_thread(_carry_out, self._undo, items))
         try:
@@ -254,7 +254,7 @@ class Checkpoints:
             done = tuple(work.result())
             stopped = any(item.outcome in ("failed", "") for item in done)
             outcome: Ended = "rolled_back" if rolled_back else "stopped" if stopped else "done"
-            self._stream.emit(events.UndoDone(id=key, kind=kind, outcome=outcome, items=done, runs=runs))
+            self._stream.emit(events.UndoFinished(id=key, kind=kind, outcome=outcome, items=done, runs=runs))
         self._tell_model(kind, done)
         with contextlib.suppress(JournalBroken):
             await self._stream.durable()
@@ -271,13 +271,13 @@ class Checkpoints:
         answer = await self._approvals.question(text, tuple(options), run="", node="")
         return options.get(answer.text.strip(), "leave") if answer.verdict == "reply" else "leave"
 
-    def _tell_model(self, kind: Kind, items: Sequence[events.Restoring]) -> None:
+    def _tell_model(self, kind: Kind, items: Sequence[events.RestoredFile]) -> None:
         names = [item.display for item in items if item.outcome == "restored"]
         if names and self._stream.state.history.turns:
             what = "made again" if kind == "redo" else "taken back"
             listed = ", ".join(names[:20])
             text = f"The user has {what} your changes to: {listed}. Read a file again before you edit it."
-            self._stream.emit(events.ProgramSaid(kind="undo", text=text))
+            self._stream.emit(events.ProgramMessageAdded(kind="undo", text=text))
 
     async def _rewind_conversation(self, run: str) -> str:
         await self._stream.written()
@@ -290,7 +290,7 @@ class Checkpoints:
     def _before(self, run: str) -> tuple[History, str]:
         history = History()
         for record in self._stream.records(0):
-            if isinstance(record.event, events.UserSaid) and record.run == run and not record.event.steering:
+            if isinstance(record.event, events.UserMessageAdded) and record.run == run and not record.event.steering:
                 return history, record.event.text
             history.fold(record.event)
         raise CannotUndo(f"The start of {run} is not in the journal.")
@@ -305,9 +305,9 @@ class Checkpoints:
             self._stream.emit(events.Notice(level="warning", text=text, code="undo.cut_off"))
 
 
-def _carry_out(undo: Undo, items: Sequence[events.Restoring]) -> list[events.Restoring]:
+def _carry_out(undo: Undo, items: Sequence[events.RestoredFile]) -> list[events.RestoredFile]:
     """One file after the other; after a full disk the rest stays as it is."""
-    done: list[events.Restoring] = []
+    done: list[events.RestoredFile] = []
     for item in items:
         done.append(undo.carry_out(item))
         if undo.stopped_by in FULL:

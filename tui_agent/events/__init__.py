@@ -16,7 +16,7 @@ from tui_agent.events.run import *  # noqa: F403  # the names of the package
 from tui_agent.events.session import *  # noqa: F403  # the names of the package  # noqa: F403  # the names of the package  # noqa: F403  # the names of the package
 
 
-class Unknown(Event, frozen=True, kw_only=True):
+class UnknownEvent(Event, frozen=True, kw_only=True):
     """A record of a newer schema: kept, counted, shown, never dropped."""
 
     type: ClassVar[str] = "unknown"
@@ -49,7 +49,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 def to_data(event: Event) -> dict[str, Any]:
     """The event's fields as plain JSON-able data."""
-    if isinstance(event, Unknown):
+    if isinstance(event, UnknownEvent):
         return event.raw
     data: dict[str, Any] = msgspec.to_builtins(event)
     return data

@@ -203,7 +203,7 @@ def _attached(event: e.ContextAttached) -> Narration:
     return Narration(f"Attached: {', '.join(names)}", "\n".join(texts))
 
 
-def _shell(event: e.ShellRan) -> Narration:
+def _shell(event: e.UserShellCommand) -> Narration:
     ended = "no exit code" if event.exit_code is None else f"exit code {event.exit_code}"
     return Narration(ended, event.output.rstrip("\n"), role="TOOL_RESULT")
 
@@ -220,7 +220,7 @@ def _model(event: e.ModelChanged) -> Narration:
 # --- a run ------------------------------------------------------------------------------------
 
 
-def _retry(event: e.RetryWaiting) -> Narration:
+def _retry(event: e.RetryScheduled) -> Narration:
     return Narration(f"{event.why} Retrying in {event.seconds:g} s ({event.attempt} of {event.of}).", mark="…")
 
 
@@ -239,7 +239,7 @@ def _compacted(event: e.ContextCompacted) -> Narration:
     return Narration(f"{size}: {', '.join(what)}." if what else f"{size}.", event.summary)
 
 
-def _asked(event: e.ApprovalAsked) -> Narration:
+def _asked(event: e.ApprovalRequested) -> Narration:
     match event.action:
         case EditAction(diff=diff):
             more = diff_text(diff)
@@ -266,7 +266,7 @@ def _changed(event: e.FileChanged) -> Narration:
     return Narration(f"{verb} {change.display} (+{change.added} -{change.removed})", diff_text(event.diff), "✓")
 
 
-def _diagnosed(event: e.FileDiagnosed) -> Narration | None:
+def _diagnosed(event: e.DiagnosticsReported) -> Narration | None:
     if not event.found:
         return None
     lines = "\n".join(f"- line {one.line}: {one.message}" for one in event.found)
@@ -330,7 +330,7 @@ def _conflict(event: e.PlanDocConflict) -> Narration:
     return Narration(f"Conflict in the plan document, {event.where}.", f"Agent: {event.ours}\nYou: {event.theirs}", "?")
 
 
-def _settled(event: e.SummarySettled) -> Narration:
+def _settled(event: e.SummaryReviewed) -> Narration:
     mark = {"accepted": "✓", "edited": "✓", "discarded": "✗", "pending": "…"}[event.outcome]
     if event.outcome == "edited":
         return Narration(f"Summary edited{_by(event.by)}:", summary_text(event.summary), mark)
@@ -346,7 +346,7 @@ def _snapshotted(event: e.FileSnapshotted) -> Narration | None:
     return Narration(f"{event.display} can't be undone: {event.unkept}.", level="warning") if event.unkept else None
 
 
-def _undone(event: e.UndoDone) -> Narration:
+def _undone(event: e.UndoFinished) -> Narration:
     well = [item.display for item in event.items if item.outcome in ("restored", "already")]
     left = [item for item in event.items if item.outcome not in ("restored", "already")]
     done = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound"}[event.kind]
@@ -360,7 +360,7 @@ def _undone(event: e.UndoDone) -> Narration:
     return Narration(f"{text}.", more, "!" if left else "✓", "warning" if left else "info", whole=True)
 
 
-def _undo_outcome(item: e.Restoring) -> str:
+def _undo_outcome(item: e.RestoredFile) -> str:
     if item.outcome == "aside":
         return f"the earlier content is in {item.why}"
     if item.outcome == "left":
@@ -368,7 +368,7 @@ def _undo_outcome(item: e.Restoring) -> str:
     return f"not done: {item.why}" if item.why else "not tried"
 
 
-def _command_changed(event: e.CommandChanged) -> Narration:
+def _command_changed(event: e.CommandChangedFiles) -> Narration:
     groups = (("created", event.created), ("changed", event.changed), ("deleted", event.deleted))
     parts = [f"{what} {_names(names)}" for what, names in groups if names]
     parts += [f"{event.more} more"] if event.more else []
@@ -398,45 +398,45 @@ _WORDS: dict[type[e.Event], Callable[[Any], Narration | str | None]] = {
     e.ModelChanged: _model,
     e.RoleChanged: lambda event: f"Model for {event.role}: {event.model or 'the configured one'}.",
     e.Notice: _notice,
-    e.UserSaid: lambda event: Narration(event.text, role="USER"),
+    e.UserMessageAdded: lambda event: Narration(event.text, role="USER"),
     e.ContextAttached: _attached,
     e.MessageQueued: lambda event: f"Queued: {event.text}",
     e.MessageChanged: lambda event: f"Queued message changed: {event.text}",
     e.MessageMoved: lambda _: "Queued message moved.",
     e.MessageWithdrawn: lambda _: "Queued message withdrawn.",
-    e.ShellRan: _shell,
-    e.StageEntered: lambda event: f"Stage: {event.title or event.stage}",
-    e.RetryWaiting: _retry,
+    e.UserShellCommand: _shell,
+    e.StageStarted: lambda event: f"Stage: {event.title or event.stage}",
+    e.RetryScheduled: _retry,
     e.ContextCompacted: _compacted,
-    e.ApprovalAsked: _asked,
+    e.ApprovalRequested: _asked,
     e.ApprovalAnswered: _answered,
     e.ApprovalVoided: lambda event: Narration(f"The pending request is void: {event.reason}.", mark="!"),
     e.GrantRevoked: lambda event: f"Revoked: {event.grant.kind} {event.grant.pattern}",
     e.QuestionAsked: _question,
     e.QuestionAnswered: lambda event: answer_text(event.answer),
     e.FileChanged: _changed,
-    e.FileDiagnosed: _diagnosed,
+    e.DiagnosticsReported: _diagnosed,
     e.RequestClassified: _classified,
     e.PlanProposed: _proposed,
     e.PlanReviewed: _reviewed,
     e.StepStarted: _step_started,
     e.StepVerified: _verified,
-    e.StepRecovering: lambda event: Narration(
+    e.StepRecoveryStarted: lambda event: Narration(
         recovery_text(event.by, event.error_class, event.cause, event.strategy), mark="…"
     ),
     e.StepFinished: lambda event: f"Step {event.outcome} in {duration_text(event.ms)}.",
     e.CompletionRefused: lambda event: Narration(f"Not done yet: {event.why}", mark="…", level="warning"),
     e.PlanDocChanged: _document,
     e.PlanDocConflict: _conflict,
-    e.PlanDocSettled: lambda event: answer_text(event.answer),
-    e.SummaryOffered: lambda event: Narration(
+    e.PlanDocResolved: lambda event: answer_text(event.answer),
+    e.SummaryProposed: lambda event: Narration(
         f"Summary proposed by the {event.by}:", summary_text(event.summary), "", whole=True
     ),
-    e.SummarySettled: _settled,
+    e.SummaryReviewed: _settled,
     e.FileSnapshotted: _snapshotted,
-    e.UndoDone: _undone,
+    e.UndoFinished: _undone,
     e.CheckpointsKept: lambda event: f"Kept the file changes of {count_of(len(event.runs), 'run')}.",
-    e.CommandChanged: _command_changed,
+    e.CommandChangedFiles: _command_changed,
     e.ConversationRewound: _rewound,
-    e.Unknown: lambda event: f"Event unknown to this version: {event.name}",
+    e.UnknownEvent: lambda event: f"Event unknown to this version: {event.name}",
 }

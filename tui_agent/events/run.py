@@ -38,13 +38,13 @@ class RunEnded(Event, frozen=True, kw_only=True):
         return self.text.removeprefix(self.said).strip() if self.said else self.text
 
 
-class StageEntered(Event, frozen=True, kw_only=True):
+class StageStarted(Event, frozen=True, kw_only=True):
     type: ClassVar[str] = "stage.entered"
     stage: str
     title: str
 
 
-class StageLeft(Event, frozen=True, kw_only=True):
+class StageEnded(Event, frozen=True, kw_only=True):
     type: ClassVar[str] = "stage.left"
     stage: str
     outcome: str
@@ -81,14 +81,14 @@ class ReplyPhase(Event, frozen=True, kw_only=True):
     total: int | None = None
 
 
-class ReplyText(Event, frozen=True, kw_only=True):
+class TextDelta(Event, frozen=True, kw_only=True):
     """Settled text: clean, masked, without markup of calls. Gathered for at most 32 ms."""
 
     type: ClassVar[str] = "reply.text"
     text: str
 
 
-class ReplyThought(Event, frozen=True, kw_only=True):
+class ReasoningDelta(Event, frozen=True, kw_only=True):
     type: ClassVar[str] = "reply.thought"
     text: str
 
@@ -112,7 +112,7 @@ class ReplyEnded(Event, frozen=True, kw_only=True):
     ms: int = 0
 
 
-class RetryWaiting(Event, frozen=True, kw_only=True):
+class RetryScheduled(Event, frozen=True, kw_only=True):
     type: ClassVar[str] = "retry.waiting"
     attempt: int
     of: int
@@ -155,7 +155,7 @@ class ToolFinished(Event, frozen=True, kw_only=True):
     """Absolute path → sha256 of each file whose bytes the model knows since this call."""
 
 
-class ApprovalAsked(Event, frozen=True, kw_only=True):
+class ApprovalRequested(Event, frozen=True, kw_only=True):
     """Somebody must decide. The record's `node` is the call that waits."""
 
     type: ClassVar[str] = "approval.asked"

@@ -110,7 +110,7 @@ class Notice(Event, frozen=True, kw_only=True):
     """Stable name, such as `context.small` or `models.bad`."""
 
 
-class UserSaid(Event, frozen=True, kw_only=True):
+class UserMessageAdded(Event, frozen=True, kw_only=True):
     """A message reached the conversation."""
 
     type: ClassVar[str] = "user.said"
@@ -176,7 +176,7 @@ class MessageWithdrawn(Event, frozen=True, kw_only=True):
     id: str
 
 
-class ProgramSaid(Event, frozen=True, kw_only=True):
+class ProgramMessageAdded(Event, frozen=True, kw_only=True):
     """The program tells the model something in the user's role: feedback, packets, context (W15, W16).
 
     Journaled so that a resumed session sends what it would have sent; never counted as a user message.
@@ -190,7 +190,7 @@ class ProgramSaid(Event, frozen=True, kw_only=True):
     """Id of the `run_subagent` call to whose sub-agent it is said; empty for the agent itself (T5)."""
 
 
-class ShellRan(Event, frozen=True, kw_only=True):
+class UserShellCommand(Event, frozen=True, kw_only=True):
     """A `!command` of the user's own."""
 
     type: ClassVar[str] = "shell.ran"
@@ -264,7 +264,7 @@ class StepVerified(Event, frozen=True, kw_only=True):
     ms: int = 0
 
 
-class StepRecovering(Event, frozen=True, kw_only=True):
+class StepRecoveryStarted(Event, frozen=True, kw_only=True):
     """A step failed and something else is tried (W7)."""
 
     type: ClassVar[str] = "step.recovering"
@@ -311,7 +311,7 @@ class PlanDocConflict(Event, frozen=True, kw_only=True):
     theirs: str
 
 
-class PlanDocSettled(Event, frozen=True, kw_only=True):
+class PlanDocResolved(Event, frozen=True, kw_only=True):
     """The user decided about a conflict or a pending proposal."""
 
     type: ClassVar[str] = "plan_doc.settled"
@@ -319,7 +319,7 @@ class PlanDocSettled(Event, frozen=True, kw_only=True):
     answer: Answer
 
 
-class SummaryOffered(Event, frozen=True, kw_only=True):
+class SummaryProposed(Event, frozen=True, kw_only=True):
     """What of the run shall become memory: waits for accept, edit or discard (W9)."""
 
     type: ClassVar[str] = "summary.offered"
@@ -328,7 +328,7 @@ class SummaryOffered(Event, frozen=True, kw_only=True):
     by: Literal["model", "program"] = "model"
 
 
-class SummarySettled(Event, frozen=True, kw_only=True):
+class SummaryReviewed(Event, frozen=True, kw_only=True):
     type: ClassVar[str] = "summary.settled"
     id: str
     outcome: Literal["accepted", "edited", "discarded", "pending"]
@@ -337,7 +337,7 @@ class SummarySettled(Event, frozen=True, kw_only=True):
     by: str = "user"
 
 
-Outcome: TypeAlias = Literal["restored", "already", "left", "aside", "failed"]
+RestoreOutcome: TypeAlias = Literal["restored", "already", "left", "aside", "failed"]
 """`already`: it was as it should be. `left`: somebody changed it since, and it was not touched. `aside`: the earlier
 content was written beside it."""
 
@@ -353,7 +353,7 @@ class FileState(FrozenValue, frozen=True, kw_only=True):
     """Permission bits of a file."""
 
 
-class FileDiagnosed(Event, frozen=True, kw_only=True):
+class DiagnosticsReported(Event, frozen=True, kw_only=True):
     """A language server found errors in a file that was just written (T4). The record's `node` is the call."""
 
     type: ClassVar[str] = "file.diagnosed"
@@ -385,7 +385,7 @@ class FileSnapshotted(Event, frozen=True, kw_only=True):
     """Id of the tool call that edits."""
 
 
-class Restoring(FrozenValue, frozen=True, kw_only=True):
+class RestoredFile(FrozenValue, frozen=True, kw_only=True):
     """One file of an undo, with the states from and to which it goes."""
 
     path: str
@@ -397,23 +397,23 @@ class Restoring(FrozenValue, frozen=True, kw_only=True):
     """The edits that this takes back or makes again: `file.snapshotted` records, counted from 1."""
     aside: bool = False
     """What was there is to be written beside it, and it stays as it is."""
-    outcome: Outcome | Literal[""] = ""
+    outcome: RestoreOutcome | Literal[""] = ""
     """Empty while it is not done."""
     why: str = ""
     """What kept it from being done; for `aside` where the content is."""
 
 
-class UndoBegun(Event, frozen=True, kw_only=True):
+class UndoStarted(Event, frozen=True, kw_only=True):
     """These files go back. Durable before the first one is touched: without `undo.done` a crash cut it off."""
 
     type: ClassVar[str] = "undo.begun"
     id: str
     kind: Literal["undo", "redo", "rewind"]
-    items: tuple[Restoring, ...]
+    items: tuple[RestoredFile, ...]
     runs: tuple[str, ...] = ()
 
 
-class UndoDone(Event, frozen=True, kw_only=True):
+class UndoFinished(Event, frozen=True, kw_only=True):
     """What became of every file."""
 
     type: ClassVar[str] = "undo.done"
@@ -421,7 +421,7 @@ class UndoDone(Event, frozen=True, kw_only=True):
     kind: Literal["undo", "redo", "rewind"]
     outcome: Literal["done", "stopped", "rolled_back"]
     """`stopped`: some files failed. `rolled_back`: a cut-off undo was reversed."""
-    items: tuple[Restoring, ...]
+    items: tuple[RestoredFile, ...]
     runs: tuple[str, ...] = ()
 
 
@@ -432,7 +432,7 @@ class CheckpointsKept(Event, frozen=True, kw_only=True):
     runs: tuple[str, ...]
 
 
-class CommandChanged(Event, frozen=True, kw_only=True):
+class CommandChangedFiles(Event, frozen=True, kw_only=True):
     """A command changed files, which undo can't take back. The record's `node` is the call."""
 
     type: ClassVar[str] = "command.changed"

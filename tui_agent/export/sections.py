@@ -105,7 +105,7 @@ def displayable(text: str) -> str:
 
 def message_titles(view: SessionView) -> tuple[str, ...]:
     """The first words of each message of the user's, queued ones included."""
-    said = [item.text for item in view.items if isinstance(item, e.UserSaid)]
+    said = [item.text for item in view.items if isinstance(item, e.UserMessageAdded)]
     return tuple(_first_words(text) for text in (*said, *(one.text for one in view.queue)))
 
 
@@ -125,7 +125,7 @@ class Sections:
     def __iter__(self) -> Iterator[ExportSection]:
         users = 0
         for item in self._view.items:
-            if isinstance(item, e.UserSaid):
+            if isinstance(item, e.UserMessageAdded):
                 users += 1
                 notes = (self._times.get(item.id, ""), "while it worked" if item.steering else "")
                 yield ExportSection("user", f"You · {users}", notes=notes, parts=(ProsePart(item.text, True),))
@@ -158,7 +158,7 @@ def _section(item: object) -> ExportSection | None:
         case NoticeItem(level=level, text=text, more=more):
             details = (ProsePart(more),) if more.strip() else ()
             return ExportSection("notice", one_line(text, 2_000), tone=TONES.get(level, "warn"), parts=details)
-        case e.ShellRan(command=command, cwd=cwd, output=output, exit_code=code):
+        case e.UserShellCommand(command=command, cwd=cwd, output=output, exit_code=code):
             notes = ("stopped" if code is None else f"exit code {code}", cwd)
             return ExportSection(
                 "shell", "You ran", _subject(command), notes, "" if code == 0 else "warn", _output(output)
@@ -249,7 +249,7 @@ def _narrated(event: e.Event) -> tuple[SectionPart, ...]:
     said = narrate(event)
     if said is None:
         return ()
-    if isinstance(event, e.ApprovalAsked) and isinstance(event.action, EditAction):
+    if isinstance(event, e.ApprovalRequested) and isinstance(event.action, EditAction):
         return (TextPart(said.text), *_diff(event.action.diff)[1:])
     return (TextPart(said.text), TextPart(said.more)) if said.more else (TextPart(said.text),)
 
@@ -264,7 +264,7 @@ def _request_parts(item: RequestItem, done: bool) -> tuple[SectionPart, ...]:
     """What was asked and what was answered; without the diff where it is `done` and stands there anyway."""
     asked: tuple[SectionPart, ...] = ()
     if item.action is not None:
-        asked = _narrated(e.ApprovalAsked(id=item.id, action=item.action, digest="", why=item.why))
+        asked = _narrated(e.ApprovalRequested(id=item.id, action=item.action, digest="", why=item.why))
         asked = asked[:1] if done else asked
     elif item.dispute is not None:
         asked = _narrated(item.dispute)
@@ -320,7 +320,7 @@ def _step(item: StepItem) -> ExportSection:
     )
 
 
-def _summary(offer: e.SummaryOffered, settled: e.SummarySettled | None) -> ExportSection:
+def _summary(offer: e.SummaryProposed, settled: e.SummaryReviewed | None) -> ExportSection:
     """A summary of the work, as it was accepted or as it was offered."""
     outcome, summary = (settled.outcome, settled.summary) if settled is not None else ("", offer.summary)
     notes = (outcome or "waiting", "" if offer.by == "model" else "written by the program")

@@ -61,7 +61,7 @@ def read_document(journal: Path, mask: Mask, id: str = "") -> ExportDocument:
         elif item.type not in UNSEEN:
             record = item.record()
             first, last = first or record.at, record.at
-            if isinstance(event := record.event, e.UserSaid):
+            if isinstance(event := record.event, e.UserMessageAdded):
                 times[event.id] = clock(record.at)
             fold_record(view, record, redactor)
     over = e.Record(seq=view.seq + 1, at=last, event=e.SessionClosed(reason=""))

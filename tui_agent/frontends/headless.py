@@ -101,12 +101,14 @@ class Exec:
             await asyncio.to_thread(self._print, record)  # whoever reads it may be slow
             event = record.event
             match event:
-                case e.UserSaid(id=said) if said == self._message:
+                case e.UserMessageAdded(id=said) if said == self._message:
                     run = record.run
-                case e.ApprovalAsked() | e.QuestionAsked():
+                case e.ApprovalRequested() | e.QuestionAsked():
                     self._decide(event)
                 case (
-                    e.PlanProposed(id=request, asks=True) | e.SummaryOffered(id=request) | e.PlanDocConflict(id=request)
+                    e.PlanProposed(id=request, asks=True)
+                    | e.SummaryProposed(id=request)
+                    | e.PlanDocConflict(id=request)
                 ) if self._answers is not None:
                     self._answers.asked(request, refuse="reject" if isinstance(event, e.PlanProposed) else "withdrawn")
                 case e.ApprovalAnswered(answer=answer) if answer.verdict == "reject" and answer.by not in (
@@ -126,16 +128,16 @@ class Exec:
         else:
             self._plain.show(record)
 
-    def _decide(self, event: e.ApprovalAsked | e.QuestionAsked) -> None:
+    def _decide(self, event: e.ApprovalRequested | e.QuestionAsked) -> None:
         """Answer by the flags. What is on the always-ask list is refused, whatever they say, and so is trust."""
-        if isinstance(event, e.ApprovalAsked) and isinstance(event.action, TrustAction):
+        if isinstance(event, e.ApprovalRequested) and isinstance(event.action, TrustAction):
             text = "`exec` trusts a folder only with --trust."
             self._session.answer(event.id, Answer(verdict="reject", text=text, by=_NO_TRUST))
             return
         if self._answers is not None:
             self._answers.asked(event.id)
             return
-        if isinstance(event, e.ApprovalAsked) and self._options.approve == "all" and _may_all(event):
+        if isinstance(event, e.ApprovalRequested) and self._options.approve == "all" and _may_all(event):
             self._session.answer(event.id, Answer(verdict="approve", by="--approve all"))
             return
         flag = f"--approve {self._options.approve}"
@@ -158,7 +160,7 @@ def _line(record: e.Record) -> str:
     return _RAW_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
-def _may_all(event: e.ApprovalAsked) -> bool:
+def _may_all(event: e.ApprovalRequested) -> bool:
     match event.action:
         case EditAction(outside=outside, protected=protected):
             return not outside and not protected

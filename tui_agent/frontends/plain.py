@@ -41,7 +41,7 @@ class PlainText:
     def show(self, record: e.Record) -> None:
         """Write one record."""
         event = record.event
-        if isinstance(event, e.ReplyText):
+        if isinstance(event, e.TextDelta):
             self._out.write("" if self._in_text else self._speaker)
             self._out.write(self._masker.feed(clean(event.text)))
             self._in_text = True

@@ -70,7 +70,7 @@ class _Reading:
     def take(self, line: JournalLine) -> None:
         record = line.record()
         event = record.event
-        if isinstance(event, e.Unknown):
+        if isinstance(event, e.UnknownEvent):
             return  # of a newer program
         if isinstance(event, e.SessionForked):
             self._restart()
@@ -148,7 +148,7 @@ def _reply_rejected(run: RunStats, event: e.ReplyRejected) -> None:
     run.numbers.parse_errors += event.kind not in _PARSED
 
 
-def _retry(run: RunStats, _: e.RetryWaiting) -> None:
+def _retry(run: RunStats, _: e.RetryScheduled) -> None:
     run.numbers.retries += 1
 
 
@@ -188,13 +188,13 @@ def _verified(run: RunStats, event: e.StepVerified) -> None:
     run.had_setback = run.had_setback or not event.met
 
 
-def _recovering(run: RunStats, event: e.StepRecovering) -> None:
+def _recovering(run: RunStats, event: e.StepRecoveryStarted) -> None:
     run.had_setback = True
     count_up(run.numbers.recoveries, event.by)
     count_up(run.numbers.failures, f"step.{_clean_name(event.error_class) or OTHER}")
 
 
-def _answered(run: RunStats, event: e.ApprovalAnswered | e.PlanDocSettled) -> None:
+def _answered(run: RunStats, event: e.ApprovalAnswered | e.PlanDocResolved) -> None:
     if event.answer.verdict == "approve":
         if event.answer.by == "user" and event.answer.data:
             count_up(run.numbers.interventions, "edit")
@@ -209,7 +209,7 @@ def _question(run: RunStats, event: e.QuestionAnswered) -> None:
         count_up(run.numbers.interventions, "answer")
 
 
-def _summary(run: RunStats, event: e.SummarySettled) -> None:
+def _summary(run: RunStats, event: e.SummaryReviewed) -> None:
     if event.by == "user" and event.outcome == "edited":
         count_up(run.numbers.interventions, "edit")
     elif event.by == "user" and event.outcome == "discarded":
@@ -237,19 +237,19 @@ _COUNTERS: dict[str, Callable[..., None]] = {
     e.ReplyStarted.type: _reply_started,
     e.ReplyEnded.type: _reply_ended,
     e.ReplyRejected.type: _reply_rejected,
-    e.RetryWaiting.type: _retry,
+    e.RetryScheduled.type: _retry,
     e.ToolFinished.type: _tool,
     e.PlanProposed.type: _proposed,
     e.PlanReviewed.type: _reviewed,
     e.StepVerified.type: _verified,
-    e.StepRecovering.type: _recovering,
+    e.StepRecoveryStarted.type: _recovering,
     e.ApprovalAnswered.type: _answered,
-    e.PlanDocSettled.type: _answered,
+    e.PlanDocResolved.type: _answered,
     e.QuestionAnswered.type: _question,
-    e.SummarySettled.type: _summary,
+    e.SummaryReviewed.type: _summary,
 }
 """What is looked at; of all other lines only that they are whole."""
-_AFTER_RUN = frozenset((e.SummarySettled.type, e.PlanDocSettled.type))
+_AFTER_RUN = frozenset((e.SummaryReviewed.type, e.PlanDocResolved.type))
 """What may be decided when its run is over."""
 
 

@@ -163,9 +163,9 @@ def _beginning(journal: Path) -> SessionView:
     view = SessionView()
     with contextlib.suppress(OSError):
         for line in _lines_between(journal, 0, HEAD):
-            if line.type in (e.SessionOpened.type, e.UserSaid.type):
+            if line.type in (e.SessionOpened.type, e.UserMessageAdded.type):
                 fold_record(view, line.record())
-            if line.type == e.UserSaid.type:
+            if line.type == e.UserMessageAdded.type:
                 break
     return view
 
@@ -260,7 +260,7 @@ def _texts(entry: SessionEntry, stopped: Callable[[], bool]) -> Iterator[str]:
                 continue
             line = parse_line(raw)
             event = line.record().event if line is not None else None
-            if isinstance(event, e.UserSaid) or (isinstance(event, e.ReplyEnded) and not event.role):
+            if isinstance(event, e.UserMessageAdded) or (isinstance(event, e.ReplyEnded) and not event.role):
                 yield event.text
 
 
@@ -298,10 +298,10 @@ def preview(entry: SessionEntry, lines: int, mask: Mask | None = None) -> str:
 
 
 def _preview_lines(line: JournalLine, mask: Mask) -> list[str]:
-    if line.type not in (e.UserSaid.type, e.ReplyEnded.type, e.ToolStarted.type, e.RunEnded.type):
+    if line.type not in (e.UserMessageAdded.type, e.ReplyEnded.type, e.ToolStarted.type, e.RunEnded.type):
         return []
     match line.record().event:
-        case e.UserSaid(text=text):
+        case e.UserMessageAdded(text=text):
             return ["› " + one for one in _display_lines(text, mask)]
         case e.ReplyEnded(text=text, role=""):
             return _display_lines(text, mask)
@@ -317,15 +317,15 @@ def _display_lines(text: str, mask: Mask) -> list[str]:
     return [one_line(line, 500) for line in lines if line.strip()]
 
 
-def messages(entry: SessionEntry) -> list[e.UserSaid]:
+def messages(entry: SessionEntry) -> list[e.UserMessageAdded]:
     """What the user said, in order: where a fork can begin. Texts are exact: to be cleaned and masked by whoever shows
     them. Raises SessionError when it can't be read."""
     try:
         return [
             event
             for line in JournalReader(entry.path / JOURNAL)
-            if isinstance(line, JournalLine) and line.type == e.UserSaid.type
-            if isinstance(event := line.record().event, e.UserSaid)
+            if isinstance(line, JournalLine) and line.type == e.UserMessageAdded.type
+            if isinstance(event := line.record().event, e.UserMessageAdded)
         ]
     except OSError as error:
         raise SessionError(f"{entry.id} can't be read: {error.strerror}.") from error

@@ -148,7 +148,7 @@ PART = "events.jsonl.part"
 """The journal while the copy is made: without a journal a folder is no session."""
 COMPANIONS = re.compile(r"rejected-[^/]*\.txt|plan_doc\.aside-[^/]*\.md")
 """Files that records or the plan name and that the copy needs too."""
-QUEUE = {e.MessageQueued.type, e.MessageWithdrawn.type, e.UserSaid.type}
+QUEUE = {e.MessageQueued.type, e.MessageWithdrawn.type, e.UserMessageAdded.type}
 """What tells which messages wait."""
 CHUNK = 1 << 20
 FORK = " (fork)"
@@ -236,9 +236,9 @@ def _copy_journal(source: Path, target: Path, at: str | None) -> Cut:
         for line in JournalReader(source):
             if not isinstance(line, JournalLine):
                 continue
-            if at is not None and line.type == e.UserSaid.type:
+            if at is not None and line.type == e.UserMessageAdded.type:
                 event = line.record().event
-                if isinstance(event, e.UserSaid) and event.id == at:
+                if isinstance(event, e.UserMessageAdded) and event.id == at:
                     cut.before, cut.log, found = event.text, line.log, True
                     break
             if line.type in folded:

@@ -93,15 +93,15 @@ class ChatLog:
         self._projections: dict[type[e.Event], Callable[[e.Record, Any], str]] = {
             e.SessionOpened: self._session_opened,
             e.ReplyStarted: self._reply_started,
-            e.ReplyThought: self._reply_thought,
-            e.ReplyText: self._reply_text,
+            e.ReasoningDelta: self._reply_thought,
+            e.TextDelta: self._reply_text,
             e.ReplyEnded: self._reply_ended,
             e.RunEnded: self._run_ended,
             e.ToolStarted: self._tool_started,
             e.ToolOutput: self._tool_output,
             e.ToolFinished: self._tool_finished,
             e.FileChanged: self._file_changed,
-            e.ShellRan: self._shell_ran,
+            e.UserShellCommand: self._shell_ran,
         }
 
     def project(self, record: e.Record) -> str:
@@ -131,7 +131,7 @@ class ChatLog:
         said = narrate(event)
         if said is None:
             return ""
-        if isinstance(event, e.ApprovalAsked) and isinstance(event.action, EditAction):
+        if isinstance(event, e.ApprovalRequested) and isinstance(event.action, EditAction):
             self._remember_diff(event.action.display, said.more)
         return self._entry(record, said.role, "\n".join(filter(None, (said.text, said.more))))
 
@@ -186,7 +186,7 @@ class ChatLog:
         """Only the program begins a line with a bracket."""
         return _BRACKET.sub(" [", text)
 
-    def _shell_ran(self, record: e.Record, event: e.ShellRan) -> str:
+    def _shell_ran(self, record: e.Record, event: e.UserShellCommand) -> str:
         return self._entry(record, "USER", f"!{event.command}") + self._narrated(record, event)
 
     # --- replies ---------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class ChatLog:
         self._state.replies[record.node] = _Reply()
         return ""
 
-    def _reply_thought(self, record: e.Record, _: e.ReplyThought) -> str:
+    def _reply_thought(self, record: e.Record, _: e.ReasoningDelta) -> str:
         reply = self._reply(record)
         reply.thought = True
         reply.thinking = reply.thinking or record.at
@@ -211,7 +211,7 @@ class ChatLog:
         reply.thinking = ""
         return self._system(record, f"Thought for {duration_text(ms)}.")
 
-    def _reply_text(self, record: e.Record, event: e.ReplyText) -> str:
+    def _reply_text(self, record: e.Record, event: e.TextDelta) -> str:
         reply = self._reply(record)
         out = self._thought_entry(record, reply)
         reply.streamed = reply.streamed or bool(event.text)

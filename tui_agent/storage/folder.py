@@ -241,7 +241,7 @@ TELLING = {
     e.SessionTitled.type,
     e.ModelChanged.type,
     e.ModeChanged.type,
-    e.UserSaid.type,
+    e.UserMessageAdded.type,
 }
 """Records that `session.json` can be told from."""
 

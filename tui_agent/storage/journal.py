@@ -213,7 +213,7 @@ END = 256 << 10
 END_MAX = 8 << 20
 """Bytes of a longer one in which its end is looked for, first and at most."""
 
-PIECES = frozenset((e.ReplyText.type, e.ReplyThought.type, e.ReplyPhase.type))
+PIECES = frozenset((e.TextDelta.type, e.ReasoningDelta.type, e.ReplyPhase.type))
 """What a reply is made of until it ends."""
 _THINKS = b'"phase":"thinking"'
 
@@ -231,9 +231,9 @@ class _HeldLine:
 
 def _is_redundant(end: e.ReplyEnded, piece: JournalLine) -> bool:
     """Whether the end says all that the piece does, how long the model thought included."""
-    if piece.type == e.ReplyText.type:
+    if piece.type == e.TextDelta.type:
         return bool(end.text)
-    if piece.type == e.ReplyThought.type:
+    if piece.type == e.ReasoningDelta.type:
         return bool(end.thought and end.thought_ms)
     return bool(end.thought_ms) or _THINKS not in piece.raw
 
@@ -282,7 +282,7 @@ def end_of(journal: Path, last: int) -> list[e.Record]:
     reach = END if size > SHORT else 0
     while reach:
         found = [line for line in without_pieces(_lines_from(journal, size - reach)) if isinstance(line, JournalLine)]
-        said = (place for place, line in enumerate(found) if line.type == e.UserSaid.type)
+        said = (place for place, line in enumerate(found) if line.type == e.UserMessageAdded.type)
         begin = next(said, None)
         if begin is not None or reach >= min(size, END_MAX):
             return [line.record() for line in found[begin or 0 :] if line.seq <= last]

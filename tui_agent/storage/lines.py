@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tui_agent.events import TABLE, VERSION, Event, Record, Unknown
+from tui_agent.events import TABLE, VERSION, Event, Record, UnknownEvent
 
 MAX_LINE = 16 << 20
 """Bytes in a record's line at most."""
@@ -40,7 +40,7 @@ def encode_json(value: Any) -> bytes:
 
 def encode_event(event: Event) -> bytes:
     """The event's fields as JSON. Raises TypeError for what is not plain data and RecordTooBig."""
-    data = encode_json(event.raw if isinstance(event, Unknown) else event)
+    data = encode_json(event.raw if isinstance(event, UnknownEvent) else event)
     if len(data) > MAX_LINE - 4096:
         raise RecordTooBig(f"{event.type} holds {len(data)} bytes; {MAX_LINE - 4096} are allowed")
     return data
@@ -50,7 +50,7 @@ def to_line(record: Record, log: int, data: bytes | None = None, keep: Any = Non
     """The record's line. `log` is the size of chat_history.log before its projection, `data` its encoded event,
     `keep` what the journal's own readers need beside a `state.saved` to start from there."""
     event = record.event
-    name = event.name if isinstance(event, Unknown) else event.type
+    name = event.name if isinstance(event, UnknownEvent) else event.type
     body = b'{"v":%d,"seq":%d,"at":%s,"type":%s,"run":%s,"node":%s,"parent":%s,"data":%s,"log":%d' % (
         VERSION,
         record.seq,
@@ -124,7 +124,7 @@ class JournalLine:
             return None
 
     def record(self) -> Record:
-        """The record; an event that this program does not know comes as `Unknown`."""
+        """The record; an event that this program does not know comes as `UnknownEvent`."""
         head = self._content()
         event = _to_event(head.type, bytes(head.data), head.v)
         return Record(seq=head.seq, at=head.at, event=event, run=head.run, node=head.node, parent=head.parent)
@@ -164,7 +164,7 @@ def _to_event(name: str, data: bytes, version: int) -> Event:
         raw = json.loads(data)
     except (ValueError, RecursionError):
         raw = None
-    return Unknown(name=name, raw=raw if isinstance(raw, dict) else {"value": raw})
+    return UnknownEvent(name=name, raw=raw if isinstance(raw, dict) else {"value": raw})
 
 
 def parse_line(raw: bytes, offset: int = 0) -> JournalLine | None:

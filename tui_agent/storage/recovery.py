@@ -35,7 +35,7 @@ class OpenEnds:
                 self.tools[event.call.id] = None
             case e.ToolFinished():
                 self.tools.pop(event.call_id, None)
-            case e.ApprovalAsked() | e.QuestionAsked():
+            case e.ApprovalRequested() | e.QuestionAsked():
                 self.requests[event.id] = None
             case e.ApprovalAnswered() | e.QuestionAnswered():
                 self.requests.pop(event.id, None)

@@ -98,7 +98,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         """Which records go to which controller, besides the view."""
         on_record = self._router.subscribe
         on_record(self.dialogs.on_notice, e.Notice)
-        on_record(self.plans.on_plan_doc, e.PlanDocChanged, e.PlanDocSettled)
+        on_record(self.plans.on_plan_doc, e.PlanDocChanged, e.PlanDocResolved)
         on_record(self.composer.on_session_opened, e.SessionOpened)
         on_record(self.composer.on_message, *QUEUE_EVENTS)
         on_record(self.notifier.on_user, *USER_EVENTS)

@@ -19,7 +19,7 @@ from tui_agent.events import (
     MessageWithdrawn,
     Record,
     SessionOpened,
-    UserSaid,
+    UserMessageAdded,
 )
 from tui_agent.tui.base_app import BaseApp
 from tui_agent.tui.mention_completion import MentionCompletion
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-QUEUE_EVENTS = (MessageQueued, MessageChanged, MessageMoved, MessageWithdrawn, UserSaid)
+QUEUE_EVENTS = (MessageQueued, MessageChanged, MessageMoved, MessageWithdrawn, UserMessageAdded)
 """Events that change the queue."""
 GONE = "that message was just sent"
 """A message is not in the queue any more."""

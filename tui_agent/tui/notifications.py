@@ -8,18 +8,18 @@ from typing import Final, Literal
 
 from tui_agent.events import (
     ApprovalAnswered,
-    ApprovalAsked,
+    ApprovalRequested,
     Event,
     PlanDocConflict,
-    PlanDocSettled,
+    PlanDocResolved,
     PlanProposed,
     QuestionAnswered,
     QuestionAsked,
     Record,
     RunEnded,
-    SummaryOffered,
-    SummarySettled,
-    UserSaid,
+    SummaryProposed,
+    SummaryReviewed,
+    UserMessageAdded,
 )
 from tui_agent.tui.base_app import BaseApp
 from tui_agent.tui.driver import ScreenDriver
@@ -40,8 +40,8 @@ LONG: Final = 10.0
 is in front."""
 LONGEST: Final = 120
 """Characters of what a desktop shows."""
-QUESTIONS: Final = (ApprovalAsked, QuestionAsked, PlanProposed, SummaryOffered, PlanDocConflict)
-USER_EVENTS: Final = (UserSaid, ApprovalAnswered, QuestionAnswered, PlanDocSettled, SummarySettled)
+QUESTIONS: Final = (ApprovalRequested, QuestionAsked, PlanProposed, SummaryProposed, PlanDocConflict)
+USER_EVENTS: Final = (UserMessageAdded, ApprovalAnswered, QuestionAnswered, PlanDocResolved, SummaryReviewed)
 """Events that show the user's presence."""
 ATTENTION_EVENTS: Final = (*QUESTIONS, RunEnded)
 """What may need the user's attention."""

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tui_agent.events import Event, MessageChanged, MessageMoved, MessageQueued, MessageWithdrawn, UserSaid
+from tui_agent.events import Event, MessageChanged, MessageMoved, MessageQueued, MessageWithdrawn, UserMessageAdded
 from widgets.composer_history import NO_DRAFT, DraftText
 
 
@@ -99,7 +99,7 @@ class Outbox:
                 self._move(key, before)
             case MessageWithdrawn(id=key):
                 self.queue.pop(key, None)
-            case UserSaid(id=key):
+            case UserMessageAdded(id=key):
                 self.queue.pop(key, None)
                 self._said.add(key)
             case _:

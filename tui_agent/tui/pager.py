@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from tui_agent.events import ShellRan
+from tui_agent.events import UserShellCommand
 from tui_agent.text import one_line
 from tui_agent.tui.base_app import BaseApp
 from tui_agent.view.items import ToolItem
@@ -24,12 +24,12 @@ AROUND = 150
 """Lines around the shown ones in which a secret may begin or end."""
 GONE = "The full output was deleted when the earlier process ended; this is the part the agent received."
 
-Item: TypeAlias = ToolItem | ShellRan
+Item: TypeAlias = ToolItem | UserShellCommand
 
 
 def show_output(app: BaseApp, _: str) -> None:
     """Show the output of the call that is chosen in the progress, else the newest one."""
-    items = [item for item in app.view.items if isinstance(item, ToolItem | ShellRan) and _has_output(item)]
+    items = [item for item in app.view.items if isinstance(item, ToolItem | UserShellCommand) and _has_output(item)]
     if not items:
         app.hints.say("no call has printed anything yet")
         return
@@ -39,7 +39,7 @@ def show_output(app: BaseApp, _: str) -> None:
 
 
 def _has_output(item: Item) -> bool:
-    if isinstance(item, ShellRan):
+    if isinstance(item, UserShellCommand):
         return bool(item.output)
     return bool(item.text or item.output.text or item.file)
 
@@ -65,7 +65,7 @@ class Outputs:
     def title(self) -> str:
         """See PagerApi."""
         item = self._item
-        if isinstance(item, ShellRan):
+        if isinstance(item, UserShellCommand):
             return f"! {one_line(item.command, 300)}"
         return f"{item.call.name} {one_line(item.title, 300)}"
 
@@ -178,7 +178,7 @@ def _bytes(item: Item) -> bytes:
 
 def _text(item: Item) -> str:
     """What is at hand of an output: as it came while it runs, afterwards what the agent was given."""
-    if isinstance(item, ShellRan):
+    if isinstance(item, UserShellCommand):
         return item.output
     if item.status == "running" or not item.text:
         return item.output.text

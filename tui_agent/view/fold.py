@@ -106,14 +106,14 @@ def _behind(rejected: e.ReplyRejected, said: str) -> str:
     return "\n".join(filter(None, ["" if told else rejected.detail, kept]))
 
 
-def _unknown(view: SessionView, event: e.Unknown, record: e.Record) -> None:
+def _unknown(view: SessionView, event: e.UnknownEvent, record: e.Record) -> None:
     add_item(view, NoticeItem("info", f"Record of a newer version: {event.name}", "unknown"))
 
 
 # --- the user -----------------------------------------------------------------------------------
 
 
-def _user_said(view: SessionView, event: e.UserSaid, record: e.Record) -> None:
+def _user_said(view: SessionView, event: e.UserMessageAdded, record: e.Record) -> None:
     if any(one.id == event.id for one in view.queue):
         _message_withdrawn(view, event, record)
     add_item(view, event, event.id)
@@ -140,12 +140,12 @@ def _message_moved(view: SessionView, event: e.MessageMoved, record: e.Record) -
     view.changes.parts |= ViewPart.QUEUE
 
 
-def _message_withdrawn(view: SessionView, event: e.MessageWithdrawn | e.UserSaid, record: e.Record) -> None:
+def _message_withdrawn(view: SessionView, event: e.MessageWithdrawn | e.UserMessageAdded, record: e.Record) -> None:
     view.queue = [one for one in view.queue if one.id != event.id]
     view.changes.parts |= ViewPart.QUEUE
 
 
-def _shell_ran(view: SessionView, event: e.ShellRan, record: e.Record) -> None:
+def _shell_ran(view: SessionView, event: e.UserShellCommand, record: e.Record) -> None:
     add_item(view, msgspec.structs.replace(event, output=event.output[-TAIL:]))
 
 
@@ -180,13 +180,13 @@ def _stage_id(record: e.Record, stage: str) -> str:
     return record.node or f"{record.run}/{stage}"
 
 
-def _stage_entered(view: SessionView, event: e.StageEntered, record: e.Record) -> None:
+def _stage_entered(view: SessionView, event: e.StageStarted, record: e.Record) -> None:
     view.stage = event.title or event.stage
     begin_node(view, record, "stage", _stage_id(record, event.stage), view.stage)
     view.changes.parts |= ViewPart.STATUS
 
 
-def _stage_left(view: SessionView, event: e.StageLeft, record: e.Record) -> None:
+def _stage_left(view: SessionView, event: e.StageEnded, record: e.Record) -> None:
     """One within another one, such as a recovery, gives the place back to it."""
     nodes, place = view.tree.nodes, view.tree.places.get(record.parent, -1)
     while place >= 0 and nodes[place].kind != "stage":
@@ -232,9 +232,9 @@ NOTICES: dict[type[e.Event], str] = {
     e.RequestClassified: "request.classified",
     e.CompletionRefused: "completion.refused",
     e.FileSnapshotted: "undo.unkept",
-    e.UndoDone: "undo.done",
+    e.UndoFinished: "undo.done",
     e.CheckpointsKept: "undo.kept",
-    e.CommandChanged: "undo.command",
+    e.CommandChangedFiles: "undo.command",
     e.ConversationRewound: "conversation.rewound",
     e.SessionRecovered: "session.recovered",
     e.SessionForked: "session.forked",
@@ -263,7 +263,7 @@ STEPS: Steps = {
     **dict.fromkeys(NOTICES, _narrated),
     e.SessionRecovered: _after_a_process,
     e.SessionForked: _after_a_process,
-    e.UndoBegun: lambda view, event, record: None,  # its end says what came of it
+    e.UndoStarted: lambda view, event, record: None,  # its end says what came of it
     e.SessionOpened: _session_opened,
     e.SessionClosed: _session_closed,
     e.SessionTitled: _session_titled,
@@ -271,17 +271,17 @@ STEPS: Steps = {
     e.ModelChanged: _model_changed,
     e.RoleChanged: _role_changed,
     e.Notice: _notice,
-    e.Unknown: _unknown,
-    e.UserSaid: _user_said,
+    e.UnknownEvent: _unknown,
+    e.UserMessageAdded: _user_said,
     e.MessageQueued: _message_queued,
     e.MessageChanged: _message_changed,
     e.MessageMoved: _message_moved,
     e.MessageWithdrawn: _message_withdrawn,
-    e.ShellRan: _shell_ran,
+    e.UserShellCommand: _shell_ran,
     e.RunStarted: _run_started,
     e.RunEnded: _run_ended,
-    e.StageEntered: _stage_entered,
-    e.StageLeft: _stage_left,
+    e.StageStarted: _stage_entered,
+    e.StageEnded: _stage_left,
     e.ContextMeasured: _context_measured,
     e.ReplyRejected: _reply_rejected,
     e.ProtocolChanged: _protocol_changed,
@@ -306,7 +306,7 @@ def fold_record(view: SessionView, record: e.Record, redactor: Redactor | None =
 
 def _keep_exact(view: SessionView, event: e.Event) -> None:
     """What a decision is bound to, and what an edit starts from."""
-    if isinstance(event, e.ApprovalAsked):
+    if isinstance(event, e.ApprovalRequested):
         view.requests[event.id].exact = event.action
     elif isinstance(event, e.PlanDocChanged) and not event.pending:
         view.plan.exact = event.text

@@ -198,9 +198,9 @@ class RequestItem:
     """A plan for the request (W2, W5)."""
     review: e.PlanReviewed | None = None
     """What became of it."""
-    offer: e.SummaryOffered | None = None
+    offer: e.SummaryProposed | None = None
     """A summary of the run (W9)."""
-    settled: e.SummarySettled | None = None
+    settled: e.SummaryReviewed | None = None
     """What became of it."""
     answer: Answer | None = None
     grant: Grant | None = None
@@ -258,7 +258,7 @@ class StepItem:
     text: str = ""
     verdicts: list[e.StepVerified] = field(default_factory=list)
     """What it should have come to and what it did (W7)."""
-    recoveries: list[tuple[int, e.StepRecovering]] = field(default_factory=list)
+    recoveries: list[tuple[int, e.StepRecoveryStarted]] = field(default_factory=list)
     """What else was tried after a failure, and how many verdicts there were before."""
     iterations: int = 0
     ms: int = 0
@@ -315,7 +315,9 @@ class ViewChanges:
         return bool(self.parts or self.items or self.nodes)
 
 
-Item: TypeAlias = e.UserSaid | ReplyItem | ToolItem | RequestItem | StepItem | NoticeItem | e.ShellRan | EndItem
+Item: TypeAlias = (
+    e.UserMessageAdded | ReplyItem | ToolItem | RequestItem | StepItem | NoticeItem | e.UserShellCommand | EndItem
+)
 
 
 @dataclass(slots=True)
@@ -408,7 +410,7 @@ class SessionView:
     @property
     def first_message(self) -> str:
         """The first that the user said; empty when nothing was."""
-        return next((item.text for item in self.items if isinstance(item, e.UserSaid)), "")
+        return next((item.text for item in self.items if isinstance(item, e.UserMessageAdded)), "")
 
     def item(self, key: str) -> Item | None:
         """The reply, call, request, step or message with this id."""

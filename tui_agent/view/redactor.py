@@ -22,13 +22,13 @@ NAMES = frozenset(
     ("id", "call_id", "message_id", "digest", "sha256", "before", "after", "mode", "approval_mode", "verdict", "code")
 )
 """Identifying fields: hashes, ids and our own words."""
-WHOLE = (e.StateSaved, e.Unknown)
+WHOLE = (e.StateSaved, e.UnknownEvent)
 """Events of which nothing is shown."""
 
 OVER = (e.SessionOpened, e.SessionClosed, e.SessionRecovered, e.SessionForked, e.RunEnded)
 """Events at which all that grows has ended."""
 
-Piece = e.ReplyText | e.ReplyThought | e.ToolOutput
+Piece = e.TextDelta | e.ReasoningDelta | e.ToolOutput
 
 
 class Redactor:

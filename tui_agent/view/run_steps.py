@@ -129,7 +129,7 @@ def _stop_thinking(view: SessionView, reply: ReplyItem, at: str) -> None:
     item_changed(view, reply.id)
 
 
-def _reply_text(view: SessionView, event: e.ReplyText, record: e.Record) -> None:
+def _reply_text(view: SessionView, event: e.TextDelta, record: e.Record) -> None:
     reply = _current(view, record)
     if reply.began is None:
         reply.began = epoch_seconds(record.at)
@@ -141,7 +141,7 @@ def _reply_text(view: SessionView, event: e.ReplyText, record: e.Record) -> None
         _enter(view, reply, "writing", "", record.at)
 
 
-def _reply_thought(view: SessionView, event: e.ReplyThought, record: e.Record) -> None:
+def _reply_thought(view: SessionView, event: e.ReasoningDelta, record: e.Record) -> None:
     reply = _current(view, record)
     reply.thought.add(event.text)
     _end_retry(reply)
@@ -178,7 +178,7 @@ def _measure(view: SessionView, usage: Usage) -> None:
         view.reading_rate = speed.prompt_rate(usage, view.reading_rate) or view.reading_rate
 
 
-def _retry_waiting(view: SessionView, event: e.RetryWaiting, record: e.Record) -> None:
+def _retry_waiting(view: SessionView, event: e.RetryScheduled, record: e.Record) -> None:
     reply = _current(view, record)
     until = epoch_seconds(record.at) + event.seconds
     reply.retry = Retry(event.attempt, event.of, event.why, until)
@@ -243,7 +243,7 @@ def _file_changed(view: SessionView, event: e.FileChanged, record: e.Record) -> 
         item_changed(view, tool.id)
 
 
-def _file_diagnosed(view: SessionView, event: e.FileDiagnosed, record: e.Record) -> None:
+def _file_diagnosed(view: SessionView, event: e.DiagnosticsReported, record: e.Record) -> None:
     if (tool := _tool(view, record.node)) is not None:
         tool.wrong = list(event.found)
         item_changed(view, tool.id)
@@ -279,7 +279,7 @@ def _pending_changed(view: SessionView, record: e.Record) -> None:
     update_status(view, record.at)
 
 
-def _approval_asked(view: SessionView, event: e.ApprovalAsked, record: e.Record) -> None:
+def _approval_asked(view: SessionView, event: e.ApprovalRequested, record: e.Record) -> None:
     request = RequestItem(event.id, record.node, event.action, event.digest, event.why, event.grants)
     _open_request(view, request, record)
 
@@ -360,7 +360,7 @@ def _step_verified(view: SessionView, event: e.StepVerified, record: e.Record) -
         node_changed(view, view.step.id)
 
 
-def _step_recovering(view: SessionView, event: e.StepRecovering, record: e.Record) -> None:
+def _step_recovering(view: SessionView, event: e.StepRecoveryStarted, record: e.Record) -> None:
     """A recovery belongs to the stage; it is shown with the step that failed."""
     if (step := _step(view, record.node)) is not None:
         step.recoveries.append((len(step.verdicts), event))
@@ -380,12 +380,12 @@ def _step_finished(view: SessionView, event: e.StepFinished, record: e.Record) -
 # --- the summary --------------------------------------------------------------------------------
 
 
-def _summary_offered(view: SessionView, event: e.SummaryOffered, record: e.Record) -> None:
+def _summary_offered(view: SessionView, event: e.SummaryProposed, record: e.Record) -> None:
     request = RequestItem(event.id, record.node, offer=event)
     _open_request(view, request, record)
 
 
-def _summary_settled(view: SessionView, event: e.SummarySettled, record: e.Record) -> None:
+def _summary_settled(view: SessionView, event: e.SummaryReviewed, record: e.Record) -> None:
     request = view.requests.get(event.id)
     if request is None or request.offer is None or request.settled is not None:
         return
@@ -410,7 +410,7 @@ def _plan_doc_conflict(view: SessionView, event: e.PlanDocConflict, record: e.Re
     _open_request(view, RequestItem(event.id, record.node, dispute=event), record)
 
 
-def _plan_doc_settled(view: SessionView, event: e.PlanDocSettled, record: e.Record) -> None:
+def _plan_doc_settled(view: SessionView, event: e.PlanDocResolved, record: e.Record) -> None:
     request = view.requests.get(event.id)
     if request is None:  # not a conflict: the proposal
         view.plan.proposal = None
@@ -424,16 +424,16 @@ def _plan_doc_settled(view: SessionView, event: e.PlanDocSettled, record: e.Reco
 STEPS: Steps = {
     e.ReplyStarted: _reply_started,
     e.ReplyPhase: _reply_phase,
-    e.ReplyText: _reply_text,
-    e.ReplyThought: _reply_thought,
+    e.TextDelta: _reply_text,
+    e.ReasoningDelta: _reply_thought,
     e.ReplyEnded: _reply_ended,
-    e.RetryWaiting: _retry_waiting,
+    e.RetryScheduled: _retry_waiting,
     e.ToolStarted: _tool_started,
     e.ToolOutput: _tool_output,
     e.ToolFinished: _tool_finished,
     e.FileChanged: _file_changed,
-    e.FileDiagnosed: _file_diagnosed,
-    e.ApprovalAsked: _approval_asked,
+    e.DiagnosticsReported: _file_diagnosed,
+    e.ApprovalRequested: _approval_asked,
     e.ApprovalAnswered: _request_answered,
     e.ApprovalVoided: _approval_voided,
     e.QuestionAsked: _question_asked,
@@ -442,12 +442,12 @@ STEPS: Steps = {
     e.PlanReviewed: _plan_reviewed,
     e.StepStarted: _step_started,
     e.StepVerified: _step_verified,
-    e.StepRecovering: _step_recovering,
+    e.StepRecoveryStarted: _step_recovering,
     e.StepFinished: _step_finished,
-    e.SummaryOffered: _summary_offered,
-    e.SummarySettled: _summary_settled,
+    e.SummaryProposed: _summary_offered,
+    e.SummaryReviewed: _summary_settled,
     e.PlanDocChanged: _plan_doc_changed,
     e.PlanDocConflict: _plan_doc_conflict,
-    e.PlanDocSettled: _plan_doc_settled,
+    e.PlanDocResolved: _plan_doc_settled,
 }
 """Event class → what it does to the view."""

@@ -49,7 +49,7 @@ def begin_node(
 def begin_run(view: SessionView, record: e.Record, event: e.RunStarted) -> None:
     """The message is its title."""
     message = view.item(event.message_id)
-    title = message.text if isinstance(message, e.UserSaid) else ""
+    title = message.text if isinstance(message, e.UserMessageAdded) else ""
     begin_node(view, record, "run", record.run or event.message_id, title)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tui_agent.events import ShellRan, UserSaid
+from tui_agent.events import UserMessageAdded, UserShellCommand
 from tui_agent.keys.keymap import key_of
 from widgets import ansi
 from widgets.blocks.base import TranscriptBlock
@@ -14,7 +14,7 @@ SHELL_LINES = 20
 """Lines of a `!command`'s output that show until it is unfolded."""
 
 
-class UserBlock(TranscriptBlock[UserSaid]):
+class UserBlock(TranscriptBlock[UserMessageAdded]):
     """A message behind the accent bar."""
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
@@ -29,7 +29,7 @@ class UserBlock(TranscriptBlock[UserSaid]):
         return self.item.text
 
 
-class ShellBlock(TranscriptBlock[ShellRan]):
+class ShellBlock(TranscriptBlock[UserShellCommand]):
     """A `!command` with its output."""
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:

@@ -13,7 +13,7 @@ from typing import Any
 from tui_agent.checkpoints.survey import WHOLE
 from tui_agent.common.domain import ToolCall, ToolResult
 from tui_agent.engine.checks.request_reading import RequestReading, runs_something
-from tui_agent.events import CommandChanged
+from tui_agent.events import CommandChangedFiles
 from tui_agent.text.patterns import Patterns
 
 _RE = Patterns("tui_agent.engine.checks", "project")
@@ -287,7 +287,7 @@ _SAID = {
 class CommandEffects:
     """The effects of one run's commands."""
 
-    def __init__(self, seen: Mapping[str, CommandChanged]) -> None:
+    def __init__(self, seen: Mapping[str, CommandChangedFiles]) -> None:
         """`seen`: id of a call → what was other after it; nothing for one that may run unasked, since it only reads."""
         self._seen = seen
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from tui_agent.common.domain import Action, Answer, Grant, action_digest
 from tui_agent.engine.core.stream import EventStream
-from tui_agent.events import ApprovalAnswered, ApprovalAsked, ApprovalVoided, Event, QuestionAnswered, QuestionAsked
+from tui_agent.events import ApprovalAnswered, ApprovalRequested, ApprovalVoided, Event, QuestionAnswered, QuestionAsked
 
 WITHDRAWN = Answer(verdict="withdrawn", by="interrupt")
 """How a request is settled whose asker was stopped."""
@@ -119,12 +119,12 @@ class Approvals:
 
 def approval_events(
     action: Action, why: str, grants: tuple[Grant, ...] = ()
-) -> tuple[Callable[[str], ApprovalAsked], Callable[[str, Answer], ApprovalAnswered]]:
+) -> tuple[Callable[[str], ApprovalRequested], Callable[[str, Answer], ApprovalAnswered]]:
     """What `Approvals.decide` takes to ask for permission, bound to exactly this action."""
     bound = action_digest(action)
 
-    def asked(request: str) -> ApprovalAsked:
-        return ApprovalAsked(id=request, action=action, digest=bound, why=why, grants=grants)
+    def asked(request: str) -> ApprovalRequested:
+        return ApprovalRequested(id=request, action=action, digest=bound, why=why, grants=grants)
 
     def answered(request: str, answer: Answer) -> ApprovalAnswered:
         return ApprovalAnswered(id=request, answer=answer, digest=bound, grant=granted(grants, answer))

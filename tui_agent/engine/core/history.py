@@ -211,7 +211,7 @@ class History:
     def fold(self, event: events.Event) -> None:
         """Take in one event; those that are no part of the conversation change nothing."""
         match event:
-            case events.UserSaid(text=text, steering=steering):
+            case events.UserMessageAdded(text=text, steering=steering):
                 if steering and self.turns:
                     self.turns[-1].messages.append(UserMessage(text=text))
                 else:
@@ -221,7 +221,7 @@ class History:
                     self._keep(self._with_older(self._seen(USER_MESSAGES)))
             case events.ModelChanged(context_window=limit):
                 self.limit = limit
-            case events.SummarySettled(outcome="accepted" | "edited") if self.turns and not self.turns[-1].ended:
+            case events.SummaryReviewed(outcome="accepted" | "edited") if self.turns and not self.turns[-1].ended:
                 self.turns[-1].logged = True
             case events.RunEnded(outcome=outcome, text=text, said=own) if self.turns:
                 self.turns[-1].settle(outcome, text, own)
@@ -237,7 +237,9 @@ class History:
     def _fold_reply(self, turn: Turn, event: events.Event) -> None:
         match event:
             case (
-                events.ToolStarted(agent=agent) | events.ToolFinished(agent=agent) | events.ProgramSaid(agent=agent)
+                events.ToolStarted(agent=agent)
+                | events.ToolFinished(agent=agent)
+                | events.ProgramMessageAdded(agent=agent)
             ) if agent:
                 pass  # a sub-agent's own conversation
             case events.StepStarted(step=step):
@@ -256,7 +258,7 @@ class History:
                 turn.begun = [one for one in turn.begun if one != call_id]
                 message = ToolMessage(call_id=call_id, name=name, text=text, success=result.success)
                 turn.messages.append(message)
-            case events.ProgramSaid(kind=kind, text=text):
+            case events.ProgramMessageAdded(kind=kind, text=text):
                 turn.messages.append(ProgramMessage(text=program_text(kind, text)))
 
     def _fold_compaction(self, event: events.ContextCompacted) -> None:

@@ -98,7 +98,7 @@ class SessionMemory:
             case events.ContextAttached(items=items):
                 for item in items:
                     _note(self.notes.read, item.display)
-            case events.UndoDone(items=items, kind=kind) if kind != "redo":
+            case events.UndoFinished(items=items, kind=kind) if kind != "redo":
                 for file in items:
                     if file.outcome == "restored":
                         self.notes.written.pop(file.display, None)
@@ -130,7 +130,7 @@ class SessionMemory:
 
     def _decided(self, event: events.Event) -> None:
         match event:
-            case events.ApprovalAsked(id=key, action=action):
+            case events.ApprovalRequested(id=key, action=action):
                 self._asked[key] = _about(action)
             case events.QuestionAsked(id=key, question=question):
                 self._asked[key] = f"to «{one_line(clean(question), 100)}»"
@@ -360,7 +360,7 @@ class EngineState(msgspec.Struct, rename={"saved_copies": "asides"}):
 
     def _fold_message(self, event: events.Event) -> None:
         match event:
-            case events.UserSaid(id=message, text=text):
+            case events.UserMessageAdded(id=message, text=text):
                 self.rewound = None
                 self.fresh = [*self.fresh, (message, text)][-FRESH_MAX:]
                 self.queue = [queued for queued in self.queue if queued.id != message]
@@ -448,15 +448,15 @@ class EngineState(msgspec.Struct, rename={"saved_copies": "asides"}):
                 if by == "summary":
                     self.summaries = {key: one for key, one in self.summaries.items() if key not in self.accepted}
                     self.accepted = ()
-            case events.PlanDocSettled(id="proposal"):
+            case events.PlanDocResolved(id="proposal"):
                 self.proposal = ""
-            case events.SummaryOffered(id=key, summary=summary):
+            case events.SummaryProposed(id=key, summary=summary):
                 data = msgspec.to_builtins(summary)
                 self.summaries = {old: one for old, one in self.summaries.items() if one != data}
                 self.summaries[key] = data
-            case events.SummarySettled(id=key, outcome="discarded"):
+            case events.SummaryReviewed(id=key, outcome="discarded"):
                 self.summaries.pop(key, None)
-            case events.SummarySettled(id=key, outcome=outcome, summary=summary) if outcome != "pending":
+            case events.SummaryReviewed(id=key, outcome=outcome, summary=summary) if outcome != "pending":
                 self.summaries[key] = msgspec.to_builtins(summary)
                 self.accepted = (*self.accepted, key)
 

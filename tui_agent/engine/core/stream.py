@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import msgspec
 
 from tui_agent.engine.core.history import History
-from tui_agent.events import Event, Notice, Record, ReplyText, ReplyThought, SessionRecovered, StateSaved, ToolOutput
+from tui_agent.events import Event, Notice, ReasoningDelta, Record, SessionRecovered, StateSaved, TextDelta, ToolOutput
 from tui_agent.platform.append import Appender, AppendError
 from tui_agent.platform.syscalls import OS, OsCalls
 from tui_agent.storage.chat_log import ChatLog
@@ -35,7 +35,7 @@ DAMAGED = "journal.damaged"
 """Code of the notice that tells of damage in a session's past."""
 PLACES = 10_000
 """Damaged places that are remembered."""
-STREAMED = frozenset({ReplyText, ReplyThought, ToolOutput})
+STREAMED = frozenset({TextDelta, ReasoningDelta, ToolOutput})
 """Events in which pieces are shown as they come: nothing of them is remembered."""
 
 

@@ -32,7 +32,7 @@ from tui_agent.engine.core.approvals import Approvals
 from tui_agent.engine.core.history import RULES
 from tui_agent.engine.core.stream import EventSink
 from tui_agent.engine.host.code_intelligence import CodeIntelligence
-from tui_agent.events import GrantRevoked, Notice, ProgramSaid
+from tui_agent.events import GrantRevoked, Notice, ProgramMessageAdded
 from tui_agent.platform.git import Git, branch_of
 from tui_agent.safety.decision_files import DecisionsNotSaved
 from tui_agent.safety.policy import Verdict, judge, revoke_grant, save_grant
@@ -344,7 +344,7 @@ class ToolEnvironment:
         Called between a round of calls and the next request: results stay with their calls."""
         if self.rules is not None:
             for text in await self.rules.due(touched, self.stream.state.history.window()):
-                self.stream.emit(ProgramSaid(kind=RULES, text=text), run=run)
+                self.stream.emit(ProgramMessageAdded(kind=RULES, text=text), run=run)
 
     def saw(self, path: Path, sha256: str) -> None:
         """Remember the bytes that the model has seen of a file."""

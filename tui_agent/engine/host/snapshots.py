@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tui_agent.common.domain import EditAction
 from tui_agent.engine.core.state import SessionStream
-from tui_agent.events import CommandChanged, FileSnapshotted, FileState
+from tui_agent.events import CommandChangedFiles, FileSnapshotted, FileState
 from tui_agent.text import visible
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Snapshots:
 
     @contextlib.asynccontextmanager
     async def watching(
-        self, command: str, roots: Roots, note: Callable[[CommandChanged], None], *, run: str, call: str
+        self, command: str, roots: Roots, note: Callable[[CommandChangedFiles], None], *, run: str, call: str
     ) -> AsyncIterator[None]:
         """Note and journal which files below the roots are others after the block, which can't be undone."""
         from tui_agent.checkpoints import survey
@@ -63,7 +63,7 @@ class Snapshots:
             def named(paths: tuple[str, ...]) -> tuple[str, ...]:
                 return tuple(roots.display(Path(path)) for path in paths)
 
-            event = CommandChanged(
+            event = CommandChangedFiles(
                 command=command,
                 created=named(changes.created),
                 changed=named(changes.changed),

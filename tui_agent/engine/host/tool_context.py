@@ -32,7 +32,7 @@ from tui_agent.engine.core.shielded import complete_shielded
 from tui_agent.engine.core.text_buffer import TextBuffer
 from tui_agent.engine.host.environment import ToolEnvironment
 from tui_agent.engine.host.snapshots import SnapshotError
-from tui_agent.events import ApprovalExecuted, CommandChanged, Event, FileChanged, FileDiagnosed, ToolOutput
+from tui_agent.events import ApprovalExecuted, CommandChangedFiles, DiagnosticsReported, Event, FileChanged, ToolOutput
 from tui_agent.platform.file_faults import FileChangedError, FileFault
 from tui_agent.platform.files import read_file, replace_file, sha256_of
 from tui_agent.platform.watching import Mark, mark
@@ -142,7 +142,7 @@ class CallContext:
         """Where all of the output goes, until that was told."""
         self.declined = False
         """A person said no, not a rule."""
-        self.effects: CommandChanged | None = None
+        self.effects: CommandChangedFiles | None = None
         """What the command of the call changed, where that was watched."""
         self.acted = False
         """True once something with an effect was carried out."""
@@ -352,7 +352,7 @@ class CallContext:
         errors = tuple(one for one in found or () if one.kind == "error")
         if not errors:
             return ""
-        event = FileDiagnosed(path=change.path, display=change.display, found=errors[:DIAGNOSTICS])
+        event = DiagnosticsReported(path=change.path, display=change.display, found=errors[:DIAGNOSTICS])
         self._environment.stream.emit(event, run=self._run, node=self._node)
         new = sum(one.new for one in errors)
         head = f"{count_of(len(errors), 'error')} in {change.display}"
@@ -381,7 +381,7 @@ class CallContext:
                 await stack.enter_async_context(watching)
             return await environment.run_command(action, timeout, self.output, file)
 
-    def _note_effects(self, effects: CommandChanged) -> None:
+    def _note_effects(self, effects: CommandChangedFiles) -> None:
         self.effects = effects
 
     def _executed(self, approval: Approval, action: Action, partly: bool = False) -> None:

@@ -19,7 +19,7 @@ from tui_agent.engine.host.environment import ToolEnvironment, WorkspaceHealth
 from tui_agent.engine.host.tool_context import CallContext, Delegate
 from tui_agent.engine.loop.feedback import call_error_text
 from tui_agent.engine.workflow.verification import error_class
-from tui_agent.events import CommandChanged, ToolFinished, ToolStarted
+from tui_agent.events import CommandChangedFiles, ToolFinished, ToolStarted
 from tui_agent.platform.watching import Mark, mark
 from tui_agent.protocols.parser import Protocol
 from tui_agent.safety.roots import PathError
@@ -230,7 +230,7 @@ class ToolCalls:
         self.results: list[tuple[ToolCall, ToolResult]] = []
         """Every call of the run with what came out, in the order in which they ended; one that was answered with an
         earlier result has that one, without its changes."""
-        self.by_command: dict[str, CommandChanged] = {}
+        self.by_command: dict[str, CommandChangedFiles] = {}
         """Call → what its command changed in the workspace, of those that were watched."""
         self._footing = WorkspaceHealth(
             environment.roots.folders, lambda notice: environment.stream.emit(notice, run=run)

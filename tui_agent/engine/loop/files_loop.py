@@ -55,7 +55,7 @@ from tui_agent.engine.host.environment import ToolEnvironment
 from tui_agent.engine.loop.ask import ConversationSource, LoopDeps, LoopNode, ModelRequester
 from tui_agent.engine.loop.completion import CheckRuns, claims_change, output_of
 from tui_agent.engine.loop.reply import Received
-from tui_agent.events import CompletionRefused, ProgramSaid, RunEnded
+from tui_agent.events import CompletionRefused, ProgramMessageAdded, RunEnded
 from tui_agent.protocols.file_reply import read_file_reply as read_files
 from tui_agent.protocols.file_reply import without_files
 from tui_agent.text import one_line
@@ -495,7 +495,7 @@ class FilesLoop:
         else:
             rows = "\n".join(f"- {one.text}" for one in wrong[:TOLD])
             told = rows if self._request.kind == "question" else prompt("files_wrong").format(problems=rows)
-        self._stream.emit(ProgramSaid(kind="feedback", text=told), run=self._place.run)
+        self._stream.emit(ProgramMessageAdded(kind="feedback", text=told), run=self._place.run)
         said = received.ended.text.strip() or "(nothing)"
         self._conversation.messages = (
             *base,

@@ -18,7 +18,7 @@ from tui_agent.engine.loop.calls import MANY, ToolBatch
 from tui_agent.engine.loop.completion import Completion, CompletionRefusal
 from tui_agent.engine.loop.feedback import RejectionCounter, RejectionKind, announces_step, feedback_text, is_torn_tail
 from tui_agent.engine.loop.reply import Received
-from tui_agent.events import CompletionRefused, Notice, ProgramSaid, ReplyRejected, RunEnded, UserSaid
+from tui_agent.events import CompletionRefused, Notice, ProgramMessageAdded, ReplyRejected, RunEnded, UserMessageAdded
 from tui_agent.text import one_line
 
 GO_ON, STOP = "Continue", "Stop"
@@ -201,7 +201,7 @@ class DirectLoop:
 
     def _feedback(self, kind: RejectionKind, why: str = "", raw: str = "") -> None:
         text = feedback_text(kind, tools=self._tools, protocol=self._deps.fallback.protocol, why=why, raw=raw)
-        self._stream.emit(ProgramSaid(kind="feedback", text=text), run=self._run)
+        self._stream.emit(ProgramMessageAdded(kind="feedback", text=text), run=self._run)
 
     async def _reject(
         self, kind: RejectionKind, detail: str, attempt: int, raw: str = "", *, level: str = "warning"
@@ -258,7 +258,7 @@ class DirectLoop:
             self._stream.emit(judged, run=self._run)
         if isinstance(judged, CompletionRefusal):
             self._stream.emit(CompletionRefused(why=judged.why), run=self._run, node=self._requester.node)
-            self._stream.emit(ProgramSaid(kind="feedback", text=judged.told), run=self._run)
+            self._stream.emit(ProgramMessageAdded(kind="feedback", text=judged.told), run=self._run)
             return None
         missing = self.completion.missing(ended.text, self.claimed) if ended.outcome == "done" else ""
         self.misfit = bool(missing)
@@ -280,7 +280,7 @@ class DirectLoop:
             return False
         self._calls.heard()
         if answer.casefold() not in (GO_ON.casefold(), "go on", "yes"):
-            said = UserSaid(id=f"m-{secrets.token_hex(6)}", text=answer, steering=True)
+            said = UserMessageAdded(id=f"m-{secrets.token_hex(6)}", text=answer, steering=True)
             self._stream.emit(said, run=self._run)
         return True
 

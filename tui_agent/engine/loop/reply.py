@@ -15,7 +15,7 @@ import msgspec
 from tui_agent.common.domain import Fault, ToolCall, ToolSpec, Usage
 from tui_agent.engine.core.stream import EventSink
 from tui_agent.engine.core.text_buffer import TextBuffer
-from tui_agent.events import ReplyEnded, ReplyPhase, ReplyText, ReplyThought, RetryWaiting
+from tui_agent.events import ReasoningDelta, ReplyEnded, ReplyPhase, RetryScheduled, TextDelta
 from tui_agent.models.base import (
     CallReady,
     CallStarted,
@@ -90,8 +90,8 @@ class ReplyReceiver:
         self._emit = partial(stream.emit, run=run, node=node, parent=parent)
         self._new_call_id = new_call_id
         self._started = time.monotonic()
-        self._text = TextBuffer(lambda text: self._emit(ReplyText(text=text)), GATHER_SECONDS)
-        self._thought = TextBuffer(lambda text: self._emit(ReplyThought(text=text)), GATHER_SECONDS)
+        self._text = TextBuffer(lambda text: self._emit(TextDelta(text=text)), GATHER_SECONDS)
+        self._thought = TextBuffer(lambda text: self._emit(ReasoningDelta(text=text)), GATHER_SECONDS)
         self._thought_parts: list[str] = []
         self._cleaner, self._thought_cleaner = Cleaner(), Cleaner()
         self._parser = ReplyParser(tools, protocol, attempts=bool(tools), think=self._think)
@@ -168,7 +168,7 @@ class ReplyReceiver:
             case Phase(phase=phase, detail=detail, done=done, total=total):
                 self._enter(phase, detail, done, total)
             case RetryWait(attempt=attempt, of=of, seconds=seconds, why=why):
-                self._emit(RetryWaiting(attempt=attempt, of=of, seconds=seconds, why=clean(why)))
+                self._emit(RetryScheduled(attempt=attempt, of=of, seconds=seconds, why=clean(why)))
                 self._phase = ("", "", None)
             case UsagePiece(usage=usage):
                 self._usage = _continued(self._before, _merged(self._usage, usage))

@@ -21,7 +21,7 @@ from tui_agent.engine.core.shielded import complete_shielded, end_tasks
 from tui_agent.engine.core.stream import EventStream
 from tui_agent.engine.plan_doc.excerpt import ExcerptCache
 from tui_agent.engine.plan_doc.repair import Repair, Rewrite, choose_text
-from tui_agent.events import Notice, PlanDocChanged, PlanDocSettled
+from tui_agent.events import Notice, PlanDocChanged, PlanDocResolved
 from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan, PlanStatus, minute
 from tui_agent.plan.markdown import Document, parse
 from tui_agent.plan.merge import Choice, align, merge_plans
@@ -257,7 +257,7 @@ class PlanMemory:
         self._notice(
             "The plan has changed since the session ended, so the pending proposal was dropped.", "plan_doc.refused"
         )
-        self._stream.emit(PlanDocSettled(id=PROPOSAL, answer=Answer(verdict="withdrawn", by="session")))
+        self._stream.emit(PlanDocResolved(id=PROPOSAL, answer=Answer(verdict="withdrawn", by="session")))
 
     def connect(self, rewrite: Rewrite, window: Callable[[], int | None]) -> None:
         """Give it the model: `rewrite` repairs a document that can't be read (P3), `window` gives the tokens of the
@@ -346,7 +346,7 @@ class PlanMemory:
             self._proposals.clear()
         if by == "user":
             answer = Answer(verdict="approve" if accept else "reject")
-            self._stream.emit(PlanDocSettled(id=PROPOSAL, answer=answer))
+            self._stream.emit(PlanDocResolved(id=PROPOSAL, answer=answer))
         if not accept or self.pending:
             self._tell(by)
         return True

@@ -16,7 +16,7 @@ from tui_agent.engine.core.approvals import Approvals
 from tui_agent.engine.core.prompts import prompt
 from tui_agent.engine.core.shielded import complete_shielded
 from tui_agent.engine.core.stream import EventStream
-from tui_agent.events import Notice, PlanDocConflict, PlanDocSettled
+from tui_agent.events import Notice, PlanDocConflict, PlanDocResolved
 from tui_agent.plan.markdown import parse
 from tui_agent.plan.merge import Choice, Conflict
 from tui_agent.plan.store import PlanStore, SaveResult, Unreadable
@@ -130,7 +130,7 @@ async def _ask(
     """Which of two texts the user takes; None for neither. `decided` is the answer where nobody is asked."""
     answer = await approvals.decide(
         lambda request: PlanDocConflict(id=request, where=where, ours=ours, theirs=theirs),
-        lambda request, answer: PlanDocSettled(id=request, answer=answer),
+        lambda request, answer: PlanDocResolved(id=request, answer=answer),
         run="",
         node="",
         decided=decided,

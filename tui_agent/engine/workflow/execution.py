@@ -197,11 +197,11 @@ class StageEnd(msgspec.Struct):
 def stage(stream: SessionStream, name: str, title: str, *, run: str, node: str, parent: str) -> Iterator[StageEnd]:
     """A stage's beginning and end on the stream, whatever happens between."""
     end, began = StageEnd(), time.monotonic()
-    stream.emit(events.StageEntered(stage=name, title=title), run=run, node=node, parent=parent)
+    stream.emit(events.StageStarted(stage=name, title=title), run=run, node=node, parent=parent)
     try:
         yield end
     finally:
-        left = events.StageLeft(stage=name, outcome=end.outcome, ms=since(began))
+        left = events.StageEnded(stage=name, outcome=end.outcome, ms=since(began))
         stream.emit(left, run=run, node=node, parent=parent)
 
 
@@ -235,7 +235,7 @@ class Execution:
         """All steps, then the check."""
         waiting = list(plan.steps)
         check = plan.check
-        self._emit(events.ProgramSaid(kind="plan", text=as_text(plan)), self._stage)
+        self._emit(events.ProgramMessageAdded(kind="plan", text=as_text(plan)), self._stage)
         while waiting:
             step = waiting.pop(0)
             if step.subtask:
@@ -284,7 +284,7 @@ class Execution:
             verdict = await self._attempt(step, _told(step, self._count), node)
         if verdict.met is False and step.fallback and self._may_retry(verdict):
             self.carried.recovered = True
-            trying = events.StepRecovering(
+            trying = events.StepRecoveryStarted(
                 by="fallback", error_class=verdict.error_class, cause=verdict.actual, strategy=step.fallback
             )
             self._emit(trying, node)
@@ -317,7 +317,7 @@ class Execution:
 
     async def _attempt(self, step: PlanStep, told: str, node: str, *, any_tool: bool = False) -> StepVerdict:
         await self._show_files(node)
-        self._emit(events.ProgramSaid(kind="step", text=told), node)
+        self._emit(events.ProgramMessageAdded(kind="step", text=told), node)
         mark, began = len(self._calls.results), time.monotonic()
         ended = await self._work(node)
         done = self._calls.results[mark:]
@@ -344,7 +344,7 @@ class Execution:
         shown = await asyncio.to_thread(working_set, self._calls.environment, tuple(done), window)
         if shown:
             text = f"The files of this run as they are now:\n\n{shown}"
-            self._emit(events.ProgramSaid(kind="files", text=text), node)
+            self._emit(events.ProgramMessageAdded(kind="files", text=text), node)
 
     def _may_retry(self, verdict: StepVerdict) -> bool:
         return self.carried.outcome not in self._final and verdict.error_class not in ("refused", "interrupted")
@@ -379,7 +379,7 @@ class Execution:
         node = self._inside("recovery")
         with stage(self._stream, "recovery", "Recovery planning", run=self._run, node=node, parent=above) as end:
             found = await diagnose(step, verdict, self._calls.results[mark:], self._deps.structured, node=node)
-            event = events.StepRecovering(
+            event = events.StepRecoveryStarted(
                 by="recovery", error_class=found.error_class, cause=found.cause, strategy=found.strategy
             )
             self._emit(event, above)
@@ -448,7 +448,7 @@ class Execution:
             ruling := await completion.judged(carried.outcome, carried.closing, self._claimed), CompletionRefusal
         ):
             self._emit(events.CompletionRefused(why=ruling.why), self._stage)
-            self._emit(events.ProgramSaid(kind="feedback", text=ruling.told), self._stage)
+            self._emit(events.ProgramMessageAdded(kind="feedback", text=ruling.told), self._stage)
             carried.outcome = (await self._work(self._stage)).outcome
         if isinstance(ruling, events.Notice):
             self._emit(ruling, self._stage)

@@ -80,14 +80,14 @@ class SideStream:
         match event:
             case events.ReplyStarted() | events.ReplyEnded():
                 return msgspec.structs.replace(event, role=ROLE)
-            case events.ToolStarted() | events.ToolFinished() | events.ProgramSaid():
+            case events.ToolStarted() | events.ToolFinished() | events.ProgramMessageAdded():
                 return msgspec.structs.replace(event, agent=self._call)
             case (
-                events.ReplyText()
+                events.TextDelta()
                 | events.ContextMeasured()
                 | events.ContextCompacted()
                 | events.ProtocolChanged()
-                | events.UserSaid()
+                | events.UserMessageAdded()
             ):
                 return None
             case events.Notice(level=level, code=code) if level == "info" or code.startswith(("reply.", "context.")):
@@ -141,7 +141,9 @@ class Subagent:
         JournalBroken alone."""
         loop = await self._loop()
         hint = f"\n\nWhat is known, and where to look first:\n{self._subtask.hint}" if self._subtask.hint else ""
-        self._stream.emit(events.UserSaid(id=f"errand-{self._node}", text=self._subtask.task + hint), run=self._run)
+        self._stream.emit(
+            events.UserMessageAdded(id=f"errand-{self._node}", text=self._subtask.task + hint), run=self._run
+        )
         return self._told(await loop.work())
 
     def stopped(self) -> ToolResult:

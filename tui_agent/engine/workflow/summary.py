@@ -20,7 +20,7 @@ from tui_agent.engine.loop.structured import Question
 from tui_agent.engine.plan_doc.memory import PlanMemory
 from tui_agent.engine.workflow.execution import ExecutionResult, WorkflowDeps
 from tui_agent.engine.workflow.plan_reading import find_object
-from tui_agent.events import Event, SummaryOffered, SummarySettled
+from tui_agent.events import Event, SummaryProposed, SummaryReviewed
 from tui_agent.plan.document import DONE, NOT_DONE, UNDERWAY, Plan
 from tui_agent.protocols.repair import UnreadableJson
 from tui_agent.text import one_line
@@ -110,10 +110,10 @@ class SummaryReview(msgspec.Struct, frozen=True):
         """Offer it and wait; nothing is written before the user accepts. Cancelling leaves it pending, but what was
         accepted by then is written first."""
         since = self.memory.plan
-        settled = SummarySettled(id="", outcome="pending", summary=summary)
+        settled = SummaryReviewed(id="", outcome="pending", summary=summary)
 
         def offer(request: str) -> Event:
-            return SummaryOffered(id=request, summary=summary, by=by)
+            return SummaryProposed(id=request, summary=summary, by=by)
 
         def settle(request: str, answer: Answer) -> Event:
             nonlocal settled
@@ -136,14 +136,14 @@ class SummaryReview(msgspec.Struct, frozen=True):
             if all((one.action, one.details, one.result) != entry for one in self.memory.plan.execution_log[-20:]):
                 await self.ask(summary)
 
-    async def _carry_out(self, settled: SummarySettled, offered: Summary, since: Plan) -> None:
+    async def _carry_out(self, settled: SummaryReviewed, offered: Summary, since: Plan) -> None:
         if settled.outcome in ("accepted", "edited"):
             await self.memory.accept(settled.summary, offered, since)
         elif settled.outcome == "discarded":
             await self.memory.settle(False)
 
 
-def _settled(request: str, summary: Summary, answer: Answer) -> SummarySettled:
+def _settled(request: str, summary: Summary, answer: Answer) -> SummaryReviewed:
     """The summary as the user wants it, and what became of it."""
     outcome: Outcome = "pending"
     if answer.verdict == "reject":
@@ -153,7 +153,7 @@ def _settled(request: str, summary: Summary, answer: Answer) -> SummarySettled:
         with contextlib.suppress(KeyError, msgspec.ValidationError):
             edited = msgspec.convert((answer.data or {})["summary"], Summary)
             summary, outcome = edited, "edited" if edited != summary else "accepted"
-    return SummarySettled(id=request, outcome=outcome, summary=summary, by=answer.by)
+    return SummaryReviewed(id=request, outcome=outcome, summary=summary, by=answer.by)
 
 
 def _question(facts: RunFacts, plan_doc: str) -> Question:

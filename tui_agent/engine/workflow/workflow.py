@@ -275,7 +275,7 @@ class Workflow:
         deps = self._deps
         self.intent = intent_section(self._sorted)
         if self.intent:
-            deps.stream.emit(events.ProgramSaid(kind="intent", text=prompt(self.intent)), run=self._run)
+            deps.stream.emit(events.ProgramMessageAdded(kind="intent", text=prompt(self.intent)), run=self._run)
         execution = Execution(self._run, node, deps, self._tools, self._replan, self._divide)
         planned = self._planned
         if self._plan is None or (planned is not None and planned.fallback and self._plan == planned.plan):
@@ -340,7 +340,7 @@ class Workflow:
         self._sorted = Classified(reasoning="the model went about a change", complexity=self._sorted.complexity)
         deps.stream.emit(events.RequestClassified(classified=self._sorted, ms=0), run=self._run, node=self._run)
         told = "This is not done yet. All tools are there now: make the change with them."
-        deps.stream.emit(events.ProgramSaid(kind="feedback", text=told), run=self._run)
+        deps.stream.emit(events.ProgramMessageAdded(kind="feedback", text=told), run=self._run)
         return True
 
     def _only_looks(self) -> bool:

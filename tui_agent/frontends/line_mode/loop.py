@@ -139,9 +139,12 @@ class Repl:
         self.last_output = ""
         terminal.offer([f"/{name} " for name in BY_NAME])
         self._prompt = RequestPrompt(terminal, self.session.mask)
-        hidden = (e.ApprovalAsked, e.QuestionAsked, e.PlanDocConflict, e.ShellRan)
+        hidden = (e.ApprovalRequested, e.QuestionAsked, e.PlanDocConflict, e.UserShellCommand)
         self._lines = PlainText(
-            sys.stdout, self.session.mask, speaker="Agent: ", hidden=hidden if terminal.attended else (e.ShellRan,)
+            sys.stdout,
+            self.session.mask,
+            speaker="Agent: ",
+            hidden=hidden if terminal.attended else (e.UserShellCommand,),
         )
         self._code = 0
         self._refused = self._changed = False
@@ -237,7 +240,7 @@ class Repl:
     def _show_record(self, record: e.Record) -> None:
         event = record.event
         self._track(record)
-        if isinstance(event, e.ShellRan):
+        if isinstance(event, e.UserShellCommand):
             self.say(_shell_output(event))
         elif not (isinstance(event, e.Notice) and event.code == "context.measured"):
             self._lines.show(record)
@@ -261,7 +264,9 @@ class Repl:
 
     def _track(self, record: e.Record) -> None:
         match record.event:
-            case e.UserSaid(id=id, text=text) if id != self._sent:  # waited since an earlier start, or came elsewhere
+            case e.UserMessageAdded(id=id, text=text) if (
+                id != self._sent
+            ):  # waited since an earlier start, or came elsewhere
                 self.say(f"{PROMPT}{clean(text)}")
             case e.ToolFinished(text=text):
                 self.last_output = text
@@ -315,7 +320,7 @@ class Repl:
         self.say("Nothing is running. Press Ctrl+C again or Ctrl+D to quit.", "dim")
 
 
-def _shell_output(event: e.ShellRan) -> str:
+def _shell_output(event: e.UserShellCommand) -> str:
     code = event.exit_code
     ended = "" if code == 0 else "[stopped]" if code is None else f"[exit code {code}]"
     return "\n".join(filter(None, (clean(event.output).rstrip("\n"), ended))) or "[no output]"

@@ -33,12 +33,12 @@ def needs_answer(event: e.Event) -> bool:
     """Whether somebody has to decide this."""
     if isinstance(event, e.PlanProposed):
         return event.asks
-    return isinstance(event, e.ApprovalAsked | e.QuestionAsked | e.PlanDocConflict | e.SummaryOffered)
+    return isinstance(event, e.ApprovalRequested | e.QuestionAsked | e.PlanDocConflict | e.SummaryProposed)
 
 
 def unattended_answer(event: e.Event) -> Answer:
     """The answer where nobody is there: nothing is done, and a summary waits for the next start (X3)."""
-    verdict: Literal["withdrawn", "reject"] = "withdrawn" if isinstance(event, e.SummaryOffered) else "reject"
+    verdict: Literal["withdrawn", "reject"] = "withdrawn" if isinstance(event, e.SummaryProposed) else "reject"
     return Answer(verdict=verdict, text=UNATTENDED, by="no terminal")
 
 
@@ -52,13 +52,13 @@ class RequestPrompt:
     def ask(self, event: e.Event) -> Answer:
         """What the user decides."""
         match event:
-            case e.ApprovalAsked():
+            case e.ApprovalRequested():
                 return self._approval(event)
             case e.PlanProposed():
                 return self._plan(event)
             case e.QuestionAsked():
                 return self._question(event)
-            case e.SummaryOffered():
+            case e.SummaryProposed():
                 return self._summary(event)
             case e.PlanDocConflict():
                 return self._conflict(event)
@@ -66,7 +66,7 @@ class RequestPrompt:
 
     # --- an action ---
 
-    def _approval(self, event: e.ApprovalAsked) -> Answer:
+    def _approval(self, event: e.ApprovalRequested) -> Answer:
         action = event.action
         hides = self._show(action_lines(action))
         self._print(f"  {visible(event.why)}", "dim")
@@ -168,7 +168,7 @@ class RequestPrompt:
             self._print(f"  {step.number}. {visible(step.description, lookalikes=False)}")
         return msgspec.structs.replace(plan, steps=tuple(steps))
 
-    def _summary(self, event: e.SummaryOffered) -> Answer:
+    def _summary(self, event: e.SummaryProposed) -> Answer:
         self._print("  y accept\n  e edit\n  n discard\n  l later, at the next start")
         summary = event.summary
 
@@ -261,7 +261,7 @@ class RequestPrompt:
 _SCOPED = (("s", "for this session"), ("A", "always"))
 
 
-def _rules(event: e.ApprovalAsked) -> dict[str, list[str]]:
+def _rules(event: e.ApprovalRequested) -> dict[str, list[str]]:
     """`s` and `A` with the rules that they would store, where there are any."""
     found: dict[str, list[str]] = {}
     for key, scope in (("s", Scope.SESSION), ("A", Scope.ALWAYS)):

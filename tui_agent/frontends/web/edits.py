@@ -102,7 +102,7 @@ class AnswerChange(EditPart, frozen=True, forbid_unknown_fields=True):
     plan: PlanEdit | None = None
 
 
-Asked = e.ApprovalAsked | e.SummaryOffered | e.PlanProposed | e.PlanDocConflict
+Asked = e.ApprovalRequested | e.SummaryProposed | e.PlanProposed | e.PlanDocConflict
 
 
 def answer_data(asked: Asked, given: AnswerChange, mask: Mask) -> dict[str, Any] | None:
@@ -114,9 +114,9 @@ def answer_data(asked: Asked, given: AnswerChange, mask: Mask) -> dict[str, Any]
     named = {name for name in given.__struct_fields__ if getattr(given, name) is not None}
     data: dict[str, Any] | None
     match asked:
-        case e.ApprovalAsked(action=EditAction() as action) if named and named <= {"hunks", "edits"}:
+        case e.ApprovalRequested(action=EditAction() as action) if named and named <= {"hunks", "edits"}:
             data = _hunk_choice(action, given, mask)
-        case e.SummaryOffered(summary=summary) if named == {"summary"} and given.summary is not None:
+        case e.SummaryProposed(summary=summary) if named == {"summary"} and given.summary is not None:
             edited = summary_with(summary, given.summary, mask)
             data = None if edited == summary else {"summary": msgspec.to_builtins(edited)}
         case e.PlanProposed(plan=plan) if named == {"plan"} and given.plan is not None:

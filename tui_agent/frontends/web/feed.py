@@ -39,7 +39,7 @@ STICKY = frozenset(
     )
 )
 """Of these the newest is never dropped: it tells how things stand."""
-DROPPED = (e.StateSaved, e.Unknown)
+DROPPED = (e.StateSaved, e.UnknownEvent)
 """Nothing for people."""
 CUT = "history.cut"
 """Name of the frame that tells that there was more."""
@@ -122,7 +122,7 @@ class Feed:
     def action(self, id: str) -> Action | None:
         """What an open request for approval would do, exact."""
         asked = self.requests.get(id)
-        return asked.action if isinstance(asked, e.ApprovalAsked) else None
+        return asked.action if isinstance(asked, e.ApprovalRequested) else None
 
     def behind(self, position: int) -> list[FeedEntry]:
         """The next entries behind a number."""
@@ -144,7 +144,7 @@ class Feed:
         if not frames:
             return
         frames[-1] = frames[-1]._replace(id=record.seq)
-        piece = isinstance(event, e.ReplyText | e.ReplyThought | e.ReplyPhase)
+        piece = isinstance(event, e.TextDelta | e.ReasoningDelta | e.ReplyPhase)
         size = sum(len(frame.data) for frame in frames) + 200
         self._entries.append(FeedEntry(record.seq, tuple(frames), size, event.type, record.node, piece))
         self._size += size
@@ -162,9 +162,11 @@ class Feed:
                 self._role_replies.add(record.node)
             case e.ReplyEnded():
                 self._role_replies.discard(record.node)
-            case e.ApprovalAsked() | e.PlanProposed() | e.SummaryOffered() | e.PlanDocConflict() as asked:
+            case e.ApprovalRequested() | e.PlanProposed() | e.SummaryProposed() | e.PlanDocConflict() as asked:
                 self.requests[asked.id] = asked
-            case e.ApprovalAnswered(id=id) | e.PlanReviewed(id=id) | e.SummarySettled(id=id) | e.PlanDocSettled(id=id):
+            case (
+                e.ApprovalAnswered(id=id) | e.PlanReviewed(id=id) | e.SummaryReviewed(id=id) | e.PlanDocResolved(id=id)
+            ):
                 self.requests.pop(id, None)
             case e.PlanDocChanged(pending=True) as proposal:
                 self.proposal = proposal
@@ -177,7 +179,7 @@ class Feed:
         event = record.event
         place = {"at": record.at, "run": record.run, "node": record.node, "parent": record.parent}
         match event:
-            case e.ReplyText(text=text) if record.node not in self._role_replies:
+            case e.TextDelta(text=text) if record.node not in self._role_replies:
                 return EventFrame("text", _json({"content": reveal(text), **place}))
             case e.ToolStarted(call=call, title=title, reads_only=reads_only, agent=agent):
                 more = {"title": title, "reads_only": reads_only, "agent": agent}
@@ -196,7 +198,7 @@ class Feed:
                 data["cut"] = left_out_count(text)
             case e.ToolFinished():
                 data["result"] = {**data["result"], "data": None}
-            case e.ApprovalAsked(id=id):
+            case e.ApprovalRequested(id=id):
                 exact = self.action(id)
                 hides = exact is not None and exact != event.action
                 if hides and isinstance(event.action, EditAction):
@@ -280,7 +282,7 @@ class Reader:
 
 def _is_empty(event: e.Event) -> bool:
     """A piece of which nothing may be seen yet."""
-    return isinstance(event, e.ReplyText | e.ReplyThought | e.ToolOutput) and not event.text
+    return isinstance(event, e.TextDelta | e.ReasoningDelta | e.ToolOutput) and not event.text
 
 
 def displayable_action(action: Any) -> Any:
