@@ -1,4 +1,4 @@
-"""The command line: reads the arguments and imports one front end, lazily."""
+"""The command line: parses the arguments and imports the requested front end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tui_agent.tui.exit_codes import ContinueIn
 
 COLLECT = (5_000, 20, 50)
-"""When the screen's garbage is collected; see `gc.set_threshold`. Painting makes much and few cycles."""
+"""`gc.set_threshold` while the screen is up: painting allocates a lot, but creates few cycles."""
 
 USAGE = 2
 """Exit code of a wrong command line."""
@@ -34,24 +34,24 @@ COMMANDS = {
     "settings": "commands.templates:run_settings",
     "rules": "commands.templates:run_rules",
 }
-"""Command without a session → its function; takes the arguments and the parser, returns the exit code."""
+"""Command without a session → function that takes the arguments and the parser and returns the exit code."""
 
 FRONTENDS = {
     "repl": "frontends.line_mode.loop:run_repl",
     "web": "frontends.web.running:run_web",
     "desktop": "frontends.desktop:run_desktop",
 }
-"""Command with a session → its function, which takes `session_options` too."""
+"""Command with a session → function that also takes `session_options`."""
 
 APPROVE_MODES = {"none": "ask", "safe": "ask", "edits": "auto-edit", "all": "auto"}
 """`--approve` → approval mode."""
 
 
 def session_options(args: argparse.Namespace, approval_mode: str | None, *, attended: bool) -> SessionOptions:
-    """The options of a session that the command line asks for."""
+    """The session options for command-line arguments; `attended`: a user can answer requests."""
     from tui_agent.engine.options import SessionOptions
 
-    given = {
+    values = {
         "provider": args.provider,
         "base_url": args.base_url,
         "model": args.model,
@@ -60,7 +60,7 @@ def session_options(args: argparse.Namespace, approval_mode: str | None, *, atte
         "iterations.direct": args.max_iterations,
         "approval_mode": approval_mode,
     }
-    flags = {name: value for name, value in given.items() if value is not None}
+    flags = {name: value for name, value in values.items() if value is not None}
     workspace, trust = args.workspace, args.trust
     if args.demo:
         import tempfile
@@ -85,7 +85,7 @@ def session_options(args: argparse.Namespace, approval_mode: str | None, *, atte
 
 def _run_exec(argv: Sequence[str]) -> int:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until a session listens, it ends us as the others do
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # terminate the process, until a session handles the signal
     parser = command_parser("exec")
     args = parser.parse_args(argv)
     task = args.task
@@ -110,22 +110,22 @@ def _run_exec(argv: Sequence[str]) -> int:
     return headless.run_exec(options, task_options)
 
 
-async def _open_behind(options: SessionOptions) -> Session:
-    """Load the engine in a thread and open the session; the screen is already up and takes keys meanwhile."""
+async def _open_session(options: SessionOptions) -> Session:
+    """Import the engine in a thread and open the session, while the screen already accepts keys."""
     import asyncio
 
     try:
         opening = await asyncio.to_thread(importlib.import_module, "tui_agent.engine.opening")
         session: Session = await opening.open_session(options)
     finally:
-        gc.freeze()  # what is there by now stays: no collection need look at it, which would take 20 ms each
+        gc.freeze()  # these objects live as long as the process; scanning them would take 20 ms per collection
         gc.set_threshold(*COLLECT)
         gc.enable()
     return session
 
 
-def _fill_streams() -> None:
-    """Lead the streams that were closed by the caller nowhere, so that no file of ours takes their numbers."""
+def _open_missing_streams() -> None:
+    """Open /dev/null for standard streams that the caller closed, so that no other file gets their descriptors."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             null = os.open(os.devnull, os.O_RDWR)
@@ -137,7 +137,7 @@ def _fill_streams() -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit code."""
-    _fill_streams()
+    _open_missing_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["exec"]:
         return _run_exec(arguments[1:])
@@ -152,12 +152,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return reset_terminal()
     if not sys.stdout.isatty() or not sys.stdin.isatty():
-        instead = (
-            "specify the session; `tui-agent sessions` lists them" if args.resume == PICK else "use `tui-agent exec`"
-        )
-        sys.stderr.write(f"tui-agent needs a terminal. Without one, {instead}.\n")
+        picks = args.resume == PICK
+        alternative = "specify the session; `tui-agent sessions` lists them" if picks else "use `tui-agent exec`"
+        sys.stderr.write(f"tui-agent needs a terminal. Without one, {alternative}.\n")
         return USAGE
-    return _screen(args)
+    return _run_screen(args)
 
 
 def _run_command(name: str, arguments: list[str]) -> int:
@@ -173,60 +172,61 @@ def _run_command(name: str, arguments: list[str]) -> int:
     return flushing_output(lambda: int(run(args, parser)))
 
 
-def _screen(args: argparse.Namespace) -> int:
-    """Show a session, then what the user goes on in from there: another session, or the demonstration."""
+def _run_screen(args: argparse.Namespace) -> int:
+    """Show a session, then the sessions or the demonstration that the user continues in."""
     from tui_agent.tui.exit_codes import RESTART_AS_DEMO
 
-    typed = ""
+    draft = ""
     while True:
-        ended = _show_one(args, typed)
-        typed = ""
-        if isinstance(ended, tuple):
-            args, typed = _following(args, ended), ended.typed
-            gc.unfreeze()  # the session before is garbage now
+        result = _show_session(args, draft)
+        draft = ""
+        if isinstance(result, tuple):
+            args, draft = _arguments_to_continue(args, result), result.typed
+            gc.unfreeze()  # the previous session is garbage now
             gc.collect()
-        elif ended == RESTART_AS_DEMO:
-            again = ["--approval-mode", args.approval_mode] if args.approval_mode else []
-            args = command_parser("").parse_args(["--demo", *again])
+        elif result == RESTART_AS_DEMO:
+            kept = ["--approval-mode", args.approval_mode] if args.approval_mode else []
+            args = command_parser("").parse_args(["--demo", *kept])
         else:
-            return ended
+            return result
 
 
-def _show_one(args: argparse.Namespace, typed: str = "") -> int | ContinueIn:
-    gc.disable()  # until the session is open; nothing of what is made for that is garbage
+def _show_session(args: argparse.Namespace, draft: str) -> int | ContinueIn:
+    gc.disable()  # until the session is open: importing and opening create hardly any garbage
     from tui_agent.tui import run
 
     if args.resume == PICK:
-        gc.enable()  # that may take its time
-        here = str(args.workspace or os.curdir)
+        gc.enable()  # the list may stay open for long
         return run.run_picker(
-            lambda id: _open_behind(session_options(_resuming(args, id), args.approval_mode, attended=True)), here
+            lambda id: _open_session(
+                session_options(_arguments_to_resume(args, id), args.approval_mode, attended=True)
+            ),
+            str(args.workspace or os.curdir),
         )
-    draft, hint = typed, ""
+    hint = ""
     if args.demo:
         from tui_agent.frontends.demo_workspace import DEMO_TASK
 
         draft, hint = DEMO_TASK, "Enter starts the demonstration"
     options = session_options(args, args.approval_mode, attended=True)
     folder = "" if args.demo else str(args.workspace or os.curdir)
-    return run.run_tui(lambda: _open_behind(options), draft=draft, hint=hint, folder=folder)
+    return run.run_tui(lambda: _open_session(options), draft=draft, hint=hint, folder=folder)
 
 
-def _resuming(args: argparse.Namespace, id: str) -> argparse.Namespace:
-    """The same command line for one session, which works in a folder of its own."""
+def _arguments_to_resume(args: argparse.Namespace, id: str) -> argparse.Namespace:
+    """The same command line for resuming one session, in that session's folder."""
     changes = {"resume": id, "resume_last": False, "fork": None, "workspace": None, "demo": False}
     return argparse.Namespace(**(vars(args) | changes))
 
 
-def _following(args: argparse.Namespace, following: ContinueIn) -> argparse.Namespace:
-    """How to go on in another session: with the same model, but its own modes, and trusted only where it is the same
-    folder."""
+def _arguments_to_continue(args: argparse.Namespace, target: ContinueIn) -> argparse.Namespace:
+    """The command line for continuing in another session: same model, its own modes, trust only in the same folder."""
     changes: dict[str, object] = {"add_root": [], "mode": None, "approval_mode": None, "trust": False}
-    if following.same_folder:
+    if target.same_folder:
         changes["trust"] = args.trust or args.demo
     if args.demo:
-        changes["provider"] = "scripted" if following.same_folder else None
-    return argparse.Namespace(**(vars(_resuming(args, following.id)) | changes))
+        changes["provider"] = "scripted" if target.same_folder else None
+    return argparse.Namespace(**(vars(_arguments_to_resume(args, target.id)) | changes))
 
 
 if __name__ == "__main__":

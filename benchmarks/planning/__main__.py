@@ -20,12 +20,11 @@ from benchmarks.planning.figures import figures, rows
 from benchmarks.planning.running import MODES, Outcome, carry_out
 from benchmarks.planning.tasks import COUNT, fault_plan, suite
 from tui_agent import __version__
-from tui_agent.commands import reaching
+from tui_agent.commands import server_access
 from tui_agent.commands.arguments import add_options
 from tui_agent.commands.output import TextPage
-from tui_agent.commands.reaching import NoServer
+from tui_agent.commands.server_access import ServerUnavailable
 from tui_agent.common import paths
-from tui_agent.common.domain import Fault
 from tui_agent.engine.options import SessionOpenError
 
 GOAL = 0.8
@@ -50,7 +49,7 @@ def run_suite(args: argparse.Namespace) -> int:
             for mode in MODES:
                 with _home(Path(folder) / f"home-{mode}"):
                     asyncio.run(_measure(args, name, mode, Path(folder), by_mode[mode], page))
-    except (NoServer, SessionOpenError) as error:
+    except (ServerUnavailable, SessionOpenError) as error:
         page.progress("")
         sys.stderr.write(f"tui-agent: {error}\n")
         return 4
@@ -76,17 +75,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def _model(args: argparse.Namespace) -> str:
-    """The model's name, once it is sure that it is there. Raises NoServer."""
-    files = await asyncio.to_thread(reaching.configured, args)
-    way = reaching.reach(files.loaded, args.scenarios, args.timeout)
+    """The model's name, once it is sure that it is there. Raises ServerUnavailable."""
+    config = await asyncio.to_thread(server_access.load_config, args)
+    access = server_access.access_server(config.loaded, args.scenarios, args.timeout)
     try:
-        name: str = args.model or await reaching.default_model(way, files)
-        info = await way.model.describe(name)
-        if isinstance(info, Fault) and (info.kind == "unreachable" or info.status == 404):
-            raise NoServer(f"{info.message} {info.advice} Tried because of {way.because}.".replace("  ", " "))
+        name: str = args.model or await server_access.default_model(access, config)
+        await server_access.describe_model(access, name)
         return name
     finally:
-        await reaching.close(way)
+        await access.aclose()
 
 
 @contextmanager
@@ -124,7 +121,7 @@ async def _measure(
         place = folder / "work" / mode / str(task.number)
         outcomes.append(await carry_out(task, place, mode, flags, scenarios=args.scenarios))
         if outcomes[-1].ended == "unreachable":
-            raise NoServer(outcomes[-1].said)
+            raise ServerUnavailable(outcomes[-1].said)
 
 
 def write(name: str, by_mode: dict[str, list[Outcome]], page: TextPage) -> None:
@@ -139,7 +136,7 @@ def write(name: str, by_mode: dict[str, list[Outcome]], page: TextPage) -> None:
         failed = [one for one in outcomes if not one.done]
         for one in failed[:10]:
             said = " ".join(one.said.split())[:140]
-            page.pair(f"  {mode:7}", 9, f"task {one.number} ({one.family}): {one.ended}. {said}", "dim")
+            page.hanging(f"  {mode:7}", 9, f"task {one.number} ({one.family}): {one.ended}. {said}", "dim")
 
 
 def as_data(name: str, by_mode: dict[str, list[Outcome]], stopped: bool) -> Any:

@@ -63,7 +63,7 @@ async def test_a_server_that_is_not_there_is_told_with_what_was_tried(capsys: CA
 
 
 async def test_a_server_that_hangs_holds_up_nothing(capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui_agent.commands.reaching.ASK", 0.3)
+    monkeypatch.setattr("tui_agent.commands.server_access.METADATA_TIMEOUT", 0.3)
 
     async def silence(connection: FakeConnection) -> None:
         connection.note("silent")
@@ -263,7 +263,7 @@ async def test_the_languages_of_the_folder_are_told_with_their_servers(
 
 
 def test_every_language_that_can_be_served_says_how() -> None:
-    assert set(doctor_files._installs()) == {one.name for one in languages({})}
+    assert set(doctor_files._install_hints()) == {one.name for one in languages({})}
 
 
 # --- the page -------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ def test_the_page_is_aligned_and_carries_no_control(capsys: CAPSYS) -> None:
 
 
 def test_colours_only_where_they_are_welcome(capsys: CAPSYS) -> None:
-    print_findings(FOUND, TextPage(colour=True))
+    print_findings(FOUND, TextPage(color=True))
     assert "\x1b[31m✗" in capsys.readouterr().out
 
 

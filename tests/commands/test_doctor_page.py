@@ -84,6 +84,6 @@ def test_doctor(findings: list[Finding], snap_compare, monkeypatch: pytest.Monke
     monkeypatch.setattr("tui_agent.commands.doctor.__version__", "0.0.0-test")
     pipe = BytesIO()
     out = TextIOWrapper(pipe, encoding="utf-8")
-    print_findings(findings, TextPage(out, colour=True))
+    print_findings(findings, TextPage(out, color=True))
     out.flush()
     assert snap_compare(PageApp(pipe.getvalue().decode()), terminal_size=(100, 30))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tui_agent.__main__ import COMMANDS, FRONTENDS, main
-from tui_agent.commands.arguments import WIDEST, command_names, command_parser, with_default_command
+from tui_agent.commands.arguments import MAX_WIDTH, command_names, command_parser, with_default_command
 
 ROOT = Path(__file__).resolve().parents[2]
 PARSERS = {name: command_parser(name) for name in ("", *command_names())}
@@ -77,7 +77,7 @@ def test_a_page_says_what_it_is_for_and_every_option_with_its_default(
     monkeypatch.setenv("COLUMNS", "120")
     parser = ALL[name]
     text = parser.format_help()
-    assert [line for line in text.splitlines() if len(line) > WIDEST] == []
+    assert [line for line in text.splitlines() if len(line) > MAX_WIDTH] == []
     assert text.startswith(f"usage: {name}")
     assert (parser.description or "").partition("\n")[0]
     for action in parser._actions:

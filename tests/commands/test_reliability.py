@@ -6,7 +6,7 @@ import pytest
 
 from tests.commands.asking import Ran, run
 from tests.doubles.mock import MockServer, call, scenario, serve, step
-from tui_agent.commands.probing import KINDS, call_tasks
+from tui_agent.commands.probing import FAILURE_KINDS, call_tasks
 from tui_agent.tools.registry import default_tools
 
 CAPSYS = pytest.CaptureFixture[str]
@@ -70,7 +70,7 @@ async def test_each_kind_of_failure_has_its_name(capsys: CAPSYS, reply: dict[str
         argv = ("m", "--protocols", "native", "--temperatures", "0", "--timeout", "1")
         done = await measure(capsys, server, *argv)
     assert done.data["cells"][0]["failures"] == {kind: 1}, done.data["cells"][0]["attempts"]
-    assert kind in KINDS
+    assert kind in FAILURE_KINDS
     assert done.code == 1
 
 

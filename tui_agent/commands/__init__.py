@@ -1,1 +1,1 @@
-"""Commands beside the agent itself."""
+"""Subcommands that work without a session screen."""

@@ -14,22 +14,22 @@ from typing import Any, TypeAlias
 from tui_agent import __version__
 
 TABLE_FILE = Path(__file__).with_name("arguments.json")
-WIDEST = 80
-"""Columns of a help page at most."""
+MAX_WIDTH = 80
+"""Maximum width of a help page in columns."""
 PICK = ""
-"""`--resume` without an id."""
+"""Value of `--resume` without an id: pick a session from the list."""
 STRATEGIES = ("native", "json", "xml", "files")
 """Values of `--strategies`."""
 
 Options: TypeAlias = Iterable[str | list[str]]
-"""Keys of the table's options; those in an inner list exclude each other."""
+"""Keys of options in arguments.json; those in an inner list are mutually exclusive."""
 
 
 class HelpPage(argparse.RawDescriptionHelpFormatter):
-    """A help page like a man page: at most 80 columns, an option's value once, text laid out as written."""
+    """A help page like a man page: at most 80 columns, an option's value shown once, text not rewrapped."""
 
     def __init__(self, prog: str) -> None:
-        columns = min(WIDEST, shutil.get_terminal_size().columns)
+        columns = min(MAX_WIDTH, shutil.get_terminal_size().columns)
         super().__init__(prog, max_help_position=26, width=max(40, columns) - 2)
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
@@ -49,7 +49,7 @@ def command_parser(command: str) -> argparse.ArgumentParser:
     entry = _table()["commands"][command]
     about = "\n".join(entry["about"])
     if not command:
-        summaries = {name: one["summary"] for name, one in _table()["commands"].items() if name}
+        summaries = {name: _table()["commands"][name]["summary"] for name in command_names()}
         about += "\n" + _two_columns(summaries, "  ")
     name = f"tui-agent {command}".strip()
     parser = argparse.ArgumentParser(
@@ -63,21 +63,21 @@ def command_parser(command: str) -> argparse.ArgumentParser:
     if inner := entry.get("commands"):
         title = "commands, each with its own --help"
         subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title=title, prog=name)
-        for word, one in inner.items():
-            summary = one["summary"]
+        for subcommand, subentry in inner.items():
+            summary = subentry["summary"]
             subparser = subparsers.add_parser(
-                word,
-                usage=f"{name} {word} [OPTION]... {one['usage']}".rstrip(),
+                subcommand,
+                usage=f"{name} {subcommand} [OPTION]... {subentry['usage']}".rstrip(),
                 help=summary,
                 description=f"{summary[0].upper()}{summary[1:]}.",
                 formatter_class=HelpPage,
             )
-            _add_groups(subparser, one)
+            _add_groups(subparser, subentry)
     return parser
 
 
 def with_default_command(command: str, arguments: list[str]) -> list[str]:
-    """The arguments with the default subcommand in front, if they name none: `sessions` means `sessions list`."""
+    """Prepend the default subcommand if the arguments name none: `sessions` means `sessions list`."""
     entry = _table()["commands"][command]
     if "default" not in entry or (arguments and (arguments[0] in ("-h", "--help") or not arguments[0].startswith("-"))):
         return arguments
@@ -90,13 +90,13 @@ def add_options(parser: argparse._ActionsContainer, options: Options) -> None:
         if isinstance(option, list):
             add_options(parser.add_mutually_exclusive_group(), option)
             continue
-        given = dict(_table()["options"][option])
-        names, kind = given.pop("names"), given.pop("type", None)
-        if kind is not None:
-            given["type"] = _TYPES[kind]
-        if given.get("action") == "version":
-            given["version"] = f"tui-agent {__version__}"
-        parser.add_argument(*names, **given)
+        settings = dict(_table()["options"][option])
+        names = settings.pop("names")
+        if "type" in settings:
+            settings["type"] = _TYPES[settings["type"]]
+        if settings.get("action") == "version":
+            settings["version"] = f"tui-agent {__version__}"
+        parser.add_argument(*names, **settings)
 
 
 @cache
@@ -106,7 +106,7 @@ def _table() -> dict[str, Any]:
 
 
 def _add_groups(parser: argparse.ArgumentParser, entry: Mapping[str, Any]) -> None:
-    """Add the groups of a command; `true` means the shared group of that title."""
+    """Add a command's option groups; `true` stands for the shared group with that title."""
     parser._positionals.title = "arguments"
     for title, options in entry["groups"].items():
         group = parser.add_argument_group(title) if title else parser
@@ -114,14 +114,14 @@ def _add_groups(parser: argparse.ArgumentParser, entry: Mapping[str, Any]) -> No
 
 
 def _section(title: str, body: Any) -> str:
-    """A section of the page: two columns, or lines of text; `true` means the shared section of that title."""
+    """A section in two columns or as lines of text; `true` stands for the shared section with that title."""
     body = _table()["sections"][title] if body is True else body
     text = _two_columns(body) if isinstance(body, dict) else body if isinstance(body, str) else "\n".join(body)
     return f"{title}:\n{textwrap.indent(text, '  ')}"
 
 
 def _two_columns(rows: Mapping[str, str], indent: str = "") -> str:
-    """Two columns; a left side that is too long gets a line of its own."""
+    """Lay out two columns; a left side that is too long gets its own line."""
     width = min(36, max((len(left) for left, right in rows.items() if right), default=0)) + 2
     lines = []
     for left, right in rows.items():

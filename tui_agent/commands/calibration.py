@@ -1,4 +1,4 @@
-"""Which strategy a model starts with, from its measurements, and how models.json remembers it (E4)."""
+"""Choose a model's strategy from measurements, and save the result in models.json (E4)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -25,36 +24,37 @@ from tui_agent.stats.numbers import percent
 from tui_agent.text.json_values import json_members
 
 PREFERRED: tuple[Strategy, ...] = ("native", "json", "files", "xml")
-"""Of strategies that are as good as each other, the one that is named first is taken."""
-SMALL: tuple[Strategy, ...] = ("files", "native", "json", "xml")
-"""The same for small models: they make single calls well, but lose their way over several."""
-_NO_REPLY = ("broken", "unreachable")
-"""Kinds that say nothing of the model."""
-CLOSE = 0.05
-"""Difference of shares that says nothing."""
-LEAST = 2
-"""Replies of each strategy from which on a measurement is kept."""
+"""Strategies in order of preference when they score equally well."""
+PREFERRED_SMALL: tuple[Strategy, ...] = ("files", "native", "json", "xml")
+"""The same for small models: they get single calls right, but lose track over several."""
+TIE_MARGIN = 0.05
+"""Scores that differ by no more than this count as equal."""
+MIN_REPLIES = 2
+"""Replies per strategy needed to save a measurement."""
+_SERVER_FAILURES = ("broken", "unreachable")
+"""Failures that say nothing about the model."""
 
 
 def best_strategy(scores: Mapping[str, float], small: bool = False) -> Strategy | None:
-    """The strategy to begin with, of shares by strategy; None where nothing came out right."""
-    most = max(scores.values(), default=0.0)
-    if most <= 0:
+    """The strategy to start with, from the scores by strategy; None if no reply was valid."""
+    best = max(scores.values(), default=0.0)
+    if best <= 0:
         return None
-    return next(one for one in (SMALL if small else PREFERRED) if scores.get(one, 0.0) >= max(most - CLOSE, 1e-9))
+    order = PREFERRED_SMALL if small else PREFERRED
+    return next(name for name in order if scores.get(name, 0.0) >= max(best - TIE_MARGIN, 1e-9))
 
 
 def calibrate(cells: Sequence[Cell], small: bool = False) -> Calibration:
-    """What the cells say; each strategy counts with its best temperature. `small`: the model has few parameters."""
+    """Evaluate the cells; each strategy counts with its best temperature. `small`: the model has few parameters."""
     scores: dict[str, float] = {}
     for cell in cells:
-        replies = [one for one in cell.attempts if one.kind not in _NO_REPLY]
-        if replies:
-            right = round(sum(_speaks_for_strategy(one, cell) for one in replies) / len(replies), 3)
-            scores[cell.protocol] = max(right, scores.get(cell.protocol, 0.0))
+        if replies := _replies(cell):
+            score = round(sum(_counts_for_strategy(reply, cell) for reply in replies) / len(replies), 3)
+            scores[cell.protocol] = max(score, scores.get(cell.protocol, 0.0))
     chosen = best_strategy(scores, small)
-    own = [cell for cell in cells if chosen in (None, cell.protocol)]
-    rate, share = measured_speed([[one.usage for one in cell.attempts] for cell in own])
+    rate, share = measured_speed(
+        [[reply.usage for reply in cell.attempts] for cell in cells if chosen in (None, cell.protocol)]
+    )
     return Calibration(
         strategy=chosen,
         date=dt.date.today().isoformat(),
@@ -64,102 +64,109 @@ def calibrate(cells: Sequence[Cell], small: bool = False) -> Calibration:
     )
 
 
-def _speaks_for_strategy(one: Attempt, cell: Cell) -> bool:
-    """Whether a reply speaks for its strategy; a native call that came as text does not: JSON would be asked for."""
-    return one.kind == VALID and not (one.recovered and cell.protocol == "native")
+def _replies(cell: Cell) -> list[Attempt]:
+    return [attempt for attempt in cell.attempts if attempt.kind not in _SERVER_FAILURES]
+
+
+def _counts_for_strategy(attempt: Attempt, cell: Cell) -> bool:
+    """Whether a reply counts for its strategy; a native call that came as text does not, since JSON would be used."""
+    return attempt.kind == VALID and not (attempt.recovered and cell.protocol == "native")
 
 
 def measured_speed(rows: Sequence[Sequence[Usage]]) -> tuple[float | None, float | None]:
-    """Tokens written in a second, and the share of the prompts that the server still had; None where it does not say.
+    """Return generated tokens per second and the cached share of the prompts; None if the server does not report it.
 
-    `rows`: replies that followed each other. The first of a row counts only for the writing, since its prompt is new.
+    `rows` are sequences of consecutive replies. The first prompt of a row is new, so it is ignored for the cache.
     """
-    every = [usage for row in rows for usage in row]
-    timed = [usage for usage in every if usage.completion_tokens and usage.generate_ms]
-    written = sum(usage.completion_tokens or 0 for usage in timed)
-    whole = Usage(completion_tokens=written, generate_ms=sum(usage.generate_ms or 0 for usage in timed))
+    timed = [usage for row in rows for usage in row if usage.completion_tokens and usage.generate_ms]
+    total = Usage(
+        completion_tokens=sum(usage.completion_tokens or 0 for usage in timed),
+        generate_ms=sum(usage.generate_ms or 0 for usage in timed),
+    )
     later = [usage for row in rows for usage in row[1:] if usage.cached_tokens is not None]
-    read = sum(speed.prompt_tokens_in_all(usage) or 0 for usage in later)
-    cached = sum(usage.cached_tokens or 0 for usage in later)
-    return speed.generation_rate(whole), cached / read if read else None
+    prompt_tokens = sum(speed.prompt_tokens_in_all(usage) or 0 for usage in later)
+    cached_tokens = sum(usage.cached_tokens or 0 for usage in later)
+    return speed.generation_rate(total), cached_tokens / prompt_tokens if prompt_tokens else None
 
 
-def describe_calibration(found: Calibration) -> str:
-    """The strategy with its scores, and what the server does in which time."""
-    first = f"{found.strategy or 'none works'} ({describe_scores(found)})"
-    return " · ".join([first, *describe_speed(found.tokens_per_second, found.cached_share)])
+def describe_calibration(calibration: Calibration) -> str:
+    """The strategy with its scores, and the server's speed."""
+    strategy = f"{calibration.strategy or 'none works'} ({describe_scores(calibration)})"
+    return " · ".join([strategy, *describe_speed(calibration.tokens_per_second, calibration.cached_share)])
 
 
-def describe_scores(found: Calibration) -> str:
-    """Each strategy with its share of right replies."""
-    return ", ".join(f"{name} {percent(found.scores[name])}" for name in sorted(found.scores, key=_place))
+def describe_scores(calibration: Calibration) -> str:
+    """Each strategy with its share of valid replies."""
+    scores = calibration.scores
+    return ", ".join(f"{name} {percent(scores[name])}" for name in sorted(scores, key=_strategy_order))
 
 
 def describe_speed(rate: float | None, share: float | None) -> list[str]:
-    """Tokens per second and cached share, as far as they are known."""
-    told = [] if rate is None else [f"{rate:,.1f} tokens/s"]
-    return told if share is None else [*told, f"{percent(share)} of the prompt from the cache"]
+    """Tokens per second and cached share, where known."""
+    parts = [] if rate is None else [f"{rate:,.1f} tokens/s"]
+    return parts if share is None else [*parts, f"{percent(share)} of the prompt from the cache"]
 
 
-def _place(name: str) -> int:
+def _strategy_order(name: str) -> int:
     return STRATEGIES.index(name) if name in STRATEGIES else len(STRATEGIES)
 
 
 def is_perfect(cell: Cell) -> bool:
-    """Whether a strategy did all that it was asked: none that comes after it can be preferred."""
-    return len(cell.attempts) >= LEAST and all(_speaks_for_strategy(one, cell) for one in cell.attempts)
+    """Whether every reply was valid, so that no strategy measured later can be preferred."""
+    return len(cell.attempts) >= MIN_REPLIES and all(_counts_for_strategy(reply, cell) for reply in cell.attempts)
 
 
 def reason_not_to_save(
-    found: Calibration, cells: Sequence[Cell], *, stopped: bool, provider: str, settled: bool = False
+    calibration: Calibration, cells: Sequence[Cell], *, stopped: bool, provider: str, settled: bool = False
 ) -> str:
-    """Why a measurement is not kept; empty where it is. `settled`: those that were not measured can't be better."""
+    """Why the measurement must not be saved, or "". `settled`: strategies left out could not have been better."""
     if provider == "scripted":
         return "the scripted model is only measured"
-    if found.strategy is None:
+    if calibration.strategy is None:
         return "no strategy worked"
     if stopped:
         return "the measurement was interrupted"
-    if not settled and (missing := sorted(set(STRATEGIES) - set(found.scores), key=_place)):
+    if not settled and (missing := sorted(set(STRATEGIES) - set(calibration.scores), key=_strategy_order)):
         return f"{', '.join(missing)} {'was' if len(missing) == 1 else 'were'} not measured"
-    if any(sum(one.kind not in _NO_REPLY for one in cell.attempts) < LEAST for cell in cells):
-        return f"fewer than {LEAST} replies per strategy are too few"
+    if any(len(_replies(cell)) < MIN_REPLIES for cell in cells):
+        return f"fewer than {MIN_REPLIES} replies per strategy are too few"
     return ""
 
 
-async def save_measurement(path: Path, model: Model, name: str, found: Calibration) -> str:
-    """Put what was found into models.json at `path`, which is made where there is none; returns why that can't be."""
+async def save_measurement(path: Path, model: Model, name: str, calibration: Calibration) -> str:
+    """Save the result in models.json at `path`, creating the file if needed; return the error message, or ""."""
     try:
         if not await asyncio.to_thread(path.exists):
             served = await model.list_models()
             infos = await described(model, () if isinstance(served, Fault) else served)
             await asyncio.to_thread(catalog.create_models_file, path, infos, model.provider)
-        await asyncio.to_thread(save_calibration, path, name, found)
+        await asyncio.to_thread(save_calibration, path, name, calibration)
     except (CalibrationNotSaved, FileFault, OSError) as error:
         return str(error)
     return ""
 
 
+# --- editing models.json --------------------------------------------------------------------
+
 _BOM = "\ufeff"
-_MOST = 4_000_000
-"""Bytes of the file that are read at most."""
-_NAME = "calibration"
+_MAX_BYTES = 4_000_000
+"""Size limit for models.json."""
+_KEY = "calibration"
 _INDENT = "  "
 
 
 class CalibrationNotSaved(Exception):
-    """The file is left as it is; the message is for the user."""
+    """The file was left unchanged; the message is for the user."""
 
 
-def save_calibration(path: Path, model: str, found: Calibration) -> None:
-    """Put `found` into the entry of `model` in the file at `path`, which is there; the entry is made where there is
-    none. Blocks for a moment. Raises CalibrationNotSaved."""
+def save_calibration(path: Path, model: str, calibration: Calibration) -> None:
+    """Set the calibration of `model` in the existing file `path`. Blocks. Raises CalibrationNotSaved."""
     try:
-        real = path.resolve()
-        old = read_file(real, _MOST)
-        new = with_calibration(old.data.decode("utf-8"), model, found)
-        if new.encode() != old.data:
-            replace_file(real, new.encode(), old.sha256)
+        target = path.resolve()
+        old = read_file(target, _MAX_BYTES)
+        new = with_calibration(old.data.decode("utf-8"), model, calibration).encode()
+        if new != old.data:
+            replace_file(target, new, old.sha256)
     except (FileFault, OSError) as error:
         raise CalibrationNotSaved(f"{path} could not be written: {error}") from error
     except UnicodeDecodeError as error:
@@ -168,60 +175,53 @@ def save_calibration(path: Path, model: str, found: Calibration) -> None:
         raise CalibrationNotSaved(f"{path} is not valid: {error}") from error
 
 
-def with_calibration(text: str, model: str, found: Calibration) -> str:
-    """The text of models.json with `found` in the entry of `model`. Raises ValueError where it is no JSON, or
-    `models` and the entry are no objects."""
+def with_calibration(text: str, model: str, calibration: Calibration) -> str:
+    """Return the text of models.json with the calibration of `model` set and the layout of everything else kept.
+
+    Raises ValueError if it is not JSON, or if `models` or the entry is not an object.
+    """
     bom, text = (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
-    whole = json.loads(text)
-    value = json.dumps(msgspec.to_builtins(found), ensure_ascii=False)
-    at = _object(text, len(text) - len(text.lstrip()), "the file")
-    models = _member(text, at, "models")
-    if models is None:
-        return bom + _put(text, at, "models", json.dumps({model: {_NAME: json.loads(value)}}, ensure_ascii=False))
-    at = _object(text, models, '"models"')
-    name = _known_as(whole["models"], model)
-    entry = _member(text, at, name)
-    if entry is None:
-        return bom + _put(text, at, model, f'{{"{_NAME}": {value}}}')
-    return bom + _put(text, _object(text, entry, f'the entry of "{name}"'), _NAME, value)
+    data = json.loads(text)
+    value = msgspec.to_builtins(calibration)
+    start = _object_start(text, len(text) - len(text.lstrip()), "the file")
+    models_start = _value_start(text, start, "models")
+    if models_start is None:
+        return bom + _set_member(text, start, "models", {model: {_KEY: value}})
+    start = _object_start(text, models_start, '"models"')
+    names = data["models"]
+    name = model if model in names else next((name for name in names if same_model(name, model)), model)
+    entry_start = _value_start(text, start, name)
+    if entry_start is None:
+        return bom + _set_member(text, start, model, {_KEY: value})
+    return bom + _set_member(text, _object_start(text, entry_start, f'the entry of "{name}"'), _KEY, value)
 
 
-def _known_as(models: dict[str, Any], model: str) -> str:
-    if model in models:
-        return model
-    return next((name for name in models if same_model(name, model)), model)
-
-
-def _object(text: str, at: int, what: str) -> int:
-    if text[at] != "{":
+def _object_start(text: str, start: int, what: str) -> int:
+    if text[start] != "{":
         raise ValueError(f"{what} is not a JSON object")
-    return at
+    return start
 
 
-def _member(text: str, at: int, name: str) -> int | None:
-    """Where the value of a member begins, of the object at `at`; the first of several, which is the one that counts."""
-    return next((one.at for one in json_members(text, at) if one.key == name), None)
+def _value_start(text: str, start: int, key: str) -> int | None:
+    """The offset of a member's value in the object at `start`."""
+    return next((member.at for member in json_members(text, start) if member.key == key), None)
 
 
-def _put(text: str, at: int, name: str, value: str) -> str:
-    """The text with a member of the object at `at` set: in its place, else behind the others and laid out as they
-    are."""
-    members = list(json_members(text, at))
-    for one in members:
-        if one.key == name:
-            return text[: one.at] + value + text[one.end :]
-    member = f"{json.dumps(name, ensure_ascii=False)}: {value}"
+def _set_member(text: str, start: int, key: str, value: object) -> str:
+    """Replace a member of the object at `start`, or append it in the layout of the others."""
+    encoded = json.dumps(value, ensure_ascii=False)
+    members = list(json_members(text, start))
+    for member in members:
+        if member.key == key:
+            return text[: member.at] + encoded + text[member.end :]
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    added = f"{json.dumps(key, ensure_ascii=False)}: {encoded}"
     if members:
         last = members[-1]
         lead = text[text.rfind("\n", 0, last.begin) + 1 : last.begin]
-        gap = " " if lead.strip() or "\n" not in text[at : last.begin] else f"{_line_end(text)}{lead}"
-        return f"{text[: last.end]},{gap}{member}{text[last.end :]}"
-    lead = text[text.rfind("\n", 0, at) + 1 : at]
+        gap = " " if lead.strip() or "\n" not in text[start : last.begin] else f"{line_end}{lead}"
+        return f"{text[: last.end]},{gap}{added}{text[last.end :]}"
+    lead = text[text.rfind("\n", 0, start) + 1 : start]
     indent = lead[: len(lead) - len(lead.lstrip())]
-    line = _line_end(text)
-    rest = text[at + 1 :].lstrip(" \t\r\n")
-    return f"{text[: at + 1]}{line}{indent}{_INDENT}{member}{line}{indent}{rest}"
-
-
-def _line_end(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"
+    closing = text[start + 1 :].lstrip(" \t\r\n")
+    return f"{text[: start + 1]}{line_end}{indent}{_INDENT}{added}{line_end}{indent}{closing}"

@@ -1,4 +1,4 @@
-"""What commands print: aligned plain text with color only where it is welcome, and errors as one line."""
+"""Terminal output of the commands: aligned plain text, color where it is supported, and one-line errors."""
 
 from __future__ import annotations
 
@@ -13,100 +13,90 @@ from typing import TextIO
 from tui_agent.platform.pipes import leave_stdout, print_error
 from tui_agent.text import clean
 
-WIDEST = 100
-"""Columns that text is wrapped to at most; a pipe gets as many."""
-_COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-_SIGNS = {"ok": "✓", "note": "·", "warn": "!", "bad": "✗", "→": "→", "—": "—", "…": "…", "×": "×"}
-_ASCII = {"ok": "ok", "note": "-", "warn": "!", "bad": "x", "→": "->", "—": "-", "…": "...", "×": "x"}
-_TONES = {"ok": "green", "note": "dim", "warn": "yellow", "bad": "red"}
+MAX_WIDTH = 100
+"""Maximum line width in columns, and the width used when the output is not a terminal."""
+INTERRUPTED = 130
+"""Exit code after Ctrl+C."""
+_COLORS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_SYMBOLS = {"ok": "✓", "note": "·", "warn": "!", "bad": "✗", "→": "→", "—": "—", "…": "…", "×": "×"}
+_ASCII_SYMBOLS = {"ok": "ok", "note": "-", "warn": "!", "bad": "x", "→": "->", "—": "-", "…": "...", "×": "x"}
+_STATE_COLORS = {"ok": "green", "note": "dim", "warn": "yellow", "bad": "red"}
 
 
 class TextPage:
-    """Writes lines to `out`. Text from outside may be given as it is: it is cleaned here."""
+    """Writes lines to a stream. Untrusted text may be passed as it is: it is cleaned here."""
 
-    def __init__(self, out: TextIO | None = None, *, colour: bool | None = None) -> None:
-        """`colour` None: where `out` is a terminal and neither NO_COLOR nor TERM say otherwise."""
+    def __init__(self, out: TextIO | None = None, *, color: bool | None = None) -> None:
+        """`color` None: use color if `out` is a terminal, unless NO_COLOR is set or TERM is `dumb`."""
         self._out = sys.stdout if out is None else out
-        self.live = self._out.isatty()
-        wanted = self.live and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
-        self._colour = wanted if colour is None else colour
-        self._signs = _SIGNS if _can_draw(self._out) else _ASCII
-        columns = shutil.get_terminal_size((WIDEST, 24)).columns if self.live else WIDEST
-        self.width = max(40, min(columns, WIDEST))
+        self.is_terminal = self._out.isatty()
+        supported = self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+        self._color = supported if color is None else color
+        self._symbols = _SYMBOLS if _can_encode_symbols(self._out) else _ASCII_SYMBOLS
+        columns = shutil.get_terminal_size((MAX_WIDTH, 24)).columns if self.is_terminal else MAX_WIDTH
+        self.width = max(40, min(columns, MAX_WIDTH))
 
-    def sign(self, name: str) -> str:
-        """A sign of the page's own: ok, note, warn, bad, or an arrow."""
-        return self._signs[name]
+    def symbol(self, name: str) -> str:
+        """The symbol called `name` (ok, note, warn, bad, or a character), in ASCII if the stream needs it."""
+        return self._symbols[name]
 
     def styled(self, text: str, *styles: str) -> str:
-        """`text` in these styles, where there is colour."""
-        codes = ";".join(_COLOURS[style] for style in styles)
-        return f"\x1b[{codes}m{text}\x1b[0m" if self._colour and codes and text else text
+        """`text` with these styles, or unchanged without color."""
+        codes = ";".join(_COLORS[style] for style in styles)
+        return f"\x1b[{codes}m{text}\x1b[0m" if self._color and codes and text else text
 
-    def state(self, state: str) -> str:
-        """The sign of a state, in its colour, as wide as all others."""
-        wide = max(len(self._signs[name]) for name in _TONES)
-        return self.styled(self._signs[state].ljust(wide), _TONES[state])
+    def state_symbol(self, state: str) -> str:
+        """The colored symbol of a state, padded to the width of the longest one."""
+        width = max(len(self._symbols[name]) for name in _STATE_COLORS)
+        return self.styled(self._symbols[state].ljust(width), _STATE_COLORS[state])
 
     def line(self, text: str = "", *styles: str) -> None:
-        """One line, as it is."""
-        self._write(self.styled(self._plain(text), *styles) + "\n")
+        """Write one line without wrapping."""
+        self._out.write(self.styled(self._sanitize(text), *styles) + "\n")
 
-    def pair(self, lead: str, lead_width: int, text: str, *styles: str) -> None:
-        """`lead`, which takes `lead_width` columns, and `text` wrapped beside it. `lead` may be styled already."""
+    def hanging(self, lead: str, lead_width: int, text: str, *styles: str) -> None:
+        """Write `lead`, which may be styled and takes `lead_width` columns, with `text` wrapped to its right."""
         room = max(20, self.width - lead_width)
-        pieces = [
-            piece
-            for part in self._plain(text).split("\n")
-            for piece in (textwrap.wrap(part, room, break_on_hyphens=False) or [""])
-        ]
-        indent = " " * lead_width
-        for number, piece in enumerate(pieces):
-            self._write((lead if number == 0 else indent) + self.styled(piece, *styles) + "\n")
+        for line in self._sanitize(text).split("\n"):
+            for wrapped in textwrap.wrap(line, room, break_on_hyphens=False) or [""]:
+                self._out.write(lead + self.styled(wrapped, *styles) + "\n")
+                lead = " " * lead_width
 
     def table(self, head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
-        """Aligned columns without lines; the numbers in `right` are columns that are aligned to the right."""
-        cells = [[self._plain(cell) for cell in row] for row in (head, *rows)]
-        widths = [max(cells_wide(row[column]) for row in cells) for column in range(len(head))]
-        for number, row in enumerate(cells):
-            padded = [
-                _pad(cell, width, column in right) for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ]
-            self._write("  " + self.styled("  ".join(padded).rstrip(), *(("dim",) if number == 0 else ())) + "\n")
+        """Write aligned columns; `right` are the indexes of right-aligned ones."""
+        lines = [[self._sanitize(cell) for cell in row] for row in (head, *rows)]
+        widths = [max(cell_width(cell) for cell in column) for column in zip(*lines, strict=True)]
+        for number, line in enumerate(lines):
+            cells = []
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True)):
+                padding = " " * (width - cell_width(cell))
+                cells.append(padding + cell if column in right else cell + padding)
+            style = () if number else ("dim",)
+            self._out.write("  " + self.styled("  ".join(cells).rstrip(), *style) + "\n")
 
     def progress(self, text: str) -> None:
-        """What goes on just now, on a line that the next one takes; only where somebody watches."""
-        if self.live:
-            cut = self._plain(text)[: self.width - 1]
-            self._out.write(f"\r\x1b[2K{self.styled(cut, 'dim')}" if text else "\r\x1b[2K")
+        """Show what is happening on a line that is overwritten next time; terminals only. Empty text clears it."""
+        if self.is_terminal:
+            self._out.write(f"\r\x1b[2K{self.styled(self._sanitize(text)[: self.width - 1], 'dim')}")
             self._out.flush()
 
-    def _plain(self, text: str) -> str:
+    def _sanitize(self, text: str) -> str:
         text = clean(text)
-        if self._signs is _ASCII:
-            for sign, plain in zip(_SIGNS.values(), _ASCII.values(), strict=True):
-                text = text.replace(sign, plain)
-            text = text.replace("…", "...").encode("ascii", "replace").decode("ascii")
+        if self._symbols is _ASCII_SYMBOLS:
+            for symbol, replacement in zip(_SYMBOLS.values(), _ASCII_SYMBOLS.values(), strict=True):
+                text = text.replace(symbol, replacement)
+            text = text.encode("ascii", "replace").decode("ascii")
         return text
 
-    def _write(self, text: str) -> None:
-        self._out.write(text)
 
-
-def cells_wide(text: str) -> int:
-    """Columns that `text` takes."""
+def cell_width(text: str) -> int:
+    """Terminal columns that `text` takes."""
     return sum(
-        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
-        for letter in text
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )
 
 
-def _pad(text: str, width: int, right: bool) -> str:
-    gap = " " * (width - cells_wide(text))
-    return gap + text if right else text + gap
-
-
-def _can_draw(out: TextIO) -> bool:
+def _can_encode_symbols(out: TextIO) -> bool:
     try:
         "✓✗→—…·×".encode(out.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -114,61 +104,49 @@ def _can_draw(out: TextIO) -> bool:
     return True
 
 
-def bytes_shown(size: float) -> str:
-    """A size in words, such as `4.7 GB`."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000 or unit == "GB":
-            return f"{size:,.0f} {unit}" if unit == "bytes" or size >= 100 else f"{size:.1f} {unit}"
+def format_bytes(size: float) -> str:
+    """A size with its unit, such as `4.7 GB`."""
+    if size < 1000:
+        return f"{size:,.0f} bytes"
+    for unit in ("kB", "MB", "GB"):
         size /= 1000
-    raise AssertionError("unreachable")
+        if size < 1000 or unit == "GB":
+            break
+    return f"{size:,.0f} {unit}" if size >= 100 else f"{size:.1f} {unit}"
 
 
-INTERRUPTED = 130
-
-
-def say(text: str, end: str = "\n") -> None:
-    """A line to stdout at once; what is no text in it can't fail."""
+def print_line(text: str, end: str = "\n") -> None:
+    """Print cleaned text to stdout and flush; characters that can't be encoded are replaced."""
     sys.stdout.write((clean(text) + end).encode("utf-8", "replace").decode())
     sys.stdout.flush()
 
 
 def exit_code_of(work: Callable[[], int], codes: Mapping[type[Exception], int]) -> int:
-    """The exit code of `work`; an error that `codes` holds is told and has that code, or one of its own; Ctrl+C has
-    130."""
+    """Run `work` and return its exit code.
+
+    Errors listed in `codes` are printed; their exit code is their `code` attribute, else the one listed.
+    """
     try:
         return work()
     except tuple(codes) as error:
         print_error(str(error))
         return getattr(error, "code", next(code for kind, code in codes.items() if isinstance(error, kind)))
-    except BrokenPipeError:
-        leave_stdout()  # nobody reads on
-        return 0
     except KeyboardInterrupt:
         sys.stderr.write("\nStopped.\n")
         return INTERRUPTED
 
 
 def flushing_output(work: Callable[[], int]) -> int:
-    """The exit code of `work`, once all that it printed has left; 0 where a reader had enough before the end, 1 where
-    the output, or something else on a disk, could not be written, which is told."""
+    """Run `work`, flush stdout and return the exit code: 0 if the reader closed the pipe, 1 after an I/O error."""
     try:
         code = work()
+        sys.stdout.flush()
     except BrokenPipeError:
         leave_stdout()
         return 0
     except OSError as error:
-        return _unwritten(error)
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
         leave_stdout()
-    except OSError as error:
-        return _unwritten(error)
+        prefix = f"{error.filename}: " if error.filename is not None else "the output can't be written: "
+        print_error(f"{prefix}{error.strerror or error}")
+        return 1
     return code
-
-
-def _unwritten(error: OSError) -> int:
-    leave_stdout()
-    where = f"{error.filename}: " if error.filename is not None else "the output can't be written: "
-    print_error(f"{where}{error.strerror or error}")
-    return 1

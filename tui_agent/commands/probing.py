@@ -1,4 +1,4 @@
-"""One small change that a model makes by the `files` strategy, asked for in the form of a run's first request (E4)."""
+"""Send a model small test tasks, as a session would ask for them, and judge the replies (M8, E4)."""
 
 from __future__ import annotations
 
@@ -37,180 +37,86 @@ from tui_agent.protocols.file_reply import read_file_reply
 from tui_agent.protocols.parser import ParsedReply, Protocol, parse_reply
 from tui_agent.tools.registry import Registry, default_tools
 
-FILE_TASKS_FILE = Path(__file__).with_name("file_tasks.json")
+HERE = Path(__file__).parent
 FILE_REPLY_TOKENS = 700
-"""Tokens of a reply at most, as in a run."""
+"""Token limit of a reply with whole files, as in a run."""
+VALID = "valid"
+NO_REPLY_KINDS = ("unreachable", "refused", "timeout")
+"""Kinds of failure in which the model gave no reply."""
+FAILURE_KINDS: dict[str, str] = json.loads((HERE / "reply_failures.json").read_bytes())
+"""Kind of failure → explanation."""
+_EDIT_TOOLS = ("write_file", "edit_file")
+
+# --- tasks ----------------------------------------------------------------------------------
 
 
 class FileTask(FrozenValue, frozen=True, kw_only=True):
-    """What the model is asked to change."""
+    """A change that the model is asked to make by returning a whole file."""
 
     text: str
     file: str
-    """The one that changes, or is new."""
+    """Path of the file that changes or is created."""
     content: str
-    """Its content afterwards."""
+    """Expected content."""
 
 
 class ProbeProject(FrozenValue, frozen=True, kw_only=True):
-    """A tiny project, and what is to be changed in it. All tasks show the same files, so that a server that keeps what
-    it read has the beginning of each prompt but the first."""
+    """A tiny project and its tasks. All tasks show the same files, so that a prompt cache can be detected."""
 
     files: dict[str, str]
     tasks: tuple[FileTask, ...]
 
 
-@cache
-def probe_project() -> ProbeProject:
-    """The project that comes with the program."""
-    return msgspec.json.decode(FILE_TASKS_FILE.read_bytes(), type=ProbeProject)
-
-
-def _file_messages(task: FileTask, model_prompt: str) -> tuple[Message, ...]:
-    """The request for `task`; `model_prompt` is what models.json has to tell the model."""
-    files = probe_project().files
-    system = "\n\n".join(filter(None, (prompt("files_rules"), model_prompt)))
-    shown = RelevantFiles(files, files).text()
-    return (
-        SystemMessage(text=system),
-        ProgramMessage(text=program_text("files", f"The files of my project:\n\n{shown}")),
-        UserMessage(text=task.text),
-        ProgramMessage(text=program_text("form", prompt("files_form"))),
-    )
-
-
-def judge_file_reply(text: str, task: FileTask) -> tuple[str, str]:
-    """Kind of failure, and detail; two empty texts where the reply does just what was asked."""
-    reply = read_file_reply(text, probe_project().files, task.text, removable_names(task.text))
-    if not reply.shown:
-        return "prose", text.strip()[:200]
-    if set(reply.files) != {task.file}:
-        named = ", ".join(reply.files) or "nothing"
-        return "wrong_file", f"{named} changed instead of {task.file}"
-    if comparable_content(task.file, reply.files[task.file]) != comparable_content(task.file, task.content):
-        return "wrong_content", f"{task.file} becomes {reply.files[task.file].strip()[:200]}"
-    return "", ""
-
-
-def comparable_content(name: str, content: str) -> Any:
-    """A content without what does not matter: blanks at its ends, and the layout of JSON."""
-    if name.endswith(".json"):
-        try:
-            return json.loads(content)
-        except ValueError:
-            return content
-    return content.strip()
-
-
-TASKS_FILE = Path(__file__).with_name("tool_tasks.json")
-VALID = "valid"
-NO_ANSWER = ("unreachable", "refused", "timeout")
-"""Kinds of failure without an answer of the model."""
-_CHANGING = ("write_file", "edit_file")
-"""Tools that change a file."""
-KINDS: dict[str, str] = json.loads(Path(__file__).with_name("reply_failures.json").read_bytes())
-"""Kind of failure → what it means."""
-
-
 class CallTask(FrozenValue, frozen=True, kw_only=True):
-    """What the model is asked to do with one call."""
+    """A task for one tool call."""
 
     text: str
     tool: str = ""
-    """The tool that it needs; empty for each that changes the file."""
+    """The expected tool; "" accepts any tool that edits the file."""
     values: dict[str, Any] = msgspec.field(default_factory=dict)
-    """Arguments that must come just so."""
+    """Arguments that must have exactly these values."""
     file: str = ""
-    """The file that changes, where what comes of it is judged."""
+    """Path of the file whose resulting content is compared; "" for none."""
     before: str = ""
-    """Its content, which has to become `after`."""
+    """Its content before the call."""
     after: str = ""
+    """Its expected content after the call."""
 
 
-class ProbeSetup(FrozenValue, frozen=True, kw_only=True):
-    """A model and how it is asked."""
-
-    name: str
-    window: int
-    sampling: Sampling
-    seconds: float
-    """For one reply."""
-    prompt: str = ""
-    """What models.json has to tell the model."""
-    longest: int | None = None
-    """Tokens of a reply at most, where it is to be fewer than in a session."""
-
-
-class Attempt(FrozenValue, frozen=True, kw_only=True):
-    """What came of a task."""
-
-    kind: str
-    """`valid`, or a kind of failure."""
-    recovered: bool = False
-    """The call was found in plain text instead of the protocol's own form."""
-    ms: int = 0
-    detail: str = ""
-    fault: Fault | None = None
-    usage: Usage = Usage()
-    estimate: int = 0
-    """Tokens that the request was thought to hold."""
-
-
-class Cell(msgspec.Struct):
-    """The replies to one strategy at one temperature."""
-
-    protocol: Protocol
-    temperature: float
-    attempts: list[Attempt]
-
-    @property
-    def valid(self) -> int:
-        """Replies that could run and do what was asked."""
-        return sum(one.kind == VALID for one in self.attempts)
-
-    @property
-    def recovered(self) -> int:
-        """Valid ones among them that came in plain text."""
-        return sum(one.kind == VALID and one.recovered for one in self.attempts)
-
-    @property
-    def failures(self) -> Counter[str]:
-        """Kind → how often."""
-        return Counter(one.kind for one in self.attempts if one.kind != VALID)
-
-    @property
-    def seconds(self) -> float | None:
-        """The median time of a whole reply."""
-        answered = [one.ms for one in self.attempts if one.kind not in NO_ANSWER]
-        return statistics.median(answered) / 1000 if answered else None
+@cache
+def probe_project() -> ProbeProject:
+    """The built-in project."""
+    return msgspec.json.decode((HERE / "file_tasks.json").read_bytes(), type=ProbeProject)
 
 
 @cache
 def call_tasks() -> tuple[CallTask, ...]:
-    """The tasks for calls that come with the program."""
-    return tuple(msgspec.json.decode(TASKS_FILE.read_bytes(), type=list[CallTask]))
+    """The built-in tasks for tool calls."""
+    return msgspec.json.decode((HERE / "tool_tasks.json").read_bytes(), type=tuple[CallTask, ...])
 
 
 def tasks_for(strategy: Protocol, quick: bool = False) -> tuple[CallTask | FileTask, ...]:
-    """The tasks for a strategy. `quick`: the same changes of files for all of them, so that they can be compared."""
+    """The tasks for a strategy. `quick`: the same file changes for all strategies, so that they can be compared."""
     if strategy == "files":
         return probe_project().tasks
-    return _changes() if quick else call_tasks()
+    return _file_tasks_as_calls() if quick else call_tasks()
 
 
 @cache
-def _changes() -> tuple[CallTask, ...]:
-    """The changes of the files strategy, for calls: the model is told what it would have read."""
+def _file_tasks_as_calls() -> tuple[CallTask, ...]:
+    """The file tasks for tool calls; the text includes the content that the model would have read."""
     files = probe_project().files
-    told = "You have read {file}; this is its content:\n```\n{before}```\n{text}"
+    with_content = "You have read {file}; this is its content:\n```\n{before}```\n{text}"
     return tuple(
         CallTask(
-            text=told.format(file=one.file, before=files[one.file], text=one.text) if one.file in files else one.text,
-            file=one.file,
-            before=files.get(one.file, ""),
-            after=one.content,
+            text=with_content.format(file=task.file, before=files[task.file], text=task.text)
+            if task.file in files
+            else task.text,
+            file=task.file,
+            before=files.get(task.file, ""),
+            after=task.content,
         )
-        for one in probe_project().tasks
+        for task in probe_project().tasks
     )
 
 
@@ -219,13 +125,73 @@ def _tools() -> Registry:
     return default_tools().for_mode(Mode.AGENT)
 
 
-class _Heard(msgspec.Struct):
-    """A reply as it comes in."""
+# --- attempts -------------------------------------------------------------------------------
+
+
+class ProbeSetup(FrozenValue, frozen=True, kw_only=True):
+    """The model to probe and its request options."""
+
+    name: str
+    window: int
+    sampling: Sampling
+    seconds: float
+    """Time limit of one reply."""
+    prompt: str = ""
+    """The model's own prompt from models.json."""
+    max_tokens: int | None = None
+    """Token limit of a reply, if lower than a session's."""
+
+
+class Attempt(FrozenValue, frozen=True, kw_only=True):
+    """The judged reply to one task."""
+
+    kind: str
+    """`valid`, or a kind of failure."""
+    recovered: bool = False
+    """The call was recovered from plain text."""
+    ms: int = 0
+    detail: str = ""
+    usage: Usage = Usage()
+    estimate: int = 0
+    """Estimated prompt tokens."""
+
+
+class Cell(msgspec.Struct):
+    """The attempts with one strategy at one temperature."""
+
+    protocol: Protocol
+    temperature: float
+    attempts: list[Attempt]
+
+    @property
+    def valid(self) -> int:
+        """Number of valid replies."""
+        return sum(attempt.kind == VALID for attempt in self.attempts)
+
+    @property
+    def recovered(self) -> int:
+        """Number of valid replies with a recovered call."""
+        return sum(attempt.kind == VALID and attempt.recovered for attempt in self.attempts)
+
+    @property
+    def failures(self) -> Counter[str]:
+        """Number of failures by kind."""
+        return Counter(attempt.kind for attempt in self.attempts if attempt.kind != VALID)
+
+    @property
+    def median_seconds(self) -> float | None:
+        """Median duration of a reply; None without one."""
+        durations = [attempt.ms for attempt in self.attempts if attempt.kind not in NO_REPLY_KINDS]
+        return statistics.median(durations) / 1000 if durations else None
+
+
+class _Reply(msgspec.Struct):
+    """A reply while it streams in."""
 
     calls: list[ToolCall]
     text: str = ""
-    thought: bool = False
-    stop: str = ""
+    has_reasoning: bool = False
+    stop_reason: str = ""
     fault: Fault | None = None
     usage: Usage = Usage()
 
@@ -233,25 +199,23 @@ class _Heard(msgspec.Struct):
 async def probe(
     model: Model, setup: ProbeSetup, task: CallTask | FileTask, protocol: Protocol, temperature: float | None = None
 ) -> Attempt:
-    """Ask for `task` once, which is one of `tasks_for(protocol)`. Failures are outcomes; only cancellation is
-    raised."""
+    """Ask for one of `tasks_for(protocol)` and judge the reply. Failures are returned, never raised."""
     request = _request(setup, task, protocol, temperature)
-    heard, began = _Heard([]), time.monotonic()
+    reply, started = _Reply([]), time.monotonic()
     try:
         async with asyncio.timeout(setup.seconds):
-            await _hear(model, request, heard)
+            await _receive(model, request, reply)
     except TimeoutError:
-        heard.fault = Fault(kind="timeout", message=f"No complete reply within {setup.seconds:g} s.")
-    kind, detail, recovered = _judge(heard, task, protocol)
+        reply.fault = Fault(kind="timeout", message=f"No complete reply within {setup.seconds:g} s.")
+    kind, detail, recovered = _judge(reply, task, protocol)
     size = sum(len(message.text) for message in request.messages)
     size += sum(len(tool.description) + len(str(tool.parameters)) for tool in request.tools)
     return Attempt(
         kind=kind,
         detail=detail,
         recovered=recovered,
-        ms=round((time.monotonic() - began) * 1000),
-        fault=heard.fault,
-        usage=heard.usage,
+        ms=round((time.monotonic() - started) * 1000),
+        usage=reply.usage,
         estimate=size // 4,
     )
 
@@ -259,120 +223,84 @@ async def probe(
 def _request(
     setup: ProbeSetup, task: CallTask | FileTask, protocol: Protocol, temperature: float | None
 ) -> ModelRequest:
-    most = setup.sampling.max_tokens if setup.longest is None else min(setup.longest, setup.sampling.max_tokens)
-    common = ModelRequest(
+    sampling = setup.sampling
+    max_tokens = sampling.max_tokens if setup.max_tokens is None else min(setup.max_tokens, sampling.max_tokens)
+    request = ModelRequest(
         model=setup.name,
         messages=(),
-        temperature=setup.sampling.temperature if temperature is None else temperature,
-        max_tokens=most,
+        temperature=sampling.temperature if temperature is None else temperature,
+        max_tokens=max_tokens,
         num_ctx=setup.window,
-        think=setup.sampling.think,
-        keep_alive=setup.sampling.keep_alive,
+        think=sampling.think,
+        keep_alive=sampling.keep_alive,
     )
     if isinstance(task, FileTask):
-        shown = _file_messages(task, setup.prompt)
-        return msgspec.structs.replace(common, messages=shown, max_tokens=min(most, FILE_REPLY_TOKENS))
-    ladder = ProtocolFallback(setup.name, fixed=protocol, tell=lambda event: None)
+        return msgspec.structs.replace(
+            request, messages=_file_messages(task, setup.prompt), max_tokens=min(max_tokens, FILE_REPLY_TOKENS)
+        )
+    fallback = ProtocolFallback(setup.name, fixed=protocol, tell=lambda event: None)
     specs = _tools().specs()
     rules = prompt("rules") + "\n\nWorking folder: /home/user/project (Linux)."
     system = f"{rules}\n\n{setup.prompt}" if setup.prompt else rules
-    dressed = ladder.dress(specs)
-    messages = ladder.messages((SystemMessage(text=system), UserMessage(text=task.text)), specs)
-    return msgspec.structs.replace(common, messages=messages, tools=dressed.tools, format=dressed.format)
+    dressed = fallback.dress(specs)
+    messages = fallback.messages((SystemMessage(text=system), UserMessage(text=task.text)), specs)
+    return msgspec.structs.replace(request, messages=messages, tools=dressed.tools, format=dressed.format)
 
 
-async def _hear(model: Model, request: ModelRequest, heard: _Heard) -> None:
+def _file_messages(task: FileTask, model_prompt: str) -> tuple[Message, ...]:
+    """The messages of the files strategy, as in the first request of a run."""
+    files = probe_project().files
+    listing = RelevantFiles(files, files).text()
+    return (
+        SystemMessage(text="\n\n".join(filter(None, (prompt("files_rules"), model_prompt)))),
+        ProgramMessage(text=program_text("files", f"The files of my project:\n\n{listing}")),
+        UserMessage(text=task.text),
+        ProgramMessage(text=program_text("form", prompt("files_form"))),
+    )
+
+
+async def _receive(model: Model, request: ModelRequest, reply: _Reply) -> None:
     async with aclosing(model.stream(request)) as pieces:
         async for piece in pieces:
             match piece:
                 case TextPiece(text=text):
-                    heard.text += text
+                    reply.text += text
                 case ThinkingPiece():
-                    heard.thought = True
+                    reply.has_reasoning = True
                 case CallReady(call=call):
-                    heard.calls.append(call)
+                    reply.calls.append(call)
                 case UsagePiece(usage=usage):
-                    known = {k: v for k, v in msgspec.structs.asdict(usage).items() if v is not None}
-                    heard.usage = msgspec.structs.replace(heard.usage, **known)
+                    reported = {k: v for k, v in msgspec.structs.asdict(usage).items() if v is not None}
+                    reply.usage = msgspec.structs.replace(reply.usage, **reported)
                 case Stop(reason=reason):
-                    heard.stop = reason
+                    reply.stop_reason = reason
                 case Failed(fault=fault):
-                    heard.fault = fault
+                    reply.fault = fault
 
 
-def _judge(heard: _Heard, task: CallTask | FileTask, protocol: Protocol) -> tuple[str, str, bool]:
-    """Kind, detail, and whether the call was recovered."""
-    if heard.fault is not None:
-        return _fault_kind(heard.fault), heard.fault.message, False
+# --- judging --------------------------------------------------------------------------------
+
+
+def _judge(reply: _Reply, task: CallTask | FileTask, protocol: Protocol) -> tuple[str, str, bool]:
+    """Return the kind of the attempt, a detail, and whether the call was recovered."""
+    if reply.fault is not None:
+        return _fault_kind(reply.fault), reply.fault.message, False
     if isinstance(task, FileTask):
-        kind, detail = judge_file_reply(heard.text, task)
-        if kind or heard.stop == "length":
-            return (*_unfinished(heard, kind, detail), False)
+        kind, detail = judge_file_reply(reply.text, task)
+        if kind or reply.stop_reason == "length":
+            return (*_incomplete_kind(reply, kind, detail), False)
         return VALID, "", False
-    parsed, calls, recovered = ParsedReply(), list(heard.calls), False
+    parsed, calls = ParsedReply(), reply.calls
     if not calls:
-        parsed = parse_reply(heard.text, _tools().specs(), protocol=protocol)
-        recovered = any(found.recovered for found in parsed.calls)
+        parsed = parse_reply(reply.text, _tools().specs(), protocol=protocol)
         calls = [
-            ToolCall(id=f"p{number}", name=one.name, arguments=one.arguments, fault=one.fault, raw=one.raw)
-            for number, one in enumerate(parsed.calls)
+            ToolCall(id=f"p{number}", name=call.name, arguments=call.arguments, fault=call.fault, raw=call.raw)
+            for number, call in enumerate(parsed.calls)
         ]
     if calls:
-        kind, detail = _judge_calls(calls, task)
-        return kind, detail, recovered
-    kind, detail = ("unreadable", parsed.error) if parsed.error else ("prose", heard.text.strip()[:200])
-    return (*_unfinished(heard, kind, detail), False)
-
-
-def _unfinished(heard: _Heard, kind: str, detail: str) -> tuple[str, str]:
-    """Kind and detail of a reply that is of no use: that it has no end, or is empty, says more than `kind`."""
-    if heard.stop == "length":
-        return "truncated", f"after {heard.usage.completion_tokens or 'all'} tokens"
-    if not heard.text.strip():
-        return ("thinking_only" if heard.thought else "empty"), ""
-    return kind, detail
-
-
-def _judge_calls(calls: list[ToolCall], task: CallTask) -> tuple[str, str]:
-    """A reply is valid when all its calls could run and one of them does what was asked."""
-    done: dict[str, Any] | None = None
-    names: list[str] = []
-    content = f"{task.before.rstrip()}\n"
-    for call in calls:
-        if call.fault is not None:
-            return "unreadable", call.fault
-        parsed = _tools().parse(call)
-        if isinstance(parsed, ToolResult):
-            return parsed.code or "bad_arguments", parsed.error or ""
-        tool, arguments = parsed
-        names.append(tool.name)
-        given = arguments.model_dump()
-        if tool.name == task.tool or (not task.tool and tool.name in _CHANGING):
-            done = given
-        if tool.name in _CHANGING and _plain(given.get("path")) == task.file:
-            content = _changed(content, given)
-    if done is None:
-        return "wrong_tool", f"{', '.join(names)} instead of {task.tool or ' or '.join(_CHANGING)}"
-    for name, value in task.values.items():
-        if _plain(done.get(name)) != _plain(value):
-            return "wrong_values", f"{name} is {done.get(name)!r} instead of {value!r}"
-    if task.file and comparable_content(task.file, content) != comparable_content(task.file, task.after):
-        return "wrong_content", f"{task.file} becomes {content.strip()[:200]}"
-    return VALID, ""
-
-
-def _changed(content: str, given: dict[str, Any]) -> str:
-    """What a call with these arguments makes of a file."""
-    if "content" in given:
-        return str(given["content"])
-    old, new = str(given.get("old_string") or ""), str(given.get("new_string") or "")
-    return content.replace(old, new) if old else content
-
-
-def _plain(value: Any) -> str:
-    """A value without what does not matter: `./` before a path, blanks around."""
-    text = str(value).strip()
-    return text.removeprefix("/home/user/project/").removeprefix("./")
+        return (*_judge_calls(calls, task), any(call.recovered for call in parsed.calls))
+    kind, detail = ("unreadable", parsed.error) if parsed.error else ("prose", reply.text.strip()[:200])
+    return (*_incomplete_kind(reply, kind, detail), False)
 
 
 def _fault_kind(fault: Fault) -> str:
@@ -383,3 +311,79 @@ def _fault_kind(fault: Fault) -> str:
     if fault.kind == "status" and fault.status is not None and fault.status < 500:
         return "refused"
     return "broken"
+
+
+def _incomplete_kind(reply: _Reply, kind: str, detail: str) -> tuple[str, str]:
+    """Kind and detail of an invalid reply; being truncated or empty takes precedence over `kind`."""
+    if reply.stop_reason == "length":
+        return "truncated", f"after {reply.usage.completion_tokens or 'all'} tokens"
+    if not reply.text.strip():
+        return ("thinking_only" if reply.has_reasoning else "empty"), ""
+    return kind, detail
+
+
+def judge_file_reply(text: str, task: FileTask) -> tuple[str, str]:
+    """Return the kind of failure and a detail, both "" if the reply makes exactly the change."""
+    reply = read_file_reply(text, probe_project().files, task.text, removable_names(task.text))
+    if not reply.shown:
+        return "prose", text.strip()[:200]
+    if set(reply.files) != {task.file}:
+        named = ", ".join(reply.files) or "nothing"
+        return "wrong_file", f"{named} changed instead of {task.file}"
+    return _compare(task.file, reply.files[task.file], task.content)
+
+
+def _judge_calls(calls: list[ToolCall], task: CallTask) -> tuple[str, str]:
+    """A reply is valid if all its calls could run and one of them does what was asked."""
+    matching: dict[str, Any] | None = None
+    names: list[str] = []
+    content = f"{task.before.rstrip()}\n"
+    for call in calls:
+        if call.fault is not None:
+            return "unreadable", call.fault
+        parsed = _tools().parse(call)
+        if isinstance(parsed, ToolResult):
+            return parsed.code or "bad_arguments", parsed.error or ""
+        tool, model = parsed
+        arguments = model.model_dump()
+        names.append(tool.name)
+        edits = tool.name in _EDIT_TOOLS
+        if tool.name == task.tool or (not task.tool and edits):
+            matching = arguments
+        if edits and _normalized(arguments.get("path")) == task.file:
+            content = _apply_edit(content, arguments)
+    if matching is None:
+        return "wrong_tool", f"{', '.join(names)} instead of {task.tool or ' or '.join(_EDIT_TOOLS)}"
+    for name, value in task.values.items():
+        if _normalized(matching.get(name)) != _normalized(value):
+            return "wrong_values", f"{name} is {matching.get(name)!r} instead of {value!r}"
+    kind, detail = _compare(task.file, content, task.after) if task.file else ("", "")
+    return kind or VALID, detail
+
+
+def _apply_edit(content: str, arguments: dict[str, Any]) -> str:
+    if "content" in arguments:
+        return str(arguments["content"])
+    old, new = str(arguments.get("old_string") or ""), str(arguments.get("new_string") or "")
+    return content.replace(old, new) if old else content
+
+
+def _compare(file: str, content: str, expected: str) -> tuple[str, str]:
+    if comparable_content(file, content) == comparable_content(file, expected):
+        return "", ""
+    return "wrong_content", f"{file} becomes {content.strip()[:200]}"
+
+
+def comparable_content(name: str, content: str) -> Any:
+    """The content without differences that don't matter: surrounding whitespace, and the layout of JSON."""
+    if name.endswith(".json"):
+        try:
+            return json.loads(content)
+        except ValueError:
+            return content
+    return content.strip()
+
+
+def _normalized(value: Any) -> str:
+    """A value without surrounding whitespace and the prefix of a path in the working folder."""
+    return str(value).strip().removeprefix("/home/user/project/").removeprefix("./")

@@ -13,12 +13,11 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from tui_agent import __version__
-from tui_agent.commands import calibration, probing, reaching
-from tui_agent.commands.output import TextPage
+from tui_agent.commands import calibration, probing, server_access
+from tui_agent.commands.output import INTERRUPTED, TextPage
 from tui_agent.commands.probing import Cell, ProbeSetup
-from tui_agent.commands.reaching import Configured, NoServer, Reached
+from tui_agent.commands.server_access import CommandConfig, ServerAccess, ServerUnavailable
 from tui_agent.common import paths
-from tui_agent.common.domain import Fault, ModelInfo
 from tui_agent.engine.models.protocol_fallback import SMALL
 from tui_agent.models.catalog import Calibration
 from tui_agent.platform.pipes import print_error
@@ -27,65 +26,79 @@ from tui_agent.text import count_of, one_line
 
 COUNT = 20
 """Tasks per strategy and temperature."""
-QUICK = 2
+QUICK_COUNT = 2
 """The same in a quick measurement."""
 TEMPERATURES = (0.0, 0.3, 0.7)
 GOAL = 95
-"""Percentage of valid replies from which on a model is good enough (M8)."""
-_GIVE_UP = 3
-"""Requests in a row that the server does not answer or refuses, after which the rest of a cell is left out."""
-_EARLY = 2
-"""Failures after which a quick measurement has seen enough of a strategy."""
-_QUICK_REPLY = 300
-"""Tokens of a reply in a quick measurement at most: none of its tasks needs more."""
-_FIXES = 'Sessions start with it; to use another one, set "strategy" in the model\'s options.'
+"""Percentage of valid replies that makes a model good enough (M8)."""
+UNAVAILABLE = 4
+"""Exit code if there is no usable server."""
+_MAX_NO_REPLY = 3
+"""Consecutive requests without a reply after which the rest of a cell is skipped."""
+_MAX_QUICK_FAILURES = 2
+"""Failures after which a quick measurement skips the rest of a strategy."""
+_QUICK_REPLY_TOKENS = 300
+"""Token limit of a reply in a quick measurement; none of its tasks needs more."""
+_SAVED_HINT = 'Sessions start with it; to use another one, set "strategy" in the model\'s options.'
 
 
 class Measurement(msgspec.Struct):
-    """What was measured so far."""
+    """The measurement so far."""
 
     name: str
     cells: list[Cell]
     small: bool = False
     """The model has few parameters."""
     calibration: Calibration = Calibration()
-    kept: bool = False
-    not_kept: str = ""
-    """Why it is not in models.json now."""
+    saved: bool = False
+    not_saved: str = ""
+    """Why it was not saved in models.json."""
     stopped: bool = False
     settled: bool = False
-    """A quick measurement ended early: the strategies that are left can't be preferred any more."""
+    """A quick measurement ended early because no other strategy could be preferred."""
+
+    def conclude(self, provider: str) -> None:
+        """Evaluate the cells and decide whether the result can be saved."""
+        self.cells = [cell for cell in self.cells if cell.attempts]
+        self.calibration = calibration.calibrate(self.cells, self.small)
+        self.not_saved = calibration.reason_not_to_save(
+            self.calibration, self.cells, stopped=self.stopped, provider=provider, settled=self.settled
+        )
 
 
 def run_reliability(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    """Measure and print the result; returns the exit code. Ctrl+C ends it with what was measured so far."""
+    """Measure, print the result and return the exit code. After Ctrl+C, print what was measured so far."""
     if args.tasks:
         return _run_task_suite(args, parser)
-    args.n = args.n or (QUICK if args.quick else COUNT)
+    args.n = args.n or (QUICK_COUNT if args.quick else COUNT)
     args.temperatures = args.temperatures or (TEMPERATURES[:1] if args.quick else TEMPERATURES)
     page = TextPage(sys.stderr if args.json else sys.stdout)
-    found = Measurement(args.model or "", [])
+    measurement = Measurement(args.model or "", [])
     try:
-        asyncio.run(_measure(args, found, page))
-    except NoServer as error:
+        asyncio.run(_measure(args, measurement, page))
+    except ServerUnavailable as error:
         page.progress("")
         print_error(str(error))
-        return 4
+        return UNAVAILABLE
     except KeyboardInterrupt:
-        found.stopped = True
-        _conclude(found, "")
+        measurement.stopped = True
+        measurement.conclude("")
     page.progress("")
     if args.json:
-        sys.stdout.write(json.dumps(_measurement_as_data(found), indent=1) + "\n")
-    elif found.cells:
-        _print_measurement(found, page, args.n)
-    if found.stopped:
-        return 130
-    return 0 if any(100 * cell.valid >= GOAL * len(cell.attempts) for cell in found.cells) else 1
+        sys.stdout.write(json.dumps(_measurement_as_data(measurement), indent=1) + "\n")
+    elif measurement.cells:
+        _print_measurement(measurement, page, args.n)
+    if measurement.stopped:
+        return INTERRUPTED
+    return 0 if any(_reaches_goal(cell) for cell in measurement.cells) else 1
+
+
+def _reaches_goal(cell: Cell) -> bool:
+    return 100 * cell.valid >= GOAL * len(cell.attempts)
 
 
 def _run_task_suite(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    """The developers' task suite. It is part of the source tree, not of the installed package."""
+    """Run the developers' task suite, which is part of the source tree but not of the installed package."""
     if args.quick:
         parser.error("--tasks can't be combined with --quick")
     try:
@@ -97,146 +110,128 @@ def _run_task_suite(args: argparse.Namespace, parser: argparse.ArgumentParser) -
     return code
 
 
-async def _measure(args: argparse.Namespace, found: Measurement, page: TextPage) -> None:
-    """Fill `found`, and keep what it says in models.json. Raises NoServer."""
-    files = await asyncio.to_thread(reaching.configured, args)
-    way = reaching.reach(files.loaded, args.scenarios, args.timeout)
+async def _measure(args: argparse.Namespace, measurement: Measurement, page: TextPage) -> None:
+    """Fill `measurement` and save it in models.json. Raises ServerUnavailable."""
+    config = await asyncio.to_thread(server_access.load_config, args)
+    access = server_access.access_server(config.loaded, args.scenarios, args.timeout)
     try:
-        setup = await _setup(args, way, files, found)
-        found.name = setup.name
-        for strategy in _in_order(args, found.small):
+        setup = await _probe_setup(args, access, config, measurement)
+        measurement.name = setup.name
+        for strategy in _strategy_order(args, measurement.small):
             for temperature in args.temperatures:
                 cell = Cell(strategy, temperature, [])
-                found.cells.append(cell)
-                await _fill(cell, setup, way, args, page.progress)
+                measurement.cells.append(cell)
+                await _fill_cell(cell, setup, access, args, page.progress)
             if args.quick and calibration.is_perfect(cell):
-                found.settled = True
+                measurement.settled = True
                 break
-        _conclude(found, way.model.provider)
+        measurement.conclude(access.model.provider)
         if args.no_save:
-            found.not_kept = "--no-save"
-        elif not found.not_kept:
-            where = paths.models_file()
-            found.not_kept = await calibration.save_measurement(where, way.model, setup.name, found.calibration)
-            found.kept = not found.not_kept
+            measurement.not_saved = "--no-save"
+        elif not measurement.not_saved:
+            measurement.not_saved = await calibration.save_measurement(
+                paths.models_file(), access.model, setup.name, measurement.calibration
+            )
+            measurement.saved = not measurement.not_saved
     finally:
-        await reaching.close(way)
+        await access.aclose()
 
 
-def _conclude(found: Measurement, provider: str) -> None:
-    """What the cells come to, and whether that can be kept."""
-    found.cells = [cell for cell in found.cells if cell.attempts]
-    found.calibration = calibration.calibrate(found.cells, found.small)
-    found.not_kept = calibration.reason_not_to_save(
-        found.calibration, found.cells, stopped=found.stopped, provider=provider, settled=found.settled
-    )
-
-
-def _in_order(args: argparse.Namespace, small: bool) -> Sequence[Protocol]:
-    """The strategies to measure; in a quick measurement those first that would be taken first."""
+def _strategy_order(args: argparse.Namespace, small: bool) -> Sequence[Protocol]:
+    """The strategies to measure; a quick measurement starts with the preferred ones."""
     if not args.quick:
         return tuple(args.strategies)
-    order = calibration.SMALL if small else calibration.PREFERRED
+    order = calibration.PREFERRED_SMALL if small else calibration.PREFERRED
     return tuple(sorted(args.strategies, key=order.index))
 
 
-async def _setup(args: argparse.Namespace, way: Reached, files: Configured, found: Measurement) -> ProbeSetup:
-    name = args.model or await reaching.default_model(way, files)
-    info = await way.model.describe(name)
-    if isinstance(info, Fault):
-        if info.kind == "unreachable" or info.status == 404:
-            raise reaching.no_answer(info, way)
-        info = ModelInfo(name=name)
-    found.small = info.parameters is not None and info.parameters < SMALL
-    return reaching.probe_setup(info, way, files, args.timeout, _QUICK_REPLY if args.quick else None)
+async def _probe_setup(
+    args: argparse.Namespace, access: ServerAccess, config: CommandConfig, measurement: Measurement
+) -> ProbeSetup:
+    name = args.model or await server_access.default_model(access, config)
+    info = await server_access.describe_model(access, name)
+    measurement.small = info.parameters is not None and info.parameters < SMALL
+    return server_access.probe_setup(info, access, config, args.timeout, _QUICK_REPLY_TOKENS if args.quick else None)
 
 
-async def _fill(
-    cell: Cell, setup: ProbeSetup, way: Reached, args: argparse.Namespace, tell: Callable[[str], None]
+async def _fill_cell(
+    cell: Cell, setup: ProbeSetup, access: ServerAccess, args: argparse.Namespace, on_progress: Callable[[str], None]
 ) -> None:
-    tasks, count = probing.tasks_for(cell.protocol, args.quick), args.n
-    for number in range(count):
-        where = f"{setup.name}: {cell.protocol}, temperature {cell.temperature:g}, {number + 1} of {count}"
-        tell(f"{where} · {cell.valid} valid so far" if number else where)
+    tasks = probing.tasks_for(cell.protocol, args.quick)
+    for number in range(args.n):
+        status = f"{setup.name}: {cell.protocol}, temperature {cell.temperature:g}, {number + 1} of {args.n}"
+        on_progress(f"{status} · {cell.valid} valid so far" if number else status)
         task = tasks[number % len(tasks)]
-        done = await probing.probe(way.model, setup, task, cell.protocol, cell.temperature)
-        if args.quick and done.kind == "broken":  # of two replies none can be spared
-            done = await probing.probe(way.model, setup, task, cell.protocol, cell.temperature)
-        cell.attempts.append(done)
-        last = cell.attempts[-_GIVE_UP:]
-        if len(last) == _GIVE_UP and all(one.kind in probing.NO_ANSWER for one in last):
+        attempt = await probing.probe(access.model, setup, task, cell.protocol, cell.temperature)
+        if args.quick and attempt.kind == "broken":  # of two replies none can be spared
+            attempt = await probing.probe(access.model, setup, task, cell.protocol, cell.temperature)
+        cell.attempts.append(attempt)
+        latest = [attempt.kind for attempt in cell.attempts[-_MAX_NO_REPLY:]]
+        if len(latest) == _MAX_NO_REPLY and set(latest) <= set(probing.NO_REPLY_KINDS):
             return
-        if args.quick and len(cell.attempts) - cell.valid >= _EARLY:
+        if args.quick and len(cell.attempts) - cell.valid >= _MAX_QUICK_FAILURES:
             return
 
 
-def _print_measurement(found: Measurement, page: TextPage, count: int) -> None:
-    """The table for people, and what it means."""
-    cells = found.cells
-    page.line(f"{found.name}: replies that are valid and do what was asked", "bold")
+def _print_measurement(measurement: Measurement, page: TextPage, count: int) -> None:
+    cells = measurement.cells
+    page.line(f"{measurement.name}: replies that are valid and do what was asked", "bold")
     page.line()
-    _table(cells, page)
-    _kinds(cells, page)
+    _print_table(cells, page)
+    _print_failures(cells, page)
     page.line()
     best = max(cells, key=lambda cell: (cell.valid / len(cell.attempts), -cell.temperature))
     share = 100 * best.valid // len(best.attempts)
-    reached = "good enough" if 100 * best.valid >= GOAL * len(best.attempts) else f"below the goal of {GOAL}%"
-    page.line(f"Best: {best.protocol} at {best.temperature:g} with {share}%, {reached}.", "bold")
-    page.line(f"Strategy: {calibration.describe_calibration(found.calibration)}", "bold")
-    kept = f"Saved in {paths.models_file()}." if found.kept else f"Not saved in models.json: {found.not_kept}."
-    page.pair("", 0, f"{kept} {_FIXES}" if found.kept else kept, "dim")
+    verdict = "good enough" if _reaches_goal(best) else f"below the goal of {GOAL}%"
+    page.line(f"Best: {best.protocol} at {best.temperature:g} with {share}%, {verdict}.", "bold")
+    page.line(f"Strategy: {calibration.describe_calibration(measurement.calibration)}", "bold")
+    if measurement.saved:
+        page.hanging("", 0, f"Saved in {paths.models_file()}. {_SAVED_HINT}", "dim")
+    else:
+        page.hanging("", 0, f"Not saved in models.json: {measurement.not_saved}.", "dim")
     if count < COUNT:
         tasks = count_of(count, "task")
         page.line(f"With {tasks} each these are rough numbers; use -n 100 for firm ones.", "dim")
 
 
-def _table(cells: Sequence[Cell], page: TextPage) -> None:
+def _print_table(cells: Sequence[Cell], page: TextPage) -> None:
     head = ("strategy", "temp", "valid", "", "in text", "median", "failures")
     rows = []
     for cell in cells:
         total = len(cell.attempts)
-        failures = ", ".join(f"{kind} {number}" for kind, number in cell.failures.most_common())
-        seconds = cell.seconds
-        rows.append(
-            (
-                cell.protocol,
-                f"{cell.temperature:g}",
-                f"{100 * cell.valid // total}%",
-                f"{cell.valid}/{total}",
-                str(cell.recovered or ""),
-                "" if seconds is None else f"{seconds:.1f} s",
-                failures,
-            )
-        )
+        seconds = cell.median_seconds
+        rows.append((
+            cell.protocol, f"{cell.temperature:g}", f"{100 * cell.valid // total}%", f"{cell.valid}/{total}",
+            str(cell.recovered or ""), "" if seconds is None else f"{seconds:.1f} s",
+            ", ".join(f"{kind} {number}" for kind, number in cell.failures.most_common()),
+        ))  # fmt: skip
     page.table(head, rows, right=(1, 2, 3, 4, 5))
 
 
-def _kinds(cells: Sequence[Cell], page: TextPage) -> None:
-    """What the kinds of failure mean, each with an example."""
-    kinds = Counter[str]()
-    for cell in cells:
-        kinds.update(cell.failures)
-    if kinds:
-        page.line()
-        wide = max(len(kind) for kind in kinds) + 2
-        for kind, _ in kinds.most_common():
-            detail = next(
-                (one.detail for cell in cells for one in cell.attempts if one.kind == kind and one.detail), ""
-            )
-            text = probing.KINDS.get(kind, kind) + (f"; such as: {one_line(detail, 140)}" if detail else "")
-            page.pair(f"  {kind.ljust(wide)}", wide + 2, text, "dim")
+def _print_failures(cells: Sequence[Cell], page: TextPage) -> None:
+    """Explain each kind of failure that occurred, with an example."""
+    attempts = [attempt for cell in cells for attempt in cell.attempts]
+    kinds = Counter(attempt.kind for attempt in attempts if attempt.kind != probing.VALID).most_common()
+    if not kinds:
+        return
+    page.line()
+    width = max(len(kind) for kind, _ in kinds) + 2
+    for kind, _ in kinds:
+        detail = next((attempt.detail for attempt in attempts if attempt.kind == kind and attempt.detail), "")
+        example = f"; such as: {one_line(detail, 140)}" if detail else ""
+        page.hanging(f"  {kind.ljust(width)}", width + 2, probing.FAILURE_KINDS.get(kind, kind) + example, "dim")
 
 
-def _measurement_as_data(found: Measurement) -> dict[str, object]:
-    """All that was measured, for programs."""
+def _measurement_as_data(measurement: Measurement) -> dict[str, object]:
+    """The output of --json."""
     return {
         "version": __version__,
-        "model": found.name,
+        "model": measurement.name,
         "goal": GOAL / 100,
-        "stopped": found.stopped,
-        "calibration": msgspec.to_builtins(found.calibration),
-        "kept": found.kept,
-        "not_kept": found.not_kept,
+        "stopped": measurement.stopped,
+        "calibration": msgspec.to_builtins(measurement.calibration),
+        "kept": measurement.saved,
+        "not_kept": measurement.not_saved,
         "cells": [
             {
                 "protocol": cell.protocol,
@@ -245,23 +240,23 @@ def _measurement_as_data(found: Measurement) -> dict[str, object]:
                 "replies": len(cell.attempts),
                 "valid": cell.valid,
                 "recovered": cell.recovered,
-                "median_seconds": cell.seconds,
+                "median_seconds": cell.median_seconds,
                 "failures": dict(cell.failures),
                 "attempts": [
                     {
                         "task": number % len(probing.tasks_for(cell.protocol)),
-                        "kind": one.kind,
-                        "recovered": one.recovered,
-                        "ms": one.ms,
-                        "detail": one.detail,
-                        "prompt_tokens": one.usage.prompt_tokens,
-                        "cached_tokens": one.usage.cached_tokens,
-                        "completion_tokens": one.usage.completion_tokens,
-                        "generate_ms": one.usage.generate_ms,
+                        "kind": attempt.kind,
+                        "recovered": attempt.recovered,
+                        "ms": attempt.ms,
+                        "detail": attempt.detail,
+                        "prompt_tokens": attempt.usage.prompt_tokens,
+                        "cached_tokens": attempt.usage.cached_tokens,
+                        "completion_tokens": attempt.usage.completion_tokens,
+                        "generate_ms": attempt.usage.generate_ms,
                     }
-                    for number, one in enumerate(cell.attempts)
+                    for number, attempt in enumerate(cell.attempts)
                 ],
             }
-            for cell in found.cells
+            for cell in measurement.cells
         ],
     }

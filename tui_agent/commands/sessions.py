@@ -1,4 +1,4 @@
-"""`tui-agent sessions`: list, search, rename, fork, export and delete sessions, without a screen (S3)."""
+"""`tui-agent sessions`: list, search, rename, fork, export and delete sessions without a screen (S3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from tui_agent import settings
-from tui_agent.commands.output import TextPage, bytes_shown, exit_code_of, say
+from tui_agent.commands.output import TextPage, exit_code_of, format_bytes, print_line
 from tui_agent.common import paths
 from tui_agent.export.session import ExportError, Format, export_format, export_session, export_target, write_export
 from tui_agent.platform.pipes import print_error
@@ -23,10 +23,11 @@ from tui_agent.storage.folder import SessionError
 from tui_agent.text import Mask, one_line
 
 FAILED, USAGE, NEEDS_PERSON = 1, 2, 3
+MINUTE, HOUR, DAY = 60, 3_600, 86_400
 
 
 class CommandRefused(Exception):
-    """It can't be done; the message says why and what to do."""
+    """The command can't be carried out; the message is for the user, `code` the exit code."""
 
     def __init__(self, message: str, code: int = FAILED) -> None:
         super().__init__(message)
@@ -34,164 +35,82 @@ class CommandRefused(Exception):
 
 
 def run_sessions(args: argparse.Namespace, _parser: argparse.ArgumentParser) -> int:
-    """Run the subcommand; returns the exit code."""
-    work = {"list": _list, "search": _search, "rename": _rename, "fork": _fork, "export": _export, "delete": _delete}
-
+    """Run the subcommand; return the exit code."""
+    subcommands = {
+        "list": _list,
+        "search": _search,
+        "rename": _rename,
+        "fork": _fork,
+        "export": _export,
+        "delete": _delete,
+    }
     codes = {CommandRefused: FAILED, SessionError: FAILED, paths.NoHome: USAGE}
-    return exit_code_of(lambda: work[args.command](args), codes)
-
-
-# --- finding --------------------------------------------------------------------------------
-
-
-def _entries(args: argparse.Namespace) -> list[SessionEntry]:
-    workspace = None if args.all else args.workspace or Path()
-    return catalog.sessions(paths.data_dir(), workspace)
+    return exit_code_of(lambda: subcommands[args.command](args), codes)
 
 
 def _find(prefix: str) -> SessionEntry:
-    """The one session whose id is `prefix` or begins with it. Raises CommandRefused."""
-    known = catalog.sessions(paths.data_dir())
-    hits = [one for one in known if one.id == prefix] or [one for one in known if prefix and one.id.startswith(prefix)]
-    if len(hits) == 1:
-        return hits[0]
-    named = repr(one_line(prefix))
-    if not hits:
-        raise CommandRefused(f"No session id starts with {named}. `tui-agent sessions list --all` shows them.", USAGE)
-    listed = ", ".join(one_line(one.id) for one in hits[:5])
-    raise CommandRefused(f"{len(hits)} session ids start with {named}: {listed}. Use more of the id.", USAGE)
+    """The session, damaged or not, whose id is `prefix` or the only one starting with it. Raises CommandRefused."""
+    entries = catalog.sessions(paths.data_dir())
+    matches = [entry for entry in entries if entry.id == prefix]
+    matches = matches or [entry for entry in entries if prefix and entry.id.startswith(prefix)]
+    if len(matches) == 1:
+        return matches[0]
+    quoted = repr(one_line(prefix))
+    if not matches:
+        raise CommandRefused(f"No session id starts with {quoted}. `tui-agent sessions list --all` shows them.", USAGE)
+    listed = ", ".join(one_line(entry.id) for entry in matches[:5])
+    raise CommandRefused(f"{len(matches)} session ids start with {quoted}: {listed}. Use more of the id.", USAGE)
 
 
 def _mask() -> Mask:
-    """All that is hidden: the environment's secrets, and the token of the model's server."""
+    """Mask the environment's secrets and the model server's token."""
     chosen = settings.load_settings(paths.config_file(), None, None, {}).settings
     return Mask(values_to_mask(os.environ, settings.read_token(chosen)[0]))
 
 
-# --- looking --------------------------------------------------------------------------------
+# --- list and search ------------------------------------------------------------------------
 
 
 def _list(args: argparse.Namespace) -> int:
-    entries = _entries(args)
+    entries = catalog.sessions(paths.data_dir(), _workspace(args))
     if args.json:
         for entry in entries:
-            _line(session_as_json(entry))
-        return 0
-    if not entries:
-        elsewhere = "" if args.all else " `tui-agent sessions list --all` lists sessions of all folders."
-        print_error(f"There is no session {'yet' if args.all else 'in this folder'}.{elsewhere}")
-        return 0
-    _print_list(entries, folders=args.all)
+            _print_json(session_as_json(entry))
+    elif entries:
+        _print_entries(entries, folders=args.all)
+    else:
+        hint = "" if args.all else " `tui-agent sessions list --all` lists sessions of all folders."
+        print_error(f"There is no session {'yet' if args.all else 'in this folder'}.{hint}")
     return 0
 
 
 def _search(args: argparse.Namespace) -> int:
-    entries = catalog.each(paths.data_dir(), None if args.all else args.workspace or Path())
+    entries = catalog.each(paths.data_dir(), _workspace(args))
     hits = catalog.search(entries, " ".join(args.text), _mask(), each=3)
     count = 0
     if args.json:
         for entry, context in hits:
-            _line({**session_as_json(entry), "hit": context})
+            _print_json({**session_as_json(entry), "hit": context})
             count += 1
     else:
         count = _print_hits(hits, folders=args.all)
     if not count:
-        elsewhere = "" if args.all else " --all searches all folders."
-        print_error(f"Nothing found.{elsewhere}")
+        hint = "" if args.all else " --all searches all folders."
+        print_error(f"Nothing found.{hint}")
     return 0 if count else FAILED
 
 
-def _line(data: dict[str, object]) -> None:
+def _workspace(args: argparse.Namespace) -> Path | None:
+    return None if args.all else args.workspace or Path()
+
+
+def _print_json(data: dict[str, object]) -> None:
     sys.stdout.write(json.dumps(data) + "\n")
     sys.stdout.flush()
 
 
-# --- changing -------------------------------------------------------------------------------
-
-
-def _rename(args: argparse.Namespace) -> int:
-    entry = _find(args.id)
-    title = changes.retitle_session(entry, " ".join(args.title), _mask())
-    say(f"Renamed {entry.id} to “{title}”.")
-    return 0
-
-
-def _fork(args: argparse.Namespace) -> int:
-    entry = _find(args.id)
-    at = None if args.at is None else _message(entry, args.at)
-    new = changes.fork_session(entry, at, _mask())
-    say(f"{new} is a copy of {entry.id}.\nContinue in it: tui-agent --resume {new}")
-    return 0
-
-
-def _message(entry: SessionEntry, number: str) -> str:
-    """The id of the user's Nth message; ids are taken too. Raises CommandRefused."""
-    said = catalog.messages(entry)
-    if number.isascii() and number.isdecimal() and len(number) < 10 and 0 < int(number) <= len(said):
-        return said[int(number) - 1].id
-    if any(one.id == number for one in said):
-        return number
-    have = "it has none" if not said else "it has one" if len(said) == 1 else f"its messages are 1 to {len(said)}"
-    raise CommandRefused(f"{entry.id} has no message {number} of yours; {have}.", USAGE)
-
-
-def _delete(args: argparse.Namespace) -> int:
-    entry = _find(args.id)
-    if entry.running:
-        raise CommandRefused(f"{entry.id} is running. Quit it first.")
-    called = f" “{entry.title}”" if entry.title else ""
-    if not args.yes:
-        if not sys.stdin.isatty():
-            raise CommandRefused(
-                "Deleting needs confirmation and there is no terminal. Use --yes to confirm.", NEEDS_PERSON
-            )
-        say(f"Delete {entry.id}{called}, {bytes_shown(entry.bytes)} permanently? [y/N] ", end="")
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            say("Nothing deleted.")
-            return FAILED
-    changes.delete_session(entry)
-    say(f"Deleted {entry.id}{called}.")
-    return 0
-
-
-# --- exporting ------------------------------------------------------------------------------
-
-
-REPLACING = " Use --force to overwrite it, or -o for another file."
-
-
-def _export(args: argparse.Namespace) -> int:
-    entry = _find(args.id)
-    form: Format = args.format or export_format(args.output or "") or "markdown"
-    if args.output == "-":
-        return _print(entry, form)
-    try:
-        path = export_target(args.output or "", Path(), entry.id, form, replace=args.force)
-        write_export(entry.path, form, _mask(), path, replace=args.force)
-    except ExportError as error:
-        more = "" if args.force or not str(error).endswith("already exists.") else REPLACING
-        raise CommandRefused(f"{error}{more}") from error
-    say(f"Exported to {path}.")
-    return 0
-
-
-def _print(entry: SessionEntry, form: Format) -> int:
-    try:
-        pieces = export_session(entry.path, form, _mask())
-    except OSError as error:
-        raise CommandRefused(f"{entry.id} can't be read: {error.strerror}.") from error
-    sys.stdout.flush()
-    for piece in pieces:
-        sys.stdout.buffer.write(piece.encode("utf-8", "replace"))
-    sys.stdout.buffer.flush()
-    return 0
-
-
-MINUTE, HOUR, DAY = 60, 3_600, 86_400
-
-
 def session_as_json(entry: SessionEntry) -> dict[str, object]:
-    """An entry as a line of JSON holds it."""
+    """The entry as the JSON output has it."""
     return {
         "id": entry.id,
         "title": entry.title,
@@ -207,39 +126,39 @@ def session_as_json(entry: SessionEntry) -> dict[str, object]:
     }
 
 
-def _print_list(entries: Sequence[SessionEntry], *, folders: bool) -> None:
-    """A table; with `folders` of where each works too."""
-    page, now = TextPage(), time.time()
+def _print_entries(entries: Sequence[SessionEntry], *, folders: bool) -> None:
+    """Print a table of sessions, with their folders if `folders`."""
+    now = time.time()
     head = ["id", "changed", "size", *(["folder"] if folders else []), "title"]
     rows = [
         [
             one_line(entry.id, 60),
             time_ago(now - entry.changed),
-            bytes_shown(entry.bytes),
-            *([_end(entry.workspace)] if folders else []),
+            format_bytes(entry.bytes),
+            *([_path_end(entry.workspace)] if folders else []),
             _title(entry),
         ]
         for entry in entries
     ]
-    page.table(head, rows, right=(2,))
+    TextPage().table(head, rows, right=(2,))
 
 
 def _print_hits(hits: Iterable[tuple[SessionEntry, str]], *, folders: bool) -> int:
-    """Each session with its hits below it, as they come; returns how many hits there were."""
+    """Print each session with its hits below it, as they are found; return the number of hits."""
     page, now = TextPage(), time.time()
-    count, last = 0, ""
+    count, previous_id = 0, ""
     for entry, context in hits:
-        if entry.id != last:
-            where = f"  {one_line(entry.workspace, 200)}" if folders else ""
-            page.line(f"{one_line(entry.id, 60)}  {time_ago(now - entry.changed)}{where}  {_title(entry)}", "bold")
-            last = entry.id
-        page.pair("    ", 4, context)
+        if entry.id != previous_id:
+            folder = f"  {one_line(entry.workspace, 200)}" if folders else ""
+            page.line(f"{one_line(entry.id, 60)}  {time_ago(now - entry.changed)}{folder}  {_title(entry)}", "bold")
+            previous_id = entry.id
+        page.hanging("    ", 4, context)
         count += 1
     return count
 
 
 def time_ago(seconds: float) -> str:
-    """How long ago, in words."""
+    """How long ago, such as `3 h ago`."""
     if seconds < MINUTE:
         return "just now"
     if seconds < HOUR:
@@ -250,12 +169,91 @@ def time_ago(seconds: float) -> str:
 
 
 def _title(entry: SessionEntry) -> str:
-    marks = ["running"] if entry.running else []
-    marks += [entry.problem] if entry.problem else []
+    marks = [*(["running"] if entry.running else []), *([entry.problem] if entry.problem else [])]
     return " ".join([one_line(entry.title, 60) or "(no messages)", *(f"[{mark}]" for mark in marks)])
 
 
-def _end(path: str) -> str:
-    """The end of a path, which tells folders apart."""
-    shown = one_line(path, 400)
-    return shown if len(shown) <= 32 else "…" + shown[-31:]
+def _path_end(path: str) -> str:
+    """The last characters of a path, which distinguish folders."""
+    line = one_line(path, 400)
+    return line if len(line) <= 32 else "…" + line[-31:]
+
+
+# --- rename, fork and delete ----------------------------------------------------------------
+
+
+def _rename(args: argparse.Namespace) -> int:
+    entry = _find(args.id)
+    title = changes.retitle_session(entry, " ".join(args.title), _mask())
+    print_line(f"Renamed {entry.id} to “{title}”.")
+    return 0
+
+
+def _fork(args: argparse.Namespace) -> int:
+    entry = _find(args.id)
+    message_id = None if args.at is None else _message_id(entry, args.at)
+    new = changes.fork_session(entry, message_id, _mask())
+    print_line(f"{new} is a copy of {entry.id}.\nContinue in it: tui-agent --resume {new}")
+    return 0
+
+
+def _message_id(entry: SessionEntry, number: str) -> str:
+    """The id of the user's Nth message; an id is accepted too. Raises CommandRefused."""
+    messages = catalog.messages(entry)
+    if number.isascii() and number.isdecimal() and len(number) < 10 and 0 < int(number) <= len(messages):
+        return messages[int(number) - 1].id
+    if any(message.id == number for message in messages):
+        return number
+    count = len(messages)
+    have = "it has none" if not count else "it has one" if count == 1 else f"its messages are 1 to {count}"
+    raise CommandRefused(f"{entry.id} has no message {number} of yours; {have}.", USAGE)
+
+
+def _delete(args: argparse.Namespace) -> int:
+    entry = _find(args.id)
+    if entry.running:
+        raise CommandRefused(f"{entry.id} is running. Quit it first.")
+    title = f" “{entry.title}”" if entry.title else ""
+    if not args.yes:
+        if not sys.stdin.isatty():
+            raise CommandRefused(
+                "Deleting needs confirmation and there is no terminal. Use --yes to confirm.", NEEDS_PERSON
+            )
+        print_line(f"Delete {entry.id}{title}, {format_bytes(entry.bytes)} permanently? [y/N] ", end="")
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            print_line("Nothing deleted.")
+            return FAILED
+    changes.delete_session(entry)
+    print_line(f"Deleted {entry.id}{title}.")
+    return 0
+
+
+# --- export ---------------------------------------------------------------------------------
+
+
+def _export(args: argparse.Namespace) -> int:
+    entry = _find(args.id)
+    form: Format = args.format or export_format(args.output or "") or "markdown"
+    if args.output == "-":
+        return _print_export(entry, form)
+    try:
+        path = export_target(args.output or "", Path(), entry.id, form, replace=args.force)
+        write_export(entry.path, form, _mask(), path, replace=args.force)
+    except ExportError as error:
+        can_force = not args.force and str(error).endswith("already exists.")
+        hint = " Use --force to overwrite it, or -o for another file." if can_force else ""
+        raise CommandRefused(f"{error}{hint}") from error
+    print_line(f"Exported to {path}.")
+    return 0
+
+
+def _print_export(entry: SessionEntry, form: Format) -> int:
+    try:
+        pieces = export_session(entry.path, form, _mask())
+    except OSError as error:
+        raise CommandRefused(f"{entry.id} can't be read: {error.strerror}.") from error
+    sys.stdout.flush()
+    for piece in pieces:
+        sys.stdout.buffer.write(piece.encode("utf-8", "replace"))
+    sys.stdout.buffer.flush()
+    return 0

@@ -14,16 +14,14 @@ from tui_agent.settings.document import example_config
 
 
 def run_settings(_args: argparse.Namespace, _parser: argparse.ArgumentParser) -> int:
-    """Print the example; returns the exit code."""
-
+    """Print the example configuration; return the exit code."""
     sys.stdout.write(example_config())
     sys.stderr.write(f"\nSave your changes in {paths.config_file()}\n")
     return 0
 
 
 def run_rules(_args: argparse.Namespace, _parser: argparse.ArgumentParser) -> int:
-    """Write the template unless the file exists; returns the exit code."""
-
+    """Write the template unless the file exists; return the exit code."""
     path = paths.agents_file()
     template = files("tui_agent.commands").joinpath("rules.md").read_bytes()
     try:
