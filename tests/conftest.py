@@ -127,7 +127,7 @@ def _still_screen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     if "snap_compare" in request.fixturenames:
         # Shown in one piece: what a first piece had to show is measured and the rest is guessed, so that on a busy
         # machine the scroll bar would be another one.
-        monkeypatch.setattr("tui_agent.tui.app.BREATH", math.inf)
+        monkeypatch.setattr("tui_agent.tui.app.MAX_BUSY_SECONDS", math.inf)
     elif request.node.get_closest_marker("paints") is None:
         headless.leave_unpainted(monkeypatch)
 

@@ -19,9 +19,9 @@ async def shoot(name: str, scene: str) -> None:
         await settled(pilot)
         if any(one.proposal or one.offer for one in app.view.pending.values()):
             docking = app.dialogs.dock
-            await until(pilot, lambda: docking.widget is not None and docking.widget.is_mounted)
+            await until(pilot, lambda: docking.panel is not None and docking.panel.is_mounted)
             await still(pilot)
-            await until(pilot, lambda: docking.widget is not None and docking.widget.armed)
+            await until(pilot, lambda: docking.panel is not None and docking.panel.armed)
         elif app.view.pending:
             await until(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
         await still(pilot)

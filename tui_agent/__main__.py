@@ -181,7 +181,7 @@ def _run_screen(args: argparse.Namespace) -> int:
         result = _show_session(args, draft)
         draft = ""
         if isinstance(result, tuple):
-            args, draft = _arguments_to_continue(args, result), result.typed
+            args, draft = _arguments_to_continue(args, result), result.typed_ahead
             gc.unfreeze()  # the previous session is garbage now
             gc.collect()
         elif result == RESTART_AS_DEMO:

@@ -310,6 +310,13 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
         """True while all of its parts are there: from its first moment until it is removed."""
         return self.is_attached and not self.leaving and bool(self.query("#dock-keys"))
 
+    def answer(self, answer: Answer) -> None:
+        """Decide, once, and hide: the panel is removed when the record of the answer arrives."""
+        super().answer(answer)
+        had_focus, self.display = self.has_focus_within, False
+        if had_focus:
+            self.screen.query_one("#prompt").focus()
+
     def on_mount(self) -> None:
         """Take the focus from the composer, but not from a field in which somebody types."""
         if not self.whole:  # it was removed before it was complete

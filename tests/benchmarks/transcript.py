@@ -65,7 +65,7 @@ async def measure(messages: int) -> dict[str, float]:
         appended = []
         for number in range(40):
             session.push(e.UserMessageAdded(id=f"n{number}", text=f"more {number}"))
-            app._router.take(session.records[-1])
+            app._router.route(session.records[-1])
             appended.append(await timed(pilot, app._router.paint))
         figures["append"] = statistics.median(appended)
         resized = []
@@ -106,7 +106,7 @@ def stream(app: TuiAgentApp) -> float:
     def take(event: e.Event) -> None:
         nonlocal seq
         seq += 1
-        app._router.take(Record(seq=seq, at="2026-01-06T09:00:00.000+00:00", event=event, run="b", node="rb"))
+        app._router.route(Record(seq=seq, at="2026-01-06T09:00:00.000+00:00", event=event, run="b", node="rb"))
 
     take(e.ReplyStarted(model="m", iteration=1, messages=2, estimate=1))
     app.transcript.follow()

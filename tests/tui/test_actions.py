@@ -25,7 +25,7 @@ def opened(app: TuiAgentApp) -> bool:
 
 def test_every_action_is_in_the_palette_and_can_have_another_key() -> None:
     listed = {row.name for row in commands.palette_rows()}
-    actions = {name for name in commands.RUN if name not in WITHOUT} | set(NAMED)
+    actions = {name for name in commands.COMMANDS if name not in WITHOUT} | set(NAMED)
     assert actions - listed == {"palette"}
     assert set(NAMED) == actions  # so each has a name in `keys:`
     free = [

@@ -22,18 +22,10 @@ from tui_agent import events as e
 from tui_agent.common import paths
 from tui_agent.engine.session import MESSAGE_MAX
 from tui_agent.platform.programs import editor_command
-from tui_agent.tui import composer, external_editor
+from tui_agent.tui import composer, composer_files
 from tui_agent.tui.app import TuiAgentApp
-from tui_agent.tui.external_editor import (
-    HISTORY_BYTES,
-    EditorExit,
-    _apply_result,
-    append_history,
-    history_file,
-    read_history,
-    read_state,
-    with_chips,
-)
+from tui_agent.tui.composer_files import MAX_HISTORY_BYTES, append_history, history_file, read_history, read_state
+from tui_agent.tui.external_editor import _apply_result, _strip_final_newline, with_chips
 from tui_agent.tui.outbox import ComposerState, Sent
 from widgets.composer_history import Chips, DraftText
 from widgets.prompt_input import LONGEST_MESSAGE
@@ -140,7 +132,7 @@ async def test_a_paste_into_a_dialog_is_a_chip_of_the_initial_draft() -> None:
 
 
 async def test_a_draft_survives_the_program_and_goes_when_it_is_sent() -> None:
-    file = folder() / external_editor.FILE
+    file = folder() / composer_files.STATE_FILE
     app, _session = app_for("answered")
     async with running(app) as pilot:
         assert not file.exists()
@@ -165,7 +157,7 @@ async def test_a_draft_survives_the_program_and_goes_when_it_is_sent() -> None:
 
 async def test_what_was_sent_is_not_offered_again_whatever_the_file_says() -> None:
     kept = ComposerState(id="d1", draft=DraftText(text="sent"), waiting=(Sent(id="w1", text="lost"),))
-    (folder() / external_editor.FILE).write_bytes(msgspec.json.encode(kept))
+    (folder() / composer_files.STATE_FILE).write_bytes(msgspec.json.encode(kept))
     app, session = app_for("answered")
     session.push(e.UserMessageAdded(id="d1", text="sent"))
     session.begins = len(session.records)
@@ -175,7 +167,7 @@ async def test_what_was_sent_is_not_offered_again_whatever_the_file_says() -> No
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"[1]", b'{"draft": 3}'])
 async def test_a_damaged_draft_is_none(data: bytes) -> None:
-    (folder() / external_editor.FILE).write_bytes(data)
+    (folder() / composer_files.STATE_FILE).write_bytes(data)
     app, _session = resumed()
     async with running(app) as pilot:
         await pilot.press("x")
@@ -184,11 +176,11 @@ async def test_a_damaged_draft_is_none(data: bytes) -> None:
 
 async def test_what_is_typed_before_the_draft_was_read_stays_and_the_draft_is_in_the_history() -> None:
     kept = ComposerState(id="d1", draft=DraftText(text="of before"))
-    (folder() / external_editor.FILE).write_bytes(msgspec.json.encode(kept))
+    (folder() / composer_files.STATE_FILE).write_bytes(msgspec.json.encode(kept))
     app, _session = resumed()
     app.composer._initial_draft = "new"
     async with running(app) as pilot:
-        await until(pilot, lambda: app.composer._ready)
+        await until(pilot, lambda: app.composer._recovered)
         await pilot.press("up")
         assert app.prompt.text == "of before"
         await pilot.press("down")
@@ -233,8 +225,8 @@ def test_the_history_is_bounded_and_damaged_lines_are_left_out() -> None:
     append_history("/w", [DraftText(text="newest")])
     found = read_history("/w")
     assert found[-1].text == "newest"
-    assert sum(len(one.text) for one in found) <= HISTORY_BYTES
-    assert history_file("/w").stat().st_size <= HISTORY_BYTES + 1000
+    assert sum(len(one.text) for one in found) <= MAX_HISTORY_BYTES
+    assert history_file("/w").stat().st_size <= MAX_HISTORY_BYTES + 1000
     assert read_history("/w") == found
 
 
@@ -243,7 +235,7 @@ def test_without_a_place_to_write_nothing_fails(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path / "file"))
     append_history("/w", [DraftText(text="x")])
     assert read_history("/w") == []
-    external_editor.write_state(ID, ComposerState(draft=DraftText(text="x")))
+    composer_files.write_state(ID, ComposerState(draft=DraftText(text="x")))
     assert read_state(ID).empty
 
 
@@ -298,7 +290,7 @@ async def test_a_draft_is_kept_that_was_typed_while_the_past_was_read() -> None:
         for character in "early":  # there is always something left to do, so what waits for that waits long
             app.post_message(events.Key(character, character))
         await until(pilot, lambda: app.prompt.text == "early")
-        assert not app.composer._ready
+        assert not app.composer._recovered
         app.composer.save_now()
         assert "up restores it" in app.composer.exit_message
         assert [one.text for one in read_history(app.view.workspace)] == ["early"]
@@ -310,9 +302,9 @@ async def test_a_write_that_is_late_puts_nothing_old_over_what_was_written_at_th
     folder()
     app, _session = app_for("answered")
     async with running(app) as pilot:
-        app.composer._disk.submit(time.sleep, 0.3)  # the disk is slow
+        app.composer._executor.submit(time.sleep, 0.3)  # the disk is slow
         await pilot.press(*"old")
-        app.composer.changed(True)
+        app.composer.schedule_save(True)
         await pilot.pause()
         await pilot.press(*"er")
         app.composer.save_now()
@@ -323,7 +315,7 @@ async def test_a_write_that_is_late_puts_nothing_old_over_what_was_written_at_th
 async def test_what_is_new_in_the_history_is_written_at_the_end_if_not_before() -> None:
     app, _session = app_for("answered")
     async with running(app) as pilot:
-        app.composer._disk.submit(time.sleep, 0.3)  # the disk is slow
+        app.composer._executor.submit(time.sleep, 0.3)  # the disk is slow
         await pilot.press(*"set aside", "ctrl+c")
         app.composer.save_now()
         assert [one.text for one in read_history(app.view.workspace)] == ["set aside"]
@@ -331,21 +323,21 @@ async def test_what_is_new_in_the_history_is_written_at_the_end_if_not_before() 
 
 
 async def test_a_draft_that_can_not_be_written_is_said_once_and_written_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(composer, "RETRY", 0.01)
-    file = folder() / external_editor.FILE
+    monkeypatch.setattr(composer, "RETRY_DELAY", 0.01)
+    file = folder() / composer_files.STATE_FILE
     file.mkdir()  # nothing can be put into its place
     app, session = app_for("streaming")
     told: list[str] = []
     async with running(app) as pilot:
         session.push(e.MessageQueued(id="q1", text="waits"))
         await settled(pilot)
-        app.hints.say = told.append  # type: ignore[assignment,method-assign]  # hints are gone soon
+        app.hints.show = told.append  # type: ignore[assignment,method-assign]  # hints are gone soon
         await pilot.press("up")
         await until(pilot, lambda: len(told) == 2)
         assert app.prompt.text == ""
         assert order(app) == ["q1"]
         await pilot.press(*"draft")
-        await until(pilot, lambda: app.composer._failing)
+        await until(pilot, lambda: app.composer._save_failed)
         assert ["draft not saved" in told[0], "not withdrawn" in told[1]] == [True, True]
         file.rmdir()
         await saved(pilot, "draft")
@@ -359,7 +351,7 @@ async def test_a_write_that_never_begins_since_the_screen_ends_is_nothing_to_war
     app, _session = app_for("answered")
     async with running(app) as pilot:
         await pilot.press("x")
-        app.work(app.composer._write)
+        app.work(app.composer._save)
         assert any(not one.is_finished for one in app.workers)
         app.workers.cancel_all()
     gc.collect()
@@ -367,20 +359,20 @@ async def test_a_write_that_never_begins_since_the_screen_ends_is_nothing_to_war
 
 
 def test_a_draft_that_can_not_be_read_is_not_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(external_editor, "LARGEST", 10)
-    assert external_editor.write_state(folder().name, ComposerState(draft=DraftText(text="long")))
+    monkeypatch.setattr(composer_files, "MAX_STATE_BYTES", 10)
+    assert composer_files.write_state(folder().name, ComposerState(draft=DraftText(text="long")))
     assert read_state(ID).empty
-    assert external_editor.write_state(ID, ComposerState(draft=DraftText(text="new")))
-    assert b'"long"' in (folder() / external_editor.UNREAD).read_bytes()
+    assert composer_files.write_state(ID, ComposerState(draft=DraftText(text="new")))
+    assert b'"long"' in (folder() / composer_files.UNREADABLE_FILE).read_bytes()
 
 
 async def test_what_an_editor_had_saved_when_the_program_was_killed_is_offered() -> None:
     kept = ComposerState(id="d1", draft=DraftText(text="draft"))
-    (folder() / external_editor.FILE).write_bytes(msgspec.json.encode(kept))
+    (folder() / composer_files.STATE_FILE).write_bytes(msgspec.json.encode(kept))
     files = {
         "prompt-1-a.md": "draft and more\n",
         "prompt-1-b.md": "draft",
-        f"{external_editor.EDITOR_PREFIX}c.md": "ours",
+        f"{composer_files.EDITOR_PREFIX}c.md": "ours",
     }
     for name, text in files.items():
         (folder() / name).write_text(text, encoding="utf-8")
@@ -392,7 +384,7 @@ async def test_what_an_editor_had_saved_when_the_program_was_killed_is_offered()
         assert app.prompt.text == "draft and more\n"
         await pilot.press("down")
         assert app.prompt.text == "draft"
-        assert [path.name for path in folder().glob("prompt-*")] == [f"{external_editor.EDITOR_PREFIX}c.md"]
+        assert [path.name for path in folder().glob("prompt-*")] == [f"{composer_files.EDITOR_PREFIX}c.md"]
         assert [one.text for one in read_history(app.view.workspace)] == ["draft and more\n"]
 
 
@@ -461,7 +453,7 @@ async def test_a_message_that_is_on_its_way_stays_on_it() -> None:
         await pilot.press("up")
         await until(pilot, lambda: "that message was just sent" in screen_text(app))
         assert app.prompt.text == ""
-        app.hints.say("")
+        app.hints.show("")
         app.composer.show_queue()
         await until(pilot, lambda: isinstance(app.screen, QueuePanel))
         await pilot.press("x")
@@ -617,10 +609,12 @@ def test_a_failed_editors_text_goes_to_the_history(code: int, kept: bool) -> Non
 
     prompt = Prompt()
     before = DraftText(text="a")
-    assert _apply_result(prompt, before, "a", "a\n", EditorExit(0)) == "nothing changed"  # type: ignore[arg-type]  # as below
-    said = _apply_result(prompt, before, "a", "b\n", EditorExit(code))  # type: ignore[arg-type]  # what it uses of a composer
+    problem = f"the editor ended with {code}" if code else ""
+    same, edited = (_strip_final_newline(text, before.whole) for text in ("a\n", "b\n"))
+    assert _apply_result(prompt, before, same, "") == "nothing changed"  # type: ignore[arg-type]  # as below
+    hint = _apply_result(prompt, before, edited, problem)  # type: ignore[arg-type]  # what it uses of a composer
     assert (prompt.shown, prompt.remembered) == (("b", None) if kept else (None, "b"))
-    assert ("history" in said) is not kept
+    assert ("history" in hint) is not kept
 
 
 # --- a kill ---
@@ -635,7 +629,7 @@ async def test_a_draft_survives_kill_9(tmp_path: Path) -> None:
             await terminal.sees("Ask for a change" if typed[0] == "a" else "a draft of")
             terminal.type(typed)
             await terminal.sees(seen)
-            file = home / "sessions" / ID / external_editor.FILE
+            file = home / "sessions" / ID / composer_files.STATE_FILE
             await terminal.sees(lambda file=file, seen=seen: file.exists() and seen in file.read_text())  # type: ignore[misc]  # mypy and defaults
         finally:
             os.kill(terminal.process.pid, 9)

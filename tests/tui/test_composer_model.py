@@ -19,7 +19,7 @@ from tui_agent import events as e
 from tui_agent.engine.core.state import EngineState
 from tui_agent.engine.session import Waiting
 from tui_agent.events import Event, Record
-from tui_agent.tui import external_editor
+from tui_agent.tui import composer_files
 from tui_agent.tui.composer import QUEUE_EVENTS, Composer
 from tui_agent.tui.outbox import Outbox
 from widgets.composer_history import NO_DRAFT, Chips, DraftText, InputHistory
@@ -127,7 +127,7 @@ class World:
         self.engine = FakeEngine(journal)
         self.prompt = FakePrompt()
         self.app = SimpleNamespace(
-            hints=SimpleNamespace(say=lambda text: None),
+            hints=SimpleNamespace(show=lambda text: None),
             view=SimpleNamespace(busy=True),
             screen=None,
             session=None,
@@ -156,7 +156,7 @@ class World:
         elif isinstance(event, QUEUE_EVENTS):
             self.composer.on_message(record)
         if self.seq >= self.engine.begins:
-            self.composer.past_is_read()
+            self.composer.on_history_replayed()
 
     async def rest(self) -> None:
         while self.jobs:
@@ -348,7 +348,7 @@ class ComposerAndQueue(RuleBasedStateMachine):
 
     @rule()
     def time_passes(self) -> None:
-        self.act(lambda: self.world.composer.app.work(self.world.composer._write))
+        self.act(lambda: self.world.composer.app.work(self.world.composer._save))
         self.run(self.world.rest)
 
     @rule(written=st.integers(0, 3))
@@ -368,8 +368,8 @@ class ComposerAndQueue(RuleBasedStateMachine):
         return {word + "." for word in re.split(r"[\s./]+", text.strip(" ./\n")) if word[:1] == "w"}
 
     def disk(self, journal: list[Event]) -> str:
-        kept = external_editor.read_state(ID)
-        past = external_editor.read_history("/w")
+        kept = composer_files.read_state(ID)
+        past = composer_files.read_history("/w")
         said = [one.text for one in journal if isinstance(one, e.UserMessageAdded | e.MessageQueued)]
         waiting = [one.text for one in kept.waiting]
         aside = [one.whole for one in (*kept.aside, *past)]
@@ -384,7 +384,7 @@ class ComposerAndQueue(RuleBasedStateMachine):
                 assert event.id not in said, "a message was delivered twice"
                 said[event.id] = event.text
         shown = prompt.written.whole
-        aside = [one.whole for one in (*prompt.past.entries, *prompt.kept()[1], *external_editor.read_history("/w"))]
+        aside = [one.whole for one in (*prompt.past.entries, *prompt.kept()[1], *composer_files.read_history("/w"))]
         sent = [*said.values(), *engine.texts.values()]
         for number in range(1, self.count + 1):
             word = f"w{number}."
@@ -474,39 +474,39 @@ def test_a_crash_between_sending_and_saving_does_not_offer_the_message_again() -
     on_disk = outbox.state(DraftText(text="hello wor"))
     key = outbox.send("hello world")
     later = Outbox()
-    later.take(said("hello world", key))
-    assert later.recover(on_disk).texts == []
+    later.apply(said("hello world", key))
+    assert later.recover(on_disk).unsent == []
 
 
 def test_a_message_that_never_reached_the_journal_is_offered_before_the_draft() -> None:
     outbox = Outbox()
     outbox.send("first")
     on_disk = outbox.state(DraftText(text="second"))
-    assert [one.text for one in Outbox().recover(on_disk).texts] == ["first", "second"]
+    assert [one.text for one in Outbox().recover(on_disk).unsent] == ["first", "second"]
 
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_message_taken_back_is_a_draft_and_not_in_the_queue(durable: bool) -> None:
     outbox = Outbox()
     queued = e.MessageQueued(id="q", text="later")
-    outbox.take(queued)
+    outbox.apply(queued)
     assert outbox.newest_queued() == ("q", "later")
-    on_disk = outbox.state_taking("q")
+    on_disk = outbox.state_editing("q")
     later = Outbox()
-    later.take(queued)
+    later.apply(queued)
     if durable:
-        later.take(e.MessageWithdrawn(id="q"))
+        later.apply(e.MessageWithdrawn(id="q"))
     recovered = later.recover(on_disk)
-    assert [one.text for one in recovered.texts] == ["later"]
+    assert [one.text for one in recovered.unsent] == ["later"]
     assert recovered.withdraw == ([] if durable else ["q"])
 
 
 def test_a_message_that_was_on_its_way_when_it_was_taken_back_is_no_draft() -> None:
     outbox = Outbox()
     queued = e.MessageQueued(id="q", text="later")
-    outbox.take(queued)
-    on_disk = outbox.state_taking("q")
+    outbox.apply(queued)
+    on_disk = outbox.state_editing("q")
     later = Outbox()
     for event in (queued, said("later", "q")):
-        later.take(event)
-    assert later.recover(on_disk).texts == []
+        later.apply(event)
+    assert later.recover(on_disk).unsent == []

@@ -80,7 +80,7 @@ async def test_a_command_is_found_by_its_letters_and_run() -> None:
 async def test_the_list_follows_the_draft_and_gives_it_back() -> None:
     app, session = app_for("answered")
     async with running(app) as pilot:
-        app.preferences.bind({"commands": ["f5"]})
+        app.preferences.bind_keys({"commands": ["f5"]})
         await pilot.press(*"draft", "f5")
         await until(pilot, lambda: app._menu.display)
         await pilot.press("down", "escape")
@@ -104,7 +104,7 @@ def test_names_are_ranked() -> None:
 
 
 def test_every_command_says_what_it_does() -> None:
-    assert all(one.does and one.name.isalpha() and one.name in commands.RUN for one in keymap.COMMANDS)
+    assert all(one.does and one.name.isalpha() and one.name in commands.COMMANDS for one in keymap.COMMANDS)
 
 
 def test_the_readme_names_no_key_that_there_is_not() -> None:

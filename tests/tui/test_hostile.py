@@ -43,7 +43,7 @@ class RecordingDriver(HeadlessDriver):
 async def painted(records: list[Record], size: tuple[int, int]) -> AsyncIterator[tuple[Pilot[int], RecordingDriver]]:
     widen_control_tables()
     app, _session = app_for(records)
-    app.notifier.how = "off"  # a bell of our own would be one of them
+    app.notifier.method = "off"  # a bell of our own would be one of them
     app.driver_class = RecordingDriver
     async with app.run_test(headless=False, size=size) as pilot:
         await settled(pilot)

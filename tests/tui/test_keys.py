@@ -86,7 +86,7 @@ async def test_a_command_of_the_users_own_is_stopped_too(key: str) -> None:
         await pilot.press(key)
         await until(pilot, lambda: session.interrupts == 1)
         ended.set()
-        await until(pilot, lambda: app._shells == 0)
+        await until(pilot, lambda: app._running_shells == 0)
         await pilot.press(key)
         await still(pilot)
         assert session.interrupts == 1
@@ -244,9 +244,9 @@ async def test_a_machine_that_holds_the_process_up_costs_no_paint(monkeypatch: p
 async def test_idle_means_no_timer_runs() -> None:
     app, _session = app_for("answered")
     async with running(app):
-        assert app._router._second is not None
-        assert not app._router._second._active.is_set()
-        assert app._router._frame is None
+        assert app._router._second_timer is not None
+        assert not app._router._second_timer._active.is_set()
+        assert app._router._next_paint is None
 
 
 async def test_trouble_with_saving_is_said_until_it_is_over() -> None:

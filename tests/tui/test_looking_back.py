@@ -41,7 +41,7 @@ async def painted(app: TuiAgentApp, pilot: Pilot[int], *, whole: bool) -> None:
             app.session is None
             or app.view.seq < app.session.begins
             or app._router.dirty
-            or (whole and app._router.reading_past)
+            or (whole and app._router.replaying)
         ):
             await pilot.pause()
 

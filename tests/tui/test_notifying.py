@@ -41,13 +41,13 @@ async def test_it_calls_only_where_nobody_looks(monkeypatch: pytest.MonkeyPatch)
         await focus(events.AppBlur())
         assert await told(e.RunEnded(outcome="done")) == ["\a"]
         assert await told(e.UserMessageAdded(id="m1", text="hi"), e.RunEnded(outcome="interrupted")) == []
-        app.preferences.take(Loaded(settings=Settings(notifications="desktop", notify_of=("questions", "failures"))))
+        app.preferences.apply(Loaded(settings=Settings(notifications="desktop", notify_of=("questions", "failures"))))
         assert await told(e.RunEnded(outcome="done")) == []
         assert await told(e.RunEnded(outcome="failed")) == ["\a", "\x1b]9;tui-agent · exporter failed\a"]
         assert await told(asked) == ["\a", "\x1b]9;tui-agent · exporter is waiting for you\a"]
-        app.preferences.take(Loaded(settings=Settings(notifications="off")))
+        app.preferences.apply(Loaded(settings=Settings(notifications="off")))
         assert await told(e.RunEnded(outcome="failed")) == []
-        app.preferences.take(Loaded(settings=Settings()))
+        app.preferences.apply(Loaded(settings=Settings()))
         await focus(events.AppFocus())
         assert await told(e.RunEnded(outcome="failed")) == []
 
@@ -74,7 +74,7 @@ async def test_a_terminal_that_tells_no_focus_calls_after_long_work(monkeypatch:
             "desktop-777": f"\x1b]777;notify;tui-agent;{said}\x1b\\",
             "desktop-99": f"\x1b]99;;{said}\x1b\\",
         }.items():
-            app.preferences.take(Loaded(settings=Settings.model_validate({"notifications": how})))
+            app.preferences.apply(Loaded(settings=Settings.model_validate({"notifications": how})))
             assert await took(11.0) == ["\a", shown]
         session.push(e.UserMessageAdded(id="m", text="hi"))
         app.post_message(events.AppBlur())

@@ -8,7 +8,7 @@ from textual.strip import Strip
 from tests.nightly import POSTERS, sampled
 from tests.scenes import names
 from tests.tui.kit import Clock, app_for, running
-from tui_agent.tui.routing import FRAME, SHARE, SLOWEST
+from tui_agent.tui.routing import FRAME, IDLE_FACTOR, MAX_PAUSE
 from widgets.line_view import LineView
 
 
@@ -51,8 +51,8 @@ async def test_after_a_slow_paint_the_next_one_waits_longer() -> None:
     app, _session = app_for("answered", clock=clock)
     async with running(app, (80, 24)):
         router = app._router
-        assert router.due() == pytest.approx(FRAME)
-        assert router.due(0.02) == pytest.approx(SHARE * 0.02)
-        assert router.due(9.0) == pytest.approx(SLOWEST)
+        assert router.seconds_until_paint() == pytest.approx(FRAME)
+        assert router.seconds_until_paint(0.02) == pytest.approx(IDLE_FACTOR * 0.02)
+        assert router.seconds_until_paint(9.0) == pytest.approx(MAX_PAUSE)
         clock.now += 1
-        assert router.due(9.0) == 0.0
+        assert router.seconds_until_paint(9.0) == 0.0

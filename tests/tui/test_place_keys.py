@@ -54,10 +54,10 @@ def keyed(session: FakeSession, **keys: str) -> None:
 
 async def docked(pilot: Pilot[int], app: TuiAgentApp) -> PlanReview | SummaryEditor:
     found = app.dialogs.dock
-    await until(pilot, lambda: found.widget is not None and found.widget.is_mounted and found.widget.armed)
+    await until(pilot, lambda: found.panel is not None and found.panel.is_mounted and found.panel.armed)
     await still(pilot)
-    assert isinstance(found.widget, PlanReview | SummaryEditor)
-    return found.widget
+    assert isinstance(found.panel, PlanReview | SummaryEditor)
+    return found.panel
 
 
 def test_tables_and_widgets_know_the_same_actions() -> None:

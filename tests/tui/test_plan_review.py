@@ -16,13 +16,13 @@ from tui_agent.common.domain import Answer
 from tui_agent.common.paths import sessions_dir
 from tui_agent.common.workplan import InstructionPlan
 from tui_agent.tui.app import TuiAgentApp
-from tui_agent.tui.edit_drafts import FILE
+from tui_agent.tui.edit_drafts import REQUEST_FILE
 from widgets.plan_review import PlanReview
 from widgets.request_view import KEEP_AFTER, STILLNESS
 
 
 def review(app: TuiAgentApp) -> PlanReview:
-    widget = app.dialogs.dock.widget
+    widget = app.dialogs.dock.panel
     assert isinstance(widget, PlanReview)
     return widget
 
@@ -30,7 +30,7 @@ def review(app: TuiAgentApp) -> PlanReview:
 async def shown(pilot: Pilot[int], *, armed: bool = True) -> PlanReview:
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
-    await until(pilot, lambda: app.dialogs.dock.widget is not None and app.dialogs.dock.widget.is_mounted)
+    await until(pilot, lambda: app.dialogs.dock.panel is not None and app.dialogs.dock.panel.is_mounted)
     await still(pilot)
     if armed:
         await until(pilot, lambda: review(app).armed)
@@ -47,7 +47,7 @@ async def test_a_approves_the_plan_as_it_is() -> None:
     async with running(app) as pilot:
         await shown(pilot)
         await pilot.press("a")
-        await until(pilot, lambda: app.dialogs.dock.widget is None)
+        await until(pilot, lambda: app.dialogs.dock.panel is None)
         assert session.answers == [("p1", Answer(verdict="approve"))]
         await settled(pilot)
         assert "Plan approved · 4 steps" in screen_text(app)
@@ -274,7 +274,7 @@ async def test_an_edit_survives_a_crash() -> None:
     async with running(app) as pilot:
         await shown(pilot)
         await pilot.press("e", "enter", *" twice")
-        kept = folder / FILE
+        kept = folder / REQUEST_FILE
         await until(pilot, lambda: kept.exists() and " twice" in kept.read_text(encoding="utf-8"))
     assert KEEP_AFTER < 1
 
@@ -285,7 +285,7 @@ async def test_an_edit_survives_a_crash() -> None:
         await pilot.press("a")
         await until(pilot, lambda: other.answers != [])
         assert taken(other.answers[0][1].data).steps[0].description.endswith(" twice")
-        await until(pilot, lambda: not (folder / FILE).exists())
+        await until(pilot, lambda: not (folder / REQUEST_FILE).exists())
 
 
 @pytest.mark.parametrize("edits", [True, False])
@@ -298,7 +298,7 @@ async def test_what_was_typed_last_is_kept_when_the_program_ends_at_once(edits: 
         if edits:
             await pilot.press("e", "enter", *" twice")
         app.exit(0)
-        kept = (folder / FILE).read_text(encoding="utf-8") if (folder / FILE).exists() else ""
+        kept = (folder / REQUEST_FILE).read_text(encoding="utf-8") if (folder / REQUEST_FILE).exists() else ""
         assert (" twice" in kept) is edits and (kept != "") is edits
 
 
@@ -307,7 +307,7 @@ async def test_a_draft_that_makes_no_sense_is_none(text: str) -> None:
     app, session = app_for("plan_waits")
     folder = sessions_dir() / session.id
     folder.mkdir(parents=True)
-    (folder / FILE).write_text(text, encoding="utf-8")
+    (folder / REQUEST_FILE).write_text(text, encoding="utf-8")
     async with running(app) as pilot:
         assert (await shown(pilot)).edit.plan == PLAN
 
@@ -317,7 +317,7 @@ async def test_the_draft_of_another_plan_is_not_taken() -> None:
     folder = sessions_dir() / session.id
     folder.mkdir(parents=True)
     kept = {"id": "p0", "of": {}, "draft": {"plan": msgspec.to_builtins(PLAN)}}
-    (folder / FILE).write_text(json.dumps(kept), encoding="utf-8")
+    (folder / REQUEST_FILE).write_text(json.dumps(kept), encoding="utf-8")
     async with running(app) as pilot:
         assert (await shown(pilot)).edit.plan == UNSURE
 
@@ -327,7 +327,7 @@ async def test_it_closes_when_somebody_else_decides() -> None:
     async with running(app) as pilot:
         await shown(pilot)
         session.push(e.PlanReviewed(id="p1", answer=Answer(verdict="approve", by="web"), plan=PLAN))
-        await until(pilot, lambda: app.dialogs.dock.widget is None)
+        await until(pilot, lambda: app.dialogs.dock.panel is None)
         assert session.answers == []
         assert app.prompt.has_focus
 
@@ -340,7 +340,7 @@ async def test_two_plans_are_asked_one_after_the_other() -> None:
         await settled(pilot)
         assert review(app) is first
         await pilot.press("a")
-        await until(pilot, lambda: app.dialogs.dock.widget not in (None, first))
+        await until(pilot, lambda: app.dialogs.dock.panel not in (None, first))
         widget = await shown(pilot)
         assert widget.request.id == "p2"
         await pilot.press("1")

@@ -109,7 +109,7 @@ async def test_the_chosen_one_is_gone_on_with_and_what_cannot_be_is_said() -> No
         assert app.return_value is None
         await pilot.press("enter")
         await until(pilot, lambda: app.return_value == CONTINUE)
-        assert app.following == ContinueIn(names["csv"].path.name, same_folder=True)
+        assert app.next_session == ContinueIn(names["csv"].path.name, same_folder=True)
 
 
 async def test_titles_are_given_copies_made_and_sessions_deleted() -> None:
@@ -144,9 +144,9 @@ async def test_titles_are_given_copies_made_and_sessions_deleted() -> None:
         await told(pilot, "/rename needs the new title")
         await pilot.press(*"/fork", "enter")
         await until(pilot, lambda: app.return_value == CONTINUE)
-        assert app.following is not None
-        assert app.following.same_folder
-        assert catalog.read_entry(paths.sessions_dir() / app.following.id).parent == OWN
+        assert app.next_session is not None
+        assert app.next_session.same_folder
+        assert catalog.read_entry(paths.sessions_dir() / app.next_session.id).parent == OWN
 
 
 async def test_nothing_of_a_session_is_markup_or_control() -> None:

@@ -16,13 +16,13 @@ from tui_agent.common.domain import Answer
 from tui_agent.common.paths import sessions_dir
 from tui_agent.common.workplan import DecisionNote, Summary
 from tui_agent.tui.app import TuiAgentApp
-from tui_agent.tui.edit_drafts import FILE
+from tui_agent.tui.edit_drafts import REQUEST_FILE
 from widgets.request_view import STILLNESS
 from widgets.summary_editor import SummaryEditor, Ticks
 
 
 def editor(app: TuiAgentApp) -> SummaryEditor:
-    widget = app.dialogs.dock.widget
+    widget = app.dialogs.dock.panel
     assert isinstance(widget, SummaryEditor)
     return widget
 
@@ -30,7 +30,7 @@ def editor(app: TuiAgentApp) -> SummaryEditor:
 async def shown(pilot: Pilot[int], *, armed: bool = True) -> SummaryEditor:
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
-    await until(pilot, lambda: app.dialogs.dock.widget is not None and app.dialogs.dock.widget.is_mounted)
+    await until(pilot, lambda: app.dialogs.dock.panel is not None and app.dialogs.dock.panel.is_mounted)
     await still(pilot)
     if armed:
         await until(pilot, lambda: editor(app).armed)
@@ -51,7 +51,7 @@ async def test_ctrl_s_accepts_it_as_it_is() -> None:
     async with running(app) as pilot:
         await shown(pilot)
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: app.dialogs.dock.widget is None)
+        await until(pilot, lambda: app.dialogs.dock.panel is None)
         assert session.answers == [("s1", Answer(verdict="approve"))]
         await settled(pilot)
         assert "Summary accepted" in screen_text(app)
@@ -133,7 +133,7 @@ async def test_letters_never_accept_or_discard(place: int) -> None:
         await still(pilot)
         assert session.answers == []
         assert session.sent == []
-        assert app.dialogs.dock.widget is not None
+        assert app.dialogs.dock.panel is not None
 
 
 async def test_letters_outside_of_the_fields_belong_to_the_composer() -> None:
@@ -232,7 +232,7 @@ async def test_an_edit_survives_a_crash_and_is_gone_once_it_is_decided() -> None
     async with running(app) as pilot:
         await shown(pilot)
         await pilot.press("tab", "end", *" twice", "tab", "tab", "tab", "space")
-        await until(pilot, lambda: kept(folder / FILE).count('"completed": false') == 3)
+        await until(pilot, lambda: kept(folder / REQUEST_FILE).count('"completed": false') == 3)
 
     again, other = app_for("summary_again")  # the same summary under another number
     async with running(again) as pilot:
@@ -242,7 +242,7 @@ async def test_an_edit_survives_a_crash_and_is_gone_once_it_is_decided() -> None
         await pilot.press("ctrl+s")
         await until(pilot, lambda: other.answers != [])
         assert taken(other.answers[0][1]).action == SUMMARY.action + " twice"
-        await until(pilot, lambda: not (folder / FILE).exists())
+        await until(pilot, lambda: not (folder / REQUEST_FILE).exists())
 
 
 async def test_a_summary_that_nobody_decided_is_offered_again() -> None:

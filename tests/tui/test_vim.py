@@ -63,7 +63,7 @@ async def test_the_keys_of_vi() -> None:
         assert app.prompt.border_subtitle == ""  # typing again
         await pilot.press(*"/theme", "escape", "escape", "escape")  # the list closes first
         assert app.prompt.text == "/theme" and app.prompt.border_subtitle == "normal"
-        app.preferences.take(Loaded(settings=Settings()))
+        app.preferences.apply(Loaded(settings=Settings()))
         await pilot.press("x")
         assert "x" in app.prompt.text and app.prompt.border_subtitle == ""
         assert "normal" not in screen_text(app)

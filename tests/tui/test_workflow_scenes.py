@@ -17,9 +17,9 @@ async def shown(pilot: Pilot[int]) -> None:
     assert isinstance(app, TuiAgentApp)
     docking = app.dialogs.dock
     if any(one.proposal or one.offer for one in app.view.pending.values()):
-        await until(pilot, lambda: docking.widget is not None and docking.widget.is_mounted)
+        await until(pilot, lambda: docking.panel is not None and docking.panel.is_mounted)
         await still(pilot)
-        await until(pilot, lambda: docking.widget is not None and docking.widget.armed)
+        await until(pilot, lambda: docking.panel is not None and docking.panel.armed)
         await still(pilot)
 
 

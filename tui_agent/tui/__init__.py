@@ -1,6 +1,6 @@
-"""The screen: the only rooms that know Textual, together with `widgets/`.
+"""The full-screen surface. Only this package and `widgets` import Textual.
 
-Importing it makes `widgets` importable from where this program lies, ahead of a folder of that name in the workspace.
+Importing it puts the program's folder first on `sys.path`, so that a `widgets` folder in the workspace is not imported.
 """
 
 from __future__ import annotations

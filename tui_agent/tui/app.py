@@ -1,4 +1,4 @@
-"""The app composes the screen, follows the session in one worker and turns keys into commands; nothing else."""
+"""The Textual app: composes the screen, follows the session in one worker, and turns keys into commands."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ from widgets.status_line import ActivityLine, greeting, key_line, title_line
 from widgets.tool_tree import ToolTree
 from widgets.transcript import Transcript
 
-BREATH = 0.012
-"""Seconds of records after which the event loop gets a turn."""
+MAX_BUSY_SECONDS = 0.012
+"""Seconds of processing records after which the event loop gets a turn."""
 
 STYLES = (
     *("tokens", "app", "transcript", "tool_tree", "plan_panel", "search_bar", "prompt_input", "request_panel"),
@@ -68,7 +68,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         draft: str = "",
         hint: str = "",
     ) -> None:
-        """Starts with `draft` in the composer and `hint` above it."""
+        """Start with `draft` in the composer and `hint` above it; `open_session` runs once the screen is up."""
         super().__init__()
         self.view = SessionView()
         self.session = None
@@ -89,23 +89,23 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         self.notifier = Notifier(self)
         self.preferences = Preferences(self, self.notifier)
         self.key_line = LinesView(partial(key_line, self.view), id="keyline")
-        self._router = Router(self, ask_next=self.dialogs.ask_next, clock=clock)
+        self._router = Router(self, on_requests_changed=self.dialogs.show_next, clock=clock)
         self._subscribe()
-        self._shells = 0
-        """Shell commands of the user that are running."""
+        self._running_shells = 0
+        """Number of running `!` commands."""
 
     def _subscribe(self) -> None:
-        """Which records go to which controller, besides the view."""
-        on_record = self._router.subscribe
-        on_record(self.dialogs.on_notice, e.Notice)
-        on_record(self.plans.on_plan_doc, e.PlanDocChanged, e.PlanDocResolved)
-        on_record(self.composer.on_session_opened, e.SessionOpened)
-        on_record(self.composer.on_message, *QUEUE_EVENTS)
-        on_record(self.notifier.on_user, *USER_EVENTS)
-        on_record(self.notifier.on_attention, *ATTENTION_EVENTS)
+        """Route records to those that need more than the view."""
+        subscribe = self._router.subscribe
+        subscribe(self.dialogs.on_notice, e.Notice)
+        subscribe(self.plans.on_plan_doc, e.PlanDocChanged, e.PlanDocResolved)
+        subscribe(self.composer.on_session_opened, e.SessionOpened)
+        subscribe(self.composer.on_message, *QUEUE_EVENTS)
+        subscribe(self.notifier.on_user_activity, *USER_EVENTS)
+        subscribe(self.notifier.on_attention, *ATTENTION_EVENTS)
 
     def compose(self) -> ComposeResult:
-        """Title, transcript and progress, activity, composer, keys."""
+        """Lay out title, columns, search bar, dock, activity, composer and key line."""
         yield self.title_line
         yield self.columns
         yield SearchBar(self.transcript, id="search")
@@ -117,10 +117,10 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         yield self.key_line
 
     def on_mount(self) -> None:
-        """The first paint waits for nobody: the session is opened behind it."""
+        """Paint first, then open the session in the background."""
         self.prompt.focus()
         self.composer.insert_initial_draft()
-        self._router.begin()
+        self._router.start()
         self.call_after_refresh(partial(self.work, self._follow, group="stream"))
 
     # --- the stream ---
@@ -128,65 +128,65 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
     async def _follow(self) -> None:
         self.session = session = await self._open_session()
 
-        def tell_saving(trouble: str | None) -> None:  # from any thread
-            self.call_later(self.activity.say, trouble=trouble or "")
+        def on_save_failure(problem: str | None) -> None:  # called from any thread
+            self.call_later(self.activity.say, trouble=problem or "")
 
-        session.tell_saving(tell_saving)
+        session.tell_saving(on_save_failure)
         self.activity.say(starting="", hint=self._first_hint)
         for message in self.composer.open(session):
             self.on_prompt_input_submitted(message)
         self.preferences.open(session)
         await self._router.open(session)
-        breath = self._clock()
+        turn_started = self._clock()
         async for record in session.follow():
-            self._router.take(record)
+            self._router.route(record)
             if record.seq >= session.begins:
-                self.composer.past_is_read()
-            if self._clock() - breath > BREATH:
+                self.composer.on_history_replayed()
+            if self._clock() - turn_started > MAX_BUSY_SECONDS:
                 await sleep(0)
-                breath = self._clock()
+                turn_started = self._clock()
         if self._router.dirty:
             self._router.paint()
 
     def on_key_guard_typed_ahead(self, message: RequestView.TypedAhead) -> None:
-        """What was typed into a dialog too early belongs to the draft."""
+        """Append keys that a dialog received too early to the draft."""
         self.prompt.take_typed(message.text)
 
     @on(FirstRun.Picked)
-    def _picked(self, message: FirstRun.Picked) -> None:
-        """The demonstration, another look for a model, or neither."""
+    def _on_first_run_choice(self, message: FirstRun.Picked) -> None:
+        """Start the demo, look for a model again, or just close the screen."""
         self.dialogs.close_first_run()
         if message.what == "demo":
             self.exit(RESTART_AS_DEMO)
         elif message.what == "retry" and self.session is not None:
-            self.hints.say("looking for a model")
+            self.hints.show("looking for a model")
             self.session.look_for_model()
 
     def action_help(self) -> None:
-        """Keys and commands."""
+        """Show keys and commands."""
         if not isinstance(self.screen, HelpPanel):
-            listed = [("/" + name, does) for name, does in commands.menu_entries()]
+            slash_commands = [("/" + name, does) for name, does in commands.menu_entries()]
             keys = keymap.current()
-            self.push_screen(HelpPanel([*keys.groups(), *keys.context_groups(), ("Commands", listed)]))
+            self.push_screen(HelpPanel([*keys.groups(), *keys.context_groups(), ("Commands", slash_commands)]))
 
     def on_prompt_input_begun(self) -> None:
-        """Who types will send: import now what the first run needs, so that its request does not wait for it."""
+        """Import what the first run needs as soon as the user starts typing."""
         self.work(to_thread, preload_run_modules, group="stream")
 
     # --- keys ---
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While a dialog is open only stopping and help are ours; in the fields of the dock Shift+Tab goes back."""
-        in_panel_field = self.dialogs.dock.typing and parameters == ("approvals",)
-        if in_panel_field or action in getattr(self.screen, "OWN_ACTIONS", ()):
+        """Allow only interrupt and help while a dialog is open, and leave Shift+Tab to the fields of the dock."""
+        leaves_field = self.dialogs.dock.has_field_focus and parameters == ("approvals",)
+        if leaves_field or action in getattr(self.screen, "OWN_ACTIONS", ()):
             return False
         return action in ("cancel", "interrupt", "help") or not isinstance(self.screen, ModalScreen)
 
     def on_prompt_input_submitted(self, message: PromptInput.Submitted) -> None:
-        """Send or run."""
+        """Send a message, or run a `!` command."""
         text = message.text
         if self.session is not None and text.startswith("!") and text[1:].strip():
-            self.composer.done(message.message)
+            self.composer.discard_message(message.message)
             self.work(self._run_shell, self.session, text[1:].strip())
         else:
             self.composer.submit(message)
@@ -194,68 +194,66 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         self.transcript.follow()
 
     async def _run_shell(self, session: SessionApi, command: str) -> None:
-        self._shells += 1
+        self._running_shells += 1
         try:
             await session.run_shell(command)
         finally:
-            self._shells -= 1
+            self._running_shells -= 1
 
     @on(PromptInput.Commanded)
-    def _commanded(self, message: PromptInput.Commanded) -> None:
-        """A command was chosen."""
+    def _on_command(self, message: PromptInput.Commanded) -> None:
         commands.execute_command(self, message.name, message.rest)
 
     def leave(self) -> None:
-        """Quit; during a run on the second press."""
+        """Quit; during a run only on the second press."""
         self.hints.quit_or_arm(keymap.key_of("leave")) if self.view.busy else self.exit(0)
 
     def on_block_view_followed(self) -> None:
-        """Say what is further down."""
+        """Update the hint about what is below the visible part."""
         self.activity.relayout()
 
     def action_interrupt(self) -> None:
-        """Stop the run and the user's shell commands, if any."""
-        if self.session is not None and (self.view.busy or self.view.pending or self._shells):
+        """Stop the run, pending requests and `!` commands."""
+        if self.session is not None and (self.view.busy or self.view.pending or self._running_shells):
             self.work(self.session.interrupt)
 
-    on_request_view_interrupted = action_interrupt  # Esc in a dialog
+    on_request_view_interrupted = action_interrupt
 
     def action_cancel(self) -> None:
-        """Ctrl+C: copy a selection, else stop the run, else set the draft aside, else quit on the second press."""
+        """Handle Ctrl+C: copy the selection, else interrupt, else stash the draft, else quit on the second press."""
         if selected := self.prompt.selected_text or self.transcript.selected_text:
             self.work(self.copy_text, selected)
             self.transcript.select(None)
-        elif self.view.busy or self._shells:
+        elif self.view.busy or self._running_shells:
             self.action_interrupt()
         elif not isinstance(self.screen, ModalScreen) and self.prompt.set_aside():
-            self.hints.say("draft stashed · up restores it")
+            self.hints.show("draft stashed · up restores it")
         else:
             self.hints.quit_or_arm(keymap.key_of("cancel"))
 
-    def exit(self, *given: Any, **named: Any) -> None:
-        """Also at the end by a signal the last edit of a request is saved."""
+    def exit(self, *args: Any, **kwargs: Any) -> None:
+        """Save the edits of the open request first, also when a signal ends the program."""
         try:
             self.dialogs.dock.save_draft_now()
         finally:
-            super().exit(*given, **named)
+            super().exit(*args, **kwargs)
 
     def action_command(self, command: str) -> None:
-        """What a key does that a command does too."""
+        """Run a slash command by its key."""
         commands.execute_command(self, command, "")
 
     def on_plan_panel_said(self, message: PlanPanel.Said) -> None:
-        """An edit of the plan, or what becomes of a proposal."""
-        self.plans.take(message)
+        """Forward an edit of the plan, or a decision on a proposal."""
+        self.plans.on_panel_message(message)
 
     async def on_event(self, event: events.Event) -> None:
-        """Keys come here first: those that come before anything can take them wait, and what leads out of the
-        progress does so before the next one."""
-        if not (isinstance(event, events.Key) and (self.waits(event) or self.columns.takes(event))):
+        """Buffer keys until widgets can take them, and let the columns handle keys that leave the progress tree."""
+        if not (isinstance(event, events.Key) and (self.buffer_early_key(event) or self.columns.takes(event))):
             await super().on_event(event)
 
     @on(ToolTree.Chosen)
-    def _chosen_in_tree(self, message: ToolTree.Chosen) -> None:
-        """Show it in the transcript."""
+    def _on_tree_selection(self, message: ToolTree.Chosen) -> None:
+        """Show the selected call in the transcript."""
         self.columns.close_over()
         self.columns.show_item(message.item)
         self.prompt.focus()

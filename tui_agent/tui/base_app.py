@@ -1,5 +1,4 @@
-"""What the app does whatever it shows: painting, colors, hints, background jobs, failures. Its controllers see no more
-of it than this."""
+"""The part of the app that its collaborators depend on: painting, colors, hints, background jobs, failures."""
 
 from __future__ import annotations
 
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
     from textual.worker import WorkType
 
 QUIT_ARMED: Final = 2.0
-"""Seconds that a hint stays, and in which a second Ctrl+C quits."""
+"""Seconds for which a hint is shown, and in which a second Ctrl+C quits."""
 READING_SPEED: Final = 12
-"""Characters read in a second by somebody who looks elsewhere at first."""
+"""Characters per second, for the duration of longer hints."""
 RUN_MODULES: Final = (
     "tui_agent.engine.loop.loop",
     "tui_agent.engine.loop.calls",
@@ -41,11 +40,11 @@ RUN_MODULES: Final = (
     "markdown_it",
     "markdown_it.tree",
 )
-"""Modules that no idle session needs, but every run, in the order in which a run needs them."""
+"""Modules that every run needs, in order, but an idle session does not."""
 
 
 def preload_run_modules() -> None:
-    """Import them; for a thread. An idle screen stays small, and the first message does not wait for them (X1)."""
+    """Import `RUN_MODULES` in a thread, so that the first message does not wait for them (X1)."""
     for name in RUN_MODULES:
         import_module(name)
 
@@ -57,37 +56,37 @@ class TransientHints:
         self._app = app
         self._line = line
         self._clock = clock
-        self._armed = float("-inf")
+        self._armed_at = float("-inf")
         self._count = 0
 
-    def say(self, text: str) -> None:
-        """A word for two seconds; a sentence for as long as reading it takes."""
+    def show(self, text: str) -> None:
+        """Show `text` for two seconds, or longer if reading it takes longer."""
         self._count += 1
         number = self._count
         self._line.say(hint=text)
-        call_later_once(max(QUIT_ARMED, len(text) / READING_SPEED), self._app, lambda: self._drop(number))
+        call_later_once(max(QUIT_ARMED, len(text) / READING_SPEED), self._app, lambda: self._hide(number))
 
-    def _drop(self, number: int) -> None:
+    def _hide(self, number: int) -> None:
         if number == self._count:
             self._line.say(hint="")
 
     def quit_or_arm(self, key: str) -> None:
-        """Quit on the second press in time; the first one says so."""
-        if self._clock() - self._armed <= QUIT_ARMED:
+        """Quit on the second call within `QUIT_ARMED` seconds; the first one shows a hint that names `key`."""
+        if self._clock() - self._armed_at <= QUIT_ARMED:
             self._app.exit(0)
         else:
-            self._armed = self._clock()
-            self.say(f"{key} again quits")
+            self._armed_at = self._clock()
+            self.show(f"{key} again quits")
 
 
 class BaseApp(App[int], inherit_bindings=False):
-    """Writes only what changed; ends in order."""
+    """An app that repaints only changed cells and never shows a traceback."""
 
     ENABLE_COMMAND_PALETTE = False
 
     view: SessionView
     session: SessionApi | None
-    """None until it is open."""
+    """None until the session is open."""
     hints: TransientHints
     prompt: PromptInput
     columns: Columns
@@ -98,14 +97,14 @@ class BaseApp(App[int], inherit_bindings=False):
 
     def __init__(self) -> None:
         super().__init__()
-        self._known_size: Size | None = None
-        """Of the terminal, as it was told last."""
-        self._early: list[events.Key] | None = []
-        """Keys that came before anything could take them; None from then on."""
+        self._last_size: Size | None = None
+        """Size in the last resize event."""
+        self._early_keys: list[events.Key] | None = []
+        """Keys that arrived before the widgets were ready; None from then on."""
         self.failure = ""
-        """A sentence for the user when the screen ended by a failure."""
-        self.following: ContinueIn | None = None
-        """The session to continue in, when the screen returns CONTINUE."""
+        """Message for the user if the app ended with an error."""
+        self.next_session: ContinueIn | None = None
+        """The session to continue in if the app returns CONTINUE."""
         if self.no_color:
             drop_colors(self)
         for theme in THEMES:
@@ -113,92 +112,92 @@ class BaseApp(App[int], inherit_bindings=False):
         self.theme = DARK.name
 
     def validate_theme(self, name: str) -> str:
-        """Without colors the one theme that needs none."""
+        """Replace any theme by the ANSI theme if colors are off."""
         return ANSI.name if self.no_color and ANSI.name in self.available_themes else name
 
     def watch_theme(self, name: str) -> None:
-        """Leave colors to the terminal where the theme cannot say so itself."""
+        """Let the terminal choose the colors on Textual versions whose themes can't request that."""
         if not HAS_ANSI_FIELD:
             self.ansi_color = name == ANSI.name
 
     def on_mount(self) -> None:
-        """Runs after the app's own handler, which sets the focus."""
+        """Start accepting keys. Textual calls this after the handler of the subclass, which sets the focus."""
         self.app_resume_signal.subscribe(self, self._rearm_requests)
-        self.call_later(self.take_keys)
+        self.call_later(self.replay_early_keys)
 
     def _rearm_requests(self, _: object) -> None:
-        """Nobody saw the screen for a while: keys typed before one can read it answer nothing."""
+        """Make requests ignore keys for a moment after the program was suspended."""
         from widgets.request_view import KeyGuard, RequestPanel
 
         for screen in self.screen_stack:
-            for one in (screen, *screen.query(RequestPanel)):
-                if isinstance(one, KeyGuard):
-                    one.hush()
+            for widget in (screen, *screen.query(RequestPanel)):
+                if isinstance(widget, KeyGuard):
+                    widget.hush()
 
-    def waits(self, event: events.Key) -> bool:
-        """True for a key that comes before anything can take it: it is stored until then."""
-        if self._early is None or event.is_forwarded:
+    def buffer_early_key(self, event: events.Key) -> bool:
+        """Store a key that arrives before the widgets are ready; return False once they are."""
+        if self._early_keys is None or event.is_forwarded:
             return False
-        self._early.append(event)
+        self._early_keys.append(event)
         return True
 
-    async def take_keys(self) -> None:
-        """Replay the early keys; from now on keys go to the focused widget."""
-        early, self._early = self._early or [], None
-        for event in early:
+    async def replay_early_keys(self) -> None:
+        """Deliver the buffered keys; from now on keys go to the focused widget."""
+        keys, self._early_keys = self._early_keys or [], None
+        for event in keys:
             await self.on_event(event)
 
     def get_default_screen(self) -> Screen[None]:
-        """The screen below all dialogs."""
+        """Use a screen that repaints only changed cells."""
         return DiffingScreen(id="_default")
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Our own color names, for themes that lack them."""
+        """Return values of the app's own variables for themes that lack them."""
         return fallback_variables(self.current_theme.dark)
 
     def refresh_css(self, animate: bool = True) -> None:
-        """Recompute the styles; as long as nothing is shown only the colors, as the rest is read then anyway."""
+        """Recompute the styles; before the first screen only the variables, as the style sheets are not read yet."""
         if self.screen_stack:
             super().refresh_css(animate)
         else:
             self.stylesheet.set_variables(self.get_css_variables())
 
     def on_resize(self, event: events.Resize) -> None:
-        """Terminals move text about when their size changes, also when it is the old one again: paint all of it."""
-        if event.size == self._known_size:
+        """Repaint everything even if the size is the same as before: terminals reflow text when they are resized."""
+        if event.size == self._last_size:
             self.screen.refresh(layout=True)
-        self._known_size = event.size
+        self._last_size = event.size
 
     def work(
         self,
         job: Callable[..., Awaitable[object]],
-        *given: Any,
+        *args: Any,
         group: str = "default",
         expected: tuple[type[Exception], ...] = (),
-        say: Callable[[str], object] | None = None,
+        on_error: Callable[[str], object] | None = None,
     ) -> None:
-        """Run a job in the background. An `expected` exception is a sentence for `say`, a hint by default; any other
-        one ends the screen in order. The worker calls `job` with what is `given`: a coroutine made before would never
-        be awaited where the screen ends first."""
+        """Run `job(*args)` in a worker. The message of an `expected` exception goes to `on_error` (default: a hint);
+        any other exception ends the app. The job is called by the worker, so that no coroutine is left unawaited if
+        the app ends first."""
 
         async def guarded() -> None:
             try:
-                await job(*given)
+                await job(*args)
             except expected as error:
-                (say or self.hints.say)(str(error))
-            except Exception as error:  # the last net: whatever it is, the user gets a sentence
+                (on_error or self.hints.show)(str(error))
+            except Exception as error:  # last resort: show the user a message instead of a traceback
                 self.fail(error)
 
         self.run_worker(cast("WorkType[None]", guarded), group=group, exit_on_error=False)
 
     async def copy_text(self, text: str, what: str = "") -> None:
-        """Put a text on the clipboard and say what is known of that, after `what`."""
+        """Copy `text` to the clipboard and show the result as a hint, prefixed with `what`."""
         from tui_agent.tui.clipboard import copy_to_clipboard
 
-        self.hints.say(what + await copy_to_clipboard(text, self.copy_to_clipboard))
+        self.hints.show(what + await copy_to_clipboard(text, self.copy_to_clipboard))
 
     def fail(self, error: Exception) -> None:
-        """End in order: a sentence for the user; the traceback of an unforeseen error in the debug log."""
+        """End the app with a message for the user; the traceback of an unexpected error goes to the debug log."""
         from tui_agent.engine.options import SessionOpenError
 
         if isinstance(error, SessionOpenError):
@@ -209,7 +208,7 @@ class BaseApp(App[int], inherit_bindings=False):
             self.exit(1)
 
     def _fatal_error(self) -> None:
-        """Instead of Textual's traceback with local variables."""
+        """Log the error instead of printing Textual's traceback with local variables."""
         if self._exception is not None:
             self.failure = log_failure(self._exception)
         self._close_messages_no_wait()

@@ -1,4 +1,4 @@
-"""What each command does to the app. Their names and words are in `actions.json`."""
+"""What slash commands and action keys do. Their names and texts are in `tui_agent/keys/actions.json`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CommandApp(BaseApp, inherit_bindings=False):
-    """The app, as far as commands need more of it than the controllers do."""
+    """The app as commands see it."""
 
     composer: Composer
     plans: PlanEdits
@@ -30,26 +30,26 @@ class CommandApp(BaseApp, inherit_bindings=False):
 
     @abstractmethod
     def action_help(self) -> None:
-        """Keys and commands."""
+        """Show keys and commands."""
 
     @abstractmethod
     def action_interrupt(self) -> None:
-        """Stop the run and the user's own shell commands."""
+        """Stop the run, pending requests and `!` commands."""
 
     @abstractmethod
     def leave(self) -> None:
-        """Quit; during a run on the second press."""
+        """Quit; during a run only on the second press."""
 
 
-Run: TypeAlias = Callable[[CommandApp, str], object]
-"""Takes the app and what was typed after the name."""
+CommandFunction: TypeAlias = Callable[[CommandApp, str], object]
+"""Takes the app and the text after the command's name."""
 
 
-def lazily(module: str, function: str) -> Run:
-    """A function of a module of this package that is loaded when it is needed first."""
+def lazily(module: str, function: str) -> CommandFunction:
+    """Return a command that imports its module of this package on first use."""
 
-    def run_lazily(app: CommandApp, words: str) -> None:
-        getattr(import_module(f"tui_agent.tui.{module}"), function)(app, words)
+    def run_lazily(app: CommandApp, arguments: str) -> None:
+        getattr(import_module(f"tui_agent.tui.{module}"), function)(app, arguments)
 
     return run_lazily
 
@@ -59,13 +59,13 @@ STATUSES = ("planning", "in_progress", "blocked", "completed", "failed")
 APPROVALS = tuple(mode.value for mode in ApprovalMode)
 
 
-def _switch(app: CommandApp, kind: str, now: str, words: tuple[str, ...], word: str) -> None:
-    """Switch the mode (W11) or the approval mode (A4): to `word`, to the next one without."""
-    wanted = word or (words[(words.index(now) + 1) % len(words)] if now in words else now)
-    if wanted not in words:
-        app.hints.say(f"use /{kind} with {', '.join(words)}")
+def _switch(app: CommandApp, command: str, current: str, choices: tuple[str, ...], wanted: str) -> None:
+    """Switch the mode (W11) or the approval mode (A4) to `wanted`, or to the next one if that is empty."""
+    wanted = wanted or (choices[(choices.index(current) + 1) % len(choices)] if current in choices else current)
+    if wanted not in choices:
+        app.hints.show(f"use /{command} with {', '.join(choices)}")
     elif app.session is not None:
-        app.work(partial(app.session.set_modes, **{"mode" if kind == "mode" else "approval_mode": wanted}))
+        app.work(partial(app.session.set_modes, **{"mode" if command == "mode" else "approval_mode": wanted}))
 
 
 def _details(app: CommandApp, _: str) -> None:
@@ -92,15 +92,15 @@ def _menu(app: CommandApp, _: str) -> None:
     app.prompt.open_menu()
 
 
-def _plan(app: CommandApp, word: str) -> None:
-    if word in ("accept", "discard"):
-        app.plans.do("accept" if word == "accept" else "discard")
-    elif word in STATUSES:
-        app.plans.set_status(word)
-    elif word:
-        app.hints.say(f"use /plan with accept, discard, {', '.join(STATUSES)}")
+def _plan(app: CommandApp, argument: str) -> None:
+    if argument in ("accept", "discard"):
+        app.plans.enqueue("accept" if argument == "accept" else "discard")
+    elif argument in STATUSES:
+        app.plans.set_status(argument)
+    elif argument:
+        app.hints.show(f"use /plan with accept, discard, {', '.join(STATUSES)}")
     elif not app.columns.visit_plan():
-        app.hints.say("this session has no plan")
+        app.hints.show("this session has no plan")
 
 
 def _compact(app: CommandApp, _: str) -> None:
@@ -124,54 +124,52 @@ def _grants(app: CommandApp, _: str) -> None:
 
 
 def stop_subagent(app: CommandApp, node: str) -> None:
-    """Stop the sub-agent that the call `node` started; the others continue."""
+    """Stop the sub-agent that the call with the id `node` started."""
     if app.session is not None and not app.session.subagents.interrupt(node):
-        app.hints.say("this sub-agent has ended")
+        app.hints.show("this sub-agent has ended")
 
 
 def palette_rows() -> list[PaletteRow]:
-    """Everything: the commands first, each with the words that it takes, then what only has a key."""
+    """List the commands, each followed by its arguments, then the actions that only have a key."""
     from widgets.palette import PaletteRow
 
-    effective = keymap.current()
-    listed: dict[str, PaletteRow] = {}
-    for one in keymap.COMMANDS:
-        listed[one.name] = PaletteRow(one.name, one.name, one.does.rstrip(":;"), effective.first(one.name))
-        for word, does in one.takes.items():
+    keys = keymap.current()
+    rows: dict[str, PaletteRow] = {}
+    for command in keymap.COMMANDS:
+        rows[command.name] = PaletteRow(command.name, command.name, command.does.rstrip(":;"), keys.first(command.name))
+        for argument, does in command.takes.items():
             if does:
-                name = f"{one.name} {word}"
-                listed[name] = PaletteRow(name, name, does)
+                name = f"{command.name} {argument}"
+                rows[name] = PaletteRow(name, name, does)
     for action in keymap.NAMED.values():
-        if action.name != "palette" and action.name not in listed:
+        if action.name != "palette" and action.name not in rows:
             title = action.name.replace("-", " ")
-            listed[action.name] = PaletteRow(action.name, title, action.does, effective.first(action.name))
-    return list(listed.values())
+            rows[action.name] = PaletteRow(action.name, title, action.does, keys.first(action.name))
+    return list(rows.values())
 
 
-def _run_row(app: CommandApp, name: str) -> None:
-    """Do the action of a row of the palette."""
+def _run_palette_row(app: CommandApp, name: str) -> None:
     action = keymap.NAMED.get(name)
-    composed = action is not None and action.scope == "composer"
-    if composed:
+    in_composer = action is not None and action.scope == "composer"
+    if in_composer:
         app.set_focus(app.prompt)
-    if action is not None and action.action and name not in RUN:
-        app.work(app.run_action, action.action, app.prompt if composed else app)
+    if action is not None and action.action and name not in COMMANDS:
+        app.work(app.run_action, action.action, app.prompt if in_composer else app)
     else:
-        first, _, rest = name.partition(" ")
-        execute_command(app, first, rest)
+        command, _, arguments = name.partition(" ")
+        execute_command(app, command, arguments)
 
 
 def _palette(app: CommandApp, _: str) -> None:
-    """Its own keys close it, but for those that choose there."""
     from widgets.palette import Palette
 
-    app.push_screen(Palette(palette_rows(), partial(_run_row, app), closing=keymap.current().keys["palette"]))
+    app.push_screen(Palette(palette_rows(), partial(_run_palette_row, app), closing=keymap.current().keys["palette"]))
 
 
-RUN: Final[dict[str, Run]] = {
+COMMANDS: Final[dict[str, CommandFunction]] = {
     "help": lambda app, _: app.action_help(),
-    "approvals": lambda app, word: _switch(app, "approvals", app.view.approval_mode, APPROVALS, word),
-    "mode": lambda app, word: _switch(app, "mode", app.view.mode, MODES, word),
+    "approvals": lambda app, mode: _switch(app, "approvals", app.view.approval_mode, APPROVALS, mode),
+    "mode": lambda app, mode: _switch(app, "mode", app.view.mode, MODES, mode),
     "model": lazily("model_dialog", "show_models"),
     "plan": _plan,
     "tree": lambda app, _: app.columns.toggle(),
@@ -200,7 +198,7 @@ RUN: Final[dict[str, Run]] = {
     "end": lambda app, _: app.transcript.follow(),
     "stop": lambda app, _: app.action_interrupt(),
     "settings": lazily("settings_screen", "show_settings"),
-    "theme": lambda app, word: app.preferences.paint_with(word),
+    "theme": lambda app, name: app.preferences.switch_theme(name),
     "keys": _keys,
     "quit": lambda app, _: app.exit(0),
     "exit": lambda app, _: app.exit(0),
@@ -213,15 +211,15 @@ RUN: Final[dict[str, Run]] = {
     "leave": lambda app, _: app.leave(),
     "commands": _menu,
 }
-"""Command or action of a key → what it does."""
+"""Commands and actions of keys by name."""
 
 
 def menu_entries() -> list[tuple[str, str]]:
-    """Names with what they do, for the list that `/` opens."""
-    return [(one.name, f"{one.does}  {' · '.join(one.takes)}".rstrip()) for one in keymap.COMMANDS]
+    """Return names and descriptions for the menu that `/` opens."""
+    return [(command.name, f"{command.does}  {' · '.join(command.takes)}".rstrip()) for command in keymap.COMMANDS]
 
 
-def execute_command(app: CommandApp, name: str, rest: str) -> None:
-    """Do it."""
-    if (do := RUN.get(name)) is not None:
-        do(app, rest.strip())
+def execute_command(app: CommandApp, name: str, arguments: str) -> None:
+    """Run a command or an action by name; an unknown name does nothing."""
+    if (command := COMMANDS.get(name)) is not None:
+        command(app, arguments.strip())

@@ -48,33 +48,33 @@ def copy_part(app: BaseApp, words: str) -> None:
         if transcript.select_last():
             app.work(app.copy_text, transcript.selected_text)
         else:
-            app.hints.say("there is no reply to copy")
+            app.hints.show("there is no reply to copy")
     elif what == "code":
         _copy_code(app, transcript, rest.strip())
     elif what == "plan" and not rest:
         if app.view.plan.text.strip():
             app.work(app.copy_text, app.view.plan.text, "plan · ")
         else:
-            app.hints.say("this session has no plan to copy")
+            app.hints.show("this session has no plan to copy")
     elif what == "all" and not rest:
         if app.session is not None:
             app.work(_copy_all, app, app.session)
     else:
-        app.hints.say("use /copy with code N, plan or all; alone it copies the last reply")
+        app.hints.show("use /copy with code N, plan or all; alone it copies the last reply")
 
 
 def _copy_code(app: BaseApp, transcript: Transcript, number: str) -> None:
     if number and not (number.isascii() and number.isdecimal() and 0 < int(number[:9]) < 10**8):
-        app.hints.say("/copy code needs the number of a code block, counted from 1")
+        app.hints.show("/copy code needs the number of a code block, counted from 1")
         return
     what, count = transcript.select_code(int(number[:9]) if number else 0)
     if what:
         app.work(app.copy_text, transcript.selected_text, f"{what} · ")
     elif count:
         blocks = "one code block" if count == 1 else f"{count} code blocks"
-        app.hints.say(f"there is no code block {number}: that reply has {blocks}")
+        app.hints.show(f"there is no code block {number}: that reply has {blocks}")
     else:
-        app.hints.say("no code to copy")
+        app.hints.show("no code to copy")
 
 
 async def _copy_all(app: BaseApp, session: SessionApi) -> None:
@@ -83,11 +83,11 @@ async def _copy_all(app: BaseApp, session: SessionApi) -> None:
     def gather() -> str:
         return "".join(export_session(sessions_dir() / session.id, "markdown", session.mask))
 
-    app.hints.say("collecting the session …")
+    app.hints.show("collecting the session …")
     try:
         text = await asyncio.to_thread(gather)
     except OSError as error:
-        app.hints.say(f"not copied: the session can't be read: {error.strerror}")
+        app.hints.show(f"not copied: the session can't be read: {error.strerror}")
         return
     await app.copy_text(text, "the session · ")
 
@@ -110,14 +110,14 @@ async def _export(app: BaseApp, session: SessionApi, form: Format | None, name: 
         write_export(folder, wanted, session.mask, path)
         return path
 
-    app.hints.say("writing the session …")
+    app.hints.show("writing the session …")
     try:
         async with export_source(app, session) as folder:
             path = await asyncio.to_thread(write, folder)
     except ExportError as error:
-        app.hints.say(str(error))
+        app.hints.show(str(error))
     except (OSError, ValueError, RuntimeError) as error:  # a name that no file can have, a home that nobody has
-        app.hints.say(f"not written: {one_line(str(error), 200)}")
+        app.hints.show(f"not written: {one_line(str(error), 200)}")
     else:
         workspace = Path(app.view.workspace)
-        app.hints.say(f"written to {path.relative_to(workspace) if path.is_relative_to(workspace) else path}")
+        app.hints.show(f"written to {path.relative_to(workspace) if path.is_relative_to(workspace) else path}")

@@ -54,13 +54,13 @@ class TerminalOutput:
 
     def __init__(self, file: TextIO, *, lost: Callable[[], object]) -> None:
         """`lost` is called once, from the thread, when the terminal is gone."""
-        self.caught_up: Callable[[], object] = lambda: None
+        self.on_caught_up: Callable[[], object] = lambda: None
         """Called from the thread when something was left out and the terminal takes data again."""
-        self.left_out = 0
+        self.dropped = 0
         """Writes that were left out so far."""
         self.open = False
         """The terminal is ours; what is written while it isn't is dropped."""
-        self.stuck = False
+        self.timed_out = False
         """The terminal did not take all before the end."""
         self._file = file
         self._lost = lost
@@ -79,7 +79,7 @@ class TerminalOutput:
     def stop(self) -> None:
         """What was written is on its way, as far as the terminal takes it, before anybody else writes."""
         self.open = False
-        self.stuck = not self.drain(PATIENCE)
+        self.timed_out = not self.drain(PATIENCE)
 
     def write(self, text: str) -> None:
         """Queue a text without what no terminal should get. While the terminal is behind, only mode switches and
@@ -94,7 +94,7 @@ class TerminalOutput:
                 self._waiting = [one for one in self._waiting if not one.startswith(CLIPBOARD)]
                 self._size = sum(map(len, self._waiting))
             elif self._behind and (len(text) > SHORT or len(self._waiting) > SWITCHES):
-                self.left_out += 1
+                self.dropped += 1
                 return
             self._waiting.append(text)
             self._size += len(text)
@@ -133,7 +133,7 @@ class TerminalOutput:
         with self._more:
             if not self._waiting and self._behind:
                 self._behind = False
-                self.caught_up()
+                self.on_caught_up()
             while not self._waiting and not self._ending:
                 self._more.wait()
             if not self._waiting:
@@ -161,7 +161,7 @@ class ScreenDriver(LinuxDriver):
         self._stopped = False
         """True from a stop (SIGTSTP) until the program is in the foreground again."""
         self.output = TerminalOutput(cast(TextIO, sys.__stderr__), lost=_hang_up)
-        self.output.caught_up = self._paint_again
+        self.output.on_caught_up = self._paint_again
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._held = False
         """Keys are left to the screen that follows."""

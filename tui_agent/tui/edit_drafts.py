@@ -14,67 +14,64 @@ import msgspec
 from tui_agent.common.paths import sessions_dir
 from tui_agent.view.items import RequestItem
 
-FILE = "draft.json"
+REQUEST_FILE = "draft.json"
 PLAN_FILE = "plan_edit.json"
-"""Of an edit in the plan panel."""
-LARGEST = 4_000_000
-"""Bytes of a draft that are read."""
+MAX_BYTES = 4_000_000
+"""Larger drafts are not read."""
 
 
 class EditDraftStore:
-    """One draft at a time. It belongs to something of a key, or to what offers the same again. Files are written by a
-    thread, in the order of the calls, also when the program ends meanwhile."""
+    """Holds one draft per session in a file; a single thread reads and writes it, in the order of the calls."""
 
-    def __init__(self, file: str = FILE) -> None:
-        """Kept in `file` of the session folder."""
-        self._file = file
-        self._disk = ThreadPoolExecutor(1, "drafts")
+    def __init__(self, filename: str = REQUEST_FILE) -> None:
+        self._filename = filename
+        self._executor = ThreadPoolExecutor(1, "drafts")
 
-    async def find(self, session: str, key: str, of: Any = None) -> dict[str, Any] | None:
-        """What was edited of this; None when nothing was or it can't be read."""
-        kept = await asyncio.wrap_future(self._disk.submit(_read, self._path(session)))
-        if kept is None or not isinstance(kept.get("draft"), dict):
+    async def load(self, session: str, key: str, content: Any = None) -> dict[str, Any] | None:
+        """Return the draft saved under `key`, or for the same `content` under another key; None if there is none."""
+        saved = await asyncio.wrap_future(self._executor.submit(_read, self._path(session)))
+        if saved is None or not isinstance(saved.get("draft"), dict):
             return None
-        same = kept.get("id") == key or (of is not None and kept.get("of") == of)
-        return kept["draft"] if same else None
+        matches = saved.get("id") == key or (content is not None and saved.get("of") == content)
+        return saved["draft"] if matches else None
 
-    def save(self, session: str, draft: dict[str, Any], key: str, of: Any = None) -> None:
-        """Write a draft."""
-        text = json.dumps({"id": key, "of": of, "draft": draft}, ensure_ascii=False)
-        self._disk.submit(_write, self._path(session), text)
+    def save(self, session: str, draft: dict[str, Any], key: str, content: Any = None) -> None:
+        """Replace the draft in the background."""
+        text = json.dumps({"id": key, "of": content, "draft": draft}, ensure_ascii=False)
+        self._executor.submit(_write, self._path(session), text)
 
-    def drop(self, session: str) -> None:
-        """It was decided."""
-        self._disk.submit(self._path(session).unlink, missing_ok=True)
+    def delete(self, session: str) -> None:
+        """Delete the draft in the background."""
+        self._executor.submit(self._path(session).unlink, missing_ok=True)
 
-    def wait(self) -> None:
-        """Return when all of it is on disk."""
-        self._disk.submit(bool).result()
+    def flush(self) -> None:
+        """Block until everything is written."""
+        self._executor.submit(bool).result()
 
     def _path(self, session: str) -> Path:
-        return sessions_dir() / Path(session).name / self._file
+        return sessions_dir() / Path(session).name / self._filename
 
 
-def offered_data(request: RequestItem) -> Any:
-    """What a request offers, as plain data: what was edited of it fits the same offer of another request."""
-    what = request.proposal.plan if request.proposal else request.offer.summary if request.offer else None
-    return json.loads(msgspec.json.encode(what))
+def proposed_content(request: RequestItem) -> Any:
+    """Return the plan or summary of a request as plain data: a draft also fits a later request for the same content."""
+    content = request.proposal.plan if request.proposal else request.offer.summary if request.offer else None
+    return json.loads(msgspec.json.encode(content))
 
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        if path.stat().st_size > LARGEST:
+        if path.stat().st_size > MAX_BYTES:
             return None
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        saved = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return kept if isinstance(kept, dict) else None
+    return saved if isinstance(saved, dict) else None
 
 
 def _write(path: Path, text: str) -> None:
     from tui_agent.platform.file_faults import FileFault
     from tui_agent.platform.files import atomic_write
 
-    with contextlib.suppress(OSError, FileFault):  # the folder may be gone, or full: the draft is a comfort
+    with contextlib.suppress(OSError, FileFault):  # best effort: the folder may be gone, or the disk full
         if path.parent.is_dir():
             atomic_write(path, text.encode())

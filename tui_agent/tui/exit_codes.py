@@ -16,5 +16,5 @@ class ContinueIn(NamedTuple):
     id: str
     same_folder: bool
     """It works in the folder of the session before."""
-    typed: str = ""
+    typed_ahead: str = ""
     """What was typed already for its composer."""

@@ -124,7 +124,7 @@ class MentionCompletion:
 
     # --- keys ---
 
-    async def take(self, event: events.Key) -> bool:
+    async def on_key(self, event: events.Key) -> bool:
         """A key before the composer gets it; True when it was meant for the list."""
         self._keyed = event.is_printable or event.key in EDITS
         if event.key == "colon" and self._blank is not None:
@@ -139,7 +139,7 @@ class MentionCompletion:
         if event.key == "colon" and not self.picker.moved:
             return False
         if not await self._list_is_ready():
-            self.app.hints.say("still finding files · esc closes the list")
+            self.app.hints.show("still finding files · esc closes the list")
             return True
         if self._typed is None or not self.picker.names:
             return False

@@ -36,13 +36,13 @@ def show_models(app: BaseApp, words: str) -> None:
     """`/model` opens the picker; `/model NAME` and `/model ROLE NAME` choose at once, `default` takes a role's back."""
     choice: ModelChoice | None = getattr(app.session, "models", None)
     if choice is None:
-        app.hints.say("the model can't be changed here")
+        app.hints.show("the model can't be changed here")
         return
     first, _, rest = words.partition(" ")
     role = WORDS.get(first.lower(), "")
     name = rest.strip() if role else words.strip()
     if role and not name:
-        app.hints.say(f"/model {first} needs a model name or `default`")
+        app.hints.show(f"/model {first} needs a model name or `default`")
     elif name:
         app.work(_choose, app, choice, role or SESSION, name, expected=(JournalBroken,))
     else:
@@ -52,7 +52,7 @@ def show_models(app: BaseApp, words: str) -> None:
 async def _choose(app: BaseApp, choice: ModelChoice, role: str, name: str) -> None:
     taken = "" if role != SESSION and name.lower() == "default" else name
     problem = await choice.choose(role, taken)
-    app.hints.say(one_line(problem, 300) if problem else _result_message(role, taken))
+    app.hints.show(one_line(problem, 300) if problem else _result_message(role, taken))
 
 
 def _result_message(role: str, name: str) -> str:
@@ -145,7 +145,7 @@ class ModelDialog(ModelPicker):
         if problem or self._gone:
             self._say(problem or _result_message(role, name))
         elif role == SESSION:
-            self._base.hints.say(_result_message(role, name))
+            self._base.hints.show(_result_message(role, name))
             self.dismiss()
         else:
             await self._show_roles()
@@ -153,7 +153,7 @@ class ModelDialog(ModelPicker):
 
     def _say(self, text: str) -> None:
         if self._gone:
-            self._base.hints.say(one_line(text, 300))
+            self._base.hints.show(one_line(text, 300))
         else:
             self.say(text)
 

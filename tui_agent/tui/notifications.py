@@ -1,4 +1,4 @@
-"""Calls the user back to a terminal that is not in front: somebody has to decide, or a run has ended."""
+"""Notifies the user of pending requests and finished runs while the terminal is not focused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tui_agent.tui.driver import ScreenDriver
 from tui_agent.view.change import epoch_seconds
 from widgets.textual_private import driver_of
 
-How = Literal["off", "bell", "desktop", "desktop-777", "desktop-99"]
+Method = Literal["off", "bell", "desktop", "desktop-777", "desktop-99"]
 
 BELL: Final = "\a"
 DESKTOP: Final = {
@@ -34,95 +34,92 @@ DESKTOP: Final = {
     "desktop-777": "\x1b]777;notify;tui-agent;{}\x1b\\",
     "desktop-99": "\x1b]99;;{}\x1b\\",
 }
-"""How a terminal is asked to tell the desktop: as iTerm2, as urxvt and as kitty have it."""
-LONG: Final = 10.0
-"""Seconds without a word of the user, after which a call is welcome also where the terminal does not tell whether it
-is in front."""
-LONGEST: Final = 120
-"""Characters of what a desktop shows."""
-QUESTIONS: Final = (ApprovalRequested, QuestionAsked, PlanProposed, SummaryProposed, PlanDocConflict)
+"""Desktop notification sequences of iTerm2, urxvt and kitty."""
+IDLE_SECONDS: Final = 10.0
+"""If the terminal does not report its focus, the user counts as away after this time without activity."""
+MAX_LENGTH: Final = 120
+"""Maximum characters of a desktop notification."""
+REQUEST_EVENTS: Final = (ApprovalRequested, QuestionAsked, PlanProposed, SummaryProposed, PlanDocConflict)
 USER_EVENTS: Final = (UserMessageAdded, ApprovalAnswered, QuestionAnswered, PlanDocResolved, SummaryReviewed)
 """Events that show the user's presence."""
-ATTENTION_EVENTS: Final = (*QUESTIONS, RunEnded)
-"""What may need the user's attention."""
-ENDS: Final = {
+ATTENTION_EVENTS: Final = (*REQUEST_EVENTS, RunEnded)
+"""Events that may need the user's attention."""
+OUTCOMES: Final = {
     "done": ("ends", "is done"),
     "limit": ("ends", "stopped at a limit"),
     "refused": ("failures", "was refused"),
     "failed": ("failures", "failed"),
     "unreachable": ("failures", "can't reach the model"),
 }
-"""Outcome of a run → its kind in `notify_of`, and words. An interrupt needs no notification."""
+"""Outcome of a run → its kind in the `notify_of` setting, and the text. Interrupts are not notified."""
 
 
 class Notifier:
-    """One for a screen. Silent while the terminal says that it has the focus; one that never says so is taken for left
-    alone once the user has done nothing for long."""
+    """Rings the bell, marks the window title and sends desktop notifications, unless the terminal is focused."""
 
     def __init__(self, app: BaseApp) -> None:
         self.app = app
-        self.how: How = "bell"
-        self.of: Collection[str] = ("questions", "ends", "failures")
-        self._tells = False
-        """The terminal reports its focus."""
-        self._seen = 0.0
-        """When the user last did something, by the record of it."""
+        self.method: Method = "bell"
+        self.kinds: Collection[str] = ("questions", "ends", "failures")
+        self._reports_focus = False
+        """The terminal has reported its focus."""
+        self._last_activity = 0.0
+        """Time of the user's last record, in seconds since the epoch."""
 
     def open(self) -> None:
-        """Listen to the terminal's focus reports."""
+        """Start watching the terminal's focus reports."""
         self.app.watch(self.app, "app_focus", self._focus_changed, init=False)
 
-    def on_user(self, record: Record) -> None:
-        """The user did something: nothing needs attention any more."""
+    def on_user_activity(self, record: Record) -> None:
+        """Clear the mark in the window title: the user is here."""
         if getattr(record.event, "by", "user") == "user":
-            self._seen = epoch_seconds(record.at)
-            self._title("")
+            self._last_activity = epoch_seconds(record.at)
+            self._set_title("")
 
     def on_attention(self, record: Record) -> None:
-        """Something waits for the user, or a run ended; past records are no news."""
+        """Notify the user of a pending request or the end of a run, except for replayed records."""
         session = self.app.session
-        if self.how == "off" or session is None or record.seq <= session.begins:
+        if self.method == "off" or session is None or record.seq <= session.begins:
             return
-        kind, words = _news(record.event)
-        if kind in self.of and self._away(epoch_seconds(record.at)):
-            self._call(words)
+        kind, text = _classify(record.event)
+        if kind in self.kinds and self._is_away(epoch_seconds(record.at)):
+            self._notify(text)
 
     def _focus_changed(self, focus: bool) -> None:
-        self._tells = True
+        self._reports_focus = True
         if focus:
-            self._title("")
+            self._set_title("")
 
-    def _away(self, now: float) -> bool:
-        return not self.app.app_focus or (not self._tells and self._seen > 0 and now - self._seen >= LONG)
+    def _is_away(self, now: float) -> bool:
+        idle = self._last_activity > 0 and now - self._last_activity >= IDLE_SECONDS
+        return not self.app.app_focus or (not self._reports_focus and idle)
 
-    def _call(self, says: str) -> None:
+    def _notify(self, text: str) -> None:
         driver = driver_of(self.app)
         if driver is None:
             self.app.bell()
             return
-        shown = notification_text(self.app.view.workspace, says)
+        message = notification_text(self.app.view.workspace, text)
         driver.write(BELL)
-        self._title(f"● {shown}")
-        if self.how in DESKTOP:
-            driver.write(DESKTOP[self.how].format(shown))
+        self._set_title(f"● {message}")
+        if self.method in DESKTOP:
+            driver.write(DESKTOP[self.method].format(message))
 
-    def _title(self, text: str) -> None:
-        """Mark the window, or unmark it: among many it is the one that calls."""
+    def _set_title(self, text: str) -> None:
         if isinstance(driver := driver_of(self.app), ScreenDriver):
             driver.show_title(text)
 
 
-def _news(event: Event) -> tuple[str, str]:
-    """What it is in `notify_of`, empty for nothing to tell, and in words."""
-    if isinstance(event, QUESTIONS):
+def _classify(event: Event) -> tuple[str, str]:
+    """Return the event's kind in the `notify_of` setting, or "" for none, and the text of the notification."""
+    if isinstance(event, REQUEST_EVENTS):
         return "questions", "is waiting for you"
     if isinstance(event, RunEnded):
-        return ENDS.get(event.outcome, ("", ""))
+        return OUTCOMES.get(event.outcome, ("", ""))
     return "", ""
 
 
-def notification_text(workspace: str, says: str) -> str:
-    """What the desktop shows: the folder's name and words of ours; nothing that a model wrote, nothing that a terminal
-    would take for anything but text."""
-    name = "".join(letter for letter in Path(workspace).name if letter.isprintable() and letter != ";")
-    return f"tui-agent · {name[: LONGEST - 60]} {says}"
+def notification_text(workspace: str, text: str) -> str:
+    """Return the notification: folder name and `text`, without control characters or text written by a model."""
+    name = "".join(character for character in Path(workspace).name if character.isprintable() and character != ";")
+    return f"tui-agent · {name[: MAX_LENGTH - 60]} {text}"

@@ -1,7 +1,7 @@
-"""Which text is where: in the composer, on its way, in the queue, or said. No text is in two places, none in no place.
+"""Tracks where each text of the user is: in the composer, being sent, in the queue, or delivered (U8).
 
-Pure: it is told what the user does and what the journal says, and tells what has to be on disk (U8). A draft
-has the id that its message will get, so after a crash the journal says whether it was sent.
+It does no input or output: it gets the user's actions and the journal's events, and returns the state to be saved. The
+draft already has the id of its future message, so that after a crash the journal tells whether it was sent.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from widgets.composer_history import NO_DRAFT, DraftText
 
 
 def new_message_id() -> str:
-    """For a message that is not sent yet."""
+    """Return a random id for a message."""
     return f"m-{secrets.token_hex(6)}"
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that left the composer and that the journal does not have yet."""
+    """A message that was sent but is not in the journal yet. The fields are stored on disk."""
 
     id: str
     text: str
@@ -31,29 +31,30 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComposerState(msgspec.Struct, frozen=True, kw_only=True):
-    """What is on disk of a composer."""
+    """The saved state of a composer. The fields are stored on disk."""
 
     id: str = ""
-    """The id that the draft's message will get."""
+    """Id that the draft's message will get."""
     draft: DraftText = NO_DRAFT
     of: str = ""
     """Id of the queued message that is edited as the draft."""
     of_text: str = ""
+    """Text of that message before the edit."""
     aside: tuple[DraftText, ...] = ()
-    """Edited history entries, and drafts set aside."""
+    """Edited history entries and stashed drafts."""
     waiting: tuple[Sent, ...] = ()
 
     @property
     def empty(self) -> bool:
-        """True when there is nothing to keep."""
+        """True if there is nothing to save."""
         return self.draft.blank and not self.aside and not self.waiting
 
 
 class QueuePlace(NamedTuple):
-    """A place in the queue."""
+    """Position and kind of a queued message."""
 
-    behind: tuple[str, ...] = ()
-    """Ids of the messages that came after it."""
+    later_ids: tuple[str, ...] = ()
+    """Ids of the messages behind it."""
     steering: bool = False
 
 
@@ -61,35 +62,36 @@ NO_PLACE: Final = QueuePlace()
 
 
 class RecoveredTexts(NamedTuple):
-    """What a crash left to the composer."""
+    """Texts that a crash left in the composer."""
 
-    texts: list[DraftText]
-    """Unsent: messages that never got into the journal, then the draft."""
-    aside: list[DraftText]
-    """For the history."""
+    unsent: list[DraftText]
+    """Messages that never reached the journal, then the draft."""
+    parked: list[DraftText]
+    """Stashed drafts, for the history."""
     withdraw: list[str]
     """Ids of messages that are still queued although they are being edited."""
 
 
 class Outbox:
-    """The composer's own bookkeeping over one session."""
+    """The messages of one session that are not delivered yet."""
 
-    def __init__(self, ids: Callable[[], str] = new_message_id) -> None:
-        self._ids = ids
-        self.id = ids()
-        """Of the draft."""
-        self.of = self._of_text = ""
-        self._queue_place = NO_PLACE
+    def __init__(self, new_id: Callable[[], str] = new_message_id) -> None:
+        self._new_id = new_id
+        self.id = new_id()
+        """Id that the draft's message will get."""
+        self.edited_id = self._edited_text = ""
+        """Id and original text of the queued message that is edited as the draft."""
+        self._edited_place = NO_PLACE
         self._places: dict[str, QueuePlace] = {}
-        """Queue places of edited messages on their way back to the queue."""
-        self.waiting: dict[str, Sent] = {}
+        """Former places of edited messages that go back to the queue."""
+        self.sending: dict[str, Sent] = {}
         self.queue: dict[str, str] = {}
-        """Messages in the queue, exactly as they were sent, in their order."""
-        self._said: set[str] = set()
-        self._known: set[str] = set()
+        """Texts of the queued messages by id, in order."""
+        self._delivered: set[str] = set()
+        self._journaled: set[str] = set()
 
-    def take(self, event: Event) -> bool:
-        """What the journal has; True when there is less to keep than before."""
+    def apply(self, event: Event) -> bool:
+        """Apply an event of the queue; return True if there is less to save now."""
         match event:
             case MessageQueued(id=key, text=text):
                 self.queue[key] = text
@@ -101,83 +103,82 @@ class Outbox:
                 self.queue.pop(key, None)
             case UserMessageAdded(id=key):
                 self.queue.pop(key, None)
-                self._said.add(key)
+                self._delivered.add(key)
             case _:
                 return False
-        self._known.add(key)
-        return self.waiting.pop(key, None) is not None
+        self._journaled.add(key)
+        return self.sending.pop(key, None) is not None
 
-    def send(self, text: str, *, beside: bool = False) -> str:
-        """The draft goes on its way; another one begins. `beside` says that the draft stays, and something else goes.
-        Returns the message's id."""
-        if beside:
-            key = self._ids()
-            self.waiting[key] = Sent(id=key, text=text)
+    def send(self, text: str, *, keep_draft: bool = False) -> str:
+        """Send the draft and begin a new one; with `keep_draft`, send another text. Returns the message's id."""
+        if keep_draft:
+            key = self._new_id()
+            self.sending[key] = Sent(id=key, text=text)
             return key
-        key, self.id = self.id, self._ids()
-        self.waiting[key] = Sent(id=key, text=text, of=self.of)
-        if self.of:
-            self._places[key] = self._queue_place
-        self.of = self._of_text = ""
-        self._queue_place = NO_PLACE
+        key, self.id = self.id, self._new_id()
+        self.sending[key] = Sent(id=key, text=text, of=self.edited_id)
+        if self.edited_id:
+            self._places[key] = self._edited_place
+        self.edited_id = self._edited_text = ""
+        self._edited_place = NO_PLACE
         return key
 
     def discard(self, message: str) -> None:
-        """It is not a message for the journal, such as a shell command of the user."""
-        self.waiting.pop(message, None)
+        """Forget a message that is not for the journal, such as a `!` command."""
+        self.sending.pop(message, None)
         self._places.pop(message, None)
 
     def _move(self, message: str, before: str) -> None:
         if message not in self.queue:
             return
-        rest = [key for key in self.queue if key != message]
-        place = rest.index(before) if before in rest else len(rest)
-        self.queue = {key: self.queue[key] for key in (*rest[:place], message, *rest[place:])}
+        others = [key for key in self.queue if key != message]
+        index = others.index(before) if before in others else len(others)
+        self.queue = {key: self.queue[key] for key in (*others[:index], message, *others[index:])}
 
     def newest_queued(self) -> tuple[str, str] | None:
-        """Id and text of the message that is sent last."""
+        """Return id and text of the last message in the queue."""
         return next(reversed(self.queue.items()), None)
 
-    def state_taking(self, message: str, aside: Sequence[DraftText] = ()) -> ComposerState:
-        """What must be on disk before this message of the queue is withdrawn to become the draft."""
+    def state_editing(self, message: str, parked: Sequence[DraftText] = ()) -> ComposerState:
+        """Return the state to be saved before a queued message is withdrawn to become the draft."""
         text = self.queue[message]
-        return msgspec.structs.replace(self.state(DraftText(text=text), aside), of=message, of_text=text)
+        return msgspec.structs.replace(self.state(DraftText(text=text), parked), of=message, of_text=text)
 
-    def edit_queued(self, message: str, text: str, behind: Sequence[str] = (), steering: bool = False) -> None:
-        """A withdrawn message is the draft now. `behind` are the ids of the messages after it."""
-        self.of, self._of_text = message, text
-        self._queue_place = QueuePlace(tuple(behind), steering)
+    def edit_queued(self, message: str, text: str, later_ids: Sequence[str] = (), steering: bool = False) -> None:
+        """Make a withdrawn message the draft. `later_ids` are the messages behind it."""
+        self.edited_id, self._edited_text = message, text
+        self._edited_place = QueuePlace(tuple(later_ids), steering)
 
     def draft_cleared(self) -> None:
-        """The draft is gone: what is written next is another message, with a place of its own."""
-        self._queue_place = NO_PLACE
+        """Forget the former queue place: the next draft is a new message."""
+        self._edited_place = NO_PLACE
 
     def pop_place(self, message: str) -> QueuePlace:
-        """The earlier place in the queue of a message that is sent again."""
+        """Return, once, the former queue place of a message that is sent again."""
         return self._places.pop(message, NO_PLACE)
 
-    def state(self, draft: DraftText, aside: Sequence[DraftText] = ()) -> ComposerState:
-        """What must be on disk while this is in the composer."""
+    def state(self, draft: DraftText, parked: Sequence[DraftText] = ()) -> ComposerState:
+        """Return the state to be saved while `draft` is in the composer."""
         return ComposerState(
             id=self.id,
             draft=draft,
-            of=self.of,
-            of_text=self._of_text,
-            aside=tuple(aside),
-            waiting=tuple(self.waiting.values()),
+            of=self.edited_id,
+            of_text=self._edited_text,
+            aside=tuple(parked),
+            waiting=tuple(self.sending.values()),
         )
 
-    def recover(self, kept: ComposerState) -> RecoveredTexts:
-        """What of a saved state is nowhere else, once all events of the journal were taken."""
-        lost = [one for one in kept.waiting if one.id not in self._known]
-        texts = [DraftText(text=one.text) for one in lost]
-        delivered = kept.of in self._said and kept.draft.whole == kept.of_text
-        mine = not kept.draft.blank and kept.id not in self._known and not delivered
-        taken = [*(one.of for one in lost), *([kept.of] if mine else [])]
-        withdraw = [one for one in taken if one in self.queue]
-        if mine:
-            texts.append(kept.draft)
-            self.of, self._of_text = kept.of, kept.of_text
-            if len(texts) == 1:
-                self.id = kept.id or self.id
-        return RecoveredTexts(texts, [one for one in kept.aside if not one.blank], withdraw)
+    def recover(self, saved: ComposerState) -> RecoveredTexts:
+        """Return what exists only in the saved state, once all events of the journal have been applied."""
+        lost = [sent for sent in saved.waiting if sent.id not in self._journaled]
+        unsent = [DraftText(text=sent.text) for sent in lost]
+        delivered = saved.of in self._delivered and saved.draft.whole == saved.of_text
+        has_draft = not saved.draft.blank and saved.id not in self._journaled and not delivered
+        replaced = [*(sent.of for sent in lost), *([saved.of] if has_draft else [])]
+        withdraw = [id for id in replaced if id in self.queue]
+        if has_draft:
+            unsent.append(saved.draft)
+            self.edited_id, self._edited_text = saved.of, saved.of_text
+            if len(unsent) == 1:
+                self.id = saved.id or self.id
+        return RecoveredTexts(unsent, [draft for draft in saved.aside if not draft.blank], withdraw)

@@ -31,7 +31,7 @@ def show_output(app: BaseApp, _: str) -> None:
     """Show the output of the call that is chosen in the progress, else the newest one."""
     items = [item for item in app.view.items if isinstance(item, ToolItem | UserShellCommand) and _has_output(item)]
     if not items:
-        app.hints.say("no call has printed anything yet")
+        app.hints.show("no call has printed anything yet")
         return
     chosen = app.columns.progress.chosen_item
     place = items.index(chosen) if chosen in items else len(items) - 1

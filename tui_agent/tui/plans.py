@@ -1,4 +1,4 @@
-"""The user's edits of the plan, handed to the session one after another, each made in the newest text."""
+"""The user's edits of the plan document, made one at a time in its newest text."""
 
 from __future__ import annotations
 
@@ -14,22 +14,19 @@ from tui_agent.tui.edit_drafts import PLAN_FILE, EditDraftStore
 from widgets.plan_document import Edit, ListEdit, WordEdit, apply_edit, inverse_edit
 from widgets.plan_panel import PlanPanel, Wish
 
-HEARD = 2.0
-"""Seconds that an edit waits for the one before it to come back on the stream."""
-REMEMBERED = 100
-"""Edits that can be undone."""
-
-
-EDIT = "plan"
-"""Key of a saved edit: there is one plan in a session."""
+ECHO_TIMEOUT = 2.0
+"""Seconds to wait until an edit comes back on the stream."""
+UNDO_LIMIT = 100
+"""Number of edits that can be undone."""
+DRAFT_KEY = "plan"
 
 
 class PlanEditError(Exception):
-    """A sentence for the user: why an edit can't be made."""
+    """An edit is impossible; the message tells the user why."""
 
 
 def edited_plan(text: str, edit: Edit) -> str:
-    """The plan document `text` after the edit, all else byte for byte. Raises PlanEditError."""
+    """Return the plan document `text` with the edit; everything else stays byte for byte. Raises PlanEditError."""
     from tui_agent.plan.markdown import parse
     from tui_agent.plan.writing import PlanTextError, write
 
@@ -46,118 +43,116 @@ def edited_plan(text: str, edit: Edit) -> str:
 
 
 class PlanEdits:
-    """Turns an edit of one value into the whole new text; everything else of the user's text stays as it is."""
+    """Applies wishes of the plan panel in order, and saves an unfinished edit as a draft."""
 
     def __init__(self, app: BaseApp) -> None:
         self.app = app
-        self._alone = asyncio.Lock()
-        self._heard = asyncio.Event()
-        self._done: list[Edit] = []
-        """What can be undone, the last one last."""
+        self._lock = asyncio.Lock()
+        self._plan_changed = asyncio.Event()
+        self._undo_stack: list[Edit] = []
         self._drafts = EditDraftStore(PLAN_FILE)
-        self._base = ""
-        """Digest of the text that the view shows: what others changed since is merged by the session."""
-        self._proposed = ""
-        """Digest of the proposal that the view shows: a later one is not accepted unseen."""
-        self._edits = 0
-        """How often a text was saved."""
-        self._looked = False
+        self._text_digest = ""
+        """Digest of the text in the view; the session merges later changes of others."""
+        self._proposal_digest = ""
+        """Digest of the proposal in the view: a later one must not be accepted unseen."""
+        self._draft_saves = 0
+        self._draft_restored = False
 
     def on_plan_doc(self, record: Record) -> None:
-        """The plan document changed, or a proposal was decided."""
-        self._heard.set()
+        """Note that the plan document changed or a proposal was decided; restore the draft with the first record."""
+        self._plan_changed.set()
         if isinstance(record.event, PlanDocChanged):
             if record.event.pending:
-                self._proposed = record.event.sha256
+                self._proposal_digest = record.event.sha256
             else:
-                self._base = record.event.sha256
-        if not self._looked:
-            self._looked = True
+                self._text_digest = record.event.sha256
+        if not self._draft_restored:
+            self._draft_restored = True
             self.app.work(self._restore_draft)
 
-    def take(self, message: PlanPanel.Said) -> None:
-        """A message of the plan panel."""
+    def on_panel_message(self, message: PlanPanel.Said) -> None:
+        """Show the hint, carry out the wish and save the draft of a message from the plan panel."""
         if message.hint:
-            self.app.hints.say(message.hint)
+            self.app.hints.show(message.hint)
         if message.wish is not None:
-            self.do(message.wish)
+            self.enqueue(message.wish)
         if message.draft is not None:
-            self.app.work(self._keep, message.draft)
+            self.app.work(self._save_draft, message.draft)
 
-    def do(self, wish: Wish) -> None:
-        """Do it in the background, after earlier wishes."""
+    def enqueue(self, wish: Wish) -> None:
+        """Carry out a wish in the background, after earlier ones."""
 
-        async def alone() -> None:
-            async with self._alone:
-                await self._do(wish)
+        async def run_in_turn() -> None:
+            async with self._lock:
+                await self._carry_out(wish)
 
-        self.app.work(alone)
+        self.app.work(run_in_turn)
 
-    async def _keep(self, draft: dict[str, Any]) -> None:
-        """An edit in progress survives a crash; one that is done is dropped once the session has it."""
+    async def _save_draft(self, draft: dict[str, Any]) -> None:
+        """Save an unfinished edit; an empty `draft` deletes it once the session has the finished one."""
         session = self.app.session
         if session is None:
             return
         if draft:
-            self._edits += 1
-            self._drafts.save(session.id, draft, EDIT)
+            self._draft_saves += 1
+            self._drafts.save(session.id, draft, DRAFT_KEY)
             return
-        before = self._edits
-        async with self._alone:
-            if before == self._edits:  # no other edit was begun meanwhile
-                self._drafts.drop(session.id)
+        saves = self._draft_saves
+        async with self._lock:
+            if saves == self._draft_saves:  # no other edit has started since
+                self._drafts.delete(session.id)
 
     async def _restore_draft(self) -> None:
-        """Offer what was typed before a crash."""
+        """Offer the unfinished edit of an earlier process."""
         from widgets.plan_document import restore_draft
 
         session = self.app.session
-        kept = None if session is None else await self._drafts.find(session.id, EDIT)
-        draft = restore_draft(kept) if kept is not None else None
+        saved = None if session is None else await self._drafts.load(session.id, DRAFT_KEY)
+        draft = restore_draft(saved) if saved is not None else None
         if draft is not None and self.app.columns.plan.take_up(draft):
-            self.app.hints.say(f"you have an unfinished plan edit · {key_of('plan')} continues it")
+            self.app.hints.show(f"you have an unfinished plan edit · {key_of('plan')} continues it")
 
     def set_status(self, status: str) -> None:
         """Set the status of the whole plan."""
         reading = self.app.columns.plan.reading
         if reading is None:
-            self.app.hints.say("this session has no plan")
+            self.app.hints.show("this session has no plan")
         else:
-            self.do(WordEdit("status", str(reading.saved.status), status))
+            self.enqueue(WordEdit("status", str(reading.saved.status), status))
 
-    async def _do(self, wish: Wish) -> None:
+    async def _carry_out(self, wish: Wish) -> None:
         if isinstance(wish, ListEdit | WordEdit):
             if await self._edit(wish):
-                self._done = [*self._done[1 - REMEMBERED :], wish]
+                self._undo_stack = [*self._undo_stack[1 - UNDO_LIMIT :], wish]
         elif wish == "undo":
-            if not self._done:
-                self.app.hints.say("nothing to undo in the plan")
-            elif await self._edit(inverse_edit(self._done.pop())):
-                self.app.hints.say("undone")
+            if not self._undo_stack:
+                self.app.hints.show("nothing to undo in the plan")
+            elif await self._edit(inverse_edit(self._undo_stack.pop())):
+                self.app.hints.show("undone")
         elif (session := self.app.session) is None or self.app.view.plan.proposal is None:
-            self.app.hints.say("no proposal")
+            self.app.hints.show("no proposal")
         else:
-            await self._ask(session.settle_plan(wish == "accept", self._proposed))
+            await self._apply(session.settle_plan(wish == "accept", self._proposal_digest))
 
     async def _edit(self, edit: Edit) -> bool:
-        """True when the session took it."""
+        """Have the session make an edit; return False, and tell the user, if it can't."""
         session = self.app.session
         try:
-            plan, base = self.app.view.plan, self._base
+            plan, base = self.app.view.plan, self._text_digest
             text = await asyncio.to_thread(edited_plan, plan.exact or plan.text, edit)
         except PlanEditError as fault:
-            self.app.hints.say(str(fault))
+            self.app.hints.show(str(fault))
         else:
-            if session is not None and await self._ask(session.edit_plan(text, base)):
+            if session is not None and await self._apply(session.edit_plan(text, base)):
                 return True
         self.app.columns.plan.show(self.app.view.plan, anew=True)
         return False
 
-    async def _ask(self, change: Awaitable[bool]) -> bool:
-        """Have the session change its plan, and wait until that is in the view."""
-        self._heard.clear()
+    async def _apply(self, change: Awaitable[bool]) -> bool:
+        """Wait until the session has changed the plan and the view shows it."""
+        self._plan_changed.clear()
         if not await change:
             return False
-        with contextlib.suppress(TimeoutError):  # nothing changed, or saving waits for somebody
-            await asyncio.wait_for(self._heard.wait(), HEARD)
+        with contextlib.suppress(TimeoutError):  # nothing changed, or a conflict waits for the user
+            await asyncio.wait_for(self._plan_changed.wait(), ECHO_TIMEOUT)
         return True

@@ -1,5 +1,4 @@
-"""What the user set for the screen: keys, colors, vi's keys, notifications. Effective once a session is open,
-and from every change in the settings on."""
+"""Applies the user's settings of the screen: keys, theme, vim mode, notifications."""
 
 from __future__ import annotations
 
@@ -21,56 +20,56 @@ if TYPE_CHECKING:
 
 
 class Preferences:
-    """One for a screen."""
+    """Applies settings when the session opens and whenever they change."""
 
     def __init__(self, app: BaseApp, notifier: Notifier) -> None:
         self.app = app
         self.loaded: Loaded | None = None
-        """What was set and where; None before a session is open, or where it does not know."""
+        """The settings and their sources; None before the session is open, or if it has none."""
         self.notifier = notifier
         keymap.use(BUILT_IN)
 
     def open(self, session: SessionApi) -> None:
-        """The session is open, and with it the settings are known."""
+        """Apply the settings of the session."""
         self.notifier.open()
         loaded: Loaded | None = getattr(session, "settings", None)
         if loaded is not None:
-            self.take(loaded)
+            self.apply(loaded)
 
-    def take(self, loaded: Loaded) -> None:
-        """These hold from now on."""
+    def apply(self, loaded: Loaded) -> None:
+        """Apply these settings from now on."""
         self.loaded = loaded
-        chosen = loaded.settings
-        self.bind(chosen.keys, vim=chosen.vim)
-        self.notifier.how, self.notifier.of = chosen.notifications, chosen.notify_of
-        self.paint(theme_for(chosen.theme, chosen.themes) or theme_for("default", {}))
-        if not chosen.animation:
+        settings = loaded.settings
+        self.bind_keys(settings.keys, vim=settings.vim)
+        self.notifier.method, self.notifier.kinds = settings.notifications, settings.notify_of
+        self.use_theme(theme_for(settings.theme, settings.themes) or theme_for("default", {}))
+        if not settings.animation:
             self.app.animation_level = "none"
 
-    def paint(self, theme: Theme | None) -> None:
-        """Use these colors."""
+    def use_theme(self, theme: Theme | None) -> None:
+        """Switch to a theme, if it is another one."""
         if theme is None or theme.name == self.app.theme:
             return
         self.app.register_theme(theme)
         self.app.theme = theme.name
 
-    def paint_with(self, name: str) -> None:
-        """The theme of this name; the next one without a name. For this session; the settings stay."""
-        own = self.loaded.settings.themes if self.loaded else {}
-        names = (*NAMES, *own)
+    def switch_theme(self, name: str) -> None:
+        """Switch to the theme called `name`, or to the next one if that is empty; the settings don't change."""
+        user_themes = self.loaded.settings.themes if self.loaded else {}
+        names = (*NAMES, *user_themes)
         if not name:
-            now = self.app.theme.removeprefix(PREFIX).removeprefix("own-")
-            name = names[(names.index(now) + 1) % len(names)] if now in names else names[0]
-        if (theme := theme_for(name, own)) is None:
-            self.app.hints.say(f"unknown theme; choose one of {', '.join(names)}")
+            current = self.app.theme.removeprefix(PREFIX).removeprefix("own-")
+            name = names[(names.index(current) + 1) % len(names)] if current in names else names[0]
+        if (theme := theme_for(name, user_themes)) is None:
+            self.app.hints.show(f"unknown theme; choose one of {', '.join(names)}")
         else:
-            self.paint(theme)
+            self.use_theme(theme)
 
-    def bind(self, chosen: Mapping[str, Sequence[str]], *, vim: bool = False) -> None:
-        """Give the actions these keys."""
-        if not (chosen or vim) and keymap.current() is BUILT_IN:
+    def bind_keys(self, user_keys: Mapping[str, Sequence[str]], *, vim: bool = False) -> None:
+        """Apply the `keys` setting, and switch vim mode on or off."""
+        if not (user_keys or vim) and keymap.current() is BUILT_IN:
             return
-        keymap.use(Keymap(chosen))
+        keymap.use(Keymap(user_keys))
         self.app.set_keymap(textual_keymap(keymap.current()))
         prompt = self.app.prompt
         if vim and prompt.vim is None:

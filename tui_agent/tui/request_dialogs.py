@@ -1,4 +1,4 @@
-"""Which request is open: in a dialog, or in the panel between transcript and composer; and the first-run screen."""
+"""Opens pending requests, in a dialog or in the panel above the composer, and the first-run screen."""
 
 from __future__ import annotations
 
@@ -11,111 +11,111 @@ from textual.containers import Vertical
 from tui_agent.common.domain import Answer, EditAction
 from tui_agent.events import Notice, Record
 from tui_agent.tui.base_app import BaseApp
-from tui_agent.tui.edit_drafts import EditDraftStore, offered_data
+from tui_agent.tui.edit_drafts import EditDraftStore, proposed_content
 from tui_agent.view.items import RequestItem
 from widgets.first_run import FirstRun
 from widgets.panel import Sheet
 from widgets.request_view import RequestModal, RequestPanel
 
+NO_SERVER = "server.missing"
+"""Code of the notice that no model is available."""
 
-def in_panel(request: RequestItem) -> bool:
-    """True for what is decided in the panel and not in a dialog."""
+
+def opens_in_panel(request: RequestItem) -> bool:
+    """Return True for plans and summaries, which are reviewed in the panel instead of a dialog."""
     return request.proposal is not None or request.offer is not None
 
 
 class RequestDock:
-    """Opens and closes the panel between transcript and composer, and saves what is edited there."""
+    """Shows one plan or summary above the composer and saves the user's edits as a draft.
 
-    def __init__(
-        self, app: BaseApp, decide: Callable[[str, Answer], object], *, clock: Callable[[], float], stillness: float
-    ) -> None:
+    The panel answers the session directly; it closes when the record of the answer arrives.
+    """
+
+    def __init__(self, app: BaseApp, *, clock: Callable[[], float], stillness: float) -> None:
         self.app = app
         self.container = Vertical(id="dock")
         self.container.display = False
         self._clock = clock
         self._stillness = stillness
-        self._decide = decide
         self._drafts = EditDraftStore()
-        self._shown = ""
-        """Id of the request that is shown, or about to be."""
+        self._request: RequestItem | None = None
+        """The request that is open or about to open."""
 
     @property
-    def widget(self) -> RequestPanel | None:
-        """The open request's widget."""
-        docked = (one for one in self.container.children if isinstance(one, RequestPanel))
-        return next((one for one in docked if not one.leaving), None)
+    def panel(self) -> RequestPanel | None:
+        """The open panel."""
+        panels = (child for child in self.container.children if isinstance(child, RequestPanel))
+        return next((panel for panel in panels if not panel.leaving), None)
 
     @property
-    def typing(self) -> bool:
-        """True while one of its fields has the focus."""
-        widget = self.widget
-        return widget is not None and widget.has_focus_within and not widget.has_focus
+    def has_field_focus(self) -> bool:
+        """True while a field of the panel has the focus."""
+        panel = self.panel
+        return panel is not None and panel.has_focus_within and not panel.has_focus
 
-    def show(self, waiting: Sequence[RequestItem]) -> None:
-        """Show the oldest of these; close what was settled elsewhere."""
-        ids = [one.id for one in waiting]
-        if self._shown in ids:
+    def show(self, pending: Sequence[RequestItem]) -> None:
+        """Open the oldest pending request, and close the panel if its request is settled."""
+        if any(request is self._request for request in pending):
             return
-        self.close()
-        if waiting:
-            self._shown = ids[0]
-            self.app.run_worker(self._open(waiting[0]), exit_on_error=False)
+        self._close()
+        if pending:
+            self._request = pending[0]
+            self.app.run_worker(self._open(pending[0]), exit_on_error=False)
 
     async def _open(self, request: RequestItem) -> None:
         session = self.app.session
-        draft = None if session is None else await self._drafts.find(session.id, request.id, offered_data(request))
-        if self._shown != request.id:
+        if session is None:
+            return
+        draft = await self._drafts.load(session.id, request.id, proposed_content(request))
+        if self._request is not request:
             return
         from widgets.plan_review import PlanReview  # not before one of them is needed
         from widgets.summary_editor import SummaryEditor
 
-        kind = PlanReview if request.proposal is not None else SummaryEditor
-        widget = kind(
-            request, clock=self._clock, stillness=self._stillness, draft=draft, keep=partial(self._save_draft, request)
+        panel_class = PlanReview if request.proposal is not None else SummaryEditor
+        panel = panel_class(
+            request,
+            clock=self._clock,
+            stillness=self._stillness,
+            draft=draft,
+            keep=partial(self._save_draft, session.id, request),
         )
-        widget.decide = self._decide
+        panel.decide = session.answer
         self.container.display = True
-        await self.container.mount(widget)
+        await self.container.mount(panel)
 
-    def _save_draft(self, request: RequestItem, draft: dict[str, Any]) -> None:
-        if self.app.session is not None:
-            self._drafts.save(self.app.session.id, draft, request.id, offered_data(request))
+    def _save_draft(self, session_id: str, request: RequestItem, draft: dict[str, Any]) -> None:
+        self._drafts.save(session_id, draft, request.id, proposed_content(request))
 
     def save_draft_now(self) -> None:
-        """Write what is edited: the program is about to end."""
-        if self.widget is not None:
-            self.widget.keep_last()
-            self._drafts.wait()
+        """Write pending edits before the program ends."""
+        if self.panel is not None:
+            self.panel.keep_last()
+            self._drafts.flush()
 
-    def close(self) -> None:
-        """Make room; the focus goes back to the composer if it was here."""
-        self._shown = ""
-        widget = self.widget
-        if widget is None:
+    def _close(self) -> None:
+        """Remove the panel, and the draft of a request that the user decided on."""
+        request, self._request = self._request, None
+        answer = request.answer if request is not None else None
+        if answer is not None and answer.verdict != "withdrawn" and self.app.session is not None:
+            self._drafts.delete(self.app.session.id)
+        if (panel := self.panel) is None:
             return
-        focused = widget.has_focus_within
+        had_focus = panel.has_focus_within
         self.container.display = False
-        widget.remove()
-        if focused:
+        panel.remove()
+        if had_focus:
             self.app.screen_stack[0].set_focus(self.app.prompt)
 
     def hush(self) -> None:
-        """A dialog over it is gone: what is typed on is not meant for it."""
-        if self.widget is not None:
-            self.widget.hush()
-
-    def decided(self, request: str) -> None:
-        """The user decided; its draft is no longer needed."""
-        if request == self._shown and self.app.session is not None:
-            self._drafts.drop(self.app.session.id)
+        """Ignore keys for a moment: a dialog that covered the panel has just closed."""
+        if self.panel is not None:
+            self.panel.hush()
 
 
-NO_SERVER = "server.missing"
-"""Code of the notice that no model can be had."""
-
-
-def _kind(request: RequestItem) -> type[RequestModal]:
-    """Loaded when one of them is asked first."""
+def _modal_class(request: RequestItem) -> type[RequestModal]:
+    """Import the dialog for a request when it is first needed."""
     if request.dispute is not None:
         from widgets.plan_conflict import ConflictModal
 
@@ -134,84 +134,84 @@ def _kind(request: RequestItem) -> type[RequestModal]:
 
 
 class RequestDialogs:
-    """At most one request is asked at a time; an answer is bound to the request that it was shown for."""
+    """Shows at most one dialog at a time; an answer is bound to the request that it was shown for."""
 
     def __init__(self, app: BaseApp, *, clock: Callable[[], float], stillness: float) -> None:
         self.app = app
         self._clock = clock
         self._stillness = stillness
-        self.dock = RequestDock(app, self.answer, clock=clock, stillness=stillness)
-        self._decided: set[str] = set()
-        self._missing = ""
-        """What was tried, until the first-run screen shows it."""
+        self.dock = RequestDock(app, clock=clock, stillness=stillness)
+        self._answered: set[str] = set()
+        """Ids of answered requests, whose records may still be on their way."""
+        self._missing_server = ""
+        """Notice about the servers that were tried, until the first-run screen shows it."""
 
     def on_notice(self, record: Record) -> None:
-        """A missing server is worth a screen before the first message only."""
+        """Remember a missing server for the first-run screen, unless a message was sent already."""
         session, event = self.app.session, record.event
         if not isinstance(event, Notice) or event.code != NO_SERVER or session is None:
             return
         if record.seq > session.begins and not self.app.view.tree.roots:
-            self._missing = session.mask.mask(event.text)
-            self.app.call_later(self.ask_next)
+            self._missing_server = session.mask.mask(event.text)
+            self.app.call_later(self.show_next)
 
-    def ask_next(self) -> None:
-        """Show the oldest request that waits; close a dialog whose request was settled elsewhere."""
+    def show_next(self) -> None:
+        """Open the oldest pending request, and close a dialog whose request was settled elsewhere."""
         app = self.app
         if app.session is None or app.view.seq <= app.session.begins:
-            return  # what was open in a session's past is void
-        self.dock.show([one for one in self._waiting if in_panel(one)])
-        waits = any(not in_panel(one) for one in app.view.pending.values())
-        if isinstance(app.screen, Sheet) and (waits or any(isinstance(one, RequestModal) for one in app.screen_stack)):
+            return  # requests of an earlier process are void
+        pending = list(app.view.pending.values())
+        self.dock.show([request for request in pending if opens_in_panel(request)])
+        for_dialog = [request for request in pending if not opens_in_panel(request)]
+        has_modal = any(isinstance(screen, RequestModal) for screen in app.screen_stack)
+        if isinstance(app.screen, Sheet) and (for_dialog or has_modal):
             app.screen.dismiss()
-            app.call_later(self.ask_next)
+            app.call_later(self.show_next)
             return
         if isinstance(app.screen, RequestModal):
             if app.screen.saving or app.screen.request.id in app.view.pending:
                 app.screen.look_again()
                 return
             app.screen.dismiss()
-        waiting = [one for one in self._waiting if not in_panel(one)]
-        if waiting:
+        unanswered = [request for request in for_dialog if request.id not in self._answered]
+        if unanswered:
             self.close_first_run()
             app.transcript.catch_up()
-            modal = _kind(waiting[0])(waiting[0], clock=self._clock, stillness=self._stillness)
+            modal = _modal_class(unanswered[0])(unanswered[0], clock=self._clock, stillness=self._stillness)
             modal.decide = self.answer
             app.push_screen(modal)
-        elif self._missing and not app.view.busy:
-            told, self._missing = self._missing, ""
-            app.push_screen(FirstRun(told, clock=self._clock, stillness=self._stillness))
-
-    @property
-    def _waiting(self) -> list[RequestItem]:
-        return [one for key, one in self.app.view.pending.items() if key not in self._decided]
+        elif self._missing_server and not app.view.busy:
+            text, self._missing_server = self._missing_server, ""
+            app.push_screen(FirstRun(text, clock=self._clock, stillness=self._stillness))
 
     def answer(self, request: str, answer: Answer) -> None:
-        """Hand an answer on and go to the next request. The first answer wins; the record of it comes back on the
-        stream."""
+        """Give the answer of a dialog to the session; an approval keeps the dialog open until it is on disk.
+
+        The first answer to a request wins, whichever surface it comes from.
+        """
         app = self.app
-        self._decided.add(request)
-        self.dock.decided(request)
+        self._answered.add(request)
         self.dock.hush()
         modal = app.screen if isinstance(app.screen, RequestModal) and app.screen.request.id == request else None
-        taken = app.session is not None and app.session.answer(request, answer)
-        if taken and modal is not None and answer.verdict == "approve":
+        accepted = app.session is not None and app.session.answer(request, answer)
+        if accepted and modal is not None and answer.verdict == "approve":
             modal.save()
-            app.run_worker(self._saved(modal), exit_on_error=False)
+            app.run_worker(self._close_when_saved(modal), exit_on_error=False)
         else:
             if modal is not None:
                 modal.dismiss()
-            app.call_later(self.ask_next)
+            app.call_later(self.show_next)
 
-    async def _saved(self, modal: RequestModal) -> None:
-        """Close the dialog once its answer is on disk: the approved action starts then."""
+    async def _close_when_saved(self, modal: RequestModal) -> None:
+        """Close the dialog once its answer is on disk: only then does the approved action start."""
         if self.app.session is not None:
             await self.app.session.saved(modal.request.id)
         modal.saving = False
         if modal is self.app.screen:
             modal.dismiss()
-        self.app.call_later(self.ask_next)
+        self.app.call_later(self.show_next)
 
     def close_first_run(self) -> None:
-        """It is not needed any more."""
+        """Close the first-run screen if it is open."""
         if isinstance(self.app.screen, FirstRun):
             self.app.screen.dismiss()

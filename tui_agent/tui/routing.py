@@ -1,4 +1,4 @@
-"""From records to widgets: fold them, and paint what they changed at most 30 times a second."""
+"""Folds records into the view and paints what changed, at most 30 times a second."""
 
 from __future__ import annotations
 
@@ -24,112 +24,112 @@ if TYPE_CHECKING:
     from tui_agent.engine.api import SessionApi
 
 FRAME = 1 / 30
-"""Seconds between paints (U1)."""
-SHARE = 4
-"""A paint is followed by at least so many times its own duration without one: keys and the stream come first."""
-SLOWEST = 0.25
-"""Seconds between paints, however long they take."""
+"""Minimum seconds between paints (U1)."""
+IDLE_FACTOR = 4
+"""After a paint, the loop is free for at least this many times its duration: keys and the stream come first."""
+MAX_PAUSE = 0.25
+"""Maximum seconds between paints, however long they take."""
 
 
 class Router:
-    """Keeps the view up to date and painted. The same for live and replayed records."""
+    """Folds live and replayed records alike, and schedules paints."""
 
-    def __init__(self, app: BaseApp, *, ask_next: Callable[[], None], clock: Callable[[], float] = monotonic) -> None:
-        """`ask_next` is called when the requests that wait are others than before."""
+    def __init__(
+        self, app: BaseApp, *, on_requests_changed: Callable[[], None], clock: Callable[[], float] = monotonic
+    ) -> None:
         self.app = app
         self.view = app.view
         self.clock = clock
-        self._ask_next = ask_next
+        self._on_requests_changed = on_requests_changed
         self._begins = 0
-        """The first record of this process."""
-        self._last = float("-inf")
-        self._frame: TimerHandle | None = None
-        """The next paint."""
-        self._second: Timer | None = None
+        """Number of the first record of this process."""
+        self._painted_at = float("-inf")
+        self._next_paint: TimerHandle | None = None
+        self._second_timer: Timer | None = None
         self.redactor = Redactor()
-        """Takes secrets out of what is shown (A7)."""
+        """Masks secrets in what is shown (A7)."""
         self._subscribers: dict[type[Event], list[Callable[[Record], None]]] = {}
         self._paint_seconds = 0.0
-        """Seconds that the last paint took."""
-        self._whole: SessionView | None = None
-        """The view of all, while the end of a long past is shown."""
-        self._until = 0
-        self._older: int | None = None
-        """How many items came before those that are shown, once that is known."""
+        """Duration of the last paint."""
+        self._full_view: SessionView | None = None
+        """While `view` shows only the end of a long journal: the view that is folded from its beginning."""
+        self._replay_until = 0
+        """Number of the last record that belongs to `_full_view`."""
+        self._older_items: int | None = None
+        """Number of items in front of those that are shown, until the transcript knows it."""
 
-    def begin(self) -> None:
-        """The screen is there: what counts seconds is painted every second while something is going on."""
-        self._second = self.app.set_interval(1.0, self._tick, pause=True)
+    def start(self) -> None:
+        """Start the timer that repaints elapsed times every second while something is going on."""
+        self._second_timer = self.app.set_interval(1.0, self._tick, pause=True)
 
     async def open(self, session: SessionApi) -> None:
-        """The records of this session follow. Shows how a long past ends before all of it is read (S3): `take` gets it
-        from its beginning all the same."""
+        """Prepare for the records of `session`; show the end of a long journal before `route` gets all of it (S3)."""
         self.redactor, self._begins = Redactor(session.mask), session.begins
         folder: Path | None = getattr(session, "folder", None)
         if folder is None or not session.begins:
             return
         from tui_agent.storage.journal import end_of
 
-        with suppress(OSError):  # the full read reports it
+        with suppress(OSError):  # reported when the journal is read in full
             for record in await to_thread(end_of, folder / "events.jsonl", session.begins):
                 fold_record(self.view, record, self.redactor)
         if self.dirty:
-            self._whole, self._until, self.redactor = SessionView(), session.begins, Redactor(session.mask)
+            self._full_view, self._replay_until, self.redactor = SessionView(), session.begins, Redactor(session.mask)
             self._paint_soon()
 
-    def subscribe(self, handle: Callable[[Record], None], *kinds: type[Event]) -> None:
-        """Call `handle` with every record of these events, the past ones too, once it is folded."""
-        for kind in kinds:
-            self._subscribers.setdefault(kind, []).append(handle)
+    def subscribe(self, callback: Callable[[Record], None], *event_types: type[Event]) -> None:
+        """Call `callback` with every record of these events, also replayed ones, after it is folded."""
+        for event_type in event_types:
+            self._subscribers.setdefault(event_type, []).append(callback)
 
-    def take(self, record: Record) -> None:
-        """Fold one record, hand it to its subscribers, and have it painted soon; the past once all of it is there."""
-        if self._whole is not None and record.seq <= self._until:
-            fold_record(self._whole, record, self.redactor)
+    def route(self, record: Record) -> None:
+        """Fold one record, call its subscribers, and schedule a paint; replayed records are painted all at once."""
+        if self._full_view is not None and record.seq <= self._replay_until:
+            fold_record(self._full_view, record, self.redactor)
         else:
-            if self._whole is not None:
-                self._show_whole_past(self._whole)
+            if self._full_view is not None:
+                self._show_full_view(self._full_view)
             fold_record(self.view, record, self.redactor)
-        for handle in self._subscribers.get(type(record.event), ()):
-            handle(record)
-        if record.seq >= self._begins and self._frame is None:
+        for callback in self._subscribers.get(type(record.event), ()):
+            callback(record)
+        if record.seq >= self._begins and self._next_paint is None:
             self._paint_soon()
 
-    def _show_whole_past(self, whole: SessionView) -> None:
-        """All of the past is read: it takes the place of its end."""
-        self._older, self._whole = len(whole.items) - len(self.view.items), None
-        for one in fields(SessionView):
-            setattr(self.view, one.name, getattr(whole, one.name))
+    def _show_full_view(self, full: SessionView) -> None:
+        """Replace the end of the journal by all of it."""
+        self._older_items, self._full_view = len(full.items) - len(self.view.items), None
+        for field in fields(SessionView):
+            setattr(self.view, field.name, getattr(full, field.name))
         self.view.changes.parts |= ViewPart.ALL
 
     @property
-    def reading_past(self) -> bool:
-        """True while older parts than those that are shown are read."""
-        return self._whole is not None
+    def replaying(self) -> bool:
+        """True while only the end of the journal is shown."""
+        return self._full_view is not None
 
     @property
     def dirty(self) -> bool:
-        """True while something is not painted."""
+        """True while there are changes to paint."""
         return bool(self.view.changes)
 
-    def due(self, cost: float = 0.0) -> float:
-        """Seconds until the next paint may be, when the screen took `cost` seconds for the last one."""
-        pause = min(SLOWEST, max(FRAME, SHARE * (self._paint_seconds + cost)))
-        return max(0.0, self._last + pause - self.clock())
+    def seconds_until_paint(self, cost: float = 0.0) -> float:
+        """Return the seconds to wait for the next paint, if the screen took `cost` seconds to render the last one."""
+        pause = min(MAX_PAUSE, max(FRAME, IDLE_FACTOR * (self._paint_seconds + cost)))
+        return max(0.0, self._painted_at + pause - self.clock())
 
     def _paint_soon(self) -> None:
         cost = getattr(self.app.screen, "cost", 0.0)  # dialogs don't count
-        self._frame = call_later_once(self.due(cost), self.app, self.paint)
+        self._next_paint = call_later_once(self.seconds_until_paint(cost), self.app, self.paint)
 
     def paint(self) -> None:
-        """Hand every widget its part of what changed, all in one update."""
+        """Give each widget its part of what changed, in one batch."""
         app, view, columns = self.app, self.view, self.app.columns
-        changes, self._frame, self._last = view.take_changes(), None, self.clock()
+        changes, self._next_paint, self._painted_at = view.take_changes(), None, self.clock()
         parts = changes.parts
         with app.batch_update():
-            if self._older is not None:
-                columns.look_back(view.items, self._older)
-                self._older = None
+            if self._older_items is not None:
+                columns.look_back(view.items, self._older_items)
+                self._older_items = None
             if changes.items:
                 columns.transcript.show(view.items, changes.items)
             if changes.nodes:
@@ -144,15 +144,15 @@ class Router:
                 app.key_line.relayout()
             if parts & (ViewPart.STATUS | ViewPart.QUEUE):
                 app.activity.relayout()
-            self._paint_seconds = self.clock() - self._last
+            self._paint_seconds = self.clock() - self._painted_at
             if ViewPart.PENDING in parts:
-                self._ask_next()
+                self._on_requests_changed()
         if columns.transcript.holding:
             call_later_once(0.3, app, self._tick)
         if app.prompt.has_focus:
             app.cursor_position = app.prompt.cursor_screen_offset  # for input methods
-        if self._second is not None:
-            (self._second.resume if view.status.phase else self._second.pause)()
+        if self._second_timer is not None:
+            (self._second_timer.resume if view.status.phase else self._second_timer.pause)()
 
     def _tick(self) -> None:
         self.app.transcript.tick()

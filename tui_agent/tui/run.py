@@ -59,7 +59,7 @@ def _run_in_terminal(app: TuiAgentApp) -> int | ContinueIn:
         print("This terminal (TERM=dumb) can't show a full screen; for plain text use: tui-agent repl", file=sys.stderr)
         return 2
     code = run_app(app)
-    return app.following if code == CONTINUE and app.following is not None else code
+    return app.next_session if code == CONTINUE and app.next_session is not None else code
 
 
 def _apply_startup_theme(app: TuiAgentApp) -> None:
@@ -91,7 +91,7 @@ def run_app(app: TuiAgentApp) -> int:
         if left and code == CONTINUE:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # until the screen that follows has it
         saved.restore(modes=not left)
-        if isinstance(driver := driver_of(app), ScreenDriver) and driver.output.stuck:
+        if isinstance(driver := driver_of(app), ScreenDriver) and driver.output.timed_out:
             exit_after(DEADLINE, code if left else 1, partial(saved.restore, modes=True))
         _print_exit_messages(app)
     return code

@@ -93,7 +93,7 @@ class SessionBrowser(SessionPicker):
         return self._base.session.id if self._base.session is not None else ""
 
     def _do(self, job: Callable[..., Awaitable[None]], *given: Any) -> None:
-        self._base.work(job, *given, expected=EXPECTED, say=self.say)
+        self._base.work(job, *given, expected=EXPECTED, on_error=self.say)
 
     async def _refill(self, choose: str = "") -> None:
         """All sessions. The first time the newest are shown before the others are known."""
@@ -331,9 +331,9 @@ def rename_current_session(app: BaseApp, title: str) -> None:
     """Call this session so."""
     naming = getattr(app.session, "naming", None)
     if not title:
-        app.hints.say("/rename needs the new title")
+        app.hints.show("/rename needs the new title")
     elif naming is None:
-        app.hints.say("this session can't be renamed here")
+        app.hints.show("this session can't be renamed here")
     else:
         app.work(naming.rename, title, expected=EXPECTED)
 
@@ -343,7 +343,7 @@ def fork_current_session(app: BaseApp, word: str) -> None:
     if app.session is None:
         return
     if app.view.busy and word != "now":
-        app.hints.say("a run is in progress: /fork now stops it and continues in a fork")
+        app.hints.show("a run is in progress: /fork now stops it and continues in a fork")
         return
     app.work(_fork, app, app.session, expected=EXPECTED)
 
@@ -359,14 +359,14 @@ async def _fork(app: BaseApp, session: SessionApi) -> None:
     await _rest(app, app.prompt)
     typed = app.prompt.written.whole  # the copy's, as all that comes from now on
     app.prompt.clear()
-    _go_on(app, ContinueIn(copied, same_folder=True, typed=typed))
+    _go_on(app, ContinueIn(copied, same_folder=True, typed_ahead=typed))
 
 
 def _leave(app: BaseApp, entry: SessionEntry, browser: SessionBrowser) -> None:
     async def leave() -> None:
         await _rest(app, browser.field)
         same = entry.workspace == app.view.workspace
-        _go_on(app, ContinueIn(entry.id, same_folder=same, typed=browser.typed_ahead))
+        _go_on(app, ContinueIn(entry.id, same_folder=same, typed_ahead=browser.typed_ahead))
 
     app.work(leave, expected=EXPECTED)
 
@@ -390,7 +390,7 @@ async def _arrived(app: BaseApp, field: MessagePump) -> None:
 
 
 def _go_on(app: BaseApp, following: ContinueIn) -> None:
-    app.following = following
+    app.next_session = following
     app.exit(CONTINUE)
 
 

@@ -35,7 +35,7 @@ def show_settings(app: CommandApp, _: str) -> None:
     """Open the screen."""
     loaded = app.preferences.loaded
     if loaded is None:
-        app.hints.say("settings are not available here")
+        app.hints.show("settings are not available here")
         return
     app.push_screen(SettingsScreen(app, loaded, paths.config_file()))
 
@@ -114,7 +114,7 @@ class SettingsScreen(SettingsForm):
                 return
         self.loaded = self._with_flags(fresh)
         if name in AT_ONCE:
-            self._base.preferences.take(self.loaded)
+            self._base.preferences.apply(self.loaded)
         else:
             self._base.preferences.loaded = self.loaded
         if self.is_attached:

@@ -63,14 +63,14 @@ async def rewind_to_run(app: BaseApp, checkpoints: Checkpoints, rest: str) -> No
     elif _is_run(words[0]):
         _report(app, await checkpoints.rewind(_run(words[0]), what))
     else:
-        app.hints.say("/rewind needs the number of a run, then code, conversation or both")
+        app.hints.show("/rewind needs the number of a run, then code, conversation or both")
 
 
 @undo_command
 async def keep_run(app: BaseApp, checkpoints: Checkpoints, word: str) -> None:
     """Be content with a run, or with all."""
     if not checkpoints.keep(_run(word) if word else ""):
-        app.hints.say("nothing to keep")
+        app.hints.show("nothing to keep")
 
 
 @undo_command
@@ -86,7 +86,7 @@ async def show_run_diff(app: BaseApp, checkpoints: Checkpoints, word: str) -> No
 
     listed = [one for one in checkpoints.listed() if word in ("", one.run, one.run.removeprefix("run-"))]
     if not listed:
-        app.hints.say("no file changes")
+        app.hints.show("no file changes")
         return
     chosen, diffs, problems = listed[-1], [], []
     for file in chosen.files[:COMPARED]:
@@ -128,4 +128,4 @@ def _report(app: BaseApp, done: UndoReport) -> None:
     if done.text:
         app.prompt.take_typed(done.text)
     elif not done.items:
-        app.hints.say("nothing to do")
+        app.hints.show("nothing to do")

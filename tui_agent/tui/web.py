@@ -64,8 +64,8 @@ def _listen() -> Any:
 async def _stop(app: BaseApp) -> None:
     served = _SERVED.pop(app, None)
     if served is None or served.ending.done():
-        app.hints.say("this session is not shown in a browser")
+        app.hints.show("this session is not shown in a browser")
         return
     served.ending.cancel()
     await asyncio.wait([served.ending])
-    app.hints.say("the page is closed")
+    app.hints.show("the page is closed")
