@@ -423,9 +423,9 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
         """Something was edited."""
         if self._keeping is not None:
             self._keeping.cancel()
-        self._keeping = call_later_once(KEEP_AFTER, self, self.keep_now)
+        self._keeping = call_later_once(KEEP_AFTER, self, self._keep_draft)
 
-    def keep_now(self) -> None:
+    def _keep_draft(self) -> None:
         """Hand the draft on."""
         if not self.answered and self.whole:
             self._keep(self.kept())
@@ -433,7 +433,7 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
     def keep_last(self) -> None:
         """Hand on what was edited without waiting for more: the program is about to end."""
         if self._keeping is not None:
-            self.keep_now()
+            self._keep_draft()
 
     # --- the line of keys ---
 
