@@ -21,7 +21,7 @@ PATIENCE = 90.0
 
 def below(owner: int) -> list[int]:
     """Processes of the window that the program with this process id opened; other tests may have theirs."""
-    text = f"{desktop.FOLDER}{owner}-"
+    text = f"{desktop.FOLDER_PREFIX}{owner}-"
     found = []
     for one in Path("/proc").iterdir():
         if one.name.isdigit() and int(one.name) != os.getpid():
@@ -127,11 +127,16 @@ def _is_main(pid: int) -> bool:
 def test_the_profile_of_a_window_whose_program_was_killed_goes_with_the_next_start(tmp_path: Path) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
-    kept = [f"{desktop.FOLDER}{os.getpid()}-x", f"{desktop.FOLDER}1-x", f"{desktop.FOLDER}x", f"other-{gone.pid}-x"]
-    for name in (*kept, f"{desktop.FOLDER}{gone.pid}-x"):
+    kept = [
+        f"{desktop.FOLDER_PREFIX}{os.getpid()}-x",
+        f"{desktop.FOLDER_PREFIX}1-x",
+        f"{desktop.FOLDER_PREFIX}x",
+        f"other-{gone.pid}-x",
+    ]
+    for name in (*kept, f"{desktop.FOLDER_PREFIX}{gone.pid}-x"):
         (tmp_path / name / "profile").mkdir(parents=True)
-    (tmp_path / f"{desktop.FOLDER}{gone.pid}-link").symlink_to(tmp_path / kept[0])
-    desktop.sweep(tmp_path)
+    (tmp_path / f"{desktop.FOLDER_PREFIX}{gone.pid}-link").symlink_to(tmp_path / kept[0])
+    desktop.remove_stale_profiles(tmp_path)
     assert sorted(one.name for one in tmp_path.iterdir() if not one.is_symlink()) == sorted(kept)
     assert (tmp_path / kept[0] / "profile").is_dir()
 

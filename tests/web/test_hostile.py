@@ -15,9 +15,9 @@ from tests.doubles.page_session import FakePageSession
 from tests.doubles.planted import NAMED, SECRETS, TEXT, leaked
 from tests.web.kit import JSON, Served, faced, served
 from tui_agent.frontends.web import serving as serving_module
-from tui_agent.frontends.web.addresses import host_of, is_ours, same_origin
-from tui_agent.frontends.web.app import STREAMS
-from tui_agent.frontends.web.guard import BODY_MAX, TICKETS, Tickets
+from tui_agent.frontends.web.addresses import is_own_host, is_same_origin
+from tui_agent.frontends.web.app import MAX_STREAMS
+from tui_agent.frontends.web.guard import BODY_MAX, MAX_TICKETS, Tickets
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -115,7 +115,7 @@ async def test_h01_a_ticket_is_good_once_and_not_for_long(page: Served) -> None:
     assert not tickets.redeem(late)
     assert tickets.redeem(other) and not tickets.redeem(other)
     first = tickets.issue(100)
-    for _ in range(TICKETS):
+    for _ in range(MAX_TICKETS):
         tickets.issue(100)
     assert not tickets.redeem(first), "the oldest link went"
 
@@ -159,10 +159,10 @@ async def test_h02_our_own_names_are_known(page: Served) -> None:
     port = page.serving.port
     for name in (f"127.0.0.1:{port}", f"localhost:{port}", f"LOCALHOST:{port}", f"[::1]:{port}"):
         assert status(await raw(page, f"GET / HTTP/1.1\nHost: {name}")) == 200
-    assert host_of(b"[::1]:8765") == ("::1", 8765) and is_ours(b"localhost", 80)
-    assert same_origin(b"http://127.0.0.1:8765", b"127.0.0.1:8765")
-    assert not same_origin(b"https://127.0.0.1:8765", b"127.0.0.1:8765")
-    assert not same_origin(b"http://localhost:8765", b"127.0.0.1:8765")
+    assert is_own_host(b"[::1]:8765", 8765) and is_own_host(b"localhost", 80)
+    assert is_same_origin(b"http://127.0.0.1:8765", b"127.0.0.1:8765")
+    assert not is_same_origin(b"https://127.0.0.1:8765", b"127.0.0.1:8765")
+    assert not is_same_origin(b"http://localhost:8765", b"127.0.0.1:8765")
 
 
 @pytest.mark.parametrize(
@@ -271,8 +271,8 @@ async def test_h07_reading_changes_nothing(page: Served) -> None:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def hasty(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
-    monkeypatch.setattr(serving_module.PageConnection, "headers_within", 1.5)
-    monkeypatch.setattr(serving_module, "IDLE", 1.0)
+    monkeypatch.setattr(serving_module.PageConnection, "head_seconds", 1.5)
+    monkeypatch.setattr(serving_module, "KEEP_ALIVE_SECONDS", 1.0)
     async with faced(FakePageSession()) as page:
         yield page
 
@@ -324,13 +324,13 @@ async def test_h08_streams_are_few(open_page: Served) -> None:
     page = open_page
     await page.enter()
     async with contextlib.AsyncExitStack() as stack:
-        for _ in range(STREAMS):
+        for _ in range(MAX_STREAMS):
             stream = await stack.enter_async_context(page.events())
             await stream.until("session.opened")
         assert (await page.client.get("/events")).status_code == 503
         assert (await page.post("/chat", message="do it")).status_code == 503
     async with asyncio.timeout(30):
-        while len(page.serving.feed.readers) == STREAMS:
+        while len(page.serving.feed.readers) == MAX_STREAMS:
             await page.client.get("/")
     async with page.events() as stream:
         await stream.until("session.opened")

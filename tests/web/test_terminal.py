@@ -26,8 +26,8 @@ from tui_agent.commands.arguments import command_parser
 from tui_agent.frontends.web import serving
 from tui_agent.frontends.web.addresses import CannotServe, listen
 from tui_agent.frontends.web.guard import Tickets
-from tui_agent.frontends.web.running import environment_of, repeated_arguments
-from tui_agent.frontends.web.terminal import FRAME, LEFT, Screen, ScreenPage, emulator
+from tui_agent.frontends.web.running import repeated_arguments, screen_environment
+from tui_agent.frontends.web.terminal import HANGUP_SECONDS, WEBSOCKET_MAX, Screen, ScreenPage, emulator_files
 from tui_agent.platform import interactive
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -80,9 +80,9 @@ class Shown:
 
 
 @contextlib.asynccontextmanager
-async def shown(patience: float = LEFT, program: str = ECHO) -> AsyncIterator[Shown]:
+async def shown(hangup_seconds: float = HANGUP_SECONDS, program: str = ECHO) -> AsyncIterator[Shown]:
     argv = [sys.executable, "-I", "-S", "-c", program]
-    screen = Screen(argv, cwd=Path("/"), environment={"PATH": os.environ["PATH"]}, patience=patience)
+    screen = Screen(argv, cwd=Path("/"), environment={"PATH": os.environ["PATH"]}, hangup_seconds=hangup_seconds)
     serving = ScreenPage(screen, listen("127.0.0.1", 0))
     await serving.start()
     try:
@@ -195,7 +195,7 @@ async def test_what_the_page_never_says_closes_the_socket(quiet: Shown, message:
 async def test_a_message_may_have_a_size(parts: int) -> None:
     async with shown() as one, one.socket(max_size=None) as socket:
         await until(socket, b"size 100x30")
-        text = json.dumps(["stdin", "x" * FRAME])
+        text = json.dumps(["stdin", "x" * WEBSOCKET_MAX])
         size = len(text) // parts + 1
         with contextlib.suppress(ConnectionClosed):
             await socket.send(text if parts == 1 else [text[at : at + size] for at in range(0, len(text), size)])
@@ -235,7 +235,7 @@ async def test_keys_sizes_a_new_page_and_the_end() -> None:
 
 
 async def test_a_socket_may_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving.PageConnection, "headers_within", 0.2)
+    monkeypatch.setattr(serving.PageConnection, "head_seconds", 0.2)
     async with shown() as one, one.socket() as socket:
         await until(socket, b"size")
         with pytest.raises(TimeoutError):
@@ -246,13 +246,13 @@ async def test_a_socket_may_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_without_a_browser_it_ends() -> None:
-    async with shown(patience=0.3) as one:
+    async with shown(hangup_seconds=0.3) as one:
         async with one.socket() as socket:
             await until(socket, b"size")
             pid = one.screen.pid
         async with asyncio.timeout(PATIENCE):
             assert await one.screen.ended == -1, "hung up"
-        assert one.screen.left and pid is not None and not is_there(pid)
+        assert one.screen.was_abandoned and pid is not None and not is_there(pid)
 
 
 async def test_it_ends_with_the_server_even_when_it_does_not_want_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,10 +316,10 @@ async def test_no_process_outlives_the_command(tmp_path: Path, number: signal.Si
 
 
 async def test_without_the_terminal_for_the_page_one_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(emulator()) == {"textual.js", "xterm.css"}
+    assert set(emulator_files()) == {"textual.js", "xterm.css"}
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(CannotServe, match="pip install"):
-        emulator()
+        emulator_files()
 
 
 async def test_what_was_asked_for_is_asked_for_again() -> None:
@@ -336,7 +336,7 @@ async def test_what_was_asked_for_is_asked_for_again() -> None:
 
 
 async def test_the_terminal_of_the_page_is_no_other() -> None:
-    made = environment_of({"TMUX": "x", "TERM": "dumb", "HOME": "/h", "COLUMNS": "7", "LANG": "C"})
+    made = screen_environment({"TMUX": "x", "TERM": "dumb", "HOME": "/h", "COLUMNS": "7", "LANG": "C"})
     assert made["TERM"] == "xterm-256color" and made["HOME"] == "/h" and made["LANG"] == "C"
     assert "TMUX" not in made and "COLUMNS" not in made
 

@@ -34,7 +34,7 @@ while data := os.read(0, 65536):
 
 
 async def test_a_browser_that_takes_nothing_keeps_the_screen_from_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminal, "STUCK", 4 * PATIENCE)
+    monkeypatch.setattr(terminal, "SEND_SECONDS", 4 * PATIENCE)
     async with shown(program=FLOOD) as one, one.socket(max_size=None, compression=None) as first:
         first.transport.pause_reading()
         sending = None
@@ -46,7 +46,7 @@ async def test_a_browser_that_takes_nothing_keeps_the_screen_from_nobody(monkeyp
             seen = await until(second, b"painted anew")
             assert seen.startswith(b"\x1bc")
             first.transport.resume_reading()
-            assert await closed(first) == terminal.TAKEN, "it is told as soon as it takes something"
+            assert await closed(first) == terminal.TAKEN_OVER, "it is told as soon as it takes something"
 
 
 async def test_what_is_typed_before_anything_is_shown_is_not_taken_but_only_for_a_while(
@@ -57,7 +57,7 @@ async def test_what_is_typed_before_anything_is_shown_is_not_taken_but_only_for_
             await until(first, b"here")
         async with one.socket() as second:
             await second.send('["stdin", "early"]')
-            monkeypatch.setattr(terminal, "PAINTING", 0.0)
+            monkeypatch.setattr(terminal, "REPAINT_SECONDS", 0.0)
         async with one.socket() as third:
             await third.send('["stdin", "late"]')
             assert b"early" not in await until(third, b"got late")

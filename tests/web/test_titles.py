@@ -9,7 +9,7 @@ from websockets.asyncio.client import ClientConnection
 
 from tests.web.test_terminal import PATIENCE, shown, until
 from tests.web.windows import Pages, in_browser, when
-from tui_agent.frontends.web.terminal import LONGEST, SHOWN, Titles
+from tui_agent.frontends.web.terminal import MAX_TITLE, MAX_TITLE_BYTES, TitleParser
 
 NAMED = r"""
 import os, signal, tty
@@ -32,7 +32,7 @@ TOLD = (
     (b"\x1b]2;one\a\x1b[2J\x1b]2;two\x1b]1;icon\a", "two"),
     ("\x1b]2;“a”\n b\a".encode(), "“a” b"),
     (b"\x1b]3;x\a\x1b]20;x\a\x1b]2;never ended", ""),
-    (b"\x1b]2;was\a\x1b]2;given up\x18\x1b]2;" + b"x" * (LONGEST + 1) + b"\a", "was"),
+    (b"\x1b]2;was\a\x1b]2;given up\x18\x1b]2;" + b"x" * (MAX_TITLE_BYTES + 1) + b"\a", "was"),
 )
 
 
@@ -40,7 +40,7 @@ TOLD = (
 def test_any_split_gives_the_same_title(told: tuple[bytes, str], draw: st.DataObject) -> None:
     data, title = told
     cuts = sorted(draw.draw(st.sets(st.integers(0, len(data)), max_size=6)))
-    titles = Titles()
+    titles = TitleParser()
     for begin, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
         titles.feed(data[begin:end])
     assert titles.text == title
@@ -62,7 +62,7 @@ async def test_the_tab_is_called_what_the_screen_calls_its_window(pages: Pages) 
             assert await next_title(socket) == "● <b>ada</b> waits “for” you"
             await socket.send('["stdin", "2"]')
             text = await next_title(socket)
-            assert text.startswith("turned <U+202E> round and long<U+200B> xxx") and len(text) == SHOWN
+            assert text.startswith("turned <U+202E> round and long<U+200B> xxx") and len(text) == MAX_TITLE
             await socket.send('["stdin", "3"]')  # what is none
             await socket.send('["stdin", "1"]')
             assert await next_title(socket) == "</title><script>window.pwned=1</script>"

@@ -1,1 +1,1 @@
-"""Faces of the agent other than the screen."""
+"""Surfaces other than the full screen."""

@@ -1,4 +1,4 @@
-"""`tui-agent desktop`: the page in a window of its own; server, session and window end together (X5)."""
+"""`tui-agent desktop`: the page in a browser window; server, session and window end together (X5)."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from tui_agent.engine.options import SessionOptions
     from tui_agent.frontends.web.app import SessionPage
 
-SIZE = (900, 700)
-FOLDER = "tui-agent-window-"
-"""What the folder of a window's browser is called, with our process id behind it."""
-SOON = 60.0
-"""Seconds that a link is good for: the window uses it at once."""
+WINDOW_SIZE = (900, 700)
+FOLDER_PREFIX = "tui-agent-window-"
+"""Prefix of the browser profile's folder; our process id follows."""
+LINK_SECONDS = 60.0
+"""Validity of the link, which the window uses at once."""
 
 
 def run_desktop(
     args: argparse.Namespace, parser: argparse.ArgumentParser, session_options: Callable[..., SessionOptions]
 ) -> int:
-    """Open a session in a window, and close it with that. Returns the exit code."""
+    """Open a session in a window, close it with the window, and return the exit code."""
     if args.resume == "":
         parser.error("--resume needs the id of a session here; `tui-agent sessions` lists them")
     try:
@@ -51,18 +51,17 @@ def run_desktop(
 
 
 def find_browser(wanted: str | None, environ: Mapping[str, str]) -> str:
-    """The absolute path of a browser, or `webview`. Raises CannotServe with what to do."""
+    """Return the path of a browser, or `webview`. Raises CannotServe if there is none."""
     if sys.platform == "linux" and not (environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")):
         raise CannotServe("There is no display for a window. `tui-agent web` shows the page in any browser.")
     if wanted not in (None, "webview"):
-        found = shutil.which(wanted or "")
-        if found is None:
+        path = shutil.which(wanted or "")
+        if path is None:
             raise CannotServe(f"The browser {wanted} was not found. Omit --browser to use one that is installed.")
-        return found
+        return path
     if wanted is None:
-        found = next(filter(None, map(shutil.which, _settings()["browsers"])), None)
-        if found is not None:
-            return found
+        for path in filter(None, map(shutil.which, _browser_data()["browsers"])):
+            return path
     if importlib.util.find_spec("webview") is not None:
         return "webview"
     raise CannotServe(
@@ -72,8 +71,10 @@ def find_browser(wanted: str | None, environ: Mapping[str, str]) -> str:
 
 
 async def show_window(page: SessionPage, program: str) -> None:
-    """Show the page in a window until it is closed. Nothing of the window is left afterwards, also where we are
-    stopped or killed: it runs below a supervisor. Raises CannotServe when it can't be started."""
+    """Show the page in a window and wait until it is closed. Raises CannotServe if it can't be started.
+
+    A supervisor process ends the browser even if this process is killed.
+    """
     import asyncio
     import tempfile
 
@@ -81,77 +82,76 @@ async def show_window(page: SessionPage, program: str) -> None:
     from tui_agent.platform.output import Capture
     from tui_agent.platform.proc import Child, ProcessError, Stage
 
-    await asyncio.to_thread(sweep, Path(tempfile.gettempdir()))
-    prefix = f"{FOLDER}{os.getpid()}-"
+    await asyncio.to_thread(remove_stale_profiles, Path(tempfile.gettempdir()))
+    prefix = f"{FOLDER_PREFIX}{os.getpid()}-"
     with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
         environment = child_environment() | {
-            name: os.environ[name] for name in _settings()["environment"] if name in os.environ
+            name: os.environ[name] for name in _browser_data()["environment"] if name in os.environ
         }
-        link = page.link(SOON)
+        link = page.link(LINK_SECONDS)
         if program == "webview":
             program = sys.executable
             argv = [program, "-m", "tui_agent.frontends.desktop"]
             environment |= {"TUI_AGENT_LINK": link, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         else:
-            argv = [program, *flags(link, folder)]
+            argv = [program, *browser_arguments(link, folder)]
         stage = Stage(program=os.path.abspath(program), argv=tuple(argv), quiet_out=True, quiet_err=True)
         try:
             child = await Child.start([stage], cwd=Path(folder), environment=environment, capture=Capture())
         except ProcessError as error:
             raise CannotServe(f"The window can't be opened: {error}") from error
-        began = asyncio.get_running_loop().time()
+        started = asyncio.get_running_loop().time()
         try:
             status = await child.wait(None)
         finally:
             child.stop()
             await child.gone()
-    if status and not page.feed.readers and asyncio.get_running_loop().time() - began < SOON:
+    if status and not page.feed.readers and asyncio.get_running_loop().time() - started < LINK_SECONDS:
         raise CannotServe(
             f"The window can't be opened: {os.path.basename(program)} ended with status {status}. "
             "`tui-agent web` shows the page in any browser."
         )
 
 
-def sweep(folder: Path) -> None:
-    """Remove the browser's profiles that were left behind where we were killed."""
-    for one in folder.glob(f"{FOLDER}*"):
-        owner = one.name.removeprefix(FOLDER).partition("-")[0]
+def remove_stale_profiles(folder: Path) -> None:
+    """Remove browser profiles of processes that were killed."""
+    for path in folder.glob(f"{FOLDER_PREFIX}*"):
+        pid = path.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
         with contextlib.suppress(OSError):
-            told = one.lstat()
-            ours = stat.S_ISDIR(told.st_mode) and told.st_uid == os.geteuid()
-            if ours and owner.isascii() and owner.isdigit() and not process_lives(int(owner)):
-                shutil.rmtree(one, ignore_errors=True)
+            status = path.lstat()
+            is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+            if is_own and pid.isascii() and pid.isdigit() and not process_lives(int(pid)):
+                shutil.rmtree(path, ignore_errors=True)
 
 
 @cache
-def _settings() -> dict[str, list[str]]:
-    """`browsers` that can show a page as an application, in the order in which they are looked for; `flags` with which
-    they contact nobody but our page; `environment` variables of the display."""
+def _browser_data() -> dict[str, list[str]]:
+    """`browsers` with an application mode, in order of preference; `flags` that keep them from contacting other
+    servers; `environment` variables of the display."""
     text = (resources.files("tui_agent.frontends") / "desktop.json").read_text(encoding="utf-8")
-    tables: dict[str, list[str]] = json.loads(text)
-    return tables
+    data: dict[str, list[str]] = json.loads(text)
+    return data
 
 
-def flags(link: str, folder: str) -> list[str]:
-    """How a browser of the Chromium family shows one page as an application, with a profile of its own."""
-    width, height = SIZE
-    made = [
+def browser_arguments(link: str, folder: str) -> list[str]:
+    """Arguments that make a Chromium browser show one page as an application, with its profile in `folder`."""
+    width, height = WINDOW_SIZE
+    arguments = [
         f"--app={link}",
         f"--user-data-dir={folder}/profile",
         f"--window-size={width},{height}",
         "--class=tui-agent",
     ]
     if os.geteuid() == 0:
-        made += ["--no-sandbox", "--test-type"]  # it does not start as root with one; the second spares a bar about it
-    return [*made, *_settings()["flags"]]
+        arguments += ["--no-sandbox", "--test-type"]  # root needs the first; the second hides a warning about it
+    return [*arguments, *_browser_data()["flags"]]
 
 
 def _show_webview() -> None:
-    """Show the page that the environment names in pywebview's window, in a process of its own: it wants the main
-    thread, which is the session's."""
+    """Show the page named by the environment with pywebview, in a separate process since it needs the main thread."""
     webview = importlib.import_module("webview")
     link = os.environ.pop("TUI_AGENT_LINK")
-    webview.create_window("tui-agent", link, width=SIZE[0], height=SIZE[1])
+    webview.create_window("tui-agent", link, width=WINDOW_SIZE[0], height=WINDOW_SIZE[1])
     webview.start(private_mode=True)
 
 

@@ -1,4 +1,4 @@
-"""`tui-agent exec`: one task without a screen, as plain text or as JSON lines of the event stream (X3)."""
+"""`tui-agent exec`: run one task without a screen; prints plain text, or the events as JSON lines (X3)."""
 
 from __future__ import annotations
 
@@ -24,52 +24,56 @@ from tui_agent.storage.lines import encode_json
 
 _NO_TRUST = "exec without --trust: the session is read-only"
 _RAW_CONTROL = re.compile("[\x7f-\x9f]")
-"""What JSON lets through but a terminal obeys."""
+"""Control characters that JSON does not escape."""
+ANSWER_MAX = 1 << 20
+"""Bytes of one answer line."""
+EARLY_ANSWERS_MAX = 1_000
+"""Answers accepted before they are requested."""
 
 
 class Headless(msgspec.Struct, frozen=True, kw_only=True):
-    """How `exec` was asked to work."""
+    """Options of `exec`."""
 
     task: str
     approve: str = "safe"
     """`none`, `safe`, `edits` or `all`."""
     json: bool = False
-    """Print the records as they are journaled: exact, secrets included (A7). Plain output is masked."""
+    """Print the records as in the journal, including secrets (A7). Plain output is masked."""
     read_answers: bool = False
-    """Answers come as JSON lines on standard input (`--answers`)."""
+    """Read answers as JSON lines from standard input (`--answers`)."""
 
 
 class Exec:
-    """One headless run: prints what happens and answers what asks by its flags."""
+    """One headless run: prints events, and answers requests according to the options."""
 
     def __init__(self, session: Session, options: Headless, out: TextIO) -> None:
         self._session = session
         self._options = options
         self._out = out
         self._plain = PlainText(out, session.mask)
-        self._answers = Answers(session) if options.read_answers else None
+        self._answers = AnswerReader(session) if options.read_answers else None
         self._refused = self._changed = False
-        self._message = ""
+        self._message_id = ""
         self._outcome = ""
-        """Of the task's own run; empty when its end could not be shown."""
+        """Outcome of the task's run; "" if its end was not printed."""
 
-    async def work(self) -> int:
-        """Run the task to its end and return the exit code."""
+    async def run(self) -> int:
+        """Run the task and return the exit code."""
         signals = StopSignals()
-        stopping = asyncio.create_task(self._stop(signals))
+        interrupting = asyncio.create_task(self._interrupt_on(signals))
         self._session.tell_saving(report_saving)
         if self._answers is not None:
             self._answers.start()
         printing = asyncio.create_task(self._follow())
-        working = asyncio.create_task(self._task_done())
+        working = asyncio.create_task(self._work())
         try:
-            # Printing ends first when nobody takes the output any more: then nobody would answer either.
+            # Printing ends first if the reader of the output is gone, and then nobody would answer either.
             await asyncio.wait([printing, working], return_when="FIRST_COMPLETED")
         finally:
             if self._answers is not None:
                 self._answers.stop()
             await self._session.close("exec ended")
-            stopping.cancel()
+            interrupting.cancel()
         await working
         try:
             await printing
@@ -81,36 +85,37 @@ class Exec:
             return EXIT_CODES["failed"]
         return self._exit_code(signals.number)
 
-    async def _task_done(self) -> None:
-        self._message = await self._session.send(self._options.task)
+    async def _work(self) -> None:
+        self._message_id = await self._session.send(self._options.task)
         await self._session.wait()
 
-    def _exit_code(self, number: int) -> int:
-        if number and (number != signal.SIGINT or not self._outcome):
-            return 128 + number
+    def _exit_code(self, signal_number: int) -> int:
+        if signal_number and (signal_number != signal.SIGINT or not self._outcome):
+            return 128 + signal_number
         return exit_code(self._outcome or "failed", refused=self._refused, changed=self._changed)
 
-    async def _stop(self, signals: StopSignals) -> None:
-        await signals.came()
+    async def _interrupt_on(self, signals: StopSignals) -> None:
+        await signals.wait()
         await self._session.interrupt(at_once=True)
 
     async def _follow(self) -> None:
-        """Print every record up to the end of the session, and decide what asks."""
+        """Print every record until the session ends, and answer requests."""
         run = ""
         async for record in self._session.follow(self._session.begins):
-            await asyncio.to_thread(self._print, record)  # whoever reads it may be slow
+            await asyncio.to_thread(self._print, record)  # the reader may be slow
             event = record.event
             match event:
-                case e.UserMessageAdded(id=said) if said == self._message:
+                case e.UserMessageAdded(id=id) if id == self._message_id:
                     run = record.run
                 case e.ApprovalRequested() | e.QuestionAsked():
-                    self._decide(event)
+                    self._answer(event)
                 case (
                     e.PlanProposed(id=request, asks=True)
                     | e.SummaryProposed(id=request)
                     | e.PlanDocConflict(id=request)
                 ) if self._answers is not None:
-                    self._answers.asked(request, refuse="reject" if isinstance(event, e.PlanProposed) else "withdrawn")
+                    refusal: Refusal = "reject" if isinstance(event, e.PlanProposed) else "withdrawn"
+                    self._answers.add_request(request, refusal)
                 case e.ApprovalAnswered(answer=answer) if answer.verdict == "reject" and answer.by not in (
                     "user",
                     _NO_TRUST,
@@ -123,29 +128,29 @@ class Exec:
 
     def _print(self, record: e.Record) -> None:
         if self._options.json:
-            self._out.write(_line(record) + "\n")
+            self._out.write(_json_line(record) + "\n")
             self._out.flush()
         else:
             self._plain.show(record)
 
-    def _decide(self, event: e.ApprovalRequested | e.QuestionAsked) -> None:
-        """Answer by the flags. What is on the always-ask list is refused, whatever they say, and so is trust."""
+    def _answer(self, event: e.ApprovalRequested | e.QuestionAsked) -> None:
+        """Answer by the options; always-ask actions and trust are refused in any case."""
         if isinstance(event, e.ApprovalRequested) and isinstance(event.action, TrustAction):
             text = "`exec` trusts a folder only with --trust."
             self._session.answer(event.id, Answer(verdict="reject", text=text, by=_NO_TRUST))
             return
         if self._answers is not None:
-            self._answers.asked(event.id)
+            self._answers.add_request(event.id)
             return
-        if isinstance(event, e.ApprovalRequested) and self._options.approve == "all" and _may_all(event):
+        if isinstance(event, e.ApprovalRequested) and self._options.approve == "all" and _is_covered_by_all(event):
             self._session.answer(event.id, Answer(verdict="approve", by="--approve all"))
             return
         flag = f"--approve {self._options.approve}"
         self._session.answer(event.id, Answer(verdict="reject", text=UNATTENDED, by=flag))
 
 
-def _line(record: e.Record) -> str:
-    """The record as it stands in events.jsonl, without its checksum."""
+def _json_line(record: e.Record) -> str:
+    """The record as in events.jsonl, without the checksum."""
     fields = {
         "v": e.VERSION,
         "seq": record.seq,
@@ -157,10 +162,10 @@ def _line(record: e.Record) -> str:
         "data": e.to_data(record.event),
     }
     line = encode_json(fields).decode()
-    return _RAW_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+    return _RAW_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
 
 
-def _may_all(event: e.ApprovalRequested) -> bool:
+def _is_covered_by_all(event: e.ApprovalRequested) -> bool:
     match event.action:
         case EditAction(outside=outside, protected=protected):
             return not outside and not protected
@@ -170,69 +175,66 @@ def _may_all(event: e.ApprovalRequested) -> bool:
             return False
 
 
-async def exec_task(wishes: SessionOptions, options: Headless) -> int:
-    """Open a session, work on the task and print what happens; the exit code."""
+def run_exec(session_options: SessionOptions, options: Headless) -> int:
+    """Run a task from the command line; return the exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8" if options.json else None, errors="replace")
+    return asyncio.run(exec_task(session_options, options))
+
+
+async def exec_task(session_options: SessionOptions, options: Headless) -> int:
+    """Open a session, run the task and return the exit code."""
     try:
-        session = await open_session(wishes)
+        session = await open_session(session_options)
     except SessionOpenError as error:
         print_error(str(error))
         return error.code
-    return await Exec(session, options, sys.stdout).work()
+    return await Exec(session, options, sys.stdout).run()
 
 
-def run_exec(wishes: SessionOptions, options: Headless) -> int:
-    """Open a session, work on the task, return the exit code."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8" if options.json else None, errors="replace")
-    return asyncio.run(exec_task(wishes, options))
-
-
-LINE_MAX = 1 << 20
-"""Bytes of one answer."""
-EARLY_MAX = 1_000
-"""Answers that may be given before they are asked for."""
+# --- answers on standard input --------------------------------------------------------------
 
 
 class AnswerLine(msgspec.Struct, forbid_unknown_fields=True):
-    """One answer. Without an `id` it goes to the oldest open request, or to the next one."""
+    """One answer. Without an `id` it is for the oldest open request, or else for the next one."""
 
     verdict: Literal["approve", "reject", "reply"]
     id: str = ""
     scope: Scope = Scope.ONCE
     text: str = ""
     data: dict[str, Any] | None = None
-    """An edited plan or summary, which side of a conflict is taken, or which hunks of an edit (`Answer.data`)."""
+    """An edited plan or summary, the resolution of a conflict, or the hunks of an edit (`Answer.data`)."""
 
 
 Refusal = Literal["reject", "withdrawn"]
-"""How a request is settled when nobody is left: a plan is rejected, a summary stays open for the next start."""
+"""Verdict when no answer can come: a plan is rejected, a summary stays pending until the next start."""
 
 
-class Answers:
-    """Reads answers in a thread and hands them to the session in order.
+class AnswerReader:
+    """Reads answers in a thread and passes them to the session in order.
 
-    When the input ends, what is still open and what is asked later is refused: nobody is left to answer.
+    When the input ends, open and later requests are refused.
     """
 
-    def __init__(self, session: Session, fd: int | None = None) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._fd = sys.stdin.fileno() if fd is None else fd
         self._open: dict[str, Refusal] = {}
+        """Open request → verdict if the input ends."""
         self._early: list[AnswerLine] = []
         self._ended = False
         self._loop = asyncio.get_running_loop()
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         threading.Thread(target=self._read, name="answers", daemon=True).start()
 
     def stop(self) -> None:
-        """Take no more answers."""
+        """Ignore further answers."""
         self._ended = True
 
-    def asked(self, request: str, refuse: Refusal = "reject") -> None:
-        """A request is open; answer it with what was given for it already, if anything."""
-        self._open[request] = refuse
+    def add_request(self, request: str, refusal: Refusal = "reject") -> None:
+        """Register an open request, and answer it if an answer was read already."""
+        self._open[request] = refusal
         for line in self._early:
             if line.id in ("", request):
                 self._early.remove(line)
@@ -243,8 +245,8 @@ class Answers:
 
     def _read(self) -> None:
         try:
-            with os.fdopen(os.dup(self._fd), "rb") as lines:
-                while raw := lines.readline(LINE_MAX):
+            with os.fdopen(os.dup(sys.stdin.fileno()), "rb") as lines:
+                while raw := lines.readline(ANSWER_MAX):
                     if raw.strip():
                         self._call_on_loop(self._parse_line, raw)
         except OSError as error:
@@ -253,7 +255,7 @@ class Answers:
 
     def _call_on_loop(self, function: object, *values: object) -> None:
         try:
-            self._loop.call_soon_threadsafe(function, *values)  # type: ignore[arg-type]  # our own two methods
+            self._loop.call_soon_threadsafe(function, *values)  # type: ignore[arg-type]  # only two methods are passed
         except RuntimeError:
             return  # the program has ended
 
@@ -266,7 +268,7 @@ class Answers:
         request = line.id or next(iter(self._open), "")
         if request in self._open:
             self._settle(request, line)
-        elif len(self._early) < EARLY_MAX:
+        elif len(self._early) < EARLY_ANSWERS_MAX:
             self._early.append(line)
         else:
             print_error("too many answers without a request; one was dropped")

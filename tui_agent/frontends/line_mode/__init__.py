@@ -1,1 +1,1 @@
-"""The agent line by line: no screen, no cursor tricks, plain text from top to bottom (X2)."""
+"""Line mode: plain text from top to bottom, without cursor movement (X2)."""

@@ -1,3 +1,3 @@
-"""The chat page in a browser: one session, served to loopback only (X4)."""
+"""A session, or the full screen, in a browser; served to loopback only (X4)."""
 
 from __future__ import annotations

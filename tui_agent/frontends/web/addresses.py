@@ -1,9 +1,8 @@
-"""Which addresses are ours: what may be bound, what a request may call us, where it may come from; opening one."""
+"""Loopback addresses of the page: bind one, recognize its Host and Origin headers, open it in a browser."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -11,47 +10,30 @@ import sys
 
 PORT = 8765
 LOOPBACK = {"127.0.0.1": socket.AF_INET, "::1": socket.AF_INET6, "localhost": socket.AF_INET}
-"""What may be bound."""
-_NAMES = frozenset(("127.0.0.1", "localhost", "::1"))
-_HOST = re.compile(r"(\[[0-9a-f:]+\]|[a-z0-9.\-]+)(?::([0-9]{1,5}))?", re.ASCII)
-_ORIGIN = "http://"
+"""Hosts that may be bound."""
+_HOST_NAMES = (b"127.0.0.1", b"localhost", b"[::1]")
 
 
 class CannotServe(Exception):
     """The page can't be served; the message says why and what to do."""
 
 
-def host_of(header: bytes) -> tuple[str, int] | None:
-    """Name and port of a Host header, lower-cased; None for what is no host. An IPv6 address loses its brackets."""
-    try:
-        text = header.decode("ascii").lower()
-    except UnicodeDecodeError:
-        return None
-    found = _HOST.fullmatch(text)
-    if found is None:
-        return None
-    port = int(found[2]) if found[2] is not None else 80
-    return found[1].strip("[]"), port
+def is_own_host(header: bytes, port: int) -> bool:
+    """Whether a Host header is a literal loopback name with our port; nothing is resolved."""
+    suffixes = (b":%d" % port, b"") if port == 80 else (b":%d" % port,)
+    return header.lower() in [name + suffix for name in _HOST_NAMES for suffix in suffixes]
 
 
-def is_ours(header: bytes, port: int) -> bool:
-    """Whether a Host header is a literal loopback name with our port: nothing is resolved, no part is enough."""
-    host = host_of(header)
-    return host is not None and host[0] in _NAMES and host[1] == port
-
-
-def same_origin(origin: bytes, host: bytes) -> bool:
-    """Whether an Origin header is that of the page that the Host header names."""
-    text = origin.lower()
-    if not text.startswith(_ORIGIN.encode()):
-        return False
-    theirs, ours = host_of(text[len(_ORIGIN) :]), host_of(host)
-    return theirs is not None and theirs == ours
+def is_same_origin(origin: bytes, host: bytes) -> bool:
+    """Whether an Origin header is the origin of the page that the Host header names."""
+    return origin.lower() == b"http://" + host.lower()
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket on a loopback address; port 0 takes a free one. Raises CannotServe for any other address, and
-    where the port can't be had."""
+    """Return a listening socket on a loopback address; port 0 takes a free one.
+
+    Raises CannotServe for any other address or if the port is not available.
+    """
     family = LOOPBACK.get(host.strip("[]").lower())
     if family is None:
         raise CannotServe(
@@ -81,13 +63,13 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address_of(listener: socket.socket) -> str:
-    """`http://127.0.0.1:8765`, as a browser is to call it. Never `localhost`, which others may have on IPv6."""
+    """The URL for a browser, such as `http://127.0.0.1:8765`. Never `localhost`, which may be another IPv6 server."""
     name, port = listener.getsockname()[:2]
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
 
 def browser_opener() -> str | None:
-    """The program that opens an address on this desktop; None where there is no desktop, as over ssh."""
+    """The program that opens a URL on this desktop; None without a desktop, for example over ssh."""
     if sys.platform == "darwin":
         return None if "SSH_CONNECTION" in os.environ else shutil.which("open")
     if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
@@ -96,7 +78,7 @@ def browser_opener() -> str | None:
 
 
 def open_browser(link: str) -> bool:
-    """Open it in the user's browser, which outlives us; False when that can't be done."""
+    """Open `link` in the user's browser, which outlives this process; return False if that is not possible."""
     program = browser_opener()
     if program is None:
         return False

@@ -1,4 +1,4 @@
-"""The page of a session (X4): its routes, what a browser may ask for, and the stream of events."""
+"""The web page of a session (X4): routes, commands from the browser, and the event stream."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from tui_agent.common.domain import Action, Answer, ApprovalMode, EditAction, Mode, Scope
 from tui_agent.engine.api import SessionApi
-from tui_agent.frontends.web.edits import AnswerChange, answer_data, diff_with_edits, part_text
+from tui_agent.frontends.web.edits import AnswerEdit, answer_data, diff_with_edits, part_text
 from tui_agent.frontends.web.feed import EventFrame, Feed, Reader, displayable_action
 from tui_agent.frontends.web.guard import PageRefused
 from tui_agent.frontends.web.serving import EmptyBody, PageServer, RequestBody, read_body
@@ -25,16 +25,15 @@ from tui_agent.text import reveal
 
 log = logging.getLogger(__name__)
 
-STREAMS = 8
-"""Event streams at once."""
-PING = 15
-"""Seconds between signs of life on a silent stream."""
-STUCK = 60.0
-"""Seconds after which a browser that takes nothing is given up."""
-STOPPING = 10.0
-"""Seconds that a run gets to end before the conversation is cleared."""
-PLAN_TEXT = 500_000
-"""Characters of the plan document that can be shown and edited in a page when that is asked for."""
+MAX_STREAMS = 8
+PING_SECONDS = 15
+"""Interval of keep-alive comments on a silent stream."""
+SEND_SECONDS = 60.0
+"""Seconds after which a browser that accepts no data is disconnected."""
+STOP_SECONDS = 10.0
+"""Time limit for a run to stop before the conversation is cleared."""
+PLAN_TEXT_MAX = 500_000
+"""Characters of the plan document that can be shown and edited in the page."""
 
 
 class ChatBody(RequestBody, frozen=True, forbid_unknown_fields=True):
@@ -51,44 +50,44 @@ class AnswerBody(RequestBody, frozen=True, forbid_unknown_fields=True):
     verdict: Literal["approve", "reject", "reply", "withdrawn"]
     scope: Scope = Scope.ONCE
     text: str = ""
-    data: AnswerChange | None = None
-    """What was chosen or changed before approving."""
+    data: AnswerEdit | None = None
+    """What was selected or edited before approving."""
 
 
 class ModesBody(RequestBody, frozen=True, forbid_unknown_fields=True):
-    """Another mode, another approval mode, or both."""
+    """A new mode, approval mode, or both."""
 
     mode: Mode | None = None
     approval_mode: ApprovalMode | None = None
 
 
 class ProposalBody(RequestBody, frozen=True, forbid_unknown_fields=True):
-    """The proposal for the plan document; `seen` is the sha256 of what was shown."""
+    """A proposal for the plan document; `seen` is the sha256 of the one shown."""
 
     seen: str
 
 
 class SettleBody(ProposalBody, frozen=True, forbid_unknown_fields=True):
-    """What becomes of the proposal."""
+    """The decision on a proposal."""
 
     accept: bool
 
 
 class PlanTextBody(RequestBody, frozen=True, forbid_unknown_fields=True):
-    """The text of the plan document, to be edited; with its secrets only when `exact` asks for that."""
+    """Request the plan document for editing; with `exact` its secrets are included."""
 
     exact: bool = False
 
 
 class PlanEditBody(RequestBody, frozen=True, forbid_unknown_fields=True):
-    """All of the plan document as it shall be; `base` is the sha256 of the text that the edit started from."""
+    """The edited plan document; `base` is the sha256 of the text that was edited."""
 
     text: str
     base: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
 class ShellBody(RequestBody, frozen=True, forbid_unknown_fields=True):
-    """A command of the user's own."""
+    """A shell command of the user."""
 
     command: str
 
@@ -100,33 +99,33 @@ class IdBody(RequestBody, frozen=True, forbid_unknown_fields=True):
 
 
 class PartTextBody(IdBody, frozen=True, forbid_unknown_fields=True):
-    """The text of a part of an edit that waits, to be changed; with its secrets only when `exact` asks for that."""
+    """Request the text of one hunk of a pending edit; with `exact` its secrets are included."""
 
     place: int
     exact: bool = False
 
 
 class PartsBody(IdBody, frozen=True, forbid_unknown_fields=True):
-    """How an edit that waits would be with what was typed: by the place of a part, its text."""
+    """Preview a pending edit with changed hunks: index of the hunk → text."""
 
     edits: dict[str, str]
     exact: bool = False
 
 
 T = TypeVar("T")
-Reply = dict[str, Any] | bool | None
-"""What a route answers: data; whether it was done (False: somebody else was first); None: it was done."""
+CommandResult = dict[str, Any] | bool | None
+"""Data; False: already settled elsewhere; True or None: done."""
 
 
 class SessionPage(PageServer):
-    """A session's page while it is served.
+    """Serves a session's page.
 
-    What takes long continues behind the answer, and its outcome is on the stream. Routes raise ValueError with a
-    sentence for what can't be done.
+    Long work continues after the response, and its outcome is on the stream. Commands raise ValueError with a sentence
+    for the user if they can't be carried out.
     """
 
     def __init__(self, session: SessionApi, listener: socket.socket) -> None:
-        """`listener` is what `addresses.listen` gave; it is closed with the server."""
+        """`listener` comes from `addresses.listen` and is closed by `stop`."""
         self._session = session
         self.feed = Feed(session)
         self._following: asyncio.Task[None] | None = None
@@ -135,12 +134,12 @@ class SessionPage(PageServer):
         super().__init__(listener, *self._routes())
 
     def _routes(self) -> Iterator[Route]:
-        commands: list[tuple[str, type[RequestBody], Callable[[Any], Awaitable[Reply]], int]] = [
+        commands: list[tuple[str, type[RequestBody], Callable[[Any], Awaitable[CommandResult]], int]] = [
             ("/clear", EmptyBody, self._clear, 409),
             ("/answer", AnswerBody, self._answer, 400),
             ("/interrupt", EmptyBody, self._interrupt, 400),
-            ("/modes", ModesBody, self._modes, 400),
-            ("/plan", SettleBody, self._settle, 400),
+            ("/modes", ModesBody, self._set_modes, 400),
+            ("/plan", SettleBody, self._settle_proposal, 400),
             ("/plan/proposal", ProposalBody, self._proposal, 409),
             ("/plan/text", PlanTextBody, self._plan_text, 409),
             ("/plan/edit", PlanEditBody, self._edit_plan, 400),
@@ -149,24 +148,24 @@ class SessionPage(PageServer):
             ("/part/typed", PartsBody, self._preview_parts, 409),
             ("/withdraw", IdBody, self._withdraw, 400),
         ]
-        for path, kind, run, status in commands:
-            yield Route(path, _command(kind, run, status), methods=["POST"])
+        for path, kind, run, error_status in commands:
+            yield Route(path, _command(kind, run, error_status), methods=["POST"])
         yield Route("/chat", self._chat, methods=["POST"])
         yield Route("/shell", self._shell, methods=["POST"])
         yield Route("/events", self._events, methods=["GET"])
 
     async def start(self) -> None:
-        """Follow the session and answer browsers."""
+        """Follow the session and start serving."""
         self._following = asyncio.create_task(self.feed.run())
         await super().start()
 
     async def ended(self) -> None:
-        """Until the session is closed, by whomever."""
+        """Wait until the session is closed."""
         if self._following is not None:
             await asyncio.wait([self._following])
 
     async def stop(self) -> None:
-        """Let go of port and connections; streams end at once, and so does what continues behind an answer."""
+        """Close port and connections; streams and background work end at once."""
         self.feed.end()
         for task in (tasks := [*self._tasks]):
             task.cancel()
@@ -184,32 +183,32 @@ class SessionPage(PageServer):
         after = request.headers.get("last-event-id", "") or request.query_params.get("after", "0")
         if not (after.isascii() and after.isdigit() and len(after) < 16):
             raise PageRefused(400, "Last-Event-ID is not a number")
-        return _streamed(self._reader(int(after)).frames())
+        return _stream_response(self._new_reader(int(after)).frames())
 
-    def _reader(self, after: int) -> Reader:
-        if len(self.feed.readers) >= STREAMS:
-            raise PageRefused(503, f"{STREAMS} pages are already open; close one")
+    def _new_reader(self, after: int) -> Reader:
+        if len(self.feed.readers) >= MAX_STREAMS:
+            raise PageRefused(503, f"{MAX_STREAMS} pages are already open; close one")
         return self.feed.read(after)
 
     async def _chat(self, request: Request) -> Response:
-        """Send a message. The answer is its run, up to `done`; who wants JSON gets the message's id at once."""
+        """Send a message. The response streams its run up to `done`; a client that wants JSON gets the message id."""
         body = await read_body(request, ChatBody)
         if not body.message.strip():
             raise PageRefused(400, "the message is empty")
-        message = f"m-{secrets.token_hex(6)}"
+        message_id = f"m-{secrets.token_hex(6)}"
         reader = None
         if not request.headers.get("accept", "").startswith("application/json"):
-            reader = self._reader(self.feed.last)
+            reader = self._new_reader(self.feed.last)
         try:
-            message = await self._session.send(body.message, steering=body.steering, message=message)
+            message_id = await self._session.send(body.message, steering=body.steering, message=message_id)
         except ValueError as error:
             raise PageRefused(400, str(error)) from error
         if reader is None:
-            return JSONResponse({"id": message}, 202)
-        return _streamed(_until_done(reader.frames(), message))
+            return JSONResponse({"id": message_id}, 202)
+        return _stream_response(_until_done(reader.frames(), message_id))
 
     async def _shell(self, request: Request) -> Response:
-        """Run a command; its end is on the stream."""
+        """Run a shell command in the background; its output is on the stream."""
         body = await read_body(request, ShellBody)
         if not body.command.strip():
             raise PageRefused(400, "the command is empty")
@@ -223,9 +222,9 @@ class SessionPage(PageServer):
         if body.data is not None:
             if body.verdict != "approve":
                 raise ValueError("only an approved request can be edited")
-            if (asked := self.feed.requests.get(body.id)) is None:
+            if (request := self.feed.requests.get(body.id)) is None:
                 return False
-            data = answer_data(asked, body.data, self._session.mask)
+            data = answer_data(request, body.data, self._session.mask)
         answer = Answer(verdict=body.verdict, scope=body.scope, text=body.text, data=data)
         return self._session.answer(body.id, answer)
 
@@ -235,95 +234,95 @@ class SessionPage(PageServer):
     async def _withdraw(self, body: IdBody) -> bool:
         return self._session.withdraw_message(body.id)
 
-    async def _modes(self, body: ModesBody) -> None:
+    async def _set_modes(self, body: ModesBody) -> None:
         if body.mode is not None or body.approval_mode is not None:
             await self._session.set_modes(mode=body.mode, approval_mode=body.approval_mode)
 
-    async def _settle(self, body: SettleBody) -> bool:
+    async def _settle_proposal(self, body: SettleBody) -> bool:
         return await self._session.settle_plan(body.accept, body.seen)
 
     async def _proposal(self, body: ProposalBody) -> dict[str, Any]:
-        """The plan document before and after the proposal, without their secrets, and in `cut` how many characters of
-        them are not there."""
+        """Return the masked plan document before and after the proposal, and the number of characters cut from it."""
         proposal, document = self.feed.proposal, self.feed.document
         if proposal is None or proposal.sha256 != body.seen:
             raise ValueError("the proposal has changed or was decided elsewhere")
         mask = self._session.mask
 
-        def sides() -> dict[str, Any]:
-            before, after = (mask.mask(one.text) if one else "" for one in (document, proposal))
-            cut = sum(max(0, len(text) - PLAN_TEXT) for text in (before, after))
-            return {"before": reveal(before[:PLAN_TEXT]), "after": reveal(after[:PLAN_TEXT]), "cut": cut}
+        def compare() -> dict[str, Any]:
+            before, after = (mask.mask(event.text) if event else "" for event in (document, proposal))
+            cut = sum(max(0, len(text) - PLAN_TEXT_MAX) for text in (before, after))
+            return {"before": reveal(before[:PLAN_TEXT_MAX]), "after": reveal(after[:PLAN_TEXT_MAX]), "cut": cut}
 
-        return await asyncio.to_thread(sides)
+        return await asyncio.to_thread(compare)
 
     async def _plan_text(self, body: PlanTextBody) -> dict[str, Any]:
-        """The document as it is saved, with its sha256; `hides` instead of a text whose secrets were not asked for."""
+        """Return the saved document with its sha256, or `hides` if it has secrets and `exact` is not set."""
         document = self.feed.document
         if document is None:
             raise ValueError("there is no plan document yet")
-        if len(document.text) > PLAN_TEXT:
+        if len(document.text) > PLAN_TEXT_MAX:
             raise ValueError("the plan document is too long to be edited here")
         if not body.exact and self._session.mask.mask(document.text) != document.text:
             return {"hides": True}
         return {"text": document.text, "base": document.sha256}
 
-    async def _edit_plan(self, body: PlanEditBody) -> Reply:
-        """`merged` when others changed it meanwhile, so that not all may stand as it was typed; False when it was not
-        written. Why not is on the stream, and so is what must be asked before. Whoever asked may leave then."""
+    async def _edit_plan(self, body: PlanEditBody) -> CommandResult:
+        """Save the edited document; `merged` if it had changed since it was opened, False if it was not written.
+
+        The reason for that, and conflicts to be resolved, are on the stream. Saving continues if the client leaves.
+        """
         text, document = body.text, self.feed.document
-        if len(text) > PLAN_TEXT:
+        if len(text) > PLAN_TEXT_MAX:
             raise ValueError(
-                f"plan_doc.md would have {len(text):,} characters; shorten it to {PLAN_TEXT:,} at most, "
+                f"plan_doc.md would have {len(text):,} characters; shorten it to {PLAN_TEXT_MAX:,} at most, "
                 "or edit the file directly"
             )
-        newest = document is not None and document.sha256 == body.base
-        if newest and document is not None and "\r\n" in document.text:
-            text = text.replace("\r\n", "\n").replace("\n", "\r\n")  # a browser's field knows line feeds only
+        is_current = document is not None and document.sha256 == body.base
+        if is_current and document is not None and "\r\n" in document.text:
+            text = text.replace("\r\n", "\n").replace("\n", "\r\n")  # browsers normalize line ends to \n
         written = await asyncio.shield(self._in_background(self._session.edit_plan(text, body.base)))
-        return {"status": "ok" if newest else "merged"} if written else False
+        return {"status": "ok" if is_current else "merged"} if written else False
 
     async def _reveal(self, body: IdBody) -> dict[str, Any]:
-        """The exact action of an open request, with its secrets."""
+        """Return the exact action of an open request, with its secrets."""
         return {"action": displayable_action(msgspec.to_builtins(self._action(body.id)))}
 
     async def _part_text(self, body: PartTextBody) -> dict[str, Any]:
-        return {"text": part_text(self._edit(body.id), body.place, self._session.mask, exact=body.exact)}
+        return {"text": part_text(self._edit_action(body.id), body.place, self._session.mask, exact=body.exact)}
 
     async def _preview_parts(self, body: PartsBody) -> dict[str, Any]:
-        """The difference, to be seen before it is approved (A9)."""
-        action, mask = self._edit(body.id), self._session.mask
+        """Return the diff that would be approved (A9)."""
+        action, mask = self._edit_action(body.id), self._session.mask
         diff = await asyncio.to_thread(diff_with_edits, action, body.edits, mask, exact=body.exact)
-        shown: dict[str, Any] = displayable_action({"diff": msgspec.to_builtins(diff)})
-        return {"diff": shown["diff"]}
+        displayed: dict[str, Any] = displayable_action({"diff": msgspec.to_builtins(diff)})
+        return {"diff": displayed["diff"]}
 
     def _action(self, id: str) -> Action:
         if (action := self.feed.action(id)) is None:
             raise ValueError("this request is closed")
         return action
 
-    def _edit(self, id: str) -> EditAction:
+    def _edit_action(self, id: str) -> EditAction:
         if not isinstance(action := self._action(id), EditAction):
             raise ValueError("this request has no text to change")
         return action
 
     async def _clear(self, _: EmptyBody) -> None:
-        """The model forgets the conversation: the run is stopped, and what waits is withdrawn. The record of it stays,
-        and so do plan and files."""
+        """Stop the run, withdraw queued messages and clear the model's conversation."""
         session = self._session
         async with self._clearing:
             for message, _steering in session.queue.order():
                 session.withdraw_message(message)
             try:
-                async with asyncio.timeout(STOPPING):
-                    while session.busy:  # the first stop may only end the planning
+                async with asyncio.timeout(STOP_SECONDS):
+                    while session.busy:  # the first interrupt may only end the planning
                         await session.interrupt()
                         await asyncio.sleep(0)
             except TimeoutError as error:
                 raise ValueError("the run could not be stopped; nothing was cleared") from error
             try:
                 session.checkpoints.clear()
-            except Exception as error:  # a sentence for the user: CannotUndo
+            except Exception as error:  # CannotUndo, whose message is for the user
                 raise ValueError(str(error)) from error
 
     def _in_background(self, job: Coroutine[Any, Any, T]) -> asyncio.Task[T | None]:
@@ -341,43 +340,42 @@ class SessionPage(PageServer):
 
 
 def _command(
-    kind: type[RequestBody], run: Callable[[Any], Awaitable[Reply]], status: int
+    kind: type[RequestBody], run: Callable[[Any], Awaitable[CommandResult]], error_status: int
 ) -> Callable[[Request], Awaitable[Response]]:
-    """A route that reads its body as `kind`; `status` is that of what can't be done."""
+    """An endpoint that parses its body as `kind` and runs a command."""
 
-    async def route(request: Request) -> Response:
+    async def endpoint(request: Request) -> Response:
         body = await read_body(request, kind)
         try:
-            reply = await run(body)
+            result = await run(body)
         except ValueError as error:
-            raise PageRefused(status, str(error)) from error
-        if isinstance(reply, dict):
-            return JSONResponse(reply)
-        return JSONResponse({"status": "settled"}, 409) if reply is False else JSONResponse({"status": "ok"})
+            raise PageRefused(error_status, str(error)) from error
+        if isinstance(result, dict):
+            return JSONResponse(result)
+        return JSONResponse({"status": "settled"}, 409) if result is False else JSONResponse({"status": "ok"})
 
-    return route
-
-
-def _streamed(frames: AsyncIterator[EventFrame]) -> Response:
-    return EventSourceResponse(_sent_events(frames), ping=PING, sep="\n", send_timeout=STUCK)
+    return endpoint
 
 
-async def _sent_events(frames: AsyncIterator[EventFrame]) -> AsyncIterator[ServerSentEvent]:
-    async for frame in frames:
-        id = None if frame.id is None else str(frame.id)
-        yield ServerSentEvent(frame.data, event=frame.name, id=id, sep="\n")
+def _stream_response(frames: AsyncIterator[EventFrame]) -> Response:
+    async def events() -> AsyncIterator[ServerSentEvent]:
+        async for frame in frames:
+            id = None if frame.id is None else str(frame.id)
+            yield ServerSentEvent(frame.data, event=frame.name, id=id, sep="\n")
+
+    return EventSourceResponse(events(), ping=PING_SECONDS, sep="\n", send_timeout=SEND_SECONDS)
 
 
-async def _until_done(frames: AsyncIterator[EventFrame], message: str) -> AsyncIterator[EventFrame]:
-    """Up to the end of the run that the message started or steered; a withdrawn message has no run."""
-    named = f'"id":"{message}"'
-    begun = False
+async def _until_done(frames: AsyncIterator[EventFrame], message_id: str) -> AsyncIterator[EventFrame]:
+    """The frames up to the end of the run that the message started or steered, or until it is withdrawn."""
+    id_field = f'"id":"{message_id}"'
+    has_started = False
     async for frame in frames:
         yield frame
-        if frame.name == "user.said" and named in frame.data:
-            begun = True
-        elif frame.name == "message.withdrawn" and named in frame.data:
+        if frame.name == "user.said" and id_field in frame.data:
+            has_started = True
+        elif frame.name == "message.withdrawn" and id_field in frame.data:
             yield EventFrame("done", "{}")
             return
-        elif frame.name == "done" and begun:
+        elif frame.name == "done" and has_started:
             return

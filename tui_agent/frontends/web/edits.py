@@ -1,7 +1,7 @@
-"""What was changed in a browser before it was approved, laid over exactly what was offered.
+"""Merge what a user changed in the browser into the exact content of a request.
 
-A browser sees less than there is: secrets are hidden, long texts are cut. So it tells only what was touched, by places;
-everything else stays as it was offered.
+The browser sees less than the request contains: secrets are masked and long texts are cut. It therefore sends only
+what was changed, by index; everything else is taken from the request.
 """
 
 from __future__ import annotations
@@ -21,11 +21,16 @@ from tui_agent.text import Mask, clean, reveal
 from tui_agent.view.redactor import Redactor
 
 TEXT_MAX = 60_000
-"""Characters of one long text in a record; a page shows no more."""
-LINE = 4_000
-"""Characters that can be typed in a field of one line. They are counted here: it is said which one has too many."""
-TEXT = TEXT_MAX + 4_000
-"""Characters that can be typed in a field of several: all that a page shows of one, and what is added."""
+"""Characters of a long text that a page shows."""
+LINE_INPUT_MAX = 4_000
+"""Characters of a single-line field."""
+TEXT_INPUT_MAX = TEXT_MAX + 4_000
+"""Characters of a multi-line field: all that a page shows of one, and additions."""
+PART_INPUT_MAX = 200_000
+"""Characters of a hunk's text."""
+MAX_ROWS = 200
+"""Steps, criteria or decisions."""
+MAX_HUNKS = 20_000
 LABELS = {
     "title": "Decision {}",
     "rationale": "Reason of decision {}",
@@ -33,113 +38,105 @@ LABELS = {
     "expected": "Expected of step {}",
     "fallback": "If it fails of step {}",
 }
-"""What the fields are called in the page, by the number of the row; the others after themselves."""
-MANY = 200
-"""Steps, criteria or decisions."""
-HUNKS = 20_000
-"""Parts of a diff."""
+"""Field → its label in the page, with the row's number; other fields are labeled with their name."""
 
-Place = Annotated[int, msgspec.Meta(ge=0, lt=HUNKS)]
+Index = Annotated[int, msgspec.Meta(ge=0, lt=MAX_HUNKS)]
 
 
-class EditPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A piece of what was changed. What is None stays as it was offered."""
+class EditFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of an edit. Fields that are None are unchanged."""
 
 
-class DecisionEdit(EditPart, frozen=True, forbid_unknown_fields=True):
-    """A decision as it shall be remembered."""
+class DecisionEdit(EditFields, frozen=True, forbid_unknown_fields=True):
+    """A decision of an edited summary."""
 
-    origin: Place | None = None
-    """Its place among those offered, the rejected ones behind those made; None for a new one."""
+    origin: Index | None = None
+    """Its index among the decisions made, then rejected; None for a new one."""
     rejected: bool = False
     title: str | None = None
     rationale: str | None = None
 
 
-class SummaryEdit(EditPart, frozen=True, forbid_unknown_fields=True):
-    """What of a summary was changed (W9)."""
+class SummaryEdit(EditFields, frozen=True, forbid_unknown_fields=True):
+    """Changes of a summary (W9)."""
 
     action: str | None = None
     details: str | None = None
     result: str | None = None
-    ticks: Annotated[list[bool], msgspec.Meta(max_length=MANY)] | None = None
-    """Of each criterion, in their order."""
-    decisions: Annotated[list[DecisionEdit], msgspec.Meta(max_length=MANY)] | None = None
-    """All that shall be there."""
+    ticks: Annotated[list[bool], msgspec.Meta(max_length=MAX_ROWS)] | None = None
+    """Whether each criterion is met."""
+    decisions: Annotated[list[DecisionEdit], msgspec.Meta(max_length=MAX_ROWS)] | None = None
+    """All decisions of the edited summary."""
 
 
-class StepEdit(EditPart, frozen=True, forbid_unknown_fields=True):
-    """A step as it shall be carried out."""
+class StepEdit(EditFields, frozen=True, forbid_unknown_fields=True):
+    """A step of an edited plan."""
 
-    origin: Place | None = None
-    """Its place in the plan as it was offered; None for a new one."""
+    origin: Index | None = None
+    """Its index in the proposed plan; None for a new step."""
     description: str | None = None
     expected: str | None = None
     fallback: str | None = None
 
 
-class PlanEdit(EditPart, frozen=True, forbid_unknown_fields=True):
-    """What of a plan was changed (W5)."""
+class PlanEdit(EditFields, frozen=True, forbid_unknown_fields=True):
+    """Changes of a plan (W5)."""
 
-    steps: Annotated[list[StepEdit], msgspec.Meta(min_length=1, max_length=MANY)]
-    """All that shall be carried out, in their order."""
+    steps: Annotated[list[StepEdit], msgspec.Meta(min_length=1, max_length=MAX_ROWS)]
+    """All steps of the edited plan, in order."""
     check: str | None = None
-    """The command that checks the whole; empty for none."""
+    """The check command of the whole plan; "" for none."""
 
 
-class AnswerChange(EditPart, frozen=True, forbid_unknown_fields=True):
-    """What comes with an approval; one of these."""
+class AnswerEdit(EditFields, frozen=True, forbid_unknown_fields=True):
+    """The selection or change that comes with an approval; which fields apply depends on the request."""
 
-    alternative: Place | None = None
-    """Another way instead of the plan."""
+    alternative: Index | None = None
+    """Index of the alternative to use instead of the plan."""
     take: Literal["ours", "theirs", "both"] | None = None
-    """Which of two edits of the plan document holds."""
-    hunks: Annotated[list[Place], msgspec.Meta(max_length=HUNKS)] | None = None
-    """The parts of a change of a file that are taken."""
+    """How a plan document conflict is resolved."""
+    hunks: Annotated[list[Index], msgspec.Meta(max_length=MAX_HUNKS)] | None = None
+    """Indexes of the approved hunks."""
     edits: dict[str, str] | None = None
-    """By the place of a part, the text that it shall have (`hunks.HunkChoice`)."""
+    """Index of a hunk → its edited text (`hunks.HunkChoice`)."""
     summary: SummaryEdit | None = None
     plan: PlanEdit | None = None
 
 
-Asked = e.ApprovalRequested | e.SummaryProposed | e.PlanProposed | e.PlanDocConflict
+EditableRequest = e.ApprovalRequested | e.SummaryProposed | e.PlanProposed | e.PlanDocConflict
 
 
-def answer_data(asked: Asked, given: AnswerChange, mask: Mask) -> dict[str, Any] | None:
-    """`Answer.data` for what is given with the approval of `asked`, which was shown behind `mask`; None when that takes
-    it as it is.
+def answer_data(request: EditableRequest, edit: AnswerEdit, mask: Mask) -> dict[str, Any] | None:
+    """Return `Answer.data` for an approval of `request`, which was shown masked; None if nothing was changed.
 
-    Raises ValueError with a sentence for what does not fit it.
+    Raises ValueError with a sentence for the user if the edit does not fit the request.
     """
-    named = {name for name in given.__struct_fields__ if getattr(given, name) is not None}
-    data: dict[str, Any] | None
-    match asked:
-        case e.ApprovalRequested(action=EditAction() as action) if named and named <= {"hunks", "edits"}:
-            data = _hunk_choice(action, given, mask)
-        case e.SummaryProposed(summary=summary) if named == {"summary"} and given.summary is not None:
-            edited = summary_with(summary, given.summary, mask)
-            data = None if edited == summary else {"summary": msgspec.to_builtins(edited)}
-        case e.PlanProposed(plan=plan) if named == {"plan"} and given.plan is not None:
-            made = plan_with(plan, given.plan, mask)
-            data = None if made == plan else {"plan": msgspec.to_builtins(made), "edited": True}
-        case e.PlanProposed(plan=plan) if named == {"alternative"} and given.alternative is not None:
-            if given.alternative >= len(plan.alternatives):
+    fields = {name for name in edit.__struct_fields__ if getattr(edit, name) is not None}
+    match request:
+        case e.ApprovalRequested(action=EditAction() as action) if fields and fields <= {"hunks", "edits"}:
+            return _hunk_data(action, edit, mask)
+        case e.SummaryProposed(summary=proposed) if fields == {"summary"} and edit.summary is not None:
+            summary = edit_summary(proposed, edit.summary, mask)
+            return None if summary == proposed else {"summary": msgspec.to_builtins(summary)}
+        case e.PlanProposed(plan=proposed_plan) if fields == {"plan"} and edit.plan is not None:
+            plan = edit_plan(proposed_plan, edit.plan, mask)
+            return None if plan == proposed_plan else {"plan": msgspec.to_builtins(plan), "edited": True}
+        case e.PlanProposed(plan=plan) if fields == {"alternative"} and edit.alternative is not None:
+            if edit.alternative >= len(plan.alternatives):
                 raise ValueError("the plan has no such alternative")
-            data = {"alternative": given.alternative}
-        case e.PlanDocConflict() if named == {"take"}:
-            data = {"take": given.take}
-        case _:
-            if named:
-                raise ValueError("the change does not belong to this request")
-            data = None
-    return data
+            return {"alternative": edit.alternative}
+        case e.PlanDocConflict() if fields == {"take"}:
+            return {"take": edit.take}
+    if fields:
+        raise ValueError("the change does not belong to this request")
+    return None
 
 
-def _hunk_choice(action: EditAction, given: AnswerChange, mask: Mask) -> dict[str, Any] | None:
+def _hunk_data(action: EditAction, edit: AnswerEdit, mask: Mask) -> dict[str, Any] | None:
     diff: Diff = action.diff
-    edits = {} if given.edits is None else typed_edits(given.edits, diff, mask)
-    raw = {"hunks": given.hunks, "edits": {str(place): text for place, text in edits.items()}}
-    choice = HunkChoice.read({name: one for name, one in raw.items() if one is not None}, diff)
+    data: dict[str, Any] = {} if edit.hunks is None else {"hunks": edit.hunks}
+    data["edits"] = {str(index): text for index, text in exact_edits(edit.edits or {}, diff, mask).items()}
+    choice = HunkChoice.read(data, diff)
     if choice.whole(diff):
         return None
     if not action.parts:
@@ -149,61 +146,72 @@ def _hunk_choice(action: EditAction, given: AnswerChange, mask: Mask) -> dict[st
     return choice.data()
 
 
-def summary_with(offered: Summary, edit: SummaryEdit, mask: Mask) -> Summary:
-    """The summary as it was edited. Raises ValueError with a sentence."""
-    criteria = offered.criteria
+# --- summaries and plans --------------------------------------------------------------------
+
+
+def edit_summary(proposed: Summary, edit: SummaryEdit, mask: Mask) -> Summary:
+    """Apply an edit. Raises ValueError with a sentence for the user."""
+    criteria = proposed.criteria
     if edit.ticks is not None:
         if len(edit.ticks) != len(criteria):
             raise ValueError("the criteria don't match the summary")
-        criteria = tuple(replace(one, completed=tick) for one, tick in zip(criteria, edit.ticks, strict=True))
-    made, rejected = offered.decisions_made, offered.decisions_rejected
+        criteria = tuple(replace(each, completed=tick) for each, tick in zip(criteria, edit.ticks, strict=True))
+    made, rejected = proposed.decisions_made, proposed.decisions_rejected
     if edit.decisions is not None:
-        known = (*made, *rejected)
-        _check_origins(edit.decisions, len(known))
-        rows = enumerate(edit.decisions, start=1)
-        notes = [(one.rejected, _decision(known, one, mask, number)) for number, one in rows]
-        made = tuple(note for no, note in notes if not no)
-        rejected = tuple(note for no, note in notes if no)
-    touched = _changed_fields(edit, ("action", "details", "result"), offered, mask)
-    if not touched.get("action", "it stays"):
+        originals = (*made, *rejected)
+        _check_origins(edit.decisions, len(originals))
+        notes = [
+            (decision.rejected, _edit_decision(originals, decision, mask, number))
+            for number, decision in enumerate(edit.decisions, start=1)
+        ]
+        made = tuple(note for is_rejected, note in notes if not is_rejected)
+        rejected = tuple(note for is_rejected, note in notes if is_rejected)
+    changes = _changed_fields(edit, ("action", "details", "result"), proposed, mask)
+    if changes.get("action") == "":
         raise ValueError("the summary must say what was done")
-    return replace(offered, **touched, criteria=criteria, decisions_made=made, decisions_rejected=rejected)
+    return replace(proposed, **changes, criteria=criteria, decisions_made=made, decisions_rejected=rejected)
 
 
-def _decision(known: tuple[DecisionNote, ...], edit: DecisionEdit, mask: Mask, number: int) -> DecisionNote:
-    note = DecisionNote(title="") if edit.origin is None else known[edit.origin]
+def _edit_decision(originals: tuple[DecisionNote, ...], edit: DecisionEdit, mask: Mask, number: int) -> DecisionNote:
+    note = DecisionNote(title="") if edit.origin is None else originals[edit.origin]
     note = replace(note, **_changed_fields(edit, ("title", "rationale"), note, mask, number))
     if not note.title:
         raise ValueError("a decision needs a title")
     return note
 
 
-def plan_with(offered: InstructionPlan, edit: PlanEdit, mask: Mask) -> InstructionPlan:
-    """The plan as it was edited, its steps numbered in their order. Raises ValueError with a sentence."""
-    _check_origins(edit.steps, len(offered.steps))
+def edit_plan(proposed: InstructionPlan, edit: PlanEdit, mask: Mask) -> InstructionPlan:
+    """Apply an edit and renumber the steps. Raises ValueError with a sentence for the user."""
+    _check_origins(edit.steps, len(proposed.steps))
     steps: list[PlanStep] = []
-    for number, one in enumerate(edit.steps, start=1):
-        step = PlanStep(number=0, description="") if one.origin is None else offered.steps[one.origin]
-        touched = _changed_fields(one, ("description", "expected", "fallback"), step, mask, number)
-        step = replace(step, number=number, **touched)
+    for number, step_edit in enumerate(edit.steps, start=1):
+        origin = step_edit.origin
+        step = PlanStep(number=0, description="") if origin is None else proposed.steps[origin]
+        changes = _changed_fields(step_edit, ("description", "expected", "fallback"), step, mask, number)
+        step = replace(step, number=number, **changes)
         if not step.description:
             raise ValueError("a step needs a description")
         steps.append(step)
-    check = offered.check
+    check = proposed.check
     if edit.check is not None:
-        _check_length("Check", edit.check, LINE)
-        check = replace(check, command=_one_line(with_hidden_text(edit.check, check.command, mask)))
-    return replace(offered, steps=tuple(steps), check=check)
+        _check_length("Check", edit.check, LINE_INPUT_MAX)
+        check = replace(check, command=_one_line(restore_hidden_text(edit.check, check.command, mask)))
+    return replace(proposed, steps=tuple(steps), check=check)
 
 
 def _changed_fields(
-    edit: EditPart, names: tuple[str, ...], offered: msgspec.Struct, mask: Mask, row: int = 0
+    edit: EditFields, names: tuple[str, ...], proposed: msgspec.Struct, mask: Mask, row: int = 0
 ) -> dict[str, str]:
-    typed = {name: getattr(edit, name) for name in names if getattr(edit, name) is not None}
-    for name, text in typed.items():
-        _check_length(LABELS.get(name, name.capitalize()).format(row), text, TEXT if name == "details" else LINE)
-    whole = {name: with_hidden_text(text, getattr(offered, name), mask) for name, text in typed.items()}
-    return {name: clean(text).strip() if name == "details" else _one_line(text) for name, text in whole.items()}
+    changes = {}
+    for name in names:
+        if (typed := getattr(edit, name)) is None:
+            continue
+        is_multiline = name == "details"
+        label = LABELS.get(name, name.capitalize()).format(row)
+        _check_length(label, typed, TEXT_INPUT_MAX if is_multiline else LINE_INPUT_MAX)
+        text = restore_hidden_text(typed, getattr(proposed, name), mask)
+        changes[name] = clean(text).strip() if is_multiline else _one_line(text)
+    return changes
 
 
 def _check_length(label: str, text: str, limit: int) -> None:
@@ -212,8 +220,8 @@ def _check_length(label: str, text: str, limit: int) -> None:
 
 
 def _check_origins(edits: Iterable[DecisionEdit | StepEdit], count: int) -> None:
-    places = [one.origin for one in edits if one.origin is not None]
-    if len(set(places)) < len(places) or any(place >= count for place in places):
+    origins = [edit.origin for edit in edits if edit.origin is not None]
+    if len(set(origins)) < len(origins) or any(origin >= count for origin in origins):
         raise ValueError("the changes don't match what was offered")
 
 
@@ -221,146 +229,141 @@ def _one_line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
-LONGEST = 200_000
-"""Characters of a part that can be typed in a page."""
+# --- hunks ----------------------------------------------------------------------------------
 
 
-def part_text(action: EditAction, place: int, mask: Mask, *, exact: bool) -> str:
-    """The new side of a part, to be typed in; with the marks of its secrets in their place unless it is `exact`.
+def part_text(action: EditAction, index: int, mask: Mask, *, exact: bool) -> str:
+    """The new text of a hunk for editing, masked unless `exact`.
 
-    Raises ValueError with a sentence where it can't be changed here.
+    Raises ValueError with a sentence for the user if it can't be edited in the page.
     """
     if not action.parts:
         raise ValueError("this change can only be approved as a whole")
-    if not 0 <= place < len(action.diff.hunks):
+    if not 0 <= index < len(action.diff.hunks):
         raise ValueError("the change has no such part")
-    text = new_text(action.diff.hunks[place])
-    if len(text) > LONGEST:
-        raise ValueError(f"this part has {len(text):,} characters; up to {LONGEST:,} can be edited here")
+    text = new_text(action.diff.hunks[index])
+    if len(text) > PART_INPUT_MAX:
+        raise ValueError(f"this part has {len(text):,} characters; up to {PART_INPUT_MAX:,} can be edited here")
     if clean(text) != text or reveal(text) != text:
         raise ValueError("this part contains characters that can't be edited here; approve or skip it as a whole")
     if exact:
         return text
     masked = mask.mask(text)
     try:
-        certain = with_secrets(masked, text, mask) == text
+        is_reversible = restore_secrets(masked, text, mask) == text
     except ValueError:
-        certain = False
-    if not certain:
+        is_reversible = False
+    if not is_reversible:
         raise ValueError("hidden secrets in this part would be lost; choose “Show hidden secrets” first")
     return masked
 
 
-def typed_edits(typed: Mapping[str, str], diff: Diff, mask: Mask) -> dict[int, str]:
-    """By place, the exact text of each part that is another one than was offered, secrets where their marks were left.
+def exact_edits(typed: Mapping[str, str], diff: Diff, mask: Mask) -> dict[int, str]:
+    """Return index → exact text of each hunk that was really changed, with secrets in place of their marks.
 
-    Raises ValueError with a sentence.
+    Raises ValueError with a sentence for the user.
     """
-    made: dict[int, str] = {}
-    for name, text in typed.items():
-        place = int(name) if name.isascii() and name.isdigit() and len(name) < 9 else len(diff.hunks)
-        if place >= len(diff.hunks):
+    changed: dict[int, str] = {}
+    for key, text in typed.items():
+        index = int(key) if key.isascii() and key.isdigit() and len(key) < 9 else len(diff.hunks)
+        if index >= len(diff.hunks):
             raise ValueError("the change has no such part")
-        if len(text) > LONGEST:
-            raise ValueError(f"part {place + 1} has {len(text):,} characters; up to {LONGEST:,} fit; shorten it")
-        offered = new_text(diff.hunks[place])
-        exact = with_secrets(clean(text), offered, mask)
-        if exact != offered:
-            made[place] = exact
-    return made
+        if len(text) > PART_INPUT_MAX:
+            raise ValueError(f"part {index + 1} has {len(text):,} characters; up to {PART_INPUT_MAX:,} fit; shorten it")
+        proposed = new_text(diff.hunks[index])
+        exact = restore_secrets(clean(text), proposed, mask)
+        if exact != proposed:
+            changed[index] = exact
+    return changed
 
 
 def diff_with_edits(action: EditAction, typed: Mapping[str, str], mask: Mask, *, exact: bool) -> Diff:
-    """The change as it would be with what was typed; without its secrets unless it is `exact`.
-
-    Raises ValueError with a sentence.
-    """
-    diff = with_edits(action.diff, typed_edits(typed, action.diff, mask))
-    marks = [counts(hunk) for hunk in diff.hunks]
-    diff = replace(diff, added=sum(one for one, _ in marks), removed=sum(one for _, one in marks))
+    """The diff with edited hunks, masked unless `exact`. Raises ValueError with a sentence for the user."""
+    diff = with_edits(action.diff, exact_edits(typed, action.diff, mask))
+    line_counts = [counts(hunk) for hunk in diff.hunks]
+    diff = replace(diff, added=sum(added for added, _ in line_counts), removed=sum(gone for _, gone in line_counts))
     return diff if exact else with_exact_signs(replace(diff, hunks=Redactor(mask).any(diff.hunks)), diff)
 
 
-def with_exact_signs(shown: Diff, exact: Diff) -> Diff:
-    """`shown` with the signs of `exact`, which a secret over several lines may have swallowed."""
-    if shown.hunks == exact.hunks:
-        return shown
-    return replace(shown, hunks=tuple(_signed(*pair) for pair in zip(shown.hunks, exact.hunks, strict=True)))
+def with_exact_signs(masked: Diff, exact: Diff) -> Diff:
+    """`masked` with the +/- signs of `exact`, which masking a multi-line secret may have removed."""
+    if masked.hunks == exact.hunks:
+        return masked
+    return replace(masked, hunks=tuple(map(_with_signs, masked.hunks, exact.hunks)))
 
 
-def _signed(shown: Hunk, exact: Hunk) -> Hunk:
-    lines = (one if one[:1] == real[:1] else real[:1] + one for one, real in zip(shown.lines, exact.lines, strict=True))
-    return replace(shown, lines=tuple(lines))
+def _with_signs(masked: Hunk, exact: Hunk) -> Hunk:
+    pairs = zip(masked.lines, exact.lines, strict=True)
+    return replace(masked, lines=tuple(line if line[:1] == real[:1] else real[:1] + line for line, real in pairs))
 
+
+# --- hidden text ----------------------------------------------------------------------------
 
 _MARK = re.compile(r"⟨secret[^⟩\n]*⟩")
 
 
 def bounded_text(text: str) -> str:
-    """No longer than a page shows, and without what nobody would see."""
-    if len(text) > TEXT_MAX:
-        text = text[:TEXT_MAX] + _more(text)
-    return reveal(text)
+    """`text` cut to the length that a page shows, with invisible characters made visible."""
+    return reveal(text[:TEXT_MAX] + _cut_notice(text) if len(text) > TEXT_MAX else text)
 
 
-def left_out_count(text: str) -> int:
-    """How many characters of it `bounded` does not show."""
+def cut_length(text: str) -> int:
+    """Number of characters that `bounded_text` cuts."""
     return max(0, len(text) - TEXT_MAX)
 
 
-def _more(text: str) -> str:
-    return f"\n… {left_out_count(text):,} more characters"
+def _cut_notice(text: str) -> str:
+    return f"\n… {cut_length(text):,} more characters"
 
 
-def with_hidden_text(typed: str, offered: str, mask: Mask) -> str:
-    """`typed`, which was made of what a page shows of `offered`, with what stands behind the marks that are left in it:
-    the rest of a long text, and secrets (A7). Raises ValueError with a sentence where that can't be told.
+def restore_hidden_text(typed: str, proposed: str, mask: Mask) -> str:
+    """Replace the marks left in `typed` with the text they stand for in `proposed`: secrets (A7), and the cut end.
+
+    Raises ValueError with a sentence for the user if that is ambiguous.
     """
-    masked = mask.mask(offered)
+    masked = mask.mask(proposed)
     if len(masked) > TEXT_MAX:
-        more = _more(masked)
-        place = more if more in typed else more.lstrip()
-        typed = typed.replace(place, masked[TEXT_MAX:], 1)
-    return typed if masked == offered else _with_secrets(typed, offered, masked)
+        notice = _cut_notice(masked)
+        typed = typed.replace(notice if notice in typed else notice.lstrip(), masked[TEXT_MAX:], 1)
+    return restore_secrets(typed, proposed, mask)
 
 
-def with_secrets(typed: str, offered: str, mask: Mask) -> str:
-    """`with_hidden_text` for a text that a page shows from end to end, with its secrets or without them."""
-    masked = mask.mask(offered)
-    return typed if masked == offered or not _MARK.search(typed) else _with_secrets(typed, offered, masked)
+def restore_secrets(typed: str, proposed: str, mask: Mask) -> str:
+    """Replace the secret marks left in `typed` with the secrets of `proposed`.
 
+    Raises ValueError with a sentence for the user if that is ambiguous.
+    """
+    masked = mask.mask(proposed)
+    if masked == proposed or not _MARK.search(typed):
+        return typed
+    secrets = _secrets_by_mark(masked, proposed)
+    used = dict.fromkeys(secrets, 0)
 
-def _with_secrets(typed: str, offered: str, masked: str) -> str:
-    behind = _hidden_secrets(masked, offered)
-    places = dict.fromkeys(behind, 0)
-
-    def secret(found: re.Match[str]) -> str:
-        mark = found[0]
-        if mark not in behind:
+    def secret(match: re.Match[str]) -> str:
+        mark = match[0]
+        if mark not in secrets:
             return mark
-        at, several = places[mark], behind[mark]
-        places[mark] += 1
-        if len(set(several)) == 1:
-            return several[0]
-        if typed.count(mark) != len(several):
+        index, values = used[mark], secrets[mark]
+        used[mark] += 1
+        if len(set(values)) == 1:
+            return values[0]
+        if typed.count(mark) != len(values):
             raise ValueError("it is unclear which of the hidden secrets to keep; keep all or none")
-        return several[at]
+        return values[index]
 
     return _MARK.sub(secret, typed)
 
 
-def _hidden_secrets(masked: str, offered: str) -> dict[str, list[str]]:
-    """Each mark with what stands behind it, in the order of the text."""
+def _secrets_by_mark(masked: str, proposed: str) -> dict[str, list[str]]:
+    """Return mark → the secrets it stands for, in order of appearance."""
     marks, between = _MARK.findall(masked), _MARK.split(masked)
-    found: dict[str, list[str]] = {}
-    at = len(between[0])
-    for number, (mark, then) in enumerate(zip(marks, between[1:], strict=True), start=1):
-        last = number == len(marks)
-        end = len(offered) - len(then) if last else offered.find(then, at)
-        if not then and not last:
-            end = -1  # where one ends and the next begins is not known
-        if end < at:
+    secrets: dict[str, list[str]] = {}
+    start = len(between[0])
+    for number, (mark, following) in enumerate(zip(marks, between[1:], strict=True), start=1):
+        is_last = number == len(marks)
+        end = len(proposed) - len(following) if is_last else proposed.find(following, start)
+        if end < start or not (following or is_last):  # the end of adjacent secrets is unknown
             raise ValueError("a text with these secrets can't be edited here")
-        found.setdefault(mark, []).append(offered[at:end])
-        at = end + len(then)
-    return found
+        secrets.setdefault(mark, []).append(proposed[start:end])
+        start = end + len(following)
+    return secrets

@@ -1,8 +1,7 @@
-"""The session's records as a browser gets them: masked once, numbered as they are journaled, kept for who comes late.
+"""The session's records as browsers get them: masked once, numbered as in the journal, and retained for late readers.
 
-One follower takes them for all browsers, so all of them see the very same, and one that was away goes on behind the
-last number it had (`Last-Event-ID`). Records of a reply that ended are told by its end; the oldest go when there are
-too many.
+One task follows the session for all browsers. A browser that reconnects continues after the last number it received
+(`Last-Event-ID`). The pieces of a reply are dropped once it has ended, and the oldest records when there are too many.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from msgspec import to_builtins
 from tui_agent import events as e
 from tui_agent.common.domain import Action, EditAction
 from tui_agent.engine.api import SessionApi
-from tui_agent.frontends.web.edits import Asked, bounded_text, left_out_count, with_exact_signs
+from tui_agent.frontends.web.edits import EditableRequest, bounded_text, cut_length, with_exact_signs
 from tui_agent.storage.lines import encode_json
 from tui_agent.text import reveal, visible
 from tui_agent.text.json_values import map_text
 from tui_agent.view.redactor import Redactor
 
-KEPT_BYTES = 24 << 20
-"""How much is kept for browsers that come late."""
+RETAINED_BYTES = 24 << 20
+"""Size limit of the retained records."""
 BATCH = 200
-"""Frames that a browser is given before the event loop gets its turn."""
-STICKY = frozenset(
+"""Entries sent to a browser before other tasks get their turn."""
+STATE_EVENTS = frozenset(
     (
         e.SessionOpened.type,
         e.SessionTitled.type,
@@ -38,72 +37,66 @@ STICKY = frozenset(
         e.ContextMeasured.type,
     )
 )
-"""Of these the newest is never dropped: it tells how things stand."""
-DROPPED = (e.StateSaved, e.UnknownEvent)
-"""Nothing for people."""
+"""Events whose newest record is never dropped, since it describes the current state."""
+INTERNAL_EVENTS = (e.StateSaved, e.UnknownEvent)
+"""Events that are not sent."""
 CUT = "history.cut"
-"""Name of the frame that tells that there was more."""
+"""Name of the frame that reports dropped records."""
 
 
 class EventFrame(NamedTuple):
-    """One server-sent event."""
+    """A server-sent event."""
 
     name: str
     data: str
     """JSON."""
     id: int | None = None
-    """Number of the record, on the last frame of it only: who has it has all of the record."""
+    """The record's number, on its last frame only: a browser that has it has the whole record."""
 
 
 class FeedEntry(NamedTuple):
-    """What there is to send of one record."""
+    """The frames of one record."""
 
     seq: int
     frames: tuple[EventFrame, ...]
     size: int
     kind: str
     node: str = ""
-    piece: bool = False
-    """A part of a text that its end tells as a without_pieces."""
-
-    def without_pieces(self, node: str) -> FeedEntry:
-        """Without what was held back of a text, where this is its end."""
-        return self._replace(frames=self.frames[-1:]) if self.matches(e.ReplyEnded.type, node) else self
+    is_piece: bool = False
+    """A piece of a reply, which its end repeats."""
 
     def matches(self, kind: str, node: str) -> bool:
-        """Whether it is the one of this kind about this node."""
+        """Whether it is an event of this type and node."""
         return self.kind == kind and self.node == node
 
 
 class Feed:
-    """Follows a session as long as it is open. `run` is to be kept going by the server."""
+    """Follows a session; `run` is the task that does it."""
 
     def __init__(self, session: SessionApi) -> None:
         self._session = session
-        self._veil = Redactor(session.mask)
+        self._redactor = Redactor(session.mask)
         self._entries: list[FeedEntry] = []
         self._size = 0
         self.cut = 0
-        """Number of the last record that was dropped."""
+        """Number of the last dropped record."""
         self._role_replies: set[str] = set()
-        """Replies apart from the conversation that go on."""
+        """Nodes of running replies outside the conversation."""
         self._ended_replies: list[str] = []
-        """Replies that ended, and whose pieces are still there."""
+        """Nodes of ended replies whose pieces are still retained."""
         self.ended = False
-        """Nothing more comes."""
         self.last = 0
-        """Number of the last record taken."""
+        """Number of the last record."""
         self.readers: WeakSet[Reader] = WeakSet()
-        """Browsers that are being told at the moment."""
-        self.requests: dict[str, Asked] = {}
-        """What waits for an answer, exact, by its id."""
+        self.requests: dict[str, EditableRequest] = {}
+        """Id → open request, unmasked."""
         self.document: e.PlanDocChanged | None = None
-        """The plan document as it is saved, exact."""
+        """The saved plan document, unmasked."""
         self.proposal: e.PlanDocChanged | None = None
-        """What the agent proposes for it, exact."""
+        """The pending proposal for it, unmasked."""
 
     async def run(self) -> None:
-        """Take every record until the session is closed."""
+        """Process records until the session is closed."""
         try:
             async for record in self._session.follow():
                 self._add(record)
@@ -111,50 +104,52 @@ class Feed:
             self.end()
 
     def end(self) -> None:
-        """Tell no more; who listens is told what there is, and then that it was all."""
+        """Let readers finish after the entries that are there."""
         self.ended = True
-        self._wake()
+        self._wake_readers()
 
-    def _wake(self) -> None:
-        for one in self.readers:
-            one.changed.set()
+    def _wake_readers(self) -> None:
+        for reader in self.readers:
+            reader.changed.set()
 
     def action(self, id: str) -> Action | None:
-        """What an open request for approval would do, exact."""
-        asked = self.requests.get(id)
-        return asked.action if isinstance(asked, e.ApprovalRequested) else None
+        """The exact action of an open approval request."""
+        request = self.requests.get(id)
+        return request.action if isinstance(request, e.ApprovalRequested) else None
 
-    def behind(self, position: int) -> list[FeedEntry]:
-        """The next entries behind a number."""
-        begin = bisect_right(self._entries, position, key=lambda one: one.seq)
-        return self._entries[begin : begin + BATCH]
+    def read(self, after: int = 0) -> Reader:
+        """A reader that continues after number `after`."""
+        return Reader(self, min(after, self.last))
 
-    # --- taking ---
+    def entries_after(self, position: int) -> list[FeedEntry]:
+        """The next batch of entries after a number."""
+        start = bisect_right(self._entries, position, key=lambda entry: entry.seq)
+        return self._entries[start : start + BATCH]
 
     def _add(self, record: e.Record) -> None:
         event = record.event
         self.last = record.seq
         self._track(record)
-        if isinstance(event, DROPPED):
+        if isinstance(event, INTERNAL_EVENTS):
             return
-        shown = [(one, self._frame(one)) for one in self._veil.records(record)]
-        frames = [frame for one, frame in shown if not _is_empty(one.event)]
+        masked = self._redactor.records(record)
+        frames = [frame for each in masked if (frame := self._frame(each)) is not None]
         if isinstance(event, e.RunEnded):
             frames.append(EventFrame("done", "{}"))
         if not frames:
             return
         frames[-1] = frames[-1]._replace(id=record.seq)
-        piece = isinstance(event, e.TextDelta | e.ReasoningDelta | e.ReplyPhase)
+        is_piece = isinstance(event, e.TextDelta | e.ReasoningDelta | e.ReplyPhase)
         size = sum(len(frame.data) for frame in frames) + 200
-        self._entries.append(FeedEntry(record.seq, tuple(frames), size, event.type, record.node, piece))
+        self._entries.append(FeedEntry(record.seq, tuple(frames), size, event.type, record.node, is_piece))
         self._size += size
         if isinstance(event, e.ReplyEnded):
             self._ended_replies.append(record.node)
         if isinstance(event, e.ReplyEnded | e.RunStarted | e.RunEnded):
             self._drop_pieces()
-        if self._size > KEPT_BYTES:
-            self._trim()
-        self._wake()
+        if self._size > RETAINED_BYTES:
+            self._drop_oldest()
+        self._wake_readers()
 
     def _track(self, record: e.Record) -> None:
         match record.event:
@@ -162,8 +157,8 @@ class Feed:
                 self._role_replies.add(record.node)
             case e.ReplyEnded():
                 self._role_replies.discard(record.node)
-            case e.ApprovalRequested() | e.PlanProposed() | e.SummaryProposed() | e.PlanDocConflict() as asked:
-                self.requests[asked.id] = asked
+            case e.ApprovalRequested() | e.PlanProposed() | e.SummaryProposed() | e.PlanDocConflict() as request:
+                self.requests[request.id] = request
             case (
                 e.ApprovalAnswered(id=id) | e.PlanReviewed(id=id) | e.SummaryReviewed(id=id) | e.PlanDocResolved(id=id)
             ):
@@ -175,17 +170,20 @@ class Feed:
             case e.SessionOpened():
                 self.requests.clear()
 
-    def _frame(self, record: e.Record) -> EventFrame:
+    def _frame(self, record: e.Record) -> EventFrame | None:
+        """The frame of a masked record; None if there is no text to show yet."""
         event = record.event
-        place = {"at": record.at, "run": record.run, "node": record.node, "parent": record.parent}
+        origin = {"at": record.at, "run": record.run, "node": record.node, "parent": record.parent}
         match event:
+            case e.TextDelta(text="") | e.ReasoningDelta(text="") | e.ToolOutput(text=""):
+                return None
             case e.TextDelta(text=text) if record.node not in self._role_replies:
-                return EventFrame("text", _json({"content": reveal(text), **place}))
+                return EventFrame("text", _encode({"content": reveal(text), **origin}))
             case e.ToolStarted(call=call, title=title, reads_only=reads_only, agent=agent):
-                more = {"title": title, "reads_only": reads_only, "agent": agent}
-                given = map_text({"name": call.name, "input": call.arguments, **more}, bounded_text)
-                return EventFrame("tool", _json({**given, **place}))
-        return EventFrame(event.type, _json({"seq": record.seq, **place, "data": self._data(event)}))
+                details = {"title": title, "reads_only": reads_only, "agent": agent}
+                data = map_text({"name": call.name, "input": call.arguments, **details}, bounded_text)
+                return EventFrame("tool", _encode({**data, **origin}))
+        return EventFrame(event.type, _encode({"seq": record.seq, **origin, "data": self._data(event)}))
 
     def _data(self, event: e.Event) -> dict[str, Any]:
         data = e.to_data(event)
@@ -195,7 +193,7 @@ class Feed:
             case e.ContextAttached():
                 data["items"] = [{**item, "text": ""} for item in data["items"]]
             case e.PlanDocChanged(text=text):
-                data["cut"] = left_out_count(text)
+                data["cut"] = cut_length(text)
             case e.ToolFinished():
                 data["result"] = {**data["result"], "data": None}
             case e.ApprovalRequested(id=id):
@@ -205,50 +203,50 @@ class Feed:
                     diff = with_exact_signs(event.action.diff, cast(EditAction, exact).diff)
                     data["action"]["diff"] = to_builtins(diff)
                 return {**data, "action": displayable_action(data["action"]), "hides": hides}
-        shown: dict[str, Any] = map_text(data, bounded_text)
-        return shown
+        bounded: dict[str, Any] = map_text(data, bounded_text)
+        return bounded
 
     def _drop_pieces(self) -> None:
-        """The end of a reply tells all of it, to who was not there while it grew."""
-        reached = min((one.position for one in self.readers), default=self.last)
+        """Drop the pieces of ended replies that all readers have passed; the end of a reply repeats its text."""
+        reached = min((reader.position for reader in self.readers), default=self.last)
         for node in tuple(self._ended_replies):
-            at = len(self._entries)
+            start = len(self._entries)
             end = 0
-            while at and not self._entries[at - 1].matches(e.ReplyStarted.type, node):
-                at -= 1
-                end = self._entries[at].seq if self._entries[at].matches(e.ReplyEnded.type, node) else end
+            while start and not self._entries[start - 1].matches(e.ReplyStarted.type, node):
+                start -= 1
+                end = self._entries[start].seq if self._entries[start].matches(e.ReplyEnded.type, node) else end
             if end > reached:
                 continue
             self._ended_replies.remove(node)
-            tail = self._entries[at:]
-            kept = [one.without_pieces(node) for one in tail if not (one.piece and one.node == node)]
-            if at:
-                self._size -= sum(one.size for one in tail) - sum(one.size for one in kept)
-                self._entries[at:] = kept
-
-    def _trim(self) -> None:
-        newest = {one.kind: one.seq for one in self._entries if one.kind in STICKY}
-        stay: list[FeedEntry] = []
-        rest = iter(self._entries)
-        for one in rest:
-            if newest.get(one.kind) == one.seq:
-                stay.append(one)
+            if not start:
                 continue
-            self._size -= one.size
-            self.cut = one.seq
-            if self._size <= KEPT_BYTES // 2:
+            tail = self._entries[start:]
+            retained = []
+            for entry in tail:
+                if entry.matches(e.ReplyEnded.type, node):  # its other frames are pieces that the mask held back
+                    retained.append(entry._replace(frames=entry.frames[-1:]))
+                elif not (entry.is_piece and entry.node == node):
+                    retained.append(entry)
+            self._size -= sum(entry.size for entry in tail) - sum(entry.size for entry in retained)
+            self._entries[start:] = retained
+
+    def _drop_oldest(self) -> None:
+        newest = {entry.kind: entry.seq for entry in self._entries if entry.kind in STATE_EVENTS}
+        retained: list[FeedEntry] = []
+        entries = iter(self._entries)
+        for entry in entries:
+            if newest.get(entry.kind) == entry.seq:
+                retained.append(entry)
+                continue
+            self._size -= entry.size
+            self.cut = entry.seq
+            if self._size <= RETAINED_BYTES // 2:
                 break
-        self._entries = [*stay, *rest]
-
-    # --- telling ---
-
-    def read(self, after: int = 0) -> Reader:
-        """A browser that has everything up to number `after`."""
-        return Reader(self, min(after, self.last))
+        self._entries = [*retained, *entries]
 
 
 class Reader:
-    """One browser's place in the feed. From its making on it misses nothing, however slow it is."""
+    """One browser's position in the feed. From its creation on it misses nothing, however slow it is."""
 
     def __init__(self, feed: Feed, position: int) -> None:
         self._feed = feed
@@ -257,18 +255,18 @@ class Reader:
         feed.readers.add(self)
 
     async def frames(self) -> AsyncIterator[EventFrame]:
-        """Everything there is, then what comes; ends when the session is closed."""
+        """Yield the retained frames, then new ones, until the session is closed."""
         feed = self._feed
         try:
             if self.position < feed.cut:
                 yield EventFrame(CUT, "{}")
             while True:
                 self.changed.clear()
-                batch = feed.behind(self.position)
-                for one in batch:
-                    for frame in one.frames:
+                batch = feed.entries_after(self.position)
+                for entry in batch:
+                    for frame in entry.frames:
                         yield frame
-                    self.position = one.seq
+                    self.position = entry.seq
                 if batch:
                     await asyncio.sleep(0)
                 elif feed.ended:
@@ -280,18 +278,13 @@ class Reader:
             feed.readers.discard(self)
 
 
-def _is_empty(event: e.Event) -> bool:
-    """A piece of which nothing may be seen yet."""
-    return isinstance(event, e.TextDelta | e.ReasoningDelta | e.ToolOutput) and not event.text
-
-
 def displayable_action(action: Any) -> Any:
-    """An action as a dialog shows it: all of it, and nothing in it that would not be seen (A9)."""
+    """An action for a dialog, complete and with invisible characters made visible (A9)."""
     if isinstance(action, dict) and "diff" in action:
         diff = map_text(action["diff"], lambda line: visible(line.rstrip("\r\n"), lookalikes=False))
         return {**map_text({**action, "diff": None}, visible), "diff": diff}
     return map_text(action, visible)
 
 
-def _json(data: dict[str, Any]) -> str:
+def _encode(data: dict[str, Any]) -> str:
     return encode_json(data).decode()

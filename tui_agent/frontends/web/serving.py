@@ -1,4 +1,4 @@
-"""The server around a page: sockets, limits and times, how a browser comes in, and the files that it is given."""
+"""The web server of a page: connections, limits and timeouts, admission of browsers, static files."""
 
 from __future__ import annotations
 
@@ -24,123 +24,116 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from tui_agent.frontends.web.addresses import address_of
 from tui_agent.frontends.web.guard import Guard, PageRefused, Tickets, cookie_name, refusal_response, refuse_other_users
 
-CONNECTIONS = 32
-"""At once. A browser opens up to six; more than eight streams there are not."""
-HEADERS = 5.0
-"""Seconds in which the head of a request must have come."""
-IDLE = 5
-"""Seconds that a connection may wait for its next request."""
-ENDING = 2
-"""Seconds that what is being answered gets when the server stops."""
+MAX_CONNECTIONS = 32
+"""A browser opens up to six; there are at most eight streams."""
+HEAD_SECONDS = 5.0
+"""Time limit for the head of a request."""
+BODY_SECONDS = 10.0
+"""Time limit for the body of a request."""
+KEEP_ALIVE_SECONDS = 5
+SHUTDOWN_SECONDS = 2
 HEAD_MAX = 32 << 10
-"""Bytes of a request's head."""
-DAY = 86_400.0
+"""Size limit of a request's head in bytes."""
+LINK_SECONDS = 86_400.0
+NEXT_LINK_SECONDS = 600.0
+"""Validity of a link that the page itself shows, for another browser."""
+MEDIA_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+PUBLIC_FILES = ("door.html", "door.css", "door.js", "mark.svg")
+"""Files that are served without the token."""
 
 log = logging.getLogger(__name__)
 
 
 class PageConnection(H11Protocol):
-    """One connection: there are few of them, and none may keep its head back."""
+    """A connection with a deadline for request heads, dropped if there are too many."""
 
-    headers_within = HEADERS
-    at_most = CONNECTIONS
+    head_seconds = HEAD_SECONDS
+    max_connections = MAX_CONNECTIONS
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as it says there
-        """Take it, or drop it when there are enough."""
+        """Start the deadline, or drop the connection."""
         super().connection_made(transport)
         self._upgraded = False
-        self._due: asyncio.TimerHandle | None = None
-        if len(self.connections) > self.at_most:
+        self._deadline: asyncio.TimerHandle | None = None
+        if len(self.connections) > self.max_connections:
             transport.abort()
         else:
-            self._expect()
+            self._update_deadline()
 
     def data_received(self, data: bytes) -> None:
-        """More of it."""
+        """Process data; a complete head ends the deadline."""
         super().data_received(data)
-        self._expect()
+        self._update_deadline()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """From here on another protocol minds the time."""
+        """End the deadline; the websocket protocol takes over."""
         self._upgraded = True
-        self._forget()
+        self._cancel_deadline()
         super().handle_websocket_upgrade(event)
 
     def on_response_complete(self) -> None:
-        """Idle from now on, which uvicorn bounds."""
+        """End the deadline; uvicorn limits idle connections."""
         super().on_response_complete()
-        self._forget()
+        self._cancel_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
-        self._forget()
+        """End the deadline."""
+        self._cancel_deadline()
         super().connection_lost(exc)
 
     @property
-    def _waits(self) -> bool:
-        """Whether the head of a request is still to come."""
+    def _awaits_head(self) -> bool:
         return not self._upgraded and (self.cycle is None or self.cycle.response_complete)
 
-    def _expect(self) -> None:
-        if not self._waits:
-            self._forget()
-        elif self._due is None and not self.transport.is_closing():
-            self._due = self.loop.call_later(self.headers_within, self._late)
+    def _update_deadline(self) -> None:
+        if not self._awaits_head:
+            self._cancel_deadline()
+        elif self._deadline is None and not self.transport.is_closing():
+            self._deadline = self.loop.call_later(self.head_seconds, self._abort_late)
 
-    def _forget(self) -> None:
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
-    def _late(self) -> None:
-        if self._waits:
+    def _abort_late(self) -> None:
+        if self._awaits_head:
             self.transport.abort()
 
 
-class _Failures(logging.Handler):
-    """Of what the server says only its failures are of use, in our own log: anybody can send it nonsense to complain
-    of, and the finer it tells, the sooner a cookie is in what it says."""
+class _ExceptionHandler(logging.Handler):
+    """Copies only exceptions to our log: clients can provoke other messages, and those may contain cookies."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Hand it on."""
+        """Log an exception."""
         if record.exc_info:
             log.error("the page's server failed", exc_info=record.exc_info)
 
 
-def _quieten() -> None:
-    told = logging.getLogger("uvicorn")
-    told.handlers = [_Failures()]
-    told.propagate = False
-    for one in (told, logging.getLogger("uvicorn.error")):
-        one.setLevel(logging.ERROR)
+def _configure_uvicorn_logging() -> None:
+    logger = logging.getLogger("uvicorn")
+    logger.handlers = [_ExceptionHandler()]
+    logger.propagate = False
+    for name in ("uvicorn", "uvicorn.error"):
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to who started it, and tells when it listens."""
+    """A server that leaves signals to the program, and reports when it listens."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self.listens = asyncio.Event()
+        self.listening = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen."""
+        """Start listening."""
         await super().startup(sockets)
-        self.listens.set()
+        self.listening.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Catch none."""
+        """Capture no signals."""
         yield
-
-
-READING = 10.0
-"""Seconds in which the body of a request must have come."""
-LINK = 600.0
-"""Seconds that a link for another browser is good for."""
-
-KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
-SHELL = ("door.html", "door.css", "door.js", "mark.svg")
-"""What there is without the token."""
 
 
 class RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -148,7 +141,7 @@ class RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EnterBody(RequestBody, frozen=True, forbid_unknown_fields=True):
-    """A ticket, to be exchanged for the token."""
+    """A ticket to be exchanged for the token."""
 
     ticket: str
 
@@ -160,116 +153,10 @@ class EmptyBody(RequestBody, frozen=True, forbid_unknown_fields=True):
 B = TypeVar("B", bound=RequestBody)
 
 
-@cache
-def static_files() -> dict[str, bytes]:
-    """Everything that can be asked for by name; nothing else can, whatever a path looks like."""
-    folder = resources.files("tui_agent.frontends.web") / "static"
-    return {one.name: one.read_bytes() for one in folder.iterdir() if one.name.rpartition(".")[2] in KINDS}
-
-
-class PageServer:
-    """A page at a loopback address of ours, behind the guard: `start`, then `link()` for every browser, at the end
-    `stop`. There are the door, the page behind it, its files, and the routes that a subclass adds.
-
-    Runs in the event loop of what it shows, which is not closed by it.
-    """
-
-    page = "page.html"
-    """The file that is shown to who was let in."""
-    page_headers: Mapping[str, str] = {}
-    """Headers of its own."""
-    frame = 64 << 10
-    """Bytes that a message of a socket may have."""
-
-    def __init__(self, listener: socket.socket, *routes: BaseRoute, files: Mapping[str, bytes] | None = None) -> None:
-        """`listener` is what `addresses.listen` gave; it is closed with the server. `files` are beside our own."""
-        self._listener = listener
-        self.address = address_of(listener)
-        self.port: int = listener.getsockname()[1]
-        self.tickets = Tickets()
-        self.cookie = cookie_name(self.port)
-        self._files = static_files() | dict(files or {})
-        self._server = _Server(_configured(Guard(self._app(routes), port=self.port, tickets=self.tickets), self.frame))
-        self._task: asyncio.Task[None] | None = None
-
-    def _app(self, routes: Sequence[BaseRoute]) -> Starlette:
-        own = [
-            Route("/enter", self._enter, methods=["POST"]),
-            Route("/link", self._link, methods=["POST"]),
-            Route("/", self._front, methods=["GET"]),
-            Route("/{name}", self._file, methods=["GET"]),
-        ]
-        handlers = {PageRefused: _refusal, HTTPException: _missing}
-        app = Starlette(routes=[*routes, *own], exception_handlers=handlers)
-        app.router.redirect_slashes = False
-        return app
-
-    async def start(self) -> None:
-        """Answer browsers."""
-        _quieten()
-        self._task = asyncio.create_task(self._server.serve([self._listener]))
-        listens = asyncio.create_task(self._server.listens.wait())
-        await asyncio.wait([listens, self._task], return_when="FIRST_COMPLETED")
-        listens.cancel()
-
-    async def stop(self) -> None:
-        """Let go of port and connections; streams end at once."""
-        if self._task is not None:
-            self._server.should_exit = True
-            (result,) = await asyncio.gather(self._task, return_exceptions=True)
-            if isinstance(result, Exception):
-                log.error("the page's server failed", exc_info=result)
-        self._listener.close()
-
-    def drop(self) -> None:
-        """Let go of everything at once, where there is no time for more."""
-        for server in getattr(self._server, "servers", ()):
-            server.close()
-        for connection in tuple(self._server.server_state.connections):
-            connection.transport.abort()
-        self._listener.close()
-
-    def link(self, seconds: float = DAY) -> str:
-        """An address that lets one browser in, once, within that time. What is behind the # stays in the browser."""
-        return f"{self.address}/#{self.tickets.issue(seconds)}"
-
-    async def _front(self, request: Request) -> Response:
-        entered = request.scope["entered"]
-        response = self._served(self.page if entered else "door.html")
-        response.headers["x-tui-agent"] = "page" if entered else "door"
-        if entered:
-            response.headers.update(self.page_headers)
-        return response
-
-    async def _file(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in self._files or name.endswith(".html") or not (request.scope["entered"] or name in SHELL):
-            raise HTTPException(404)
-        return self._served(name)
-
-    def _served(self, name: str) -> Response:
-        return Response(self._files[name], media_type=KINDS[name.rpartition(".")[2]])
-
-    async def _enter(self, request: Request) -> Response:
-        """A ticket becomes the token. Browsers are told it in a cookie that no script and no other site can use."""
-        wish = await read_body(request, EnterBody)
-        await refuse_other_users(request.scope)
-        if not (request.scope["entered"] or self.tickets.redeem(wish.ticket)):
-            raise PageRefused(401, "this link was already used or has expired")
-        path = self.tickets.path
-        response = JSONResponse({"status": "ok", "path": path})
-        response.set_cookie(self.cookie, self.tickets.token, httponly=True, samesite="strict", path=path)
-        return response
-
-    async def _link(self, request: Request) -> Response:
-        await read_body(request, EmptyBody)
-        return JSONResponse({"link": self.link(LINK)})
-
-
 async def read_body(request: Request, kind: type[B]) -> B:
-    """What the body of a request asks for. Raises PageRefused."""
+    """Parse the body of a request. Raises PageRefused."""
     try:
-        async with asyncio.timeout(READING):
+        async with asyncio.timeout(BODY_SECONDS):
             body = await request.body()
     except TimeoutError as error:
         raise PageRefused(408, "the request is incomplete") from error
@@ -281,19 +168,127 @@ async def read_body(request: Request, kind: type[B]) -> B:
         raise PageRefused(400, f"the request could not be parsed: {error}") from error
 
 
-async def _refusal(_: Request, error: Exception) -> Response:
+@cache
+def static_files() -> dict[str, bytes]:
+    """File name → content of everything that can be requested by name."""
+    folder = resources.files("tui_agent.frontends.web") / "static"
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in MEDIA_TYPES}
+
+
+class PageServer:
+    """Serves a page at a loopback address behind the guard: `start`, `link()` for each browser, finally `stop`.
+
+    It serves the entrance (`door.html`), the page, its static files, and the routes that a subclass adds. It runs in
+    the event loop of the session or program that it shows, and does not close that.
+    """
+
+    page = "page.html"
+    """File that an admitted browser gets for `/`."""
+    page_headers: Mapping[str, str] = {}
+    """Additional headers of the page."""
+    websocket_max = 64 << 10
+    """Size limit of a websocket message in bytes."""
+
+    def __init__(self, listener: socket.socket, *routes: BaseRoute, files: Mapping[str, bytes] | None = None) -> None:
+        """`listener` comes from `addresses.listen` and is closed by `stop`. `files` are served besides our own."""
+        self._listener = listener
+        self.address = address_of(listener)
+        self.port: int = listener.getsockname()[1]
+        self.tickets = Tickets()
+        self.cookie = cookie_name(self.port)
+        self._files = static_files() | dict(files or {})
+        guarded = Guard(self._app(routes), port=self.port, tickets=self.tickets)
+        self._server = _Server(_uvicorn_config(guarded, self.websocket_max))
+        self._task: asyncio.Task[None] | None = None
+
+    def _app(self, routes: Sequence[BaseRoute]) -> Starlette:
+        common = [
+            Route("/enter", self._enter, methods=["POST"]),
+            Route("/link", self._create_link, methods=["POST"]),
+            Route("/", self._front_page, methods=["GET"]),
+            Route("/{name}", self._static_file, methods=["GET"]),
+        ]
+        handlers = {PageRefused: _handle_refusal, HTTPException: _handle_http_error}
+        app = Starlette(routes=[*routes, *common], exception_handlers=handlers)
+        app.router.redirect_slashes = False
+        return app
+
+    async def start(self) -> None:
+        """Start serving."""
+        _configure_uvicorn_logging()
+        self._task = asyncio.create_task(self._server.serve([self._listener]))
+        listening = asyncio.create_task(self._server.listening.wait())
+        await asyncio.wait([listening, self._task], return_when="FIRST_COMPLETED")
+        listening.cancel()
+
+    async def stop(self) -> None:
+        """Close port and connections; streams end at once."""
+        if self._task is not None:
+            self._server.should_exit = True
+            (result,) = await asyncio.gather(self._task, return_exceptions=True)
+            if isinstance(result, Exception):
+                log.error("the page's server failed", exc_info=result)
+        self._listener.close()
+
+    def drop(self) -> None:
+        """Close everything immediately, without waiting."""
+        for server in getattr(self._server, "servers", ()):
+            server.close()
+        for connection in tuple(self._server.server_state.connections):
+            connection.transport.abort()
+        self._listener.close()
+
+    def link(self, seconds: float = LINK_SECONDS) -> str:
+        """A URL that admits one browser once within `seconds`. Browsers don't send the part after the #."""
+        return f"{self.address}/#{self.tickets.issue(seconds)}"
+
+    async def _front_page(self, request: Request) -> Response:
+        entered = request.scope["entered"]
+        response = self._file_response(self.page if entered else "door.html")
+        response.headers["x-tui-agent"] = "page" if entered else "door"
+        if entered:
+            response.headers.update(self.page_headers)
+        return response
+
+    async def _static_file(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        is_visible = request.scope["entered"] or name in PUBLIC_FILES
+        if name not in self._files or name.endswith(".html") or not is_visible:
+            raise HTTPException(404)
+        return self._file_response(name)
+
+    def _file_response(self, name: str) -> Response:
+        return Response(self._files[name], media_type=MEDIA_TYPES[name.rpartition(".")[2]])
+
+    async def _enter(self, request: Request) -> Response:
+        """Exchange a ticket for the token, in a cookie that scripts and other sites can't use."""
+        body = await read_body(request, EnterBody)
+        await refuse_other_users(request.scope)
+        if not (request.scope["entered"] or self.tickets.redeem(body.ticket)):
+            raise PageRefused(401, "this link was already used or has expired")
+        path = self.tickets.path
+        response = JSONResponse({"status": "ok", "path": path})
+        response.set_cookie(self.cookie, self.tickets.token, httponly=True, samesite="strict", path=path)
+        return response
+
+    async def _create_link(self, request: Request) -> Response:
+        await read_body(request, EmptyBody)
+        return JSONResponse({"link": self.link(NEXT_LINK_SECONDS)})
+
+
+async def _handle_refusal(_: Request, error: Exception) -> Response:
     assert isinstance(error, PageRefused)
     return refusal_response(error)
 
 
-async def _missing(_: Request, error: Exception) -> Response:
+async def _handle_http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
 
-def _configured(guarded: Any, frame: int) -> uvicorn.Config:
+def _uvicorn_config(app: Any, websocket_max: int) -> uvicorn.Config:
     return uvicorn.Config(
-        guarded,
+        app,
         http=PageConnection,
         ws="auto",
         lifespan="off",
@@ -302,9 +297,9 @@ def _configured(guarded: Any, frame: int) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         date_header=False,
-        timeout_keep_alive=IDLE,
-        timeout_graceful_shutdown=ENDING,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         h11_max_incomplete_event_size=HEAD_MAX,
-        ws_max_size=frame,
+        ws_max_size=websocket_max,
         ws_max_queue=8,
     )
