@@ -24,10 +24,10 @@ class FakeTerminal:
         self.answers = list(answers)
         self.out = ""
 
-    def say(self, text: str = "", style: str = "") -> None:
+    def print(self, text: str = "", style: str = "") -> None:
         self.out += text + "\n"
 
-    def answer(self, prompt: str) -> str:
+    def read_answer(self, prompt: str) -> str:
         self.out += prompt
         said = self.answers.pop(0)
         if said is None:
@@ -35,7 +35,7 @@ class FakeTerminal:
         return said
 
     def edit(self, prompt: str, text: str) -> str:
-        return self.answer(prompt) or text
+        return self.read_answer(prompt) or text
 
 
 def ask(event: Event, *answers: str | None, mask: Mask | None = None) -> tuple[Answer, str]:

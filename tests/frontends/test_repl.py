@@ -298,21 +298,21 @@ async def test_a_signal_in_the_moment_before_a_line_is_waited_for_is_noticed(hom
 
 
 async def test_every_signal_interrupts_the_wait_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = (signal.SIGINT, *line_terminal.ENDING, line_terminal.NUDGE)
+    numbers = (signal.SIGINT, *line_terminal.TERMINATING_SIGNALS, line_terminal.WAKE_SIGNAL)
     before = {number: signal.getsignal(number) for number in numbers}
     woken = asyncio.Event()
-    monkeypatch.setattr(line_terminal, "PAUSES", (0.0,))
+    monkeypatch.setattr(line_terminal, "WAKE_DELAYS", (0.0,))
     monkeypatch.setattr(signal, "pthread_kill", lambda thread, number: woken.set())
     loops_own = signal.set_wakeup_fd(-1)
     try:
         signals = line_terminal.LineSignals()
         end = signal.set_wakeup_fd(loops_own)
-        wake = asyncio.create_task(signals.wake())
+        wake = asyncio.create_task(signals.wake_main_thread())
         for _ in range(5):
             os.write(end, bytes([signal.SIGINT]))
             await asyncio.wait_for(woken.wait(), 10)
             woken.clear()
-            os.write(end, bytes([line_terminal.NUDGE]))
+            os.write(end, bytes([line_terminal.WAKE_SIGNAL]))
         assert not wake.done()
         wake.cancel()
     finally:

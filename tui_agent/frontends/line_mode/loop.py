@@ -1,6 +1,6 @@
-"""`tui-agent repl`: the agent line by line, for a plain terminal, a screen reader or a pipe (X2).
+"""`tui-agent repl`: line mode, for a plain terminal, a screen reader or a pipe (X2).
 
-The engine has a thread of its own, so that the main thread can wait for a line, a record or Ctrl+C.
+The engine runs in a separate thread, so that the main thread can wait for a line, a record or Ctrl+C.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from tui_agent import events as e
 from tui_agent.common import paths
-from tui_agent.common.domain import Answer, ApprovalMode, Fault, Mode
+from tui_agent.common.domain import ApprovalMode, Fault, Mode
 from tui_agent.engine.opening import open_session
 from tui_agent.engine.options import SessionOpenError, SessionOptions
 from tui_agent.engine.session import Session
@@ -32,6 +31,7 @@ from tui_agent.frontends.line_mode.requests import (
     diff_lines,
     grant_text,
     needs_answer,
+    parse_number,
     unattended_answer,
 )
 from tui_agent.frontends.line_mode.terminal import Hangup, InputEnded, LineSignals, LineTerminal
@@ -39,14 +39,22 @@ from tui_agent.frontends.plain import EXIT_CODES, PlainText, exit_code, report_s
 from tui_agent.platform.pipes import leave_stdout, print_error
 from tui_agent.text import clean, one_line
 
-CLOSING = 15.0
-"""Seconds that a session gets to close."""
+T = TypeVar("T")
+PROMPT, CONTINUATION = "You: ", "   … "
+CLOSE_SECONDS = 15.0
+"""Time limit for closing the session."""
+SETTLE_SECONDS = 0.3
+"""Seconds without a record after which the session has opened."""
+POLL_SECONDS = 0.05
+"""Time limit of one wait for a record."""
+IDLE_POLLS = 40
+"""Polls without a record after which a queue is considered stuck, since its run was stopped elsewhere."""
 
 
 class EngineThread:
-    """Opens a session on an event loop behind the main thread. All methods block and are for that thread.
+    """Runs a session on an event loop in another thread. All methods block and are for the main thread.
 
-    Records are asked for one by one, so that a slow terminal slows nothing but itself and nothing piles up.
+    Records are fetched one by one, so that nothing accumulates while the terminal is slow.
     """
 
     def __init__(self) -> None:
@@ -54,90 +62,76 @@ class EngineThread:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._records: AsyncIterator[Record]
-        self._next: Future[Record | None] | None = None
+        self._pending: Future[Record | None] | None = None
 
-    def open(self, wishes: SessionOptions) -> None:
+    def open(self, options: SessionOptions) -> None:
         """Open the session. Raises SessionOpenError."""
         self._thread.start()
-        self.session = self.do(open_session(wishes))
+        self.session = self.run(open_session(options))
         self._records = self.session.follow(self.session.begins)
 
-    def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` beside the engine and give its result; what it raises is raised here."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """The same without waiting."""
+        """Start `work` on the engine's thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on the engine's thread and return its result or raise its exception."""
+        return self.start(work).result()
 
     def call(self, function: Callable[[], T]) -> T:
         """Call a plain function on the engine's thread."""
 
-        async def called() -> T:
+        async def call() -> T:
             return function()
 
-        return self.do(called())
+        return self.run(call())
 
-    def next(self, seconds: float | None = None) -> Record | None:
-        """The next record; None at the end of the session, or when none came in `seconds`.
-
-        A Ctrl+C while this waits loses no record.
-        """
-        if self._next is None:
-            self._next = asyncio.run_coroutine_threadsafe(self._one(), self._loop)
+    def next(self, seconds: float) -> Record | None:
+        """The next record; None at the end of the session or after `seconds`. Ctrl+C loses no record."""
+        if self._pending is None:
+            self._pending = self.start(self._next_record())
         try:
-            record = self._next.result(seconds)
-        except (FutureTimeout, TimeoutError):
+            record = self._pending.result(seconds)
+        except TimeoutError:
             return None
-        self._next = None
+        self._pending = None
         return record
 
-    async def _one(self) -> Record | None:
+    async def _next_record(self) -> Record | None:
         return await anext(self._records, None)
 
     def close(self, reason: str) -> None:
-        """End the session in order, then the loop."""
-        closing = self.start(self.session.close(reason))
+        """Close the session, then stop the thread."""
         try:
-            closing.result(CLOSING)
-        except (FutureTimeout, TimeoutError):
+            self.start(self.session.close(reason)).result(CLOSE_SECONDS)
+        except TimeoutError:
             return
         finally:
             self.stop()
 
     def stop(self) -> None:
-        """End the loop and its thread."""
+        """Stop the event loop and its thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(CLOSING)
+        self._thread.join(CLOSE_SECONDS)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.get_loop().run_forever()
 
 
-T = TypeVar("T")
-PROMPT, MORE = "You: ", "   … "
-SETTLING = 0.3
-"""Seconds that are waited, at the start, for what the session asks by itself."""
-TICK = 0.05
-"""Seconds between two looks at work that goes on behind."""
-IDLE = 40
-"""Looks after which a queue that does not move is left alone: its run was stopped elsewhere."""
-
-
 class QuitRepl(Exception):
-    """The user goes."""
+    """The user quits."""
 
 
 class Repl:
-    """One session line by line. `session`, `terminal` and `engine` are for the commands."""
+    """The loop of line mode. `session`, `terminal` and `engine` are used by the commands."""
 
     def __init__(self, engine: EngineThread, terminal: LineTerminal) -> None:
         self.engine = engine
         self.session = engine.session
         self.terminal = terminal
         self.last_output = ""
-        terminal.offer([f"/{name} " for name in BY_NAME])
+        terminal.set_completions([f"/{name} " for name in COMMANDS_BY_NAME])
         self._prompt = RequestPrompt(terminal, self.session.mask)
         hidden = (e.ApprovalRequested, e.QuestionAsked, e.PlanDocConflict, e.UserShellCommand)
         self._lines = PlainText(
@@ -146,94 +140,87 @@ class Repl:
             speaker="Agent: ",
             hidden=hidden if terminal.attended else (e.UserShellCommand,),
         )
-        self._code = 0
+        self._exit_code = 0
         self._refused = self._changed = False
-        self._sent = ""
-        """Id of the last message that was typed here."""
-        self._used: tuple[int | None, int | None] = (None, None)
+        self._sent_id = ""
+        """Id of the last message sent from here."""
+        self._context: tuple[int | None, int | None] = (None, None)
+        """Used and available tokens."""
         self._interrupted_once = False
         """Ctrl+C was pressed at an empty prompt."""
 
     # --- the loop ---
 
-    def work(self) -> int:
-        """Until the user leaves or the pipe ends; returns the exit code."""
+    def run(self) -> int:
+        """Process input until the user quits or the pipe ends; return the exit code."""
         self.session.tell_saving(report_saving)
         try:
-            self._settle()
+            self._show_records(SETTLE_SECONDS)
             if self.terminal.attended:
-                self.say("Enter sends a message, /help lists commands, Ctrl+D quits.", "dim")
+                self.print("Enter sends a message, /help lists commands, Ctrl+D quits.", "dim")
             while True:
-                self._one()
+                self._process_input()
         except (QuitRepl, InputEnded):
-            return 0 if self.terminal.attended else self._code
+            return 0 if self.terminal.attended else self._exit_code
 
-    def _one(self) -> None:
+    def _process_input(self) -> None:
         try:
-            self._show_waiting()
-            text = self.terminal.line(PROMPT, MORE)
+            self._catch_up()
+            text = self.terminal.read_message(PROMPT, CONTINUATION)
         except KeyboardInterrupt:
-            self._at_prompt_interrupted()
+            self._interrupt_prompt()
             return
         self._interrupted_once = False
         if not text.strip():
             return
         if not self.terminal.attended:
-            self.say(f"{PROMPT}{text}")
+            self.print(f"{PROMPT}{text}")
         try:
-            self._handle_line(text)
+            if text.startswith("!") and text[1:].strip():
+                self.wait_for(self.session.run_shell(text[1:].strip()))
+            elif text.startswith("/") and "/" not in text[1:].partition(" ")[0]:
+                run_command(self, text.strip())
+            else:
+                self._send(text.removeprefix(" ") if text.startswith((" /", " !")) else text)
+            self._catch_up()
         except KeyboardInterrupt:
-            self._stop()
-
-    def _handle_line(self, text: str) -> None:
-        if text.startswith("!") and text[1:].strip():
-            self.wait_for(self.session.run_shell(text[1:].strip()))
-            self._show_waiting()
-        elif text.startswith("/") and "/" not in text[1:].partition(" ")[0]:
-            run_command(self, text.strip())
-            self._show_waiting()
-        else:
-            self._send(text.removeprefix(" ") if text.startswith((" /", " !")) else text)
+            self._interrupt()
 
     def _send(self, text: str) -> None:
         self._refused = self._changed = False
-        self._sent = self.engine.do(self.session.send(text))
+        self._sent_id = self.engine.run(self.session.send(text))
         idle = 0
-        while self.session.busy or (self.session.queue.order() and idle < IDLE):
-            record = self.engine.next(TICK)
-            idle = 0 if record is not None or self.session.busy else idle + 1
-            if record is not None:
-                self._show_record(record)
-        self._show_waiting()
+        while self.session.busy or (self.session.queue.order() and idle < IDLE_POLLS):
+            idle = 0 if self._poll() or self.session.busy else idle + 1
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Do `work` beside the engine, show what happens and ask what asks meanwhile. None when it was stopped.
-
-        Raises what it raises.
-        """
-        going: Future[T] = self.engine.start(work)
+        """Run `work` while showing records and asking the user; return its result, or None after Ctrl+C."""
+        future: Future[T] = self.engine.start(work)
         try:
-            while not going.done():
-                record = self.engine.next(TICK)
-                if record is not None:
-                    self._show_record(record)
+            while not future.done():
+                self._poll()
         except KeyboardInterrupt:
-            self._stop()
-            going.cancel()
+            self._interrupt()
+            future.cancel()
             return None
-        return going.result()
+        return future.result()
 
-    def _settle(self) -> None:
-        """Show how the session opens, and put what it asks by itself."""
-        while (record := self.engine.next(SETTLING)) is not None:
-            self._show_record(record)
-
-    def _show_waiting(self) -> None:
-        """What is written by now; nothing is waited for but the disk."""
-        self.engine.do(self.session.wait())
-        while (record := self.engine.next(TICK)) is not None:
-            self._show_record(record)
+    def _catch_up(self) -> None:
+        """Show all records up to now."""
+        self.engine.run(self.session.wait())
+        self._show_records(POLL_SECONDS)
         self._lines.end_line()
+
+    def _show_records(self, seconds: float) -> None:
+        while self._poll(seconds):
+            pass
+
+    def _poll(self, seconds: float = POLL_SECONDS) -> bool:
+        """Wait for a record and show it; return False if none came."""
+        record = self.engine.next(seconds)
+        if record is not None:
+            self._show_record(record)
+        return record is not None
 
     # --- records ---
 
@@ -241,95 +228,88 @@ class Repl:
         event = record.event
         self._track(record)
         if isinstance(event, e.UserShellCommand):
-            self.say(_shell_output(event))
+            self.print(_shell_output(event))
         elif not (isinstance(event, e.Notice) and event.code == "context.measured"):
             self._lines.show(record)
         if not needs_answer(event):
             return
         self._lines.end_line()
         request: str = getattr(event, "id", "")
-        if not self.terminal.attended:
-            self._answer(request, unattended_answer(event))
-            return
         try:
-            answer = self._prompt.ask(event)
+            answer = self._prompt.ask(event) if self.terminal.attended else unattended_answer(event)
         except KeyboardInterrupt:
-            self._stop()
+            self._interrupt()
             return
-        if not self._answer(request, answer):
-            self.say("  It was decided elsewhere or is no longer pending.")
-
-    def _answer(self, request: str, answer: Answer) -> bool:
-        return self.engine.call(lambda: self.session.answer(request, answer))
+        is_open = self.engine.call(lambda: self.session.answer(request, answer))
+        if self.terminal.attended and not is_open:
+            self.print("  It was decided elsewhere or is no longer pending.")
 
     def _track(self, record: e.Record) -> None:
         match record.event:
-            case e.UserMessageAdded(id=id, text=text) if (
-                id != self._sent
-            ):  # waited since an earlier start, or came elsewhere
-                self.say(f"{PROMPT}{clean(text)}")
+            case e.UserMessageAdded(id=id, text=text) if id != self._sent_id:  # queued earlier, or sent elsewhere
+                self.print(f"{PROMPT}{clean(text)}")
             case e.ToolFinished(text=text):
                 self.last_output = text
             case e.ContextMeasured(used=used, limit=limit):
-                self._used = used, limit
+                self._context = used, limit
             case e.ApprovalAnswered(answer=answer) if answer.verdict == "reject" and answer.by != "user":
                 self._refused = True
             case e.FileChanged():
                 self._changed = True
             case e.RunEnded(outcome=outcome):
-                self._code = exit_code(outcome, refused=self._refused, changed=self._changed)
-            case e.SessionOpened(resumed=True):
-                if self.session.title:
-                    self.say(f"Continuing “{clean(self.session.title)}”.")
+                self._exit_code = exit_code(outcome, refused=self._refused, changed=self._changed)
+            case e.SessionOpened(resumed=True) if self.session.title:
+                self.print(f"Continuing “{clean(self.session.title)}”.")
 
     # --- for the commands ---
 
-    def say(self, text: str, style: str = "") -> None:
-        """Write lines, clean already; secrets are hidden here."""
+    def print(self, text: str, style: str = "") -> None:
+        """Print cleaned text with secrets masked."""
         self._lines.end_line()
-        self.terminal.say(self.session.mask.mask(text), style)
+        self.terminal.print(self.session.mask.mask(text), style)
 
-    def used_words(self, window: int | None) -> str:
-        """How full the model's window is."""
-        used, limit = self._used[0], self._used[1] or window
+    def context_usage(self, window: int | None) -> str:
+        """How full the context window is, in words."""
+        used, limit = self._context[0], self._context[1] or window
         if used is None:
             return f"empty, of {limit:,} tokens" if limit else "empty"
         return f"{used:,} of {limit:,} tokens ({used / limit:.0%})" if limit else f"{used:,} tokens"
 
     # --- Ctrl+C ---
 
-    def _stop(self) -> None:
-        """Stop what goes on, in order. In a pipe that is the end."""
+    def _interrupt(self) -> None:
+        """Interrupt the run; without a terminal, quit."""
         self._lines.end_line()
         if self.terminal.attended:
-            self.terminal.say()
-        self.engine.do(self.session.interrupt(at_once=True))
-        self._show_waiting()
+            self.terminal.print()
+        self.engine.run(self.session.interrupt(at_once=True))
+        self._catch_up()
+        self._quit_unattended()
+
+    def _quit_unattended(self) -> None:
         if not self.terminal.attended:
-            self._code = EXIT_CODES["interrupted"]
+            self._exit_code = EXIT_CODES["interrupted"]
             raise QuitRepl
 
-    def _at_prompt_interrupted(self) -> None:
-        if not self.terminal.attended:
-            self._code = EXIT_CODES["interrupted"]
-            raise QuitRepl
-        self.terminal.say()
+    def _interrupt_prompt(self) -> None:
+        self._quit_unattended()
+        self.terminal.print()
         if self._interrupted_once:
             raise QuitRepl
         self._interrupted_once = True
-        self.say("Nothing is running. Press Ctrl+C again or Ctrl+D to quit.", "dim")
+        self.print("Nothing is running. Press Ctrl+C again or Ctrl+D to quit.", "dim")
 
 
 def _shell_output(event: e.UserShellCommand) -> str:
     code = event.exit_code
-    ended = "" if code == 0 else "[stopped]" if code is None else f"[exit code {code}]"
-    return "\n".join(filter(None, (clean(event.output).rstrip("\n"), ended))) or "[no output]"
+    status = "" if code == 0 else "[stopped]" if code is None else f"[exit code {code}]"
+    return "\n".join(filter(None, (clean(event.output).rstrip("\n"), status))) or "[no output]"
 
 
 def run_repl(
     args: argparse.Namespace, parser: argparse.ArgumentParser, session_options: Callable[..., SessionOptions]
 ) -> int:
-    """Open a session and run the loop; returns the exit code. `session_options` maps arguments to session options."""
+    """Run line mode; return the exit code. `session_options` converts arguments to session options."""
     if args.resume == "":
         parser.error("--resume needs the id of a session; `tui-agent sessions` lists them")
     for stream in (sys.stdout, sys.stderr):
@@ -347,23 +327,23 @@ def run_repl(
         return getattr(error, "code", 2)
 
 
-def run_line_mode(wishes: SessionOptions, terminal: LineTerminal) -> int:
-    """Open a session and work in it until the end; returns the exit code. Raises SessionOpenError."""
+def run_line_mode(options: SessionOptions, terminal: LineTerminal) -> int:
+    """Open a session and run the loop; return the exit code. Raises SessionOpenError."""
     engine = EngineThread()
     signals = LineSignals()
     try:
-        engine.open(wishes)
-        engine.start(signals.wake())
+        engine.open(options)
+        engine.start(signals.wake_main_thread())
     except BaseException:
         engine.stop()
         raise
     code = 1
     try:
-        code = Repl(engine, terminal).work()
+        code = Repl(engine, terminal).run()
     except KeyboardInterrupt:
         code = EXIT_CODES["interrupted"]
-    except Hangup as gone:
-        code = 128 + gone.number
+    except Hangup as hangup:
+        code = 128 + hangup.number
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.EIO):
             raise
@@ -371,41 +351,43 @@ def run_line_mode(wishes: SessionOptions, terminal: LineTerminal) -> int:
         code = EXIT_CODES["interrupted"]
     finally:
         signal.signal(signal.SIGINT, lambda number, frame: os._exit(128 + number))
-        terminal.keep_history()
+        terminal.save_history()
         engine.close("repl ended")
     if terminal.attended and code < 128:
-        terminal.say(f"\nResume with: tui-agent repl --resume {engine.session.id}")
+        terminal.print(f"\nResume with: tui-agent repl --resume {engine.session.id}")
     return code
 
 
-SESSION: Final = "execution"
-"""The role whose model is the session's own."""
+# --- slash commands -------------------------------------------------------------------------
+
+SESSION_ROLE: Final = "execution"
+"""The role of the session's model."""
 
 
 class SlashCommand(NamedTuple):
-    """`run` takes the loop and what was typed behind the name."""
+    """A command; `run` takes the loop and the argument."""
 
     name: str
-    takes: str
-    does: str
+    parameters: str
+    description: str
     run: Callable[[Repl, str], None]
 
 
 def run_command(repl: Repl, text: str) -> None:
-    """Do what a line that begins with `/` asks for. Raises QuitRepl for `/quit`."""
-    name, _, rest = text[1:].partition(" ")
-    command = BY_NAME.get(name)
+    """Run a line that starts with `/`. Raises QuitRepl for `/quit`."""
+    name, _, argument = text[1:].partition(" ")
+    command = COMMANDS_BY_NAME.get(name)
     if command is None:
-        repl.say(f"Unknown command /{one_line(name, 40)}. /help lists all; a leading space sends it as a message.")
+        repl.print(f"Unknown command /{one_line(name, 40)}. /help lists all; a leading space sends it as a message.")
         return
     try:
-        command.run(repl, rest.strip())
+        command.run(repl, argument.strip())
     except CannotUndo as error:
-        repl.say(clean(str(error)))
+        repl.print(clean(str(error)))
 
 
 def _help(repl: Repl, _: str) -> None:
-    rows = [(f"/{one.name} {one.takes}".rstrip(), one.does) for one in COMMANDS]
+    rows = [(f"/{command.name} {command.parameters}".rstrip(), command.description) for command in COMMANDS]
     rows += [
         ("!command", "run a command in the session's shell"),
         ("@path", "in a message: attach a file or folder; :L10-L50 for lines"),
@@ -413,23 +395,23 @@ def _help(repl: Repl, _: str) -> None:
         ("Ctrl+C", "stop the run; twice at an empty prompt: quit"),
         ("Ctrl+D", "quit; the session can be resumed"),
     ]
-    wide = max(len(name) for name, _ in rows) + 2
-    repl.say("\n".join(f"{name:<{wide}}{does}" for name, does in rows))
+    width = max(len(usage) for usage, _ in rows) + 2
+    repl.print("\n".join(f"{usage:<{width}}{description}" for usage, description in rows))
 
 
 def _clear(repl: Repl, _: str) -> None:
     repl.engine.call(repl.session.checkpoints.clear)
 
 
-def _chooses(command: str, field: str, modes: type[Mode | ApprovalMode]) -> Callable[[Repl, str], None]:
-    """What switches one of the two modes, and tells which there are."""
+def _mode_command(name: str, field: str, modes: type[Mode | ApprovalMode]) -> Callable[[Repl, str], None]:
+    """A command that sets one of the two modes, or lists the values."""
 
-    def run(repl: Repl, word: str) -> None:
-        names = [mode.value for mode in modes]
-        if word in names:
-            repl.wait_for(repl.session.set_modes(**{field: word}))
+    def run(repl: Repl, value: str) -> None:
+        values = [mode.value for mode in modes]
+        if value in values:
+            repl.wait_for(repl.session.set_modes(**{field: value}))
         else:
-            repl.say(f"{command} takes {', '.join(names)}")
+            repl.print(f"{name} takes {', '.join(values)}")
 
     return run
 
@@ -437,97 +419,100 @@ def _chooses(command: str, field: str, modes: type[Mode | ApprovalMode]) -> Call
 def _model(repl: Repl, name: str) -> None:
     models = repl.session.models
     if name:
-        problem = repl.wait_for(models.choose(SESSION, name))
+        problem = repl.wait_for(models.choose(SESSION_ROLE, name))
         if problem:
-            repl.say(clean(problem))
+            repl.print(clean(problem))
         return
-    found = repl.wait_for(models.listed())
-    if isinstance(found, Fault):
-        repl.say(clean(found.sentence))
-    elif found is not None:
-        listed = "\n".join(f"  {one_line(clean(one.name), 100)}" for one in found)
-        repl.say(f"{listed or '  none'}\n/model NAME switches, from the next message")
+    result = repl.wait_for(models.listed())
+    if isinstance(result, Fault):
+        repl.print(clean(result.sentence))
+    elif result is not None:
+        names = "\n".join(f"  {one_line(clean(model.name), 100)}" for model in result)
+        repl.print(f"{names or '  none'}\n/model NAME switches, from the next message")
 
 
-def _plan(repl: Repl, word: str) -> None:
+def _plan(repl: Repl, decision: str) -> None:
     memory = repl.session.memory
-    if word in ("accept", "discard"):
-        if not repl.wait_for(repl.session.settle_plan(word == "accept")):
-            repl.say("no proposal is pending")
-    elif word:
-        repl.say("use /plan accept or /plan discard; /plan alone shows the plan")
+    if decision in ("accept", "discard"):
+        if not repl.wait_for(repl.session.settle_plan(decision == "accept")):
+            repl.print("no proposal is pending")
+    elif decision:
+        repl.print("use /plan accept or /plan discard; /plan alone shows the plan")
     else:
         text = repl.engine.call(lambda: memory.proposals() or memory.text())
-        repl.say(clean(text) or "this session has no plan")
+        repl.print(clean(text) or "this session has no plan")
 
 
-def _undo(repl: Repl, words: str) -> None:
+def _undo(repl: Repl, target: str) -> None:
     checkpoints = repl.session.checkpoints
-    if _is_run(words):
-        repl.wait_for(checkpoints.undo(run=_run(words)))
+    if run := _run_id(target):
+        repl.wait_for(checkpoints.undo(run=run))
     else:
-        repl.wait_for(checkpoints.undo(files=(words,) if words else ()))
+        repl.wait_for(checkpoints.undo(files=(target,) if target else ()))
 
 
 def _redo(repl: Repl, _: str) -> None:
     repl.wait_for(repl.session.checkpoints.redo())
 
 
-def _rewind(repl: Repl, words: str) -> None:
-    number, _, rest = words.partition(" ")
-    kinds: dict[str, What] = {"": "both", "both": "both", "code": "code", "conversation": "conversation"}
-    if not _is_run(number) or rest.strip() not in kinds:
-        repl.say("/rewind needs a run number, then code, conversation or both; /checkpoints lists the runs")
+def _rewind(repl: Repl, arguments: str) -> None:
+    number, _, what = arguments.partition(" ")
+    run = _run_id(number)
+    targets: dict[str, What] = {"": "both", "both": "both", "code": "code", "conversation": "conversation"}
+    if not run or what.strip() not in targets:
+        repl.print("/rewind needs a run number, then code, conversation or both; /checkpoints lists the runs")
         return
-    report = repl.wait_for(repl.session.checkpoints.rewind(_run(number), kinds[rest.strip()]))
+    report = repl.wait_for(repl.session.checkpoints.rewind(run, targets[what.strip()]))
     if report is not None and report.text:
         repl.terminal.prefill(clean(report.text))
 
 
 def _checkpoints(repl: Repl, _: str) -> None:
-    listed = repl.engine.call(repl.session.checkpoints.listed)
-    for one in listed:
-        files = [f"{clean(file.display)} +{file.added} −{file.removed}" for file in one.files]
-        undone = " (undone)" if one.undone else ""
-        repl.say(f"{one.run}{undone} {one_line(clean(one.title), 80)}\n  {', '.join(files) or 'no files'}")
-    if not listed:
-        repl.say("no file changes")
+    checkpoints = repl.engine.call(repl.session.checkpoints.listed)
+    for checkpoint in checkpoints:
+        files = [f"{clean(file.display)} +{file.added} −{file.removed}" for file in checkpoint.files]
+        undone = " (undone)" if checkpoint.undone else ""
+        title = one_line(clean(checkpoint.title), 80)
+        repl.print(f"{checkpoint.run}{undone} {title}\n  {', '.join(files) or 'no files'}")
+    if not checkpoints:
+        repl.print("no file changes")
 
 
-def _diff(repl: Repl, word: str) -> None:
-    found = [one for one in repl.engine.call(repl.session.checkpoints.listed) if word in ("", one.run, one.run[4:])]
-    if not found:
-        repl.say("no file changes")
+def _diff(repl: Repl, run: str) -> None:
+    checkpoints = repl.engine.call(repl.session.checkpoints.listed)
+    matching = [each for each in checkpoints if run in ("", each.run, each.run[4:])]
+    if not matching:
+        repl.print("no file changes")
         return
-    for file in found[-1].files:
-        diff = repl.wait_for(repl.session.checkpoints.diff(found[-1].run, file.path))
+    for file in matching[-1].files:
+        diff = repl.wait_for(repl.session.checkpoints.diff(matching[-1].run, file.path))
         if diff is not None:
-            repl.say(f"{clean(diff.path)}  +{diff.added} −{diff.removed}", "strong")
+            repl.print(f"{clean(diff.path)}  +{diff.added} −{diff.removed}", "strong")
             for text, style in diff_lines(diff):
-                repl.say(text, style)
+                repl.print(text, style)
 
 
 def _compact(repl: Repl, _: str) -> None:
     repl.engine.call(repl.session.compact)
 
 
-def _grants(repl: Repl, word: str) -> None:
-    listed = repl.engine.call(repl.session.grants.listed)
-    if word.isdecimal() and 0 < int(word[:6]) <= len(listed):
-        repl.wait_for(repl.session.grants.revoke(listed[int(word[:6]) - 1]))
-        repl.say("revoked: it needs approval again")
-    elif listed:
-        rows = [f"  {number} {one.scope.value}: {grant_text(one)}" for number, one in enumerate(listed, 1)]
-        repl.say("\n".join([*rows, "/grants N revokes one"]))
+def _grants(repl: Repl, number: str) -> None:
+    grants = repl.engine.call(repl.session.grants.listed)
+    if (index := parse_number(number, len(grants))) is not None:
+        repl.wait_for(repl.session.grants.revoke(grants[index]))
+        repl.print("revoked: it needs approval again")
+    elif grants:
+        rows = [f"  {number} {grant.scope.value}: {grant_text(grant)}" for number, grant in enumerate(grants, 1)]
+        repl.print("\n".join([*rows, "/grants N revokes one"]))
     else:
-        repl.say("no saved permissions")
+        repl.print("no saved permissions")
 
 
 def _rename(repl: Repl, title: str) -> None:
     if title and repl.wait_for(repl.session.naming.rename(title)):
-        repl.say(f"This session is now called “{one_line(clean(title), 100)}”.")
+        repl.print(f"This session is now called “{one_line(clean(title), 100)}”.")
     elif not title:
-        repl.say("/rename needs a title")
+        repl.print("/rename needs a title")
 
 
 def _export(repl: Repl, name: str) -> None:
@@ -540,23 +525,23 @@ def _export(repl: Repl, name: str) -> None:
         path = export_target(name, Path(), session.id, form)
         write_export(session.folder, form, session.mask, path)
     except ExportError as error:
-        repl.say(clean(str(error)))
+        repl.print(clean(str(error)))
     else:
-        repl.say(f"Written to {clean(str(path))}.")
+        repl.print(f"Written to {clean(str(path))}.")
 
 
 def _output(repl: Repl, _: str) -> None:
-    repl.say(clean(repl.last_output).rstrip("\n") or "no call has printed anything yet")
+    repl.print(clean(repl.last_output).rstrip("\n") or "no call has printed anything yet")
 
 
 def _status(repl: Repl, _: str) -> None:
     session = repl.session
     current = repl.wait_for(session.models.current())
-    model = current.get(SESSION, ("", False))[0] if current else ""
+    model = current.get(SESSION_ROLE, ("", False))[0] if current else ""
     window = repl.wait_for(session.models.window()) if model else None
-    repl.say(f"session {session.id}  {one_line(clean(session.title), 80)}")
-    repl.say(f"model {one_line(clean(model), 100) or 'not known yet'} · {clean(session.models.endpoint)}")
-    repl.say(f"context {repl.used_words(window)}")
+    repl.print(f"session {session.id}  {one_line(clean(session.title), 80)}")
+    repl.print(f"model {one_line(clean(model), 100) or 'not known yet'} · {clean(session.models.endpoint)}")
+    repl.print(f"context {repl.context_usage(window)}")
 
 
 def _quit(repl: Repl, _: str) -> None:
@@ -566,8 +551,10 @@ def _quit(repl: Repl, _: str) -> None:
 COMMANDS = (
     SlashCommand("help", "", "this list", _help),
     SlashCommand("clear", "", "clear the conversation; plan, files and session stay", _clear),
-    SlashCommand("mode", "NAME", "work mode", _chooses("/mode", "mode", Mode)),
-    SlashCommand("approvals", "NAME", "what needs approval", _chooses("/approvals", "approval_mode", ApprovalMode)),
+    SlashCommand("mode", "NAME", "work mode", _mode_command("/mode", "mode", Mode)),
+    SlashCommand(
+        "approvals", "NAME", "what needs approval", _mode_command("/approvals", "approval_mode", ApprovalMode)
+    ),
     SlashCommand("model", "[NAME]", "list the server's models, or choose one", _model),
     SlashCommand("plan", "[accept|discard]", "show the plan; accept or discard a proposal", _plan),
     SlashCommand("status", "", "session, model, use of the context window", _status),
@@ -583,13 +570,11 @@ COMMANDS = (
     SlashCommand("export", "[FILE]", "write the session to a file, markdown or .html", _export),
     SlashCommand("quit", "", "quit; the session can be resumed", _quit),
 )
-BY_NAME = {one.name: one for one in COMMANDS}
-BY_NAME["exit"] = BY_NAME["quit"]
+COMMANDS_BY_NAME = {command.name: command for command in COMMANDS}
+COMMANDS_BY_NAME["exit"] = COMMANDS_BY_NAME["quit"]
 
 
-def _is_run(word: str) -> bool:
-    return word.removeprefix("run-").isdecimal()
-
-
-def _run(word: str) -> str:
-    return f"run-{word.removeprefix('run-')}"
+def _run_id(text: str) -> str:
+    """`run-3` for `3` or `run-3`; "" for anything else."""
+    number = text.removeprefix("run-")
+    return f"run-{number}" if number.isdecimal() else ""
