@@ -107,7 +107,7 @@ def _still_world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     time.tzset()
     monkeypatch.setattr("tui_agent.__version__", "0.0.0-test")
     if request.path.parent.name != "models":  # nobody waits for a server to recover
-        monkeypatch.setattr("tui_agent.models.faults.FIRST_WAIT", 0.02)
+        monkeypatch.setattr("tui_agent.models.faults.FIRST_DELAY", 0.02)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tui_agent.models.choosing import ScriptedCall, ScriptedReply, from_wire, text_of
+from tui_agent.models.scenario_matching import ScriptedCall, ScriptedReply, from_wire, text_of
 from tui_agent.models.scenarios import SimulatedFault
 
 Form = Literal["native", "json", "xml", "none"]

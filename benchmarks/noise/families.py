@@ -12,7 +12,7 @@ import msgspec
 
 from benchmarks.noise.draft import Draft, arguments, in_writing, with_arguments
 from benchmarks.noise.reading import Heard
-from tui_agent.models.choosing import ScriptedCall
+from tui_agent.models.scenario_matching import ScriptedCall
 from tui_agent.models.scenarios import SimulatedFault
 
 Spoil: TypeAlias = Callable[[Draft, Random], Draft]

@@ -18,7 +18,7 @@ from benchmarks.noise.draft import Draft, draft_of, in_writing
 from benchmarks.noise.families import FAMILIES, Family, repeating, strikes
 from benchmarks.noise.reading import Standing, standing
 from tui_agent.mock_server.replies import ResponderReply
-from tui_agent.models.choosing import ScriptedReply, choose_reply, from_wire, reply_at, text_of
+from tui_agent.models.scenario_matching import ScriptedReply, choose_reply, from_wire, reply_at, text_of
 from tui_agent.models.scenarios import Scenarios
 
 _PASSED_MAX = 10_000

@@ -11,7 +11,14 @@ import msgspec
 
 from benchmarks.noise.draft import arguments
 from tui_agent.common.domain import PROGRAM_MARK
-from tui_agent.models.choosing import ScriptConversation, ScriptedCall, matching_scenario, own_words, reply_at, text_of
+from tui_agent.models.scenario_matching import (
+    ScriptConversation,
+    ScriptedCall,
+    matching_scenario,
+    own_words,
+    reply_at,
+    text_of,
+)
 from tui_agent.models.scenarios import Scenario, Scenarios
 
 _BLOCK = re.compile(r"<agent_(\w+)[^>\n]*>(.*?)(?:</agent_\1>|\Z)", re.DOTALL)
@@ -74,7 +81,7 @@ def standing(
 
 def _advanced(words: str, scenario: Scenario, heard: list[Heard], conversation: ScriptConversation) -> Standing:
     index, latest = 0, ""
-    names = {call.called for step in scenario.steps for call in step.response.tool_calls or ()}
+    names = {call.tool_name for step in scenario.steps for call in step.response.tool_calls or ()}
     told: list[Heard] = []
     left = _to_do(scenario, index, latest, conversation)
     for one in heard:

@@ -20,7 +20,7 @@ from benchmarks.noise.reading import Heard, heard
 from benchmarks.planning.tasks import CHECK, Move, Task
 from tui_agent.engine.core.prompts import prompt
 from tui_agent.mock_server.replies import ResponderReply
-from tui_agent.models.choosing import ScriptedCall, ScriptedReply, from_wire, text_of
+from tui_agent.models.scenario_matching import ScriptedCall, ScriptedReply, from_wire, text_of
 from tui_agent.models.scenarios import Response, Scenarios, ScenarioStep
 
 TRAITS_FILE = Path(__file__).with_name("planning_model.json")

@@ -9,7 +9,7 @@ from typing import Any
 from tui_agent.common.domain import program_text
 from tui_agent.mock_server.app import MockServer
 from tui_agent.mock_server.replies import ResponderReply
-from tui_agent.models.choosing import choose_reply, from_wire, reply_at
+from tui_agent.models.scenario_matching import choose_reply, from_wire, reply_at
 from tui_agent.models.scenarios import convert_scenarios
 
 __all__ = ["Heeding", "InTurn", "MockServer", "call", "control_packet", "scenario", "scenarios", "serve", "step"]

@@ -11,7 +11,7 @@ from tests.doubles.mock import MockServer, scenario
 from tests.engine.kit import Watch, opened
 from tui_agent.common.domain import Answer
 from tui_agent.events import Event, RunEnded
-from tui_agent.models.choosing import from_wire
+from tui_agent.models.scenario_matching import from_wire
 
 DISPATCHER = "You sort requests"
 PLANNING = "You write the plan"

@@ -24,7 +24,7 @@ from tui_agent.events import (
     ToolOutput,
     ToolStarted,
 )
-from tui_agent.models.choosing import own_words
+from tui_agent.models.scenario_matching import own_words
 
 TALK = scenario("how are you", "well, thank you")
 STRIDE = 8

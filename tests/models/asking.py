@@ -9,23 +9,25 @@ from typing import Any
 from tests.doubles.raw_server import FakeConnection, FakeRawServer, Script
 from tui_agent.common.domain import Fault, Message, ModelInfo, ToolCall, ToolSpec, Usage, UserMessage
 from tui_agent.models.base import (
+    CallProgress,
     CallReady,
-    CallStarted,
     Failed,
     Model,
     ModelRequest,
     Phase,
-    Piece,
+    ReasoningFragment,
+    ReplyPart,
     RetryWait,
     Stop,
-    TextPiece,
-    ThinkingPiece,
-    UsagePiece,
+    TextFragment,
+    UsageReport,
 )
 from tui_agent.models.connect import connect
 from tui_agent.models.wire import WireLimits
 
-FAST = WireLimits(connect=2, first_byte=5, no_bytes=5, no_progress=5, buffering=5, ask_after=0.05, ask=2, tail=0.3)
+FAST = WireLimits(
+    connect=2, first_byte=5, no_bytes=5, no_progress=5, buffering=5, probe_after=0.05, side_request=2, tail=0.3
+)
 """Limits that no well-behaved test reaches; a test that wants to reach one says so."""
 
 TOOL = ToolSpec(
@@ -39,23 +41,23 @@ TOOL = ToolSpec(
 class Reply:
     """All pieces of one reply, sorted."""
 
-    pieces: list[Piece]
+    pieces: list[ReplyPart]
 
     @property
     def text(self) -> str:
-        return "".join(piece.text for piece in self.pieces if isinstance(piece, TextPiece))
+        return "".join(piece.text for piece in self.pieces if isinstance(piece, TextFragment))
 
     @property
     def thought(self) -> str:
-        return "".join(piece.text for piece in self.pieces if isinstance(piece, ThinkingPiece))
+        return "".join(piece.text for piece in self.pieces if isinstance(piece, ReasoningFragment))
 
     @property
     def calls(self) -> list[ToolCall]:
         return [piece.call for piece in self.pieces if isinstance(piece, CallReady)]
 
     @property
-    def begun(self) -> list[CallStarted]:
-        return [piece for piece in self.pieces if isinstance(piece, CallStarted)]
+    def begun(self) -> list[CallProgress]:
+        return [piece for piece in self.pieces if isinstance(piece, CallProgress)]
 
     @property
     def phases(self) -> list[str]:
@@ -67,7 +69,7 @@ class Reply:
 
     @property
     def usage(self) -> Usage:
-        return next((piece.usage for piece in reversed(self.pieces) if isinstance(piece, UsagePiece)), Usage())
+        return next((piece.usage for piece in reversed(self.pieces) if isinstance(piece, UsageReport)), Usage())
 
     @property
     def stop(self) -> str:

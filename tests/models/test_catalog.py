@@ -168,7 +168,7 @@ def info(name: str, window: int | None = None, *capabilities: str) -> ModelInfo:
 
 
 def made(*served: ModelInfo) -> Catalog:
-    done = read(catalog.first_text(served))
+    done = read(catalog.new_catalog_text(served))
     assert not done.problems and done.catalog is not None
     return done.catalog
 
@@ -211,7 +211,7 @@ def test_no_model_of_the_first_file_asks_for_more_than_a_modest_machine_has() ->
 def test_the_first_file_does_not_hold_a_server_to_the_window_it_was_started_with() -> None:
     vllm = ModelInfo(name="a", context_window=4_096, loaded_window=4_096)
     llama = ModelInfo(name="b", context_window=131_072, loaded_window=65_536)
-    done = read(catalog.first_text((vllm, llama), "openai")).catalog
+    done = read(catalog.new_catalog_text((vllm, llama), "openai")).catalog
     assert done is not None
     assert [done.entry(name).window for name in "ab"] == [None, 131_072]
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tui_agent.models.connect import BadAddress, Provider, connect, ollama_host, resolve_provider
-from tui_agent.models.endpoint import endpoint, is_near
+from tui_agent.models.endpoint import endpoint, is_local
 from tui_agent.models.wire import WireLimits, default_limits
 
 
@@ -88,19 +88,19 @@ def test_an_ollama_host_without_a_usable_port(value):
     ],
 )
 def test_hosts_that_are_near(host):
-    assert is_near(host)
+    assert is_local(host)
 
 
 @pytest.mark.parametrize(
     "host", ["example.com", "8.8.8.8", "2606:4700::1111", "localhost.example.com", "notlocal"[:3] + ".ai"]
 )
 def test_hosts_that_are_far(host):
-    assert not is_near(host)
+    assert not is_local(host)
 
 
 def test_a_base_url_is_taken_apart():
     where = endpoint("https://me:s%40cret@api.example.com/v1/?api-version=3#x", None, {})
-    assert where.shown == "https://api.example.com/v1"
+    assert where.base == "https://api.example.com/v1"
     assert where.url("/chat/completions") == "https://api.example.com/v1/chat/completions?api-version=3"
     assert where.url("//props") == "https://api.example.com/props?api-version=3"
     assert where.authorization == "Basic bWU6c0BjcmV0"
@@ -125,9 +125,9 @@ def test_an_address_in_an_error_has_no_password():
 
 
 def test_plain_http_to_a_far_host_is_cautioned():
-    assert endpoint("http://api.example.com/v1", None, {}).caution
-    assert not endpoint("https://api.example.com/v1", None, {}).caution
-    assert not endpoint("http://192.168.0.4/v1", None, {}).caution
+    assert endpoint("http://api.example.com/v1", None, {}).warning
+    assert not endpoint("https://api.example.com/v1", None, {}).warning
+    assert not endpoint("http://192.168.0.4/v1", None, {}).warning
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_scripted_needs_no_server():
 
 def test_choosing_a_server_imports_no_http_client_and_the_client_no_rich():
     code = (
-        "import sys, tui_agent.models.connect as c; c.resolve_provider(env={}); m = c.connect('ollama', c.OLLAMA, env={})\n"
+        "import sys, tui_agent.models.connect as c; c.resolve_provider(env={}); m = c.connect('ollama', c.DEFAULT_OLLAMA_URL, env={})\n"
         "assert 'httpx' not in sys.modules\n"
         "m._wire.client\n"
         "assert 'httpx' in sys.modules and 'httpx._main' not in sys.modules\n"

@@ -10,37 +10,37 @@ from hypothesis import strategies as st
 
 from tests.models.asking import DONE, delta, said
 from tests.models.test_openai import QUIRKS
-from tui_agent.models.base import CallReady, Failed, Piece, Stop, TextPiece, ThinkingPiece, UsagePiece
+from tui_agent.models.base import CallReady, Failed, ReasoningFragment, ReplyPart, Stop, TextFragment, UsageReport
 from tui_agent.models.decoding import Decoder
 from tui_agent.models.faults import Peer
 from tui_agent.models.framing import NdjsonLines, SseEvents
 from tui_agent.models.ollama import OllamaDecoder
 from tui_agent.models.openai_decoder import OpenAIDecoder
 
-PEER = Peer(provider="openai", shown="http://x", model="m")
+PEER = Peer(provider="openai", address="http://x", model="m")
 OLLAMA: Callable[[], Decoder] = lambda: OllamaDecoder(PEER)  # noqa: E731 # a factory in one line
 OPENAI: Callable[[], Decoder] = lambda: OpenAIDecoder(PEER)  # noqa: E731 # as above
 
 
-def read(decoder: Decoder, chunks: Sequence[bytes]) -> list[Piece]:
-    decoder.opened("")
+def read(decoder: Decoder, chunks: Sequence[bytes]) -> list[ReplyPart]:
+    decoder.check_content_type("")
     pieces = [piece for chunk in [*chunks, None] for piece in decoder.feed(chunk)]
     return [_without_made_ids(piece) for piece in _joined(pieces)]
 
 
-def _joined(pieces: list[Piece]) -> list[Piece]:
+def _joined(pieces: list[ReplyPart]) -> list[ReplyPart]:
     """The pieces, neighboring fragments of text as one: how many there are depends on the chunks."""
-    out: list[Piece] = []
+    out: list[ReplyPart] = []
     for piece in pieces:
         last = out[-1] if out else None
-        if isinstance(piece, TextPiece | ThinkingPiece) and isinstance(last, type(piece)):
+        if isinstance(piece, TextFragment | ReasoningFragment) and isinstance(last, type(piece)):
             out[-1] = type(piece)(text=last.text + piece.text)
         else:
             out.append(piece)
     return out
 
 
-def _without_made_ids(piece: Piece) -> Piece:
+def _without_made_ids(piece: ReplyPart) -> ReplyPart:
     if isinstance(piece, CallReady) and piece.call.id.startswith("call_"):
         return CallReady(call=msgspec.structs.replace(piece.call, id="made"))
     return piece
@@ -96,10 +96,10 @@ def test_c14_every_split_point_gives_the_same_pieces(at):
     for split in range(0, len(body), 1 if at % 10 == 0 else 7):
         assert read(make(), [body[:split], body[split:]]) == whole
     once = splitter()
-    frames = [*once.feed(body), *once.end()]
+    frames = [*once.feed(body), *once.flush()]
     for split in range(len(body)):
         torn = splitter()
-        assert [*torn.feed(body[:split]), *torn.feed(body[split:]), *torn.end()] == frames
+        assert [*torn.feed(body[:split]), *torn.feed(body[split:]), *torn.flush()] == frames
 
 
 JSON = st.recursive(
@@ -167,7 +167,7 @@ def test_c34_absurd_counts_are_unknown(count):
         (OLLAMA, lines(said("x"), said(done=True, eval_count=count, prompt_eval_count=count))),
         (OPENAI, events(delta("stop") | {"usage": {"prompt_tokens": count, "completion_tokens": count}}, "[DONE]")),
     ):
-        assert not [piece for piece in read(make(), [body]) if isinstance(piece, UsagePiece)]
+        assert not [piece for piece in read(make(), [body]) if isinstance(piece, UsageReport)]
 
 
 def test_c23_two_hundred_calls():

@@ -35,10 +35,10 @@ from tests.models.asking import (
     sse,
 )
 from tests.waiting import in_time
-from tui_agent.models.base import Model, RetryWait, TextPiece
+from tui_agent.models.base import Model, RetryWait, TextFragment
 from tui_agent.models.connect import connect
 from tui_agent.models.exchange import HttpModel
-from tui_agent.models.faults import Retries
+from tui_agent.models.faults import RetryPolicy
 from tui_agent.models.wire import WireLimits
 
 
@@ -59,7 +59,7 @@ def impatient(**limits: Any) -> WireLimits:
 def patient(model: Model) -> tuple[Model, FakeSleep]:
     sleep = FakeSleep()
     assert isinstance(model, HttpModel)
-    model.retries = Retries(sleep=sleep, chance=lambda: 1.0)
+    model.retries = RetryPolicy(sleep=sleep, jitter=lambda: 1.0)
     return model, sleep
 
 
@@ -797,6 +797,6 @@ async def test_an_abandoned_iterator_frees_the_connection():
         model = openai(server, retries=True)
         async with aclosing(model.stream(request())) as pieces:
             async for piece in pieces:
-                if isinstance(piece, TextPiece):
+                if isinstance(piece, TextFragment):
                     break
         await asyncio.wait_for(server.left.wait(), 60)

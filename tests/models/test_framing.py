@@ -15,7 +15,7 @@ from tui_agent.text.json_values import DEPTH_LIMIT, whole_characters
 
 def frames(splitter: Splitter, chunks: Iterable[bytes]) -> list[Frame]:
     out = [frame for chunk in chunks for frame in splitter.feed(chunk)]
-    return out + list(splitter.end())
+    return out + list(splitter.flush())
 
 
 def datas(splitter: Splitter, *chunks: bytes) -> list[str]:

@@ -18,7 +18,7 @@ from tui_agent.common.domain import (
     Usage,
     UserMessage,
 )
-from tui_agent.models.base import TextPiece
+from tui_agent.models.base import TextFragment
 
 
 def call(name: str, arguments: object, **more: object) -> dict[str, object]:
@@ -320,7 +320,7 @@ async def test_o24_closing_the_iterator_closes_the_connection_at_once():
     async with ollama_server(chat) as server:
         async with aclosing(ollama(server).stream(request())) as pieces:
             async for piece in pieces:
-                if isinstance(piece, TextPiece):
+                if isinstance(piece, TextFragment):
                     break
             stopped = clock()
         await asyncio.wait_for(server.left.wait(), 60)

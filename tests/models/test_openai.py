@@ -20,7 +20,7 @@ from tui_agent.common.domain import (
     Usage,
     UserMessage,
 )
-from tui_agent.models.base import Phase, TextPiece
+from tui_agent.models.base import Phase, TextFragment
 
 USAGE = {
     "choices": [],
@@ -666,7 +666,7 @@ async def test_c10_cancelling_closes_the_connection_at_once():
     async def read() -> None:
         async with aclosing(openai(server).stream(request())) as pieces:
             async for piece in pieces:
-                if isinstance(piece, TextPiece):
+                if isinstance(piece, TextFragment):
                     seen.set()
 
     async with openai_server(chat) as server:

@@ -7,17 +7,17 @@ import pytest
 
 from tests.models.asking import ask, request
 from tui_agent.common.domain import Fault, ModelInfo, Usage
-from tui_agent.models.base import Failed, ModelRequest, Phase, Piece, RetryWait, Stop, TextPiece, UsagePiece
+from tui_agent.models.base import Failed, ModelRequest, Phase, ReplyPart, RetryWait, Stop, TextFragment, UsageReport
 from tui_agent.models.endpoint import endpoint
 from tui_agent.models.exchange import Exchange, HttpModel
-from tui_agent.models.faults import Retries, WireFault, retry_after
+from tui_agent.models.faults import RetryPolicy, WireFault, retry_after
 from tui_agent.models.wire import Wire
 
 
 class FakeExchange(Exchange):
     """Gives pieces one by one instead of talking to a server."""
 
-    def __init__(self, pieces: list[Piece], model: FakeModel) -> None:
+    def __init__(self, pieces: list[ReplyPart], model: FakeModel) -> None:
         self.pieces = list(pieces)
         self.model = model
 
@@ -27,15 +27,15 @@ class FakeExchange(Exchange):
     async def __aexit__(self, *_error: object) -> None:
         self.model.closed += 1
 
-    async def next(self) -> list[Piece] | None:
+    async def next(self) -> list[ReplyPart] | None:
         return [self.pieces.pop(0)] if self.pieces else None
 
 
 class FakeModel(HttpModel):
     """Answers with one list of pieces after the other, the last one for ever."""
 
-    def __init__(self, *replies: list[Piece]) -> None:
-        super().__init__(Wire("ollama", endpoint("http://127.0.0.1:1", None, {})), Retries())
+    def __init__(self, *replies: list[ReplyPart]) -> None:
+        super().__init__(Wire("ollama", endpoint("http://127.0.0.1:1", None, {})), RetryPolicy())
         self.replies = list(replies)
         self.asked = 0
         self.closed = 0
@@ -47,7 +47,7 @@ class FakeModel(HttpModel):
         self.asked += 1
         return FakeExchange(self.replies.pop(0) if len(self.replies) > 1 else self.replies[0], self)
 
-    def _learn(self, model: str, error: WireFault, body: dict[str, Any]) -> bool:
+    def _adapt(self, model: str, error: WireFault, body: dict[str, Any]) -> bool:
         return False
 
     async def describe(self, model: str) -> ModelInfo:
@@ -62,14 +62,14 @@ def failed(**more: object) -> Failed:
     return Failed(fault=Fault(**more))  # type: ignore[arg-type] # fields of a Fault
 
 
-GOOD: list[Piece] = [Phase(phase="reading"), TextPiece(text="x"), Stop(reason="stop")]
+GOOD: list[ReplyPart] = [Phase(phase="reading"), TextFragment(text="x"), Stop(reason="stop")]
 
 
 def fast(model: FakeModel, slept: list[float], chance: float = 0.0):
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    model.retries = Retries(sleep=sleep, chance=lambda: chance)
+    model.retries = RetryPolicy(sleep=sleep, jitter=lambda: chance)
     return model
 
 
@@ -102,7 +102,7 @@ async def test_waits_grow_with_jitter_between_half_and_whole():
 
 
 async def test_counts_and_phases_are_no_answer():
-    model = FakeModel([Phase(phase="reading"), UsagePiece(usage=Usage(prompt_tokens=1)), failed()], GOOD)
+    model = FakeModel([Phase(phase="reading"), UsageReport(usage=Usage(prompt_tokens=1)), failed()], GOOD)
     assert (await ask(fast(model, []))).text == "x"
 
 
@@ -126,7 +126,7 @@ async def test_closing_the_iterator_closes_the_exchange():
     model = FakeModel(GOOD)
     pieces = fast(model, []).stream(request())
     async for piece in pieces:
-        if isinstance(piece, TextPiece):
+        if isinstance(piece, TextFragment):
             break
     await pieces.aclose()
     assert model.closed == 1

@@ -19,7 +19,14 @@ from tui_agent.common.domain import (
     UserMessage,
     program_text,
 )
-from tui_agent.models.choosing import ScriptConversation, choose_reply, fragments, from_messages, from_wire, own_words
+from tui_agent.models.scenario_matching import (
+    ScriptConversation,
+    choose_reply,
+    fragments,
+    from_messages,
+    from_wire,
+    own_words,
+)
 from tui_agent.models.scenarios import ScenarioError, convert_scenarios, load_scenarios, parse_scenarios
 
 JOB = convert_scenarios(

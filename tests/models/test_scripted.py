@@ -20,16 +20,16 @@ from tui_agent.common.domain import (
 )
 from tui_agent.frontends.demo_workspace import DEMO_TASK, create_demo_workspace, demo_files
 from tui_agent.models.base import (
+    CallProgress,
     CallReady,
-    CallStarted,
     Failed,
     Model,
     ModelRequest,
-    Piece,
+    ReasoningFragment,
+    ReplyPart,
     Stop,
-    TextPiece,
-    ThinkingPiece,
-    UsagePiece,
+    TextFragment,
+    UsageReport,
 )
 from tui_agent.models.scenarios import convert_scenarios
 from tui_agent.models.scripted import DEMO_FILE, ScriptedModel, load_scripted_model
@@ -41,15 +41,15 @@ def request(*messages: Message, **more: Any) -> ModelRequest:
     return ModelRequest(model="scripted", messages=messages, tools=(TOOL,), **more)
 
 
-async def pieces(model: Model, asked: ModelRequest) -> list[Piece]:
+async def pieces(model: Model, asked: ModelRequest) -> list[ReplyPart]:
     return [piece async for piece in model.stream(asked)]
 
 
-def text(given: list[Piece]) -> str:
-    return "".join(piece.text for piece in given if isinstance(piece, TextPiece))
+def text(given: list[ReplyPart]) -> str:
+    return "".join(piece.text for piece in given if isinstance(piece, TextFragment))
 
 
-def calls(given: list[Piece]) -> list[ToolCall]:
+def calls(given: list[ReplyPart]) -> list[ToolCall]:
     return [piece.call for piece in given if isinstance(piece, CallReady)]
 
 
@@ -65,12 +65,12 @@ async def test_reply_comes_in_fragments_and_ends_with_one_stop():
     )
     given = await pieces(scripted, request(UserMessage(text="go")))
     assert text(given) == "I will do it now."
-    assert len([piece for piece in given if isinstance(piece, TextPiece)]) > 3
-    assert "".join(piece.text for piece in given if isinstance(piece, ThinkingPiece)) == "Hm, let me see."
+    assert len([piece for piece in given if isinstance(piece, TextFragment)]) > 3
+    assert "".join(piece.text for piece in given if isinstance(piece, ReasoningFragment)) == "Hm, let me see."
     assert calls(given) == [ToolCall(id="call_mock_1", name="write", arguments={"path": "a.py", "content": "x = 1"})]
-    begun = [piece.arguments for piece in given if isinstance(piece, CallStarted)]
+    begun = [piece.arguments for piece in given if isinstance(piece, CallProgress)]
     assert begun == [{}, {"path": "a.py"}, {"path": "a.py", "content": "x = 1"}]
-    counted = [piece.usage for piece in given if isinstance(piece, UsagePiece)]
+    counted = [piece.usage for piece in given if isinstance(piece, UsageReport)]
     assert len(counted) == 1
     assert counted[0].prompt_tokens
     assert counted[0].completion_tokens
@@ -81,7 +81,7 @@ async def test_reply_comes_in_fragments_and_ends_with_one_stop():
 async def test_no_thinking_where_it_is_switched_off():
     scripted = model(scenario("go", step("x", thinking="hm")))
     given = await pieces(scripted, request(UserMessage(text="go"), think=False))
-    assert not [piece for piece in given if isinstance(piece, ThinkingPiece)]
+    assert not [piece for piece in given if isinstance(piece, ReasoningFragment)]
 
 
 @pytest.mark.parametrize("raw", ['{"path": "a', "[1]", "nonsense"])
@@ -130,7 +130,7 @@ async def test_stalled_reply_can_be_cancelled():
 
     async def read() -> None:
         async for piece in scripted.stream(request(UserMessage(text="go"))):
-            if isinstance(piece, TextPiece):
+            if isinstance(piece, TextFragment):
                 stalled.set()
 
     task = asyncio.create_task(read())
@@ -155,8 +155,8 @@ async def test_scripted_and_served_model_say_and_call_the_same(task: str):
             said += [part.message.content] if part.message.content else []
             thought += [part.message.thinking] if part.message.thinking else []
             made += [(one.function.name, one.function.arguments) for one in part.message.tool_calls or []]
-    assert said == [piece.text for piece in given if isinstance(piece, TextPiece)]
-    assert thought == [piece.text for piece in given if isinstance(piece, ThinkingPiece)]
+    assert said == [piece.text for piece in given if isinstance(piece, TextFragment)]
+    assert thought == [piece.text for piece in given if isinstance(piece, ReasoningFragment)]
     assert made == [(one.name, one.arguments) for one in calls(given)]
 
 

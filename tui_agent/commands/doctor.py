@@ -186,7 +186,7 @@ class ServerInspection:
         if self._access.wire is None:
             return {}
         try:
-            value = await self._access.wire.ask("GET", path, None)
+            value = await self._access.wire.fetch_json("GET", path, None)
         except WireFault:
             return {}
         return value if isinstance(value, dict) else {}

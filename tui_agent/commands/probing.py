@@ -31,7 +31,16 @@ from tui_agent.engine.checks.relevant_files import RelevantFiles
 from tui_agent.engine.checks.request_reading import removable_names
 from tui_agent.engine.core.prompts import prompt
 from tui_agent.engine.models.protocol_fallback import ProtocolFallback
-from tui_agent.models.base import CallReady, Failed, Model, ModelRequest, Stop, TextPiece, ThinkingPiece, UsagePiece
+from tui_agent.models.base import (
+    CallReady,
+    Failed,
+    Model,
+    ModelRequest,
+    ReasoningFragment,
+    Stop,
+    TextFragment,
+    UsageReport,
+)
 from tui_agent.models.selection import Sampling
 from tui_agent.protocols.file_reply import read_file_reply
 from tui_agent.protocols.parser import ParsedReply, Protocol, parse_reply
@@ -263,13 +272,13 @@ async def _receive(model: Model, request: ModelRequest, reply: _Reply) -> None:
     async with aclosing(model.stream(request)) as pieces:
         async for piece in pieces:
             match piece:
-                case TextPiece(text=text):
+                case TextFragment(text=text):
                     reply.text += text
-                case ThinkingPiece():
+                case ReasoningFragment():
                     reply.has_reasoning = True
                 case CallReady(call=call):
                     reply.calls.append(call)
-                case UsagePiece(usage=usage):
+                case UsageReport(usage=usage):
                     reported = {k: v for k, v in msgspec.structs.asdict(usage).items() if v is not None}
                     reply.usage = msgspec.structs.replace(reply.usage, **reported)
                 case Stop(reason=reason):

@@ -100,7 +100,7 @@ def access_server(loaded: settings.Loaded, scenarios: Path | None, reply_seconds
         limits = msgspec.structs.replace(
             default_limits(target.local),
             connect=min(CONNECT_TIMEOUT, chosen.timeouts.connect),
-            ask=METADATA_TIMEOUT,
+            side_request=METADATA_TIMEOUT,
             first_byte=reply_seconds,
             no_bytes=reply_seconds,
             no_progress=reply_seconds,
@@ -116,7 +116,7 @@ def access_server(loaded: settings.Loaded, scenarios: Path | None, reply_seconds
     because = choice.because
     if chosen.base_url:
         because = f"`base_url` ({loaded.sources.get('base_url', 'the settings')})"
-    return ServerAccess(model=model, because=because, wire=wire, caution=target.caution, token_problem=token_problem)
+    return ServerAccess(model=model, because=because, wire=wire, caution=target.warning, token_problem=token_problem)
 
 
 async def default_model(access: ServerAccess, config: CommandConfig) -> str:

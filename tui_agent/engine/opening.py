@@ -174,7 +174,7 @@ def _server(chosen: settings.Settings, scenarios: Path | None) -> _Server:
         where = endpoint(choice.base_url, token, os.environ)
         limits = _limits(chosen.timeouts, where.local)
         model = connect(choice.provider, choice.base_url, token, limits=limits)
-        return _Server(model, choice.because, where.caution)
+        return _Server(model, choice.because, where.warning)
     except (BadAddress, ScenarioError) as error:
         raise SessionOpenError(str(error)) from error
 

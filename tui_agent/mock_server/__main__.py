@@ -15,7 +15,7 @@ from typing import Any
 from tui_agent.mock_server.app import MockServer
 from tui_agent.mock_server.faults import FaultSyntaxError, parse_fault
 from tui_agent.mock_server.replies import Responder, ServedModel
-from tui_agent.models.scenarios import MISBEHAVIOURS, ScenarioError, Scenarios, SimulatedFault, load_scenarios
+from tui_agent.models.scenarios import FAULT_KINDS, ScenarioError, Scenarios, SimulatedFault, load_scenarios
 from tui_agent.models.scripted import DEMO_FILE
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -88,7 +88,7 @@ def mock_server_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=table["prog"],
         description=table["description"],
-        epilog="\n".join(table["epilog"]).format(kinds=", ".join(MISBEHAVIOURS)),
+        epilog="\n".join(table["epilog"]).format(kinds=", ".join(FAULT_KINDS)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     for name, given in table["options"].items():

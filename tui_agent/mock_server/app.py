@@ -18,7 +18,7 @@ from tui_agent.mock_server import faults, replies
 from tui_agent.mock_server.faults import FaultPlan, Spoiler, Spoilt, parse_fault, strict_fault
 from tui_agent.mock_server.http import Disconnected, Headers, HttpConnection, Request
 from tui_agent.mock_server.replies import OLLAMA, OPENAI, MockReply, Responder, ResponderReply, ServedModel, WireFormat
-from tui_agent.models.choosing import ScriptedReply, choose_reply, from_wire
+from tui_agent.models.scenario_matching import ScriptedReply, choose_reply, from_wire
 from tui_agent.models.scenarios import Scenarios, SimulatedFault, convert_scenarios, load_scenarios
 
 Outcome = Literal["", "done", "broken", "disconnected"]

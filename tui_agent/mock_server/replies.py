@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
-from tui_agent.models.choosing import ScriptedReply, estimate_tokens, finish_reason, fragments
+from tui_agent.models.scenario_matching import ScriptedReply, estimate_tokens, finish_reason, fragments
 from tui_agent.models.scenarios import Scenarios, SimulatedFault
 
 CONTEXT_LENGTH = 32_768

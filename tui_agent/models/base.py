@@ -1,4 +1,4 @@
-"""The contract between the engine and a model: requests go in, a stream of pieces comes out."""
+"""The contract between the engine and a model: a request goes in, a stream of reply parts comes out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tui_agent.common.domain import Fault, Message, ModelInfo, ToolCall, ToolSpe
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request, neutral of provider. `messages` is already valid (H2)."""
+    """One request, independent of the provider. `messages` must already be valid (H2)."""
 
     model: str
     messages: tuple[Message, ...]
@@ -19,42 +19,42 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float | None = None
     max_tokens: int | None = None
     num_ctx: int | None = None
-    """Ollama's window: the same value for every request of a model and session."""
+    """Ollama's context window. Must be the same for all requests of a model and session, or the model is reloaded."""
     think: bool | str | None = None
-    """None lets the client decide by capability (O-19)."""
+    """None: the client decides by the model's capabilities (O-19)."""
     keep_alive: str | int | None = None
-    """How long Ollama keeps the model loaded afterwards: a duration, or seconds; None leaves it to the client."""
+    """How long Ollama keeps the model loaded: a duration with its unit, or seconds. None: the client's default."""
     format: Literal["json"] | dict[str, Any] | None = None
-    """Never together with tools (O-21)."""
+    """Structured output; not combined with tools (O-21)."""
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):
-    """The reply reached a new phase, before any text."""
+    """The request reached a new phase, before any text arrived."""
 
     phase: Literal["connecting", "loading", "reading"]
     detail: str = ""
     done: int | None = None
-    """Tokens of the prompt that were read by now, with those that the server still had; None is unknown."""
+    """Prompt tokens processed so far, including cached ones; None when unknown."""
     total: int | None = None
-    """Tokens of the whole prompt."""
+    """Tokens of the whole prompt; None when unknown."""
 
 
-class TextPiece(msgspec.Struct, frozen=True, kw_only=True):
-    """A fragment of the answer, as it came."""
-
-    text: str
-
-
-class ThinkingPiece(msgspec.Struct, frozen=True, kw_only=True):
-    """A fragment of thinking."""
+class TextFragment(msgspec.Struct, frozen=True, kw_only=True):
+    """A fragment of the answer, exactly as received."""
 
     text: str
 
 
-class CallStarted(msgspec.Struct, frozen=True, kw_only=True):
-    """Arguments of a call are arriving; sent again as more of them is known.
+class ReasoningFragment(msgspec.Struct, frozen=True, kw_only=True):
+    """A fragment of the model's reasoning."""
 
-    `arguments` is what could be read so far (partial JSON), for the status line only.
+    text: str
+
+
+class CallProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call is arriving; repeated as more of its arguments become readable.
+
+    `arguments` is the readable part of incomplete JSON, for the status line only.
     """
 
     name: str
@@ -67,14 +67,14 @@ class CallReady(msgspec.Struct, frozen=True, kw_only=True):
     call: ToolCall
 
 
-class UsagePiece(msgspec.Struct, frozen=True, kw_only=True):
+class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
     """Token counts and times."""
 
     usage: Usage
 
 
 class RetryWait(msgspec.Struct, frozen=True, kw_only=True):
-    """A retry is coming (M7)."""
+    """The request failed and will be retried after `seconds` (M7)."""
 
     attempt: int
     of: int
@@ -83,42 +83,44 @@ class RetryWait(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True):
-    """The model ended its reply in order. `reason` is `stop`, `length`, `tool_calls`, … or ``."""
+    """The reply is complete. `reason` is `stop`, `length`, `tool_calls`, …, or empty if none was given."""
 
     reason: str
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
-    """The reply ended badly; what came before it stays valid."""
+    """The reply failed; what came before remains valid."""
 
     fault: Fault
 
 
-Piece: TypeAlias = Phase | TextPiece | ThinkingPiece | CallStarted | CallReady | UsagePiece | RetryWait | Stop | Failed
+ReplyPart: TypeAlias = (
+    Phase | TextFragment | ReasoningFragment | CallProgress | CallReady | UsageReport | RetryWait | Stop | Failed
+)
 
 
 class Model(Protocol):
-    """A server, or the scripted model, that answers requests.
+    """A model server, or the scripted model.
 
-    `stream` never raises but for cancellation: failures are `Failed` pieces. Its last piece is exactly one `Stop` or
-    `Failed`. Cancelling the task that iterates, or closing the iterator, closes the connection at once.
+    `stream` raises nothing but CancelledError; failures are `Failed` parts. The last part is exactly one `Stop` or
+    `Failed`. Cancelling the consuming task, or closing the iterator, closes the connection at once.
     """
 
     provider: str
     """`ollama`, `openai` or `scripted`."""
     endpoint: str
-    """What the user is shown: the base URL without secrets, or a word."""
+    """Display name: the base URL without secrets, or a description."""
 
-    def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        """The pieces of one reply, in order."""
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ReplyPart, None]:
+        """Yield the parts of one reply, in order."""
         ...
 
     async def describe(self, model: str) -> ModelInfo | Fault:
-        """Capabilities and windows; cached; a `Fault` when the server can't be asked."""
+        """Return capabilities and context windows, possibly cached, or a `Fault` if the server can't be asked."""
         ...
 
     async def list_models(self) -> tuple[str, ...] | Fault:
-        """Names of the models that the server offers."""
+        """Return the names of the models that the server offers."""
         ...
 
     async def aclose(self) -> None:

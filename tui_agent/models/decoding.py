@@ -1,87 +1,93 @@
-"""The core of a client without its sockets: bytes of a reply in, pieces out, the same wherever the bytes are torn."""
+"""Reply decoders without sockets: bytes of a reply in, reply parts out, independent of chunk boundaries."""
 
 from __future__ import annotations
 
 import secrets
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from tui_agent.common.domain import Fault, ToolCall, Usage
-from tui_agent.models.base import CallReady, CallStarted, Failed, Piece, Stop, TextPiece, ThinkingPiece, UsagePiece
-from tui_agent.models.faults import Peer, WireFault, broken, for_display, from_stream
+from tui_agent.common.domain import AssistantMessage, Fault, Message, ToolCall, Usage
+from tui_agent.models.base import (
+    CallProgress,
+    CallReady,
+    Failed,
+    ReasoningFragment,
+    ReplyPart,
+    Stop,
+    TextFragment,
+    UsageReport,
+)
+from tui_agent.models.faults import Peer, WireFault, broken_stream, fault_from_error, for_display
 from tui_agent.models.framing import Frame, FrameTooLarge, InvalidJson, Splitter, read_json
 
 ARGUMENTS_LIMIT = 4 * 1024 * 1024
-"""Characters of the longest arguments that are read."""
+"""Maximum length of a call's arguments, in characters."""
 
 
 class Decoder(ABC):
-    """Reads one reply. After `finished` nothing more comes out; the last piece was a Stop or a Failed."""
+    """Decodes one reply. Its last part is a Stop or a Failed; after that, `finished` is set and nothing follows."""
 
-    def __init__(self, peer: Peer, splitter: Splitter, taken_ids: frozenset[str] = frozenset()) -> None:
+    def __init__(self, peer: Peer, splitter: Splitter, used_ids: frozenset[str] = frozenset()) -> None:
         self.peer = peer
         self.splitter = splitter
         self.finished = False
         self.complete = False
-        """An end marker was seen: what may still come is counts, and silence is no fault."""
-        self.produced = False
-        """Something of the answer came out."""
+        """An end marker was seen: only token counts may follow, and silence is not a fault."""
+        self.has_output = False
+        """Some part of the answer was produced."""
         self.progress = 0
-        """Grows with every token, thought and fragment of a call; pings and empty deltas leave it as it is."""
-        self._ids = set(taken_ids)
-        self._pieces: list[Piece] = []
+        """Grows with every fragment of text, reasoning or a call; pings and empty deltas don't change it."""
+        self._used_ids = set(used_ids)
+        self._parts: list[ReplyPart] = []
         self._fragments: list[str] = []
-        """Fragments of text or of a thought that came one behind the other: they become one piece."""
-        self._kind: type[TextPiece | ThinkingPiece] = TextPiece
+        """Consecutive fragments of the same kind, joined into one part."""
+        self._fragment_type: type[TextFragment | ReasoningFragment] = TextFragment
 
-    def opened(self, content_type: str) -> None:
-        """The headers came. Raises WireFault for a content type that can't be a reply."""
+    def check_content_type(self, content_type: str) -> None:
+        """Raise WireFault for a content type that can't be a reply."""
         if "html" in content_type:
             fault = Fault(
                 kind="protocol",
-                message=f"{self.peer.shown} answered with an HTML page instead of a reply.",
+                message=f"{self.peer.address} answered with an HTML page instead of a reply.",
                 advice="Check the base URL.",
             )
             raise WireFault(fault)
 
-    def feed(self, chunk: bytes | None) -> list[Piece]:
-        """The pieces that this chunk completes; None is the end of the stream, and without an end marker the last
-        piece is Failed then."""
+    def feed(self, chunk: bytes | None) -> list[ReplyPart]:
+        """Return the parts completed by `chunk`. None marks the end of the stream: the last part is then Failed
+        unless an end marker was seen."""
         if self.finished:
             return []
         try:
-            for frame in self.splitter.end() if chunk is None else self.splitter.feed(chunk):
-                self.take(frame)
+            for frame in self.splitter.flush() if chunk is None else self.splitter.feed(chunk):
+                self.decode(frame)
                 if self.finished:
                     break
             if chunk is None and not self.finished:
-                self.close()
+                if self.complete:
+                    self.finish()
+                else:
+                    self.fail(broken_stream(self.peer, has_output=self.has_output))
         except FrameTooLarge as error:
-            self.fail(Fault(kind="too_large", message=f"{self.peer.shown}: {error}."))
-        self._join()
-        pieces, self._pieces = self._pieces, []
-        return pieces
+            self.fail(Fault(kind="too_large", message=f"{self.peer.address}: {error}."))
+        self._join_fragments()
+        parts, self._parts = self._parts, []
+        return parts
 
     @abstractmethod
-    def take(self, frame: Frame) -> None:
-        """Read one frame, calling the methods below."""
+    def decode(self, frame: Frame) -> None:
+        """Decode one frame, using the methods below."""
 
-    def close(self) -> None:
-        """The stream ended: settle if it is complete, else it is broken."""
-        if self.complete:
-            self.settle()
-        else:
-            self.fail(broken(self.peer, produced=self.produced))
-
-    def settle(self) -> None:  # noqa: B027 # nothing is held back by most
-        """Give out what was held back, and Stop: called at the end of a complete reply."""
+    def finish(self) -> None:  # noqa: B027 # only decoders that set `complete` need it
+        """Emit what was held back until the end of a complete reply, and Stop."""
 
     # --- for subclasses -----------------------------------------------------------------
 
-    def value(self, text: str) -> dict[str, Any] | None:
-        """The JSON object in `text`; anything else fails the reply and gives None."""
+    def parse_object(self, text: str) -> dict[str, Any] | None:
+        """Parse `text` as a JSON object; anything else fails the reply and returns None."""
         try:
             value = read_json(text)
         except InvalidJson as error:
@@ -91,97 +97,115 @@ class Decoder(ABC):
                 return value
             why = "something other than an object"
         quote = for_display(text, self.peer, 160)
-        self.fail(Fault(kind="protocol", message=f"{self.peer.shown} sent {why}: {quote}"))
+        self.fail(Fault(kind="protocol", message=f"{self.peer.address} sent {why}: {quote}"))
         return None
 
-    def text(self, value: Any, kind: type[TextPiece | ThinkingPiece] = TextPiece) -> None:
-        """A fragment of the answer or of a thought, if it is one."""
+    def add_text(self, value: Any, fragment_type: type[TextFragment | ReasoningFragment] = TextFragment) -> None:
+        """Add a fragment of the answer or the reasoning; anything but a non-empty string is ignored."""
         if isinstance(value, str) and value:
-            if kind is not self._kind:
-                self._join()
-                self._kind = kind
+            if fragment_type is not self._fragment_type:
+                self._join_fragments()
+                self._fragment_type = fragment_type
             self._fragments.append(value)
             self.progress += 1
-            self.produced = True
+            self.has_output = True
 
-    def _join(self) -> None:
+    def _join_fragments(self) -> None:
         if self._fragments:
-            self._pieces.append(self._kind(text="".join(self._fragments)))
+            self._parts.append(self._fragment_type(text="".join(self._fragments)))
             self._fragments.clear()
 
-    def add(self, piece: Piece) -> None:
-        """A piece that is no text."""
-        self._join()
-        self._pieces.append(piece)
-        if not isinstance(piece, UsagePiece):
+    def add(self, part: ReplyPart) -> None:
+        """Add a part that is not text."""
+        self._join_fragments()
+        self._parts.append(part)
+        if not isinstance(part, UsageReport):
             self.progress += 1
-        if isinstance(piece, CallStarted | CallReady):
-            self.produced = True
+        if isinstance(part, CallProgress | CallReady):
+            self.has_output = True
 
-    def call(self, call_id: Any, name: Any, arguments: Any) -> None:
-        """A complete call. Its id is replaced if there is none or if it is taken."""
-        if not isinstance(call_id, str) or not call_id or call_id in self._ids:
+    def add_call(self, call_id: Any, name: Any, arguments: Any) -> None:
+        """Add a complete call. A missing or already used id is replaced."""
+        if not isinstance(call_id, str) or not call_id or call_id in self._used_ids:
             call_id = new_call_id()
-        self._ids.add(call_id)
-        self.add(CallReady(call=read_call(call_id, name.strip() if isinstance(name, str) else "", arguments)))
+        self._used_ids.add(call_id)
+        self.add(CallReady(call=build_call(call_id, name.strip() if isinstance(name, str) else "", arguments)))
 
-    def count(self, usage: Usage) -> None:
-        """Token counts."""
+    def add_usage(self, usage: Usage) -> None:
+        """Add token counts, if there are any."""
         if usage != Usage():
-            self.add(UsagePiece(usage=usage))
+            self.add(UsageReport(usage=usage))
 
     def stop(self, reason: str) -> None:
-        """The reply ended in order."""
+        """End the reply normally."""
         self.finished = True
         self.add(Stop(reason=reason))
 
     def fail(self, fault: Fault) -> None:
-        """The reply ended badly; it is never asked for again once something of it came out."""
+        """End the reply with a fault, which is not retryable once there was output."""
         self.finished = True
-        if self.produced and fault.retryable:
+        if self.has_output and fault.retryable:
             fault = msgspec.structs.replace(fault, retryable=False)
         self.add(Failed(fault=fault))
 
-    def fail_from(self, value: Any) -> None:
-        """The server told of an error inside the stream (O-4, C-1)."""
-        self.fail(from_stream(value, self.peer))
+    def fail_on_error(self, value: dict[str, Any]) -> bool:
+        """Fail the reply if `value` reports an error inside the stream (O-4, C-1); return whether it does.
+
+        Ollama uses the key `error`, in some versions `error parsing tool call`.
+        """
+        if not any(key.startswith("error") and value[key] for key in value):
+            return False
+        self.fail(fault_from_error(value, self.peer))
+        return True
 
 
-def whole_count(value: Any) -> int | None:
-    """A count as servers send it; None for what is missing or can't be one."""
+# --- values as servers send them --------------------------------------------------------------
+
+
+def as_count(value: Any) -> int | None:
+    """Return `value` as a non-negative integer; None if it is missing or not a plausible count."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return int(value) if 0 <= value < 1e15 else None
 
 
-def taken_ids(messages: tuple[object, ...]) -> frozenset[str]:
-    """Ids of the calls in a history, so that a new call never gets one of them."""
-    calls: list[ToolCall] = [call for message in messages for call in getattr(message, "calls", ())]
-    return frozenset(call.id for call in calls)
+def as_object(value: Any) -> dict[str, Any]:
+    """Return `value` if it is an object, otherwise an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects_in(value: Any) -> list[dict[str, Any]]:
+    """Return the objects in the list `value`; empty if it is not a list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 # --- calls ------------------------------------------------------------------------------------
 
 
+def used_call_ids(messages: Iterable[Message]) -> frozenset[str]:
+    """Return the ids of all calls in a history, which a new call must not reuse."""
+    return frozenset(call.id for message in messages if isinstance(message, AssistantMessage) for call in message.calls)
+
+
 def new_call_id() -> str:
-    """An id for a call that came without one, or with one that is taken (O-14, C-5)."""
+    """Return an id for a call whose own id is missing or already used (O-14, C-5)."""
     return "call_" + secrets.token_hex(6)
 
 
-def read_call(call_id: str, name: str, arguments: Any) -> ToolCall:
-    """The call, its arguments given as an object or as JSON text. What can't be read becomes its `fault` (C-12)."""
+def build_call(call_id: str, name: str, arguments: Any) -> ToolCall:
+    """Build a call from arguments as an object or as JSON text; a parse error becomes its `fault` (C-12)."""
     raw = arguments if isinstance(arguments, str) else None
     if not name:
         return ToolCall(id=call_id, name="", arguments={}, fault="The call names no tool.", raw=raw)
     try:
-        return ToolCall(id=call_id, name=name, arguments=_as_object(arguments))
+        return ToolCall(id=call_id, name=name, arguments=_parse_arguments(arguments))
     except ValueError as error:
         shown = None if raw is not None and len(raw) > ARGUMENTS_LIMIT else str(arguments)[:ARGUMENTS_LIMIT]
         return ToolCall(id=call_id, name=name, arguments={}, fault=str(error), raw=shown)
 
 
-def _as_object(arguments: Any) -> dict[str, Any]:
-    """Arguments as an object. Raises ValueError with what is wrong with them."""
+def _parse_arguments(arguments: Any) -> dict[str, Any]:
+    """Return arguments as an object. Raises ValueError whose message is for the model."""
     if isinstance(arguments, str):
         if len(arguments) > ARGUMENTS_LIMIT:
             raise ValueError(f"The arguments are longer than {ARGUMENTS_LIMIT:,} characters.")

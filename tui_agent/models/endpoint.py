@@ -1,4 +1,4 @@
-"""Where a model server is: its address without secrets, whether it is near, which proxy and certificates lead there."""
+"""The address of a model server: base URL without secrets, whether it is local, proxy and certificates."""
 
 from __future__ import annotations
 
@@ -9,37 +9,32 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 import msgspec
 
-_NEAR_SUFFIXES = (".localhost", ".local", ".lan", ".internal", ".home.arpa")
+_LOCAL_SUFFIXES = (".localhost", ".local", ".lan", ".internal", ".home.arpa")
 _PROXY_SCHEMES = ("http", "https")
 
 
 class BadAddress(ValueError):
-    """A base URL that can't be one; the message is for the user."""
+    """An invalid base URL; the message is for the user."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A server's address, taken apart once. Only `authorization`, `proxy` and `secrets` are secret."""
+    """A parsed server address. Only `authorization`, `proxy` and `secrets` are secret."""
 
     base: str
-    """Scheme, host, port and path without a slash at the end."""
+    """Scheme, host, port and path, without a trailing slash."""
     query: str = ""
-    """Sent with every request, for servers that want a version there."""
+    """Query string sent with every request; some servers expect a version there."""
     local: bool
-    """On this machine or in a private network: proxies are never used, and it may be slow (M7)."""
+    """On this machine or in a private network: no proxy is used, and it may be slow (M7)."""
     authorization: str | None = None
-    """Value of the header; sent to this origin only."""
+    """Value of the Authorization header; sent to this origin only."""
     proxy: str | None = None
     problem: str = ""
-    """Why no client can be built, such as a proxy of an unknown kind."""
+    """Why no client can be built, such as an unsupported proxy."""
     ca: str | None = None
-    """File or folder with certificates to trust instead of the usual ones."""
+    """File or folder with certificates to trust instead of the default ones."""
     secrets: tuple[str, ...] = ()
-    """Texts that must not appear in any message."""
-
-    @property
-    def shown(self) -> str:
-        """What the user sees."""
-        return self.base
+    """Texts that must not appear in messages."""
 
     @property
     def root(self) -> str:
@@ -48,43 +43,45 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return f"{parts.scheme}://{parts.netloc}"
 
     @property
-    def caution(self) -> str:
-        """A sentence to show once when text and token travel readable for others, else empty."""
+    def warning(self) -> str:
+        """A warning if text and token are sent unencrypted over a public network, else empty."""
         if self.local or self.base.startswith("https:"):
             return ""
         return f"{self.base} is remote and not encrypted: others on the network can read what is sent."
 
     def url(self, path: str) -> str:
-        """The full URL of `path` below the base; a path that begins with `//` is meant from the root."""
-        whole = self.root + path[1:] if path.startswith("//") else self.base + path
-        return f"{whole}?{self.query}" if self.query else whole
+        """Return the URL of `path` below the base; a path that begins with `//` is relative to the root."""
+        url = self.root + path[1:] if path.startswith("//") else self.base + path
+        return f"{url}?{self.query}" if self.query else url
 
 
 def endpoint(base_url: str, token: str | None, env: Mapping[str, str]) -> Endpoint:
-    """Take `base_url` apart. `token` goes out as a bearer; user and password in the URL do if there is no token.
+    """Parse `base_url`. `token` is sent as a bearer token; without one, user and password of the URL are used.
 
     Raises BadAddress.
     """
     text = base_url.strip()
     if "://" not in text:
-        near = is_near(_split("http://" + text).hostname or "")
-        text = ("http://" if near else "https://") + text
+        is_host_local = is_local(_split("http://" + text).hostname or "")
+        text = ("http://" if is_host_local else "https://") + text
     parts = _split(text)
     host = parts.hostname or ""
     if parts.scheme not in ("http", "https") or not host:
-        raise BadAddress(f"The model server's address must begin with http:// or https://, not {_unsecret(parts)!r}.")
+        raise BadAddress(
+            f"The model server's address must begin with http:// or https://, not {_without_credentials(parts)!r}."
+        )
     if any(ord(letter) <= 0x20 or ord(letter) == 0x7F for letter in text):
         raise BadAddress("The model server's address contains spaces or control characters.")
     secrets = [secret for secret in (token, parts.password and unquote(parts.password)) if secret]
     authorization = _authorization(token, parts)
     if authorization and not authorization.isascii():
         raise BadAddress("The token for the model server contains characters that are not allowed in an HTTP header.")
-    local = is_near(host)
+    local = is_local(host)
     proxy, problem = (None, "") if local else _proxy_for(parts, env)
     if proxy and (password := urlsplit(proxy).password):
         secrets.append(unquote(password))
     return Endpoint(
-        base=_unsecret(parts._replace(query="", fragment="")).rstrip("/"),
+        base=_without_credentials(parts._replace(query="", fragment="")).rstrip("/"),
         query=parts.query,
         local=local,
         authorization=authorization,
@@ -95,13 +92,13 @@ def endpoint(base_url: str, token: str | None, env: Mapping[str, str]) -> Endpoi
     )
 
 
-def is_near(host: str) -> bool:
-    """Loopback, a private network, or a name that only such a network resolves."""
+def is_local(host: str) -> bool:
+    """Whether `host` is loopback, in a private network, or a name that only such a network resolves."""
     name = host.lower().rstrip(".")
     try:
         address = ipaddress.ip_address(name.split("%")[0])
     except ValueError:
-        return name == "localhost" or "." not in name or name.endswith(_NEAR_SUFFIXES)
+        return name == "localhost" or "." not in name or name.endswith(_LOCAL_SUFFIXES)
     return not address.is_global
 
 
@@ -114,7 +111,7 @@ def _split(url: str) -> SplitResult:
     return parts
 
 
-def _unsecret(parts: SplitResult) -> str:
+def _without_credentials(parts: SplitResult) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
@@ -131,8 +128,8 @@ def _authorization(token: str | None, parts: SplitResult) -> str | None:
 
 
 def _proxy_for(parts: SplitResult, env: Mapping[str, str]) -> tuple[str | None, str]:
-    """The proxy that the environment names for this address, and why it can't be used, if so."""
-    if _exempt(parts, env.get("no_proxy") or env.get("NO_PROXY") or ""):
+    """Return the proxy for this address from the environment, and why it can't be used, if so."""
+    if _bypasses_proxy(parts, env.get("no_proxy") or env.get("NO_PROXY") or ""):
         return None, ""
     for name in (f"{parts.scheme}_proxy", "all_proxy"):
         for variable in (name, name.upper()):
@@ -148,7 +145,7 @@ def _proxy_for(parts: SplitResult, env: Mapping[str, str]) -> tuple[str | None, 
     return None, ""
 
 
-def _exempt(parts: SplitResult, rules: str) -> bool:
+def _bypasses_proxy(parts: SplitResult, rules: str) -> bool:
     host, port = (parts.hostname or "").lower(), str(parts.port or (443 if parts.scheme == "https" else 80))
     for rule in rules.lower().replace(",", " ").split():
         if rule == "*" or _in_network(host, rule):

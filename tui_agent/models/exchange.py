@@ -1,4 +1,4 @@
-"""One request and its streamed answer, under the watchdogs of M7, closed the moment nobody reads it any more."""
+"""One request and its streamed answer, watched by the timeouts of M7 and closed as soon as nobody reads it."""
 
 from __future__ import annotations
 
@@ -14,58 +14,58 @@ import msgspec
 
 from tui_agent.common.domain import Fault
 from tui_agent.models.base import (
+    CallProgress,
     CallReady,
-    CallStarted,
     Failed,
     ModelRequest,
     Phase,
-    Piece,
+    ReasoningFragment,
+    ReplyPart,
     RetryWait,
-    TextPiece,
-    ThinkingPiece,
-    UsagePiece,
+    TextFragment,
+    UsageReport,
 )
 from tui_agent.models.decoding import Decoder
-from tui_agent.models.faults import Retries, WireFault, broken, from_status
-from tui_agent.models.wire import Wire, encode_payload, refuse_encoding, transport_fault
+from tui_agent.models.faults import RetryPolicy, WireFault, broken_stream, fault_from_status
+from tui_agent.models.wire import Wire, encode_payload, fault_from_exception, reject_encoding
 
 ERROR_BODY = 256 * 1024
-"""Bytes of an error body that are read."""
-_QUEUED = 64
-"""Chunks read ahead: a slow reader makes the server wait."""
-_DRAIN = 0.2
-"""Seconds that the end of the body may lag behind the end of the reply."""
+"""Maximum size of an error body that is read, in bytes."""
+_MAX_QUEUED = 64
+"""Maximum number of buffered chunks; a slow reader makes the server wait."""
+_DRAIN_TIMEOUT = 0.2
+"""Seconds to wait for the end of the body after the end of the reply."""
 
-_TIMED_LEAST = 200
-"""Milliseconds that a reply takes at the least to be timed here: a shorter one may have come in one go."""
+_MIN_TIMED_MS = 200
+"""Minimum duration, in milliseconds, of a reply that is timed here; a shorter one may have arrived at once."""
 
-MAX_LESSONS = 8
-"""Refusals that one request may learn from."""
+MAX_ADAPTATIONS = 8
+"""Maximum number of rejections that one request adapts to."""
 
-Doubt: TypeAlias = Callable[[], Awaitable[Phase | None]]
-"""Asks a silent server whether it loads or reads; None when it does not say."""
-Alive: TypeAlias = Callable[[], Awaitable[bool]]
-"""Asks a server that fell silent whether it is still at work."""
+PhaseProbe: TypeAlias = Callable[[], Awaitable[Phase | None]]
+"""Returns whether a silent server is loading or reading; None if unknown."""
+BusyProbe: TypeAlias = Callable[[], Awaitable[bool]]
+"""Returns whether a silent server is still working."""
 
 log = logging.getLogger(__name__)
 
 
 class ServerAnswer(msgspec.Struct, frozen=True):
-    """Status and headers came."""
+    """Status and headers of the answer."""
 
     status: int
     headers: Mapping[str, str]
 
 
-_Item: TypeAlias = ServerAnswer | bytes | Phase | Exception | None
-"""What the task that owns the connection tells: None when the body ended, an exception when the connection did."""
+_QueueItem: TypeAlias = ServerAnswer | bytes | Phase | Exception | None
+"""What the connection task reports: None at the end of the body, an exception if the connection failed."""
 
 
 class Exchange:
-    """POSTs `payload` to `path` as soon as it is entered; leaving it closes the connection.
+    """POSTs `payload` to `path` on entry and closes the connection on exit.
 
-    `decoder` reads the answer. `waiting` is the phase once the request is sent. `doubt` is asked again and again before
-    the first byte; `alive` once `no_bytes` has passed in silence.
+    `decoder` decodes the answer. `initial_phase` is reported once the request has been sent. `probe_phase` is called
+    repeatedly until the first byte arrives, `is_busy` after `no_bytes` seconds of silence.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class Exchange:
         payload: Any,
         decoder: Decoder,
         *,
-        waiting: Phase,
-        doubt: Doubt | None = None,
-        alive: Alive | None = None,
+        initial_phase: Phase,
+        probe_phase: PhaseProbe | None = None,
+        is_busy: BusyProbe | None = None,
     ) -> None:
         self._wire = wire
         self._limits = wire.limits
@@ -85,29 +85,29 @@ class Exchange:
         self._peer = decoder.peer
         self._path = path
         self._payload = payload
-        self._waiting = waiting
-        self._doubt = doubt
-        self._alive = alive
-        self._queue: asyncio.Queue[_Item] = asyncio.Queue(_QUEUED)
-        self._ahead: list[_Item] = []
-        """Taken out of the queue behind a chunk; it comes next."""
+        self._initial_phase = initial_phase
+        self._probe_phase = probe_phase
+        self._is_busy = is_busy
+        self._queue: asyncio.Queue[_QueueItem] = asyncio.Queue(_MAX_QUEUED)
+        self._next_items: list[_QueueItem] = []
+        """Taken from the queue after a chunk; returned next."""
         self._tasks: list[asyncio.Task[None]] = []
         self._clock = asyncio.get_running_loop().time
-        self._sent: float | None = None
-        self._first: float | None = None
-        self._last = self._progress = self._borne = 0.0
-        self._tail: float | None = None
-        self._sending = asyncio.Event()
-        self._reading: float | None = None
-        """When the server began to read the prompt; None while the model may have to be loaded, too."""
-        self._answering: float | None = None
-        """When the first piece of the answer came."""
+        self._sent_at: float | None = None
+        self._first_byte_at: float | None = None
+        self._last_byte_at = self._progress_at = self._busy_at = 0.0
+        self._tail_deadline: float | None = None
+        self._request_sent = asyncio.Event()
+        self._reading_since: float | None = None
+        """When the server began to read the prompt; None while it may still be loading the model."""
+        self._answering_since: float | None = None
+        """When the first part of the answer arrived."""
 
     async def __aenter__(self) -> Exchange:
-        _ = self._wire.client  # a client that can't be built is told before anything starts
+        _ = self._wire.client  # raises before anything starts if no client can be built
         self._tasks = [asyncio.create_task(self._pump())]
-        if self._doubt is not None:
-            self._tasks.append(asyncio.create_task(self._wonder(self._doubt)))
+        if self._probe_phase is not None:
+            self._tasks.append(asyncio.create_task(self._poll_phase(self._probe_phase)))
         return self
 
     async def __aexit__(
@@ -117,176 +117,181 @@ class Exchange:
             task.cancel()
         await asyncio.wait(self._tasks)
 
-    async def next(self) -> list[Piece] | None:
-        """The pieces that came next; None once the reply has ended. Raises WireFault for an answer that is an error,
-        when a watchdog barks and when the connection breaks."""
+    async def next(self) -> list[ReplyPart] | None:
+        """Return the next parts, or None at the end of the reply. Raises WireFault for an error answer, an expired
+        timeout or a broken connection."""
         decoder = self._decoder
         if decoder.finished:
             await self._drain()
             return None
         try:
-            got = await self._take()
-            if isinstance(got, ServerAnswer):
-                if not 200 <= got.status < 300:
-                    raise await self._refused(got)
-                decoder.opened(got.headers.get("content-type", "").lower())
+            item = await self._next_item()
+            if isinstance(item, ServerAnswer):
+                if not 200 <= item.status < 300:
+                    raise await self._error_fault(item)
+                decoder.check_content_type(item.headers.get("content-type", "").lower())
                 return []
         except WireFault as error:
             if not decoder.complete:
-                raise _after(error, decoder) from error
-            got = None
-        if isinstance(got, Phase):
-            return self._timed([got])
+                raise _after_output(error, decoder) from error
+            item = None
+        if isinstance(item, Phase):
+            return self._add_timings([item])
         before = decoder.progress
-        pieces = decoder.feed(got)
+        parts = decoder.feed(item)
         if decoder.progress != before:
-            self._progress = self._clock()
-        if decoder.complete and self._tail is None:  # wait only `tail` for the end of the stream
-            self._tail = self._clock() + self._limits.tail
-        return self._timed(pieces)
+            self._progress_at = self._clock()
+        if decoder.complete and self._tail_deadline is None:  # wait only `tail` for the end of the stream
+            self._tail_deadline = self._clock() + self._limits.tail
+        return self._add_timings(parts)
 
     async def _drain(self) -> None:
-        """Read the end of the body, so that the connection can be used again, if it comes at once."""
+        """Read the end of the body if it arrives at once, so that the connection can be reused."""
         with suppress(TimeoutError, WireFault):
-            async with asyncio.timeout(_DRAIN):
-                while await self._take() is not None:
+            async with asyncio.timeout(_DRAIN_TIMEOUT):
+                while await self._next_item() is not None:
                     pass
 
-    async def _refused(self, opened: ServerAnswer) -> WireFault:
-        """The fault for an answer that is not 200, with as much of its body as comes in reasonable time."""
+    async def _error_fault(self, answer: ServerAnswer) -> WireFault:
+        """Return the fault for an error answer, with as much of its body as arrives in reasonable time."""
         body = bytearray()
         try:
             async with asyncio.timeout(10):
-                while len(body) < ERROR_BODY and (got := await self._take()) is not None:
-                    if isinstance(got, bytes):
-                        body += got
+                while len(body) < ERROR_BODY and (item := await self._next_item()) is not None:
+                    if isinstance(item, bytes):
+                        body += item
         except (TimeoutError, WireFault):
-            log.debug("the body of an error answer of %s was cut", self._peer.shown)
+            log.debug("the body of an error answer of %s was incomplete", self._peer.address)
         text = body.decode("utf-8", errors="replace")
-        return WireFault(from_status(opened.status, text, opened.headers, self._peer), text)
+        return WireFault(fault_from_status(answer.status, text, answer.headers, self._peer), text)
 
-    async def _take(self) -> ServerAnswer | Phase | bytes | None:
-        """What comes next; None at the end. Raises WireFault when a watchdog barks or the connection breaks."""
-        item: _Item
+    async def _next_item(self) -> ServerAnswer | Phase | bytes | None:
+        """Return the next item, None at the end. Raises WireFault for an expired timeout or a broken connection."""
+        item: _QueueItem
         while True:
-            if self._ahead:
-                item = self._ahead.pop()
+            if self._next_items:
+                item = self._next_items.pop()
             elif self._queue.empty():
                 try:
                     async with asyncio.timeout_at(self._deadline()):
                         item = await self._queue.get()
                 except TimeoutError:
-                    if await self._expired():
+                    if await self._on_timeout():
                         return None
                     continue
             else:
-                if self._tail is None and self._first is not None and self._last >= self._stuck():
-                    await self._expired()  # a flood of pings never leaves the queue empty
+                if (
+                    self._tail_deadline is None
+                    and self._first_byte_at is not None
+                    and self._last_byte_at >= self._progress_deadline()
+                ):
+                    await self._on_timeout()  # with a flood of pings the queue is never empty
                 item = self._queue.get_nowait()
             if isinstance(item, Exception):
-                raise transport_fault(item, self._peer, self._limits.connect) from item
+                raise fault_from_exception(item, self._peer, self._limits.connect) from item
             if isinstance(item, ServerAnswer):
-                refuse_encoding(item.headers.get("content-encoding", ""), self._peer)
-            if isinstance(item, bytes):  # with the chunks that wait behind it: reading them together costs less
+                reject_encoding(item.headers.get("content-encoding", ""), self._peer)
+            if isinstance(item, bytes):  # join it with the chunks queued behind it: decoding them together is cheaper
                 chunks = [item]
-                while not self._queue.empty() and not self._ahead:
+                while not self._queue.empty() and not self._next_items:
                     item = self._queue.get_nowait()
                     if isinstance(item, bytes):
                         chunks.append(item)
                     else:
-                        self._ahead.append(item)
+                        self._next_items.append(item)
                 return b"".join(chunks)
-            if not (isinstance(item, Phase) and self._first is not None):
+            if not (isinstance(item, Phase) and self._first_byte_at is not None):
                 return item
 
     # --- watchdogs ----------------------------------------------------------------------
 
     def _deadline(self) -> float | None:
-        """When patience ends; None while the connection is made, which httpx watches itself."""
-        if self._tail is not None:
-            return self._tail
-        if self._first is not None:
-            silence = max(self._last, self._borne) + self._limits.no_bytes
-            return min(silence, self._stuck())
-        return None if self._sent is None else self._sent + self._limits.first_byte
+        """Return when the current timeout expires; None while connecting, which httpx times itself."""
+        if self._tail_deadline is not None:
+            return self._tail_deadline
+        if self._first_byte_at is not None:
+            silence = max(self._last_byte_at, self._busy_at) + self._limits.no_bytes
+            return min(silence, self._progress_deadline())
+        return None if self._sent_at is None else self._sent_at + self._limits.first_byte
 
-    def _stuck(self) -> float:
-        """When a reply that does not grow is given up."""
-        return max(self._progress, self._first or 0.0) + self._limits.no_progress
+    def _progress_deadline(self) -> float:
+        """Return when a reply without progress times out."""
+        return max(self._progress_at, self._first_byte_at or 0.0) + self._limits.no_progress
 
-    async def _expired(self) -> bool:
-        """Patience ended: True if that is an orderly end, False to wait on. Raises WireFault otherwise."""
-        if self._tail is not None:
+    async def _on_timeout(self) -> bool:
+        """Handle an expired timeout: True for a regular end, False to keep waiting. Raises WireFault otherwise."""
+        if self._tail_deadline is not None:
             return True
         limits, now = self._limits, self._clock()
-        if self._first is None:
-            text = f"{self._peer.shown} accepted the request but sent nothing for {limits.first_byte:g} s."
+        if self._first_byte_at is None:
+            text = f"{self._peer.address} accepted the request but sent nothing for {limits.first_byte:g} s."
             advice = "The model may be too large for this machine, or the server may hang."
-        elif now >= self._stuck():
-            text = f"{self._peer.shown} kept the connection open but sent nothing new for {limits.no_progress:g} s."
+        elif now >= self._progress_deadline():
+            text = f"{self._peer.address} kept the connection open but sent nothing new for {limits.no_progress:g} s."
             advice = "Try again; if it happens often, check the server's log."
-        elif now < max(self._last, self._borne) + limits.no_bytes:
+        elif now < max(self._last_byte_at, self._busy_at) + limits.no_bytes:
             return False
-        elif now < self._last + limits.buffering and self._alive is not None and await self._alive():
-            self._borne = now
+        elif now < self._last_byte_at + limits.buffering and self._is_busy is not None and await self._is_busy():
+            self._busy_at = now
             return False
         else:
-            text = f"{self._peer.shown} sent nothing for {now - self._last:.3g} s in the middle of its reply."
+            text = f"{self._peer.address} sent nothing for {now - self._last_byte_at:.3g} s in the middle of its reply."
             advice = "Try again; if it happens often, check the server's log."
         raise WireFault(Fault(kind="timeout", message=text, advice=advice))
 
-    def _timed(self, pieces: list[Piece]) -> list[Piece]:
-        """`pieces`, their counts with the times that the server left out: until the first piece of the answer the
-        prompt is read, then the answer is written."""
+    def _add_timings(self, parts: list[ReplyPart]) -> list[ReplyPart]:
+        """Add the times that the server left out of its counts, and note when the phases began."""
         now = self._clock()
-        for place, piece in enumerate(pieces):
-            if isinstance(piece, UsagePiece):
-                pieces[place] = self._with_times(piece, now)
-            elif self._answering is None:
-                if isinstance(piece, TextPiece | ThinkingPiece | CallStarted | CallReady):
-                    self._answering = now
-                elif isinstance(piece, Phase) and piece.phase == "reading" and self._reading is None:
-                    self._reading = now
-        return pieces
+        for index, part in enumerate(parts):
+            if isinstance(part, UsageReport):
+                parts[index] = self._with_timings(part, now)
+            elif self._answering_since is None:
+                if isinstance(part, TextFragment | ReasoningFragment | CallProgress | CallReady):
+                    self._answering_since = now
+                elif isinstance(part, Phase) and part.phase == "reading" and self._reading_since is None:
+                    self._reading_since = now
+        return parts
 
-    def _with_times(self, piece: UsagePiece, now: float) -> UsagePiece:
-        usage = piece.usage
-        if self._answering is None or usage.generate_ms is not None or usage.prompt_ms is not None:
-            return piece
-        wrote = round((now - self._answering) * 1000)
-        if wrote < _TIMED_LEAST:
-            return piece
-        read = round((self._answering - self._reading) * 1000) if self._reading is not None else None
-        return UsagePiece(usage=msgspec.structs.replace(usage, prompt_ms=read, generate_ms=wrote))
+    def _with_timings(self, part: UsageReport, now: float) -> UsageReport:
+        usage = part.usage
+        if self._answering_since is None or usage.generate_ms is not None or usage.prompt_ms is not None:
+            return part
+        generate_ms = round((now - self._answering_since) * 1000)
+        if generate_ms < _MIN_TIMED_MS:
+            return part
+        prompt_ms = (
+            round((self._answering_since - self._reading_since) * 1000) if self._reading_since is not None else None
+        )
+        return UsageReport(usage=msgspec.structs.replace(usage, prompt_ms=prompt_ms, generate_ms=generate_ms))
 
-    async def _wonder(self, doubt: Doubt) -> None:
-        await self._sending.wait()
-        last: Phase | None = None
-        pause = self._limits.ask_after
-        while self._first is None:
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.5, max(15.0, pause))
+    async def _poll_phase(self, probe_phase: PhaseProbe) -> None:
+        await self._request_sent.wait()
+        previous: Phase | None = None
+        delay = self._limits.probe_after
+        while self._first_byte_at is None:
+            await asyncio.sleep(delay)
+            delay = min(delay * 1.5, max(15.0, delay))
             try:
-                phase = await doubt()
+                phase = await probe_phase()
             except Exception:  # only a hint for the status line
-                log.exception("asking %s what it does failed", self._peer.shown)
+                log.exception("probing the phase of %s failed", self._peer.address)
                 return
-            if phase is not None and phase != last and self._first is None:
-                last = phase
+            if phase is not None and phase != previous and self._first_byte_at is None:
+                previous = phase
                 await self._queue.put(phase)
 
     # --- the connection -----------------------------------------------------------------
 
     async def _pump(self) -> None:
-        """Owns the connection: everything of httpx happens in this one task."""
+        """Own the connection: all calls of httpx happen in this task."""
         try:
-            await self._converse()
-        except Exception as failure:  # told to the reader, who knows what it means
+            await self._run_request()
+        except Exception as failure:  # translated by the reader
             await self._queue.put(failure)
         else:
             await self._queue.put(None)
 
-    async def _converse(self) -> None:
+    async def _run_request(self) -> None:
         client = self._wire.client
         import httpx
 
@@ -303,98 +308,98 @@ class Exchange:
         try:
             await self._queue.put(ServerAnswer(response.status_code, response.headers))
             async for chunk in response.aiter_raw():
-                self._last = self._clock()
-                if self._first is None:
-                    self._first = self._last
+                self._last_byte_at = self._clock()
+                if self._first_byte_at is None:
+                    self._first_byte_at = self._last_byte_at
                 await self._queue.put(chunk)
         finally:
             await response.aclose()
 
     async def _trace(self, event: str, _info: Mapping[str, Any]) -> None:
         if event.endswith("send_request_body.complete"):
-            self._sent = self._clock()
-            self._sending.set()
-            await self._queue.put(self._waiting)
+            self._sent_at = self._clock()
+            self._request_sent.set()
+            await self._queue.put(self._initial_phase)
 
 
-def _after(error: WireFault, decoder: Decoder) -> WireFault:
-    """The fault as it is once something of the reply was shown: never retried, and said so."""
+def _after_output(error: WireFault, decoder: Decoder) -> WireFault:
+    """Return the fault as it applies after output: never retried."""
     fault = error.fault
-    if not decoder.produced:
+    if not decoder.has_output:
         return error
     if fault.kind == "broken":
-        fault = broken(decoder.peer, produced=True)
+        fault = broken_stream(decoder.peer, has_output=True)
     return WireFault(msgspec.structs.replace(fault, retryable=False), error.body)
 
 
 class HttpModel(ABC):
-    """A Model (see base.py) on a server that speaks HTTP; subclasses know the protocol."""
+    """A Model (see base.py) on an HTTP server; subclasses implement the server's API."""
 
     provider = ""
 
-    def __init__(self, wire: Wire, retries: Retries) -> None:
+    def __init__(self, wire: Wire, retries: RetryPolicy) -> None:
         self._wire = wire
         self.retries = retries
-        self.endpoint = wire.endpoint.shown
+        self.endpoint = wire.endpoint.base
         self._answered: set[str] = set()
-        """Models that have answered, so that a further wait is not taken for loading."""
+        """Models that have answered before, so that another wait is not reported as loading."""
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        """See Model. A refusal that teaches something about the server is answered by another request at once, a
-        failure that passes by itself by one after a wait; cancelling ends a wait at once."""
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ReplyPart, None]:
+        """See Model. A rejection that the client can adapt to is answered by another request at once, a retryable
+        failure by one after a delay. Cancelling takes effect immediately."""
         clock = asyncio.get_running_loop().time
-        attempt, lessons, began = 1, 0, clock()
+        attempt, adaptations, started_at = 1, 0, clock()
         body: dict[str, Any] = {}
         yield Phase(phase="connecting")
         while True:
             try:
                 body = await self._body(request)
-                if not body["messages"]:  # an empty list would only load the model on Ollama
+                if not body["messages"]:  # Ollama would only load the model
                     raise WireFault(Fault(kind="protocol", message="There is no message to send."))
                 async with self._exchange(request, body) as exchange:
-                    while (pieces := await exchange.next()) is not None:
-                        for piece in pieces:
-                            if isinstance(piece, Failed):
-                                raise WireFault(piece.fault)
-                            yield piece
-                self._note_answer(request.model)
+                    while (parts := await exchange.next()) is not None:
+                        for part in parts:
+                            if isinstance(part, Failed):
+                                raise WireFault(part.fault)
+                            yield part
+                self._on_answer(request.model)
                 return
             except WireFault as error:
                 fault = error.fault
-                if lessons < MAX_LESSONS and self._learn(request.model, error, body):
-                    lessons += 1
+                if adaptations < MAX_ADAPTATIONS and self._adapt(request.model, error, body):
+                    adaptations += 1
                     continue
-                if _loads(error) and clock() < began + self._wire.limits.first_byte:
+                if _is_loading(error) and clock() < started_at + self._wire.limits.first_byte:
                     yield Phase(phase="loading")
-                    await asyncio.sleep(self._wire.limits.ask_after)
+                    await asyncio.sleep(self._wire.limits.probe_after)
                     continue
-            except Exception as error:  # our own defect: it must not end the session, failures are pieces
+            except Exception as error:  # a defect of this program must not end the session
                 log.exception("reading a reply of %s failed", self.endpoint)
                 message = f"A reply of {self.endpoint} could not be read ({type(error).__name__}); see the debug log."
                 fault = Fault(kind="protocol", message=message)
-            seconds = self.retries.pause(fault, attempt)
+            seconds = self.retries.delay(fault, attempt)
             if seconds is None:
-                yield Failed(fault=self.retries.last(fault, attempt))
+                yield Failed(fault=self.retries.final_fault(fault, attempt))
                 return
             attempt += 1
             yield RetryWait(attempt=attempt, of=self.retries.attempts, seconds=seconds, why=fault.message)
             await self.retries.sleep(seconds)
-            lessons, began = 0, clock()
+            adaptations, started_at = 0, clock()
             yield Phase(phase="connecting")
 
     @abstractmethod
     async def _body(self, request: ModelRequest) -> dict[str, Any]:
-        """The request's body, as the server is known to accept it."""
+        """Build the request body."""
 
     @abstractmethod
     def _exchange(self, request: ModelRequest, body: dict[str, Any]) -> Exchange:
-        """The exchange that sends `body`."""
+        """Create the exchange that sends `body`."""
 
     @abstractmethod
-    def _learn(self, model: str, error: WireFault, body: dict[str, Any]) -> bool:
-        """True if the refusal says what to send differently."""
+    def _adapt(self, model: str, error: WireFault, body: dict[str, Any]) -> bool:
+        """Adapt to a rejected request; return whether sending it again may succeed."""
 
-    def _note_answer(self, model: str) -> None:
+    def _on_answer(self, model: str) -> None:
         self._answered.add(model)
 
     async def aclose(self) -> None:
@@ -402,6 +407,6 @@ class HttpModel(ABC):
         await self._wire.aclose()
 
 
-def _loads(error: WireFault) -> bool:
-    """Whether llama.cpp still loads the model."""
+def _is_loading(error: WireFault) -> bool:
+    """Whether llama.cpp is still loading the model."""
     return error.fault.status == 503 and "loading model" in error.body.lower()

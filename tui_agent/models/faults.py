@@ -1,4 +1,4 @@
-"""Turning what goes wrong on the way to a model into a Fault: what happened, what to do, whether to try again."""
+"""Translate what goes wrong on the way to a model into a Fault: what happened, what to do, whether to retry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tui_agent.text import clean
 from tui_agent.text.patterns import Patterns
 
 BODY_SHOWN = 2048
-"""Characters of a server's own words that are shown."""
+"""Maximum length of a quoted server message."""
 
 _RE = Patterns("tui_agent.models", "faults")
 _OVERFLOW_CODES = ("exceed_context_size_error", "context_length_exceeded", "context_window_exceeded")
@@ -30,18 +30,18 @@ _ERROR_KEYS = ("error", "detail", "message", "errors", "msg", "title")
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom a request went to, as far as messages need it."""
+    """The server and model of a request, as needed for messages."""
 
     provider: str
-    shown: str
+    address: str
     model: str = ""
     secrets: tuple[str, ...] = ()
     token: bool = False
-    """A token, or a user and a password, go out with each request."""
+    """Requests carry a token, or user and password."""
 
 
 class WireFault(Exception):
-    """A Fault on its way up inside the clients; it never leaves them. `body` is what the server said, if anything."""
+    """A Fault raised inside the clients; it never leaves them. `body` is the server's answer, if there was one."""
 
     def __init__(self, fault: Fault, body: str = "") -> None:
         super().__init__(fault.message)
@@ -50,18 +50,18 @@ class WireFault(Exception):
 
 
 class ServerMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server says of an error, whatever shape it chose (C-7)."""
+    """A server's error message, whatever form it had (C-7)."""
 
     text: str
     code: str = ""
-    """Its `code` and `type`, joined."""
+    """Its `code` and `type`, joined by a space."""
     status: int | None = None
     fields: dict[str, Any] = {}
-    """All scalar values found on the way."""
+    """All scalar values in the answer."""
 
 
 def for_display(text: str, peer: Peer, limit: int = BODY_SHOWN) -> str:
-    """`text` from outside, fit to be shown: clean, without secrets, short."""
+    """Return external `text` fit for display: cleaned, without secrets, shortened."""
     text = text[: limit * 4]
     for secret in peer.secrets:
         text = text.replace(secret, "***")
@@ -70,7 +70,7 @@ def for_display(text: str, peer: Peer, limit: int = BODY_SHOWN) -> str:
 
 
 def with_full_stop(text: str) -> str:
-    """`text` with a stop at its end, so that another sentence can follow."""
+    """Return `text` ending in punctuation, so that another sentence can follow."""
     return text if text.endswith((".", "!", "?", "…", '."', ".”", ".)")) else f"{text}."
 
 
@@ -78,7 +78,7 @@ def with_full_stop(text: str) -> str:
 
 
 def server_message(value: Any) -> ServerMessage:
-    """Dig the message out of an error value: text, object, list, or JSON inside a text."""
+    """Extract the message from an error value: text, object, list, or JSON inside a text."""
     fields: dict[str, Any] = {}
     texts = [text for text in _texts(value, fields, 0) if text.strip()]
     code = " ".join(str(fields[key]) for key in ("code", "type") if fields.get(key) not in (None, ""))
@@ -117,10 +117,7 @@ def _object_texts(value: dict[str, Any], fields: dict[str, Any], depth: int) -> 
         if value.get(key) not in (None, "", [], {}):
             yield from _texts(value[key], fields, depth + 1)
             return
-    for key, item in value.items():
-        if key.startswith("error"):
-            yield f"{key}: {item}"
-            return
+    yield from (f"{key}: {item}" for key, item in value.items() if key.startswith("error"))
 
 
 def _inner_json(text: str) -> Any:
@@ -133,32 +130,36 @@ def _inner_json(text: str) -> Any:
 
 
 def body_message(body: str, content_type: str) -> ServerMessage:
-    """What an error body says; an HTML page gives only its title."""
+    """Extract the message from an error body; of an HTML page only the title."""
     start = body.lstrip()[:256].lower()
     if "html" in content_type or start.startswith(("<!doctype", "<html", "<head", "<?xml")):
         title = re.search(r"<title[^>]*>([^<]{1,200})", body, re.IGNORECASE)
         return ServerMessage(text="an HTML page" + (f" titled “{title[1].strip()}”" if title else ""))
     try:
-        found = server_message(read_json(body))
+        message_found = server_message(read_json(body))
     except InvalidJson:
         return ServerMessage(text=body)
-    return found if found.text else ServerMessage(text=body, code=found.code, status=found.status, fields=found.fields)
+    return (
+        message_found
+        if message_found.text
+        else ServerMessage(text=body, code=message_found.code, status=message_found.status, fields=message_found.fields)
+    )
 
 
 # --- faults ---------------------------------------------------------------------------------
 
 
-def from_status(status: int, body: str, headers: Mapping[str, str], peer: Peer) -> Fault:
-    """The Fault for an answer other than 200. `body` may be cut. HTML is never quoted."""
+def fault_from_status(status: int, body: str, headers: Mapping[str, str], peer: Peer) -> Fault:
+    """Return the Fault for a status other than 200. `body` may be truncated; HTML is never quoted."""
     if 300 <= status < 400:
         to = for_display(headers.get("location", "?").partition("?")[0], peer, 200)
         return Fault(
             kind="status",
             status=status,
-            message=f"{peer.shown} redirects to {to}; redirects are not followed.",
+            message=f"{peer.address} redirects to {to}; redirects are not followed.",
             advice="Set that address as the base URL if you trust it.",
         )
-    fault = _judged(body_message(body, headers.get("content-type", "")), status, peer)
+    fault = _classify(body_message(body, headers.get("content-type", "")), status, peer)
     request_id = headers.get("x-request-id") or headers.get("request-id")
     message = fault.message
     if request_id:
@@ -166,19 +167,19 @@ def from_status(status: int, body: str, headers: Mapping[str, str], peer: Peer) 
     return msgspec.structs.replace(fault, message=message, retry_after=retry_after(headers))
 
 
-def from_stream(value: Any, peer: Peer) -> Fault:
-    """The Fault for an error inside a 200 stream (O-4, C-1)."""
-    found = server_message(value)
-    return _judged(found, found.status, peer, inside=True)
+def fault_from_error(value: Any, peer: Peer) -> Fault:
+    """Return the Fault for an error inside a 200 stream (O-4, C-1)."""
+    message_found = server_message(value)
+    return _classify(message_found, message_found.status, peer, in_stream=True)
 
 
-def _judged(found: ServerMessage, status: int | None, peer: Peer, *, inside: bool = False) -> Fault:
-    words = for_display(found.text, peer) or "no explanation"
-    probe = f"{found.code} {found.text[:20_000]}"
-    event = "reported an error in its reply" if inside else f"answered {status}"
-    message = with_full_stop(f"{peer.shown} {event}{f' for {peer.model}' if peer.model else ''}: {words}")
-    if any(code in probe for code in _OVERFLOW_CODES) or _RE.overflow.search(probe):
-        n_ctx, n_prompt = _window(found)
+def _classify(message_found: ServerMessage, status: int | None, peer: Peer, *, in_stream: bool = False) -> Fault:
+    quote = for_display(message_found.text, peer) or "no explanation"
+    searched = f"{message_found.code} {message_found.text[:20_000]}"
+    event = "reported an error in its reply" if in_stream else f"answered {status}"
+    message = with_full_stop(f"{peer.address} {event}{f' for {peer.model}' if peer.model else ''}: {quote}")
+    if any(code in searched for code in _OVERFLOW_CODES) or _RE.overflow.search(searched):
+        n_ctx, n_prompt = _window(message_found)
         return Fault(
             kind="context_overflow",
             status=status,
@@ -187,41 +188,41 @@ def _judged(found: ServerMessage, status: int | None, peer: Peer, *, inside: boo
             n_ctx=n_ctx,
             n_prompt=n_prompt,
         )
-    if _RE.model_output.search(probe):
+    if _RE.model_output.search(searched):
         return Fault(kind="model_output", status=status, message=message)
-    if _RE.memory.search(probe):
+    if _RE.memory.search(searched):
         return Fault(kind="status", status=status, message=message, advice="Use a smaller model or a smaller window.")
     return Fault(
         kind="too_large" if status == 413 else "status",
         status=status,
         message=message,
-        advice=_advice(status, found, peer),
+        advice=_advice(status, message_found, peer),
         retryable=status is not None and (status in (408, 429) or (status >= 500 and status not in (501, 505))),
     )
 
 
-def _window(found: ServerMessage) -> tuple[int | None, int | None]:
-    """The real window and the prompt's size, from fields or else from the words."""
+def _window(message_found: ServerMessage) -> tuple[int | None, int | None]:
+    """Return the real window and the prompt size, from fields or from the text."""
 
     def number(pattern: re.Pattern[str], *names: str) -> int | None:
         for name in names:
-            value = found.fields.get(name)
+            value = message_found.fields.get(name)
             if isinstance(value, int) and value > 0:
                 return value
-        match = pattern.search(found.text)
+        match = pattern.search(message_found.text)
         digits = next((group for group in match.groups() if group), "") if match else ""
         return int(digits) if digits and len(digits) < 12 else None
 
     return number(_RE.window, "n_ctx"), number(_RE.prompt, "n_prompt_tokens")
 
 
-def _advice(status: int | None, found: ServerMessage, peer: Peer) -> str:
-    text = found.text.lower()
+def _advice(status: int | None, message_found: ServerMessage, peer: Peer) -> str:
+    text = message_found.text.lower()
     if "does not support tools" in text:
         return f"{peer.model} has no native tool calls: choose another model, or a text protocol for its calls."
-    if status == 404 and ("model" in text or "model_not_found" in found.code):
-        return _missing_model(peer)
-    if status == 401 and (url := found.fields.get("signin_url")):
+    if status == 404 and ("model" in text or "model_not_found" in message_found.code):
+        return _model_advice(peer)
+    if status == 401 and (url := message_found.fields.get("signin_url")):
         return f"Sign in with `ollama signin` or at {for_display(str(url), peer, 200)}"
     token = "The token was not accepted: correct LLM_AUTH_TOKEN, or `token_file` in the settings."
     return {
@@ -229,13 +230,13 @@ def _advice(status: int | None, found: ServerMessage, peer: Peer) -> str:
         403: "This token or account may not use the model."
         if peer.token or peer.provider == "ollama"
         else "The server does not allow this; if it requires a token, set LLM_AUTH_TOKEN.",
-        404: _wrong_place(peer),
+        404: _address_advice(peer),
         413: "The request is too large for the server: compact the conversation.",
         429: "The server limits the request rate.",
     }.get(status or 0, "")
 
 
-def _wrong_place(peer: Peer) -> str:
+def _address_advice(peer: Peer) -> str:
     if peer.provider == "ollama":
         return (
             "Check OLLAMA_HOST: it is the server's address alone, such as localhost:11434. "
@@ -244,14 +245,14 @@ def _wrong_place(peer: Peer) -> str:
     return "Check the base URL; for most OpenAI-compatible servers it ends in /v1."
 
 
-def _missing_model(peer: Peer) -> str:
+def _model_advice(peer: Peer) -> str:
     if peer.provider == "ollama":
         return f"Get it with `ollama pull {peer.model}`, or choose another model."
     return "Choose a model that the server offers, or check the base URL."
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Seconds that the server asks to wait: a number or an HTTP date; None for none, garbage or a negative number."""
+    """Return the seconds of a Retry-After header, given as a number or an HTTP date; None if missing or invalid."""
     value = headers.get("retry-after", "").strip()
     try:
         seconds = float(value)
@@ -268,23 +269,23 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
 # --- exceptions of the network --------------------------------------------------------------
 
 
-def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception and what caused it, groups taken apart."""
-    seen: set[int] = set()
-    waiting = [error]
-    while waiting:
-        item = waiting.pop(0)
-        if item is None or id(item) in seen or len(seen) > 50:
+def exception_chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception and its causes, including the members of groups."""
+    visited: set[int] = set()
+    pending = [error]
+    while pending:
+        item = pending.pop(0)
+        if item is None or id(item) in visited or len(visited) > 50:
             continue
-        seen.add(id(item))
+        visited.add(id(item))
         yield item
-        waiting += [item.__cause__, item.__context__]
+        pending += [item.__cause__, item.__context__]
         if isinstance(item, BaseExceptionGroup):
-            waiting += item.exceptions
+            pending += item.exceptions
 
 
-def unreachable(error: BaseException, peer: Peer, seconds: float) -> Fault:
-    """No connection came about: refused, no such name, no route, TLS, time."""
+def unreachable_fault(error: BaseException, peer: Peer, timeout: float) -> Fault:
+    """Return the Fault for a failed connection: refused, unknown host, no route, TLS, timeout."""
     retryable = True
     advice = (
         "Start it with `ollama serve`, or set OLLAMA_HOST."
@@ -292,7 +293,7 @@ def unreachable(error: BaseException, peer: Peer, seconds: float) -> Fault:
         else "Check that the server runs and that its base URL is right."
     )
     why = for_display(str(error), peer, 200) or type(error).__name__
-    for cause in chain(error):
+    for cause in exception_chain(error):
         if isinstance(cause, ssl.SSLError):
             why, advice, retryable = _tls(cause, peer)
             break
@@ -303,9 +304,9 @@ def unreachable(error: BaseException, peer: Peer, seconds: float) -> Fault:
             why = {errno.ECONNREFUSED: "connection refused"}.get(cause.errno, cause.strerror or why)
             break
         if type(cause).__name__ == "ConnectTimeout":
-            why = f"no connection within {seconds:g} s"
+            why = f"no connection within {timeout:g} s"
     return Fault(
-        kind="unreachable", message=f"No connection to {peer.shown}: {why}.", advice=advice, retryable=retryable
+        kind="unreachable", message=f"No connection to {peer.address}: {why}.", advice=advice, retryable=retryable
     )
 
 
@@ -318,48 +319,47 @@ def _tls(error: ssl.SSLError, peer: Peer) -> tuple[str, str, bool]:
     return f"TLS failed ({for_display(error.reason or str(error), peer, 200)})", "Check https:// or http://.", True
 
 
-def broken(peer: Peer, *, produced: bool, why: str = "") -> Fault:
-    """The stream ended without its end marker."""
-    when = "in the middle of its reply" if produced else "before sending anything"
+def broken_stream(peer: Peer, *, has_output: bool, why: str = "") -> Fault:
+    """Return the Fault for a stream that ended without its end marker."""
+    when = "in the middle of its reply" if has_output else "before sending anything"
     why = why.rstrip(".")
     return Fault(
         kind="broken",
-        message=f"{peer.shown} stopped {when}{f' ({why})' if why else ''}.",
-        advice="The reply so far is kept; ask to continue." if produced else "",
-        retryable=not produced,
+        message=f"{peer.address} stopped {when}{f' ({why})' if why else ''}.",
+        advice="The reply so far is kept; ask to continue." if has_output else "",
+        retryable=not has_output,
     )
 
 
 # --- trying again ---------------------------------------------------------------------------
 
-FIRST_WAIT = 1.0
-LONGEST_WAIT = 30.0
-"""Seconds between attempts when the server does not say."""
-LONGEST_ASKED = 120.0
-"""Seconds that a server may ask us to wait; beyond that it is for the user to decide."""
+FIRST_DELAY = 1.0
+MAX_DELAY = 30.0
+"""Seconds between attempts if the server doesn't specify them."""
+MAX_RETRY_AFTER = 120.0
+"""Maximum Retry-After, in seconds; beyond it the user decides."""
 
 
-class Retries(msgspec.Struct, frozen=True, kw_only=True):
-    """When a request is repeated after a failure that passes by itself: visibly, bounded, never once something of it
-    was answered, which is no longer `retryable` (M7)."""
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """When to repeat a failed request: only if the fault is retryable, which it no longer is after any output (M7)."""
 
     attempts: int = 5
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
-    chance: Callable[[], float] = random.random
-    """Gives numbers from 0 to 1."""
+    jitter: Callable[[], float] = random.random
+    """Returns random numbers from 0 to 1."""
 
-    def pause(self, fault: Fault, attempt: int) -> float | None:
-        """Seconds until the next attempt; None when there is none."""
+    def delay(self, fault: Fault, attempt: int) -> float | None:
+        """Return the seconds until the next attempt, or None to give up."""
         if not fault.retryable or attempt >= self.attempts:
             return None
         if fault.retry_after is not None:
-            return fault.retry_after + self.chance() * 0.25 if fault.retry_after <= LONGEST_ASKED else None
-        wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** (attempt - 1))
-        return wait * (0.5 + self.chance() / 2)
+            return fault.retry_after + self.jitter() * 0.25 if fault.retry_after <= MAX_RETRY_AFTER else None
+        backoff = min(MAX_DELAY, FIRST_DELAY * 2.0 ** (attempt - 1))
+        return backoff * (0.5 + self.jitter() / 2)
 
-    def last(self, fault: Fault, attempts: int) -> Fault:
-        """The fault that is left after so many attempts."""
-        if fault.retryable and fault.retry_after is not None and fault.retry_after > LONGEST_ASKED:
+    def final_fault(self, fault: Fault, attempts: int) -> Fault:
+        """Return the fault to report after the last attempt."""
+        if fault.retryable and fault.retry_after is not None and fault.retry_after > MAX_RETRY_AFTER:
             advice = f"The server asks to wait {_duration(fault.retry_after)}: try again then, or choose another model."
             return msgspec.structs.replace(fault, advice=advice)
         if attempts > 1:

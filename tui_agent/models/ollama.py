@@ -6,84 +6,74 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from tui_agent.common.domain import AssistantMessage, Fault, Message, ModelInfo, SystemMessage, ToolMessage, Usage
-from tui_agent.models.base import ModelRequest, Phase, ThinkingPiece
-from tui_agent.models.catalog import same_model
-from tui_agent.models.decoding import Decoder, taken_ids, whole_count
+from tui_agent.models.base import ModelRequest, Phase, ReasoningFragment
+from tui_agent.models.catalog import served_name
+from tui_agent.models.decoding import Decoder, as_count, as_object, objects_in, used_call_ids
 from tui_agent.models.exchange import Exchange, HttpModel
-from tui_agent.models.faults import Peer, Retries, WireFault
+from tui_agent.models.faults import Peer, RetryPolicy, WireFault
 from tui_agent.models.framing import BODY_LIMIT, LINE_LIMIT, Frame, NdjsonLines
-from tui_agent.models.wire import Wire, offered_tools
+from tui_agent.models.wire import Wire, render_tools
 from tui_agent.text import one_line
 
 KEEP_ALIVE = "30m"
-"""Sent with every request: one that omits it leaves whatever another client set (O-12)."""
+"""Sent with every request; omitting it would leave the value another client has set (O-12)."""
 
 
 class OllamaDecoder(Decoder):
-    """Reads the NDJSON of /api/chat."""
+    """Decodes the NDJSON of /api/chat."""
 
     def __init__(
-        self, peer: Peer, taken: frozenset[str] = frozenset(), line: int = LINE_LIMIT, body: int = BODY_LIMIT
+        self, peer: Peer, used_ids: frozenset[str] = frozenset(), line: int = LINE_LIMIT, body: int = BODY_LIMIT
     ) -> None:
-        super().__init__(peer, NdjsonLines(line, body), taken)
-        self._called = False
+        super().__init__(peer, NdjsonLines(line, body), used_ids)
+        self._has_calls = False
 
-    def take(self, frame: Frame) -> None:
-        """One line: a piece of the message, the end, or an error."""
-        value = self.value(frame.data)
-        if value is None:
+    def decode(self, frame: Frame) -> None:
+        """Decode one line: a part of the message, the end, or an error."""
+        value = self.parse_object(frame.data)
+        if value is None or (not isinstance(value.get("message"), dict) and self.fail_on_error(value)):
             return
-        message = value.get("message")
-        if not isinstance(message, dict):
-            message = {}
-            # O-4: the error object comes under "error", in some versions under "error parsing tool call"
-            if any(key.startswith("error") and value[key] for key in value):
-                self.fail_from(value)
-                return
-        self.text(message.get("thinking"), ThinkingPiece)
-        self.text(message.get("content"))
-        calls = message.get("tool_calls")
-        for call in calls if isinstance(calls, list) else ():
-            self._take_call(call)
+        message = as_object(value.get("message"))
+        self.add_text(message.get("thinking"), ReasoningFragment)
+        self.add_text(message.get("content"))
+        for call in objects_in(message.get("tool_calls")):
+            if isinstance(function := call.get("function"), dict):
+                self._has_calls = True
+                self.add_call(call.get("id"), function.get("name"), function.get("arguments"))
         if value.get("done") is True:
-            self._take_end(value)
+            self._decode_end(value)
 
-    def _take_call(self, call: Any) -> None:
-        function = call.get("function") if isinstance(call, dict) else None
-        if isinstance(function, dict):
-            self._called = True
-            self.call(call.get("id"), function.get("name"), function.get("arguments"))
-
-    def _take_end(self, value: dict[str, Any]) -> None:
-        """The last chunk. Its reason is never `tool_calls`: calls alone tell (O-2)."""
-        self.count(_usage(value))
+    def _decode_end(self, value: dict[str, Any]) -> None:
+        """Decode the last chunk. Its reason is never `tool_calls`; only the calls themselves tell (O-2)."""
+        self.add_usage(_usage(value))
         reason = value.get("done_reason")
         reason = reason if isinstance(reason, str) else ""
         if reason in ("load", "unload"):
-            self.fail(
-                Fault(kind="protocol", message=f"{self.peer.shown} only {reason}ed the model and generated nothing.")
-            )
-        elif self._called and reason in ("", "stop"):
+            message = f"{self.peer.address} only {reason}ed the model and generated nothing."
+            self.fail(Fault(kind="protocol", message=message))
+        elif self._has_calls and reason in ("", "stop"):
             self.stop("tool_calls")
         else:
             self.stop(reason)
 
 
 def _usage(value: dict[str, Any]) -> Usage:
-    """Counts and times; zero prompt tokens are unknown, too: old versions say so for a cached prompt (O-3)."""
+    """Read counts and times. Zero prompt tokens mean unknown: old versions report that for a cached prompt (O-3)."""
 
-    def ms(key: str) -> int | None:
-        nanoseconds = whole_count(value.get(key))
+    def milliseconds(key: str) -> int | None:
+        nanoseconds = as_count(value.get(key))
         return None if nanoseconds is None else round(nanoseconds / 1e6)
 
     return Usage(
-        prompt_tokens=whole_count(value.get("prompt_eval_count")) or None,
-        completion_tokens=whole_count(value.get("eval_count")),
-        cached_tokens=whole_count(value.get("prompt_eval_cached_count")),
-        load_ms=ms("load_duration"),
-        prompt_ms=ms("prompt_eval_duration"),
-        generate_ms=ms("eval_duration"),
+        prompt_tokens=as_count(value.get("prompt_eval_count")) or None,
+        completion_tokens=as_count(value.get("eval_count")),
+        cached_tokens=as_count(value.get("prompt_eval_cached_count")),
+        load_ms=milliseconds("load_duration"),
+        prompt_ms=milliseconds("prompt_eval_duration"),
+        generate_ms=milliseconds("eval_duration"),
     )
 
 
@@ -91,75 +81,70 @@ def _usage(value: dict[str, Any]) -> Usage:
 
 
 def ollama_payload(request: ModelRequest, think: bool | str | None) -> dict[str, Any]:
-    """The body of /api/chat. Window, keep_alive, truncate and shift are the same in every request of a session:
-    any change reloads the model (O-8, O-10, O-12)."""
-    options: dict[str, Any] = {}
-    for name, value in (
-        ("num_ctx", request.num_ctx),
-        ("temperature", request.temperature),
-        ("num_predict", request.max_tokens),
-    ):
-        if value is not None:
-            options[name] = value
+    """Build the body of /api/chat.
+
+    Window, keep_alive, truncate and shift are the same in every request of a session, as any change reloads the model
+    (O-8, O-10, O-12).
+    """
+    options = {"num_ctx": request.num_ctx, "temperature": request.temperature, "num_predict": request.max_tokens}
     body: dict[str, Any] = {
         "model": request.model,
         "messages": ollama_messages(request.messages),
         "stream": True,
-        "keep_alive": _kept(request.keep_alive),
+        "keep_alive": _keep_alive(request.keep_alive),
         "truncate": False,
         "shift": False,
-        "options": options,
+        "options": {name: value for name, value in options.items() if value is not None},
     }
     if request.tools:
-        body["tools"] = offered_tools(request.tools)
+        body["tools"] = render_tools(request.tools)
     elif request.format is not None:
-        body["format"] = request.format  # never together with tools (O-21)
+        body["format"] = request.format  # not combined with tools (O-21)
     if think is not None:
         body["think"] = think
     return body
 
 
-def _kept(value: str | int | None) -> str | int:
-    """Ollama reads a text as a duration with its unit, so that -1 and 0 have to be numbers (O-12)."""
+def _keep_alive(value: str | int | None) -> str | int:
+    """Return -1 and 0 as numbers, since Ollama expects a unit in a text (O-12)."""
     if value is None:
         return KEEP_ALIVE
-    return int(value) if isinstance(value, str) and value in ("-1", "0") else value
+    return int(value) if value in ("-1", "0") else value
 
 
 def ollama_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """The history as Ollama wants it: arguments are objects, thinking goes back with its calls only (O-14, O-16).
+    """Render the history for Ollama: arguments are objects, reasoning is sent back only with calls (O-14, O-16).
 
-    Neighbouring messages in the user's role are joined, since many templates want the roles to alternate (C-9).
+    Consecutive messages in the user's role are joined, since many chat templates require alternating roles (C-9).
     """
-    out: list[dict[str, Any]] = []
+    rendered: list[dict[str, Any]] = []
     for message in messages:
-        rendered = _rendered(message)
-        if rendered is None:
+        entry = _render(message)
+        if entry is None:
             continue
-        if out and rendered["role"] == out[-1]["role"] == "user":
-            out[-1]["content"] += "\n\n" + rendered["content"]
+        if rendered and entry["role"] == rendered[-1]["role"] == "user":
+            rendered[-1]["content"] += "\n\n" + entry["content"]
         else:
-            out.append(rendered)
-    return out
+            rendered.append(entry)
+    return rendered
 
 
-def _rendered(message: Message) -> dict[str, Any] | None:
+def _render(message: Message) -> dict[str, Any] | None:
     if isinstance(message, ToolMessage):
         return {"role": "tool", "content": message.text, "tool_name": message.name, "tool_call_id": message.call_id}
-    if isinstance(message, AssistantMessage):
-        if not message.calls:
-            return {"role": "assistant", "content": message.text} if message.text else None
-        out: dict[str, Any] = {"role": "assistant", "content": message.text}
+    if isinstance(message, AssistantMessage) and message.calls:
+        entry: dict[str, Any] = {"role": "assistant", "content": message.text}
         if message.thought:
-            out["thinking"] = message.thought
-        out["tool_calls"] = [
+            entry["thinking"] = message.thought
+        entry["tool_calls"] = [
             {"id": call.id, "function": {"index": index, "name": call.name, "arguments": call.arguments}}
             for index, call in enumerate(message.calls)
         ]
-        return out
+        return entry
     if not message.text:
         return None
-    return {"role": "system" if isinstance(message, SystemMessage) else "user", "content": message.text}
+    role = {SystemMessage: "system", AssistantMessage: "assistant"}.get(type(message), "user")
+    return {"role": role, "content": message.text}
 
 
 # --- the client -----------------------------------------------------------------------------
@@ -170,146 +155,126 @@ class OllamaModel(HttpModel):
 
     provider = "ollama"
 
-    def __init__(self, wire: Wire, retries: Retries) -> None:
+    def __init__(self, wire: Wire, retries: RetryPolicy) -> None:
         super().__init__(wire, retries)
-        self._shown: dict[str, ModelInfo] = {}
+        self._model_infos: dict[str, ModelInfo] = {}
         self._builds: dict[str, str] = {}
-        self._thoughtless: set[str] = set()
-        """Models that refused `think` (O-19)."""
+        self._rejects_think: set[str] = set()
+        """Models whose requests failed because of `think` (O-19)."""
 
     async def _body(self, request: ModelRequest) -> dict[str, Any]:
         return ollama_payload(request, await self._think(request))
 
     def _exchange(self, request: ModelRequest, body: dict[str, Any]) -> Exchange:
-        async def doubt() -> Phase | None:
-            loaded = await self._loaded()
-            return None if loaded is None else Phase(phase="reading" if _find(loaded, request.model) else "loading")
+        async def probe_phase() -> Phase | None:
+            loaded = await self._loaded_models()
+            if loaded is None:
+                return None
+            return Phase(phase="reading" if served_name(request.model, loaded) else "loading")
 
-        async def alive() -> bool:
-            # a whole call is held back until it is complete (O-15): silence while the model writes a file
-            return bool(request.tools) and bool(_find(await self._loaded() or {}, request.model))
+        async def is_busy() -> bool:
+            # Ollama holds a call back until it is complete (O-15), so it is silent while the model writes a file.
+            return bool(request.tools) and bool(served_name(request.model, await self._loaded_models() or ()))
 
         limits = self._wire.limits
         return Exchange(
             self._wire,
             "/api/chat",
             body,
-            OllamaDecoder(self._wire.peer(request.model), taken_ids(request.messages), limits.line, limits.body),
-            waiting=Phase(phase="reading" if request.model in self._answered else "loading"),
-            doubt=doubt,
-            alive=alive,
+            OllamaDecoder(self._wire.peer(request.model), used_call_ids(request.messages), limits.line, limits.body),
+            initial_phase=Phase(phase="reading" if request.model in self._answered else "loading"),
+            probe_phase=probe_phase,
+            is_busy=is_busy,
         )
 
     async def _think(self, request: ModelRequest) -> bool | str | None:
-        """What to send as `think`: nothing for a model that can't, or of which it isn't known (O-19)."""
-        if request.model in self._thoughtless:
+        """Return the value of `think`; None for a model that can't reason (O-19)."""
+        if request.model in self._rejects_think:
             return None
-        capabilities = (await self._show(request.model)).capabilities
+        try:
+            capabilities = (await self._model_info(request.model)).capabilities
+        except WireFault as error:
+            if error.fault.kind == "unreachable":
+                raise
+            capabilities = None  # the chat request itself will report what is wrong
         if capabilities is None:
             return request.think
         if "thinking" not in capabilities:
             return None
         return True if request.think is None else request.think
 
-    def _learn(self, model: str, error: WireFault, body: dict[str, Any]) -> bool:
-        """True if the server refused `think`: it is left out from now on."""
+    def _adapt(self, model: str, error: WireFault, body: dict[str, Any]) -> bool:
         if error.fault.status != 400 or "think" not in body or "think" not in error.body.lower():
             return False
-        self._thoughtless.add(model)
+        self._rejects_think.add(model)
         return True
 
     # --- what the server knows ----------------------------------------------------------
 
-    async def _show(self, model: str) -> ModelInfo:
-        """/api/show, cached. A server that can't say leaves all unknown. Raises WireFault if it can't be reached."""
-        if model in self._shown:
-            return self._shown[model]
-        try:
-            value = await self._wire.ask("POST", "/api/show", {"model": model})
-        except WireFault as error:
-            if error.fault.kind == "unreachable":
-                raise
-            return ModelInfo(name=model)  # not cached: the request itself will tell what is wrong
-        self._shown[model] = _info(model, value if isinstance(value, dict) else {})
-        return self._shown[model]
+    async def _model_info(self, model: str) -> ModelInfo:
+        """Return what /api/show says, cached. Raises WireFault."""
+        if model not in self._model_infos:
+            value = await self._wire.fetch_json("POST", "/api/show", {"model": model})
+            self._model_infos[model] = _model_info(model, as_object(value))
+        return self._model_infos[model]
 
-    async def _loaded(self) -> dict[str, int | None] | None:
-        """Loaded models and their windows (/api/ps); None when the server does not say."""
+    async def _loaded_models(self) -> dict[str, int | None] | None:
+        """Return the loaded models and their windows (/api/ps); None if the server doesn't say."""
         try:
-            value = await self._wire.ask("GET", "/api/ps", within=min(5.0, self._wire.limits.ask))
+            value = await self._wire.fetch_json("GET", "/api/ps", timeout=min(5.0, self._wire.limits.side_request))
         except WireFault:
             return None
-        return {name: whole_count(entry.get("context_length")) for name, entry in _entries(value)}
+        return {name: as_count(entry.get("context_length")) for name, entry in _entries(value)}
 
     async def describe(self, model: str) -> ModelInfo | Fault:
-        """See Model. The window in effect is asked anew each time: the server may have changed it (O-9)."""
+        """See Model. The effective window is fetched every time, as the server may have changed it (O-9)."""
         try:
-            if model not in self._shown:
-                self._shown[model] = _info(model, await self._wire.ask("POST", "/api/show", {"model": model}))
+            info = await self._model_info(model)
         except WireFault as error:
             return error.fault
-        loaded = _find(await self._loaded() or {}, model)
-        info = self._shown[model]
-        return ModelInfo(
-            name=model,
-            capabilities=info.capabilities,
-            context_window=info.context_window,
-            loaded_window=(loaded[1] or None) if loaded else None,
-            build=self._builds.get(model, ""),
-            parameters=info.parameters,
-        )
+        loaded = await self._loaded_models() or {}
+        window = loaded.get(served_name(model, loaded)) or None
+        return msgspec.structs.replace(info, loaded_window=window, build=self._builds.get(model, ""))
 
     async def list_models(self) -> tuple[str, ...] | Fault:
         """See Model."""
         try:
-            entries = _entries(await self._wire.ask("GET", "/api/tags"))
+            entries = _entries(await self._wire.fetch_json("GET", "/api/tags"))
         except WireFault as error:
             return error.fault
         self._builds = {name: _build(entry) for name, entry in entries}
         return tuple(self._builds)
 
     async def version(self) -> str | Fault:
-        """The server's version, such as `0.12.10`; older ones ignore fields that they don't know (O-26)."""
+        """Return the server's version, such as `0.12.10`; old versions ignore unknown fields (O-26)."""
         try:
-            value = await self._wire.ask("GET", "/api/version")
+            value = await self._wire.fetch_json("GET", "/api/version")
         except WireFault as error:
             return error.fault
-        return str(value.get("version") or "") if isinstance(value, dict) else ""
+        return str(as_object(value).get("version") or "")
 
 
 def _entries(value: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Name and entry of every model in an answer of /api/tags or /api/ps."""
-    models = value.get("models") if isinstance(value, dict) else None
-    entries = [entry for entry in models if isinstance(entry, dict)] if isinstance(models, list) else []
+    """Return (name, entry) of every model in an answer of /api/tags or /api/ps."""
+    entries = objects_in(as_object(value).get("models"))
     named = [(entry.get("name") or entry.get("model"), entry) for entry in entries]
     return [(name, entry) for name, entry in named if isinstance(name, str)]
 
 
-def _find(loaded: dict[str, int | None], model: str) -> tuple[str, int | None] | None:
-    """The entry of a model, whose tag may be left out when it is `latest`."""
-    return next(((name, window) for name, window in loaded.items() if same_model(name, model)), None)
-
-
 def _build(entry: dict[str, Any]) -> str:
-    """What /api/tags says of a model: parameters, quantization, size on disk."""
-    found = entry.get("details")
-    details = found if isinstance(found, dict) else {}
-    words = [details.get(name) for name in ("parameter_size", "quantization_level")]
-    size = whole_count(entry.get("size"))
-    words.append(f"{size / 1e9:.1f} GB" if size and size >= 5e7 else None)
-    return " · ".join(one_line(word, 20) for word in words if isinstance(word, str) and word)
+    """Summarize an entry of /api/tags: parameters, quantization, size on disk."""
+    details = as_object(entry.get("details"))
+    facts = [details.get(name) for name in ("parameter_size", "quantization_level")]
+    size = as_count(entry.get("size"))
+    facts.append(f"{size / 1e9:.1f} GB" if size and size >= 5e7 else None)
+    return " · ".join(one_line(fact, 20) for fact in facts if isinstance(fact, str) and fact)
 
 
-def _info(model: str, value: Any) -> ModelInfo:
-    """What /api/show says (O-17, O-22). No list of capabilities means an old server: unknown, not none."""
-    value = value if isinstance(value, dict) else {}
+def _model_info(model: str, value: dict[str, Any]) -> ModelInfo:
+    """Read an answer of /api/show (O-17, O-22). Old servers list no capabilities: that means unknown, not none."""
     capabilities = value.get("capabilities")
-    facts = value.get("model_info")
-    windows = [
-        whole_count(fact)
-        for key, fact in (facts.items() if isinstance(facts, dict) else ())
-        if key.endswith(".context_length")
-    ]
+    facts = as_object(value.get("model_info"))
+    windows = [as_count(fact) for key, fact in facts.items() if key.endswith(".context_length")]
     return ModelInfo(
         name=model,
         capabilities=tuple(str(item) for item in capabilities) if isinstance(capabilities, list) else None,
@@ -319,11 +284,9 @@ def _info(model: str, value: Any) -> ModelInfo:
 
 
 def _parameters(value: dict[str, Any]) -> float | None:
-    """The model's size in thousand millions, by the exact count or the rounded one such as `7.6B` or `560M`."""
-    facts, details = value.get("model_info"), value.get("details")
-    count = whole_count(facts.get("general.parameter_count")) if isinstance(facts, dict) else None
-    if count:
+    """Return the model's size in billions, from the exact count or a rounded one such as `7.6B` or `560M`."""
+    if count := as_count(as_object(value.get("model_info")).get("general.parameter_count")):
         return count / 1e9
-    shown = details.get("parameter_size") if isinstance(details, dict) else None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([BM])", shown) if isinstance(shown, str) else None
-    return float(found[1]) / (1 if found[2] == "B" else 1_000) if found else None
+    size = as_object(value.get("details")).get("parameter_size")
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([BM])", size) if isinstance(size, str) else None
+    return float(match[1]) / (1 if match[2] == "B" else 1_000) if match else None

@@ -1,18 +1,17 @@
-"""Scenario files: what the scripted model and the mock server answer (M3, M4)."""
+"""Scenario files: the replies of the scripted model and the mock server (M3, M4)."""
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 FILE_BYTES_MAX = 32 * 1024 * 1024
-"""No scenario file is larger; what is, was not meant to be one."""
+"""Maximum size of a scenario file."""
 
-MISBEHAVIOURS = (
+FAULT_KINDS = (
     "none",
     "delay",
     "stall",
@@ -32,55 +31,56 @@ MISBEHAVIOURS = (
 
 
 class ScenarioError(Exception):
-    """A scenario file can't be used. The message names the file and the place in it."""
+    """A scenario file is unusable. The message names the file and the location."""
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of everything in a file: a misspelt field is an error, not silence."""
+    """Base of all parts of a file; unknown fields are errors."""
 
 
 class SimulatedFault(_Part, frozen=True, kw_only=True):
-    """How the server spoils a reply (M4).
+    """How the server disturbs a reply (M4).
 
-    `stall` stops sending and holds the connection, `drop` resets it, `cut` closes it in mid-reply, `garbage` puts
-    junk into the body, `status` (or `429`, `500`, `502`, `503`) answers with that status, `error` reports an error
-    inside a 200 reply, `no_end` leaves the end marker out, `drip` sends a few bytes at a time, `delay` waits,
-    `truncate` reads only half a window and 2 tokens of a longer prompt and counts that, as Ollama does, `none` behaves.
+    `stall` stops sending and holds the connection, `drop` resets it, `cut` closes it in the middle of the reply,
+    `garbage` inserts junk into the body, `status` (or `429`, `500`, `502`, `503`) answers with that status, `error`
+    reports an error inside a 200 reply, `no_end` omits the end marker, `drip` sends a few bytes at a time, `delay`
+    waits, `truncate` reads only half a window and 2 tokens of a longer prompt and counts those, as Ollama does, `none`
+    does nothing.
     """
 
     kind: str
     after: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """Bytes of the body that arrive first; None is before anything at all, even the status line."""
+    """Bytes of the body to send first; None: fail before anything is sent, even the status line."""
     status: Annotated[int, msgspec.Meta(ge=400, le=599)] | None = None
     retry_after: Annotated[float, msgspec.Meta(ge=0)] | None = None
     """Seconds, for the Retry-After header."""
     body: str | dict[str, Any] | None = None
-    """status: the body. error: its message or the whole error object. garbage: the junk, one byte a character."""
+    """status: the body. error: its message or the whole error object. garbage: the junk, one byte per character."""
     seconds: Annotated[float, msgspec.Meta(ge=0)] | None = None
-    """delay: how long. stall: until the connection is dropped (never, by default). drip: between two writes."""
+    """delay: duration. stall: until the connection is dropped (default: never). drip: between two writes."""
     size: Annotated[int, msgspec.Meta(ge=1)] = 1
-    """drip: bytes in one write."""
+    """drip: bytes per write."""
     ping: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    """stall, delay: seconds between signs of life that carry nothing (an SSE comment, an empty chunk)."""
+    """stall, delay: seconds between keep-alives without content (an SSE comment, an empty chunk)."""
     window: Annotated[int, msgspec.Meta(ge=16)] | None = None
-    """truncate: the window in tokens; None is what the request asks for as `num_ctx`."""
+    """truncate: the window in tokens; None: the request's `num_ctx`."""
     times: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """Only the first so many requests that meet it are spoilt; None is every one."""
+    """Only the first `times` matching requests are disturbed; None: all."""
 
     def __post_init__(self) -> None:
-        if self.kind not in MISBEHAVIOURS:
-            raise ValueError(f"unknown kind of fault `{self.kind}`; known are {', '.join(MISBEHAVIOURS)}")
+        if self.kind not in FAULT_KINDS:
+            raise ValueError(f"unknown kind of fault `{self.kind}`; known are {', '.join(FAULT_KINDS)}")
 
     @property
     def code(self) -> int | None:
-        """The HTTP status to answer with, if this is a matter of status."""
+        """The HTTP status to answer with, if the fault is a status."""
         if self.kind.isdigit():
             return int(self.kind)
         return (self.status or 500) if self.kind == "status" else None
 
 
 class FunctionPart(_Part, frozen=True, kw_only=True):
-    """Name and arguments, as OpenAI nests them."""
+    """Name and arguments, nested as in OpenAI's format."""
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
     arguments: str | dict[str, Any] = "{}"
@@ -102,21 +102,21 @@ class CallPart(_Part, frozen=True, kw_only=True):
             raise ValueError("a tool call has either `function` or `name` and `arguments`, not both")
 
     @property
-    def called(self) -> str:
+    def tool_name(self) -> str:
         """The name of the tool."""
         return self.function.name if self.function else self.name or ""
 
     @property
     def raw(self) -> str:
-        """The arguments as text: exactly the file's, if it gave them as text (they may be unreadable on purpose)."""
-        given = self.function.arguments if self.function else self.arguments
-        if isinstance(given, str):
-            return given
-        return json.dumps(given or {}, ensure_ascii=False)
+        """The arguments as text, unchanged if the file has them as text (they may be invalid on purpose)."""
+        arguments = self.function.arguments if self.function else self.arguments
+        if isinstance(arguments, str):
+            return arguments
+        return json.dumps(arguments or {}, ensure_ascii=False)
 
 
 class UsagePart(_Part, frozen=True, kw_only=True):
-    """Token counts to report instead of estimated ones."""
+    """Token counts to report instead of estimates."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -125,72 +125,70 @@ class UsagePart(_Part, frozen=True, kw_only=True):
 
 
 class Response(_Part, frozen=True, kw_only=True):
-    """What the model says and calls in one reply."""
+    """Text, reasoning and calls of one reply."""
 
     role: Literal["assistant"] = "assistant"
     content: str | None = None
     tool_calls: tuple[CallPart, ...] | None = None
     thinking: str | None = None
     finish_reason: str | None = None
-    """Reported instead of `stop` or `tool_calls`; "" reports none."""
+    """Replaces `stop` or `tool_calls`; empty: none is reported."""
     usage: UsagePart | None = None
 
 
 class Variant(_Part, frozen=True, kw_only=True):
-    """Another response, given when all conditions that it names hold.
+    """An alternative response, used if all its conditions hold.
 
-    `has` and `lacks` look at the latest tool result. `seen` and `unseen` look at all that the request holds from the
-    user's last message on: that message, tool results and the program's words, but not what the model said itself.
-    So a summary can follow the record that it is asked about, and a step what came out of the steps before it.
+    `has` and `lacks` refer to the latest tool result; `seen` and `unseen` to everything in the request from the user's
+    last message on, except the model's own messages. That way a summary can depend on the record it is about, and a
+    step on the results of earlier steps.
     """
 
     has: str | None = None
     lacks: str | None = None
     seen: str | tuple[str, ...] = ()
-    """Substrings that all must be there."""
+    """Substrings that must all occur."""
     unseen: str | tuple[str, ...] = ()
-    """Substrings of which none may be there."""
+    """Substrings that must not occur."""
     response: Response
 
 
 class ScenarioStep(_Part, frozen=True, kw_only=True):
-    """One reply of a scenario."""
-
     response: Response = Response()
     instead: tuple[Variant, ...] = ()
-    """The first variant that fits replaces `response`."""
+    """The first matching variant replaces `response`."""
     fault: SimulatedFault | None = None
     delay: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     """Seconds before the first byte."""
     pace: Annotated[float, msgspec.Meta(ge=0)] | None = None
-    """Seconds between two fragments; None leaves it to the server or model."""
+    """Seconds between two fragments; None: the default of server or model."""
     proof: str | None = None
-    """What the result of this step's last call must contain for the step to count as done; only the noisy model,
-    which goes by what was achieved instead of by how many results there are, looks at it."""
+    """What the result of this step's last call must contain for the step to count as done; used only by the noisy
+    model, which goes by achievements instead of the number of results."""
     description: str = ""
 
 
 class When(_Part, frozen=True, kw_only=True):
-    """Further conditions; all that are given must hold."""
+    """Additional conditions; all given ones must hold."""
 
     model: str | None = None
-    """A glob over the requested model's name."""
+    """Glob pattern for the requested model's name."""
     system: str | None = None
-    """A substring of the system messages, or of a task that the program sets beside the conversation: what stands
-    behind `<agent_task>` at the end of the request."""
+    """Substring of the system messages, or of the separate task that follows `<agent_task>` at the end of the
+    request."""
     tools: bool | None = None
     """Whether the request offers tools."""
     step: str | None = None
-    """A substring of the newest step of a plan that the program set (`<agent_step>`); results count from there."""
+    """Substring of the newest step of a plan (`<agent_step>`); results are counted from there."""
 
 
 class Scenario(_Part, frozen=True, kw_only=True):
-    """The replies to one thing that the user may say."""
+    """The replies to one kind of user message."""
 
     name: str
     trigger: str | tuple[str, ...]
-    """A substring of the user's own last message, or several of which one suffices; "" fits everything. With `system`
-    it may stand in the task that this was found in."""
+    """Substring of the user's last message, or several alternatives; empty matches everything. With `system` it may
+    occur in the task that `system` matched."""
     ignore_case: bool = False
     when: When = When()
     steps: Annotated[tuple[ScenarioStep, ...], msgspec.Meta(min_length=1)]
@@ -198,7 +196,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
 
 
 class Scenarios(_Part, frozen=True, kw_only=True):
-    """A whole file; the first scenario that fits answers."""
+    """A scenario file; the first matching scenario answers."""
 
     scenarios: tuple[Scenario, ...] = ()
     default_response: Response = Response(content="I don't understand: no scenario fits this message.")
@@ -206,32 +204,27 @@ class Scenarios(_Part, frozen=True, kw_only=True):
 
 
 def parse_scenarios(data: bytes | str, source: str = "scenarios") -> Scenarios:
-    """Read scenarios from JSON. `source` names them in errors. Raises ScenarioError with line or JSON path."""
+    """Parse scenarios. `source` names them in errors. Raises ScenarioError with line or JSON path."""
     try:
         return convert_scenarios(json.loads(data), source)
     except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise ScenarioError(f"{source}: {where}: not valid JSON: {error.msg}") from None
+        location = f"line {error.lineno}, column {error.colno}"
+        raise ScenarioError(f"{source}: {location}: not valid JSON: {error.msg}") from None
     except (UnicodeDecodeError, RecursionError) as error:
         raise ScenarioError(f"{source}: not valid JSON: {error}") from None
 
 
 def convert_scenarios(value: object, source: str = "scenarios") -> Scenarios:
-    """Scenarios from plain dicts and lists. Raises ScenarioError that names the JSON path."""
+    """Convert scenarios from plain data. Raises ScenarioError with the JSON path."""
     try:
         return msgspec.convert(value, Scenarios)
     except msgspec.ValidationError as error:
-        _refuse(source, str(error))
-
-
-def _refuse(source: str, text: str) -> NoReturn:
-    found = re.fullmatch(r"(.*) - at `(.*)`", text, re.DOTALL)
-    what, path = found.groups() if found else (text, "$")
-    raise ScenarioError(f"{source}: {path}: {what}")
+        problem, _, path = str(error).rpartition(" - at ")
+        raise ScenarioError(f"{source}: {path.strip('`') if problem else '$'}: {problem or path}") from None
 
 
 def load_scenarios(path: Path) -> Scenarios:
-    """Read a scenario file. Raises ScenarioError that names the file and the place in it."""
+    """Read a scenario file. Raises ScenarioError with the file and location."""
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)

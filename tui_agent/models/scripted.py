@@ -1,4 +1,4 @@
-"""The scripted model: answers from a scenario file, without any server (M3)."""
+"""The scripted model: answers from a scenario file, without a server (M3)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from pathlib import Path
 
 from tui_agent.common.domain import Fault, ModelInfo, Usage
 from tui_agent.models.base import (
+    CallProgress,
     CallReady,
-    CallStarted,
     Failed,
     ModelRequest,
     Phase,
-    Piece,
+    ReasoningFragment,
+    ReplyPart,
     Stop,
-    TextPiece,
-    ThinkingPiece,
-    UsagePiece,
+    TextFragment,
+    UsageReport,
 )
-from tui_agent.models.choosing import (
+from tui_agent.models.decoding import build_call
+from tui_agent.models.scenario_matching import (
     ScriptedReply,
     choose_reply,
     estimate_tokens,
@@ -29,21 +30,20 @@ from tui_agent.models.choosing import (
     fragments,
     from_messages,
 )
-from tui_agent.models.decoding import read_call
 from tui_agent.models.scenarios import Scenarios, SimulatedFault
 from tui_agent.models.scenarios import load_scenarios as load_scenarios
 
 DEMO_FILE = Path(__file__).with_name("demo.json")
-"""The scenarios that are shipped: the main job in a scratch workspace, and a little conversation."""
+"""The built-in scenarios: a sample task in the demo workspace, and a short conversation."""
 MODEL_NAME = "scripted"
 CONTEXT_WINDOW = 32_768
-FOR_EVER = 86_400.0
+FOREVER = 86_400.0
 PACE = 0.015
-"""Seconds between two fragments: about 65 tokens a second, quick but readable."""
+"""Seconds between two fragments: about 65 tokens per second, fast but readable."""
 
 
 def load_scripted_model(path: Path | None = None, pace: float = PACE) -> ScriptedModel:
-    """The model on a scenario file, or on the shipped demonstration. Raises ScenarioError for a bad file."""
+    """Return the model for a scenario file, or for the built-in demonstration. Raises ScenarioError."""
     return ScriptedModel(load_scenarios(path or DEMO_FILE), pace=pace)
 
 
@@ -56,61 +56,61 @@ class ScriptedModel:
     def __init__(self, scenarios: Scenarios, *, pace: float = PACE) -> None:
         self._scenarios = scenarios
         self._pace = pace
-        self._met: dict[tuple[str, int], int] = {}
+        self._fault_counts: dict[tuple[str, int], int] = {}
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        """The reply that the scenarios hold for this conversation, in fragments."""
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ReplyPart, None]:
+        """See Model. Stream the scenarios' reply to this conversation."""
         conversation = from_messages(request.messages, request.model, bool(request.tools))
         choice = choose_reply(self._scenarios, conversation)
         yield Phase(phase="reading")
         fault = self._fault(choice)
         await asyncio.sleep(choice.step.delay + ((fault.seconds or 0) if fault and fault.kind == "delay" else 0))
-        spoilt = fault if fault is not None and fault.kind not in ("delay", "drip") else None
-        sent = 0
-        async with aclosing(self._whole(choice, request)) as pieces:
-            async for piece in pieces:
-                size = len(piece.text.encode()) if isinstance(piece, TextPiece | ThinkingPiece) else 0
-                if spoilt is not None and _strikes(spoilt, piece, sent + size):
+        disruption = fault if fault is not None and fault.kind not in ("delay", "drip") else None
+        sent_bytes = 0
+        async with aclosing(self._reply_parts(choice, request)) as parts:
+            async for part in parts:
+                size = len(part.text.encode()) if isinstance(part, TextFragment | ReasoningFragment) else 0
+                if disruption is not None and _is_due(disruption, part, sent_bytes + size):
                     break
-                sent += size
-                yield piece
-        if spoilt is None:
+                sent_bytes += size
+                yield part
+        if disruption is None:
             return
-        if spoilt.kind == "stall":
-            await asyncio.sleep(FOR_EVER if spoilt.seconds is None else spoilt.seconds)
-        yield Failed(fault=_failure(spoilt, nothing_sent=not sent))
+        if disruption.kind == "stall":
+            await asyncio.sleep(FOREVER if disruption.seconds is None else disruption.seconds)
+        yield Failed(fault=_failure(disruption, nothing_sent=not sent_bytes))
 
     def _fault(self, choice: ScriptedReply) -> SimulatedFault | None:
         fault = choice.step.fault
         if fault is None or fault.kind == "none":
             return None
-        place = (choice.scenario, choice.index)
-        met = self._met[place] = self._met.get(place, 0) + 1
-        return fault if fault.times is None or met <= fault.times else None
+        key = (choice.scenario, choice.index)
+        count = self._fault_counts[key] = self._fault_counts.get(key, 0) + 1
+        return fault if fault.times is None or count <= fault.times else None
 
-    async def _whole(self, choice: ScriptedReply, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+    async def _reply_parts(self, choice: ScriptedReply, request: ModelRequest) -> AsyncGenerator[ReplyPart, None]:
         step, response = choice.step, choice.step.response
         pace = self._pace if step.pace is None else step.pace
         for fragment in fragments(response.thinking or "" if request.think is not False else ""):
             await asyncio.sleep(pace)
-            yield ThinkingPiece(text=fragment)
+            yield ReasoningFragment(text=fragment)
         for fragment in fragments(response.content or ""):
             await asyncio.sleep(pace)
-            yield TextPiece(text=fragment)
-        for chosen in choice.calls:
-            call = read_call(chosen.id, chosen.name, chosen.raw)
-            yield CallStarted(name=call.name, arguments={})
-            known: dict[str, object] = {}
+            yield TextFragment(text=fragment)
+        for scripted_call in choice.calls:
+            call = build_call(scripted_call.id, scripted_call.name, scripted_call.raw)
+            yield CallProgress(name=call.name, arguments={})
+            arguments: dict[str, object] = {}
             for name, value in call.arguments.items():
                 await asyncio.sleep(pace * min(60, len(fragments(json.dumps(value)))))
-                known[name] = value
-                yield CallStarted(name=call.name, arguments=dict(known))
+                arguments[name] = value
+                yield CallProgress(name=call.name, arguments=dict(arguments))
             yield CallReady(call=call)
-        yield UsagePiece(usage=_usage(choice, request))
+        yield UsageReport(usage=_usage(choice, request))
         yield Stop(reason=finish_reason(choice))
 
     async def describe(self, model: str) -> ModelInfo:
-        """A model that can call tools and think, with a window of 32k."""
+        """See Model. It has tools, reasoning and a window of 32k."""
         return ModelInfo(
             name=model,
             capabilities=("completion", "tools", "thinking"),
@@ -119,31 +119,31 @@ class ScriptedModel:
         )
 
     async def list_models(self) -> tuple[str, ...]:
-        """Its own name alone."""
+        """See Model."""
         return (MODEL_NAME,)
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        """See Model."""
 
 
 def _usage(choice: ScriptedReply, request: ModelRequest) -> Usage:
     response = choice.step.response
-    given = response.usage
-    sent = "".join(message.text for message in request.messages)
-    sent += "".join(tool.description + json.dumps(tool.parameters) for tool in request.tools)
-    made = (response.thinking or "") + (response.content or "") + "".join(call.raw for call in choice.calls)
-    counted = Usage(prompt_tokens=estimate_tokens(sent), completion_tokens=estimate_tokens(made))
-    if given is None:
-        return counted
+    usage = response.usage
+    prompt = "".join(message.text for message in request.messages)
+    prompt += "".join(tool.description + json.dumps(tool.parameters) for tool in request.tools)
+    output = (response.thinking or "") + (response.content or "") + "".join(call.raw for call in choice.calls)
+    estimate = Usage(prompt_tokens=estimate_tokens(prompt), completion_tokens=estimate_tokens(output))
+    if usage is None:
+        return estimate
     return Usage(
-        prompt_tokens=counted.prompt_tokens if given.prompt_tokens is None else given.prompt_tokens,
-        completion_tokens=counted.completion_tokens if given.completion_tokens is None else given.completion_tokens,
-        cached_tokens=given.cached_tokens,
+        prompt_tokens=estimate.prompt_tokens if usage.prompt_tokens is None else usage.prompt_tokens,
+        completion_tokens=estimate.completion_tokens if usage.completion_tokens is None else usage.completion_tokens,
+        cached_tokens=usage.cached_tokens,
     )
 
 
-def _strikes(fault: SimulatedFault, piece: Piece, size: int) -> bool:
-    return fault.after is None or size > fault.after or isinstance(piece, UsagePiece | Stop)
+def _is_due(fault: SimulatedFault, part: ReplyPart, size: int) -> bool:
+    return fault.after is None or size > fault.after or isinstance(part, UsageReport | Stop)
 
 
 def _failure(fault: SimulatedFault, *, nothing_sent: bool) -> Fault:

@@ -1,7 +1,7 @@
-"""Which model does what, and with which options: pure functions over catalogue, settings and what the server has (M5).
+"""Choose the model and options of each role from catalog, settings and served models; pure functions (M5).
 
-Every role uses the session's model, since each switch loads another one. A role gets a model of its own only where
-the settings or models.json say so and the server has it.
+Every role uses the session's model, since each switch loads another one. A role gets its own model only if the settings
+or models.json say so and the server has it.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from tui_agent.models.catalog import Catalog, ModelEntry, best_model, same_model
 
 Role: TypeAlias = Literal["dispatcher", "planning", "execution", "summary", "title", "explorer"]
 
-_TEMPERATURES: Mapping[str, float] = {"planning": 0.3, "execution": 0.2, "explorer": 0.2}
-_STRUCTURED = 0.1
-"""Temperature of summaries and of all other calls that want a certain form."""
-_SHORT: Mapping[str, int] = {"planning": 2_048, "dispatcher": 512, "title": 64}
-"""Tokens of a reply of roles that need few, whatever the settings allow."""
-_THINKING = 4
-"""Times as many tokens for a model that thinks first: its thoughts count too (O-11)."""
+_ROLE_TEMPERATURES: Mapping[str, float] = {"planning": 0.3, "execution": 0.2, "explorer": 0.2}
+_STRUCTURED_TEMPERATURE = 0.1
+"""Temperature of summaries and all other calls that expect a fixed form."""
+_SHORT_REPLY_TOKENS: Mapping[str, int] = {"planning": 2_048, "dispatcher": 512, "title": 64}
+"""Maximum reply tokens of roles that need few, whatever the settings allow."""
+_THINKING_FACTOR = 4
+"""Factor on reply tokens for models that reason first, since reasoning counts too (O-11)."""
 _SMALL_ROLES = ("title", "dispatcher")
-"""Short side tasks, for which `small_model` is meant."""
+"""Roles with short side tasks, which use `small_model`."""
 
 
 class SelectedModel(FrozenValue, frozen=True, kw_only=True):
-    """The model of a role."""
+    """The model chosen for a role."""
 
     name: str
     because: str
     """Which setting or rule chose it, for the user."""
     missing: str = ""
-    """A sentence when another one was wanted that the server does not have; said once a session."""
+    """A notice if another model was requested that the server doesn't have; shown once per session."""
 
 
 class Sampling(FrozenValue, frozen=True, kw_only=True):
-    """What a request of a role says beside its messages; None leaves it to the server."""
+    """Options of a request; None leaves a choice to the server."""
 
     temperature: float
     max_tokens: int
@@ -47,21 +47,21 @@ class Sampling(FrozenValue, frozen=True, kw_only=True):
 def select_session_model(
     catalog: Catalog, served: Sequence[ModelInfo], *, configured: bool = True, named: str = ""
 ) -> SelectedModel | None:
-    """The model of a session: the one `named` by flag or setting, else by the rule `default`, else one that is there.
+    """Choose the model of a session: `named` by flag or setting, else the default rule, else the server's best model.
 
-    `configured` False: the catalogue is only the built-in one, so that nothing the user wrote is passed over.
-    None when nothing is named and the server has no model that can answer.
+    `configured` False: the catalog is the built-in one, so its default is not reported as missing. Returns None if
+    nothing is named and the server has no model that can chat.
     """
     if named:
         return SelectedModel(name=named, because="the setting `model`")
-    wanted = catalog.rules.default
-    if found := served_name(wanted, [info.name for info in served]):
-        return SelectedModel(name=found, because="models.json, selectionRules.default")
+    requested = catalog.rules.default
+    if served_as := served_name(requested, [info.name for info in served]):
+        return SelectedModel(name=served_as, because="models.json, selectionRules.default")
     chosen = best_model(served)
     if not chosen:
         return None
-    missing = f"models.json names {wanted} as the default, but the server does not have it; {chosen} is used."
-    return SelectedModel(name=chosen, because="the server has it", missing=missing if wanted and configured else "")
+    missing = f"models.json names {requested} as the default, but the server does not have it; {chosen} is used."
+    return SelectedModel(name=chosen, because="the server has it", missing=missing if requested and configured else "")
 
 
 def select_model(
@@ -74,38 +74,37 @@ def select_model(
     task: str = "",
     chosen: str = "",
 ) -> SelectedModel:
-    """The model of `role` in a session that uses the model `session`.
+    """Choose the model of `role` in a session that uses the model `session`.
 
-    `chosen`: what the user chose for the role in this session, before all else. `settings`: names of models by role,
-    and under `small` that for short side tasks. `task` is the type of task that is being worked on, such as
-    `refactoring`. `served` None: the server does not say what it has, so that nothing else than the session's model is
-    sure to be there.
+    `chosen` is the user's choice for the role in this session and takes precedence. `settings` maps roles, and `small`
+    for short side tasks, to model names. `task` is the current task type, such as `refactoring`. `served` None: the
+    server doesn't list its models, so only the session's model is certain to exist.
     """
-    wanted, because = _wanted(role, catalog, settings or {}, task)
+    requested, because = _requested_model(role, catalog, settings or {}, task)
     if chosen:
-        wanted, because = chosen, "the choice in this session"
-    if not wanted or same_model(wanted, session):
+        requested, because = chosen, "the choice in this session"
+    if not requested or same_model(requested, session):
         return SelectedModel(name=session, because="the session's model")
-    if found := served_name(wanted, served or ()):
-        return SelectedModel(name=found, because=because)
+    if served_as := served_name(requested, served or ()):
+        return SelectedModel(name=served_as, because=because)
     why = "does not have it" if served is not None else "does not list its models"
-    missing = f"{because} specifies {wanted} for {task or role}, but the server {why}; {session} is used instead."
+    missing = f"{because} specifies {requested} for {task or role}, but the server {why}; {session} is used instead."
     return SelectedModel(name=session, because="the session's model", missing=missing)
 
 
-def _wanted(role: Role, catalog: Catalog, settings: Mapping[str, str | None], task: str) -> tuple[str, str]:
-    """The name wished for, and who wishes it; the first of these counts."""
+def _requested_model(role: Role, catalog: Catalog, settings: Mapping[str, str | None], task: str) -> tuple[str, str]:
+    """Return the requested name and its source, by precedence."""
     rules = catalog.rules
-    places: list[tuple[str | None, str]] = [
+    candidates: list[tuple[str | None, str]] = [
         (settings.get(role), "the setting `explorer_model`" if role == "explorer" else f"the setting `roles.{role}`"),
         (rules.by_stage.get(role), f"models.json, byStage.{role}"),
     ]
     if role in ("execution", "explorer") and task:
-        places.append((rules.by_task_type.get(task), f"models.json, byTaskType.{task}"))
-    places.append((rules.by_task_type.get(role), f"models.json, byTaskType.{role}"))
+        candidates.append((rules.by_task_type.get(task), f"models.json, byTaskType.{task}"))
+    candidates.append((rules.by_task_type.get(role), f"models.json, byTaskType.{role}"))
     if role in _SMALL_ROLES:
-        places.append((settings.get("small"), "the setting `small_model`"))
-    return next(((name, because) for name, because in places if name), ("", ""))
+        candidates.append((settings.get("small"), "the setting `small_model`"))
+    return next(((name, because) for name, because in candidates if name), ("", ""))
 
 
 def request_options(
@@ -118,23 +117,23 @@ def request_options(
     reply_tokens: int = 4_096,
     keep_alive: str | int | None = None,
 ) -> Sampling:
-    """The options of a request: the model's own, else the settings' (`temperature`, `reply_tokens`, `keep_alive`),
-    else what fits the role. A reply never gets more than half the window. `thinks`: the model is able to.
+    """Return the request options: the model's own, else the settings' (`temperature`, `reply_tokens`, `keep_alive`),
+    else the role's.
 
-    Options of the model that are about sampling hold for work; a call that wants a certain form stays at its own
-    temperature.
+    A reply gets at most half the window. `thinks`: the model can reason. The model's sampling options apply to work
+    only; calls that expect a fixed form keep their own temperature.
     """
     options = entry.options
-    works = role in ("execution", "explorer")
-    chosen = options.temperature if works and options.temperature is not None else temperature
-    if chosen is None:
-        chosen = _TEMPERATURES.get(role, _STRUCTURED)
-    most = options.num_predict
-    if most is None:
-        most = min(reply_tokens, _SHORT.get(role, reply_tokens))
+    is_work = role in ("execution", "explorer")
+    temperature = options.temperature if is_work and options.temperature is not None else temperature
+    if temperature is None:
+        temperature = _ROLE_TEMPERATURES.get(role, _STRUCTURED_TEMPERATURE)
+    max_tokens = options.num_predict
+    if max_tokens is None:
+        max_tokens = min(reply_tokens, _SHORT_REPLY_TOKENS.get(role, reply_tokens))
         if thinks and options.think is not False:
-            most *= _THINKING
+            max_tokens *= _THINKING_FACTOR
     if window is not None:
-        most = max(64, min(most, window // 2))
-    kept = options.keep_alive if options.keep_alive is not None else keep_alive
-    return Sampling(temperature=chosen, max_tokens=most, think=options.think, keep_alive=kept)
+        max_tokens = max(64, min(max_tokens, window // 2))
+    keep_alive = options.keep_alive if options.keep_alive is not None else keep_alive
+    return Sampling(temperature=temperature, max_tokens=max_tokens, think=options.think, keep_alive=keep_alive)

@@ -1,4 +1,4 @@
-"""The HTTP client under the model clients: built late, bound to one origin, watched instead of timed out (M7)."""
+"""The HTTP client of the model clients: created late, bound to one origin, with watchdogs instead of timeouts (M7)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import msgspec
 from tui_agent import __version__
 from tui_agent.common.domain import Fault, ToolSpec
 from tui_agent.models.endpoint import Endpoint
-from tui_agent.models.faults import Peer, WireFault, broken, for_display, from_status, unreachable
+from tui_agent.models.faults import Peer, WireFault, broken_stream, fault_from_status, for_display, unreachable_fault
 from tui_agent.models.framing import BODY_LIMIT, LINE_LIMIT, InvalidJson, read_json
 from tui_agent.text.json_values import whole_characters
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ANSWER_LIMIT = 16 * 1024 * 1024
-"""Bytes of the largest answer to a side request, such as a list of models."""
+"""Maximum size of the answer to a side request, such as a list of models, in bytes."""
 
 
 class WireLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,16 +34,16 @@ class WireLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     connect: float = 10.0
     first_byte: float = 600.0
-    """From the request sent to the first byte of the reply: loading a model and reading the prompt."""
+    """From sending the request to the first byte of the reply: loading the model and reading the prompt."""
     no_bytes: float = 120.0
     no_progress: float = 600.0
-    """Without a token, a thought or a fragment of a call, whatever else is sent."""
+    """Without new text, reasoning or call fragments, whatever else arrives."""
     buffering: float = 600.0
-    """Silence borne instead of `no_bytes` while a server that holds back whole calls still says it is at work."""
-    ask_after: float = 2.0
-    """When to ask a silent server what it does; later more and more seldom."""
-    ask: float = 10.0
-    """A side request as a whole."""
+    """Replaces `no_bytes` while a server that holds back whole calls reports that it is working."""
+    probe_after: float = 2.0
+    """When to first ask a silent server what it is doing; later at growing intervals."""
+    side_request: float = 10.0
+    """Total time of a side request."""
     tail: float = 5.0
     """From the end marker to the end of the stream."""
     line: int = LINE_LIMIT
@@ -51,12 +51,13 @@ class WireLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def default_limits(local: bool) -> WireLimits:
-    """The limits of M7 for a server that is near, or far away."""
+    """Return the limits of M7 for a local or a remote server."""
     return WireLimits() if local else WireLimits(first_byte=120.0, no_progress=180.0, buffering=120.0)
 
 
 class Wire:
-    """One server. The client is built on the first request, so that a start without one costs nothing."""
+    """The connection to one server. The HTTP client is created on the first request, to keep the program's start
+    fast."""
 
     def __init__(self, provider: str, endpoint: Endpoint, limits: WireLimits | None = None) -> None:
         self.provider = provider
@@ -65,10 +66,10 @@ class Wire:
         self._client: httpx.AsyncClient | None = None
 
     def peer(self, model: str = "") -> Peer:
-        """For messages about this server."""
+        """Return the server and model, for messages."""
         return Peer(
             provider=self.provider,
-            shown=self.endpoint.shown,
+            address=self.endpoint.base,
             model=model,
             secrets=self.endpoint.secrets,
             token=self.endpoint.authorization is not None,
@@ -76,7 +77,7 @@ class Wire:
 
     @property
     def client(self) -> httpx.AsyncClient:
-        """The HTTP client. Raises WireFault where none can be built."""
+        """The HTTP client. Raises WireFault if none can be created."""
         if self._client is None or self._client.is_closed:
             self._client = self._build()
         return self._client
@@ -84,7 +85,7 @@ class Wire:
     def _build(self) -> httpx.AsyncClient:
         if self.endpoint.problem:
             raise WireFault(Fault(kind="unreachable", message=self.endpoint.problem))
-        _keep_out_the_command_line()
+        _import_httpx_without_cli()
         import httpx
 
         headers = {"Accept-Encoding": "identity", "User-Agent": f"tui-agent/{__version__}"}
@@ -92,23 +93,23 @@ class Wire:
             headers["Authorization"] = self.endpoint.authorization
         return httpx.AsyncClient(
             headers=headers,
-            timeout=httpx.Timeout(self.limits.ask, connect=self.limits.connect),
+            timeout=httpx.Timeout(self.limits.side_request, connect=self.limits.connect),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=4, keepalive_expiry=30),
             follow_redirects=False,
-            trust_env=False,  # proxies and certificates are taken from the environment by endpoint.py
+            trust_env=False,  # endpoint.py reads proxies and certificates from the environment
             proxy=self.endpoint.proxy,
             verify=self._certificates(),
         )
 
     def _certificates(self) -> ssl.SSLContext | bool:
         if self.endpoint.base.startswith("http:") and not (self.endpoint.proxy or "").startswith("https:"):
-            return False  # no TLS will be spoken, and reading the authorities takes time
+            return False  # no TLS is used, and loading the certificate store takes time
         if not self.endpoint.ca:
             return True
-        folder = Path(self.endpoint.ca).is_dir()
+        is_folder = Path(self.endpoint.ca).is_dir()
         try:
             return ssl.create_default_context(
-                capath=self.endpoint.ca if folder else None, cafile=None if folder else self.endpoint.ca
+                capath=self.endpoint.ca if is_folder else None, cafile=None if is_folder else self.endpoint.ca
             )
         except OSError as error:
             why = error.strerror or "not a certificate file"
@@ -116,8 +117,9 @@ class Wire:
             advice = "Correct LLM_CA or SSL_CERT_FILE."
             raise WireFault(Fault(kind="unreachable", message=message, advice=advice)) from error
 
-    async def ask(self, method: str, path: str, payload: Any = None, *, within: float | None = None) -> Any:
-        """The JSON answer to a side request. Raises WireFault for all that can go wrong. `within`: seconds."""
+    async def fetch_json(self, method: str, path: str, payload: Any = None, *, timeout: float | None = None) -> Any:
+        """Send a side request and return the JSON answer. `timeout` is in seconds. Raises WireFault for every
+        failure."""
         client, peer = self.client, self.peer()
         import httpx
 
@@ -125,28 +127,28 @@ class Wire:
         headers = {"Content-Type": "application/json"} if body is not None else None
         try:
             async with (
-                asyncio.timeout(within or self.limits.ask),
+                asyncio.timeout(timeout or self.limits.side_request),
                 client.stream(method, self.endpoint.url(path), content=body, headers=headers) as response,
             ):
-                refuse_encoding(response.headers.get("content-encoding", ""), peer)
+                reject_encoding(response.headers.get("content-encoding", ""), peer)
                 content = bytearray()
                 async for chunk in response.aiter_raw():
                     content += chunk
                     if len(content) > ANSWER_LIMIT:
-                        fault = Fault(kind="too_large", message=f"{peer.shown} sent too much data for {path}.")
+                        fault = Fault(kind="too_large", message=f"{peer.address} sent too much data for {path}.")
                         raise WireFault(fault)
         except TimeoutError:
-            fault = Fault(kind="timeout", message=f"{peer.shown} did not answer {path} in time.")
+            fault = Fault(kind="timeout", message=f"{peer.address} did not answer {path} in time.")
             raise WireFault(fault) from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            raise transport_fault(error, peer, self.limits.connect) from error
+            raise fault_from_exception(error, peer, self.limits.connect) from error
         text = content.decode("utf-8", errors="replace")
         if response.status_code != 200:
-            raise WireFault(from_status(response.status_code, text, response.headers, peer), text)
+            raise WireFault(fault_from_status(response.status_code, text, response.headers, peer), text)
         try:
             return read_json(text.removeprefix("\ufeff"))
         except InvalidJson:
-            fault = Fault(kind="protocol", message=f"{peer.shown} answered {path} with something other than JSON.")
+            fault = Fault(kind="protocol", message=f"{peer.address} answered {path} with something other than JSON.")
             raise WireFault(fault) from None
 
     async def aclose(self) -> None:
@@ -156,8 +158,8 @@ class Wire:
             await client.aclose()
 
 
-def offered_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-    """Tools as every server takes them."""
+def render_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """Render tools in the form that all servers accept."""
     return [
         {
             "type": "function",
@@ -168,50 +170,52 @@ def offered_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
 
 
 def encode_payload(payload: Any) -> bytes:
-    """The request body; characters that are none (lone surrogates) become U+FFFD."""
+    """Encode the request body; lone surrogates become U+FFFD."""
     try:
         return msgspec.json.encode(payload)
     except UnicodeEncodeError:
         return msgspec.json.encode(whole_characters(msgspec.to_builtins(payload)))
 
 
-def transport_fault(error: Exception, peer: Peer, connect: float) -> WireFault:
-    """What an exception of the HTTP client means. `connect`: the seconds that connecting may take."""
+def fault_from_exception(error: Exception, peer: Peer, connect_timeout: float) -> WireFault:
+    """Translate an exception of the HTTP client. `connect_timeout` is in seconds."""
     import httpx
 
-    words = for_display(str(error), peer, 200)
+    text = for_display(str(error), peer, 200)
     if isinstance(error, WireFault):
         return error
     if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)):
-        return WireFault(unreachable(error, peer, connect))
-    if isinstance(error, httpx.ProtocolError) and "disconnected" not in words and "closed" not in words:
-        fault = Fault(kind="protocol", message=f"{peer.shown} sent invalid HTTP: {words}.")
+        return WireFault(unreachable_fault(error, peer, connect_timeout))
+    if isinstance(error, httpx.ProtocolError) and "disconnected" not in text and "closed" not in text:
+        fault = Fault(kind="protocol", message=f"{peer.address} sent invalid HTTP: {text}.")
         return WireFault(fault)
     if isinstance(error, (httpx.TransportError, OSError)):
-        return WireFault(broken(peer, produced=False, why=words or "connection reset"))
-    log.error("a request to %s failed", peer.shown, exc_info=error)
-    return WireFault(Fault(kind="protocol", message=f"The request to {peer.shown} failed: {words}."))
+        return WireFault(broken_stream(peer, has_output=False, why=text or "connection reset"))
+    log.error("a request to %s failed", peer.address, exc_info=error)
+    return WireFault(Fault(kind="protocol", message=f"The request to {peer.address} failed: {text}."))
 
 
-def refuse_encoding(encoding: str, peer: Peer) -> None:
-    """Raise WireFault for a compressed body: we asked for none, and a small one may grow without end."""
+def reject_encoding(encoding: str, peer: Peer) -> None:
+    """Raise WireFault for a compressed body: none was requested, and a small one may expand without limit."""
     if encoding.strip().lower() not in ("", "identity"):
         fault = Fault(
             kind="protocol",
-            message=f"{peer.shown} sent a compressed reply ({encoding[:40]!r}) that was not requested.",
+            message=f"{peer.address} sent a compressed reply ({encoding[:40]!r}) that was not requested.",
             advice="A proxy in front of the server may do this: switch compression off there.",
         )
         raise WireFault(fault)
 
 
-def _keep_out_the_command_line() -> None:
-    """httpx imports its own command line, and Rich and Pygments with it, where click is installed. We need neither:
-    importing it first with an empty one in place saves most of its import time."""
+def _import_httpx_without_cli() -> None:
+    """Keep httpx from importing its command line, along with Rich and Pygments, if click is installed.
+
+    Importing it with an empty module in its place saves most of the import time.
+    """
     if "httpx" in sys.modules or "httpx._main" in sys.modules:
         return
-    empty = types.ModuleType("httpx._main")
-    setattr(empty, "main", lambda: None)  # noqa: B010 # an assignment is refused by the checker of types
-    sys.modules["httpx._main"] = empty
+    stub = types.ModuleType("httpx._main")
+    setattr(stub, "main", lambda: None)  # noqa: B010 # an assignment is refused by the checker of types
+    sys.modules["httpx._main"] = stub
     try:
         import httpx  # noqa: F401 # only its import is wanted
     finally:

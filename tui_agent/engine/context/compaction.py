@@ -27,7 +27,7 @@ from tui_agent.common.speed import cached_share, evaluated_tokens, prompt_tokens
 from tui_agent.engine.core.history import SUMMARY, cut_text, is_kind
 from tui_agent.engine.core.prompts import prompt
 from tui_agent.engine.core.tokens import Counts, Gauge, of_message, total
-from tui_agent.models.base import Failed, ModelRequest, TextPiece
+from tui_agent.models.base import Failed, ModelRequest, TextFragment
 from tui_agent.protocols.markup import Segment
 from tui_agent.protocols.segments import Segmenter
 from tui_agent.text import clean, one_line
@@ -335,7 +335,7 @@ async def _asked(brain: ModelConfig, told: str, answer: int) -> tuple[str, Fault
     fault: Fault | None = None
     async with aclosing(brain.model.stream(request)) as pieces:
         async for piece in pieces:
-            if isinstance(piece, TextPiece):
+            if isinstance(piece, TextFragment):
                 said += segmenter.feed(piece.text)
                 if sum(len(part.raw) for part in said) > 40 * answer:
                     break

@@ -17,19 +17,19 @@ from tui_agent.engine.core.stream import EventSink
 from tui_agent.engine.core.text_buffer import TextBuffer
 from tui_agent.events import ReasoningDelta, ReplyEnded, ReplyPhase, RetryScheduled, TextDelta
 from tui_agent.models.base import (
+    CallProgress,
     CallReady,
-    CallStarted,
     Failed,
     Model,
     ModelRequest,
     Phase,
+    ReasoningFragment,
+    ReplyPart,
     RetryWait,
     Stop,
-    TextPiece,
-    ThinkingPiece,
-    UsagePiece,
+    TextFragment,
+    UsageReport,
 )
-from tui_agent.models.base import Piece as StreamPiece
 from tui_agent.protocols.calls import found_call, repair_arguments
 from tui_agent.protocols.offer import plain_name
 from tui_agent.protocols.parser import INVENTED, ParsedReply, Protocol, ReplyParser
@@ -150,15 +150,15 @@ class ReplyReceiver:
             return True
         return bool(self._repeated())
 
-    def _take(self, piece: StreamPiece) -> None:
+    def _take(self, piece: ReplyPart) -> None:
         match piece:
-            case TextPiece(text=text):
+            case TextFragment(text=text):
                 self._repetition[0].feed(text)
                 self._show(self._parser.feed(self._cleaner.feed(text)))
-            case ThinkingPiece(text=text):
+            case ReasoningFragment(text=text):
                 self._repetition[1].feed(text)
                 self._think(self._thought_cleaner.feed(text))
-            case CallStarted(name=name, arguments=arguments):
+            case CallProgress(name=name, arguments=arguments):
                 self._stop_thinking()
                 self._enter("writing", _subject(plain_name(name), arguments))
             case CallReady(call=call):
@@ -170,7 +170,7 @@ class ReplyReceiver:
             case RetryWait(attempt=attempt, of=of, seconds=seconds, why=why):
                 self._emit(RetryScheduled(attempt=attempt, of=of, seconds=seconds, why=clean(why)))
                 self._phase = ("", "", None)
-            case UsagePiece(usage=usage):
+            case UsageReport(usage=usage):
                 self._usage = _continued(self._before, _merged(self._usage, usage))
             case Stop(reason=reason):
                 self._stop = reason

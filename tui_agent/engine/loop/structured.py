@@ -27,7 +27,16 @@ from tui_agent.engine.loop.ask import LoopDeps
 from tui_agent.engine.loop.reply import Received, ReplyReceiver, Stage
 from tui_agent.engine.models.roles import ModelRoles
 from tui_agent.events import ReplyEnded, ReplyStarted
-from tui_agent.models.base import CallStarted, Failed, ModelRequest, Phase, Piece, TextPiece, ThinkingPiece, UsagePiece
+from tui_agent.models.base import (
+    CallProgress,
+    Failed,
+    ModelRequest,
+    Phase,
+    ReasoningFragment,
+    ReplyPart,
+    TextFragment,
+    UsageReport,
+)
 from tui_agent.models.selection import Role
 from tui_agent.text import clean
 
@@ -225,15 +234,15 @@ class _AnswerReceiver(ReplyReceiver):
         self._called = False
         """The reply calls a tool, although an object was asked for."""
 
-    def _take(self, piece: Piece) -> None:
+    def _take(self, piece: ReplyPart) -> None:
         match piece:
-            case TextPiece(text=text):
+            case TextFragment(text=text):
                 self._stop_thinking()
                 self._enter("writing")
                 self._parser.feed(self._cleaner.feed(text))
-            case CallStarted() if self._tools:
+            case CallProgress() if self._tools:
                 self._called = not object_begun(self._parser.raw)
-            case ThinkingPiece() | Phase() | UsagePiece() | Failed():
+            case ReasoningFragment() | Phase() | UsageReport() | Failed():
                 super()._take(piece)
 
     def _is_enough(self) -> bool:
