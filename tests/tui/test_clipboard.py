@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.tui.clipboard import TERMINAL_LIMIT, copy_to_clipboard, helpers
+from tui_agent.tui.clipboard import TERMINAL_LIMIT, clipboard_commands, copy_to_clipboard
 
 
 def program(folder: Path, name: str, body: str) -> Path:
@@ -29,7 +29,7 @@ def test_helpers_are_those_that_reach_the_users_own_clipboard(
     environment: dict[str, str], names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.platform", "linux")
-    assert [argv[0] for argv in helpers(environment, lambda name: name)] == names
+    assert [argv[0] for argv in clipboard_commands(environment, lambda name: name)] == names
 
 
 async def test_without_a_helper_nothing_is_said_to_be_copied() -> None:
@@ -71,7 +71,7 @@ async def test_a_helper_that_leaves_a_server_behind_is_not_waited_for(tmp_path: 
 
 
 async def test_a_helper_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui_agent.tui.clipboard.SECONDS", 0.2)
+    monkeypatch.setattr("tui_agent.tui.clipboard.TIMEOUT", 0.2)
     xclip = program(tmp_path, "xclip", "exec sleep 600")
     environment = {"DISPLAY": ":0", "PATH": "/usr/bin:/bin"}
     said = await copy_to_clipboard("a", lambda text: None, environment=environment, which=lambda name: str(xclip))

@@ -95,7 +95,7 @@ async def test_a_folder_is_gone_into_and_what_is_in_it_follows() -> None:
 
 
 async def test_keys_that_come_before_the_answer_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mention_completion, "PATIENCE", 60)
+    monkeypatch.setattr(mention_completion, "MAX_WAIT", 60)
     async with writing(late=True) as (pilot, app, session, finder):
         for key in ("@", "a", "p", "enter", "o", "k"):
             app.prompt._forward_event(events.Key(key, "\r" if key == "enter" else key))
@@ -110,7 +110,7 @@ async def test_keys_that_come_before_the_answer_wait_for_it(monkeypatch: pytest.
 
 
 async def test_a_key_gives_up_waiting_but_never_sends_half_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mention_completion, "PATIENCE", 0.01)
+    monkeypatch.setattr(mention_completion, "MAX_WAIT", 0.01)
     async with writing(late=True) as (pilot, app, session, finder):
         await pilot.press(*"@ap", "enter")
         await until(pilot, lambda: "still finding files" in screen_text(app))

@@ -9,7 +9,7 @@ from tests.tui.kit import app_for, running, screen_text, until
 from tui_agent.settings import Loaded, Settings
 from tui_agent.settings.screen import ROLES
 from tui_agent.settings.screen import THEMES as BUILT_IN
-from tui_agent.tui.themes import ANSI, DARK, LIGHT, NAMES, OWN_FIELDS, THEMES, default_name, startup_theme, theme_for
+from tui_agent.tui.themes import ANSI, DARK, LIGHT, NAMES, THEME_FIELDS, THEMES, default_name, startup_theme, theme_for
 
 
 def test_own_themes_take_what_is_right_and_leave_the_rest() -> None:
@@ -20,7 +20,7 @@ def test_own_themes_take_what_is_right_and_leave_the_rest() -> None:
     assert (theme.background, theme.variables["code"]) == (LIGHT.background, LIGHT.variables["code"])
     assert theme_for("other", {"mine": colours}) is None
     assert set(ROLES) == {
-        *OWN_FIELDS,
+        *THEME_FIELDS,
         *(name for name in DARK.variables if "selection" not in name and "cursor" not in name),
     }
     assert ("default", *NAMES) == BUILT_IN

@@ -34,7 +34,7 @@ async def test_the_page_of_the_running_session_and_a_second_browser_see_the_same
             assert isinstance(app.screen, LinkPanel)
             link = app.screen.link
             assert link.startswith("http://127.0.0.1:") and "#" in link
-            serving = web._SERVED[app].page
+            serving = web._SERVED[app][0]
             page, other = Served(app.session, serving), Served(app.session, serving)
             await page.enter(link)
             await other.enter()

@@ -1,4 +1,4 @@
-"""`/copy` and `/export`: the session to the clipboard or into a file (S3)."""
+"""`/copy` and `/export`: copy parts of the session, or write it to a file (S3)."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def export_source(app: BaseApp, session: SessionApi) -> AsyncIterator[Path]:
-    """The folder of the session, for a reader. Raises OSError."""
+    """Yield the session's folder, or a complete copy of it while saving fails. Raises OSError."""
     if not app.activity.trouble:
         yield sessions_dir() / session.id
         return
-    place = await to_thread(TemporaryDirectory, prefix="tui-agent-")
+    temporary = await to_thread(TemporaryDirectory, prefix="tui-agent-")
     try:
-        folder = Path(place.name, session.id)
+        folder = Path(temporary.name, session.id)
         folder.mkdir(0o700)
         await session.copy_journal(folder / JOURNAL)
         yield folder
     finally:
-        await to_thread(place.cleanup)
+        await to_thread(temporary.cleanup)
 
 
 FORMATS: dict[str, Format] = {"html": "html", "markdown": "markdown", "md": "markdown"}
 
 
-def copy_part(app: BaseApp, words: str) -> None:
+def copy_part(app: BaseApp, arguments: str) -> None:
     """Copy the last reply (again: its code), code block `N` of it, the plan, or the whole conversation."""
-    what, _, rest = words.partition(" ")
+    what, _, rest = arguments.partition(" ")
     transcript = app.transcript
     if not what:
         if transcript.select_last():
@@ -67,9 +67,9 @@ def _copy_code(app: BaseApp, transcript: Transcript, number: str) -> None:
     if number and not (number.isascii() and number.isdecimal() and 0 < int(number[:9]) < 10**8):
         app.hints.show("/copy code needs the number of a code block, counted from 1")
         return
-    what, count = transcript.select_code(int(number[:9]) if number else 0)
-    if what:
-        app.work(app.copy_text, transcript.selected_text, f"{what} · ")
+    label, count = transcript.select_code(int(number[:9]) if number else 0)
+    if label:
+        app.work(app.copy_text, transcript.selected_text, f"{label} · ")
     elif count:
         blocks = "one code block" if count == 1 else f"{count} code blocks"
         app.hints.show(f"there is no code block {number}: that reply has {blocks}")
@@ -80,34 +80,34 @@ def _copy_code(app: BaseApp, transcript: Transcript, number: str) -> None:
 async def _copy_all(app: BaseApp, session: SessionApi) -> None:
     from tui_agent.export.session import export_session
 
-    def gather() -> str:
+    def export() -> str:
         return "".join(export_session(sessions_dir() / session.id, "markdown", session.mask))
 
     app.hints.show("collecting the session …")
     try:
-        text = await asyncio.to_thread(gather)
+        text = await asyncio.to_thread(export)
     except OSError as error:
         app.hints.show(f"not copied: the session can't be read: {error.strerror}")
         return
     await app.copy_text(text, "the session · ")
 
 
-def export_to_file(app: BaseApp, words: str) -> None:
-    """Write the session to a file, as markdown unless `html` or the file's name says otherwise."""
+def export_to_file(app: BaseApp, arguments: str) -> None:
+    """Write the session to a file, as Markdown unless `html` or the file's name says otherwise."""
     if app.session is None:
         return
-    first, _, rest = words.partition(" ")
-    form = FORMATS.get(first)
-    app.work(_export, app, app.session, form, rest.strip() if form else words)
+    first, _, rest = arguments.partition(" ")
+    format = FORMATS.get(first)
+    app.work(_export, app, app.session, format, rest.strip() if format else arguments)
 
 
-async def _export(app: BaseApp, session: SessionApi, form: Format | None, name: str) -> None:
+async def _export(app: BaseApp, session: SessionApi, format: Format | None, name: str) -> None:
     from tui_agent.export.session import ExportError, export_format, export_target, write_export
 
     def write(folder: Path) -> Path:
-        wanted = form or export_format(name) or "markdown"
-        path = export_target(name, Path(app.view.workspace), session.id, wanted)
-        write_export(folder, wanted, session.mask, path)
+        chosen = format or export_format(name) or "markdown"
+        path = export_target(name, Path(app.view.workspace), session.id, chosen)
+        write_export(folder, chosen, session.mask, path)
         return path
 
     app.hints.show("writing the session …")
@@ -116,7 +116,7 @@ async def _export(app: BaseApp, session: SessionApi, form: Format | None, name: 
             path = await asyncio.to_thread(write, folder)
     except ExportError as error:
         app.hints.show(str(error))
-    except (OSError, ValueError, RuntimeError) as error:  # a name that no file can have, a home that nobody has
+    except (OSError, ValueError, RuntimeError) as error:  # an invalid file name, an unknown home directory
         app.hints.show(f"not written: {one_line(str(error), 200)}")
     else:
         workspace = Path(app.view.workspace)

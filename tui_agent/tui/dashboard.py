@@ -1,4 +1,4 @@
-"""`/stats`: the dashboard; its numbers are read from the journals in a thread (S4)."""
+"""`/stats`: opens the dashboard and reads its numbers from the journals in a thread (S4)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from widgets.dashboard import Dashboard
 if TYPE_CHECKING:
     from tui_agent.stats.reading import Gathered
 
-TURN, BREATH = 0.01, 0.002
-"""Seconds for which the thread reads, and for which it then lets others go."""
-TOLD = 50
+READ_SECONDS, PAUSE_SECONDS = 0.01, 0.002
+"""The thread reads and pauses in turns, so that the event loop gets the interpreter."""
+REPORT_EVERY = 50
 """Sessions between two progress reports."""
 
 
 def show_statistics(app: BaseApp, _: str) -> None:
-    """Open the dashboard; the numbers come when they are there."""
+    """Open the dashboard and fill it in the background."""
     stop = threading.Event()
 
     def read() -> None:
@@ -34,40 +34,40 @@ def show_statistics(app: BaseApp, _: str) -> None:
 
 
 async def _fill(app: BaseApp, panel: Dashboard, stop: threading.Event) -> None:
-    def tell(done: int, of: int) -> None:
-        if done % TOLD == 0:
-            app.call_later(panel.advance, done, of)
+    def on_progress(done: int, total: int) -> None:
+        if done % REPORT_EVERY == 0:
+            app.call_later(panel.advance, done, total)
 
-    found = await asyncio.to_thread(_gather, tell, stop)
+    stats = await asyncio.to_thread(_gather, on_progress, stop)
     if not stop.is_set():
-        panel.show(found.tally, notes(found))
+        panel.show(stats.tally, notes(stats))
 
 
-def _gather(tell: Callable[[int, int], None], stop: threading.Event) -> Gathered:
+def _gather(on_progress: Callable[[int, int], None], stop: threading.Event) -> Gathered:
     from tui_agent.stats.reading import gather_stats
 
-    breath = monotonic()
+    turn_started = monotonic()
 
-    def stopped() -> bool:
-        nonlocal breath
-        if monotonic() - breath < TURN:
+    def pause_or_stop() -> bool:
+        nonlocal turn_started
+        if monotonic() - turn_started < READ_SECONDS:
             return stop.is_set()
-        gone = stop.wait(BREATH)
-        breath = monotonic()
-        return gone
+        stopped = stop.wait(PAUSE_SECONDS)
+        turn_started = monotonic()
+        return stopped
 
-    return gather_stats(data_dir(), tell=tell, stop=stopped)
+    return gather_stats(data_dir(), tell=on_progress, stop=pause_or_stop)
 
 
-def notes(found: Gathered) -> list[str]:
-    """What is missing in the numbers, in words."""
-    said = []
-    if found.skipped:
-        count = len(found.skipped)
-        some = "1 session is" if count == 1 else f"{count:,} sessions are"
-        said.append(f"{some} left out: the journal can't be read. `tui-agent stats` lists them.")
-    if found.damaged:
-        count = found.tally.damaged
-        some = "1 record is" if count == 1 else f"{count:,} records are"
-        said.append(f"{some} damaged and not counted. `tui-agent stats` lists the sessions.")
-    return said
+def notes(stats: Gathered) -> list[str]:
+    """Return sentences about sessions and records that the numbers don't include."""
+    sentences = []
+    if stats.skipped:
+        count = len(stats.skipped)
+        subject = "1 session is" if count == 1 else f"{count:,} sessions are"
+        sentences.append(f"{subject} left out: the journal can't be read. `tui-agent stats` lists them.")
+    if stats.damaged:
+        count = stats.tally.damaged
+        subject = "1 record is" if count == 1 else f"{count:,} records are"
+        sentences.append(f"{subject} damaged and not counted. `tui-agent stats` lists the sessions.")
+    return sentences

@@ -1,20 +1,20 @@
-"""What follows when the screen ends and the program continues."""
+"""Return values of the app that are not exit codes of the process: the program continues."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 RESTART_AS_DEMO = 1000
-"""What the app returns when the user wants the demonstration; no exit code of a process."""
+"""The user chose the demo."""
 CONTINUE = 1001
-"""What it returns when the user continues in another session."""
+"""The user continues in another session."""
 
 
 class ContinueIn(NamedTuple):
-    """The session that the user continues in."""
+    """The session to open next."""
 
     id: str
     same_folder: bool
-    """It works in the folder of the session before."""
+    """It has the same workspace as the current session."""
     typed_ahead: str = ""
-    """What was typed already for its composer."""
+    """Text that was already typed for its composer."""

@@ -1,7 +1,7 @@
-"""The composer's mentions of files: an `@` at the beginning of a word opens a list that the next letters filter (H7).
+"""Completion of file mentions: an `@` at the start of a word opens a list that is filtered while typing (H7).
 
-Enter and Tab mean what was found for the letters that stand there: a key that comes before that is known waits, and
-the keys behind it wait with it, so that none of them is lost or read as something else.
+Enter and Tab choose from the results for the current text. A key that comes before they are complete waits, and later
+keys queue behind it, so that no key is lost or misread.
 """
 
 from __future__ import annotations
@@ -19,73 +19,72 @@ if TYPE_CHECKING:
     from tui_agent.mentions.search import Found, Mentions
     from widgets.prompt_input import PromptInput
 
-KEYS = ("up", "down", "tab", "enter", "escape", "colon")
-"""Belong to the list while it is open; `:` takes what was chosen with the arrows, so that lines can follow."""
-EDITS = ("backspace", "delete", "ctrl+w", "ctrl+h")
-"""Keys that change a mention without being a letter of it."""
-PATIENCE = 2.0
-"""Seconds that a key waits for what is found; then it does nothing."""
-LONGEST = 1_000
-"""Letters of a line before the cursor that are looked at."""
+LIST_KEYS = ("up", "down", "tab", "enter", "escape", "colon")
+"""Keys of the open list; `:` inserts the name selected with the arrow keys, so that line numbers can follow."""
+EDIT_KEYS = ("backspace", "delete", "ctrl+w", "ctrl+h")
+"""Keys that edit a mention without typing a character."""
+MAX_WAIT = 2.0
+"""Seconds that a key waits for results before it is dropped."""
+MAX_SCANNED = 1_000
+"""Characters before the cursor that are searched for a mention."""
 
-_TYPED = re.compile(
+_MENTION = re.compile(
     r"""(?<![A-Za-z0-9._%+\-@/\\"'`=&\#])@(?:"(?P<quoted>(?:[^"\\\n]|\\["\\])*)|(?P<plain>(?:[^\s"<>|`@][^\s"<>|`]*)?))\Z"""
 )
-_LINES = re.compile(r"[^:]:(?:L?\d*(?:-L?\d*)?)?\Z")
+_LINE_NUMBERS = re.compile(r"[^:]:(?:L?\d*(?:-L?\d*)?)?\Z")
 
 
 class TypedMention(NamedTuple):
-    """A mention as far as it is typed."""
+    """The mention in front of the cursor."""
 
     row: int
     start: int
-    """Column of its @."""
+    """Column of the `@`."""
     end: int
     query: str
 
 
 class MentionCompletion:
-    """One for a composer, with the list above it."""
+    """Completes mentions in the composer with a list above it."""
 
     def __init__(self, app: BaseApp, prompt: PromptInput) -> None:
         self.app = app
         self.prompt = prompt
-        self.picker = MentionPicker(self._click, id="mentions")
-        self._typed: TypedMention | None = None
-        """What is looked for; None while the list is closed."""
-        self._left: tuple[int, int] | None = None
+        self.picker = MentionPicker(self._on_click, id="mentions")
+        self._mention: TypedMention | None = None
+        """The mention that is completed; None while the list is closed."""
+        self._dismissed: tuple[int, int] | None = None
         """Position of the mention whose list the user closed."""
-        self._keyed = False
-        """The next change comes from a key: only that opens the list."""
-        self._blank: tuple[int, int] | None = None
-        """Position after the blank that was inserted after the last name."""
-        self._known = asyncio.Event()
+        self._key_pressed = False
+        """The next change comes from a key; only then the list opens."""
+        self._after_space: tuple[int, int] | None = None
+        """Position behind the space that was inserted after the last name."""
+        self._results_complete = asyncio.Event()
         """The list is complete for the current text."""
-        app.watch(prompt, "selection", self._look, init=False)
+        app.watch(prompt, "selection", self._on_cursor_moved, init=False)
 
     @property
-    def _finder(self) -> Mentions | None:
+    def _search(self) -> Mentions | None:
         return getattr(self.app.session, "mentions", None)
 
     def open(self) -> None:
-        """The session is open: search for what was typed before."""
-        if self._typed is not None:
-            self._ask(self._typed)
+        """Search for what was typed before the session was open."""
+        if self._mention is not None:
+            self._query(self._mention)
 
-    # --- what is typed ---
+    # --- typing ---
 
-    def _look(self) -> None:
-        """The cursor moved, perhaps since a letter was typed."""
-        keyed, self._keyed = self._keyed, False
-        typed = self._at_cursor()
-        if typed is None or not (keyed or self._typed):
-            self._left = self._left if typed is not None else None
+    def _on_cursor_moved(self) -> None:
+        key_pressed, self._key_pressed = self._key_pressed, False
+        mention = self._mention_at_cursor()
+        if mention is None or not (key_pressed or self._mention):
+            self._dismissed = self._dismissed if mention is not None else None
             self._close()
-        elif (typed.row, typed.start) != self._left and typed != self._typed:
-            self._left = None
-            self._ask(typed)
+        elif (mention.row, mention.start) != self._dismissed and mention != self._mention:
+            self._dismissed = None
+            self._query(mention)
 
-    def _at_cursor(self) -> TypedMention | None:
+    def _mention_at_cursor(self) -> TypedMention | None:
         prompt = self.prompt
         if (
             not prompt.selection.is_empty
@@ -94,54 +93,54 @@ class MentionCompletion:
         ):
             return None
         row, column = prompt.cursor_location
-        line = prompt.document.get_line(row)[max(0, column - LONGEST) : column]
-        found = _TYPED.search(line)
-        if found is None or (found["plain"] and _LINES.search(found["plain"])):
+        line = prompt.document.get_line(row)[max(0, column - MAX_SCANNED) : column]
+        match = _MENTION.search(line)
+        if match is None or (match["plain"] and _LINE_NUMBERS.search(match["plain"])):
             return None
-        query = found["plain"] or re.sub(r'\\(["\\])', r"\1", found["quoted"] or "")
-        return TypedMention(row, column - len(line) + found.start(), column, query)
+        query = match["plain"] or re.sub(r'\\(["\\])', r"\1", match["quoted"] or "")
+        return TypedMention(row, column - len(line) + match.start(), column, query)
 
-    def _ask(self, typed: TypedMention) -> None:
-        if self._typed is None or typed.query != self._typed.query:
-            self._known.clear()
-        self._typed = typed
-        if self._finder is not None and not self._known.is_set():
-            self._finder.find(typed.query, self._show_found)
+    def _query(self, mention: TypedMention) -> None:
+        if self._mention is None or mention.query != self._mention.query:
+            self._results_complete.clear()
+        self._mention = mention
+        if self._search is not None and not self._results_complete.is_set():
+            self._search.find(mention.query, self._show_results)
 
-    def _show_found(self, found: Found) -> None:
-        if self._typed is None or found.query != self._typed.query:
+    def _show_results(self, results: Found) -> None:
+        if self._mention is None or results.query != self._mention.query:
             return
-        self.picker.show(found.query, found.names, listing=found.listing, note=found.note)
-        if found.whole:
-            self._known.set()
+        self.picker.show(results.query, results.names, listing=results.listing, note=results.note)
+        if results.whole:
+            self._results_complete.set()
 
     def _close(self) -> None:
-        if self._typed is not None:
-            self._typed = None
-            if self._finder is not None:
-                self._finder.end()
+        if self._mention is not None:
+            self._mention = None
+            if self._search is not None:
+                self._search.end()
             self.picker.close()
 
     # --- keys ---
 
     async def on_key(self, event: events.Key) -> bool:
-        """A key before the composer gets it; True when it was meant for the list."""
-        self._keyed = event.is_printable or event.key in EDITS
-        if event.key == "colon" and self._blank is not None:
-            self._take_blank_back(*self._blank)
-        self._blank = None
-        if self._typed is None or self._finder is None or event.key not in KEYS:
+        """Handle a key before the composer gets it; return True if the list took it."""
+        self._key_pressed = event.is_printable or event.key in EDIT_KEYS
+        if event.key == "colon" and self._after_space is not None:
+            self._remove_space(*self._after_space)
+        self._after_space = None
+        if self._mention is None or self._search is None or event.key not in LIST_KEYS:
             return False
         if event.key == "escape":
-            self._left = (self._typed.row, self._typed.start)
+            self._dismissed = (self._mention.row, self._mention.start)
             self._close()
             return True
         if event.key == "colon" and not self.picker.moved:
             return False
-        if not await self._list_is_ready():
+        if not await self._has_results():
             self.app.hints.show("still finding files · esc closes the list")
             return True
-        if self._typed is None or not self.picker.names:
+        if self._mention is None or not self.picker.names:
             return False
         if event.key in ("up", "down"):
             self.picker.move(-1 if event.key == "up" else 1)
@@ -149,47 +148,48 @@ class MentionCompletion:
             self._insert(self.picker.name_chosen, event.key)
         return True
 
-    async def _list_is_ready(self) -> bool:
-        """Wait until the list fits the current text; False when that takes too long."""
+    async def _has_results(self) -> bool:
+        """Wait for the results for the current text; return False if there are none in time."""
         try:
-            async with asyncio.timeout(PATIENCE):
-                await self._known.wait()
+            async with asyncio.timeout(MAX_WAIT):
+                await self._results_complete.wait()
         except TimeoutError:
-            # While files are still being listed, a list for the current text counts.
-            typed = self._typed
-            return typed is not None and self.picker.wanted == typed.query and bool(self.picker.names)
+            # While files are still being listed, incomplete results for the current text are good enough.
+            mention = self._mention
+            return mention is not None and self.picker.wanted == mention.query and bool(self.picker.names)
         return True
 
-    def _click(self, name: str) -> None:
+    def _on_click(self, name: str) -> None:
         self.prompt.focus()
-        if self._typed is not None:
+        if self._mention is not None:
             self._insert(name, "enter")
 
     def _insert(self, name: str, key: str) -> None:
-        """Put the name into the place of what was typed. With Tab a folder stays open for what is in it."""
+        """Replace the typed mention by the name. Tab on a folder keeps the list open for its content."""
         from tui_agent.mentions.syntax import format_mention
 
-        typed, prompt = self._typed, self.prompt
-        if typed is None:
+        mention, prompt = self._mention, self.prompt
+        if mention is None:
             return
-        text, behind = format_mention(name), prompt.document.get_line(typed.row)[typed.end :]
+        text, following = format_mention(name), prompt.document.get_line(mention.row)[mention.end :]
         if key == "tab" and name.endswith("/"):
             text = text.removesuffix('"')
         elif key == "colon":
             text += ":"
-        elif not behind[:1].isspace():
+        elif not following[:1].isspace():
             text += " "
-            self._blank = None if name.endswith("/") else (typed.row, typed.start + len(text))
-        self._keyed = True
-        if self._finder is not None:
-            self._finder.use(name)
+            self._after_space = None if name.endswith("/") else (mention.row, mention.start + len(text))
+        self._key_pressed = True
+        if self._search is not None:
+            self._search.use(name)
+        start = (mention.row, mention.start)
         prompt.history.checkpoint()
-        prompt.replace(text, (typed.row, typed.start), (typed.row, typed.end), maintain_selection_offset=False)
-        prompt.move_cursor((typed.row, typed.start + len(text)))
+        prompt.replace(text, start, (mention.row, mention.end), maintain_selection_offset=False)
+        prompt.move_cursor((mention.row, mention.start + len(text)))
         prompt.history.checkpoint()
 
-    def _take_blank_back(self, row: int, column: int) -> None:
-        """Line numbers follow the inserted name directly: remove the blank."""
+    def _remove_space(self, row: int, column: int) -> None:
+        """Remove the space after an inserted name, since line numbers follow it directly."""
         prompt = self.prompt
         if prompt.cursor_location == (row, column) and prompt.document.get_line(row)[column - 1 : column] == " ":
             prompt.replace("", (row, column - 1), (row, column))

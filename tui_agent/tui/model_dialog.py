@@ -1,9 +1,9 @@
-"""`/model`: which model answers, in the session or in one of its roles (M5, M6, U4)."""
+"""`/model`: chooses the model of the session or of one of its roles (M5, M6, U4)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tui_agent.common.domain import Fault
 from tui_agent.engine.core.stream import JournalBroken
@@ -15,9 +15,9 @@ from widgets.status_line import format_tokens
 if TYPE_CHECKING:
     from tui_agent.engine.models.roles import Candidate, ModelChoice
 
-SESSION = "execution"
-"""The role that is the session's own."""
-NAMES = {
+SESSION: Final = "execution"
+"""The role of the session's own model."""
+ROLE_NAMES = {
     SESSION: "session",
     "planning": "planning",
     "dispatcher": "dispatcher",
@@ -25,22 +25,24 @@ NAMES = {
     "title": "title",
     "explorer": "sub-agents",
 }
-"""What the roles are called on the screen."""
-WORDS = {**{role: role for role in NAMES}, **{said: role for role, said in NAMES.items()}, "subagents": "explorer"}
-"""What the user may call them."""
-TOGETHER = 8
-"""Models whose facts are shown together."""
+"""Roles as shown on the screen."""
+ROLES_BY_NAME = {**{role: role for role in ROLE_NAMES}, **{name: role for role, name in ROLE_NAMES.items()}} | {
+    "subagents": "explorer"
+}
+"""Roles as the user may write them."""
+UPDATE_EVERY = 8
+"""Number of described models after which the list is repainted."""
 
 
-def show_models(app: BaseApp, words: str) -> None:
-    """`/model` opens the picker; `/model NAME` and `/model ROLE NAME` choose at once, `default` takes a role's back."""
+def show_models(app: BaseApp, arguments: str) -> None:
+    """Open the picker, or choose at once with `NAME` or `ROLE NAME`; `ROLE default` resets a role."""
     choice: ModelChoice | None = getattr(app.session, "models", None)
     if choice is None:
         app.hints.show("the model can't be changed here")
         return
-    first, _, rest = words.partition(" ")
-    role = WORDS.get(first.lower(), "")
-    name = rest.strip() if role else words.strip()
+    first, _, rest = arguments.partition(" ")
+    role = ROLES_BY_NAME.get(first.lower(), "")
+    name = rest.strip() if role else arguments.strip()
     if role and not name:
         app.hints.show(f"/model {first} needs a model name or `default`")
     elif name:
@@ -50,86 +52,85 @@ def show_models(app: BaseApp, words: str) -> None:
 
 
 async def _choose(app: BaseApp, choice: ModelChoice, role: str, name: str) -> None:
-    taken = "" if role != SESSION and name.lower() == "default" else name
-    problem = await choice.choose(role, taken)
-    app.hints.show(one_line(problem, 300) if problem else _result_message(role, taken))
+    name = "" if role != SESSION and name.lower() == "default" else name
+    problem = await choice.choose(role, name)
+    app.hints.show(one_line(problem, 300) if problem else _result_message(role, name))
 
 
 def _result_message(role: str, name: str) -> str:
-    shown = one_line(name, 60)
+    label = one_line(name, 60)
     if role == SESSION:
-        return f"{shown} answers from the next message"
-    return f"{NAMES[role]}: {shown or 'the configured one'}"
+        return f"{label} answers from the next message"
+    return f"{ROLE_NAMES[role]}: {label or 'the configured one'}"
 
 
 class ModelDialog(ModelPicker):
-    """The model picker with the models of the session and its server."""
+    """The model picker, filled with the roles of the session and the models of its server."""
 
     def __init__(self, app: BaseApp, choice: ModelChoice) -> None:
         super().__init__(where=choice.endpoint)
         self._base = app
         self._choice = choice
-        self._known: dict[str, Candidate] = {}
-        self._model = ""
-        """The session's."""
+        self._candidates: dict[str, Candidate] = {}
+        self._session_model = ""
         self._window: int | None = None
-        self._news = 0
+        self._described = 0
         self._busy = False
-        self._gone = False
+        self._closed = False
 
     async def fill(self) -> None:
-        """Show the picker, and fill it."""
+        """Open the picker, list the models, then describe them one by one."""
         await self._base.push_screen(self)
-        found = await self._choice.listed()
-        if isinstance(found, Fault):
-            self.show_rows((), one_line(f"{found.message} {found.advice}", 400))
+        candidates = await self._choice.listed()
+        if isinstance(candidates, Fault):
+            self.show_rows((), one_line(f"{candidates.message} {candidates.advice}", 400))
             return
-        if not found:
+        if not candidates:
             pull = (
                 " Pull one first, such as `ollama pull qwen2.5-coder:7b`." if self._choice.provider == "ollama" else ""
             )
             self.show_rows((), f"{self._choice.endpoint} has no models.{pull}")
             return
-        self._known = {one.name: one for one in found}
+        self._candidates = {candidate.name: candidate for candidate in candidates}
         await self._show_roles()
-        self._show()
-        await self._choice.describe(list(self._known), self._learn)
-        self._show()
+        self._show_models()
+        await self._choice.describe(list(self._candidates), self._on_described)
+        self._show_models()
 
-    def _learn(self, one: Candidate) -> None:
-        self._known[one.name] = one
-        self._news += 1
-        if self._news % TOGETHER == 1:
-            self._show()
+    def _on_described(self, candidate: Candidate) -> None:
+        self._candidates[candidate.name] = candidate
+        self._described += 1
+        if self._described % UPDATE_EVERY == 1:
+            self._show_models()
 
-    def _show(self) -> None:
-        if not self._gone:
-            self.show_rows([_row(one) for one in self._known.values()])
+    def _show_models(self) -> None:
+        if not self._closed:
+            self.show_rows([_row(candidate) for candidate in self._candidates.values()])
 
     async def _show_roles(self) -> None:
         current = await self._choice.current()
-        self._model, self._window = current["execution"][0], await self._choice.window()
+        self._session_model, self._window = current[SESSION][0], await self._choice.window()
         rows = []
         for role, (model, own) in current.items():
-            why = "chosen here" if own else "" if role == SESSION else "configured"
-            if role != SESSION and model == self._model and not own:
-                why = "the session's"
-            rows.append(RoleRow(role, NAMES[role], model, why, own))
+            source = "chosen here" if own else "" if role == SESSION else "configured"
+            if role != SESSION and model == self._session_model and not own:
+                source = "the session's"
+            rows.append(RoleRow(role, ROLE_NAMES[role], model, source, own))
         self.show_roles(rows)
 
-    # --- what the user wants ---
+    # --- ModelPicker's hooks ---
 
     def outlook(self, role: str, name: str) -> Sequence[str]:
-        """See ModelPicker."""
+        """Return what would change with this model."""
         from tui_agent.engine.models.roles import outlook
 
-        now, used = self._known.get(self._model), self._base.view.context_used
+        current, used = self._candidates.get(self._session_model), self._base.view.context_used
         return outlook(
-            now, self._known[name], role=role, window=self._window, used=used, provider=self._choice.provider
+            current, self._candidates[name], role=role, window=self._window, used=used, provider=self._choice.provider
         )
 
     def choose(self, role: str, name: str) -> None:
-        """See ModelPicker."""
+        """Check the model and give it the role."""
         if not self._busy:
             self._busy = True
             self.say(f"Asking {self._choice.endpoint} …")
@@ -142,38 +143,34 @@ class ModelDialog(ModelPicker):
             problem = await self._choice.choose(role, name)
         finally:
             self._busy = False
-        if problem or self._gone:
-            self._say(problem or _result_message(role, name))
+        if problem or self._closed:
+            self._report(problem or _result_message(role, name))
         elif role == SESSION:
             self._base.hints.show(_result_message(role, name))
             self.dismiss()
         else:
             await self._show_roles()
-            self._say(_result_message(role, name))
+            self._report(_result_message(role, name))
 
-    def _say(self, text: str) -> None:
-        if self._gone:
+    def _report(self, text: str) -> None:
+        if self._closed:
             self._base.hints.show(one_line(text, 300))
         else:
             self.say(text)
 
     def on_unmount(self) -> None:
-        """What is answered now is told elsewhere."""
-        self._gone = True
+        """Report later results as hints."""
+        self._closed = True
 
 
-# --- words ----------------------------------------------------------------------------------
-
-
-def _row(one: Candidate) -> ModelRow:
-    if not one.known:
-        return ModelRow(one.name, one.label, "…")
-    if one.problem:
-        return ModelRow(one.name, one.label, "not known")
-    if not one.answers:
-        return ModelRow(one.name, one.label, "embeddings only", "", one.build)
-    words = [said for said, able in (("tools", one.tools), ("thinking", one.thinks), ("vision", one.sees)) if able]
-    able = " ".join(words) if one.tools is not None else "not reported"
-    return ModelRow(
-        one.name, one.label, able, "" if one.window is None else format_tokens(one.window), one.build, one.loaded
-    )
+def _row(model: Candidate) -> ModelRow:
+    if not model.known:
+        return ModelRow(model.name, model.label, "…")
+    if model.problem:
+        return ModelRow(model.name, model.label, "not known")
+    if not model.answers:
+        return ModelRow(model.name, model.label, "embeddings only", "", model.build)
+    abilities = {"tools": model.tools, "thinking": model.thinks, "vision": model.sees}
+    text = "not reported" if model.tools is None else " ".join(name for name, present in abilities.items() if present)
+    window = "" if model.window is None else format_tokens(model.window)
+    return ModelRow(model.name, model.label, text, window, model.build, model.loaded)

@@ -1,4 +1,4 @@
-"""`/output`: all that a call printed, from the file that holds it or from what is at hand."""
+"""`/output`: shows the full output of a call, from its file or from memory."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from widgets.output_pager import OutputPager, OutputWindow
 if TYPE_CHECKING:
     from tui_agent.platform.text_pages import PageRow, Pages
 
-_OURS = re.compile(r"output-[0-9a-f]{8}\.txt")
-"""How files with all of an output are named."""
-AROUND = 150
-"""Lines around the shown ones in which a secret may begin or end."""
+_OUTPUT_FILE = re.compile(r"output-[0-9a-f]{8}\.txt")
+"""Names of files with the full output of a command."""
+MASK_CONTEXT = 150
+"""Lines around the shown ones that are masked with them, as a secret may span lines."""
 GONE = "The full output was deleted when the earlier process ended; this is the part the agent received."
 
 Item: TypeAlias = ToolItem | UserShellCommand
 
 
 def show_output(app: BaseApp, _: str) -> None:
-    """Show the output of the call that is chosen in the progress, else the newest one."""
+    """Show the output of the call that is selected in the progress tree, or of the newest one."""
     items = [item for item in app.view.items if isinstance(item, ToolItem | UserShellCommand) and _has_output(item)]
     if not items:
         app.hints.show("no call has printed anything yet")
         return
-    chosen = app.columns.progress.chosen_item
-    place = items.index(chosen) if chosen in items else len(items) - 1
-    app.push_screen(OutputPager(Outputs(app, items, place)))
+    selected = app.columns.progress.chosen_item
+    index = items.index(selected) if selected in items else len(items) - 1
+    app.push_screen(OutputPager(Outputs(app, items, index)))
 
 
 def _has_output(item: Item) -> bool:
@@ -45,25 +45,26 @@ def _has_output(item: Item) -> bool:
 
 
 class Outputs:
-    """Serves the pager. Files are read in threads; one output is open at a time."""
+    """The pager's source of text (`PagerApi`). Files are read in threads; one output is open at a time."""
 
-    def __init__(self, app: BaseApp, items: list[Item], place: int) -> None:
+    def __init__(self, app: BaseApp, items: list[Item], index: int) -> None:
         self.app = app
         self._items = items
-        self._place = place
+        self._index = index
         self._pages: Pages | None = None
-        self._from_file = False
+        self._reads_file = False
         self._stop = threading.Event()
-        self._counting: asyncio.Future[None] | None = None
+        """Set when the open output is closed; ends searching and counting."""
+        self._line_count: asyncio.Future[None] | None = None
         self.note = ""
 
     @property
     def _item(self) -> Item:
-        return self._items[self._place]
+        return self._items[self._index]
 
     @property
     def title(self) -> str:
-        """See PagerApi."""
+        """Name of the call."""
         item = self._item
         if isinstance(item, UserShellCommand):
             return f"! {one_line(item.command, 300)}"
@@ -71,79 +72,82 @@ class Outputs:
 
     @property
     def growing(self) -> bool:
-        """See PagerApi."""
+        """True while the call is running."""
         return isinstance(self._item, ToolItem) and self._item.status == "running"
 
     # --- lines ---
 
     async def look(self, place: int, above: int, below: int) -> OutputWindow:
-        """See PagerApi."""
+        """Return `above` and `below` lines around the byte `place`; -1 is the end."""
         await self._refresh()
         pages = self._pages
-        if pages is None:  # closed meanwhile
+        if pages is None:  # closed in the meantime
             return OutputWindow()
-        sight = await asyncio.to_thread(self._read_window, pages, place, above, below)
-        if (sight.lines is None or self.growing) and (self._counting is None or self._counting.done()):
-            self._counting = asyncio.ensure_future(asyncio.to_thread(pages.count, self._stop))
-        return sight
+        window = await asyncio.to_thread(self._read_window, pages, place, above, below)
+        if (window.lines is None or self.growing) and (self._line_count is None or self._line_count.done()):
+            self._line_count = asyncio.ensure_future(asyncio.to_thread(pages.count, self._stop))
+        return window
 
     def _read_window(self, pages: Pages, place: int, above: int, below: int) -> OutputWindow:
         size = pages.size
         place = size if place < 0 else place
-        rows, under = pages.above(place, above), pages.below(place, below)
-        texts = self._masked_texts(pages, [*rows, *under])
-        shown = [(row.place, row.end, text) for row, text in zip((*rows, *under), texts, strict=True)]
-        return OutputWindow(shown[: len(rows)], shown[len(rows) :], size, pages.number(place), pages.lines())
+        rows_above = pages.above(place, above)
+        rows = [*rows_above, *pages.below(place, below)]
+        texts = self._masked_texts(pages, rows)
+        lines = [(row.place, row.end, text) for row, text in zip(rows, texts, strict=True)]
+        return OutputWindow(
+            lines[: len(rows_above)], lines[len(rows_above) :], size, pages.number(place), pages.lines()
+        )
 
     def _masked_texts(self, pages: Pages, rows: list[PageRow]) -> list[str]:
-        """What they say without secrets: one that is long may begin and end out of sight (A7)."""
+        """Mask rows together with their surroundings: a secret may begin or end outside of them (A7)."""
         if self.app.session is None or not rows:
             return [row.text for row in rows]
-        before = pages.above(rows[0].place, AROUND)
-        texts = [row.text for row in (*before, *rows, *pages.below(rows[-1].end, AROUND))]
+        before = pages.above(rows[0].place, MASK_CONTEXT)
+        texts = [row.text for row in (*before, *rows, *pages.below(rows[-1].end, MASK_CONTEXT))]
         masked = self.app.session.mask.mask("\n".join(texts), keep_lines=True).split("\n")
         if len(masked) != len(texts):
             return ["[not shown: contains a secret]"] * len(rows)
         return masked[len(before) : len(before) + len(rows)]
 
     async def _refresh(self) -> None:
-        """Open what is to be read; go over to the file as soon as there is one."""
+        """Open the output, switch to its file once there is one, and update text that is in memory."""
         item, stop = self._item, self._stop
-        if self._pages is None or (isinstance(item, ToolItem) and item.file and not self._from_file):
+        if self._pages is None or (isinstance(item, ToolItem) and item.file and not self._reads_file):
             pages, note = await asyncio.to_thread(_open_pages, item)
-            if stop is not self._stop:  # closed meanwhile, or another output was opened
+            if stop is not self._stop:  # closed in the meantime, or another output was opened
                 pages.close()
                 return
             if note is None or self._pages is None:
                 self._close()
-                self._pages, self._from_file, self.note = pages, note is None, note or ""
+                self._pages, self._reads_file, self.note = pages, note is None, note or ""
                 return
             self.note = note
-        if self.growing and not self._from_file:
-            self._pages.replace(_bytes(item))
+        if self.growing and not self._reads_file:
+            self._pages.replace(_available_bytes(item))
 
     async def find(self, text: str, place: int, *, back: bool) -> int | None:
-        """See PagerApi."""
+        """Return the start of the next line with `text` after `place`, or before it if `back`."""
         pages = self._pages
         if pages is None:
             return None
 
-        def found() -> int | None:
-            at = pages.find(text, place, back=back, stop=self._stop)
-            return None if at is None else pages.row_of(at)
+        def search() -> int | None:
+            match = pages.find(text, place, back=back, stop=self._stop)
+            return None if match is None else pages.row_of(match)
 
-        return await asyncio.to_thread(found)
+        return await asyncio.to_thread(search)
 
     async def line(self, number: int) -> int | None:
-        """See PagerApi."""
+        """Return the start of line `number`."""
         return None if self._pages is None else await asyncio.to_thread(self._pages.place_of, number)
 
     async def turn(self, by: int) -> bool:
-        """See PagerApi. The older ones come first."""
-        place = self._place - by
-        if not 0 <= place < len(self._items):
+        """Go to an older (`by` > 0) or newer output; return False if there is none."""
+        index = self._index - by
+        if not 0 <= index < len(self._items):
             return False
-        self._place = place
+        self._index = index
         self._close()
         return True
 
@@ -152,35 +156,36 @@ class Outputs:
         self._stop = threading.Event()
         if self._pages is not None:
             self._pages.close()
-        self._pages, self._from_file = None, False
+        self._pages, self._reads_file = None, False
 
     def closed(self) -> None:
-        """See PagerApi."""
+        """Release the output: the pager was closed."""
         self._close()
 
 
 def _open_pages(item: Item) -> tuple[Pages, str | None]:
-    """The file with all of it; else what is at hand, and what should be known of that."""
+    """Open the output's file; without one, the text in memory, with a note for the user.
+
+    The note is None if the file could be opened.
+    """
     from tui_agent.platform.text_pages import Pages
 
     note = ""
-    if isinstance(item, ToolItem) and _OURS.fullmatch(Path(item.file).name):
+    if isinstance(item, ToolItem) and _OUTPUT_FILE.fullmatch(Path(item.file).name):
         with suppress(OSError, ValueError):
             return Pages(Path(item.file)), None
         if item.status != "running" and "[…" in item.text:
             note = GONE
-    return Pages(data=_bytes(item)), note
+    return Pages(data=_available_bytes(item)), note
 
 
-def _bytes(item: Item) -> bytes:
-    return _text(item).encode("utf-8", "replace")
-
-
-def _text(item: Item) -> str:
-    """What is at hand of an output: as it came while it runs, afterwards what the agent was given."""
+def _available_bytes(item: Item) -> bytes:
+    """Return the output that is in memory: live output while the call runs, then the text the agent got."""
     if isinstance(item, UserShellCommand):
-        return item.output
-    if item.status == "running" or not item.text:
-        return item.output.text
-    data = item.result.data if item.result is not None else None
-    return data if isinstance(data, str) and len(data) > len(item.text) else item.text
+        text = item.output
+    elif item.status == "running" or not item.text:
+        text = item.output.text
+    else:
+        data = item.result.data if item.result is not None else None
+        text = data if isinstance(data, str) and len(data) > len(item.text) else item.text
+    return text.encode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Runs the screen: signals, the end of the session, the words at the end."""
+"""Runs the app: signals, closing the session, messages after the screen is gone."""
 
 from __future__ import annotations
 
@@ -24,25 +24,26 @@ from tui_agent.tui.themes import startup_theme
 from widgets.textual_private import driver_of
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-CLOSING = 1.5
+CLOSE_TIMEOUT = 1.5
 """Seconds that the session has to close after a signal."""
 
 
 def run_tui(
     open_session: Callable[[], Awaitable[SessionApi]], *, draft: str = "", hint: str = "", folder: str = ""
 ) -> int | ContinueIn:
-    """Open a session and show it until the user leaves. Returns the exit code: 0, 1 after a failure, 128 + n after
-    signal n, RESTART_AS_DEMO when the user wants the demonstration instead; or the session that the user goes on in.
-    The terminal is as before whatever happens, and the last line says how to resume. `draft` stands in the composer,
-    `hint` above it. What is typed for a session that can't be opened goes to the history of `folder`."""
+    """Open a session and show it until the user quits.
+
+    Returns the exit code: 0, 1 after an error, 128 + n after signal n, or RESTART_AS_DEMO; or the session to continue
+    in. Always restores the terminal, and prints how to resume. The composer starts with `draft`, and `hint` above it.
+    If the session can't be opened, typed text goes to the history of `folder`.
+    """
     app = TuiAgentApp(open_session, draft=draft, hint=hint)
     app.composer.folder = folder
     return _run_in_terminal(app)
 
 
 def run_picker(open_chosen: Callable[[str], Awaitable[SessionApi]], here: str) -> int | ContinueIn:
-    """The same, but the user first picks a session from the list of all, to be opened by its id. `here` is the folder
-    that the user is in."""
+    """Let the user pick a session, then open it by its id and show it. `here` is the current folder."""
     from tui_agent.tui.session_browser import pick_session
 
     app: TuiAgentApp = TuiAgentApp(lambda: pick_session(app, open_chosen, here))
@@ -63,76 +64,75 @@ def _run_in_terminal(app: TuiAgentApp) -> int | ContinueIn:
 
 
 def _apply_startup_theme(app: TuiAgentApp) -> None:
-    """The theme of the settings, before anything is painted."""
-    with contextlib.suppress(paths.NoHome):  # the session reports it
+    """Apply the theme of the settings before the first paint."""
+    with contextlib.suppress(paths.NoHome):  # reported when the session opens
         if (theme := startup_theme(paths.config_file())).name != app.theme:
             app.theme = theme.name
 
 
 def run_app(app: TuiAgentApp) -> int:
-    """The same for an app that was built already."""
+    """Run an app in the terminal and return its exit code, as `run_tui` does."""
     widen_control_tables()
     saved = SavedTerminal()
     threading.excepthook = lambda args: log_failure(args.exc_value) if args.exc_value else None
     app.driver_class = ScreenDriver
-    left = False
+    finished = False
     try:
         code = asyncio.run(_run(app, saved))
-        left = True
-    except Exception as error:  # such as one from the app's own last steps
+        finished = True
+    except Exception as error:  # raised outside of the message loop
         app.failure = log_failure(error)
         code = 1
     finally:
-        if not left:
+        if not finished:
             exit_after(DEADLINE, 1, partial(saved.restore, modes=True))
             _stop_driver(app)
         for number in (*SIGNALS, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT):
             signal.signal(number, signal.SIG_DFL)
-        if left and code == CONTINUE:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # until the screen that follows has it
-        saved.restore(modes=not left)
+        if finished and code == CONTINUE:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # until the next screen handles it
+        saved.restore(modes=not finished)
         if isinstance(driver := driver_of(app), ScreenDriver) and driver.output.timed_out:
-            exit_after(DEADLINE, code if left else 1, partial(saved.restore, modes=True))
+            exit_after(DEADLINE, code if finished else 1, partial(saved.restore, modes=True))
         _print_exit_messages(app)
     return code
 
 
 async def _run(app: TuiAgentApp, saved: SavedTerminal) -> int:
-    caught = _catch_signals(app, saved)
+    received = _catch_signals(app, saved)
     try:
         code = await app.run_async()
     finally:
         app.composer.save_now()
         if app.session is not None:
-            reason = f"signal {signal.Signals(caught[0]).name}" if caught else "error" if app.failure else "user"
+            reason = f"signal {signal.Signals(received[0]).name}" if received else "error" if app.failure else "user"
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(app.session.close(reason), CLOSING if caught else None)
-    if caught:
-        return 128 + caught[0]
+                await asyncio.wait_for(app.session.close(reason), CLOSE_TIMEOUT if received else None)
+    if received:
+        return 128 + received[0]
     return code if code is not None else (app.return_code or 0)
 
 
 def _catch_signals(app: TuiAgentApp, saved: SavedTerminal) -> list[int]:
-    """Let signals end the screen in order, and in any case in time. The list fills with what came.
+    """Make signals end the app, within `DEADLINE`. The returned list gets the signal that ends it.
 
-    The deadline begins in the signal handler itself: the event loop may hang, also in a write to a terminal that
-    takes nothing.
+    The deadline starts in the signal handler, as the event loop may hang in a write to a blocked terminal.
     """
-    caught: list[int] = []
+    received: list[int] = []
     loop = asyncio.get_running_loop()
-    interrupted = float("-inf")
+    interrupted_at = float("-inf")
 
     def on_signal(number: int, _frame: object = None) -> None:
-        if not caught:
-            caught.append(number)
+        if not received:
+            received.append(number)
             exit_after(DEADLINE, 128 + number, partial(saved.restore, modes=True))
             loop.call_soon_threadsafe(app.exit, 128 + number)
 
     def on_interrupt(number: int, _frame: object = None) -> None:
-        nonlocal interrupted
-        again = monotonic() - interrupted <= QUIT_ARMED
-        if app.view.busy and app.session is not None and not again:
-            interrupted = monotonic()
+        nonlocal interrupted_at
+        is_second = monotonic() - interrupted_at <= QUIT_ARMED
+        if app.view.busy and app.session is not None and not is_second:
+            interrupted_at = monotonic()
             loop.call_soon_threadsafe(app.action_interrupt)
         else:
             on_signal(number)
@@ -140,14 +140,14 @@ def _catch_signals(app: TuiAgentApp, saved: SavedTerminal) -> list[int]:
     for number in SIGNALS:
         signal.signal(number, on_signal)
     signal.signal(signal.SIGINT, on_interrupt)
-    return caught
+    return received
 
 
 def _stop_driver(app: TuiAgentApp) -> None:
-    """The event loop was torn down under the app: end the driver's threads, or they outlive us and write."""
+    """End the driver's threads after the event loop broke, or they keep writing to the terminal."""
     driver = driver_of(app)
     if driver is not None:
-        with contextlib.suppress(Exception):  # whatever state it is in
+        with contextlib.suppress(Exception):  # in any state
             driver.disable_input()
             driver.close()
 

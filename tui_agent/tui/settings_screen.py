@@ -1,4 +1,4 @@
-"""`/settings`: every setting with its value and its source; changes go into the user's own file (U4, G1)."""
+"""`/settings`: shows every setting with its value and source, and edits the user's file (U4, G1)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tui_agent.text import one_line
 from tui_agent.tui.commands import CommandApp
 from widgets.settings_form import SettingRow, SettingsForm
 
-AT_ONCE: Final = ("theme", "themes", "keys", "vim", "animation", "notifications", "notify_of")
-"""Settings of the screen: they hold from now on, the others from the next session on."""
-_USER = re.compile(r"(https?://)[^/@\s]+@")
-"""A name and a password in an address."""
+IMMEDIATE: Final = ("theme", "themes", "keys", "vim", "animation", "notifications", "notify_of")
+"""Settings that take effect immediately; the others do in the next session."""
+_URL_CREDENTIALS = re.compile(r"(https?://)[^/@\s]+@")
 
 
-def _bare(word: str) -> str:
-    """A text without the quotes that YAML may need."""
-    return str(json.loads(word)) if word.startswith('"') and word.endswith('"') and len(word) < 400 else word
+def _unquoted(literal: str) -> str:
+    """Remove the quotes of a YAML string."""
+    is_quoted = literal.startswith('"') and literal.endswith('"') and len(literal) < 400
+    return str(json.loads(literal)) if is_quoted else literal
 
 
 def show_settings(app: CommandApp, _: str) -> None:
-    """Open the screen."""
+    """Open the settings screen."""
     loaded = app.preferences.loaded
     if loaded is None:
         app.hints.show("settings are not available here")
@@ -41,19 +41,17 @@ def show_settings(app: CommandApp, _: str) -> None:
 
 
 class SettingsScreen(SettingsForm):
-    """The settings form on the user's own file."""
+    """The settings form, reading and writing the user's settings file."""
 
     def __init__(self, app: CommandApp, loaded: Loaded, path: Path) -> None:
         self._base = app
         self.loaded = loaded
         self.path = path
-        self._writing = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
         super().__init__(self.read_rows(), file=one_line(str(path), 200))
 
-    # --- what is shown ---
-
     def read_rows(self) -> list[SettingRow]:
-        """Every setting as it is now."""
+        """Return a row for every setting."""
         return [self._row(where, field) for where, field in setting_fields()]
 
     def _row(self, where: Where, field: Any) -> SettingRow:
@@ -63,57 +61,55 @@ class SettingsScreen(SettingsForm):
             value = getattr(value, part)
         source = self.loaded.sources.get(name, "")
         default = field.get_default(call_default_factory=True)
-        words = tuple(word.strip() for word in kind.split("|")) if "|" in kind and ":" not in kind else ()
-        typed = "" if value is None else document.yaml_literal(value)
-        shown = self._without_secrets(typed)
+        choices = tuple(choice.strip() for choice in kind.split("|")) if "|" in kind and ":" not in kind else ()
+        literal = "" if value is None else document.yaml_literal(value)
+        masked = self._masked(literal)
         return SettingRow(
             name=name,
-            value=_bare(shown) or "not set",
+            value=_unquoted(masked) or "not set",
             source=one_line(source.removeprefix(f"{self.path}, ").replace(str(self.path), "your file"), 200),
             says=field.description or "",
             kind=kind,
-            default="not set" if default is None else _bare(document.yaml_literal(default)),
-            words=words,
-            typed=_bare(typed) if shown == typed else "",
+            default="not set" if default is None else _unquoted(document.yaml_literal(default)),
+            words=choices,
+            typed=_unquoted(literal) if masked == literal else "",
             own=source.startswith(str(self.path)),
         )
 
-    def _without_secrets(self, text: str) -> str:
-        """Without passwords and tokens (A7)."""
+    def _masked(self, text: str) -> str:
+        """Mask passwords and tokens (A7)."""
         session = self._base.session
-        text = _USER.sub(r"\1…@", one_line(text, 400))
+        text = _URL_CREDENTIALS.sub(r"\1…@", one_line(text, 400))
         return session.mask.mask(text) if session is not None else text
 
-    # --- what the user wants ---
-
     def save(self, name: str, text: str) -> None:
-        """See SettingsForm."""
+        """Set a setting to a YAML literal; an empty text resets it."""
         where = tuple(name.split("."))
         if not text.strip():
             self.reset(name)
             return
-        value, wrong = document.parse_value(where, text)
-        if wrong:
-            self.say(one_line(wrong, 300))
+        value, problem = document.parse_value(where, text)
+        if problem:
+            self.say(one_line(problem, 300))
         else:
-            self._change(name, lambda before: document.with_setting(before, where, value))
+            self._change(name, lambda text: document.with_setting(text, where, value))
 
     def reset(self, name: str) -> None:
-        """See SettingsForm."""
-        self._change(name, lambda before: document.without_setting(before, tuple(name.split("."))))
+        """Remove a setting from the user's file."""
+        self._change(name, lambda text: document.without_setting(text, tuple(name.split("."))))
 
-    def _change(self, name: str, change: Callable[[str], str]) -> None:
-        self._base.run_worker(self._apply_change(name, change), exit_on_error=False)
+    def _change(self, name: str, edit: Callable[[str], str]) -> None:
+        self._base.run_worker(self._apply_change(name, edit), exit_on_error=False)
 
-    async def _apply_change(self, name: str, change: Callable[[str], str]) -> None:
-        async with self._writing:
+    async def _apply_change(self, name: str, edit: Callable[[str], str]) -> None:
+        async with self._write_lock:
             try:
-                fresh = await asyncio.to_thread(self._write, change)
+                reloaded = await asyncio.to_thread(self._write, edit)
             except (FileFault, OSError, document.SettingsEditError, UnicodeError) as error:
                 self.say(one_line(f"nothing changed: {error}", 400))
                 return
-        self.loaded = self._with_flags(fresh)
-        if name in AT_ONCE:
+        self.loaded = self._with_command_line(reloaded)
+        if name in IMMEDIATE:
             self._base.preferences.apply(self.loaded)
         else:
             self._base.preferences.loaded = self.loaded
@@ -122,36 +118,38 @@ class SettingsScreen(SettingsForm):
 
     def _result_message(self, name: str) -> str:
         source = self.loaded.sources.get(name, "")
-        problems = [one for one in self.loaded.problems if (one.field + ".").startswith(f"{name}.")]
+        problems = [problem for problem in self.loaded.problems if f"{problem.field}.".startswith(f"{name}.")]
         if problems:
             return one_line(f"saved; {problems[0].message}", 300)
         if source.startswith(("environment", "command line")):
             return one_line(f"saved, but {source} overrides it", 200)
-        return "saved" if name in AT_ONCE else "saved · takes effect in the next session"
+        return "saved" if name in IMMEDIATE else "saved · takes effect in the next session"
 
-    def _write(self, change: Callable[[str], str]) -> Loaded:
-        """Change the file, unless it changes under our hands, and read all settings again."""
+    def _write(self, edit: Callable[[str], str]) -> Loaded:
+        """Edit the file, unless somebody else changes it at the same time, and reload all settings."""
         if not self.path.exists():
             paths.ensure_private_dir(self.path.parent)
             text, sha256 = "", None
         else:
-            found = read_file(self.path, LIMIT)
-            text, sha256 = found.data.decode("utf-8-sig"), found.sha256
-        new = change(text)
-        if new != text:
-            replace_file(self.path, new.encode(), sha256, follow=True, mode=0o600)
+            file = read_file(self.path, LIMIT)
+            text, sha256 = file.data.decode("utf-8-sig"), file.sha256
+        new_text = edit(text)
+        if new_text != text:
+            replace_file(self.path, new_text.encode(), sha256, follow=True, mode=0o600)
         view = self._base.view
-        own = paths.workspace_settings_file(Path(view.workspace)) if view.workspace and view.trusted else None
-        return load_settings(self.path, own)
+        workspace_file = (
+            paths.workspace_settings_file(Path(view.workspace)) if view.workspace and view.trusted else None
+        )
+        return load_settings(self.path, workspace_file)
 
-    def _with_flags(self, fresh: Loaded) -> Loaded:
-        """What the command line set is not read again, and stays."""
-        kept = {name: by for name, by in self.loaded.sources.items() if by.startswith("command line")}
-        values = fresh.settings.model_dump(exclude_unset=True)
-        for name in kept:
-            at, now, parts = values, self.loaded.settings.model_dump(), name.split(".")
+    def _with_command_line(self, reloaded: Loaded) -> Loaded:
+        """Add the settings from the command line to reloaded ones."""
+        from_flags = {name: source for name, source in self.loaded.sources.items() if source.startswith("command line")}
+        values = reloaded.settings.model_dump(exclude_unset=True)
+        for name in from_flags:
+            target, current, parts = values, self.loaded.settings.model_dump(), name.split(".")
             for part in parts[:-1]:
-                at, now = at.setdefault(part, {}), now[part]
-            at[parts[-1]] = now[parts[-1]]
-        settings = type(fresh.settings).model_validate(values)
-        return Loaded(settings=settings, problems=fresh.problems, sources=fresh.sources | kept)
+                target, current = target.setdefault(part, {}), current[part]
+            target[parts[-1]] = current[parts[-1]]
+        settings = type(reloaded.settings).model_validate(values)
+        return Loaded(settings=settings, problems=reloaded.problems, sources=reloaded.sources | from_flags)

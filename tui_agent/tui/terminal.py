@@ -1,4 +1,4 @@
-"""The terminal as we must leave it, and what may never be written to it."""
+"""Restoring the terminal, logging crashes, and ending the process in time."""
 
 from __future__ import annotations
 
@@ -22,44 +22,41 @@ RESET = b"".join(
     b"\x1b[" + code
     for code in b"?2026l ?1000l ?1002l ?1003l ?1015l ?1006l ?2004l ?1004l <u >4m ?7h 0m ?1049l ?25h".split()
 )
-"""Leaves the alternate screen and switches off all that Textual switches on."""
+"""Leaves the alternate screen and switches off everything that Textual switches on."""
 
 DEADLINE = 2.0
-"""Seconds from a signal to the end of the process, whatever hangs."""
+"""Seconds from a signal to the forced end of the process."""
 
 
 def widen_control_tables() -> None:
-    """Let Textual and Rich drop every control character but tab and line feed.
+    """Make Textual and Rich drop every control character except tab and line feed.
 
-    Both keep a private table with five of them; a test pins that the tables are still there and still work.
+    Their private tables hold only five of them; a test checks that the tables still exist and work.
     """
-    more = dict.fromkeys([*(code for code in range(32) if code not in (9, 10)), *range(0x7F, 0xA0)])
+    control_characters = dict.fromkeys([*(code for code in range(32) if code not in (9, 10)), *range(0x7F, 0xA0)])
     for module in (rich_control, textual_content):
         table: dict[int, Any] = vars(module)["_CONTROL_STRIP_TRANSLATE"]
-        table.update(more)
+        table.update(control_characters)
 
 
 def log_failure(error: BaseException) -> str:
-    """The traceback, without local variables and masked, at the end of the debug log (0600).
-
-    Returns what the user is told.
-    """
+    """Append the masked traceback, without local variables, to the debug log (0600); return a message for the user."""
     lines = traceback.format_exception(error)
     mask = mask_in_use()
     text = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} screen\n{''.join(lines)}\n"
-    told = mask.mask(clean(f"tui-agent crashed: {type(error).__name__}: {error}"))
+    message = mask.mask(clean(f"tui-agent crashed: {type(error).__name__}: {error}"))
     with contextlib.suppress(OSError, paths.NoHome):
         path = paths.debug_log_file()
         paths.ensure_private_dir(path.parent)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "a", encoding="utf-8", errors="backslashreplace") as log:
             log.write(mask.mask(clean(text)))
-        return f"{told}\nDetails are in {path}"
-    return told
+        return f"{message}\nDetails are in {path}"
+    return message
 
 
 def reset_terminal() -> int:
-    """`tui-agent --reset-tty`: restore a garbled terminal. 0, or 2 without a terminal."""
+    """Restore a garbled terminal (`--reset-tty`); return the exit code: 0, or 2 without a terminal."""
     import termios
 
     try:
@@ -80,7 +77,7 @@ def reset_terminal() -> int:
 
 
 class SavedTerminal:
-    """The terminal's settings before the screen began; `restore` brings them back at any time, from any thread."""
+    """The terminal's attributes at construction; `restore` may be called at any time and from any thread."""
 
     def __init__(self) -> None:
         self._attributes: list[Any] | None = None
@@ -92,7 +89,7 @@ class SavedTerminal:
             self._attributes = termios.tcgetattr(self._handle)
 
     def restore(self, *, modes: bool) -> None:
-        """Line editing as before; with `modes` also out of the alternate screen, where nobody else has done that."""
+        """Restore the attributes; with `modes`, also leave the alternate screen and reset all modes."""
         if self._attributes is None:
             return
         import termios
@@ -107,7 +104,7 @@ class SavedTerminal:
 
 
 def exit_after(deadline: float, code: int, before: Callable[[], None]) -> threading.Timer:
-    """End the process with `code` after `deadline` seconds unless it ended by itself; `before` runs first."""
+    """Kill the process with exit code `code` if it still runs after `deadline` seconds; call `before` first."""
 
     def end() -> None:
         before()

@@ -1,4 +1,4 @@
-"""`/undo`, `/redo`, `/rewind` and `/checkpoints`: what the user types, handed to the session's checkpoints (K1)."""
+"""`/undo`, `/redo`, `/rewind`, `/diff`, `/checkpoints` and `/clear` (K1)."""
 
 from __future__ import annotations
 
@@ -12,120 +12,117 @@ from tui_agent.tui.base_app import BaseApp
 if TYPE_CHECKING:
     from tui_agent.engine.undo import Checkpoints, UndoReport, What
 
-COMPARED = 100
-"""Files of a run that are compared at once."""
-WHAT = ("code", "conversation", "both")
+MAX_DIFFS = 100
+"""Files of a run that `/diff` shows."""
+SCOPES: tuple[What, ...] = ("code", "conversation", "both")
 
 
 def undo_command(
-    do: Callable[[BaseApp, Checkpoints, str], Coroutine[Any, Any, None]],
+    function: Callable[[BaseApp, Checkpoints, str], Coroutine[Any, Any, None]],
 ) -> Callable[[BaseApp, str], None]:
-    """A command of the session's checkpoints. Its effect is on the stream; why nothing was done is a hint."""
+    """Make a command of a function that uses the session's checkpoints; expected errors become hints."""
 
-    def command(app: BaseApp, words: str) -> None:
+    def command(app: BaseApp, arguments: str) -> None:
         if app.session is not None:
-            app.work(do, app, cast("Checkpoints", app.session.checkpoints), words, expected=(CannotUndo, JournalBroken))
+            checkpoints = cast("Checkpoints", app.session.checkpoints)
+            app.work(function, app, checkpoints, arguments, expected=(CannotUndo, JournalBroken))
 
     return command
 
 
 @undo_command
-async def undo_run(app: BaseApp, checkpoints: Checkpoints, word: str) -> None:
-    """The last run, `run-N` or `N`, or files by name; `finish` and `back` for an undo that was cut off."""
-    if word == "finish":
-        done = await checkpoints.finish()
-    elif word == "back":
-        done = await checkpoints.roll_back()
-    elif _is_run(word):
-        done = await checkpoints.undo(run=_run(word))
+async def undo_run(app: BaseApp, checkpoints: Checkpoints, target: str) -> None:
+    """Undo the last run, run `N`, or a file; `finish` or `back` resolves an undo that was interrupted."""
+    if target == "finish":
+        report = await checkpoints.finish()
+    elif target == "back":
+        report = await checkpoints.roll_back()
+    elif _is_run(target):
+        report = await checkpoints.undo(run=_run_id(target))
     else:
-        done = await checkpoints.undo(files=(word,) if word else ())
-    _report(app, done)
+        report = await checkpoints.undo(files=(target,) if target else ())
+    _report(app, report)
 
 
 @undo_command
 async def redo_run(app: BaseApp, checkpoints: Checkpoints, _: str) -> None:
-    """What was undone last."""
+    """Redo the last undo."""
     _report(app, await checkpoints.redo())
 
 
 @undo_command
-async def rewind_to_run(app: BaseApp, checkpoints: Checkpoints, rest: str) -> None:
-    """To before a run: its number, then `code`, `conversation` or `both`; without a number a list to choose from."""
-    words = rest.split()
-    what: What = "both"
-    for one in WHAT:
-        if one in words:
-            what = one  # type: ignore[assignment]  # one of the three
-            words.remove(one)
+async def rewind_to_run(app: BaseApp, checkpoints: Checkpoints, arguments: str) -> None:
+    """Go back to before run `N`, in `code`, `conversation` or `both`; without a number, list the runs."""
+    words = arguments.split()
+    scope: What = next((scope for scope in reversed(SCOPES) if scope in words), "both")
+    words = [word for word in words if word not in SCOPES]
     if not words:
         show_checkpoints(app, "")
     elif _is_run(words[0]):
-        _report(app, await checkpoints.rewind(_run(words[0]), what))
+        _report(app, await checkpoints.rewind(_run_id(words[0]), scope))
     else:
         app.hints.show("/rewind needs the number of a run, then code, conversation or both")
 
 
 @undo_command
-async def keep_run(app: BaseApp, checkpoints: Checkpoints, word: str) -> None:
-    """Be content with a run, or with all."""
-    if not checkpoints.keep(_run(word) if word else ""):
+async def keep_run(app: BaseApp, checkpoints: Checkpoints, run: str) -> None:
+    """Accept the changes of a run, or of all runs, so that undo skips them."""
+    if not checkpoints.keep(_run_id(run) if run else ""):
         app.hints.show("nothing to keep")
 
 
 @undo_command
 async def clear_conversation(app: BaseApp, checkpoints: Checkpoints, _: str) -> None:
-    """Forget the conversation; the record of it stays, and so do plan and files (U5)."""
+    """Clear the conversation for the model; journal, plan and files stay (U5)."""
     checkpoints.clear()
 
 
 @undo_command
-async def show_run_diff(app: BaseApp, checkpoints: Checkpoints, word: str) -> None:
-    """What a run did to files, line by line; the last one without a number."""
+async def show_run_diff(app: BaseApp, checkpoints: Checkpoints, run: str) -> None:
+    """Show the file changes of run `N`, or of the last run."""
     from widgets.checkpoints import CheckpointDiffs
 
-    listed = [one for one in checkpoints.listed() if word in ("", one.run, one.run.removeprefix("run-"))]
-    if not listed:
+    matching = [entry for entry in checkpoints.listed() if run in ("", entry.run, entry.run.removeprefix("run-"))]
+    if not matching:
         app.hints.show("no file changes")
         return
-    chosen, diffs, problems = listed[-1], [], []
-    for file in chosen.files[:COMPARED]:
+    checkpoint, diffs, problems = matching[-1], [], []
+    for file in checkpoint.files[:MAX_DIFFS]:
         try:
-            diffs.append(await checkpoints.diff(chosen.run, file.path))
+            diffs.append(await checkpoints.diff(checkpoint.run, file.path))
         except CannotUndo as error:
             problems.append(str(error))
-    if len(chosen.files) > COMPARED:
-        problems.append(f"{len(chosen.files) - COMPARED} more files are not shown.")
-    app.push_screen(CheckpointDiffs(chosen.title or chosen.run, diffs, problems))
+    if len(checkpoint.files) > MAX_DIFFS:
+        problems.append(f"{len(checkpoint.files) - MAX_DIFFS} more files are not shown.")
+    app.push_screen(CheckpointDiffs(checkpoint.title or checkpoint.run, diffs, problems))
 
 
 @undo_command
 async def show_checkpoints(app: BaseApp, checkpoints: Checkpoints, _: str) -> None:
-    """The runs with what they did to files, to choose one from."""
+    """List the runs with their file changes, newest first."""
     from widgets.checkpoints import CheckpointsPanel
 
-    rows = checkpoints.listed()[::-1]
-    app.push_screen(CheckpointsPanel(rows, lambda act, run: _act_on_run(app, act, run)))
+    actions = {"undo": undo_run, "keep": keep_run, "diff": show_run_diff}
+
+    def act_on_run(action: str, run: str) -> None:
+        if action in actions:
+            actions[action](app, run)
+        else:
+            rewind_to_run(app, f"{run} {action}")
+
+    app.push_screen(CheckpointsPanel(checkpoints.listed()[::-1], act_on_run))
 
 
-def _act_on_run(app: BaseApp, act: str, run: str) -> None:
-    acts = {"undo": undo_run, "keep": keep_run, "diff": show_run_diff}
-    if act in acts:
-        acts[act](app, run)
-    else:
-        rewind_to_run(app, f"{run} {act}")
+def _is_run(text: str) -> bool:
+    return text.removeprefix("run-").isdecimal()
 
 
-def _is_run(word: str) -> bool:
-    return word.removeprefix("run-").isdecimal()
+def _run_id(text: str) -> str:
+    return f"run-{text.removeprefix('run-')}"
 
 
-def _run(word: str) -> str:
-    return f"run-{word.removeprefix('run-')}"
-
-
-def _report(app: BaseApp, done: UndoReport) -> None:
-    if done.text:
-        app.prompt.take_typed(done.text)
-    elif not done.items:
+def _report(app: BaseApp, report: UndoReport) -> None:
+    if report.text:
+        app.prompt.take_typed(report.text)
+    elif not report.items:
         app.hints.show("nothing to do")

@@ -1,4 +1,4 @@
-"""`/web`: the running session in a browser of this machine, beside the screen (X4)."""
+"""`/web`: shows the running session in a browser on this machine too (X4)."""
 
 from __future__ import annotations
 
@@ -15,46 +15,40 @@ if TYPE_CHECKING:
     from tui_agent.frontends.web.app import SessionPage
 
 
-class _Served:
-    """A page that is served, and the task that ends it with the session."""
-
-    def __init__(self, page: SessionPage) -> None:
-        self.page = page
-        self.ending = asyncio.create_task(self._until_closed())
-
-    async def _until_closed(self) -> None:
-        try:
-            await self.page.ended()
-        finally:
-            try:
-                await self.page.stop()
-            finally:
-                self.page.drop()
+_SERVED: WeakKeyDictionary[BaseApp, tuple[SessionPage, asyncio.Task[None]]] = WeakKeyDictionary()
+"""The served page of an app, and the task that stops it when it is cancelled or the session ends."""
 
 
-_SERVED: WeakKeyDictionary[BaseApp, _Served] = WeakKeyDictionary()
-
-
-def serve_session(app: BaseApp, word: str) -> None:
-    """Show a link to the page, and serve it if it is not served yet; `stop` ends that."""
-    app.work(_stop if word == "stop" else _show, app, expected=(CannotServe, OSError))
+def serve_session(app: BaseApp, argument: str) -> None:
+    """Serve the page, if it is not served yet, and show a link to it; `stop` stops serving."""
+    app.work(_stop if argument == "stop" else _show, app, expected=(CannotServe, OSError))
 
 
 async def _show(app: BaseApp) -> None:
     if app.session is None:
         return
-    served = _SERVED.get(app)
-    if served is None or served.ending.done():
+    page, task = _SERVED.get(app, (None, None))
+    if page is None or task is None or task.done():
         web = await asyncio.to_thread(importlib.import_module, "tui_agent.frontends.web.app")
-        made: SessionPage = web.SessionPage(cast(Any, app.session), _listen())
-        await made.start()
-        served = _SERVED[app] = _Served(made)
-    opened = open_browser(served.page.link())
-    app.push_screen(LinkPanel(served.page.link(), opened))
+        page = cast("SessionPage", web.SessionPage(app.session, _listen()))
+        await page.start()
+        _SERVED[app] = page, asyncio.create_task(_serve_until_closed(page))
+    opened = open_browser(page.link())
+    app.push_screen(LinkPanel(page.link(), opened))
+
+
+async def _serve_until_closed(page: SessionPage) -> None:
+    try:
+        await page.ended()
+    finally:
+        try:
+            await page.stop()
+        finally:
+            page.drop()
 
 
 def _listen() -> Any:
-    """The usual port, or any other while somebody has that."""
+    """Listen on the usual port, or on a free one if that is taken."""
     try:
         return listen("127.0.0.1", PORT)
     except CannotServe:
@@ -62,10 +56,10 @@ def _listen() -> Any:
 
 
 async def _stop(app: BaseApp) -> None:
-    served = _SERVED.pop(app, None)
-    if served is None or served.ending.done():
+    _page, task = _SERVED.pop(app, (None, None))
+    if task is None or task.done():
         app.hints.show("this session is not shown in a browser")
         return
-    served.ending.cancel()
-    await asyncio.wait([served.ending])
+    task.cancel()
+    await asyncio.wait([task])
     app.hints.show("the page is closed")
