@@ -10,7 +10,7 @@ from textual import events
 from tests.doubles.terminal import Terminal
 from tests.nightly import sampled
 from tui_agent.keys.keymap import NAMED
-from tui_agent.tui.driver import _tells_other_keys
+from tui_agent.tui.driver import _needs_modify_other_keys
 from tui_agent.tui.paste import PasteGuard
 
 NEWLINES = {
@@ -78,7 +78,7 @@ def test_no_bytes_end_the_reading_of_keys(chunks: list[str]) -> None:
     ("environment", "told"), [({}, False), ({"TMUX": "/tmp/tmux,1,0"}, True), ({"XTERM_VERSION": "XTerm(390)"}, True)]
 )
 def test_only_who_understands_it_is_asked_to_tell_more_keys(environment: dict[str, str], told: bool) -> None:
-    assert _tells_other_keys(environment) is told
+    assert _needs_modify_other_keys(environment) is told
 
 
 class Speaks(NamedTuple):

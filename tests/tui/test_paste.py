@@ -22,15 +22,15 @@ from tui_agent.text import clean
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.driver import ScreenDriver
 from tui_agent.tui.paste import (
+    EMBEDDED_GRACE,
     ENTER_GRACE,
     GRACE,
-    LONGEST,
-    LONGEST_GRACE,
-    REST,
+    MAX_GRACE,
+    MAX_OVERFLOW_TAIL,
+    MAX_PASTE,
     STOP_KEYS,
-    SUSPECT,
-    TORN,
-    WARY_GRACE,
+    TORN_TIMEOUT,
+    TORN_WINDOW,
     PasteGuard,
 )
 
@@ -96,7 +96,7 @@ def test_a_paste_is_one_paste_whatever_it_holds(body: str, size: int) -> None:
     guarded = Guarded()
     whole = START + body + END
     guarded.feed(*(whole[at : at + size] for at in range(0, len(whole), size)))
-    guarded.wait(WARY_GRACE)
+    guarded.wait(EMBEDDED_GRACE)
     assert guarded.told == [("paste", clean(body))]
 
 
@@ -104,7 +104,7 @@ def test_a_paste_is_one_paste_whatever_it_holds(body: str, size: int) -> None:
 def test_no_split_makes_keys_of_a_paste(body: str, places: list[int]) -> None:
     guarded = Guarded()
     guarded.feed(*split(START + body + END, places))
-    guarded.wait(WARY_GRACE)
+    guarded.wait(EMBEDDED_GRACE)
     assert guarded.told == [("paste", clean(body))]
 
 
@@ -134,30 +134,30 @@ def test_a_key_that_is_held_down_can_not_keep_a_paste_back() -> None:
     guarded = Guarded()
     guarded.feed(START + "text" + END)
     guarded.feed(*["a"] * 150, every=GRACE * 0.5)
-    assert guarded.clock.now - 1000.0 > LONGEST_GRACE
+    assert guarded.clock.now - 1000.0 > MAX_GRACE
     assert guarded.told[0] == ("paste", "text")
     assert guarded.told.count(("key", "a")) == 150
 
 
 def test_a_long_paste_with_its_end_and_keys_in_it_is_text_however_long_it_takes() -> None:
     guarded = Guarded()
-    guarded.feed(START, *[f"y{END}\r\x03\x04" * 50] * 300, every=WARY_GRACE * 0.5)
-    assert guarded.clock.now - 1000.0 > 2 * LONGEST_GRACE
+    guarded.feed(START, *[f"y{END}\r\x03\x04" * 50] * 300, every=EMBEDDED_GRACE * 0.5)
+    assert guarded.clock.now - 1000.0 > 2 * MAX_GRACE
     assert guarded.told == []
     guarded.feed(END)
-    guarded.wait(WARY_GRACE)
+    guarded.wait(EMBEDDED_GRACE)
     assert [kind for kind, _ in guarded.told] == ["paste"]
 
 
 def test_a_torn_paste_ends_by_itself_although_keys_come() -> None:
     guarded = Guarded()
-    guarded.feed(START + "the first half of it", *"xyz", every=TORN / 3.5)
-    guarded.wait(TORN / 3.5)
+    guarded.feed(START + "the first half of it", *"xyz", every=TORN_TIMEOUT / 3.5)
+    guarded.wait(TORN_TIMEOUT / 3.5)
     assert guarded.told == [("paste", "the first half of itxyz")]
     guarded.feed("q")
     guarded.wait(GRACE)
     assert guarded.told[-1] == ("key", "q")
-    assert TORN + 0.1 < 2.0
+    assert TORN_TIMEOUT + 0.1 < 2.0
 
 
 @pytest.mark.parametrize("key", STOP_KEYS)
@@ -183,11 +183,11 @@ def test_a_paste_through_a_slow_line_is_one_paste(size: int, rate: float) -> Non
     pieces, every = slowly(START + COMMANDS * 100 + END, size, rate)
     guarded.feed(*pieces, every=every)
     guarded.wait(GRACE)
-    assert guarded.clock.now - 1000.0 > TORN
+    assert guarded.clock.now - 1000.0 > TORN_TIMEOUT
     assert guarded.told == [("paste", clean(COMMANDS * 100))]
 
 
-@pytest.mark.parametrize("stall", [TORN * 1.1, SUSPECT * 0.7])
+@pytest.mark.parametrize("stall", [TORN_TIMEOUT * 1.1, TORN_WINDOW * 0.7])
 @pytest.mark.parametrize(("size", "rate"), [(1, 120), (1, 960), (8, 960), (4096, 1_000_000)])
 def test_what_comes_after_a_stall_is_no_keys(size: int, rate: float, stall: float) -> None:
     guarded = Guarded()
@@ -196,7 +196,7 @@ def test_what_comes_after_a_stall_is_no_keys(size: int, rate: float, stall: floa
     guarded.wait(stall)
     rest, _ = slowly("\r" + COMMANDS * 5 + END, size, rate)
     guarded.feed(*rest, every=every)
-    guarded.wait(WARY_GRACE)
+    guarded.wait(EMBEDDED_GRACE)
     keys = "".join(key for kind, key in guarded.told if kind == "key")
     assert keys == ""
     assert "".join(text for _, text in guarded.told) == clean(COMMANDS * 5) + clean("\r" + COMMANDS * 5)
@@ -207,20 +207,20 @@ def test_what_comes_after_a_stall_is_no_keys(size: int, rate: float, stall: floa
 def test_an_enter_that_leads_the_rest_of_a_torn_paste_is_a_line_break() -> None:
     guarded = Guarded()
     guarded.feed(START + "half")
-    guarded.wait(TORN)
+    guarded.wait(TORN_TIMEOUT)
     guarded.feed("\r")
     guarded.wait(ENTER_GRACE * 0.8)
     guarded.feed("!ls\r")
-    guarded.wait(WARY_GRACE)
+    guarded.wait(EMBEDDED_GRACE)
     assert guarded.told == [("paste", "half"), ("paste", "\n!ls\n")]
 
 
 def test_single_keys_by_hand_are_keys_soon_after_a_torn_paste() -> None:
     guarded = Guarded()
     guarded.feed(START + "half")
-    guarded.wait(TORN)
+    guarded.wait(TORN_TIMEOUT)
     guarded.feed(*"ok", every=0.01)
-    guarded.wait(WARY_GRACE)
+    guarded.wait(EMBEDDED_GRACE)
     guarded.feed("\x1b[A", "\x1b[B\x1b[B", "\x1bb", "\x1b", "[C", every=0.01)
     guarded.feed(*"x\x7f", "é", every=GRACE)
     guarded.feed("\r", every=ENTER_GRACE)
@@ -232,7 +232,7 @@ def test_single_keys_by_hand_are_keys_soon_after_a_torn_paste() -> None:
 def test_the_mouse_is_no_text_after_a_torn_paste() -> None:
     guarded = Guarded()
     moves = "\x1b[<35;20;10M" * 5
-    guarded.feed(START + "half", *[moves] * 20, every=TORN / 10)
+    guarded.feed(START + "half", *[moves] * 20, every=TORN_TIMEOUT / 10)
     guarded.feed(*[moves] * 5, every=0.01)
     texts = [message.text for message in guarded.messages if isinstance(message, events.Paste)]
     assert texts == ["half"]
@@ -245,9 +245,9 @@ def test_the_mouse_is_no_text_after_a_torn_paste() -> None:
 def test_no_split_makes_an_enter_of_the_rest_of_a_torn_paste(body: str, places: list[int]) -> None:
     guarded = Guarded()
     guarded.feed(START + "half")
-    guarded.wait(TORN)
+    guarded.wait(TORN_TIMEOUT)
     guarded.feed(*split("x\r" + body.replace("\x1b", "\x1b[m") + "\ry" + END, places), every=GRACE * 0.4)
-    guarded.wait(WARY_GRACE)
+    guarded.wait(EMBEDDED_GRACE)
     assert ("key", "enter") not in guarded.told
 
 
@@ -273,20 +273,20 @@ def test_a_paste_is_bounded() -> None:
     guarded.wait(GRACE)
     (paste,) = guarded.messages
     assert isinstance(paste, events.Paste)
-    assert LONGEST <= len(paste.text) <= LONGEST + 1_100_000
+    assert MAX_PASTE <= len(paste.text) <= MAX_PASTE + 1_100_000
     assert paste.text[-100:].endswith("x\n[… 4,000,013 more characters of this paste were left out]")
 
 
-@pytest.mark.parametrize("over", [0, 1, 5, 7, 100, REST, REST + 1])
+@pytest.mark.parametrize("over", [0, 1, 5, 7, 100, MAX_OVERFLOW_TAIL, MAX_OVERFLOW_TAIL + 1])
 def test_a_paste_that_is_a_little_too_long_says_so(over: int) -> None:
     guarded = Guarded()
-    whole = "x" * LONGEST + "y" * over + END
-    guarded.feed(START, whole[:LONGEST], *[whole[at : at + 3] for at in range(LONGEST, len(whole), 3)])
+    whole = "x" * MAX_PASTE + "y" * over + END
+    guarded.feed(START, whole[:MAX_PASTE], *[whole[at : at + 3] for at in range(MAX_PASTE, len(whole), 3)])
     guarded.wait(GRACE)
     (paste,) = guarded.messages
     assert isinstance(paste, events.Paste)
     said = f"\n[… {over:,} more characters of this paste were left out]" if over else ""
-    assert paste.text[LONGEST:] == said
+    assert paste.text[MAX_PASTE:] == said
 
 
 def test_textual_still_has_what_the_guard_builds_upon() -> None:

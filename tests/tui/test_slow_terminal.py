@@ -21,7 +21,7 @@ from tests.doubles.terminal import Terminal
 from tests.nightly import sampled
 from tests.tui.kit import app_for, running, screen_text, until
 from tui_agent import events as e
-from tui_agent.tui.driver import BEHIND, CLIPBOARD, SHORT, TerminalOutput
+from tui_agent.tui.driver import CLIPBOARD, MAX_QUEUED, MAX_SWITCH_LENGTH, TerminalOutput
 
 DEADLINE = 60.0
 GREEN = "\x1b[32m"
@@ -107,7 +107,7 @@ class Pipe(io.StringIO):
 def output() -> tuple[TerminalOutput, Pipe, list[str]]:
     told: list[str] = []
     pipe = Pipe()
-    made = TerminalOutput(cast(TextIO, pipe), lost=lambda: told.append("lost"))
+    made = TerminalOutput(cast(TextIO, pipe), on_lost=lambda: told.append("lost"))
     made.on_caught_up = lambda: told.append("caught up")
     made.start()
     return made, pipe, told
@@ -131,7 +131,7 @@ def test_what_waits_is_bounded_and_modes_are_switched_all_the_same() -> None:
         made.write("x" * 1_000)
         made.write(GREEN)
     assert made.dropped > 700
-    assert sum(map(len, made._waiting)) <= BEHIND + 1_000 * SHORT
+    assert sum(map(len, made._queue)) <= MAX_QUEUED + 1_000 * MAX_SWITCH_LENGTH
     assert not made.drain(0.05)
     data = ""
     while data.count(GREEN) < 1_000:
@@ -147,7 +147,7 @@ def test_what_is_copied_arrives_also_at_a_terminal_that_is_behind() -> None:
         if number % 100 == 50:
             made.write(f"{CLIPBOARD}c;{'A' * 60_000}{number}\x07")
     assert made.dropped > 700
-    assert sum(map(len, made._waiting)) <= BEHIND + 70_000
+    assert sum(map(len, made._queue)) <= MAX_QUEUED + 70_000
     data = ""
     while "950\x07" not in data:
         data += pipe.taken(1)
@@ -163,7 +163,7 @@ def test_f18_a_lost_terminal_is_told_once_and_nothing_waits_any_more() -> None:
     assert made.drain(DEADLINE)
     made.write("y")
     assert made.drain(DEADLINE)
-    assert told == ["lost"] and made._waiting == []
+    assert told == ["lost"] and made._queue == []
 
 
 TERMS: dict[str, dict[str, str]] = {

@@ -1,4 +1,4 @@
-"""Textual's Linux driver, made robust: a lost, slow or stopped terminal, job control, bytes that are not text."""
+"""A Linux driver that copes with lost, slow and suspended terminals, job control and invalid UTF-8."""
 
 from __future__ import annotations
 
@@ -22,93 +22,91 @@ from textual.geometry import Size
 
 from tui_agent.tui.paste import PasteGuard
 
-BEHIND: Final = 128_000
-"""Most characters that wait. A terminal that is slower gets a fresh picture once it has taken them."""
+MAX_QUEUED: Final = 128_000
+"""Characters that may be queued. A slower terminal is repainted once it has taken them."""
 
-SHORT: Final = 40
-"""Most characters of a mode switch: those are written even while pictures are left out."""
+MAX_SWITCH_LENGTH: Final = 40
+"""Maximum characters of a mode switch, which is written even while frames are dropped."""
 
-SWITCHES: Final = 2_000
-"""So many of those wait at most."""
+MAX_SWITCHES: Final = 2_000
+"""Maximum number of queued mode switches."""
 
 CLIPBOARD: Final = "\x1b]52;"
-"""Start of a clipboard write, which is never left out. The last one counts."""
+"""Start of a clipboard write. It is never dropped, and replaces earlier ones."""
 
 WRITE_BYTES: Final = 4_096
-"""Bytes that are written at once."""
+"""Bytes per write."""
 
-
-PATIENCE: Final = 1.0
-"""Seconds that a terminal has to take the last of what is written."""
+DRAIN_TIMEOUT: Final = 1.0
+"""Seconds that the terminal has to take the last output."""
 
 NEVER_WRITTEN: Final = re.compile("[\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u2028\u2029\ufeff]")
-"""DEL, C1, what turns the direction of text, what has no width: nothing that a screen is painted with.
-
-All of them take no cell, so a line keeps its width without them.
-"""
+"""DEL, C1 controls, bidirectional controls and zero-width characters; a line keeps its width without them."""
 
 
 class TerminalOutput:
-    """In the place of Textual's writer thread: whoever has something to show continues at once, however long the
-    terminal is stopped."""
+    """Replaces Textual's writer thread; a write never blocks, however long the terminal is suspended."""
 
-    def __init__(self, file: TextIO, *, lost: Callable[[], object]) -> None:
-        """`lost` is called once, from the thread, when the terminal is gone."""
+    def __init__(self, file: TextIO, *, on_lost: Callable[[], object]) -> None:
+        """`on_lost` is called once, from the thread, when the terminal is gone."""
         self.on_caught_up: Callable[[], object] = lambda: None
-        """Called from the thread when something was left out and the terminal takes data again."""
+        """Called from the thread when writes were dropped and the terminal takes data again."""
         self.dropped = 0
-        """Writes that were left out so far."""
+        """Number of dropped writes."""
         self.open = False
-        """The terminal is ours; what is written while it isn't is dropped."""
+        """False while something else has the terminal; writes are dropped then."""
         self.timed_out = False
-        """The terminal did not take all before the end."""
+        """The terminal did not take the last output in time."""
         self._file = file
-        self._lost = lost
-        self._gone = False
-        self._more = threading.Condition()
-        self._waiting: list[str] = []
-        self._size = 0
+        self._on_lost = on_lost
+        self._lost = False
+        self._changed = threading.Condition()
+        self._queue: list[str] = []
+        self._queued = 0
+        """Characters in the queue."""
         self._behind = False
         self._ending = False
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """From now on what is written reaches the terminal."""
+        """Accept writes from now on."""
         self.open = True
 
     def stop(self) -> None:
-        """What was written is on its way, as far as the terminal takes it, before anybody else writes."""
+        """Accept no more writes, and wait until the terminal has taken the queue, or `DRAIN_TIMEOUT` is over."""
         self.open = False
-        self.timed_out = not self.drain(PATIENCE)
+        self.timed_out = not self.drain(DRAIN_TIMEOUT)
 
     def write(self, text: str) -> None:
-        """Queue a text without what no terminal should get. While the terminal is behind, only mode switches and
-        clipboard writes are accepted."""
+        """Queue text without control characters that a terminal should not get.
+
+        While the terminal is behind, only mode switches and clipboard writes are accepted.
+        """
         text = text if text.isascii() else NEVER_WRITTEN.sub("", text)
-        with self._more:
-            if not text or self._gone or not self.open:
+        with self._changed:
+            if not text or self._lost or not self.open:
                 return
-            if not self._behind and self._waiting and self._size + len(text) > BEHIND:
+            if not self._behind and self._queue and self._queued + len(text) > MAX_QUEUED:
                 self._behind = True
             if text.startswith(CLIPBOARD):
-                self._waiting = [one for one in self._waiting if not one.startswith(CLIPBOARD)]
-                self._size = sum(map(len, self._waiting))
-            elif self._behind and (len(text) > SHORT or len(self._waiting) > SWITCHES):
+                self._queue = [queued for queued in self._queue if not queued.startswith(CLIPBOARD)]
+                self._queued = sum(map(len, self._queue))
+            elif self._behind and (len(text) > MAX_SWITCH_LENGTH or len(self._queue) > MAX_SWITCHES):
                 self.dropped += 1
                 return
-            self._waiting.append(text)
-            self._size += len(text)
+            self._queue.append(text)
+            self._queued += len(text)
             if self._thread is None:
                 self._ending = False
                 self._thread = threading.Thread(target=self._run, name="terminal-output", daemon=True)
                 self._thread.start()
-            self._more.notify()
+            self._changed.notify()
 
     def drain(self, seconds: float) -> bool:
-        """Wait until all is written, and let the thread go; False when the terminal did not take it in time."""
-        with self._more:
+        """Wait until everything is written and end the thread; return False if that takes too long."""
+        with self._changed:
             thread, self._ending = self._thread, True
-            self._more.notify()
+            self._changed.notify()
         if thread is not None:
             thread.join(seconds)
             return not thread.is_alive()
@@ -117,31 +115,31 @@ class TerminalOutput:
     def _run(self) -> None:
         handle = self._file.fileno()
         while (text := self._next()) is not None:
-            left = memoryview(text.encode(self._file.encoding or "utf-8", "replace"))
-            while left and not self._gone:
+            data = memoryview(text.encode(self._file.encoding or "utf-8", "replace"))
+            while data and not self._lost:
                 try:
-                    left = left[os.write(handle, left[:WRITE_BYTES]) :]
-                except BlockingIOError:  # another program made it so
+                    data = data[os.write(handle, data[:WRITE_BYTES]) :]
+                except BlockingIOError:  # another program made it non-blocking
                     with suppress(OSError, ValueError):
                         select.select([], [handle], [], 1.0)
                 except OSError:
-                    self._gone = True
-                    self._lost()
+                    self._lost = True
+                    self._on_lost()
 
     def _next(self) -> str | None:
-        """All that waits; None at the end."""
-        with self._more:
-            if not self._waiting and self._behind:
+        """Return everything in the queue, or None at the end."""
+        with self._changed:
+            if not self._queue and self._behind:
                 self._behind = False
                 self.on_caught_up()
-            while not self._waiting and not self._ending:
-                self._more.wait()
-            if not self._waiting:
+            while not self._queue and not self._ending:
+                self._changed.wait()
+            if not self._queue:
                 self._thread = None
                 return None
-            text = "".join(self._waiting)
-            self._waiting.clear()
-            self._size = 0
+            text = "".join(self._queue)
+            self._queue.clear()
+            self._queued = 0
             return text
 
 
@@ -150,76 +148,76 @@ PUSH_TITLE, POP_TITLE = "\x1b[22;2t", "\x1b[23;2t"
 
 
 class ScreenDriver(LinuxDriver):
-    """Reads with `PasteGuard`; ends the program as a hang-up would when the terminal is gone."""
+    """Reads with `PasteGuard`; sends SIGHUP to the process when the terminal is gone."""
 
-    _left: ClassVar[tuple[PasteGuard, Callable[[bytes], str]] | None] = None
-    """How far the screen before this one had read when it left the keys to it: it may be in the middle of a paste."""
+    _handed_over: ClassVar[tuple[PasteGuard, Callable[[bytes], str]] | None] = None
+    """Parser and decoder of the previous app, which may have stopped in the middle of a paste."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
     ) -> None:
-        self._stopped = False
-        """True from a stop (SIGTSTP) until the program is in the foreground again."""
-        self.output = TerminalOutput(cast(TextIO, sys.__stderr__), lost=_hang_up)
-        self.output.on_caught_up = self._paint_again
+        self._suspended = False
+        """True from SIGTSTP until the program is in the foreground again."""
+        self.output = TerminalOutput(cast(TextIO, sys.__stderr__), on_lost=_hang_up)
+        self.output.on_caught_up = self._repaint_soon
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        self._held = False
-        """Keys are left to the screen that follows."""
-        self._titled = False
+        self._hands_over_input = False
+        """Further keys are for the next app."""
+        self._has_title = False
         """The window shows our title; the terminal has saved its own."""
 
-    # --- what is written ---
+    # --- output ---
 
     @property
     def _writer_thread(self) -> Any:
-        """Ours; Textual's own, which is made with every start, stays unused."""
+        """Our output. Textual's thread, which it creates at every start, stays unused."""
         return self.output
 
     @_writer_thread.setter
-    def _writer_thread(self, made: object) -> None: ...
+    def _writer_thread(self, thread: object) -> None: ...
 
     def show_title(self, text: str) -> None:
-        """Give the window this title, which is printable; without one it gets its own back."""
+        """Set the window's title to printable text; an empty one restores the original title."""
         if text:
-            self.write(("" if self._titled else PUSH_TITLE) + f"\x1b]2;{text}\a")
-        elif self._titled:
-            self.write("\x1b]2;tui-agent\a" + POP_TITLE)  # the first for terminals that keep no titles
-        self._titled = bool(text)
+            self.write(("" if self._has_title else PUSH_TITLE) + f"\x1b]2;{text}\a")
+        elif self._has_title:
+            self.write("\x1b]2;tui-agent\a" + POP_TITLE)  # some terminals can't restore titles
+        self._has_title = bool(text)
 
     def stop_application_mode(self) -> None:
-        """Also out of the modes that Textual switches on and forgets."""
+        """Also switch off modes that Textual forgets."""
         self.show_title("")
         if self._mouse_pixels:
             self.write("\x1b[?1016l")
-        if _tells_other_keys(os.environ):
+        if _needs_modify_other_keys(os.environ):
             self.write("\x1b[>4m")
         super().stop_application_mode()
 
-    def _paint_again(self) -> None:
-        """The terminal missed something; from another thread."""
+    def _repaint_soon(self) -> None:
+        """Repaint after dropped writes; called from the output thread."""
         with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._paint_all)
+            self._loop.call_soon_threadsafe(self._repaint)
 
-    def _paint_all(self) -> None:
+    def _repaint(self) -> None:
         if self.output.open and self._app.is_running:
             self._app.screen.refresh(layout=True)
 
-    # --- what is read ---
+    # --- input ---
 
-    async def hold(self) -> None:
-        """Read no more keys: what is typed from now on is for the screen that follows."""
-        self._held = True
+    async def hand_over_input(self) -> None:
+        """Stop reading keys: they are for the next app."""
+        self._hands_over_input = True
         self.exit_event.set()
         if self._key_thread is not None:
             await asyncio.to_thread(self._key_thread.join)
 
     def _disable_bracketed_paste(self) -> None:
-        if not self._held:  # what is pasted between two screens is a paste
+        if not self._hands_over_input:  # text pasted between two apps is still a paste
             super()._disable_bracketed_paste()
 
     def disable_input(self) -> None:
-        """Nothing is thrown away that was typed for the screen that follows."""
-        if not self._held:
+        """Don't flush input that was typed for the next app."""
+        if not self._hands_over_input:
             super().disable_input()
             return
         signal.signal(signal.SIGWINCH, signal.SIG_DFL)
@@ -228,19 +226,19 @@ class ScreenDriver(LinuxDriver):
             self._key_thread.join()
 
     def _run_input_thread(self) -> None:
-        """A failure ends the app in order, without a traceback on the screen."""
+        """Report errors of the thread to the app, without a traceback on the screen."""
         try:
             self.run_input_thread()
         except Exception as error:
             self._loop.call_soon_threadsafe(self._app._handle_exception, error)
 
     def run_input_thread(self) -> None:
-        """Read until `exit_event` is set. The end of the input ends the program."""
-        parser, decode = ScreenDriver._left or (
+        """Read until `exit_event` is set; end of input ends the program."""
+        parser, decode = ScreenDriver._handed_over or (
             PasteGuard(self._debug),
             getincrementaldecoder("utf-8")("replace").decode,
         )
-        ScreenDriver._left, parser.mouse_pixels = None, False
+        ScreenDriver._handed_over, parser.mouse_pixels = None, False
         with selectors.DefaultSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
@@ -253,20 +251,20 @@ class ScreenDriver(LinuxDriver):
                         self.process_message(message)
                 for message in parser.tick():
                     self.process_message(message)
-        if self._held:
-            ScreenDriver._left = parser, decode
+        if self._hands_over_input:
+            ScreenDriver._handed_over = parser, decode
 
-    # --- the size ---
+    # --- size ---
 
     def start_application_mode(self) -> None:
-        """With a way of our own to learn of another size."""
+        """Also install our SIGWINCH handler, and request Shift+Enter where that needs a mode."""
         super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual gives it no annotation
         signal.signal(signal.SIGWINCH, self._sigwinch)
-        if _tells_other_keys(os.environ):
+        if _needs_modify_other_keys(os.environ):
             self.write("\x1b[>4;1m")
 
     def _get_terminal_size(self) -> tuple[int, int]:
-        """Of the terminal itself: COLUMNS and LINES may be exported, and are not true any more after a change."""
+        """Ask the terminal: exported COLUMNS and LINES are wrong after a resize."""
         with suppress(OSError):
             size = os.get_terminal_size(self.fileno)
             if size.columns and size.lines:
@@ -274,10 +272,10 @@ class ScreenDriver(LinuxDriver):
         return super()._get_terminal_size()
 
     def _sigwinch(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._tell_size)
+        self._loop.call_soon_threadsafe(self._post_size)
 
-    def _tell_size(self) -> None:
-        """Read in the loop, after the signal: one handler can interrupt another, and then the older size came last."""
+    def _post_size(self) -> None:
+        """Read the size in the loop: nested signal handlers would post an older size last."""
         if not self._in_band_window_resize:
             size = Size(*self._get_terminal_size())
             self._app.post_message(events.Resize(size, size))
@@ -285,44 +283,46 @@ class ScreenDriver(LinuxDriver):
     # --- job control ---
 
     def _sigtstp_application(self, *_: object) -> None:
-        """Stop once the loop is between two things: a signal comes also in the middle of a write."""
-        self._loop.call_soon_threadsafe(self._stop)
+        """Suspend in the loop: the signal may arrive in the middle of a write."""
+        self._loop.call_soon_threadsafe(self._suspend)
 
     def _sigcont_application(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._go_on)
+        self._loop.call_soon_threadsafe(self._resume)
 
-    def _stop(self) -> None:
+    def _suspend(self) -> None:
         if self._auto_restart and self.output.open:
             self.suspend_application_mode()
-            self._stopped = True
+            self._suspended = True
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    def _go_on(self) -> None:
-        """In the foreground again; who was stopped from outside (SIGSTOP) can't know what became of the modes."""
-        if not self._auto_restart or not (self.output.open or self._stopped):
-            return  # an editor has the terminal, or nothing was ever shown
+    def _resume(self) -> None:
+        """Set all modes again: after a SIGSTOP from outside, their state is unknown."""
+        if not self._auto_restart or not (self.output.open or self._suspended):
+            return  # an editor has the terminal, or nothing was shown yet
         if self.output.open:
             self.suspend_application_mode()
         self.resume_application_mode()
-        self._stopped = not self.output.open  # in the background still, and stopped once more
-        if self._stopped:
+        self._suspended = not self.output.open  # still in the background, and stopped again
+        if self._suspended:
             return
         self._app.app_resume_signal.publish(self._app)
         screen = self._app.screen
         self._app.call_later(screen.refresh, layout=True)
 
 
-def _tells_other_keys(environment: Mapping[str, str]) -> bool:
-    """True where only xterm's modifyOtherKeys distinguishes Shift+Enter from Enter. Elsewhere
-    kitty's protocol does that, and some terminals would take this one for a color."""
+def _needs_modify_other_keys(environment: Mapping[str, str]) -> bool:
+    """Return True for terminals that distinguish Shift+Enter only with xterm's modifyOtherKeys.
+
+    The others support kitty's protocol, and some of them mistake this mode for a color.
+    """
     return bool(environment.get("TMUX") or environment.get("XTERM_VERSION"))
 
 
 def _read(handle: int) -> bytes | None:
-    """The available bytes; empty when the terminal is gone, None when there is nothing to read."""
+    """Return the available bytes; empty if the terminal is gone, None if there are none yet."""
     try:
         return os.read(handle, 65536)
-    except BlockingIOError:  # another program made it so
+    except BlockingIOError:  # another program made it non-blocking
         return None
     except OSError:
         return b""

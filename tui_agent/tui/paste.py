@@ -1,7 +1,7 @@
-"""What the terminal sends, as messages: a paste is one paste whatever it holds, and a torn one ends by itself.
+"""A terminal input parser that delivers each paste in one message, even if it contains escapes or lacks its end.
 
-Textual's parser reads the inside of a paste as keys wherever an ESC stands in it, and waits for the end marker for
-ever. So the inside never reaches it: it sees the two markers next to each other, and the text goes round it.
+Textual's parser takes text after an ESC in a paste for keys, and waits forever for a missing end marker. So it never
+gets pasted text: it sees only the two markers, and the text is delivered directly.
 """
 
 from __future__ import annotations
@@ -20,56 +20,56 @@ from textual.message import Message
 from tui_agent.text import clean
 
 GRACE: Final = 0.02
-"""Seconds of silence after an end marker until it counts: one within the pasted text is followed by more."""
+"""Seconds of silence after which an end marker is real: one inside the pasted text is followed by more."""
 
-WARY_GRACE: Final = 0.5
-"""The same once an end marker was followed by more text: its author wants the rest to be read as keys."""
+EMBEDDED_GRACE: Final = 0.5
+"""The same after an end marker was followed by text: the author of such a text wants it to be read as keys."""
 
-LONGEST_GRACE: Final = 1.0
-"""Seconds after which the last end marker counts although keys keep coming; a paste that flows is let flow."""
+MAX_GRACE: Final = 1.0
+"""Seconds after which the last end marker is real although keys keep coming."""
 
-TORN: Final = 1.5
-"""Seconds without more text until a paste that lacks its end is over."""
+TORN_TIMEOUT: Final = 1.5
+"""Seconds without text after which a paste without an end marker is over."""
 
-TYPED: Final = 16
-"""Characters at most that one key sends. So few do not keep a torn paste open, unless they come one after the other."""
+MAX_KEY_LENGTH: Final = 16
+"""Maximum characters that one key sends. So few don't extend a torn paste, unless they arrive fast."""
 
-FLOW: Final = 120
-"""Characters a second that come in such small reads only where something flows: a slow line, and no key held down."""
+MIN_TEXT_RATE: Final = 120
+"""Characters per second in such small reads that only text on a slow line reaches, and no repeated key."""
 
-SUSPECT: Final = 10.0
-"""Seconds after the last text of a torn paste in which its rest may come yet, without a start marker."""
+TORN_WINDOW: Final = 10.0
+"""Seconds after the last text of a torn paste in which its remainder may arrive without a start marker."""
 
 ENTER_GRACE: Final = 0.3
-"""Seconds that an Enter waits meanwhile: followed by more text, it is a line break of the paste."""
+"""Seconds that an Enter is held in that time: if text follows, it is a line break of the paste."""
 
-LONGEST: Final = 16_000_000
-"""Most characters of a paste; the rest is dropped."""
+MAX_PASTE: Final = 16_000_000
+"""Maximum characters of a paste; more are dropped."""
 
-REST: Final = 8192
-"""Characters of the rest that are looked at for the end marker."""
+MAX_OVERFLOW_TAIL: Final = 8192
+"""Dropped characters that are searched for the end marker."""
 
-ALSO_TYPED: Final = "\u00a0\u2009\u202f\u3000\u200c\u200d"
-"""Spaces of other kinds, such as that of a Japanese keyboard, and what joins or parts letters and emoji."""
+TYPEABLE: Final = "\u00a0\u2009\u202f\u3000\u200c\u200d"
+"""Other spaces, such as that of a Japanese keyboard, and zero-width joiners: typed, but not printable for Python."""
 
 STOP_KEYS: Final = ("\x03", "\x1b[99;5u")
-"""Ctrl+C, plain and as kitty's protocol writes it: after a pause it is a key in a paste too."""
+"""Ctrl+C, plain and in kitty's protocol. After a pause, it is a key even within a paste."""
 
 ALT_ENTER: Final = ("\x1b\r", "\x1b\n")
-"""What terminals send for it that know no protocol of keys, and VS Code for Shift+Enter when it is told to."""
+"""Alt+Enter in terminals without a key protocol, and Shift+Enter in a configured VS Code."""
 
-OTHER_KEY: Final = re.compile(r"\x1b\[27;(\d+);(\d+)~")
-"""A key as xterm's modifyOtherKeys and tmux's extended-keys write it: modifiers, then the code."""
+MODIFY_OTHER_KEYS: Final = re.compile(r"\x1b\[27;(\d+);(\d+)~")
+"""A key in xterm's modifyOtherKeys and tmux's extended-keys: modifiers, then code."""
 
-WHOLE_KEY: Final = re.compile(r"\x1b\[(\d*)[\d:]*;(\d*)(?::(\d*))?((?:;[\d:]*)?[u~ABCDEFHPQRS])")
-"""A key as kitty's protocol writes it where it also tells other layouts' keys, and presses from releases."""
+KITTY_KEY: Final = re.compile(r"\x1b\[(\d*)[\d:]*;(\d*)(?::(\d*))?((?:;[\d:]*)?[u~ABCDEFHPQRS])")
+"""A key in kitty's protocol with alternate layout keys and event types."""
 
-RELEASED: Final = "3"
+KITTY_RELEASE: Final = "3"
 
 SEQUENCES: Final = re.compile(r"(?:\x1b(?:\[[0-9;:<?]*[A-Za-z~]|O[A-Za-z]|[^\[O\x1b]))+")
-"""Keys, the mouse and reports, as no pasted text writes them."""
+"""Complete sequences of keys, mouse and reports; pasted text does not look like this."""
 
-SEQUENCE_BEGUN: Final = re.compile(r"\x1b(?:\[[0-9;:<?]*|O)?")
+PARTIAL_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-9;:<?]*|O)?")
 
 MOUSE: Final = re.compile(r"(?:\x1b\[<[\d;]+[mM])+")
 
@@ -78,235 +78,234 @@ MARKERS: Final = (BRACKETED_PASTE_START, BRACKETED_PASTE_END)
 ENTER: Final = re.compile(r"[\r\n]|\x1b(?:\[13(?:[;:][\d;:]*)?u|\[27;\d+;13~|OM|\r|\n)")
 
 BACKSLASH_ENTER: Final = "\\\r\n"
-"""What VS Code sends for Shift+Enter when older programs configured it: one new line, not two."""
+"""Sent by VS Code for Shift+Enter as configured by older programs: one line break, not two."""
 
 
 class TypedCharacter(events.Key):
-    """A character that is typed like every other one, though Python does not call it printable."""
+    """A key whose character counts as printable although Python disagrees."""
 
     @property
     def is_printable(self) -> bool:
-        """It is text."""
+        """Always true."""
         return True
 
     def copy(self) -> TypedCharacter:
-        """Another one of the same."""
+        """Return an equal key."""
         return TypedCharacter(self.key, self.character)
 
 
-TypedCharacter.handler_name = events.Key.handler_name  # who handles keys handles these
+TypedCharacter.handler_name = events.Key.handler_name  # handled by `on_key`
 
 
 class PasteGuard(XTermParser):
-    """Textual's parser, with pastes filtered out first. `feed` it what was read, `tick` it every `patience`."""
+    """Textual's parser behind a filter for pastes. `feed` it input, and `tick` it every `patience` seconds."""
 
     def __init__(self, debug: bool = False, *, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._beginning = ""
-        """The end of what was read outside of a paste, when it may begin a marker."""
+        self._partial_marker = ""
+        """End of the input outside of a paste, if it may be the beginning of a start marker."""
         self._pasting = False
         self._parts: list[str] = []
         self._size = 0
-        self._rest = ""
-        """Of a paste that is too long: the end of it, with the end marker and the keys after it."""
-        self._beyond = 0
-        """Characters that came after there were too many."""
+        self._overflow_tail = ""
+        """End of a paste that is too long, with the end marker and the keys after it."""
+        self._overflow = 0
+        """Number of characters beyond the maximum."""
         self._tail = ""
-        """The last characters of the paste: a marker may lie across reads."""
-        self._ended: float | None = None
-        """When the first end marker came."""
-        self._wary = False
-        """More text than a key sends followed it."""
-        self._last = self._grown = 0.0
-        """When anything came, and when more came than keys send."""
-        self._level = 0.0
-        """Characters a second in small reads, about."""
-        self._patient = TORN
-        """Seconds that this paste may stand still without its end."""
-        self._suspect = 0.0
-        """Until when text without a start marker may be the rest of a torn paste."""
-        self._held = ""
-        """Input that is a key if nothing follows it."""
+        """Last characters of the paste, as a marker may span reads."""
+        self._end_marker_at: float | None = None
+        """Time of the first end marker."""
+        self._text_after_end = False
+        """The end marker was followed by more text than a key sends."""
+        self._last_read_at = self._last_text_at = 0.0
+        """Time of the last input, and of the last input that was more than keys."""
+        self._rate = 0.0
+        """Approximate characters per second in small reads."""
+        self._timeout = TORN_TIMEOUT
+        """Seconds without text after which this paste is over even without an end marker."""
+        self._torn_until = 0.0
+        """Time until which text without a start marker may belong to a torn paste."""
+        self._pending_key = ""
+        """Input that is a key unless text follows."""
         super().__init__(debug)
 
     @property
     def patience(self) -> float:
         """Seconds until the next `tick` is due."""
-        return GRACE if self._held or (self._pasting and self._ended is not None) else 0.1
+        return GRACE if self._pending_key or (self._pasting and self._end_marker_at is not None) else 0.1
 
     def feed(self, data: str) -> Iterable[Message]:
-        """The messages of what was read; an empty text is the end of all."""
+        """Yield the messages for input; an empty text is the end of input."""
         if not data:
-            yield from self._let_go()
+            yield from self._release_pending_key()
             yield from self._end_paste()
             yield from super().feed("")
         elif self._pasting:
-            yield from self._inside(data)
-        elif self._held or self._clock() < self._suspect:
-            yield from self._behind_torn(data)
+            yield from self._feed_paste(data)
+        elif self._pending_key or self._clock() < self._torn_until:
+            yield from self._feed_after_torn_paste(data)
         else:
-            yield from self._outside(data)
+            yield from self._feed_keys(data)
 
     def tick(self) -> Iterable[Message]:
         """Handle timeouts: the end of a paste, or of an incomplete escape sequence."""
-        if self._held:
-            if self._clock() - self._last >= (ENTER_GRACE if ENTER.fullmatch(self._held) else GRACE):
-                yield from self._let_go()
+        if self._pending_key:
+            if self._clock() - self._last_read_at >= (ENTER_GRACE if ENTER.fullmatch(self._pending_key) else GRACE):
+                yield from self._release_pending_key()
         elif not self._pasting:
             waited = self._timeout_time is not None
             yield from super().tick()
             if waited and self._timeout_time is None:
-                self._beginning = ""
-        elif self._is_over(self._clock()):
+                self._partial_marker = ""
+        elif self._has_ended(self._clock()):
             yield from self._end_paste()
 
-    def _is_over(self, now: float) -> bool:
-        if self._ended is None:
-            return now - self._grown >= self._patient
-        typing = now - self._ended >= LONGEST_GRACE and now - self._grown >= LONGEST_GRACE
-        return typing or now - self._last >= (WARY_GRACE if self._wary else GRACE)
+    def _has_ended(self, now: float) -> bool:
+        if self._end_marker_at is None:
+            return now - self._last_text_at >= self._timeout
+        typing = now - self._end_marker_at >= MAX_GRACE and now - self._last_text_at >= MAX_GRACE
+        return typing or now - self._last_read_at >= (EMBEDDED_GRACE if self._text_after_end else GRACE)
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
-        """More ways to write keys than Textual knows; one that is no key at all is ignored."""
+        """Parse more key encodings than Textual does; ignore invalid ones."""
         if sequence in ALT_ENTER:
             yield events.Key("alt+enter", None)
             return
-        if found := OTHER_KEY.fullmatch(sequence):
-            sequence = f"\x1b[{found[2]};{found[1]}u"
-        elif ":" in sequence and (found := WHOLE_KEY.fullmatch(sequence)):
-            if found[3] == RELEASED:
+        if match := MODIFY_OTHER_KEYS.fullmatch(sequence):
+            sequence = f"\x1b[{match[2]};{match[1]}u"
+        elif ":" in sequence and (match := KITTY_KEY.fullmatch(sequence)):
+            if match[3] == KITTY_RELEASE:
                 yield events.Key(Keys.Ignore, sequence)
                 return
-            sequence = f"\x1b[{found[1]};{found[2] or 1}{found[4]}"
+            sequence = f"\x1b[{match[1]};{match[2] or 1}{match[4]}"
         try:
             for key in super()._sequence_to_key_events(sequence, alt):
-                yield TypedCharacter(key.key, key.character) if (key.character or "\n") in ALSO_TYPED else key
+                yield TypedCharacter(key.key, key.character) if (key.character or "\n") in TYPEABLE else key
         except (ValueError, OverflowError):
             yield events.Key(Keys.Ignore, sequence)
 
-    def _outside(self, data: str) -> Iterable[Message]:
+    def _feed_keys(self, data: str) -> Iterable[Message]:
         data = data.replace(BACKSLASH_ENTER, BACKSLASH_ENTER[:-1])
-        known = len(self._beginning)
-        text = self._beginning + data
-        at = text.find(BRACKETED_PASTE_START)
-        if at < 0:
-            self._beginning = _marker_begun(text)
+        already_fed = len(self._partial_marker)
+        text = self._partial_marker + data
+        start = text.find(BRACKETED_PASTE_START)
+        if start < 0:
+            self._partial_marker = _partial_start_marker(text)
             yield from super().feed(data)
             return
-        cut = at + len(BRACKETED_PASTE_START) - known
+        cut = start + len(BRACKETED_PASTE_START) - already_fed
         yield from super().feed(data[:cut])
-        self._begin_paste(TORN)
-        self._suspect = self._last + SUSPECT
+        self._begin_paste(TORN_TIMEOUT)
+        self._torn_until = self._last_read_at + TORN_WINDOW
         if data[cut:]:
-            yield from self._inside(data[cut:])
+            yield from self._feed_paste(data[cut:])
 
-    def _begin_paste(self, patience: float) -> None:
-        self._beginning, self._pasting, self._patient = "", True, patience
-        self._last = self._grown = self._clock()
+    def _begin_paste(self, timeout: float) -> None:
+        self._partial_marker, self._pasting, self._timeout = "", True, timeout
+        self._last_read_at = self._last_text_at = self._clock()
 
-    def _behind_torn(self, data: str) -> Iterable[Message]:
-        """More than a key at once is the rest of the torn paste, and so is all that follows closely."""
+    def _feed_after_torn_paste(self, data: str) -> Iterable[Message]:
+        """Treat more than one key at once, and text that follows closely, as the remainder of a torn paste."""
         if SEQUENCES.fullmatch(data) and not (ENTER.fullmatch(data) or data in MARKERS):
-            yield from self._outside(data)  # whatever waits: it is not text
+            yield from self._feed_keys(data)  # not text
             return
-        text, self._held = self._held + data, ""
-        before, start, behind = text.partition(BRACKETED_PASTE_START)
+        text, self._pending_key = self._pending_key + data, ""
+        before, start, after = text.partition(BRACKETED_PASTE_START)
         if start or (SEQUENCES.fullmatch(text) and not ENTER.fullmatch(text) and text != BRACKETED_PASTE_END):
             if start and before:
-                yield from self._go_on(before)
+                yield from self._continue_torn_paste(before)
                 yield from self._end_paste()
-            yield from self._outside(start + behind if start else text)
-        elif len(text) == 1 or ENTER.fullmatch(text) or SEQUENCE_BEGUN.fullmatch(text):
-            self._held, self._last = text, self._clock()
+            yield from self._feed_keys(start + after if start else text)
+        elif len(text) == 1 or ENTER.fullmatch(text) or PARTIAL_SEQUENCE.fullmatch(text):
+            self._pending_key, self._last_read_at = text, self._clock()
         else:
-            yield from self._go_on(text)
+            yield from self._continue_torn_paste(text)
 
-    def _go_on(self, text: str) -> Iterable[Message]:
-        """The rest of a torn paste, as a paste of its own."""
+    def _continue_torn_paste(self, text: str) -> Iterable[Message]:
+        """Deliver the remainder of a torn paste as another paste."""
         yield from super().feed(BRACKETED_PASTE_START)
-        self._begin_paste(WARY_GRACE)
-        yield from self._inside(text)
+        self._begin_paste(EMBEDDED_GRACE)
+        yield from self._feed_paste(text)
 
-    def _let_go(self) -> Iterable[Message]:
-        """What was held was a key."""
-        held, self._held = self._held, ""
-        if held:
-            yield from self._outside(held)
+    def _release_pending_key(self) -> Iterable[Message]:
+        key, self._pending_key = self._pending_key, ""
+        if key:
+            yield from self._feed_keys(key)
 
-    def _inside(self, data: str) -> Iterable[Message]:
+    def _feed_paste(self, data: str) -> Iterable[Message]:
         now = self._clock()
-        if self._ended is None and data in STOP_KEYS and now - self._last >= GRACE:
+        if self._end_marker_at is None and data in STOP_KEYS and now - self._last_read_at >= GRACE:
             yield from self._end_paste()
             yield from super().feed(data)
             return
-        flows = self._flows(data, now)
-        self._last = now
-        if flows:
-            self._grown, self._suspect = now, now + SUSPECT
-        self._keep(data)
-        if self._ended is not None:
-            self._wary = self._wary or flows
-        elif (at := (self._tail + data).find(BRACKETED_PASTE_END)) >= 0:
-            self._ended = now
-            self._wary = len(self._tail + data) - at - len(BRACKETED_PASTE_END) > TYPED
+        is_text = self._is_text(data, now)
+        self._last_read_at = now
+        if is_text:
+            self._last_text_at, self._torn_until = now, now + TORN_WINDOW
+        self._append(data)
+        if self._end_marker_at is not None:
+            self._text_after_end = self._text_after_end or is_text
+        elif (end := (self._tail + data).find(BRACKETED_PASTE_END)) >= 0:
+            self._end_marker_at = now
+            self._text_after_end = len(self._tail + data) - end - len(BRACKETED_PASTE_END) > MAX_KEY_LENGTH
         self._tail = (self._tail + data)[1 - len(BRACKETED_PASTE_END) :]
 
-    def _flows(self, data: str, now: float) -> bool:
-        """More than keys send: at once, or in the last second."""
-        if len(data) > TYPED:
+    def _is_text(self, data: str, now: float) -> bool:
+        """Return True for more than keys send, at once or in the last second."""
+        if len(data) > MAX_KEY_LENGTH:
             return MOUSE.fullmatch(data) is None
-        faded = self._level * exp(self._last - now)
-        self._level = min(faded + len(data), FLOW * 1.25)  # it is forgotten soon after the flow
-        return self._level > FLOW
+        decayed = self._rate * exp(self._last_read_at - now)
+        self._rate = min(decayed + len(data), MIN_TEXT_RATE * 1.25)  # bounded, so that it decays soon
+        return self._rate > MIN_TEXT_RATE
 
-    def _keep(self, data: str) -> None:
-        if self._size < LONGEST:
+    def _append(self, data: str) -> None:
+        if self._size < MAX_PASTE:
             self._parts.append(data)
             self._size += len(data)
         else:
-            self._rest = (self._rest + data)[-REST:]
-            self._beyond += len(data)
+            self._overflow_tail = (self._overflow_tail + data)[-MAX_OVERFLOW_TAIL:]
+            self._overflow += len(data)
 
     def _end_paste(self) -> Iterable[Message]:
-        """The paste in one message; then what was read after its end, as if it came now."""
+        """Yield the paste in one message, then the messages for the input after its end."""
         if not self._pasting:
             return
-        before, end, after = self._taken_apart()
+        before, end, after = self._split()
         if end:
-            self._suspect = 0.0
+            self._torn_until = 0.0
         else:
-            before = MOUSE.sub("", before)  # the mouse moved while the end did not come
-        alone = not before and self._patient != TORN
-        self._pasting, self._ended, self._wary, self._tail = False, None, False, ""
-        self._parts, self._size, self._rest, self._beyond, self._level = [], 0, "", 0, 0.0
+            before = MOUSE.sub("", before)  # the mouse was moved in the meantime
+        is_empty_remainder = not before and self._timeout != TORN_TIMEOUT
+        self._pasting, self._end_marker_at, self._text_after_end, self._tail = False, None, False, ""
+        self._parts, self._size, self._overflow_tail, self._overflow, self._rate = [], 0, "", 0, 0.0
         for message in super().feed(BRACKETED_PASTE_END):
             if not isinstance(message, events.Paste):
                 yield message
-        if not alone:
+        if not is_empty_remainder:
             yield events.Paste(clean(before))
         if after:
             yield from self.feed(after)
 
-    def _taken_apart(self) -> tuple[str, bool, str]:
-        """The paste, whether its end came, and what follows it."""
+    def _split(self) -> tuple[str, bool, str]:
+        """Return the pasted text, whether an end marker came, and the input after it."""
         text = "".join(self._parts)
-        if self._beyond <= REST:
-            text += self._rest
-            at = text.rfind(BRACKETED_PASTE_END)
-            kept = text if at < 0 else text[:at]
-            gone = max(0, len(kept) - self._size)
+        if self._overflow <= MAX_OVERFLOW_TAIL:
+            text += self._overflow_tail
+            end = text.rfind(BRACKETED_PASTE_END)
+            pasted = text if end < 0 else text[:end]
+            dropped = max(0, len(pasted) - self._size)
         else:
-            at = self._rest.rfind(BRACKETED_PASTE_END)
-            kept, gone = text, self._beyond - (len(self._rest) - at if at >= 0 else 0)
-            text = self._rest
-        after = text[at + len(BRACKETED_PASTE_END) :] if at >= 0 else ""
-        if gone:
-            kept = f"{kept[: self._size]}\n[… {gone:,} more characters of this paste were left out]"
-        return kept, at >= 0, after
+            end = self._overflow_tail.rfind(BRACKETED_PASTE_END)
+            pasted, dropped = text, self._overflow - (len(self._overflow_tail) - end if end >= 0 else 0)
+            text = self._overflow_tail
+        after = text[end + len(BRACKETED_PASTE_END) :] if end >= 0 else ""
+        if dropped:
+            pasted = f"{pasted[: self._size]}\n[… {dropped:,} more characters of this paste were left out]"
+        return pasted, end >= 0, after
 
 
-def _marker_begun(text: str) -> str:
-    """The longest end of `text` that a start marker may begin with."""
-    at = text.rfind("\x1b")
-    end = text[at:] if at >= 0 else ""
+def _partial_start_marker(text: str) -> str:
+    """Return the end of `text` if it is the beginning of a start marker."""
+    escape = text.rfind("\x1b")
+    end = text[escape:] if escape >= 0 else ""
     return end if BRACKETED_PASTE_START.startswith(end) else ""

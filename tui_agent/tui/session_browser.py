@@ -373,8 +373,8 @@ def _leave(app: BaseApp, entry: SessionEntry, browser: SessionBrowser) -> None:
 
 async def _rest(app: BaseApp, field: MessagePump) -> None:
     """Read no more keys; those that were read are in the field that they are typed into."""
-    if (hold := getattr(driver_of(app), "hold", None)) is not None:
-        await hold()
+    if (hand_over := getattr(driver_of(app), "hand_over_input", None)) is not None:
+        await hand_over()
     await _arrived(app, field)
 
 

@@ -1,5 +1,7 @@
-"""Keys of vi in the composer, for those who want them: moving, operators with counts, undo. Esc leaves typing, Esc
-again stops a run as always; Enter sends from both."""
+"""Optional vim keys in the composer: motions, operators with counts, put and undo.
+
+Esc enters normal mode; Esc in normal mode interrupts the run as always. Enter sends in both modes.
+"""
 
 from __future__ import annotations
 
@@ -12,71 +14,72 @@ from textual.events import Key
 if TYPE_CHECKING:
     from widgets.prompt_input import PromptInput
 
-MOST: Final = 9_999
-"""The highest count; what is more is cut."""
+MAX_COUNT: Final = 9_999
 _WORD = re.compile(r"\w+|[^\w\s]+")
 
 
 class Motion(NamedTuple):
-    """How far a motion goes."""
+    """Target of a motion, and what an operator does with it."""
 
     to: int
     inclusive: bool = False
-    """An operator takes the letter that it ends on too."""
-    lines: bool = False
+    """An operator includes the character at the target."""
+    linewise: bool = False
     """An operator takes whole lines."""
 
 
 def line_start(text: str, at: int) -> int:
-    """Where the line of a place begins."""
+    """Return where the line at `at` begins."""
     return text.rfind("\n", 0, at) + 1
 
 
 def line_end(text: str, at: int) -> int:
-    """Where the line of a place ends, before its line feed."""
-    found = text.find("\n", at)
-    return len(text) if found < 0 else found
+    """Return where the line at `at` ends, before its line feed."""
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end
 
 
-def _first_letter(text: str, at: int) -> int:
+def _first_nonblank(text: str, at: int) -> int:
     start = line_start(text, at)
-    return start + len(text[start : line_end(text, at)]) - len(text[start : line_end(text, at)].lstrip(" \t"))
+    line = text[start : line_end(text, at)]
+    return start + len(line) - len(line.lstrip(" \t"))
 
 
 def _next_word(text: str, at: int) -> int:
-    return next((found.start() for found in _WORD.finditer(text, _inside(text, at)) if found.start() > at), len(text))
+    return next((word.start() for word in _WORD.finditer(text, _word_start(text, at)) if word.start() > at), len(text))
 
 
-def _end_of_word(text: str, at: int) -> int:
+def _word_end(text: str, at: int) -> int:
     last = max(0, len(text) - 1)
-    return next((found.end() - 1 for found in _WORD.finditer(text, _inside(text, at)) if found.end() - 1 > at), last)
+    ends = (word.end() - 1 for word in _WORD.finditer(text, _word_start(text, at)))
+    return next((end for end in ends if end > at), last)
 
 
-def _word_before(text: str, at: int) -> int:
-    starts = [found.start() for found in _WORD.finditer(text, 0, at) if found.start() < at]
+def _previous_word(text: str, at: int) -> int:
+    starts = [word.start() for word in _WORD.finditer(text, 0, at) if word.start() < at]
     return starts[-1] if starts else 0
 
 
-def _last_word(text: str, start: int, stop: int) -> int:
-    """Where the words of a place end, if the next one stands in another line: lines are not joined."""
+def _operator_word_end(text: str, start: int, stop: int) -> int:
+    """Shorten the range of an operator with `w` to the last word before a line break, so that lines are not joined."""
     words = text[start:stop].rstrip()
     if "\n" not in text[start + len(words) : stop]:
         return stop
     return start + len(words) if words else line_end(text, start)
 
 
-def _inside(text: str, at: int) -> int:
-    """Where the word at a place begins, so that its rest is not taken for a word."""
+def _word_start(text: str, at: int) -> int:
+    """Return where the word around `at` begins."""
     while 0 < at < len(text) and text[at - 1 : at + 1].isalnum():
         at -= 1
     return at
 
 
-def _below(text: str, at: int, by: int) -> int:
-    """The same column some lines further down, or up."""
+def _vertical(text: str, at: int, lines: int) -> int:
+    """Return the same column `lines` further down, or up if negative."""
     column = at - line_start(text, at)
-    for _ in range(abs(by)):
-        if by > 0:
+    for _ in range(abs(lines)):
+        if lines > 0:
             end = line_end(text, at)
             if end == len(text):
                 break
@@ -90,7 +93,7 @@ def _below(text: str, at: int, by: int) -> int:
     return min(start + column, line_end(text, start))
 
 
-def _times(step: Callable[[str, int], int]) -> Callable[[str, int, int], Motion]:
+def _repeated(step: Callable[[str, int], int]) -> Callable[[str, int, int], Motion]:
     def motion(text: str, at: int, count: int) -> Motion:
         for _ in range(count):
             at, before = step(text, at), at
@@ -104,190 +107,191 @@ def _times(step: Callable[[str, int], int]) -> Callable[[str, int, int], Motion]
 MOTIONS: Final[dict[str, Callable[[str, int, int], Motion]]] = {
     "h": lambda text, at, n: Motion(max(line_start(text, at), at - n)),
     "l": lambda text, at, n: Motion(min(line_end(text, at), at + n)),
-    "j": lambda text, at, n: Motion(_below(text, at, n), lines=True),
-    "k": lambda text, at, n: Motion(_below(text, at, -n), lines=True),
-    "w": _times(_next_word),
-    "b": _times(_word_before),
-    "e": lambda text, at, n: _times(_end_of_word)(text, at, n)._replace(inclusive=True),
+    "j": lambda text, at, n: Motion(_vertical(text, at, n), linewise=True),
+    "k": lambda text, at, n: Motion(_vertical(text, at, -n), linewise=True),
+    "w": _repeated(_next_word),
+    "b": _repeated(_previous_word),
+    "e": lambda text, at, n: _repeated(_word_end)(text, at, n)._replace(inclusive=True),
     "0": lambda text, at, n: Motion(line_start(text, at)),
-    "^": lambda text, at, n: Motion(_first_letter(text, at)),
+    "^": lambda text, at, n: Motion(_first_nonblank(text, at)),
     "$": lambda text, at, n: Motion(line_end(text, at)),
-    "gg": lambda text, at, n: Motion(0, lines=True),
-    "G": lambda text, at, n: Motion(line_start(text, len(text)), lines=True),
+    "gg": lambda text, at, n: Motion(0, linewise=True),
+    "G": lambda text, at, n: Motion(line_start(text, len(text)), linewise=True),
 }
-"""Keys of a motion → where it leads from a place in the text, so many times."""
+"""Keys of a motion → its target from a position, `n` times."""
 
 ALIASES: Final = {"D": "d$", "C": "c$", "Y": "yy", "S": "cc", "s": "cl", "x": "dl", "X": "dh"}
-INSERTING: Final[dict[str, Callable[[str, int], int]]] = {
+INSERT_COMMANDS: Final[dict[str, Callable[[str, int], int]]] = {
     "i": lambda text, at: at,
     "a": lambda text, at: min(at + 1, line_end(text, at)),
-    "I": _first_letter,
+    "I": _first_nonblank,
     "A": line_end,
 }
-"""Keys that begin to type → where."""
+"""Commands that enter insert mode → where the cursor goes."""
 
 
 class Vim:
-    """Stands before a composer. Begins with typing."""
+    """Handles the composer's keys; starts in insert mode."""
 
     def __init__(self, prompt: PromptInput) -> None:
         self.prompt = prompt
-        self.typing = True
-        self._pressed = ""
-        """The beginning of a command."""
-        self._kept = ""
-        self._kept_lines = False
-        """What was taken out or copied last, and whether that was lines."""
+        self.inserting = True
+        self._pending = ""
+        """Keys of an incomplete command."""
+        self._register = ""
+        self._register_linewise = False
 
-    def take(self, event: Key) -> bool:
-        """True for a key that is done with."""
-        if self.typing:
+    def on_key(self, event: Key) -> bool:
+        """Handle a key before the composer gets it; return True if that is all."""
+        if self.inserting:
             if event.key == "escape":
-                self._type(False)
+                self._set_inserting(False)
                 return True
             return False
         if event.key == "escape":
-            done, self._pressed = bool(self._pressed), ""
-            return done
+            had_pending, self._pending = bool(self._pending), ""
+            return had_pending
         if event.key == "enter":
-            self._type(True)
+            self._set_inserting(True)
             return False
         if event.key == "ctrl+r":
             self.prompt.action_redo()
             return True
         if not (event.is_printable and event.character):
-            self._pressed = ""
+            self._pending = ""
             if event.key not in ("backspace", "delete"):
                 return False
-            self._go("h" if event.key == "backspace" else "l")
+            self._move_by("h" if event.key == "backspace" else "l")
             return True
         self._press(event.character)
         return True
 
-    def _type(self, typing: bool) -> None:
-        self.typing, self._pressed = typing, ""
-        self.prompt.border_subtitle = "" if typing else "normal"
-        if not typing and self._at > line_start(self.prompt.text, self._at):
-            self._move(self._at - 1)
+    def _set_inserting(self, inserting: bool) -> None:
+        self.inserting, self._pending = inserting, ""
+        self.prompt.border_subtitle = "" if inserting else "normal"
+        if not inserting and self._cursor > line_start(self.prompt.text, self._cursor):
+            self._move(self._cursor - 1)
 
-    def _press(self, letter: str) -> None:
-        pressed = self._pressed + letter
-        found = re.fullmatch(r"([1-9]\d*)?([dcy])?([1-9]\d*)?(.*)", pressed, re.DOTALL)
-        assert found is not None  # every part may be empty
-        count = min(MOST, int(found[1] or 1) * int(found[3] or 1))
-        operator, rest = found[2] or "", found[4]
-        self._pressed = pressed
-        if not rest or rest in ("g", "r"):
+    def _press(self, character: str) -> None:
+        pending = self._pending + character
+        match = re.fullmatch(r"([1-9]\d*)?([dcy])?([1-9]\d*)?(.*)", pending, re.DOTALL)
+        assert match is not None  # every part may be empty
+        count = min(MAX_COUNT, int(match[1] or 1) * int(match[3] or 1))
+        operator, command = match[2] or "", match[4]
+        self._pending = pending
+        if not command or command in ("g", "r"):
             return
-        self._pressed = ""
+        self._pending = ""
         if operator:
-            self._operate(operator, rest, count)
-        elif rest in ALIASES:
-            self._operate(ALIASES[rest][0], ALIASES[rest][1:], count)
+            self._operate(operator, command, count)
+        elif command in ALIASES:
+            self._operate(ALIASES[command][0], ALIASES[command][1:], count)
         else:
-            self._command(rest, count)
+            self._run(command, count)
 
-    # --- what they do ---
+    # --- commands ---
 
-    def _command(self, rest: str, count: int) -> None:
-        text, at = self.prompt.text, self._at
-        if rest in MOTIONS:
-            self._go(rest, count)
-        elif rest in INSERTING:
-            self._move(INSERTING[rest](text, at))
-            self._type(True)
-        elif rest == "o":
-            self._put(line_end(text, at), "\n")
-            self._type(True)
-        elif rest == "O":
-            self._put(line_start(text, at), "\n")
+    def _run(self, command: str, count: int) -> None:
+        text, at = self.prompt.text, self._cursor
+        if command in MOTIONS:
+            self._move_by(command, count)
+        elif command in INSERT_COMMANDS:
+            self._move(INSERT_COMMANDS[command](text, at))
+            self._set_inserting(True)
+        elif command == "o":
+            self._insert(line_end(text, at), "\n")
+            self._set_inserting(True)
+        elif command == "O":
+            self._insert(line_start(text, at), "\n")
             self._move(line_start(text, at))
-            self._type(True)
-        elif rest[0] == "r" and at + count <= line_end(text, at):
-            self._change(at, at + count, rest[1] * count)
+            self._set_inserting(True)
+        elif command[0] == "r" and at + count <= line_end(text, at):
+            self._replace(at, at + count, command[1] * count)
             self._move(at + count - 1)
-        elif rest == "u":
+        elif command == "u":
             for _ in range(min(count, 100)):
                 self.prompt.action_undo()
-        elif rest in ("p", "P"):
-            self._put_back(rest == "p", count)
+        elif command in ("p", "P"):
+            self._put(command == "p", count)
 
-    def _operate(self, operator: str, rest: str, count: int) -> None:
-        text, at = self.prompt.text, self._at
-        if rest == operator:
-            start, stop, lines = line_start(text, at), line_end(text, _below(text, at, count - 1)), True
-        elif rest in MOTIONS:
-            word = "e" if (operator, rest) == ("c", "w") and text[at : at + 1].strip() else rest
-            motion = MOTIONS[word](text, at, count)
+    def _operate(self, operator: str, motion_keys: str, count: int) -> None:
+        text, at = self.prompt.text, self._cursor
+        if motion_keys == operator:
+            start, stop, linewise = line_start(text, at), line_end(text, _vertical(text, at, count - 1)), True
+        elif motion_keys in MOTIONS:
+            changes_word = (operator, motion_keys) == ("c", "w") and text[at : at + 1].strip()
+            motion = MOTIONS["e" if changes_word else motion_keys](text, at, count)
             start, stop = sorted((at, motion.to))
             stop += motion.inclusive
-            lines = motion.lines
-            if lines:
+            linewise = motion.linewise
+            if linewise:
                 start, stop = line_start(text, start), line_end(text, stop)
-            elif rest == "w":
-                stop = _last_word(text, start, stop)
+            elif motion_keys == "w":
+                stop = _operator_word_end(text, start, stop)
         else:
             return
-        self._kept, self._kept_lines = text[start:stop], lines
+        self._register, self._register_linewise = text[start:stop], linewise
         if operator == "y":
             self._move(start)
             return
-        if lines and operator == "d":  # with one of the line feeds around them
+        if linewise and operator == "d":  # with one of the adjacent line feeds
             start, stop = (start, stop + 1) if stop < len(text) else (max(0, start - 1), stop)
-        self._change(start, stop, "")
-        at = line_start(self.prompt.text, min(start, len(self.prompt.text))) if lines else start
+        self._replace(start, stop, "")
+        at = line_start(self.prompt.text, min(start, len(self.prompt.text))) if linewise else start
         if operator == "c":
             self._move(at)
-            self._type(True)
+            self._set_inserting(True)
         else:
-            self._rest(at)
+            self._move_onto_character(at)
 
-    def _put_back(self, behind: bool, count: int) -> None:
-        text, at = self.prompt.text, self._at
-        what = self._kept * min(count, 100)
-        if not self._kept:
+    def _put(self, after: bool, count: int) -> None:
+        """Insert the register after or before the cursor."""
+        text, at = self.prompt.text, self._cursor
+        if not self._register:
             return
-        if self._kept_lines:
-            what = "\n".join([self._kept] * min(count, 100))
-            place = line_end(text, at) if behind else line_start(text, at)
-            self._put(place, f"\n{what}" if behind else f"{what}\n")
-            self._move(place + behind)
+        copies = [self._register] * min(count, 100)
+        if self._register_linewise:
+            lines = "\n".join(copies)
+            position = line_end(text, at) if after else line_start(text, at)
+            self._insert(position, f"\n{lines}" if after else f"{lines}\n")
+            self._move(position + after)
         else:
-            place = min(at + 1, line_end(text, at)) if behind else at
-            self._put(place, what)
-            self._move(place + len(what) - 1)
+            characters = "".join(copies)
+            position = min(at + 1, line_end(text, at)) if after else at
+            self._insert(position, characters)
+            self._move(position + len(characters) - 1)
 
-    def _go(self, rest: str, count: int = 1) -> None:
-        self._rest(MOTIONS[rest](self.prompt.text, self._at, count).to)
+    def _move_by(self, motion_keys: str, count: int = 1) -> None:
+        self._move_onto_character(MOTIONS[motion_keys](self.prompt.text, self._cursor, count).to)
 
     # --- the composer ---
 
     @property
-    def _at(self) -> int:
-        """The cursor, counted in letters of the text."""
+    def _cursor(self) -> int:
+        """The cursor as an offset in the text."""
         row, column = self.prompt.cursor_location
         lines = self.prompt.text.split("\n")
         return sum(len(line) + 1 for line in lines[:row]) + column
 
-    def _place(self, at: int) -> tuple[int, int]:
+    def _location(self, at: int) -> tuple[int, int]:
         text = self.prompt.text
         at = max(0, min(at, len(text)))
         return text.count("\n", 0, at), at - line_start(text, at)
 
-    def _rest(self, at: int) -> None:
-        """On a letter, where the line has any."""
+    def _move_onto_character(self, at: int) -> None:
+        """Move the cursor, but not behind the last character of a line."""
         text = self.prompt.text
         self._move(at - 1 if at == line_end(text, at) and at > line_start(text, at) else at)
 
     def _move(self, at: int) -> None:
-        self.prompt.move_cursor(self._place(at))
+        self.prompt.move_cursor(self._location(at))
 
-    def _put(self, at: int, what: str) -> None:
-        self._change(at, at, what)
-        self._move(at + len(what))
+    def _insert(self, at: int, text: str) -> None:
+        self._replace(at, at, text)
+        self._move(at + len(text))
 
-    def _change(self, start: int, stop: int, new: str) -> None:
-        """In one step for undo."""
+    def _replace(self, start: int, stop: int, text: str) -> None:
+        """Replace a range as one undo step."""
         self.prompt.history.checkpoint()
-        self.prompt.replace(new, self._place(start), self._place(stop), maintain_selection_offset=False)
+        self.prompt.replace(text, self._location(start), self._location(stop), maintain_selection_offset=False)
         self.prompt.history.checkpoint()
