@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from tui_agent.keys.key_names import key_label
-from tui_agent.keys.keymap import BUILT_IN, CONTEXTS, NAMED, KeyContext
+from tui_agent.keys.keymap import BUILT_IN, CONTEXTS, SESSION_ACTIONS, KeyContext
 from tui_agent.settings.document import settings_table
 from tui_agent.settings.screen import ROLES
 
@@ -91,7 +91,10 @@ def keys() -> str:
     for name, rows in BUILT_IN.groups():
         lines = [f"| {_cell(pressed)} | {_cell(does)} |" for pressed, does in rows]
         parts.append("\n".join((f"## {name}\n", "| | |", "|---|---|", *lines, "")))
-    rows = [f"| `{one.name}` | {_cell(BUILT_IN.label(one.name))} | {_cell(one.does)} |" for one in NAMED.values()]
+    rows = [
+        f"| `{one.name}` | {_cell(BUILT_IN.label(one.name))} | {_cell(one.description)} |"
+        for one in SESSION_ACTIONS.values()
+    ]
     return "\n".join([*parts, NAMES, *rows, "", WITHIN, *map(_context, CONTEXTS.values())])
 
 
@@ -100,8 +103,10 @@ def _context(context: KeyContext) -> str:
     lines = [f"## {context.title}", "", "| Action | Built-in keys | What it does |", "|---|---|---|"]
     for one in context.actions:
         name = f"{context.name}.{one.name}"
-        lines.append(f"| `{name}` | {_cell(BUILT_IN.label(name))} | {_cell(one.does)} |")
-    lines += [f"| | {fixed.keys} | {_cell(fixed.does)} (fixed: {_cell(fixed.why)}) |" for fixed in context.fixed]
+        lines.append(f"| `{name}` | {_cell(BUILT_IN.label(name))} | {_cell(one.description)} |")
+    lines += [
+        f"| | {fixed.keys} | {_cell(fixed.description)} (fixed: {_cell(fixed.reason)}) |" for fixed in context.fixed
+    ]
     return "\n".join([*lines, ""])
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tui_agent.keys.key_names import KeyProblem, key_label
 from tui_agent.keys.key_names import read_untyped_key as read_key
-from tui_agent.keys.keymap import NAMED, SESSION, Keymap
+from tui_agent.keys.keymap import SESSION, SESSION_ACTIONS, Keymap
 
 KEYS = SESSION.actions
 
@@ -12,7 +12,7 @@ KEYS = SESSION.actions
 def test_the_built_in_keys_are_in_order() -> None:
     built_in = Keymap()
     assert built_in.problems == []
-    assert {name: built_in.keys[name] for name in NAMED} == {one.name: one.keys for one in KEYS if one.name}
+    assert {name: built_in.keys[name] for name in SESSION_ACTIONS} == {one.name: one.keys for one in KEYS if one.name}
     assert all(read_key(key) == (key, "") for one in KEYS for key in one.keys)
 
 
@@ -53,7 +53,7 @@ def test_the_users_keys_take_the_place_of_the_built_in_ones() -> None:
     chosen = Keymap({"send": ["ctrl+s"], "newline": ["enter"], "details": ["f12"], "undo": ["alt+u"], "plan": []})
     assert chosen.problems == []
     assert chosen.keys["details"] == ("f12",) and chosen.keys["undo"] == ("alt+u",) and chosen.keys["plan"] == ()
-    assert chosen.first("details") == "F12" and chosen.first("plan") == ""
+    assert chosen.first_label("details") == "F12" and chosen.first_label("plan") == ""
     assert (chosen.keys["send"], chosen.keys["newline"]) == (("ctrl+s",), ("enter",))
 
 
@@ -76,7 +76,7 @@ def test_what_is_wrong_is_told_and_left_out(chosen, name, says, kept) -> None:
     assert [(one.name, says in one.message) for one in found.problems] == [(name, True)]
     assert isinstance(found.problems[0], KeyProblem)
     assert {action: found.keys[action] for action in kept} == kept
-    held = [key for action in NAMED for key in found.keys[action]]
+    held = [key for action in SESSION_ACTIONS for key in found.keys[action]]
     assert len(held) == len(set(held))
 
 

@@ -7,7 +7,16 @@ import pytest
 
 from tui_agent import settings
 from tui_agent.keys.key_names import key_label, pressed_key, read_key, read_untyped_key
-from tui_agent.keys.keymap import ACTIONS, CONTEXTS, EDITING, EXIT_KEYS, MOVING, NAMED, Keymap, refused
+from tui_agent.keys.keymap import (
+    CONTEXT_ACTIONS,
+    CONTEXTS,
+    EDITING_KEYS,
+    EXIT_KEYS,
+    NAVIGATION_KEYS,
+    SESSION_ACTIONS,
+    Keymap,
+    assignment_problem,
+)
 
 PLACES = CONTEXTS.values()
 
@@ -15,17 +24,17 @@ PLACES = CONTEXTS.values()
 def test_every_action_has_a_name_a_description_and_keys_that_mean_nothing_else_there() -> None:
     built_in = Keymap()
     assert built_in.problems == []
-    assert {name: built_in.keys[name] for name in ACTIONS} == {
-        name: action.keys for name, (_place, action) in ACTIONS.items()
+    assert {name: built_in.keys[name] for name in CONTEXT_ACTIONS} == {
+        name: action.keys for name, (_place, action) in CONTEXT_ACTIONS.items()
     }
-    for name, (place, action) in ACTIONS.items():
-        assert re.fullmatch(r"[a-z_]+\.[a-z_]+", name) and action.does and action.keys, name
-        assert not action.row or sum(one.row == action.row for one in place.actions) > 1, name
+    for name, (place, action) in CONTEXT_ACTIONS.items():
+        assert re.fullmatch(r"[a-z_]+\.[a-z_]+", name) and action.description and action.keys, name
+        assert not action.help_text or sum(one.help_text == action.help_text for one in place.actions) > 1, name
         for key in action.keys:
-            assert read_key(key) == (key, "") and refused(place, action, key) == "", (name, key)
-            assert built_in.action(place.name, key) == action.name
-    assert sum(len(place.actions) for place in PLACES) == len(ACTIONS)
-    assert all(fixed.keys and fixed.does and fixed.why for place in PLACES for fixed in place.fixed)
+            assert read_key(key) == (key, "") and assignment_problem(place, action, key) == "", (name, key)
+            assert built_in.action_for(place.name, key) == action.name
+    assert sum(len(place.actions) for place in PLACES) == len(CONTEXT_ACTIONS)
+    assert all(fixed.keys and fixed.description and fixed.reason for place in PLACES for fixed in place.fixed)
     assert all(place.title and (place.actions or place.fixed) for place in PLACES)
     assert {place.inherits for place in PLACES} - {""} <= {place.name for place in PLACES}
 
@@ -38,26 +47,26 @@ def test_every_action_can_have_another_key_and_none() -> None:
     }
     other = Keymap({name: [key] for name, key in chosen.items()})
     assert other.problems == []
-    for name, (place, action) in ACTIONS.items():
+    for name, (place, action) in CONTEXT_ACTIONS.items():
         key = chosen[name]
-        assert other.keys[name] == (key,) and other.action(place.name, key) == action.name
-        assert all(other.action(place.name, one) != action.name for one in action.keys)
-    none = Keymap({name: [] for name in ACTIONS})
-    assert none.problems == [] and not any(none.keys[name] for name in ACTIONS)
+        assert other.keys[name] == (key,) and other.action_for(place.name, key) == action.name
+        assert all(other.action_for(place.name, one) != action.name for one in action.keys)
+    none = Keymap({name: [] for name in CONTEXT_ACTIONS})
+    assert none.problems == [] and not any(none.keys[name] for name in CONTEXT_ACTIONS)
 
 
 def test_no_key_that_moves_goes_on_types_or_leads_out_can_be_made_to_decide() -> None:
-    for name, (place, action) in ACTIONS.items():
-        never = {*EXIT_KEYS, *(one for fixed in place.fixed for one in fixed.keep)}
-        never |= MOVING - {*action.keys} if action.decides else set()
-        if action.typed is False or (place.field and action.typed is None):
+    for name, (place, action) in CONTEXT_ACTIONS.items():
+        never = {*EXIT_KEYS, *(one for fixed in place.fixed for one in fixed.reserved)}
+        never |= NAVIGATION_KEYS - {*action.keys} if action.is_decision else set()
+        if action.allows_characters is False or (place.has_text_input and action.allows_characters is None):
             built_in = {key for one in place.actions for key in one.keys}
-            never |= {"a", "Z", "plus", "space", *(EDITING - built_in if place.field else ())}
+            never |= {"a", "Z", "plus", "space", *(EDITING_KEYS - built_in if place.has_text_input else ())}
         for key in never:
             found = Keymap({name: [key]})
             assert [one.name for one in found.problems] == [name], (name, key)
             assert found.keys[name] == action.keys
-    deciding = {name for name, (_place, action) in ACTIONS.items() if action.decides}
+    deciding = {name for name, (_place, action) in CONTEXT_ACTIONS.items() if action.is_decision}
     assert deciding >= {"approval.approve_once", "review.approve", "summary.discard", "sessions.delete"}
 
 
@@ -86,8 +95,8 @@ def test_what_is_wrong_within_a_place_is_told_and_left_out(chosen, name, says, k
     found = Keymap(chosen)
     assert found.problems[0].name == name and says in found.problems[0].message
     assert {one: found.keys[one] for one in kept} == kept
-    if name in ACTIONS and not kept:
-        assert found.keys[name] == ACTIONS[name][1].keys
+    if name in CONTEXT_ACTIONS and not kept:
+        assert found.keys[name] == CONTEXT_ACTIONS[name][1].keys
     for place in PLACES:
         held = [key for one in place.actions for key in found.keys[f"{place.name}.{one.name}"]]
         assert len(held) == len(set(held))
@@ -96,8 +105,8 @@ def test_what_is_wrong_within_a_place_is_told_and_left_out(chosen, name, says, k
 def test_places_keep_apart_and_actions_may_change_places_without_a_word() -> None:
     found = Keymap({"pager.next_match": ["p"], "pager.previous_match": ["n"], "approval.reject": ["n"], "approval.next_hunk": ["r"]})  # fmt: skip
     assert found.problems == []
-    assert (found.action("pager", "n"), found.action("approval", "n")) == ("previous_match", "reject")
-    assert {name for name in NAMED if "." in name} == set()
+    assert (found.action_for("pager", "n"), found.action_for("approval", "n")) == ("previous_match", "reject")
+    assert {name for name in SESSION_ACTIONS if "." in name} == set()
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,12 @@ def bindings(scope: str) -> list[Binding]:
         Binding(
             ",".join(one.keys) or UNBOUND,
             one.action or f"command('{one.name}')",
-            one.does,
+            one.description,
             show=False,
             priority=one.priority and scope == "app",
             id=one.name,
         )
-        for one in keymap.NAMED.values()
+        for one in keymap.SESSION_ACTIONS.values()
         if one.scope == scope
     ]
 
@@ -40,13 +40,13 @@ def context_bindings(context: str, actions: Mapping[str, str]) -> list[BindingTy
     return [
         Binding(",".join(keys) or UNBOUND, does, show=False, priority=True, id=f"{context}.{name}")
         for name, does in actions.items()
-        for keys in [keymap.ACTIONS[f"{context}.{name}"][1].keys]
+        for keys in [keymap.CONTEXT_ACTIONS[f"{context}.{name}"][1].keys]
     ]
 
 
 def textual_keymap(effective: keymap.Keymap) -> dict[str, str]:
     """The user's own keys, for `App.set_keymap`."""
-    built_in = {**keymap.NAMED, **{name: one for name, (_context, one) in keymap.ACTIONS.items()}}
+    built_in = {**keymap.SESSION_ACTIONS, **{name: one for name, (_context, one) in keymap.CONTEXT_ACTIONS.items()}}
     return {
         name: ",".join(effective.keys[name]) or UNBOUND
         for name, one in built_in.items()
@@ -66,7 +66,7 @@ class Keys:
 
     def named(self, key: str, character: str | None = None) -> str:
         """The same, of a key by its name and the character that it types."""
-        return keymap.current().action(self.context, pressed_key(key, character))
+        return keymap.current().action_for(self.context, pressed_key(key, character))
 
     def all_of(self, action: str) -> tuple[str, ...]:
         """The keys of an action, as Textual names them."""
@@ -74,7 +74,7 @@ class Keys:
 
     def of(self, action: str) -> str:
         """Its first key as the user reads it; empty where it has none."""
-        return keymap.current().first(f"{self.context}.{action}")
+        return keymap.current().first_label(f"{self.context}.{action}")
 
     def arrows(self, *actions: str) -> str:
         """The first keys of several, arrows as arrows."""

@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
-from tui_agent.keys.keymap import NAMED
+from tui_agent.keys.keymap import SESSION_ACTIONS
 from widgets.styled_text import HIDDEN
 from widgets.textual_private import field_bindings, replace_selection
 
@@ -133,7 +133,7 @@ class EditField(PlainTextArea):
         """A key that was pressed before the field had the focus."""
         if way := self._ends(event.key):
             self._done(way)
-        elif event.key == "enter" or event.key in NAMED["newline"].keys:
+        elif event.key == "enter" or event.key in SESSION_ACTIONS["newline"].keys:
             self.insert("\n")
         elif event.key == "backspace":
             self.action_delete_left()
@@ -145,7 +145,7 @@ class EditField(PlainTextArea):
             pass
         elif not self.open:
             self._late(event)
-        elif self._ends(event.key) or event.key in NAMED["newline"].keys:
+        elif self._ends(event.key) or event.key in SESSION_ACTIONS["newline"].keys:
             self.press(event)
         else:
             return

@@ -6,7 +6,7 @@ import pytest
 from textual.binding import BindingsMap
 
 from tests.tui.kit import app_for, running, screen_text, settled, still, until
-from tui_agent.keys.keymap import NAMED, SESSION, Keymap
+from tui_agent.keys.keymap import SESSION, SESSION_ACTIONS, Keymap
 from tui_agent.settings import Loaded, Settings
 from tui_agent.tui import commands
 from tui_agent.tui.app import TuiAgentApp
@@ -25,9 +25,9 @@ def opened(app: TuiAgentApp) -> bool:
 
 def test_every_action_is_in_the_palette_and_can_have_another_key() -> None:
     listed = {row.name for row in commands.palette_rows()}
-    actions = {name for name in commands.COMMANDS if name not in WITHOUT} | set(NAMED)
+    actions = {name for name in commands.COMMANDS if name not in WITHOUT} | set(SESSION_ACTIONS)
     assert actions - listed == {"palette"}
-    assert set(NAMED) == actions  # so each has a name in `keys:`
+    assert set(SESSION_ACTIONS) == actions  # so each has a name in `keys:`
     free = [
         f"{first}{second}+f{n}" for first, second, n in itertools.product(("", "alt+"), ("ctrl", "shift"), range(1, 21))
     ]
@@ -37,12 +37,12 @@ def test_every_action_is_in_the_palette_and_can_have_another_key() -> None:
     for scope in ("app", "composer"):
         bound = BindingsMap(bindings(scope))
         bound.apply_keymap(textual_keymap(other))
-        keys = {chosen[name][0]: name for name in chosen if NAMED[name].scope == scope}
+        keys = {chosen[name][0]: name for name in chosen if SESSION_ACTIONS[name].scope == scope}
         assert {key: {one.id for one in found} for key, found in bound.key_to_bindings.items()} == {
             key: {name} for key, name in keys.items()
         }
     typed = [one for one in SESSION.actions if not one.name]
-    assert typed == [one for one in SESSION.actions if not one.keys and one.also]
+    assert typed == [one for one in SESSION.actions if not one.keys and one.alternatives]
 
 
 async def test_the_palette_finds_does_and_shows_keys() -> None:

@@ -104,14 +104,14 @@ def test_names_are_ranked() -> None:
 
 
 def test_every_command_says_what_it_does() -> None:
-    assert all(one.does and one.name.isalpha() and one.name in commands.COMMANDS for one in keymap.COMMANDS)
+    assert all(one.description and one.name.isalpha() and one.name in commands.COMMANDS for one in keymap.COMMANDS)
 
 
 def test_the_readme_names_no_key_that_there_is_not() -> None:
     section = README.read_text(encoding="utf-8").partition("### Keys")[2].partition("\n## ")[0]
     cells = [row.split("|")[1] for row in section.split("\n") if row.startswith("| ")][1:]
     named = [key.strip().lower() for cell in cells for key in cell.replace("`", "").split(",")]
-    known = {key_label(key).lower() for one in keymap.SESSION.actions for key in (*one.keys, *one.also)}
+    known = {key_label(key).lower() for one in keymap.SESSION.actions for key in (*one.keys, *one.alternatives)}
     assert len(named) == len(set(named))  # each in one row
     assert set(named) <= known
     deciding = {key for one in keymap.CONTEXTS["approval"].actions for key in one.keys if len(key) == 1}

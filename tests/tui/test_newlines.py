@@ -9,7 +9,7 @@ from textual import events
 
 from tests.doubles.terminal import Terminal
 from tests.nightly import sampled
-from tui_agent.keys.keymap import NAMED
+from tui_agent.keys.keymap import SESSION_ACTIONS
 from tui_agent.tui.driver import _needs_modify_other_keys
 from tui_agent.tui.paste import PasteGuard
 
@@ -49,7 +49,7 @@ def keys(*chunks: str) -> list[str]:
 @pytest.mark.parametrize("how", NEWLINES)
 def test_every_terminals_new_line_is_one(how: str) -> None:
     told = keys(NEWLINES[how])
-    assert told == ["backslash", "enter"] or (len(told) == 1 and told[0] in NAMED["newline"].keys)
+    assert told == ["backslash", "enter"] or (len(told) == 1 and told[0] in SESSION_ACTIONS["newline"].keys)
 
 
 @pytest.mark.parametrize("how", NEWLINES)

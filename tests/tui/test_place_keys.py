@@ -18,8 +18,8 @@ from tests.tui.test_pager import ran
 from tests.tui.test_undoing import FakeCheckpoints
 from tui_agent import events as e
 from tui_agent.common.domain import Answer, Grant
-from tui_agent.keys.key_names import SIGNS
-from tui_agent.keys.keymap import CONTEXTS, EDITING, Keymap
+from tui_agent.keys.key_names import PUNCTUATION_NAMES
+from tui_agent.keys.keymap import CONTEXTS, EDITING_KEYS, Keymap
 from tui_agent.settings import Loaded, Settings
 from tui_agent.tui import commands
 from tui_agent.tui.app import TuiAgentApp
@@ -74,8 +74,8 @@ def test_tables_and_widgets_know_the_same_actions() -> None:
     assert {place: table[place] for place in does} == does
     bound = [one for kind in (Input, TextArea) for one in kind.BINDINGS if isinstance(one, Binding)]
     in_fields = {key.strip() for one in bound for key in one.key.split(",")}
-    assert in_fields <= EDITING
-    assert {character: _character_to_key(character) for character in SIGNS} == SIGNS
+    assert in_fields <= EDITING_KEYS
+    assert {character: _character_to_key(character) for character in PUNCTUATION_NAMES} == PUNCTUATION_NAMES
     assert all(row.does for row in commands.palette_rows())
 
 

@@ -1,1 +1,1 @@
-"""The names of keys, and which key runs which action."""
+"""Key names, and the keys of all actions and commands."""

@@ -1,4 +1,4 @@
-"""Names of keys: as Textual names them, as people write them in `keys:`, and as the screen shows them."""
+"""Key names: Textual's, those that users write in the `keys` setting, and those on the screen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 _LABELS: Final = {"escape": "esc", "pageup": "pgup", "pagedown": "pgdn", "delete": "del"} | {
     f"f{number}": f"F{number}" for number in range(1, 25)
 }
-"""Keys that are shown under another name."""
+"""Labels of keys that differ from Textual's names."""
 
 _TEXTUAL_NAMES: Final = {
     "solidus": "slash",
@@ -23,23 +23,29 @@ _TEXTUAL_NAMES: Final = {
 """Unicode names that Textual shortens."""
 
 
-def _sign_name(character: str) -> str:
+def _character_name(character: str) -> str:
     name = unicodedata.name(character).lower().replace("-", "_").replace(" ", "_")
     return _TEXTUAL_NAMES.get(name, name)
 
 
-SIGNS: Final = {character: _sign_name(character) for character in f" {string.punctuation}"}
-"""Textual's name of each sign, by its character."""
-_CHARACTERS = {name: character for character, name in SIGNS.items() if character != " "}
+PUNCTUATION_NAMES: Final = {character: _character_name(character) for character in f" {string.punctuation}"}
+"""Textual's names of the space and of punctuation, by character."""
+_CHARACTERS = {name: character for character, name in PUNCTUATION_NAMES.items() if character != " "}
 
 _ALIASES = {label.lower(): key for key, label in _LABELS.items()} | {"return": "enter"}
 _MODIFIERS = ("alt", "ctrl", "hyper", "meta", "shift", "super")
-PLAIN: Final = frozenset(
+PLAIN_KEYS: Final = frozenset(
     ("enter", "tab", "up", "down", "left", "right", "home", "end", "backspace", "delete", "insert")
 )
-_BASES = {*string.ascii_lowercase, *string.digits, *SIGNS.values(), *PLAIN, "escape", "pageup", "pagedown"} | {
-    f"f{number}" for number in range(1, 21)
-}
+_BASES = {
+    *string.ascii_lowercase,
+    *string.digits,
+    *PUNCTUATION_NAMES.values(),
+    *PLAIN_KEYS,
+    "escape",
+    "pageup",
+    "pagedown",
+} | {f"f{number}" for number in range(1, 21)}
 _SENT_AS = {
     "ctrl+m": "enter",
     "ctrl+i": "tab",
@@ -47,70 +53,68 @@ _SENT_AS = {
     "ctrl+h": "backspace",
     "ctrl+slash": "ctrl+underscore",
 }
-"""Keys that terminals send as another one."""
+"""Keys that terminals can't distinguish from another one."""
 
 
 class KeyProblem(NamedTuple):
-    """What is wrong with one entry of `keys:`."""
+    """A problem with one entry of the `keys` setting."""
 
     name: str
-    """The action, as it was written."""
+    """The action as the user wrote it."""
     message: str
 
 
 def key_label(key: str) -> str:
-    """A key as the screen shows it: `ctrl+pgdn`, `F1`, `?`."""
+    """Return a key as shown on the screen: `ctrl+pgdn`, `F1`, `?`."""
     return _CHARACTERS.get(key) or "+".join(_LABELS.get(part, part) for part in key.split("+"))
 
 
 def caret_label(label: str) -> str:
-    """A short form of a Ctrl key's label, where there is little room: `^S`."""
+    """Return the short form of a Ctrl key's label: `^S`."""
     return f"^{label[-1].upper()}" if label.startswith("ctrl+") and len(label) == len("ctrl+") + 1 else label
 
 
 def pressed_key(key: str, character: str | None) -> str:
-    """The name of a pressed key: the character that it types, if any, else `key`. Ctrl and Alt type nothing."""
-    if character and len(character) == 1 and character.isprintable() and _types(key.split("+")[:-1]):
-        return SIGNS.get(character) or character
+    """Return the name of a pressed key: of the character that it types, if any, else `key`."""
+    if character and len(character) == 1 and character.isprintable() and set(key.split("+")[:-1]) <= {"shift"}:
+        return PUNCTUATION_NAMES.get(character) or character
     return key
 
 
-def _types(modifiers: Iterable[str]) -> bool:
-    return set(modifiers) <= {"shift"}
-
-
 def is_typed(key: str) -> bool:
-    """True for a key that stands for a character."""
+    """Return True for a key that types a character."""
     *modifiers, base = key.split("+")
-    return _types(modifiers) and (len(base) == 1 or base in _CHARACTERS or base == "space")
+    return set(modifiers) <= {"shift"} and (len(base) == 1 or base in _CHARACTERS or base == "space")
 
 
-def read_key(word: str) -> tuple[str, str]:
-    """A key as Textual names it, and why it can't be used, if so. A single letter is a key; capitals are keys of their
-    own."""
-    one = word.strip()
-    if len(one) == 1 and one.isprintable():
-        return (SIGNS.get(one) or one, "") if one in SIGNS or one.isalnum() else ("", f"`{word}` is not a key")
-    *modifiers, base = [_ALIASES.get(part, part) for part in one.lower().replace(" ", "").replace("-", "+").split("+")]
+def read_key(text: str) -> tuple[str, str]:
+    """Return Textual's name of a key that the user wrote, and "" or why it can't be used. Case matters for letters."""
+    stripped = text.strip()
+    if len(stripped) == 1 and stripped.isprintable():
+        if stripped in PUNCTUATION_NAMES or stripped.isalnum():
+            return PUNCTUATION_NAMES.get(stripped) or stripped, ""
+        return "", f"`{text}` is not a key"
+    parts = stripped.lower().replace(" ", "").replace("-", "+").split("+")
+    *modifiers, base = [_ALIASES.get(part, part) for part in parts]
     if base not in _BASES or not set(modifiers) <= set(_MODIFIERS):
-        close = closest(base, _BASES) if len(base) > 1 else ""
-        return "", f"`{word}` is not a key" + (f"; did you mean `{close}`?" if close else "")
+        match = closest(base, _BASES) if len(base) > 1 else ""
+        return "", f"`{text}` is not a key" + (f"; did you mean `{match}`?" if match else "")
     key = "+".join([*sorted(set(modifiers)), base])
     if key in _SENT_AS:
         return "", f"terminals send `{key}` as `{_SENT_AS[key]}`; choose another key"
     return (key[-1].upper() if key.startswith("shift+") and len(key) == len("shift+") + 1 else key), ""
 
 
-def read_untyped_key(word: str) -> tuple[str, str]:
-    """As `read_key`, for contexts in which characters are typed: those can't be keys there."""
-    key, why = read_key(word)
-    if not why and is_typed(key):
-        key, why = "", f"`{word}` types a character; choose one with ctrl or alt, or a function key"
-    return key, why
+def read_untyped_key(text: str) -> tuple[str, str]:
+    """Read a key as `read_key` does, but refuse keys that type characters."""
+    key, problem = read_key(text)
+    if not problem and is_typed(key):
+        return "", f"`{text}` types a character; choose one with ctrl or alt, or a function key"
+    return key, problem
 
 
 def closest(word: str, words: Iterable[str]) -> str:
-    """The word that was probably meant; empty when none is close."""
-    import difflib  # only for mistakes
+    """Return the most similar word, or "" if none is similar enough."""
+    import difflib  # imported only after a mistake
 
     return next(iter(difflib.get_close_matches(word, words, n=1, cutoff=0.65)), "")

@@ -136,20 +136,22 @@ def palette_rows() -> list[PaletteRow]:
     keys = keymap.current()
     rows: dict[str, PaletteRow] = {}
     for command in keymap.COMMANDS:
-        rows[command.name] = PaletteRow(command.name, command.name, command.does.rstrip(":;"), keys.first(command.name))
-        for argument, does in command.takes.items():
+        rows[command.name] = PaletteRow(
+            command.name, command.name, command.description.rstrip(":;"), keys.first_label(command.name)
+        )
+        for argument, does in command.arguments.items():
             if does:
                 name = f"{command.name} {argument}"
                 rows[name] = PaletteRow(name, name, does)
-    for action in keymap.NAMED.values():
+    for action in keymap.SESSION_ACTIONS.values():
         if action.name != "palette" and action.name not in rows:
             title = action.name.replace("-", " ")
-            rows[action.name] = PaletteRow(action.name, title, action.does, keys.first(action.name))
+            rows[action.name] = PaletteRow(action.name, title, action.description, keys.first_label(action.name))
     return list(rows.values())
 
 
 def _run_palette_row(app: CommandApp, name: str) -> None:
-    action = keymap.NAMED.get(name)
+    action = keymap.SESSION_ACTIONS.get(name)
     in_composer = action is not None and action.scope == "composer"
     if in_composer:
         app.set_focus(app.prompt)
@@ -216,7 +218,10 @@ COMMANDS: Final[dict[str, CommandFunction]] = {
 
 def menu_entries() -> list[tuple[str, str]]:
     """Return names and descriptions for the menu that `/` opens."""
-    return [(command.name, f"{command.does}  {' · '.join(command.takes)}".rstrip()) for command in keymap.COMMANDS]
+    return [
+        (command.name, f"{command.description}  {' · '.join(command.arguments)}".rstrip())
+        for command in keymap.COMMANDS
+    ]
 
 
 def execute_command(app: CommandApp, name: str, arguments: str) -> None:

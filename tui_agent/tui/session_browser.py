@@ -1,4 +1,4 @@
-"""`/sessions`, `/rename`, `/fork` and the list of `--resume`: the catalog of sessions (S3)."""
+"""`/sessions`, `/rename`, `/fork` and the picker of `--resume` (S3)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tui_agent.common.paths import data_dir, sessions_dir
 from tui_agent.engine.core.stream import JournalBroken
@@ -29,106 +29,110 @@ if TYPE_CHECKING:
 
 KEYS = Keys("sessions")
 EXPECTED = (SessionError, JournalBroken, OSError)
-"""Failures that are a sentence for the user."""
-PAUSE = 0.15
-"""Seconds without a key before the full text is searched."""
-TOGETHER = 0.1
-"""Seconds in which finds are gathered."""
-SHORTEST = 2
-"""Least letters for a search of the full text."""
-FIRST = 0.05
-"""Seconds after which the newest sessions are shown, while the others are looked for."""
-SCREENFUL = 40
-"""So many of them at least."""
-LONGER = 8
-"""So many times as long until more of them are shown."""
-PREVIEW = 200
-"""Lines of a preview."""
-PREVIEWS = 64
-"""Most cached previews."""
+"""Errors whose message is shown to the user."""
+SEARCH_DELAY = 0.15
+"""Seconds without a key before messages are searched."""
+BATCH_SECONDS = 0.1
+"""Seconds for which search results are collected before they are shown."""
+MIN_SEARCH_LENGTH = 2
+"""Minimum characters for a search of messages."""
+FIRST_PAGE_SECONDS = 0.05
+"""Seconds after which the newest sessions are shown while the others are being read."""
+NEXT_PAGE_SECONDS = 0.4
+"""Seconds until more of them are shown."""
+PAGE_SIZE = 40
+"""Minimum number of sessions to show."""
+PREVIEW_LINES = 200
+MAX_PREVIEWS = 64
+"""Maximum number of cached previews."""
+MAX_TURNS = 100
+"""Maximum turns of the event loop in which keys reach their field."""
+QUIET_TURNS = 5
+"""Turns without queued messages after which no key is left: one may be between two queues."""
+
+Listing: TypeAlias = "list[tuple[SessionEntry, SessionRow]]"
 
 
 class SessionBrowser(SessionPicker):
-    """The session picker with the catalog of sessions, which is read in threads."""
+    """The session picker on the catalog of sessions, which is read in threads."""
 
     def __init__(
         self,
         app: BaseApp,
         *,
         here: str,
-        leave: Callable[[SessionEntry], None],
-        gone: Callable[[], None] = lambda: None,
+        on_chosen: Callable[[SessionEntry], None],
+        on_cancelled: Callable[[], None] = lambda: None,
         text: str = "",
     ) -> None:
-        """`leave` continues in another session, `gone` is called when the picker was closed without that; `text` is
-        searched for at first."""
+        """Start with sessions of the folder `here` and a search for `text`."""
         super().__init__(text=text)
         self._base = app
-        self._here = _real(here)
-        self._leave, self._gone = leave, gone
-        self._opened = False
+        self._here = _real_path(here)
+        self._on_chosen, self._on_cancelled = on_chosen, on_cancelled
+        self._is_done = False
         self._entries: dict[str, SessionEntry] = {}
         self._previews: dict[str, str] = {}
         self._mask = app.session.mask if app.session is not None else None
-        self._wanted = ""
+        self._preview_id = ""
+        """Id of the session whose preview is wanted."""
         self._listings = 0
-        self._stop = threading.Event()
-        self._searching = asyncio.Lock()
-        """An old search ends, but that takes a moment; all at once they would take the threads that others need."""
+        self._stop_search = threading.Event()
+        self._search_lock = asyncio.Lock()
+        """Searches end with a delay; running one at a time leaves threads for other work."""
 
     def begin(self) -> None:
-        """Show the picker, and fill it."""
-        self._do(self._begin)
+        """Open the picker and fill it."""
 
-    async def _begin(self) -> None:
-        await self._base.push_screen(self, self._when_closed)
-        await self._refill()
+        async def open_and_fill() -> None:
+            await self._base.push_screen(self, self._on_dismissed)
+            await self._refill()
 
-    def _when_closed(self, _: None) -> None:
-        if not self._opened:
-            self._gone()
+        self._do(open_and_fill)
+
+    def _on_dismissed(self, _: None) -> None:
+        if not self._is_done:
+            self._on_cancelled()
 
     @property
-    def _own(self) -> str:
+    def _own_id(self) -> str:
         return self._base.session.id if self._base.session is not None else ""
 
-    def _do(self, job: Callable[..., Awaitable[None]], *given: Any) -> None:
-        self._base.work(job, *given, expected=EXPECTED, on_error=self.say)
+    def _do(self, job: Callable[..., Awaitable[None]], *args: Any) -> None:
+        self._base.work(job, *args, expected=EXPECTED, on_error=self.say)
 
-    async def _refill(self, choose: str = "") -> None:
-        """All sessions. The first time the newest are shown before the others are known."""
+    async def _refill(self, selected: str = "") -> None:
+        """List all sessions; the first time, show the newest before the others are read."""
         loop, now = asyncio.get_running_loop(), self._base.activity.now()
         self._listings += 1
-        number, first = self._listings, self.rows is None
+        number, is_first = self._listings, self.rows is None
 
-        def show_page(found: list[tuple[SessionEntry, SessionRow]], more: bool) -> None:
+        def show(listing: Listing, more: bool) -> None:
             if number == self._listings:
-                self._entries = {entry.id: entry for entry, _row in found}
-                self.show_rows([row for _entry, row in found], choose, more=more)
+                self._entries = {entry.id: entry for entry, _row in listing}
+                self.show_rows([row for _entry, row in listing], selected, more=more)
 
-        def tell(found: list[tuple[SessionEntry, SessionRow]]) -> None:
-            if first:
-                loop.call_soon_threadsafe(show_page, found, True)
+        def on_page(listing: Listing) -> None:
+            if is_first:
+                loop.call_soon_threadsafe(show, listing, True)
 
-        show_page(await asyncio.to_thread(self._read_list, now, tell), False)
+        show(await asyncio.to_thread(self._read_catalog, now, on_page), False)
 
-    def _read_list(
-        self, now: float, tell: Callable[[list[tuple[SessionEntry, SessionRow]]], None]
-    ) -> list[tuple[SessionEntry, SessionRow]]:
+    def _read_catalog(self, now: float, on_page: Callable[[Listing], None]) -> Listing:
         from tui_agent.storage import catalog
 
         if self._mask is None:
             from tui_agent.safety.secrets import values_to_mask
 
             self._mask = Mask(values_to_mask(os.environ, None))
-        found: list[tuple[SessionEntry, SessionRow]] = []
-        due = monotonic() + FIRST
+        listing: Listing = []
+        due = monotonic() + FIRST_PAGE_SECONDS
         for entry in catalog.each(data_dir()):
-            found.append((entry, self._row(entry, now)))
-            if len(found) >= SCREENFUL and monotonic() >= due:
-                tell(found[:])
-                due = monotonic() + LONGER * FIRST
-        return found
+            listing.append((entry, self._row(entry, now)))
+            if len(listing) >= PAGE_SIZE and monotonic() >= due:
+                on_page(listing[:])
+                due = monotonic() + NEXT_PAGE_SECONDS
+        return listing
 
     def _row(self, entry: SessionEntry, now: float) -> SessionRow:
         mask, age = self._mask or Mask({}), session_age(entry.changed, now)
@@ -144,79 +148,83 @@ class SessionBrowser(SessionPicker):
             where=_home_as_tilde(entry.workspace),
             facts=" · ".join(facts),
             here=entry.workspace == self._here,
-            mine=entry.id == self._own,
+            mine=entry.id == self._own_id,
             running=entry.running,
             problem=entry.problem,
         )
 
-    # --- what the user wants ---
+    # --- the picker's hooks ---
 
     def _search_messages(self, text: str, among: Sequence[str]) -> None:
-        """Another search ends the one before."""
-        self._stop.set()
-        self._stop = stop = threading.Event()
-        if among and len(text) >= SHORTEST:
+        """Search the messages of the sessions `among`; a running search is stopped."""
+        self._stop_search.set()
+        self._stop_search = stop = threading.Event()
+        if among and len(text) >= MIN_SEARCH_LENGTH:
             entries = [self._entries[id] for id in among if id in self._entries]
             self._do(self._search, text, entries, stop)
 
     async def _search(self, text: str, entries: list[SessionEntry], stop: threading.Event) -> None:
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(SEARCH_DELAY)
         loop = asyncio.get_running_loop()
 
-        def tell(found: dict[str, str]) -> None:
-            loop.call_soon_threadsafe(self._show_found, text, found, stop)
-
-        async with self._searching:
+        def show(matches: dict[str, str]) -> None:
             if not stop.is_set():
-                await asyncio.to_thread(self._read_all, text, entries, stop, tell)
+                self.show_found(text, matches)
 
-    def _read_all(
-        self, text: str, entries: list[SessionEntry], stop: threading.Event, tell: Callable[[dict[str, str]], None]
+        def on_batch(matches: dict[str, str]) -> None:
+            loop.call_soon_threadsafe(show, matches)
+
+        async with self._search_lock:
+            if not stop.is_set():
+                await asyncio.to_thread(self._search_in_thread, text, entries, stop, on_batch)
+
+    def _search_in_thread(
+        self,
+        text: str,
+        entries: list[SessionEntry],
+        stop: threading.Event,
+        on_batch: Callable[[dict[str, str]], object],
     ) -> None:
         from tui_agent.storage import catalog
 
-        found: dict[str, str] = {}
-        told = monotonic()
+        batch: dict[str, str] = {}
+        reported_at = monotonic()
         for entry in entries:
-            for hit, line in catalog.search([entry], text, self._mask, stopped=stop.is_set):
-                found[hit.id] = line
+            for match, line in catalog.search([entry], text, self._mask, stopped=stop.is_set):
+                batch[match.id] = line
             if stop.is_set():
                 return
-            if found and monotonic() - told > TOGETHER:
-                tell(found)
-                found, told = {}, monotonic()
-        if found:
-            tell(found)
-
-    def _show_found(self, text: str, found: dict[str, str], stop: threading.Event) -> None:
-        if not stop.is_set():
-            self.show_found(text, found)
+            if batch and monotonic() - reported_at > BATCH_SECONDS:
+                on_batch(batch)
+                batch, reported_at = {}, monotonic()
+        if batch:
+            on_batch(batch)
 
     def _want_preview(self, id: str) -> None:
-        """Only the last one that was wanted is shown."""
-        self._wanted = id
+        """Show the preview of a session, unless another one is wanted by then."""
+        self._preview_id = id
         if id in self._previews:
             self.show_preview(id, self._previews[id])
         elif id in self._entries:
-            self._do(self._look_into, self._entries[id])
+            self._do(self._load_preview, self._entries[id])
 
-    async def _look_into(self, entry: SessionEntry) -> None:
+    async def _load_preview(self, entry: SessionEntry) -> None:
         from tui_agent.storage import catalog
 
         await asyncio.sleep(0)
-        if entry.id != self._wanted:
+        if entry.id != self._preview_id:
             return
-        text = await asyncio.to_thread(catalog.preview, entry, PREVIEW, self._mask)
-        if len(self._previews) >= PREVIEWS:
+        text = await asyncio.to_thread(catalog.preview, entry, PREVIEW_LINES, self._mask)
+        if len(self._previews) >= MAX_PREVIEWS:
             self._previews.pop(next(iter(self._previews)))
         self._previews[entry.id] = text
-        if entry.id == self._wanted:
+        if entry.id == self._preview_id:
             self.show_preview(entry.id, text)
 
     def _open_session(self, id: str, *, sure: bool) -> None:
-        """Problems are reported here, before this session is left."""
+        """Choose a session, or report why it can't be opened; a run here is stopped only if the user is `sure`."""
         entry = self._entries[id]
-        if id == self._own:
+        if id == self._own_id:
             self.dismiss()
         elif entry.problem:
             self.say(entry.problem)
@@ -226,20 +234,20 @@ class SessionBrowser(SessionPicker):
         elif not os.path.isdir(entry.workspace):
             folder = _home_as_tilde(entry.workspace) or "unknown"
             self.say(f"Its folder is gone: {folder}. tui-agent --resume {id} -C DIR opens it in another folder.")
-        elif self._own and self._base.view.busy and not sure:
+        elif self._own_id and self._base.view.busy and not sure:
             key = KEYS.of("open").capitalize()
             text = f"A run is in progress here. {key} again stops it and opens the other session."
             self.ask_again(text, "open", id)
-        elif not self._opened:
-            self._opened = True
+        elif not self._is_done:
+            self._is_done = True
             self.leave()
-            self._leave(entry)
+            self._on_chosen(entry)
 
     async def _rename_session(self, id: str, title: str) -> None:
         from tui_agent.storage import changes
 
         entry = self._entries[id]
-        if id == self._own:
+        if id == self._own_id:
             if (naming := getattr(self._base.session, "naming", None)) is not None:
                 await naming.rename(title)
         else:
@@ -247,11 +255,11 @@ class SessionBrowser(SessionPicker):
         await self._refill(entry.id)
 
     async def _fork_session(self, id: str) -> None:
-        """The copy is listed; opening it is another key."""
+        """Fork a session and select the fork, without opening it."""
         from tui_agent.storage import changes
 
-        copied = await asyncio.to_thread(changes.fork_session, self._entries[id], None, self._mask)
-        await self._refill(copied)
+        fork = await asyncio.to_thread(changes.fork_session, self._entries[id], None, self._mask)
+        await self._refill(fork)
         self.say("This is the fork. Enter opens it.")
 
     async def _delete_session(self, id: str) -> None:
@@ -264,15 +272,15 @@ class SessionBrowser(SessionPicker):
             await self._refill()
 
     def on_unmount(self) -> None:
-        """Nothing is searched any more."""
-        self._stop.set()
+        """Stop a running search."""
+        self._stop_search.set()
 
 
-# --- words ----------------------------------------------------------------------------------
+# --- formatting -----------------------------------------------------------------------------
 
 
 def session_age(then: float, now: float) -> str:
-    """How long ago `then` was, in words; both are seconds since the epoch."""
+    """Return how long ago `then` was, in words; both are seconds since the epoch."""
     passed = max(0.0, now - then)
     if passed < 60:
         return "just now"
@@ -288,7 +296,7 @@ def session_age(then: float, now: float) -> str:
 
 
 def file_size(count: int) -> str:
-    """Bytes as a person reads them."""
+    """Return a number of bytes in a readable unit."""
     amount, unit = float(count), "B"
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 999.5 or unit == "GB":
@@ -297,10 +305,10 @@ def file_size(count: int) -> str:
     return f"{amount:.1f} {unit}" if amount < 9.95 and unit != "B" else f"{amount:.0f} {unit}"
 
 
-def _real(folder: str) -> str:
+def _real_path(folder: str) -> str:
     try:
         return os.path.realpath(folder) if folder else ""
-    except OSError:  # the folder that we are in is gone
+    except OSError:  # the current folder is gone
         return ""
 
 
@@ -310,25 +318,20 @@ def _home_as_tilde(folder: str) -> str:
     return "~" + folder[len(home) :] if inside else folder
 
 
-TURNS = 100
-"""Turns of the loop at most in which keys reach the field that they are for."""
-QUIET = 5
-"""So many of them without any: one may be between two queues."""
-
 # --- commands -------------------------------------------------------------------------------
 
 
-def show_sessions(app: BaseApp, words: str) -> None:
-    """Find and reopen sessions; `words` are searched for at first."""
+def show_sessions(app: BaseApp, query: str) -> None:
+    """Open the session picker, with an initial search for `query`."""
     if app.session is not None:
         browser = SessionBrowser(
-            app, here=app.view.workspace, leave=lambda entry: _leave(app, entry, browser), text=words
+            app, here=app.view.workspace, on_chosen=lambda entry: _switch_to(app, entry, browser), text=query
         )
         browser.begin()
 
 
 def rename_current_session(app: BaseApp, title: str) -> None:
-    """Call this session so."""
+    """Give this session another title."""
     naming = getattr(app.session, "naming", None)
     if not title:
         app.hints.show("/rename needs the new title")
@@ -338,11 +341,11 @@ def rename_current_session(app: BaseApp, title: str) -> None:
         app.work(naming.rename, title, expected=EXPECTED)
 
 
-def fork_current_session(app: BaseApp, word: str) -> None:
-    """Continue in a copy of this session; this one stays as it is. `now` stops the active run."""
+def fork_current_session(app: BaseApp, argument: str) -> None:
+    """Continue in a copy of this session; `now` stops the active run."""
     if app.session is None:
         return
-    if app.view.busy and word != "now":
+    if app.view.busy and argument != "now":
         app.hints.show("a run is in progress: /fork now stops it and continues in a fork")
         return
     app.work(_fork, app, app.session, expected=EXPECTED)
@@ -355,53 +358,57 @@ async def _fork(app: BaseApp, session: SessionApi) -> None:
         await session.interrupt(at_once=True)
     await session.wait()
     entry = await asyncio.to_thread(catalog.read_entry, sessions_dir() / session.id)
-    copied = await asyncio.to_thread(changes.fork_session, entry, None, session.mask)
-    await _rest(app, app.prompt)
-    typed = app.prompt.written.whole  # the copy's, as all that comes from now on
+    fork = await asyncio.to_thread(changes.fork_session, entry, None, session.mask)
+    await _hand_over_input(app, app.prompt)
+    draft = app.prompt.written.whole  # belongs to the fork now
     app.prompt.clear()
-    _go_on(app, ContinueIn(copied, same_folder=True, typed_ahead=typed))
+    _continue_in(app, ContinueIn(fork, same_folder=True, typed_ahead=draft))
 
 
-def _leave(app: BaseApp, entry: SessionEntry, browser: SessionBrowser) -> None:
-    async def leave() -> None:
-        await _rest(app, browser.field)
-        same = entry.workspace == app.view.workspace
-        _go_on(app, ContinueIn(entry.id, same_folder=same, typed_ahead=browser.typed_ahead))
+def _switch_to(app: BaseApp, entry: SessionEntry, browser: SessionBrowser) -> None:
+    async def switch() -> None:
+        await _hand_over_input(app, browser.field)
+        same_folder = entry.workspace == app.view.workspace
+        _continue_in(app, ContinueIn(entry.id, same_folder=same_folder, typed_ahead=browser.typed_ahead))
 
-    app.work(leave, expected=EXPECTED)
+    app.work(switch, expected=EXPECTED)
 
 
-async def _rest(app: BaseApp, field: MessagePump) -> None:
-    """Read no more keys; those that were read are in the field that they are typed into."""
+async def _hand_over_input(app: BaseApp, field: MessagePump) -> None:
+    """Stop reading keys, and wait until those that were read are in `field`."""
     if (hand_over := getattr(driver_of(app), "hand_over_input", None)) is not None:
         await hand_over()
-    await _arrived(app, field)
+    await _wait_for_keys(app, field)
 
 
-async def _arrived(app: BaseApp, field: MessagePump) -> None:
+async def _wait_for_keys(app: BaseApp, field: MessagePump) -> None:
     """Return when the keys that were read are in `field`."""
     quiet = 0
-    for _turn in range(TURNS):
+    for _turn in range(MAX_TURNS):
         busy = app.message_queue_size or app.screen.message_queue_size or field.message_queue_size
         quiet = 0 if busy else quiet + 1
-        if quiet > QUIET:
+        if quiet > QUIET_TURNS:
             return
         await asyncio.sleep(0)
 
 
-def _go_on(app: BaseApp, following: ContinueIn) -> None:
-    app.next_session = following
+def _continue_in(app: BaseApp, session: ContinueIn) -> None:
+    app.next_session = session
     app.exit(CONTINUE)
 
 
 async def pick_session(app: BaseApp, open_chosen: Callable[[str], Awaitable[SessionApi]], here: str) -> SessionApi:
-    """Let the user choose a session, then open it on this screen; `here` is the folder that the user is in. Without a
-    choice the screen ends."""
+    """Let the user choose a session and open it in this app; the app ends if the user cancels.
+
+    `here` is the current folder.
+    """
     chosen: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    browser = SessionBrowser(app, here=here, leave=lambda entry: chosen.set_result(entry.id), gone=lambda: app.exit(0))
+    browser = SessionBrowser(
+        app, here=here, on_chosen=lambda entry: chosen.set_result(entry.id), on_cancelled=lambda: app.exit(0)
+    )
     browser.begin()
     id = await chosen
-    await _arrived(app, browser.field)
+    await _wait_for_keys(app, browser.field)
     browser.dismiss()
     app.prompt.take_typed(browser.typed_ahead)
     return await open_chosen(id)
