@@ -350,7 +350,7 @@ def test_repetition_is_told_from_text(text: str, found: bool, size: int) -> None
 def test_a_continuation_is_joined_without_a_seam(again: str) -> None:
     reply = ReplyParser(TOOLS)
     shown = reply.feed("The reply stopped in the middle of")
-    reply.join()
+    reply.resume()
     for letter in again + " a sentence.":
         shown += reply.feed(letter)
     rest, parsed = reply.finish()

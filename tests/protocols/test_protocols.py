@@ -107,7 +107,7 @@ def test_the_format_names_every_tool() -> None:
 
 
 def split(text: str, size: int) -> list[tuple[str, str]]:
-    segmenter = Segmenter(cuts=False)
+    segmenter = Segmenter(detect_invented=False)
     found = [piece for at in range(0, len(text), size) for piece in segmenter.feed(text[at : at + size])]
     found += segmenter.finish()
     return [
@@ -127,7 +127,7 @@ def test_thoughts_are_split_from_text() -> None:
 
 
 def test_a_thought_that_was_never_opened_is_told() -> None:
-    segmenter = Segmenter(cuts=False)
+    segmenter = Segmenter(detect_invented=False)
     pieces = [*segmenter.feed("hm\n</think>\nyes"), *segmenter.finish()]
     assert "".join(piece.raw for piece in pieces if piece.is_text) == "hm\n\nyes"
     assert [piece.kind for piece in pieces].count("unopened") == 1

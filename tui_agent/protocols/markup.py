@@ -1,9 +1,10 @@
-"""The marks by which parts of a reply begin: tags, special tokens of chat templates, signals, fences."""
+"""The marks at which parts of a reply begin: tags, special tokens of chat templates, signals, fences."""
 
 from __future__ import annotations
 
 import itertools
 import re
+from functools import cache
 from typing import Literal
 
 import msgspec
@@ -27,57 +28,57 @@ SegmentKind = Literal[
     "code",
     "invented",
 ]
-"""Text and thoughts to show, the signal of completion, JSON without markup, markup with JSON in it, markup with tags in
-it, calls as Python, markup with nothing readable in it, a fence around others, a closing tag without its opening one,
-the end of a thought whose beginning never came, a block of Python whose calls are meant, the beginning of what the
-model wrote in the name of a tool or the user: nothing behind it counts."""
+"""Text and reasoning; the signal of completion; JSON without markup; markup around JSON; markup around tags; calls in
+Python syntax; markup without a readable call; a fence around segments; a closing tag without an opening one; the end of
+reasoning that was never opened; a block of Python that is meant as calls; the start of what the model wrote on behalf
+of a tool or the user, after which nothing counts."""
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """One part, with the text that it was cut from."""
+    """A part of a reply, with the text that it was taken from."""
 
     kind: SegmentKind
     raw: str
     bodies: tuple[str, ...] = ()
-    """The JSON texts, or the markup's inside."""
+    """The JSON texts, or the content of the markup."""
     name: str = ""
-    """The tool that the markup itself names."""
+    """The tool named by the markup itself."""
     parts: tuple[Segment, ...] = ()
-    """What a fence holds."""
+    """The segments in a fence."""
     tag: str = ""
-    """The markup's tag: `tool_call`, `function`, `[TOOL_CALLS]`, `harmony`; `result` or `turn` of what was invented."""
+    """The markup's tag: `tool_call`, `function`, `[TOOL_CALLS]`, `harmony`; for invented parts `result` or `turn`."""
 
     @property
     def is_text(self) -> bool:
-        """Whether it belongs to what the model says or calls, and is neither a thought nor a mark."""
+        """Whether it is text or a call, rather than reasoning or a mark."""
         if self.kind == "done":
             return self.tag != "thought"
         return self.kind not in ("thought", "unopened", "invented")
 
 
 def is_at_line_start(text: str, place: int) -> bool:
-    """Whether only blanks stand before `place` in its line."""
+    """Whether only blanks precede `place` in its line."""
     head = text[max(0, place - 64) : place]
     return head.rpartition("\n")[2].strip() == "" and ("\n" in head or place <= 64)
 
 
 def is_quoted(text: str, place: int) -> bool:
-    """Whether a quote or a bracket stands right before `place`; the mark of a fence is none."""
+    """Whether a quote or bracket directly precedes `place`; a code fence does not count."""
     return place > 0 and text[place - 1] in "`\"'(«“‘" and text[max(0, place - 3) : place] != "```"
 
 
 def is_mentioned(text: str, place: int) -> bool:
-    """Whether markup at `place` is spoken of: in quotes, or as a word within a sentence."""
+    """Whether the markup at `place` is only mentioned: in quotes, or as a word within a sentence."""
     within = text[place - 1 : place] in (" ", "\t") and not is_at_line_start(text, place)
     return within or is_quoted(text, place)
 
 
 COMPLETE = "[TASK_COMPLETE]"
-"""The model claims that its task is done."""
+"""The signal by which the model claims that its task is done."""
 
 
-def beginning_at(text: str) -> int:
-    """Where in the end of `text` a signal may have begun; the length of the text where none has."""
+def find_partial_signal(text: str) -> int:
+    """Return where a signal may begin at the end of `text`, or the length of the text."""
     at = text.find("[", max(0, len(text) - len(COMPLETE) + 1))
     while at >= 0:
         if COMPLETE.startswith(text[at:].upper()):
@@ -87,35 +88,32 @@ def beginning_at(text: str) -> int:
 
 
 def without_signals(text: str, *, torn: bool = False) -> str:
-    """The text without signals; with `torn`, without the beginning of one at its end too."""
+    """Return the text without signals; with `torn`, also without an incomplete one at its end."""
     stripped = _RE.complete.sub("", text)
     return _RE.torn.sub("", stripped) if torn else stripped
 
 
 TokenKind = Literal["old", "text", "drop", "call", "result", "turn"]
-"""One that the segmenter knows by itself, a mention, one without meaning for the text, the beginning of a call, of a
-tool's result, of a turn of the user."""
+"""A token that the segmenter handles, a mention, a token to drop, the beginning of a call, of a tool's result, or of a
+turn of the user."""
 
-PLAIN = (
-    "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|call|>", "<|end|>", "<|return|>",
-    "<|python_tag|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>",
-    "<|tool_call|>", "<|/tool_call|>", "<|tool_call_start|>", "<|tool_call_end|>", "</s>",
-    "<|START_ACTION|>", "<|END_ACTION|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>",
-)  # fmt: skip
-"""Tokens that are left out wherever they stand, or that the segmenter reads by itself."""
-OTHERS = ("<start_of_turn>", "<end_of_turn>", "[TOOL_RESULTS]", "[INST]")
-"""Tokens without pipes: Gemma, Mistral."""
+
+@cache
+def alternatives(name: str) -> tuple[str, ...]:
+    """Return the literal alternatives of a pattern, in lower case."""
+    source = _RE.source(name).lower()
+    return tuple(re.sub(r"\\(.)", r"\1", literal) for literal in re.split(r"(?<!\\)\|", source))
 
 
 CLOSERS = tuple(
     f"<{pipe}tool{blank}call{blank}end{pipe}>" for pipe, blank in itertools.product("|｜", ["▁", "_", " ", "\\_"])
 )
-"""The ends of a call, in small letters."""
-LONGEST_HEAD = 320
+"""The tokens that end a call, in lower case."""
+MAX_HEAD = 320
 
 
 class TokenMeaning(msgspec.Struct, frozen=True):
-    """What a token says and where what belongs to it ends."""
+    """The meaning of a token, and where the text that belongs to it ends."""
 
     kind: TokenKind
     end: int
@@ -127,139 +125,141 @@ class TokenCall(msgspec.Struct, frozen=True):
     name: str
     end: int
     status: Literal["more", "call", "whole", "odd", "none"]
-    """It is not all there; arguments follow; there are none, and the call ends here; what follows is no JSON; it is no
-    call."""
+    """Incomplete; arguments follow; the call ends without arguments; something other than JSON follows; not a call."""
 
 
-def token_meaning(text: str, found: re.Match[str], final: bool, *, behind: bool) -> TokenMeaning | None:
-    """What the token says; None while that is open. `behind`: other markup stands right before it."""
-    start, end = found.span()
-    token = found.group()
+def token_meaning(text: str, match: re.Match[str], final: bool, *, after_markup: bool) -> TokenMeaning | None:
+    """Return the meaning of a token, or None while undecided. `after_markup`: other markup directly precedes it."""
+    start, end = match.span()
+    token = match.group()
     name = re.sub(r"[▁ \\_]+", "_", token.strip("<>|｜[]")).lower()
     if name == "start":
-        return _harmony(text, start, final)
-    if token.lower() in _PLAIN:
+        return _harmony_token(text, start, final)
+    if token.lower() in alternatives("plain_tokens"):
         return TokenMeaning("old", end)
-    spoken = is_mentioned(text, start) and not behind
+    mentioned = is_mentioned(text, start) and not after_markup
     if is_quoted(text, start):
-        return _in_code(text, start, end, final)
+        return _quoted_token(text, start, end, final)
     if name in _RE.words("calls"):
         return TokenMeaning("call", end)
     if name in _RE.words("named"):
-        return _named(text, end, final, spoken)
+        return _role_token(text, end, final, mentioned)
     if name in _RE.words("results") or name in _RE.words("turns"):
         if end == len(text) and not final:
             return None
-        if spoken and text[end : end + 1] not in ("\r", "\n"):
+        if mentioned and text[end : end + 1] not in ("\r", "\n"):
             return TokenMeaning("text", end)
         return TokenMeaning("result" if name in _RE.words("results") else "turn", end)
     drop = name in _RE.words("own") or "｜" in token or _RE.part.fullmatch(name)
     return TokenMeaning("drop" if drop else "text", end)
 
 
-def _in_code(text: str, start: int, end: int, final: bool) -> TokenMeaning | None:
-    """A token in quotes is text, and so are those that stand behind it between the same backticks."""
+def _quoted_token(text: str, start: int, end: int, final: bool) -> TokenMeaning | None:
+    """Return a quoted token as text, together with what follows between the same backticks."""
     if text[start - 1] != "`":
         return TokenMeaning("text", end)
-    rest = text[end : end + LONGEST_HEAD]
-    if "`" not in rest and "\n" not in rest and len(rest) < LONGEST_HEAD and not final:
+    rest = text[end : end + MAX_HEAD]
+    if "`" not in rest and "\n" not in rest and len(rest) < MAX_HEAD and not final:
         return None
     line = rest.partition("\n")[0]
     return TokenMeaning("text", end + (line.index("`") if "`" in line else 0))
 
 
-def _named(text: str, end: int, final: bool, spoken: bool) -> TokenMeaning | None:
-    """A token behind which the name of a role stands."""
+def _role_token(text: str, end: int, final: bool, mentioned: bool) -> TokenMeaning | None:
+    """Return the meaning of a token that is followed by the name of a role."""
     role = _RE.role.match(text, end)
     if (role is None or role.end() == len(text)) and len(text) - end < 64 and not final:
         return None
     if role is None:
-        return TokenMeaning("text" if spoken else "drop", end)
-    if spoken and not role.group().endswith("\n"):
+        return TokenMeaning("text" if mentioned else "drop", end)
+    if mentioned and not role.group().endswith("\n"):
         return TokenMeaning("text", end)
-    who = role["role"].lower()
-    if who in ("assistant", "model", "chatbot"):
+    role_name = role["role"].lower()
+    if role_name in ("assistant", "model", "chatbot"):
         return TokenMeaning("drop", role.end())
-    return TokenMeaning("result" if who in _RE.words("tool_roles") else "turn", role.end())
+    return TokenMeaning("result" if role_name in _RE.words("tool_roles") else "turn", role.end())
 
 
-def _harmony(text: str, start: int, final: bool) -> TokenMeaning | None:
+def _harmony_token(text: str, start: int, final: bool) -> TokenMeaning | None:
     head = _RE.start.match(text, start)
     if head is None:
         undecided = not final and _RE.start_cut.match(text, start)
         return None if undecided else TokenMeaning("old", start + len("<|start|>"))
-    who = head["who"].strip().lower()
-    if who.startswith("assistant"):
+    recipient = head["who"].strip().lower()
+    if recipient.startswith("assistant"):
         return TokenMeaning("old", start + len("<|start|>"))
-    tool = who.startswith(("functions", "tool")) or "to=assistant" in who
+    tool = recipient.startswith(("functions", "tool")) or "to=assistant" in recipient
     return TokenMeaning("result" if tool else "turn", head.end())
 
 
 def says_result(text: str, place: int) -> bool:
-    """Whether a turn that begins at `place` holds the result of a tool."""
+    """Whether a turn that begins at `place` holds a tool's result."""
     return _RE.says_result.search(text, place, place + 200) is not None
 
 
 def token_call(text: str, start: int, final: bool) -> TokenCall:
-    """The head of the call whose tokens begin at `start`."""
-    found = _RE.head.match(text, start)
-    assert found is not None  # it can match nothing
-    first, second, end = found["first"], found["second"] or "", found.end()
+    """Return the head of the call whose tokens begin at `start`."""
+    head = _RE.head.match(text, start)
+    assert head is not None  # every part of the pattern is optional
+    first, second, end = head["first"], head["second"] or "", head.end()
     name = second if first.lower() in ("", "function") else first
     follows = text[end : end + 1]
-    if found["ends"]:
+    if head["ends"]:
         return TokenCall(name, end, "whole" if name else "none")
     if follows in ("{", "[", "`"):
         return TokenCall(name, end, "call")
-    if not final and end - start < LONGEST_HEAD and (not follows or _RE.token_cut.match(text, end)):
+    if not final and end - start < MAX_HEAD and (not follows or _RE.token_cut.match(text, end)):
         return TokenCall(name, end, "more")
-    if name and found["sep"]:
-        return TokenCall(name, found.start("second") if second and name != second else end, "odd")
+    if name and head["sep"]:
+        return TokenCall(name, head.start("second") if second and name != second else end, "odd")
     return TokenCall(name, end, "none")
 
 
-TAGS = (
-    "tool_calls", "tool_call", "tool-calls", "tool-call", "toolcall", "function_calls", "function_call",
-    "functioncall", "tool_use", "tools", "tool_code", "minimax:tool_call",
-)  # fmt: skip
-_PLAIN = frozenset(map(str.lower, PLAIN))
-_LITERALS = (
-    "<think>", "<thinking>", "</think>", "</thinking>", "[think]", "[/think]", "[tool_calls]", "[/tool_calls]",
-    COMPLETE.lower(), "<function=", "<invoke name=", "</function>", "</parameter>", "</invoke>",
-    *(f"<{tag}>" for tag in TAGS), *(f"</{tag}>" for tag in TAGS), "<agent_", "<tool_response>", "<function_results>",
-    *map(str.lower, (*PLAIN, *OTHERS)),
-)  # fmt: skip
-_PREFIXES = frozenset(one[:size] for one in _LITERALS for size in range(1, len(one)))
-_LONGEST = max(map(len, _LITERALS))
-REACH = 240
-"""Characters from the end in which an undecided beginning may lie."""
+@cache
+def _literal_prefixes() -> frozenset[str]:
+    """Return all proper prefixes of the literal marks."""
+    tags = alternatives("tags")
+    literals = (
+        "<think>", "<thinking>", "</think>", "</thinking>", "[think]", "[/think]", "[tool_calls]", "[/tool_calls]",
+        COMPLETE.lower(), "<function=", "<invoke name=", "</function>", "</parameter>", "</invoke>", "<agent_",
+        "<tool_response>", "<function_results>", *(f"<{tag}>" for tag in tags), *(f"</{tag}>" for tag in tags),
+        *alternatives("tokens"),
+    )  # fmt: skip
+    return frozenset(literal[:size] for literal in literals for size in range(1, len(literal)))
 
 
-def _open_ends() -> tuple[re.Pattern[str], ...]:
-    """What the end of a text looks like where markup has begun and may go on."""
+_LONGEST_LITERAL = 32
+UNDECIDED_REACH = 240
+"""Characters from the end in which an undecided mark may begin."""
+
+
+def _incomplete_patterns() -> tuple[re.Pattern[str], ...]:
+    """Return the patterns of an incomplete mark at the end of a text."""
     return _RE.open_tag, _RE.open_value, _RE.open_fence, _RE.open_result, _RE.token_begun
 
 
 def undecided_start(text: str, at: int) -> int:
-    """The first place from `at` on where markup may have begun that the text does not yet show whole."""
+    """Return the first position from `at` on where an incomplete mark may begin, or the length of the text."""
     size = len(text)
     place = size
-    for kind in _open_ends():
-        if found := kind.search(text, max(at, size - REACH)):
-            place = min(place, found.start())
-    begin = max(at, size - _LONGEST)
-    tail = text[begin:].lower()
+    for kind in _incomplete_patterns():
+        if match := kind.search(text, max(at, size - UNDECIDED_REACH)):
+            place = min(place, match.start())
+    tail_start = max(at, size - _LONGEST_LITERAL)
+    tail = text[tail_start:].lower()
     for offset, sign in enumerate(tail):
-        if sign in "<[" and tail[offset:] in _PREFIXES:
-            start = begin + offset
+        if sign in "<[" and tail[offset:] in _literal_prefixes():
+            start = tail_start + offset
             start -= start > at and text[start - 1] == "`"
             return min(place, start)
     return place
 
 
-def may_begin(text: str, place: int) -> bool:
-    """Whether what stands at `place` up to the end of the text is the beginning of a hook, but not a whole one."""
-    if len(text) - place > REACH:
+def may_begin_mark(text: str, place: int) -> bool:
+    """Whether the text from `place` to its end may be the beginning of a mark."""
+    if len(text) - place > UNDECIDED_REACH:
         return False
     tail = text[place:].lower()
-    return tail.removeprefix("`") in _PREFIXES or any(kind.match(text, place) for kind in _open_ends())
+    return tail.removeprefix("`") in _literal_prefixes() or any(
+        kind.match(text, place) for kind in _incomplete_patterns()
+    )

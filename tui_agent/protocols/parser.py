@@ -1,4 +1,4 @@
-"""Finding the calls in what a model wrote, whatever form it chose: one tolerant reader for all protocols (C4)."""
+"""Find the calls in a model's reply, whatever form it chose: one tolerant parser for all protocols (C4)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tui_agent.common.domain import ToolCall, ToolSpec
 from tui_agent.protocols.calls import (
     DATA,
     Interpretation,
+    ValueKind,
     attempted_calls,
     code_calls,
     interpret,
@@ -19,7 +20,7 @@ from tui_agent.protocols.calls import (
     interpret_tags,
     listed_calls,
 )
-from tui_agent.protocols.markup import Segment, beginning_at, without_signals
+from tui_agent.protocols.markup import Segment, find_partial_signal, without_signals
 from tui_agent.protocols.offer import OfferedTools
 from tui_agent.protocols.segments import Segmenter
 
@@ -27,50 +28,50 @@ Protocol = Literal["native", "json", "xml", "files"]
 
 
 class ParsedReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole reply, taken apart."""
+    """A parsed reply."""
 
     calls: tuple[ToolCall, ...] = ()
     text: str = ""
-    """What is left for the user."""
+    """What remains for the user."""
     error: str = ""
-    """What was wrong, in words for the model; empty when nothing was. Good calls may stand beside it."""
+    """What was wrong, as feedback for the model; valid calls may exist alongside."""
     done: bool = False
-    """The model claimed completion."""
+    """The model claimed that the task is done."""
     question: str = ""
-    """What it asks the user in the form of its protocol."""
+    """A question to the user, asked in the form of the protocol."""
 
 
 INVENTED = (
     "it holds the result of a tool that you wrote yourself. Results come from the program only, after a call of yours; "
     "what you wrote from there on was dropped"
 )
-"""What is wrong with a reply that makes up a result and calls nothing."""
-_SPACE_AFTER = re.compile(r"[\s;,]*")
+"""Error of a reply that makes up a result and calls nothing."""
+_SPACE_AFTER_CALL = re.compile(r"[\s;,]*")
 _SEPARATORS = str.maketrans("", "", ",;")
-OVERLAP = 240
-"""Characters at the beginning of a continuation that may repeat the end of what stood before."""
-OVERLAP_LEAST = 8
-"""Characters that are an overlap and no chance."""
-_BESIDE = " \t\r\n`;,}]"
-"""What may stand between a call and its closing tag."""
+MAX_OVERLAP = 240
+"""Maximum overlap of a continuation with the text before it, in characters."""
+MIN_OVERLAP = 8
+"""Minimum overlap, in characters; shorter ones are coincidence."""
+_FILLERS = " \t\r\n`;,}]"
+"""Characters that may occur between a call and its closing tag."""
 
 
 class _Item(msgspec.Struct, frozen=True):
-    """A part whose meaning is known but for what the whole reply decides."""
+    """An interpreted part of the reply; whether it counts may depend on the whole reply."""
 
-    kind: Literal["text", "calls", "bare", "attempt", "final", "gap", "closer"]
+    kind: ValueKind | Literal["text", "gap", "closer"]
     raw: str = ""
     meaning: Interpretation = DATA
-    behind_call: bool = False
-    """A closing tag that belongs to the call before it."""
+    follows_call: bool = False
+    """Whether a closing tag belongs to the call before it."""
 
 
 def parse_reply(text: str, tools: Sequence[ToolSpec], *, protocol: Protocol = "native") -> ParsedReply:
-    """Calls, text and claims of a whole reply.
+    """Parse a whole reply.
 
-    Markup that says it is a call counts whatever tool it names. JSON without such markup counts only when there is
-    none, its tool is offered and its shape fits; text in strings, nested objects and thoughts never is a call.
-    `protocol` is the form that was asked for: calls in another one are marked as recovered.
+    Markup of a call counts whatever tool it names. JSON without markup counts only if there is none with, its tool is
+    offered and its shape fits; text in strings, nested objects and reasoning is never a call. `protocol` is the
+    requested form: calls in another one are marked as recovered.
     """
     parser = ReplyParser(tools, protocol)
     parser.feed(text)
@@ -78,11 +79,11 @@ def parse_reply(text: str, tools: Sequence[ToolSpec], *, protocol: Protocol = "n
 
 
 class ReplyParser:
-    """Takes a reply apart while it streams in: holds back what may still become the markup of a call or a signal, and
-    gives out the rest at once (C4).
+    """Parses a reply while it streams in (C4). It holds back what may become markup or a signal, and returns the rest
+    at once.
 
-    What `feed` and `finish` gave out, joined, is the text of the parse, however the reply was cut. The one exception
-    is a thought that closes without ever having been opened: what was shown of it stays shown.
+    The joined results of `feed` and `finish` are the text of the parse, however the reply was split. The one exception
+    is reasoning that is closed without having been opened: what was already shown stays shown.
     """
 
     def __init__(
@@ -90,128 +91,131 @@ class ReplyParser:
         tools: Sequence[ToolSpec],
         protocol: Protocol = "native",
         *,
-        attempts: bool = False,
-        think: Callable[[str], object] = lambda text: None,
+        accept_attempts: bool = False,
+        on_reasoning: Callable[[str], object] = lambda text: None,
     ) -> None:
-        """With `attempts`, a reply that is nothing but JSON calling tools that are not offered is their calls.
-        `think` is called with every thought, before `feed` returns. Files may hold any token: in that protocol all is
-        text but for the thoughts."""
+        """Create a parser for a reply.
+
+        `attempts`: a reply that is nothing but JSON calling unknown tools counts as calls. `on_reasoning` is called
+        with every piece of reasoning, before `feed` returns. In the protocol `files` everything but reasoning is text,
+        since files may hold any token.
+        """
         self._files = protocol == "files"
-        self._segmenter = Segmenter(cuts=not self._files)
-        self._think = think
+        self._segmenter = Segmenter(detect_invented=not self._files)
+        self._on_reasoning = on_reasoning
         self._offer = OfferedTools(tools)
         self._protocol = protocol
-        self._joint: str | None = None
-        """What came of a continuation that may still repeat the end of what stands before it."""
+        self._continuation: str | None = None
+        """The beginning of a continuation, which may repeat the end of the text before it."""
         self._raw: list[str] = []
         self.size = 0
-        """Characters that came."""
+        """Number of characters received."""
         self._items: list[_Item] = []
-        self._next = 0
-        """The first item that has not been shown or passed over."""
+        self._next_index = 0
+        """Index of the first item that has not been shown or skipped."""
         self._visible = [VisibleText()]
-        """What is shown, and behind it what may stay of that when the beginning turned out to be a thought."""
-        self._last: str = ""
-        """The kind of the last item that is more than blanks."""
+        """The text shown, followed by what remains if its beginning turns out to be reasoning."""
+        self._last_kind: str = ""
+        """Kind of the last item that is not blank."""
         self._errors: list[str] = []
         self._done = False
         self._question = ""
-        self._attempts = attempts
-        self._invented = False
-        """The model wrote the result of a tool itself."""
-        self._over = False
-        """Nothing that still comes counts."""
+        self._accept_attempts = accept_attempts
+        self._has_invented_result = False
+        """The model wrote a tool's result itself."""
+        self._is_over = False
+        """Nothing that follows counts."""
 
     @property
-    def over(self) -> bool:
-        """The model has begun to write in the name of a tool or the user: nothing that still comes counts."""
-        return not self._files and self._segmenter.over
+    def is_over(self) -> bool:
+        """Whether the model writes on behalf of a tool or the user: nothing that follows counts."""
+        return not self._files and self._segmenter.is_over
 
     @property
     def raw(self) -> str:
-        """All that came but for its thoughts and made-up results, with its markup."""
+        """The reply with its markup, without reasoning and invented results."""
         return "".join(self._raw)
 
-    def join(self) -> None:
-        """What comes now continues a reply that was cut off; an overlap with what stands is left out (W14)."""
-        self._joint = ""
+    def resume(self) -> None:
+        """Continue a reply that was cut off; an overlap with the text before is removed (W14)."""
+        self._continuation = ""
 
     def feed(self, text: str) -> str:
-        """Take the next text; what may be shown now."""
-        if self._joint is not None:
-            self._joint += text
-            if len(self._joint) < OVERLAP:
+        """Add text and return what may be shown now."""
+        if self._continuation is not None:
+            self._continuation += text
+            if len(self._continuation) < MAX_OVERLAP:
                 return ""
-            text = self._without_overlap()
+            text = self._remove_overlap()
         self.size += len(text)
-        return self._take(self._segmenter.feed(text))
+        return self._process(self._segmenter.feed(text))
 
-    def _without_overlap(self) -> str:
-        new, self._joint = self._joint or "", None
-        before = self.raw[-OVERLAP:]
-        sizes = range(min(len(new), len(before)), OVERLAP_LEAST - 1, -1)
-        size = next((size for size in sizes if before.endswith(new[:size])), 0)
-        return new[size:]
+    def _remove_overlap(self) -> str:
+        new, self._continuation = self._continuation or "", None
+        preceding = self.raw[-MAX_OVERLAP:]
+        sizes = range(min(len(new), len(preceding)), MIN_OVERLAP - 1, -1)
+        length = next((length for length in sizes if preceding.endswith(new[:length])), 0)
+        return new[length:]
 
-    def _take(self, pieces: list[Segment]) -> str:
-        for piece in pieces:
-            if piece.kind == "thought":
-                self._think(piece.raw)
-            elif piece.is_text:
-                self._raw.append(piece.raw)
-            elif piece.kind == "unopened" and not self._files:
-                self._think(self.raw)
+    def _process(self, segments: list[Segment]) -> str:
+        for segment in segments:
+            if segment.kind == "thought":
+                self._on_reasoning(segment.raw)
+            elif segment.is_text:
+                self._raw.append(segment.raw)
+            elif segment.kind == "unopened" and not self._files:
+                self._on_reasoning(self.raw)
                 self._raw.clear()
         if self._files:
-            return "".join(piece.raw for piece in pieces if piece.is_text)
-        return "".join(map(self._add, pieces))
+            return "".join(segment.raw for segment in segments if segment.is_text)
+        return "".join(map(self._add, segments))
 
-    def _add(self, piece: Segment) -> str:
-        """Take a part; what may be shown now."""
-        if piece.kind == "invented":
-            self._invented = self._invented or piece.tag == "result"
-            self._items.append(_Item("closer", behind_call=True))
-        elif self._over:
+    def _add(self, segment: Segment) -> str:
+        """Add a segment and return what may be shown now."""
+        if segment.kind == "invented":
+            self._has_invented_result = self._has_invented_result or segment.tag == "result"
+            self._items.append(_Item("closer", follows_call=True))
+        elif self._is_over:
             return ""
-        elif piece.kind == "done":
+        elif segment.kind == "done":
             self._done = True
-        elif piece.kind == "unopened":
+        elif segment.kind == "unopened":
             self._items = []
-            self._next = 0
-            self._last = ""
+            self._next_index = 0
+            self._last_kind = ""
             self._errors = []
             self._visible[1:] = [VisibleText()]
-        elif piece.kind != "thought":
-            for item in self._read(piece):
+        elif segment.kind != "thought":
+            for item in self._interpret_segment(segment):
                 self._items.append(item)
-                if item.kind != "text" or item.raw.strip(_BESIDE):
-                    self._last = item.kind if item.kind != "closer" else self._last
+                if item.kind != "text" or item.raw.strip(_FILLERS):
+                    self._last_kind = item.kind if item.kind != "closer" else self._last_kind
         return self._show()
 
     def finish(self) -> tuple[str, ParsedReply]:
-        """The rest to show, and the parse of the whole."""
-        rest = ""
-        if self._joint is not None:
-            rest = self.feed(self._without_overlap())
-        rest += self._take(self._segmenter.finish())
+        """Return the remaining text to show, and the parsed reply."""
+        remaining = ""
+        if self._continuation is not None:
+            remaining = self.feed(self._remove_overlap())
+        remaining += self._process(self._segmenter.finish())
         if self._files:
-            return rest, ParsedReply(text=self.raw)
-        explicit = any(item.kind == "calls" and item.meaning.calls for item in self._items)
-        alone = self._alone()
-        tried = not explicit and self._only_tried()
+            return remaining, ParsedReply(text=self.raw)
+        has_calls = any(item.kind == "calls" and item.meaning.calls for item in self._items)
+        sole_answer = self._sole_answer()
+        are_attempts = not has_calls and self._is_only_attempts()
         calls: list[ToolCall] = []
-        for place, item in enumerate(self._items):
-            if (item.kind == "bare" and not explicit) or (item.kind == "attempt" and tried):
+        for index, item in enumerate(self._items):
+            if (item.kind == "bare" and not has_calls) or (item.kind == "attempt" and are_attempts):
                 calls.extend(item.meaning.calls)
                 self._errors.append(item.meaning.error)
             elif item.kind == "calls":
                 calls.extend(item.meaning.calls)
-            if place >= self._next:
-                rest += self._settle(item, explicit, item is alone or tried)
-        if self._invented and not calls:
+            if index >= self._next_index:
+                remaining += self._show_item(item, has_calls, item is sole_answer or are_attempts)
+        if self._has_invented_result and not calls:
             self._errors.append(INVENTED)
         ends = [text.end() for text in self._visible]
-        return rest + ends[0], ParsedReply(
+        return remaining + ends[0], ParsedReply(
             calls=tuple(calls),
             text=self._visible[-1].text,
             error=next(filter(None, self._errors), ""),
@@ -221,194 +225,189 @@ class ReplyParser:
 
     # --- what a part means ------------------------------------------------------------------
 
-    def _read(self, piece: Segment) -> list[_Item]:
-        if piece.kind == "text":
-            return [_Item("text", piece.raw)]
-        if piece.kind == "fence":
-            inner = [item for part in piece.parts for item in self._read(part)]
-            kept = [item for item in inner if item.kind != "text"]
-            if not kept:
-                return [_Item("text", piece.raw)]
-            if all(item.kind == "attempt" for item in kept):
-                calls = tuple(call for item in kept for call in item.meaning.calls)
-                return [_Item("attempt", piece.raw, Interpretation(kind="attempt", calls=calls))]
-            return inner if len(inner) > 1 else [msgspec.structs.replace(kept[0], raw=piece.raw)]
-        if piece.kind == "closer":
-            behind = self._last not in ("", "text") or piece.tag == "token"
-            return [_Item("closer", piece.raw, behind_call=behind)]
-        if piece.kind == "broken":
+    def _interpret_segment(self, segment: Segment) -> list[_Item]:
+        if segment.kind == "text":
+            return [_Item("text", segment.raw)]
+        if segment.kind == "fence":
+            inner = [item for part in segment.parts for item in self._interpret_segment(part)]
+            calls_inside = [item for item in inner if item.kind != "text"]
+            if not calls_inside:
+                return [_Item("text", segment.raw)]
+            if all(item.kind == "attempt" for item in calls_inside):
+                calls = tuple(call for item in calls_inside for call in item.meaning.calls)
+                return [_Item("attempt", segment.raw, Interpretation(kind="attempt", calls=calls))]
+            return inner if len(inner) > 1 else [msgspec.structs.replace(calls_inside[0], raw=segment.raw)]
+        if segment.kind == "closer":
+            follows_call = self._last_kind not in ("", "text") or segment.tag == "token"
+            return [_Item("closer", segment.raw, follows_call=follows_call)]
+        if segment.kind == "broken":
             self._errors.append("The markup of a call holds no call that can be read.")
-            return [_Item("gap", piece.raw)]
-        found = self._shape(piece)
-        if found.kind == "result" and (self._protocol == "json" or self._last not in ("", "text")):
-            self._invented = self._over = True
-            return [_Item("closer", behind_call=True)]
-        if found.error and found.kind != "bare":
-            self._errors.append(found.error)
-        if found.kind in ("data", "result") or (found.kind == "attempt" and not self._attempts):
-            return [_Item("text", piece.raw, found)]
-        if found.kind == "calls":
-            self._done = self._done or found.done
-            if self._own(piece, found):
-                calls = tuple(msgspec.structs.replace(call, recovered=False) for call in found.calls)
-                found = msgspec.structs.replace(found, calls=calls)
-            return [_Item("calls", piece.raw, found)]
-        kind: Literal["bare", "attempt", "final"] = (
-            "bare" if found.kind == "bare" else "attempt" if found.kind == "attempt" else "final"
-        )
-        return [_Item(kind, piece.raw, found)]
+            return [_Item("gap", segment.raw)]
+        meaning = self._interpret(segment)
+        if meaning.kind == "result" and (self._protocol == "json" or self._last_kind not in ("", "text")):
+            self._has_invented_result = self._is_over = True
+            return [_Item("closer", follows_call=True)]
+        if meaning.error and meaning.kind != "bare":
+            self._errors.append(meaning.error)
+        if meaning.kind in ("data", "result") or (meaning.kind == "attempt" and not self._accept_attempts):
+            return [_Item("text", segment.raw, meaning)]
+        if meaning.kind == "calls":
+            self._done = self._done or meaning.done
+            if self._has_requested_form(segment, meaning):
+                calls = tuple(msgspec.structs.replace(call, recovered=False) for call in meaning.calls)
+                meaning = msgspec.structs.replace(meaning, calls=calls)
+        return [_Item(meaning.kind, segment.raw, meaning)]
 
-    def _shape(self, piece: Segment) -> Interpretation:
-        if piece.kind == "value":
-            return interpret(piece.bodies[0], self._offer)
-        if piece.kind == "python":
-            calls = listed_calls(piece.bodies[0], self._offer)
-            return Interpretation(kind="calls", calls=calls) if calls else attempted_calls(piece.bodies[0], self._offer)
-        if piece.kind == "code":
-            return code_calls(piece.bodies[0], self._offer)
-        if piece.kind == "function":
-            return interpret_tags(piece.bodies[0], self._offer)
-        shapes = [self._body(body, piece) for body in piece.bodies]
-        calls = tuple(call for one in shapes for call in one.calls)
-        return Interpretation(kind="calls", calls=calls, error=next((one.error for one in shapes if one.error), ""))
+    def _interpret(self, segment: Segment) -> Interpretation:
+        if segment.kind == "value":
+            return interpret(segment.bodies[0], self._offer)
+        if segment.kind == "python":
+            calls = listed_calls(segment.bodies[0], self._offer)
+            if calls:
+                return Interpretation(kind="calls", calls=calls)
+            return attempted_calls(segment.bodies[0], self._offer)
+        if segment.kind == "code":
+            return code_calls(segment.bodies[0], self._offer)
+        if segment.kind == "function":
+            return interpret_tags(segment.bodies[0], self._offer)
+        meanings = [self._interpret_body(body, segment) for body in segment.bodies]
+        calls = tuple(call for meaning in meanings for call in meaning.calls)
+        error = next((meaning.error for meaning in meanings if meaning.error), "")
+        return Interpretation(kind="calls", calls=calls, error=error)
 
-    def _body(self, body: str, piece: Segment) -> Interpretation:
-        if piece.tag == "tool_code" and body.strip()[:1] not in ("{", "<"):
+    def _interpret_body(self, body: str, segment: Segment) -> Interpretation:
+        if segment.tag == "tool_code" and body.strip()[:1] not in ("{", "<"):
             return code_calls(body, self._offer)
-        if piece.name and (body.lstrip()[:1] == "{" or piece.tag == "token"):
-            return interpret_named(piece.name, body.strip(), self._offer)
+        if segment.name and (body.lstrip()[:1] == "{" or segment.tag == "token"):
+            return interpret_named(segment.name, body.strip(), self._offer)
         if body.strip()[:1] in ("{", "["):
             return interpret(body.strip(), self._offer, wrapped=True)
         return interpret_tags(body, self._offer)
 
-    def _own(self, piece: Segment, found: Interpretation) -> bool:
-        """Whether the call came in the form that was asked for."""
+    def _has_requested_form(self, segment: Segment, meaning: Interpretation) -> bool:
+        """Whether the call has the requested form."""
         if self._protocol == "xml":
-            return piece.kind == "wrapper" and piece.tag == "tool_call"
-        return self._protocol == "json" and found.own == "tool_calls"
+            return segment.kind == "wrapper" and segment.tag == "tool_call"
+        return self._protocol == "json" and meaning.own == "tool_calls"
 
     # --- what is shown ----------------------------------------------------------------------
 
     def _show(self) -> str:
-        """Show what nothing that may still come can change."""
-        given = ""
-        while self._next < len(self._items):
-            item = self._items[self._next]
-            if item.kind == "attempt" and not self._worded():
+        """Show what later text can't change."""
+        shown = ""
+        while self._next_index < len(self._items):
+            item = self._items[self._next_index]
+            if item.kind == "attempt" and not self._has_text():
                 break
-            if item.kind == "bare" or (item.kind == "final" and not self._leads(self._next)):
+            if item.kind == "bare" or (item.kind == "final" and not self._is_leading_answer(self._next_index)):
                 break
-            given += self._settle(item, True, item.kind == "final")
-            self._next += 1
-        return given
+            shown += self._show_item(item, True, item.kind == "final")
+            self._next_index += 1
+        return shown
 
-    def _leads(self, place: int) -> bool:
-        """Whether an answer stands first in a reply of the JSON protocol, where it counts at once."""
-        before = self._items[:place]
-        return self._protocol == "json" and all(item.kind == "text" and not item.raw.strip() for item in before)
+    def _is_leading_answer(self, index: int) -> bool:
+        """Whether an answer comes first in a reply of the JSON protocol, where it counts at once."""
+        preceding = self._items[:index]
+        return self._protocol == "json" and all(item.kind == "text" and not item.raw.strip() for item in preceding)
 
-    def _worded(self) -> bool:
-        """Whether there is text beside the JSON that came."""
-        return any(item.kind == "text" and item.raw.strip(_BESIDE) for item in self._items)
+    def _has_text(self) -> bool:
+        """Whether there is text in addition to JSON."""
+        return any(item.kind == "text" and item.raw.strip(_FILLERS) for item in self._items)
 
-    def _only_tried(self) -> bool:
-        """Whether the whole reply is JSON in the shape of calls."""
+    def _is_only_attempts(self) -> bool:
+        """Whether the reply consists of JSON in the shape of calls."""
         kinds = {item.kind for item in self._items if item.kind not in ("text", "closer")}
-        return "attempt" in kinds and kinds <= {"attempt", "bare"} and not self._worded()
+        return "attempt" in kinds and kinds <= {"attempt", "bare"} and not self._has_text()
 
-    def _alone(self) -> _Item | None:
-        """The one answer that the whole reply is."""
-        solid = [item for item in self._items if item.kind not in ("text", "closer") or item.raw.strip("`~ \t\r\n")]
-        if solid and solid[0].kind == "final" and (len(solid) == 1 or self._protocol == "json"):
-            return solid[0]
+    def _sole_answer(self) -> _Item | None:
+        """Return the answer that the whole reply consists of."""
+        items = [item for item in self._items if item.kind not in ("text", "closer") or item.raw.strip("`~ \t\r\n")]
+        if items and items[0].kind == "final" and (len(items) == 1 or self._protocol == "json"):
+            return items[0]
         return None
 
-    def _settle(self, item: _Item, explicit: bool, alone: bool) -> str:
-        """Show an item or pass over it."""
+    def _show_item(self, item: _Item, has_calls: bool, is_sole_answer: bool) -> str:
+        """Show an item or skip it."""
         if item.kind == "text":
             return self._show_text(item.raw)
         if item.kind == "closer":
-            if item.behind_call:
-                return self._gap()
-            return self._show_text(item.raw)
-        if (item.kind == "bare" and explicit) or (item.kind in ("final", "attempt") and not alone):
+            return self._show_gap() if item.follows_call else self._show_text(item.raw)
+        if (item.kind == "bare" and has_calls) or (item.kind in ("final", "attempt") and not is_sole_answer):
             return self._show_text(item.raw)
         answer = item.meaning.answer
         if item.kind == "final":
             self._done = self._done or item.meaning.done
             self._question = item.meaning.question
-        given = self._gap()
-        if not answer:
-            return given
-        return given + self._show_text(answer)
+        return self._show_gap() + (self._show_text(answer) if answer else "")
 
     def _show_text(self, text: str) -> str:
-        given, *_ = [visible.add(text) for visible in self._visible]
-        return given
+        shown, *_ = [visible.add(text) for visible in self._visible]
+        return shown
 
-    def _gap(self) -> str:
-        given, *_ = [visible.gap() for visible in self._visible]
-        return given
+    def _show_gap(self) -> str:
+        shown, *_ = [visible.gap() for visible in self._visible]
+        return shown
 
 
 class VisibleText:
-    """What the user sees of a reply: text without signals and without the gaps that calls leave.
+    """The text of a reply as the user sees it: without signals and the gaps left by calls.
 
-    Grows only: what was given out stays. Space at both ends of the whole is dropped."""
+    It only grows. Whitespace at both ends is dropped.
+    """
 
     def __init__(self) -> None:
-        self._held = ""
-        """The end of the text, where a signal may have begun."""
-        self._blank = ""
+        self._withheld = ""
+        """The end of the text, where a signal may begin."""
+        self._pending_space = ""
         self._after_call = False
-        self._begun = False
+        self._has_text = False
         self._parts: list[str] = []
 
     @property
     def text(self) -> str:
-        """Everything given out so far."""
+        """All text returned so far."""
         return "".join(self._parts)
 
     def add(self, text: str) -> str:
-        """Take text; what of it may be shown now."""
-        stripped = without_signals(self._held + text)
-        at = beginning_at(stripped)
-        self._held = stripped[at:]
-        return self._give(stripped[:at])
+        """Add text and return what may be shown now."""
+        visible = without_signals(self._withheld + text)
+        end = find_partial_signal(visible)
+        self._withheld = visible[end:]
+        return self._release_text(visible[:end])
 
     def gap(self) -> str:
-        """Something that is not shown stood here; separators between calls go with it. What may be shown now."""
-        given = self._release()
-        self._blank = self._blank.translate(_SEPARATORS) if self._after_call else self._blank
+        """Note a gap left by something hidden; separators between calls go with it. Returns what may be shown now."""
+        shown = self._release_withheld()
+        self._pending_space = self._pending_space.translate(_SEPARATORS) if self._after_call else self._pending_space
         self._after_call = True
-        return given
+        return shown
 
     def end(self) -> str:
-        """The rest."""
-        rest = self._release()
-        self._blank = ""
-        return rest
+        """Return the remaining text."""
+        remaining = self._release_withheld()
+        self._pending_space = ""
+        return remaining
 
-    def _release(self) -> str:
-        """What was held back; a torn signal is dropped."""
-        rest, self._held = self._held, ""
-        return self._give(without_signals(rest, torn=True))
+    def _release_withheld(self) -> str:
+        """Return what was held back, without an incomplete signal."""
+        remaining, self._withheld = self._withheld, ""
+        return self._release_text(without_signals(remaining, torn=True))
 
-    def _give(self, text: str) -> str:
+    def _release_text(self, text: str) -> str:
         if not text:
             return ""
-        lead = _SPACE_AFTER.match(text) if self._after_call else None
-        blanks = lead.end() if lead is not None else len(text) - len(text.lstrip())
-        self._blank += text[:blanks]
-        if blanks == len(text):
+        leading = _SPACE_AFTER_CALL.match(text) if self._after_call else None
+        blank_size = leading.end() if leading is not None else len(text) - len(text.lstrip())
+        self._pending_space += text[:blank_size]
+        if blank_size == len(text):
             return ""
         tail = len(text.rstrip())
-        before = self._blank
-        if self._after_call and self._begun:
-            before = re.sub(r"\n(?:[ \t\r]*\n){2,}", "\n\n", before)
-        given = (before if self._begun else before.lstrip()) + text[blanks:tail]
-        self._begun = True
+        space = self._pending_space
+        if self._after_call and self._has_text:
+            space = re.sub(r"\n(?:[ \t\r]*\n){2,}", "\n\n", space)
+        shown = (space if self._has_text else space.lstrip()) + text[blank_size:tail]
+        self._has_text = True
         self._after_call = False
-        self._blank = text[tail:]
-        self._parts.append(given)
-        return given
+        self._pending_space = text[tail:]
+        self._parts.append(shown)
+        return shown

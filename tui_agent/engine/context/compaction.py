@@ -330,7 +330,7 @@ async def _asked(brain: ModelConfig, told: str, answer: int) -> tuple[str, Fault
         think=False,
         keep_alive=brain.keep_alive,
     )
-    segmenter = Segmenter(cuts=False)
+    segmenter = Segmenter(detect_invented=False)
     said: list[Segment] = []
     fault: Fault | None = None
     async with aclosing(brain.model.stream(request)) as pieces:

@@ -94,7 +94,7 @@ class ReplyReceiver:
         self._thought = TextBuffer(lambda text: self._emit(ReasoningDelta(text=text)), GATHER_SECONDS)
         self._thought_parts: list[str] = []
         self._cleaner, self._thought_cleaner = Cleaner(), Cleaner()
-        self._parser = ReplyParser(tools, protocol, attempts=bool(tools), think=self._think)
+        self._parser = ReplyParser(tools, protocol, accept_attempts=bool(tools), on_reasoning=self._think)
         self._repetition = (RepetitionDetector(), RepetitionDetector())
         self._calls: list[ToolCall] = []
         self._usage = self._before = Usage()
@@ -116,12 +116,12 @@ class ReplyReceiver:
                     self._stop == "length"
                     and self._fault is None
                     and not self._calls
-                    and not self._parser.over
+                    and not self._parser.is_over
                     and self._parser.raw.strip()
                 ):
                     following = more(self._parser.raw)
                 if following is not None:
-                    self._parser.join()
+                    self._parser.resume()
                     self._stop, self._before = "", self._usage
             interrupted = False
         except TimeoutError:
