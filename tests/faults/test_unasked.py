@@ -11,7 +11,7 @@ from tests.faults import evasions
 from tests.faults.kit import command, play, reject
 from tui_agent.common.domain import RunAction, Severity
 from tui_agent.safety.roots import Roots
-from tui_agent.shell.safe_commands import judge_unasked
+from tui_agent.shell.safe_commands import assess_command
 
 BENIGN = r"""
 ls -la --time-style=long-iso
@@ -105,7 +105,7 @@ def with_secrets(place: Path) -> Path:
 
 
 def rated(text: str, place: Path) -> RunAction:
-    return judge_unasked(text, place, [place], Roots([place]).holds_credentials)
+    return assess_command(text, place, [place], Roots([place]).holds_credentials)
 
 
 def test_g04_commands_that_read_hardly_ever_ask(place: Path) -> None:
@@ -155,7 +155,7 @@ def test_g05_g06_what_hides_an_effect_is_never_called_harmless(tmp_path: Path) -
         )  # fmt: skip
         if list(folder.glob("pwned*")) or not (folder / "notes.txt").exists():
             fired.append(text)
-            if judge_unasked(text, folder, [folder]).severity is Severity.NONE:
+            if assess_command(text, folder, [folder]).severity is Severity.NONE:
                 harmless.append(text)
         shutil.rmtree(folder)
     assert len(fired) >= 240  # the others lack their program here

@@ -72,7 +72,7 @@ async def test_folder_and_environment_are_as_given(tmp_path: Path) -> None:
 
 async def test_a_pipeline_without_a_shell(tmp_path: Path) -> None:
     stages = [
-        Stage(program="/bin/cat", argv=("cat", "missing", "/etc/hostname"), quiet_err=True),
+        Stage(program="/bin/cat", argv=("cat", "missing", "/etc/hostname"), discards_stderr=True),
         Stage(program="/usr/bin/wc", argv=("wc", "-l")),
     ]
     result = await run_process(stages, cwd=tmp_path, environment=bare_environment(), timeout=60)

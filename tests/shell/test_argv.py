@@ -10,7 +10,7 @@ from tests.waiting import in_time, until
 from tui_agent.common.domain import CommandOutcome
 from tui_agent.platform import supervisor
 from tui_agent.platform.proc import Stage
-from tui_agent.shell.safe_commands import SafeStep, check_script, run_script
+from tui_agent.shell.safe_commands import SafeStep, run_script, safe_script
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def work(tmp_path: Path) -> Path:
 
 
 async def run(command: str, work: Path) -> CommandOutcome:
-    found = check_script(command, work, [work])
+    found = safe_script(command, work, [work])
     assert found is not None
     return await run_script(found, cwd=work, timeout=30)
 
@@ -61,7 +61,7 @@ async def test_the_environment_is_bare(work: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", f"{work}:{os.environ['PATH']}")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(work))
     monkeypatch.setenv("GREP_OPTIONS", "-v")
-    env = (SafeStep(joined="", pipeline=(Stage(program="/usr/bin/env", argv=("env",)),)),)
+    env = (SafeStep(operator="", pipeline=(Stage(program="/usr/bin/env", argv=("env",)),)),)
     outcome = await run_script(env, cwd=work, timeout=30)
     names = {line.split("=")[0] for line in outcome.output.splitlines()}
     assert names <= {"PATH", "TERM", "TZ", "LANG"} | {name for name in names if name.startswith("LC_")}
@@ -72,9 +72,9 @@ async def test_time_out_is_for_all_steps_together(work: Path) -> None:
     slow = Stage(program="/bin/sleep", argv=("sleep", "300"))
     echo = Stage(program="/bin/echo", argv=("echo", "x"))
     steps = (
-        SafeStep(joined="", pipeline=(echo,)),
-        SafeStep(joined=";", pipeline=(slow,)),
-        SafeStep(joined=";", pipeline=(echo,)),
+        SafeStep(operator="", pipeline=(echo,)),
+        SafeStep(operator=";", pipeline=(slow,)),
+        SafeStep(operator=";", pipeline=(echo,)),
     )
     outcome = await in_time(run_script(steps, cwd=work, timeout=1))
     assert outcome.timed_out and outcome.exit_code is None and outcome.output == "x" and "1 s" in outcome.note
@@ -83,7 +83,7 @@ async def test_time_out_is_for_all_steps_together(work: Path) -> None:
 async def test_cancelling_kills(work: Path) -> None:
     before = set(supervisor.descendants(os.getpid()))
     slow = Stage(program="/bin/sleep", argv=("sleep", "300"))
-    running = asyncio.create_task(run_script((SafeStep(joined="", pipeline=(slow,)),), cwd=work, timeout=60))
+    running = asyncio.create_task(run_script((SafeStep(operator="", pipeline=(slow,)),), cwd=work, timeout=60))
 
     def new() -> set[int]:
         return set(supervisor.descendants(os.getpid())) - before
@@ -97,6 +97,6 @@ async def test_cancelling_kills(work: Path) -> None:
 
 
 async def test_a_vanished_program_counts_as_in_a_shell(work: Path) -> None:
-    gone = (SafeStep(joined="", pipeline=(Stage(program="/no/program", argv=("program",)),)),)
+    gone = (SafeStep(operator="", pipeline=(Stage(program="/no/program", argv=("program",)),)),)
     outcome = await run_script(gone, cwd=work, timeout=30)
     assert outcome.exit_code == 127 and "program: " in outcome.output

@@ -11,8 +11,8 @@ def words(text: str) -> list[list[str | None]]:
 
 def test_pipelines_and_joints() -> None:
     parsed = parse_shell("a 1 | b && c || d; e")
-    assert parsed.plain and not parsed.problem
-    assert [pipeline.joined for pipeline in parsed.pipelines] == ["", "&&", "||", ";"]
+    assert parsed.is_plain and not parsed.problem
+    assert [pipeline.operator for pipeline in parsed.pipelines] == ["", "&&", "||", ";"]
     assert [len(pipeline.commands) for pipeline in parsed.pipelines] == [2, 1, 1, 1]
 
 
@@ -56,7 +56,7 @@ def test_literal_words(text: str, expected: list[str | None]) -> None:
     ],
 )
 def test_what_is_not_plain(text: str) -> None:
-    assert not parse_shell(text).plain
+    assert not parse_shell(text).is_plain
 
 
 @pytest.mark.parametrize(
@@ -88,4 +88,4 @@ def test_functions_are_named() -> None:
 @pytest.mark.parametrize("text", ["a 'b", "a )", "if a", "a \x00", "a\rb", "a \udc80", "a " + "b" * 9000, "a;" * 51])
 def test_what_cannot_be_read_says_why(text: str) -> None:
     parsed = parse_shell(text)
-    assert parsed.problem and not parsed.plain
+    assert parsed.problem and not parsed.is_plain

@@ -14,8 +14,8 @@ from tui_agent.common.domain import CommandOutcome
 from tui_agent.platform import supervisor
 from tui_agent.platform.environment import child_environment
 from tui_agent.platform.output import KeptOutput
-from tui_agent.shell.safe_commands import check_script, run_script
-from tui_agent.shell.terminal import COMMAND_CAP, CommandError, ShellSession
+from tui_agent.shell.safe_commands import run_script, safe_script
+from tui_agent.shell.terminal import MAX_COMMAND, CommandError, ShellSession
 
 
 def alive(pid: int) -> bool:
@@ -106,7 +106,7 @@ async def test_what_runs_unasked_is_not_touched_by_it(terminal: ShellSession, wo
     )
     assert mark.exists()  # in the shell it works
     mark.unlink()
-    found = check_script("ls && pwd", work, [work])
+    found = safe_script("ls && pwd", work, [work])
     assert found is not None
     outcome = await run_script(found, cwd=work, timeout=20)
     assert outcome.exit_code == 0 and outcome.output.splitlines() == ["bin", "sub", str(work)]
@@ -321,8 +321,8 @@ async def test_impossible_commands_are_refused(terminal: ShellSession, command: 
 
 
 async def test_the_longest_command_runs(terminal: ShellSession) -> None:
-    outcome = await terminal.run("echo " + "x" * (COMMAND_CAP - 5) + "")
-    assert outcome.exit_code == 0 and outcome.total_bytes == COMMAND_CAP - 4
+    outcome = await terminal.run("echo " + "x" * (MAX_COMMAND - 5) + "")
+    assert outcome.exit_code == 0 and outcome.total_bytes == MAX_COMMAND - 4
 
 
 @pytest.mark.parametrize("variables", [{}, {"LC_ALL": "C"}, {"LANG": "POSIX"}])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tui_agent.common.domain import Severity
 from tui_agent.shell import grammar, safe_commands
-from tui_agent.shell.safe_commands import check_script, judge_unasked
+from tui_agent.shell.safe_commands import assess_command, safe_script
 
 RUNS = r"""
 ls
@@ -451,63 +451,63 @@ def test_tables_are_as_large_as_they_should_be() -> None:
 @pytest.mark.parametrize("command", RUNS)
 def test_runs_unasked(place: Path, command: str) -> None:
     clean_place(place)
-    assert check_script(command, place, [place], secret) is not None
-    running = judge_unasked(command, place, [place], secret)
+    assert safe_script(command, place, [place], secret) is not None
+    running = assess_command(command, place, [place], secret)
     assert running.unasked and running.severity is Severity.NONE and not running.always_ask
 
 
 @pytest.mark.parametrize("command", ASKS)
 def test_asks(place: Path, command: str) -> None:
-    assert check_script(command, place, [place], secret) is None
-    assert not judge_unasked(command, place, [place], secret).unasked
+    assert safe_script(command, place, [place], secret) is None
+    assert not assess_command(command, place, [place], secret).unasked
 
 
 @pytest.mark.parametrize("command", UNUSUAL, ids=range(len(UNUSUAL)))
 def test_asks_about_unusual_text(place: Path, command: str) -> None:
-    assert not judge_unasked(command, place, [place], secret).unasked
+    assert not assess_command(command, place, [place], secret).unasked
 
 
 def test_a_folder_outside_the_roots_is_never_unasked(place: Path) -> None:
-    assert check_script("ls", place.parent, [place]) is None
-    assert check_script("pwd", Path("/"), [place]) is None
+    assert safe_script("ls", place.parent, [place]) is None
+    assert safe_script("pwd", Path("/"), [place]) is None
 
 
 @pytest.mark.parametrize("command", ["ls", "cat .bashrc", "make", "sed -i s/a/b/ .bashrc"])
 def test_a_command_that_starts_outside_the_roots_always_asks(place: Path, command: str) -> None:
     (place / "away").symlink_to(place.parent)
     for folder in (place.parent, place / "away", Path("/")):
-        running = judge_unasked(command, folder, [place])
+        running = assess_command(command, folder, [place])
         assert running.always_ask and "outside" in running.reasons[-1]
-    assert not judge_unasked(command, place / "src", [place]).always_ask
+    assert not assess_command(command, place / "src", [place]).always_ask
 
 
 def test_another_root_is_inside(place: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    assert check_script(f"ls {other}", place, [place]) is None
-    assert check_script(f"ls {other}", place, [place, other]) is not None
+    assert safe_script(f"ls {other}", place, [place]) is None
+    assert safe_script(f"ls {other}", place, [place, other]) is not None
 
 
 def test_a_root_of_a_similar_name_is_outside(place: Path) -> None:
     (place.parent / "work2").mkdir()
-    assert check_script("ls ../work2", place, [place]) is None
+    assert safe_script("ls ../work2", place, [place]) is None
 
 
 def test_search_of_a_folder_with_credentials_asks(place: Path) -> None:
-    assert check_script("grep -r one src", place, [place], secret) is not None
-    assert check_script("grep -r one .", place, [place], secret) is None
+    assert safe_script("grep -r one src", place, [place], secret) is not None
+    assert safe_script("grep -r one .", place, [place], secret) is None
     clean_place(place)
-    assert check_script("grep -r one .", place, [place], secret) is not None
+    assert safe_script("grep -r one .", place, [place], secret) is not None
 
 
 def test_a_pattern_that_finds_an_option_asks(place: Path) -> None:
-    assert check_script("sort *", place / "src", [place]) is not None
+    assert safe_script("sort *", place / "src", [place]) is not None
     (place / "src" / "-o").write_text("")
-    assert check_script("sort *", place / "src", [place]) is None
+    assert safe_script("sort *", place / "src", [place]) is None
 
 
 def test_patterns_become_names(place: Path) -> None:
-    found = check_script("wc -l *.txt src/*.py none*", place, [place / ".."])
+    found = safe_script("wc -l *.txt src/*.py none*", place, [place / ".."])
     assert found is not None
     assert found[0].pipeline[0].argv == ("wc", "-l", "a file.txt", "link.txt", "notes.txt", "src/main.py", "none*")
 
@@ -521,21 +521,21 @@ def test_what_a_pattern_stands_for_is_what_was_judged(place: Path) -> None:
         return False
 
     planted: list[Path] = []
-    found = check_script("cat src/*", place, [place], planting)
+    found = safe_script("cat src/*", place, [place], planting)
     assert planted and (place / "src" / "late.txt").is_symlink()
     assert found is not None and "src/late.txt" not in found[0].pipeline[0].argv
 
 
 def test_a_program_in_the_workspace_is_not_taken(tmp_path: Path) -> None:
-    assert check_script("ls", Path("/usr/bin"), [Path("/usr"), Path("/bin")]) is None
+    assert safe_script("ls", Path("/usr/bin"), [Path("/usr"), Path("/bin")]) is None
 
 
 def test_programs_are_absolute_and_joints_are_kept(place: Path) -> None:
-    found = check_script("ls | wc -l && pwd || echo no; date 2>/dev/null", place, [place])
+    found = safe_script("ls | wc -l && pwd || echo no; date 2>/dev/null", place, [place])
     assert found is not None
-    assert [step.joined for step in found] == ["", "&&", "||", ";"]
+    assert [step.operator for step in found] == ["", "&&", "||", ";"]
     assert all(os.path.isabs(one.program) for step in found for one in step.pipeline)
-    assert found[3].pipeline[0].quiet_err and not found[3].pipeline[0].quiet_out
+    assert found[3].pipeline[0].discards_stderr and not found[3].pipeline[0].discards_stdout
 
 
 @pytest.mark.parametrize(
@@ -553,12 +553,12 @@ def test_programs_are_absolute_and_joints_are_kept(place: Path) -> None:
 def test_a_word_is_no_value_where_the_program_takes_it_for_a_file(place: Path, command: str) -> None:
     clean_place(place)
     (place / ".env").write_text("KEY=1")
-    steps = grammar.read_strict(command)
+    steps = grammar.parse_strict(command)
     assert steps is not None
     words = steps[0].commands[0].words
     meaning = safe_commands.argument_shape(words[0].text, words[1:])
     assert meaning is None or words[-1] in meaning.paths
-    assert not judge_unasked(command, place, [place], secret).unasked
+    assert not assess_command(command, place, [place], secret).unasked
 
 
 @pytest.mark.parametrize(
@@ -569,13 +569,13 @@ def test_ripgrep_looks_into_hidden_files_only_where_that_is_reckoned_with(words:
     # `!.env` in a .ignore file, or a type that names hidden files, would bring them in
     meaning = safe_commands.argument_shape("rg", tuple(grammar.PlainWord(text=word) for word in words.split()))
     assert meaning is not None
-    assert meaning.first == ("--no-config", "--glob=!.*")
-    assert meaning.walks_hidden is hidden
+    assert meaning.prefix == ("--no-config", "--glob=!.*")
+    assert meaning.includes_hidden is hidden
 
 
 @pytest.mark.needs("rg")
 def test_ripgrep_gets_no_configuration(place: Path) -> None:
-    found = check_script("rg one src", place, [place], secret)
+    found = safe_script("rg one src", place, [place], secret)
     if found is None:  # installed, but not where programs are looked for
         pytest.skip("rg is not in a system folder")
     assert found[0].pipeline[0].argv[:2] == ("rg", "--no-config")
@@ -635,8 +635,8 @@ BASH = "/bin/bash"
 )
 @settings(max_examples=40, deadline=None)
 def test_words_are_what_bash_makes_of_them(text: str) -> None:
-    steps = grammar.read_strict("printf " + text)
-    if steps is None or len(steps[0].commands) > 1 or any(w.pattern for w in steps[0].commands[0].words):
+    steps = grammar.parse_strict("printf " + text)
+    if steps is None or len(steps[0].commands) > 1 or any(w.is_pattern for w in steps[0].commands[0].words):
         return
     words = [word.text for word in steps[0].commands[0].words[1:]]
     run = ["bash", "--norc", "-c", f"f() {{ printf '%s\\0' \"$@\"; }}; f {text}"]
@@ -646,4 +646,4 @@ def test_words_are_what_bash_makes_of_them(text: str) -> None:
 
 @given(st.text(max_size=60) | st.lists(PIECES, max_size=20).map("".join))
 def test_any_text_is_judged_without_an_error(text: str) -> None:
-    judge_unasked(text, Path("/tmp"), [Path("/tmp")])
+    assess_command(text, Path("/tmp"), [Path("/tmp")])

@@ -95,7 +95,7 @@ async def show_window(page: SessionPage, program: str) -> None:
             environment |= {"TUI_AGENT_LINK": link, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         else:
             argv = [program, *browser_arguments(link, folder)]
-        stage = Stage(program=os.path.abspath(program), argv=tuple(argv), quiet_out=True, quiet_err=True)
+        stage = Stage(program=os.path.abspath(program), argv=tuple(argv), discards_stdout=True, discards_stderr=True)
         try:
             child = await Child.start([stage], cwd=Path(folder), environment=environment, capture=Capture())
         except ProcessError as error:

@@ -77,9 +77,9 @@ class Stage(FrozenValue, frozen=True, kw_only=True):
     """Absolute path of the executable."""
     argv: tuple[str, ...]
     """With the name it is called by as the first."""
-    quiet_out: bool = False
+    discards_stdout: bool = False
     """Standard output goes to /dev/null."""
-    quiet_err: bool = False
+    discards_stderr: bool = False
 
 
 class ProcessError(CodedError):
@@ -133,7 +133,10 @@ class Child:
         child = cls(capture)
         request = marshal.dumps(
             (
-                [(os.fsencode(s.program), [os.fsencode(a) for a in s.argv], s.quiet_out, s.quiet_err) for s in stages],
+                [
+                    (os.fsencode(s.program), list(map(os.fsencode, s.argv)), s.discards_stdout, s.discards_stderr)
+                    for s in stages
+                ],
                 os.fsencode(cwd),
                 {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
                 keep,

@@ -1,148 +1,191 @@
-"""What the small scripts say that `sed`, `awk` and interpreters get as an argument: do they run or write something?"""
+"""Rate single programs by their arguments, with the tables of `severity.json` and a rule for each special program."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tui_agent.common.domain import Severity
-from tui_agent.shell.syntax import Pipeline, Word
-from tui_agent.shell.targets import TEMPORARY, WIPES, PathScope, ReportSeverity, TargetKind, names, target_table, writes
-from tui_agent.shell.wrapped_commands import operands
+from tui_agent.shell.syntax import Pipeline, Redirect, SimpleCommand, Word
+from tui_agent.shell.targets import (
+    CATASTROPHIC,
+    TEMPORARY,
+    PathScope,
+    ReportSeverity,
+    TargetKind,
+    names,
+    report_write,
+    severity_table,
+)
+from tui_agent.shell.wrapped_commands import literal_input, operands
 
 if TYPE_CHECKING:
     import ast
 
-_SED_ADDRESS = re.compile(r"(?:\d+|\$|[,!~+{};\s])+")
-_SED_PLAIN = re.compile(r"[=dDgGhHlnNpPxzFqQ]\s*\d*|[btT:][^;\n}]*|[rR][^\n]*|#[^\n]*|[aic](?:\\\n|[^\n])*")
-_JS_SAYS = re.compile(r"""(console\.log\()?(["'][^"'`]*["']|[\w\s+*/.,%-])*\)?;?""")
-_PERL_SAYS = re.compile(r"""(print|puts|p|say|echo)\b[^;`(|]*;?""")
+NONE, MEDIUM, HIGH, CRITICAL = Severity.NONE, Severity.MEDIUM, Severity.HIGH, Severity.CRITICAL
 
 
-def sed(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    """`sed`: in place, and the `w` and `e` of its script."""
-    scripts = [texts[place + 1] for place, text in enumerate(texts[:-1]) if text in ("-e", "--expression")]
-    scripts += [text.partition("=")[2] for text in texts if text.startswith("--expression=")]
-    operands = [place for place, text in enumerate(texts) if not text.startswith("-") or text == "-"]
-    if any(re.match(r"-[a-zA-Z]*i|--in-place", text) for text in texts):
-        say(MEDIUM, "Changes files in place.")
-        for place in operands if scripts else operands[1:]:
-            named = arguments[place].source.startswith(("/", "~", '"$', "$"))
-            writes(arguments[place], ground, say) if named else ground.spot(arguments[place])
-    if not scripts and not any(re.match(r"-[nErsuz]*f|--file", text) for text in texts):
-        scripts = [texts[place] for place in operands[:1]]
-    for script in scripts:
-        files, runs, read = _sed_script(script)
-        if runs:
-            say(HIGH, "sed runs another program.")
-        for name in files:
-            writes(Word(source=name, text=name), ground, say)
-        if not read:
-            say(MEDIUM, "The sed script could not be read.")
+class Invocation(NamedTuple):
+    """A program that is called, by the name that its rules are listed under."""
+
+    program: str
+    arguments: Sequence[Word]
+    scope: PathScope
+    report: ReportSeverity
+    depth: int
+    """Number of commands around it."""
+    sources: Sequence[SimpleCommand]
+    """Commands whose output is piped into it."""
+    redirects: Sequence[Redirect]
+
+    @property
+    def texts(self) -> list[str]:
+        """The arguments as texts; as they are written where the text is unknown."""
+        return [argument.text if argument.text is not None else argument.source for argument in self.arguments]
+
+    @property
+    def input_text(self) -> str:
+        """Its standard input, if that is literal."""
+        return literal_input(self.sources, self.redirects)
+
+    def split(self) -> tuple[list[Word], list[str]]:
+        """Return operands and options."""
+        targets: list[Word] = []
+        options: list[str] = []
+        only_operands = False
+        for argument, text in zip(self.arguments, self.texts, strict=True):
+            if text == "--" and not only_operands:
+                only_operands = True
+            elif text.startswith("-") and len(text) > 1 and not only_operands:
+                options.append(text)
+            else:
+                targets.append(argument)
+        return targets, options
+
+    def report_write(self, target: Word) -> None:
+        """Report that it creates or overwrites `target`."""
+        report_write(target, self.scope, self.report)
 
 
-def _sed_script(script: str) -> tuple[list[str], bool, bool]:
-    """Files it writes, whether it runs something, whether it was read to its end."""
-    files: list[str] = []
-    runs, at = False, 0
-    while at < len(script):
-        letter = script[at]
-        if found := _SED_ADDRESS.match(script, at) or _SED_PLAIN.match(script, at):
-            at = found.end()
-        elif letter in "/\\":
-            at += letter == "\\"
-            end = _past(script, at, 1)
-            if end is None:
-                return files, runs, False
-            at = end + len(re.match(r"[IM]*", script[end:])[0])  # type: ignore[index]  # an empty match is a match
-        elif letter in "sy":
-            end = _past(script, at + 1, 2)
-            if end is None:
-                return files, runs, False
-            flags = re.compile(r"[gpiImM\d]*(e?)[gpiImM\d]*(?:w\s*([^\n]+))?").match(script, end)
-            assert flags
-            runs |= bool(flags[1]) and letter == "s"
-            files += [flags[2].strip()] if flags[2] else []
-            at = flags.end()
-        elif letter in "wWe":
-            end = script.find("\n", at) if "\n" in script[at:] else len(script)
-            runs |= letter == "e"
-            files += [script[at + 1 : end].strip()] if letter != "e" else []
-            at = end
-        else:
-            return files, runs, False
-    return files, runs, True
+def rate_program(call: Invocation) -> None:
+    """Rate a program that runs no other command."""
+    texts, table = call.texts, severity_table()
+    if texts in (["--version"], ["-V"], ["--help"], ["-v"], ["-version"], ["version"]):
+        return
+    if (reading := table["reads"].get(call.program)) is not None and re.search(reading, " ".join(texts)):
+        return
+    _rate_by_name(call)
+    rate_arguments(call.program, texts, call.report)
+    if call.program in table["interpreters"]:
+        _rate_interpreter(call)
+    for severity, reason, *pattern in table["arguments"].get(call.program, ()):
+        if not pattern or any(re.match(pattern[0], text) for text in texts):
+            call.report(Severity(severity), reason)
+    if rule := _RULES.get(call.program):
+        rule(call)
 
 
-def _past(script: str, at: int, parts: int) -> int | None:
-    """Behind the delimiter that ends the last of the parts; the first delimiter is at `at`."""
-    if at >= len(script):
-        return None
-    delimiter, inside = script[at], False
-    place = at + 1
-    while place < len(script) and parts:
-        letter = script[place]
-        if letter == "\\":
-            place += 1
-        elif inside:
-            inside = letter != "]"
-        elif letter == delimiter:
-            parts -= 1
-        elif letter == "[" and "]" in script[place + 2 :]:
-            inside = True
-            place += script[place + 1 : place + 2] in ("]", "^")
-        place += 1
-    return None if parts else place
+def _rate_by_name(call: Invocation) -> None:
+    program, texts, table = call.program, call.texts, severity_table()
+    base = program.split(".", 1)[0]
+    if program in names("critical") or base in ("mkfs", "newfs"):
+        last = (texts or [""])[-1]
+        is_image = re.fullmatch(r"(?!/dev/)[\w./-]*\.(img|iso|raw|ext\d|bin|qcow2)", last)
+        is_harmless = base.startswith("mk") and is_image is not None
+        call.report(MEDIUM if is_harmless else CRITICAL, f"{program} rewrites disks.", always=not is_harmless)
+    elif program in table["subcommands"]:
+        _rate_subcommand(call)
+    else:
+        if texts[:1] in (["publish"], ["destroy"]):
+            call.report(HIGH, f"{program} {texts[0]}")
+        has_rules = program in _RULES or program in table["arguments"] or program in table["interpreters"]
+        if not has_rules and program not in names("none"):
+            call.report(HIGH if program in names("high") else MEDIUM, f"{program} can change things.")
 
 
-def awk(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    """`awk`: pipes, `system()` and files of its program; what stands in its strings and patterns is data."""
-    for text in texts:
-        said = re.sub(r'"(?:[^"\\]|\\.)*"', '""', text)
-        said = re.sub(r"(^|[~(,!&|;{}\n])(\s*)/(?:[^/\\\n]|\\.)*/", r"\1\2", said)
-        if re.search(
-            r"system\s*\(|(?<!\|)\|(?!\|)\s*(getline|\"|&|\w|\()|/inet/|@load", said + text * ("/inet/" in text)
-        ):
-            say(HIGH, "awk runs another program.")
-        elif re.search(r"print[^;}]*>", said) or text in ("-i", "inplace"):
-            say(MEDIUM, "awk writes a file.")
-            for name in re.findall(r'>\s*"([^"]+)"', text):
-                writes(Word(source=name, text=name), ground, say)
-    if any(argument.text is None for argument in arguments[:1]):
-        say(MEDIUM, "The awk program is not known before it runs.")
+def _rate_subcommand(call: Invocation) -> None:
+    program, texts = call.program, call.texts
+    entry = severity_table()["subcommands"][program]
+    words = operands(program, texts)
+    if words[1:] and words[0] in ("run", "run-script") and _RULES.get(program) is _packages:
+        return
+    subcommand = words[0] if words else (texts[0] if texts else "")
+    for name in ["_".join(words[:2]), subcommand] if words[1:] else [subcommand]:
+        for severity in (HIGH, NONE, MEDIUM):
+            if name in entry.get(severity.value, "").split() or entry.get(severity.value) == "*":
+                call.report(severity, f"{program} {name}".replace("_", " ").strip())
+                return
+    call.report(MEDIUM, f"{program} {subcommand}".strip())
 
 
-def interpreter(program: str, arguments: Sequence[Word], say: ReportSeverity, fed: bool, given: str) -> None:
-    """An interpreter with code in its arguments, a script, a module, or `given` on its input."""
-    letters = target_table()["interpreters"][program]
-    for place, argument in enumerate(arguments):
+def rate_arguments(program: str, texts: Sequence[str], report: ReportSeverity) -> None:
+    """Report what only some arguments of a program do, by the table."""
+    entry = severity_table()["harms"].get(program, {})
+    entry = severity_table()["harms"][entry["like"]] if "like" in entry else entry
+    for severity, pattern in entry.items():
+        if re.search(pattern, " ".join(texts)):
+            reason = f"{program} {texts[0] if texts else ''}".strip()
+            report(Severity(severity), reason, always=severity == CRITICAL.value)
+
+
+def report_sent_secrets(pipeline: Pipeline, report: ReportSeverity) -> None:
+    """Report credentials and a network program in one pipeline."""
+    commands = (*pipeline.sources, *pipeline.commands)
+    texts = [word.shown for command in commands for word in command.words]
+    texts += [r.target.shown for command in commands for r in command.redirects if r.target and "<" in r.operator]
+    programs = {command.words[0].text or "" for command in commands if command.words}
+    if not names("network") & programs:
+        return
+    environment = any(len(c.words) == 1 and c.words[0].text in ("env", "printenv", "set") for c in commands[:-1])
+    if environment or any(re.search(severity_table()["credentials"], text) for text in texts):
+        report(HIGH, "Credentials may leave the machine.", always=True)
+
+
+def report_evaluated_index(texts: Sequence[str], report: ReportSeverity) -> None:
+    """Report texts that name a variable with a command in its index, which the shell would evaluate."""
+    if any("$(" in text or "`" in text for text in texts if "[" in text):
+        report(HIGH, "A variable's index runs a command.")
+
+
+# --- interpreters ---
+
+_JS_PRINT = re.compile(r"""(console\.log\()?(["'][^"'`]*["']|[\w\s+*/.,%-])*\)?;?""")
+_PERL_PRINT = re.compile(r"""(print|puts|p|say|echo)\b[^;`(|]*;?""")
+
+
+def _rate_interpreter(call: Invocation) -> None:
+    """Rate an interpreter that runs code in its arguments, a script, a module, or its standard input."""
+    program, arguments = call.program, call.arguments
+    letters = severity_table()["interpreters"][program]
+    for index, argument in enumerate(arguments, 1):
         text = argument.text or ""
         if letters and re.fullmatch(rf"-[a-zA-Z]*[{letters}]|--eval|--print|-[cC]ommand", text):
-            _code(program, arguments[place + 1].text if place + 1 < len(arguments) else "", say)
+            _rate_code(program, arguments[index].text if index < len(arguments) else "", call.report)
             return
-        if text == "-m" and place + 1 < len(arguments):
-            _module(arguments[place + 1].text or "", [a.text or "" for a in arguments[place + 2 :]], say)
+        if text == "-m" and index < len(arguments):
+            _rate_module(arguments[index].text or "", [a.text or "" for a in arguments[index + 1 :]], call.report)
             return
         if text not in ("-", "/dev/stdin") and (not text.startswith("-") or argument.text is None):
-            foreign = argument.text is None and argument.source.startswith("<(")
-            say(HIGH if foreign else MEDIUM, f"{program} runs {argument.source}", always=foreign)
+            is_output = argument.text is None and argument.source.startswith("<(")
+            call.report(HIGH if is_output else MEDIUM, f"{program} runs {argument.source}", always=is_output)
             return
-    if given and not fed:
-        _code(program, given, say)
-    say(HIGH if fed else MEDIUM, f"{program} runs its standard input.", always=fed)
+    is_piped = bool(call.sources)
+    if call.input_text and not is_piped:
+        _rate_code(program, call.input_text, call.report)
+    call.report(HIGH if is_piped else MEDIUM, f"{program} runs its standard input.", always=is_piped)
 
 
-def _code(program: str, code: str | None, say: ReportSeverity) -> None:
-    if code and _only_says(program, code):
+def _rate_code(program: str, code: str | None, report: ReportSeverity) -> None:
+    if code and _only_prints(program, code):
         return
-    risky = code is None or re.search(target_table()["code"], code)
-    say(HIGH if risky else MEDIUM, f"{program} runs code from its arguments.")
+    risky = code is None or re.search(severity_table()["code"], code)
+    report(HIGH if risky else MEDIUM, f"{program} runs code from its arguments.")
 
 
-def _only_says(program: str, code: str) -> bool:
-    """Whether the code does nothing but print what it holds itself."""
+def _only_prints(program: str, code: str) -> bool:
+    """Return whether the code does nothing but print what is written in it."""
     if program.startswith(("python", "pypy")):
         import ast
 
@@ -150,17 +193,17 @@ def _only_says(program: str, code: str) -> bool:
             tree = ast.parse(code)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return False
-        return all(_harmless(node) for node in ast.walk(tree))
+        return all(_is_harmless(node) for node in ast.walk(tree))
     if program in ("node", "nodejs", "bun"):
-        return _JS_SAYS.fullmatch(code.strip()) is not None
-    return program in ("perl", "ruby", "php") and _PERL_SAYS.fullmatch(code.strip()) is not None
+        return _JS_PRINT.fullmatch(code.strip()) is not None
+    return program in ("perl", "ruby", "php") and _PERL_PRINT.fullmatch(code.strip()) is not None
 
 
-def _harmless(node: ast.AST) -> bool:
+def _is_harmless(node: ast.AST) -> bool:
     import ast
 
     if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Name) and node.func.id in names("printing")
+        return isinstance(node.func, ast.Name) and node.func.id in names("print_functions")
     if isinstance(node, ast.Attribute):
         return not node.attr.startswith("_") or node.attr in ("__version__", "__file__", "__name__")
     return not isinstance(
@@ -168,393 +211,402 @@ def _harmless(node: ast.AST) -> bool:
     )
 
 
-def _module(module: str, rest: list[str], say: ReportSeverity) -> None:
-    checks = "pytest unittest mypy ruff flake8 pylint black isort doctest compileall json.tool tokenize ast dis pydoc"
-    reads = module == "pip" and rest[:1] in (["list"], ["show"], ["freeze"], ["check"])
-    say(NONE if module in checks.split() or reads else MEDIUM, f"Runs the module {module}.")
+def _rate_module(module: str, arguments: list[str], report: ReportSeverity) -> None:
+    only_reads = module == "pip" and arguments[:1] in (["list"], ["show"], ["freeze"], ["check"])
+    report(NONE if module in names("check_modules") or only_reads else MEDIUM, f"Runs the module {module}.")
 
 
-_SORT_INTO = re.compile(r"(?:-[bcCdfghiMmnrRsuVz]*o|--o(?:utput|utpu|utp|ut|u|)(?:=|$))(.*)", re.DOTALL)
-_WIDE = re.compile(
+# --- sed and awk ---
+
+_SED_ADDRESS = re.compile(r"(?:\d+|\$|[,!~+{};\s])+")
+_SED_HARMLESS = re.compile(r"[=dDgGhHlnNpPxzFqQ]\s*\d*|[btT:][^;\n}]*|[rR][^\n]*|#[^\n]*|[aic](?:\\\n|[^\n])*")
+_SED_FLAGS = re.compile(r"[gpiImM\d]*(e?)[gpiImM\d]*(?:w\s*([^\n]+))?")
+
+
+def _sed(call: Invocation) -> None:
+    """Rate `sed` by its option for changes in place, and by the `w` and `e` of its script."""
+    texts = call.texts
+    scripts = [script for text, script in pairwise(texts) if text in ("-e", "--expression")]
+    scripts += [text.partition("=")[2] for text in texts if text.startswith("--expression=")]
+    files = [word for word, text in zip(call.arguments, texts, strict=True) if not text.startswith("-") or text == "-"]
+    if any(re.match(r"-[a-zA-Z]*i|--in-place", text) for text in texts):
+        call.report(MEDIUM, "Changes files in place.")
+        for file in files if scripts else files[1:]:
+            if file.source.startswith(("/", "~", '"$', "$")):
+                call.report_write(file)
+            else:
+                call.scope.classify(file)
+    if not scripts and not any(re.match(r"-[nErsuz]*f|--file", text) for text in texts):
+        scripts = [word.text if word.text is not None else word.source for word in files[:1]]
+    for script in scripts:
+        written, runs_program, is_complete = _parse_sed(script)
+        if runs_program:
+            call.report(HIGH, "sed runs another program.")
+        for name in written:
+            call.report_write(Word.literal(name))
+        if not is_complete:
+            call.report(MEDIUM, "The sed script could not be read.")
+
+
+def _parse_sed(script: str) -> tuple[list[str], bool, bool]:
+    """Return the files that a script writes, whether it runs a program, and whether it was parsed to its end."""
+    files: list[str] = []
+    runs_program, position = False, 0
+    while position < len(script):
+        letter = script[position]
+        if match := _SED_ADDRESS.match(script, position) or _SED_HARMLESS.match(script, position):
+            position = match.end()
+        elif letter in "/\\":
+            end = _skip_parts(script, position + (letter == "\\"), 1)
+            if end is None:
+                return files, runs_program, False
+            position = end
+            while script[position : position + 1] in ("I", "M"):
+                position += 1
+        elif letter in "sy":
+            end = _skip_parts(script, position + 1, 2)
+            flags = _SED_FLAGS.match(script, end) if end is not None else None
+            if flags is None:
+                return files, runs_program, False
+            runs_program |= bool(flags[1]) and letter == "s"
+            files += [flags[2].strip()] if flags[2] else []
+            position = flags.end()
+        elif letter in "wWe":
+            line = script[position + 1 :].partition("\n")[0]
+            runs_program |= letter == "e"
+            files += [line.strip()] if letter != "e" else []
+            position += 1 + len(line)
+        else:
+            return files, runs_program, False
+    return files, runs_program, True
+
+
+def _skip_parts(script: str, start: int, parts: int) -> int | None:
+    """Return the position after the delimiter that ends the last of the parts; the first delimiter is at `start`."""
+    if start >= len(script):
+        return None
+    delimiter, in_brackets = script[start], False
+    position = start + 1
+    while position < len(script) and parts:
+        letter = script[position]
+        if letter == "\\":
+            position += 1
+        elif in_brackets:
+            in_brackets = letter != "]"
+        elif letter == delimiter:
+            parts -= 1
+        elif letter == "[" and "]" in script[position + 2 :]:
+            in_brackets = True
+            position += script[position + 1 : position + 2] in ("]", "^")
+        position += 1
+    return None if parts else position
+
+
+def _awk(call: Invocation) -> None:
+    """Rate `awk` by the pipes, `system()` calls and files of its program, outside of its strings and patterns."""
+    for text in call.texts:
+        code = re.sub(r'"(?:[^"\\]|\\.)*"', '""', text)
+        code = re.sub(r"(^|[~(,!&|;{}\n])(\s*)/(?:[^/\\\n]|\\.)*/", r"\1\2", code)
+        if re.search(
+            r"system\s*\(|(?<!\|)\|(?!\|)\s*(getline|\"|&|\w|\()|/inet/|@load", code + text * ("/inet/" in text)
+        ):
+            call.report(HIGH, "awk runs another program.")
+        elif re.search(r"print[^;}]*>", code) or text in ("-i", "inplace"):
+            call.report(MEDIUM, "awk writes a file.")
+            for name in re.findall(r'>\s*"([^"]+)"', text):
+                call.report_write(Word.literal(name))
+    if any(argument.text is None for argument in call.arguments[:1]):
+        call.report(MEDIUM, "The awk program is not known before it runs.")
+
+
+# --- files ---
+
+_SORT_OUTPUT = re.compile(r"(?:-[bcCdfghiMmnrRsuVz]*o|--o(?:utput|utpu|utp|ut|u|)(?:=|$))(.*)", re.DOTALL)
+_UNSAFE_MODE = re.compile(
     r"0*[24-7]\d{3}|0*1?\d?\d?[2367]|[augo]*[+=][rwxX]*s[rwxXst]*|[ugo]*[ao][ugo]*[+=][rxXst]*w[rwxXst]*|\+rwx"
 )
-NONE, MEDIUM, HIGH, CRITICAL = Severity.NONE, Severity.MEDIUM, Severity.HIGH, Severity.CRITICAL
 
 
-def rate_program(
-    program: str,
-    arguments: Sequence[Word],
-    ground: PathScope,
-    say: ReportSeverity,
-    *,
-    fed: bool = False,
-    given: str = "",
+def report_deletion(
+    targets: Sequence[Word], scope: PathScope, report: ReportSeverity, *, is_partial: bool = False
 ) -> None:
-    """Rate one program that wraps no other. `fed`: something is piped into it; `given`: that, if it is literal."""
-    texts = [argument.text if argument.text is not None else argument.source for argument in arguments]
-    if texts in (["--version"], ["-V"], ["--help"], ["-v"], ["-version"], ["version"]):
-        return
-    if (reads := target_table()["reads"].get(program)) is not None and re.search(reads, " ".join(texts)):
-        return
-    _by_table(program, texts, say)
-    _by_text(program, texts, say)
-    if program in target_table()["interpreters"]:
-        interpreter(program, arguments, say, fed, given)
-    if special := _SPECIAL.get(program):
-        special(arguments, [*texts, given] if given and special is _sql else texts, ground, say)
-
-
-def _by_table(program: str, texts: list[str], say: ReportSeverity) -> None:
-    base = program.split(".", 1)[0]
-    if program in names("critical") or base in ("mkfs", "newfs"):
-        image = base.startswith("mk") and re.fullmatch(r"[\w./-]*\.(img|iso|raw|ext\d|bin|qcow2)", (texts or [""])[-1])
-        image = image if image and not texts[-1].startswith("/dev/") else None
-        say(MEDIUM if image else CRITICAL, f"{program} rewrites disks.", always=not image)
-        return
-    entry = target_table()["subcommands"].get(program)
-    if entry is not None:
-        words = operands(program, texts)
-        if words[1:] and words[0] in ("run", "run-script") and _SPECIAL.get(program) is _packages:
-            return
-        word = words[0] if words else (texts[0] if texts else "")
-        said = ["_".join(words[:2]), word] if words[1:] else [word]
-        for one in said:
-            for severity in (HIGH, NONE, MEDIUM):
-                if one in entry.get(severity.value, "").split() or entry.get(severity.value) == "*":
-                    say(severity, f"{program} {one}".replace("_", " ").strip())
-                    return
-        say(MEDIUM, f"{program} {word}".strip())
-        return
-    if texts[:1] in (["publish"], ["destroy"]):
-        say(HIGH, f"{program} {texts[0]}")
-    if program in _SPECIAL or program in target_table()["interpreters"] or program in names("none"):
-        return
-    say(HIGH if program in names("high") else MEDIUM, f"{program} can change things.")
-
-
-def rate_by_table(program: str, arguments: Sequence[Word], say: ReportSeverity) -> None:
-    """What the table says of some arguments of a program."""
-    _by_text(program, [argument.text or argument.source for argument in arguments], say)
-
-
-def _by_text(program: str, texts: list[str], say: ReportSeverity) -> None:
-    """What only some arguments of a program do."""
-    entry = target_table()["harms"].get(program, {})
-    entry = target_table()["harms"][entry["like"]] if "like" in entry else entry
-    for severity, pattern in entry.items():
-        if re.search(pattern, " ".join(texts)):
-            found = Severity(severity)
-            say(found, f"{program} {texts[0] if texts else ''}".strip(), always=found is CRITICAL)
-
-
-def is_deletion(targets: Sequence[Word], ground: PathScope, say: ReportSeverity, *, curated: bool = False) -> None:
-    """Folders go with all that is in them. `curated`: not everything in them, so ordinary places are no alarm."""
-    far = (TargetKind.INSIDE_SYSTEM, TargetKind.STARTUP, *(() if curated else (TargetKind.ABOVE,)))
+    """Report that folders are deleted with all their content, or with `is_partial` only some files in them."""
+    dangerous = (TargetKind.INSIDE_SYSTEM, TargetKind.STARTUP, *(() if is_partial else (TargetKind.ABOVE,)))
     for target in targets:
-        spot, text = ground.spot(target), target.text or ""
-        if spot in WIPES:
-            say(CRITICAL, f"Deletes {spot.value}: {target.source}", always=True)
-        elif spot in far or (spot is TargetKind.OUTSIDE and not curated and not text.startswith(TEMPORARY)):
-            say(HIGH, f"Deletes {spot.value}: {target.source}", always=True)
+        kind, text = scope.classify(target), target.text or ""
+        if kind in CATASTROPHIC:
+            report(CRITICAL, f"Deletes {kind.value}: {target.source}", always=True)
+        elif kind in dangerous or (kind is TargetKind.OUTSIDE and not is_partial and not text.startswith(TEMPORARY)):
+            report(HIGH, f"Deletes {kind.value}: {target.source}", always=True)
         elif re.search(r"(^|/)\.git/?$", text):
-            say(HIGH, f"Deletes the history of the project: {target.source}", always=True)
+            report(HIGH, f"Deletes the history of the project: {target.source}", always=True)
         else:
-            say(MEDIUM, f"Deletes {target.source}", always=spot is not TargetKind.BUILD and not curated)
+            report(MEDIUM, f"Deletes {target.source}", always=kind is not TargetKind.BUILD and not is_partial)
 
 
-def _rm(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    targets, options = _operands(arguments, texts)
-    recursive = any(re.fullmatch(r"-[a-zA-Z]*[rR][a-zA-Z]*|--r[a-z]*|--no-p[a-z-]*", o) for o in options)
-    if recursive:
-        is_deletion(targets, ground, say)
+def _rm(call: Invocation) -> None:
+    targets, options = call.split()
+    if any(re.fullmatch(r"-[a-zA-Z]*[rR][a-zA-Z]*|--r[a-z]*|--no-p[a-z-]*", option) for option in options):
+        report_deletion(targets, call.scope, call.report)
         return
     for target in targets:
-        everything = ground.spot(target) in WIPES and "*" in target.source
-        say(CRITICAL if everything else MEDIUM, f"Deletes {target.source}", always=everything)
-        if ground.spot(target) in (TargetKind.INSIDE_SYSTEM, TargetKind.STARTUP, TargetKind.DISK):
-            say(HIGH, f"Deletes {target.source}", always=True)
+        kind = call.scope.classify(target)
+        is_everything = kind in CATASTROPHIC and "*" in target.source
+        call.report(CRITICAL if is_everything else MEDIUM, f"Deletes {target.source}", always=is_everything)
+        if kind in (TargetKind.INSIDE_SYSTEM, TargetKind.STARTUP, TargetKind.DISK):
+            call.report(HIGH, f"Deletes {target.source}", always=True)
 
 
-def _mv(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    targets, _ = _operands(arguments, texts)
+def _mv(call: Invocation) -> None:
+    targets, _ = call.split()
     for target in targets[:-1]:
-        if (spot := ground.spot(target)) in WIPES or (spot is TargetKind.ABOVE and "*" not in target.source):
-            say(CRITICAL if spot in WIPES else HIGH, f"Moves {spot.value}: {target.source}", always=True)
-        elif spot in (TargetKind.INSIDE_SYSTEM, TargetKind.STARTUP):
-            say(HIGH, f"Moves {spot.value}: {target.source}", always=True)
-    _cp(arguments, texts, ground, say)
+        kind = call.scope.classify(target)
+        if kind in CATASTROPHIC or (kind is TargetKind.ABOVE and "*" not in target.source):
+            call.report(CRITICAL if kind in CATASTROPHIC else HIGH, f"Moves {kind.value}: {target.source}", always=True)
+        elif kind in (TargetKind.INSIDE_SYSTEM, TargetKind.STARTUP):
+            call.report(HIGH, f"Moves {kind.value}: {target.source}", always=True)
+    _cp(call)
 
 
-def _cp(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    targets, _ = _operands(arguments, texts)
-    for target in targets[-1:]:
-        writes(target, ground, say)
+def _cp(call: Invocation) -> None:
+    for target in call.split()[0][-1:]:
+        call.report_write(target)
 
 
-def _all_written(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    for target in _operands(arguments, texts)[0]:
-        writes(target, ground, say)
+def _write_operands(call: Invocation) -> None:
+    for target in call.split()[0]:
+        call.report_write(target)
 
 
-def _shred(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    say(HIGH, "Destroys files beyond recovery.")
-    _all_written(arguments, texts, ground, say)
-
-
-def _dd(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    for text in texts:
+def _dd(call: Invocation) -> None:
+    for text in call.texts:
         if text.startswith("of="):
-            writes(Word(source=text[3:], text=text[3:]), ground, say)
+            call.report_write(Word.literal(text[3:]))
 
 
-def _chmod(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    targets, options = _operands(arguments, texts)
+def _sort(call: Invocation) -> None:
+    for index, text in enumerate(call.texts, 1):
+        if match := _SORT_OUTPUT.fullmatch(text):
+            if match[1]:
+                call.report_write(Word.literal(match[1]))
+            elif index < len(call.arguments):
+                call.report_write(call.arguments[index])
+
+
+def _uniq(call: Invocation) -> None:
+    for target in call.split()[0][1:]:
+        if not (target.text or "").isdigit():  # else the value of an option
+            call.report_write(target)
+
+
+def _chmod(call: Invocation) -> None:
+    targets, options = call.split()
     if any(re.fullmatch(r"-[a-zA-Z]*R[a-zA-Z]*|--recursive", option) for option in options):
-        wipes = any(ground.spot(target) in WIPES for target in targets[1:])
-        say(CRITICAL if wipes else HIGH, "Changes permissions of a whole tree.", always=True)
-    elif any(_WIDE.fullmatch(part) for text in texts for part in text.split(",")):
-        say(HIGH, "Gives permissions to everybody, or sets the user id.")
-    elif any(ground.spot(target) in (TargetKind.INSIDE_SYSTEM, TargetKind.STARTUP, *WIPES) for target in targets[1:]):
-        say(HIGH, "Changes permissions of a system file or of keys.", always=True)
+        is_catastrophe = any(call.scope.classify(target) in CATASTROPHIC for target in targets[1:])
+        call.report(CRITICAL if is_catastrophe else HIGH, "Changes permissions of a whole tree.", always=True)
+    elif any(_UNSAFE_MODE.fullmatch(part) for text in call.texts for part in text.split(",")):
+        call.report(HIGH, "Gives permissions to everybody, or sets the user id.")
+    elif any(
+        call.scope.classify(target) in (TargetKind.INSIDE_SYSTEM, TargetKind.STARTUP, *CATASTROPHIC)
+        for target in targets[1:]
+    ):
+        call.report(HIGH, "Changes permissions of a system file or of keys.", always=True)
     else:
-        say(MEDIUM, "Changes permissions.")
+        call.report(MEDIUM, "Changes permissions.")
 
 
-def _kill(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    hard = any(
-        re.fullmatch(r"-(9|KILL|SIGKILL|[sn]9|sKILL)|KILL|SIGKILL|--signal=(KILL|9|SIGKILL)", t) for t in texts
+def _curl(call: Invocation) -> None:
+    for option, target in pairwise(call.arguments):
+        is_output = option.shown in ("-o", "--output", "-O", "--output-document")
+        if is_output and not (target.text or "-").startswith(("-", "http")):
+            call.report_write(target)
+    if "-P" in call.texts or "--directory-prefix" in call.texts:
+        _unpack(call)
+
+
+def _rsync(call: Invocation) -> None:
+    if any(text.startswith("--del") for text in call.texts):
+        report_deletion(call.split()[0][-1:], call.scope, call.report)
+    _cp(call)
+
+
+def _tar(call: Invocation) -> None:
+    texts = call.texts
+    if any(
+        re.match(r"--(checkpoint-action|to-command|use-compress-program|rsh-command|info-script)|-[IF]", text)
+        for text in texts
+    ):
+        call.report(HIGH, "tar runs another program.")
+    elif not (texts and re.fullmatch(r"-?[vzjJaf]*t[vzjJaf]*|--list", texts[0])):
+        call.report(MEDIUM, "Packs or unpacks files.")
+        _unpack(call)
+
+
+def _unpack(call: Invocation) -> None:
+    """Report the folder that `tar -C`, `unzip -d` and `wget -P` fill."""
+    for option, folder in pairwise(call.arguments):
+        if option.shown in ("-C", "-d", "-P", "--directory", "--directory-prefix"):
+            call.report_write(folder)
+
+
+# --- processes, packages, databases, servers ---
+
+
+def _kill(call: Invocation) -> None:
+    texts = call.texts
+    is_forced = any(
+        re.fullmatch(r"-(9|KILL|SIGKILL|[sn]9|sKILL)|KILL|SIGKILL|--signal=(KILL|9|SIGKILL)", text) for text in texts
     ) or any(pair in (("-s", "9"), ("-n", "9"), ("--signal", "9")) for pair in pairwise(texts))
-    listing = texts[:1] == ["-l"]
-    say(NONE if listing else HIGH if hard or "-1" in texts[1:] else MEDIUM, "Ends processes.")
+    is_list = texts[:1] == ["-l"]
+    call.report(NONE if is_list else HIGH if is_forced or "-1" in texts[1:] else MEDIUM, "Ends processes.")
 
 
-def _packages(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    """npm and its kin: `run test` and `run lint` are checks."""
-    words = [text for text in texts if not text.startswith("-")]
+def _packages(call: Invocation) -> None:
+    """Rate `run` of a package manager: `run test` and `run lint` are checks."""
+    words = [text for text in call.texts if not text.startswith("-")]
     if words[:1] in (["run"], ["run-script"]) and len(words) > 1:
-        check = re.match(r"(test|lint|check|typecheck|type-check|format:check|coverage)\b", words[1])
-        say(NONE if check else MEDIUM, f"Runs the project's script {words[1]}.")
+        is_check = re.match(r"(test|lint|check|typecheck|type-check|format:check|coverage)\b", words[1])
+        call.report(NONE if is_check else MEDIUM, f"Runs the project's script {words[1]}.")
 
 
-def _docker(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    if "prune" in texts or any(re.match(r"--privileged|--pid=host|--net(work)?=host|--cap-add", t) for t in texts):
-        say(HIGH, "Docker with privileged access, or deleting unused data.")
-    for place, text in enumerate(texts):
-        mount = text.partition("=")[2] or (texts[place + 1] if place + 1 < len(texts) else "")
+def _docker(call: Invocation) -> None:
+    texts = call.texts
+    for text, following in pairwise([*texts, ""]):
+        mount = text.partition("=")[2] or following
         if re.match(r"(-v|--volume|--mount)\b", text) and re.match(
             r"(/|~|/etc|/var/run[^:]*):|.*\b(source|src)=(/|~|/etc|/var/run[^,]*)(,|$)", mount
         ):
-            say(HIGH, f"Mounts host files into a container: {mount}")
+            call.report(HIGH, f"Mounts host files into a container: {mount}")
 
 
-def _curl(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    say(MEDIUM, "Accesses the network.")
-    for place, text in enumerate(texts):
-        if text in ("-o", "--output", "-O", "--output-document") and place + 1 < len(arguments):
-            target = arguments[place + 1]
-            if target.text != "-" and not (target.text or "-").startswith(("-", "http")):
-                writes(target, ground, say)
-    if "-P" in texts or "--directory-prefix" in texts:
-        _unpacked(arguments, texts, ground, say)
-
-
-def _rsync(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    say(MEDIUM, "Copies files.")
-    if any(re.match(r"-[a-zA-Z]*e$|--rsh|--rsync-path|--delete|--remove-source", text) for text in texts):
-        say(HIGH, "rsync runs another program, or deletes.")
-    if any(text.startswith("--del") for text in texts):
-        is_deletion(_operands(arguments, texts)[0][-1:], ground, say)
-    _cp(arguments, texts, ground, say)
-
-
-def _tar(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    if any(
-        re.match(r"--(checkpoint-action|to-command|use-compress-program|rsh-command|info-script)|-[IF]", t)
-        for t in texts
-    ):
-        say(HIGH, "tar runs another program.")
-    elif not (texts and re.fullmatch(r"-?[vzjJaf]*t[vzjJaf]*|--list", texts[0])):
-        say(MEDIUM, "Packs or unpacks files.")
-        _unpacked(arguments, texts, ground, say)
-
-
-def _unzip(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    say(MEDIUM, "Unpacks files.")
-    _unpacked(arguments, texts, ground, say)
-
-
-def _unpacked(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    """The folder that `tar -C`, `unzip -d` and `wget -P` fill."""
-    for place, text in enumerate(texts[:-1]):
-        if text in ("-C", "-d", "-P", "--directory", "--directory-prefix"):
-            writes(arguments[place + 1], ground, say)
-
-
-def _sql(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    said = re.sub(r"(?<=[\s(=,])'[^']*'", "''", " ".join(texts))
-    rate_by_table = re.search(
+def _sql(call: Invocation) -> None:
+    statements = re.sub(r"(?<=[\s(=,])'[^']*'", "''", " ".join([*call.texts, call.input_text]))
+    if re.search(
         r"\b(drop|truncate|delete\s+from|alter|grant|flushall|flushdb|dropdatabase|deletemany)\b|\\!|\.(shell|system)\b",
-        said,
+        statements,
         re.IGNORECASE,
-    )
-    say(HIGH if rate_by_table else MEDIUM, "Changes a database." if rate_by_table else "Accesses a database.")
+    ):
+        call.report(HIGH, "Changes a database.")
 
 
-def _cloud(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    said = " ".join([text for text in texts if not text.startswith("-")][:3])
-    rate_by_table = re.search(r"\b(delete|terminate|remove|rm|rb|destroy|purge|put|create|sync|cp|mv)(?=\b|-)", said)
-    say(HIGH if rate_by_table else MEDIUM, "Changes cloud resources." if rate_by_table else "Accesses the cloud.")
+def _cloud(call: Invocation) -> None:
+    words = " ".join([text for text in call.texts if not text.startswith("-")][:3])
+    if re.search(r"\b(delete|terminate|remove|rm|rb|destroy|purge|put|create|sync|cp|mv)(?=\b|-)", words):
+        call.report(HIGH, "Changes cloud resources.")
 
 
-def _github(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    words = operands("gh", texts)[:2]
+def _gh(call: Invocation) -> None:
+    words = operands("gh", call.texts)[:2]
     if words[1:] and (words[1] in ("delete", "archive", "transfer", "merge") or words == ["repo", "create"]):
-        say(HIGH, f"gh {' '.join(words)}", always=True)
-    if words[:1] == ["api"] and any(re.match(r"-X|--method|-f|-F|--field|--input", text) for text in texts):
-        say(HIGH, "Changes something on GitHub.")
+        call.report(HIGH, f"gh {' '.join(words)}", always=True)
+    if words[:1] == ["api"] and any(re.match(r"-X|--method|-f|-F|--field|--input", text) for text in call.texts):
+        call.report(HIGH, "Changes something on GitHub.")
 
 
-def _crontab(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    listing = texts == ["-l"]
-    say(NONE if listing else HIGH, "Changes scheduled jobs.", always=not listing)
+def _crontab(call: Invocation) -> None:
+    if call.texts != ["-l"]:
+        call.report(HIGH, "Changes scheduled jobs.", always=True)
 
 
-def _evaluating(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    """Builtins that look up variables by text evaluate what is in its brackets."""
-    evaluates_text(texts, say)
+def _evaluate(call: Invocation) -> None:
+    """Rate builtins that look up variables by name, and evaluate an index in it."""
+    if call.program != "printf" or call.texts[:1] == ["-v"]:
+        report_evaluated_index(call.texts, call.report)
 
 
-def evaluates_text(texts: Sequence[str], say: ReportSeverity) -> None:
-    """Text that names a variable, or may come to do so: the index in it is evaluated."""
-    if any("$(" in text or "`" in text for text in texts if "[" in text):
-        say(HIGH, "A variable's index runs a command.")
+# --- git ---
 
-
-def _man(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    if any(re.match(r"-[a-zA-Z]*[PH]|--(pager|html)", text) for text in texts):
-        say(HIGH, "man runs another program.")
-
-
-def _printf(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    if texts[:1] == ["-v"]:
-        _evaluating(arguments, texts, ground, say)
-
-
-def _ordered(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    for place, text in enumerate(texts):
-        if re.match(r"--compress-program", text):
-            say(HIGH, "sort runs another program.")
-        elif (given := _SORT_INTO.fullmatch(text)) is not None:
-            if given[1]:
-                writes(Word(source=given[1], text=given[1]), ground, say)
-            elif place + 1 < len(arguments):
-                writes(arguments[place + 1], ground, say)
-
-
-def _uniq(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    for target in _operands(arguments, texts)[0][1:]:
-        if not (target.text or "").isdigit():  # else the value of an option
-            writes(target, ground, say)
-
-
-def _operands(arguments: Sequence[Word], texts: list[str]) -> tuple[list[Word], list[str]]:
-    targets: list[Word] = []
-    options: list[str] = []
-    ended = False
-    for argument, text in zip(arguments, texts, strict=True):
-        if text == "--" and not ended:
-            ended = True
-        elif text.startswith("-") and len(text) > 1 and not ended:
-            options.append(text)
-        else:
-            targets.append(argument)
-    return targets, options
-
-
-def sends_secrets(pipeline: Pipeline, say: ReportSeverity) -> None:
-    """Credentials and the network in one pipeline."""
-    commands = (*pipeline.fed, *pipeline.commands)
-    words = [word.text or word.source for command in commands for word in command.words]
-    words += [r.target.text or r.target.source for c in commands for r in c.redirects if r.target and "<" in r.operator]
-    programs = [command.words[0].text or "" for command in commands if command.words]
-    if not names("network") & set(programs):
-        return
-    environment = any(len(c.words) == 1 and c.words[0].text in ("env", "printenv", "set") for c in commands[:-1])
-    if environment or any(re.search(target_table()["credentials"], word) for word in words):
-        say(HIGH, "Credentials may leave the machine.", always=True)
-
-
-Rule = Callable[[Sequence[Word], list[str], PathScope, ReportSeverity], None]
-_PROGRAMS = re.compile(
+_GIT_PROGRAM_SETTINGS = re.compile(
     r"(?i:core\.(sshcommand|fsmonitor|hookspath|askpass|gitproxy|alternaterefscommand)|credential\.(.*\.)?helper|"
     r"diff\.(.*\.)?(external|textconv|command)|filter\..*|(merge|diff)tool\..*|gpg\.(.*\.)?program|include(if)?\..*|"
     r"url\..*|uploadpack\..*|receive\..*|protocol\..*|init\.templatedir)"
 )
+_GIT_COMMAND_SETTINGS = re.compile(r"(?i)alias\.|core\.(pager|editor)|pager\.|sequence\.")
 
 
-def _git(arguments: Sequence[Word], texts: list[str], ground: PathScope, say: ReportSeverity) -> None:
-    """Rate the arguments of git."""
+def _git(call: Invocation) -> None:
+    texts = call.texts
     words = operands("git", texts)
-    word = words[0] if words else ""
-    start = texts.index(word) if word else len(texts)
-    for place, text in enumerate(texts):
-        if (text in ("-c", "--config-env", "--exec-path") and place < start) or text.startswith(
+    subcommand = words[0] if words else ""
+    start = texts.index(subcommand) if subcommand else len(texts)
+    for index, (text, following) in enumerate(pairwise([*texts, ""])):
+        overrides = (text in ("-c", "--config-env", "--exec-path") and index < start) or text.startswith(
             ("--exec-path=", "--config-env=")
-        ):
-            value = texts[place + 1] if place + 1 < len(texts) else ""
-            if not value.startswith(("color.", "user.", "advice.", "core.quotepath")):
-                say(HIGH, f"Overrides git's configuration: {value}")
+        )
+        if overrides and not following.startswith(("color.", "user.", "advice.", "core.quotepath")):
+            call.report(HIGH, f"Overrides git's configuration: {following}")
         if re.match(r"--(upload-pack|receive-pack|exec|ext-diff|textconv|open-files-in-pager|output)\b", text):
-            say(HIGH, f"git runs or writes something else: {text}")
-    rest = texts[start + 1 :]
-    severity, pattern = target_table()["git"].get(word, ("", ""))
-    dry = word == "clean" and any(re.fullmatch(r"-[a-zA-Z]*n[a-zA-Z]*|--dry-run", text) for text in rest)
-    if word == "clean":
-        say(MEDIUM if dry else HIGH, f"git {word}")
-    if pattern and not dry and (found := next((text for text in rest if re.fullmatch(pattern, text)), None)):
-        say(Severity(severity), f"git {word} {found}", always=word in ("push", "filter-branch", "reflog"))
-    if word in ("filter-branch", "filter-repo", "rebase", "update-ref"):
-        say(HIGH, f"git {word} rewrites history.", always=True)
-    if word == "config":
-        _config(words[1:], say)
-    _lists(word, rest, say)
+            call.report(HIGH, f"git runs or writes something else: {text}")
+    arguments = texts[start + 1 :]
+    severity, pattern = severity_table()["git"].get(subcommand, ("", ""))
+    is_dry_run = subcommand == "clean" and any(
+        re.fullmatch(r"-[a-zA-Z]*n[a-zA-Z]*|--dry-run", text) for text in arguments
+    )
+    if subcommand == "clean":
+        call.report(MEDIUM if is_dry_run else HIGH, f"git {subcommand}")
+    harmful = next((text for text in arguments if pattern and re.fullmatch(pattern, text)), "")
+    if harmful and not is_dry_run:
+        always = subcommand in ("push", "filter-branch", "reflog")
+        call.report(Severity(severity), f"git {subcommand} {harmful}", always=always)
+    if subcommand in ("filter-branch", "filter-repo", "rebase", "update-ref"):
+        call.report(HIGH, f"git {subcommand} rewrites history.", always=True)
+    if subcommand == "config":
+        _git_config(words[1:], call.report)
+    _git_changes(subcommand, arguments, call.report)
 
 
-def _config(words: list[str], say: ReportSeverity) -> None:
-    """Some settings of git are programs that it runs."""
+def _git_config(words: list[str], report: ReportSeverity) -> None:
+    """Report a setting that makes git run a program."""
     key, value = [*(words[1:] if words[:1] == ["set"] else words), "", ""][:2]
-    shell = value.startswith("!") or re.search(r"[\s;|&`$/]", value)
-    if value and (
-        _PROGRAMS.fullmatch(key) or (shell and re.match(r"(?i)alias\.|core\.(pager|editor)|pager\.|sequence\.", key))
-    ):
-        say(HIGH, f"git would run the command in the setting {key}.", always=True)
+    is_command = value.startswith("!") or re.search(r"[\s;|&`$/]", value)
+    if value and (_GIT_PROGRAM_SETTINGS.fullmatch(key) or (is_command and _GIT_COMMAND_SETTINGS.match(key))):
+        report(HIGH, f"git would run the command in the setting {key}.", always=True)
 
 
-def _lists(word: str, rest: list[str], say: ReportSeverity) -> None:
-    """Subcommands that read or write, depending on what follows."""
-    named = [text for text in rest if not text.startswith("-")]
-    if (word in ("branch", "tag") and named and not re.search(r"list|contains|merged|points", " ".join(rest))) or (
-        word == "config" and len(named) > 1 and named[0] not in ("get", "list")
-    ):
-        # settings of git are programs: what changes them is asked for as a change of .git/config would be
-        say(MEDIUM, f"git {word} changes the repository.", always=word == "config")
-    elif word == "stash" and named[:1] not in (["list"], ["show"]):
-        say(MEDIUM, "git stash changes the work tree.")
-    elif word == "worktree" and named[:1] not in ([], ["list"]):
-        say(MEDIUM, "git worktree changes the work trees.")
-    elif word == "reset":
-        say(MEDIUM, "git reset moves the branch.")
+def _git_changes(subcommand: str, arguments: list[str], report: ReportSeverity) -> None:
+    """Report subcommands that read or write, depending on their arguments."""
+    words = [text for text in arguments if not text.startswith("-")]
+    is_listing = re.search(r"list|contains|merged|points", " ".join(arguments))
+    match subcommand:
+        case "branch" | "tag" if words and not is_listing:
+            report(MEDIUM, f"git {subcommand} changes the repository.")
+        case "config" if len(words) > 1 and words[0] not in ("get", "list"):
+            # Settings of git can name programs: needs approval like a change of .git/config.
+            report(MEDIUM, "git config changes the repository.", always=True)
+        case "stash" if words[:1] not in (["list"], ["show"]):
+            report(MEDIUM, "git stash changes the work tree.")
+        case "worktree" if words[:1] not in ([], ["list"]):
+            report(MEDIUM, "git worktree changes the work trees.")
+        case "reset":
+            report(MEDIUM, "git reset moves the branch.")
 
 
-_SPECIAL: dict[str, Rule] = {
-    "rm": _rm, "rmdir": _all_written, "unlink": _rm, "mv": _mv, "cp": _cp, "ln": _cp, "install": _cp, "dd": _dd,
-    "tee": _all_written, "touch": _all_written, "mkdir": _all_written, "truncate": _all_written, "shred": _shred,
-    "chmod": _chmod, "chown": _chmod, "chgrp": _chmod, "kill": _kill, "killall": _kill, "pkill": _kill, "git":
-    _git, "npm": _packages, "pnpm": _packages, "yarn": _packages, "bun": _packages, "docker": _docker,
-    "podman": _docker, "curl": _curl, "wget": _curl, "rsync": _rsync, "tar": _tar, "sed": sed, "awk":
-    awk, "gawk": awk, "mawk": awk, "unzip": _unzip, "mongo": _sql, "mariadb": _sql,
-    "psql": _sql, "mysql": _sql, "sqlite3": _sql, "mongosh": _sql, "redis-cli": _sql, "aws": _cloud, "gh":
-    _github, "gsutil": _cloud, "crontab": _crontab, "printf": _printf, "test": _evaluating, "[": _evaluating,
-    "sort": _ordered, "man": _man, "uniq": _uniq, "[[": _evaluating, "read": _evaluating, "unset": _evaluating,
-    "let": _evaluating, "declare": _evaluating,
-}  # fmt: skip
+_RULES: dict[str, Callable[[Invocation], None]] = {
+    name: rule
+    for programs, rule in (
+        ("rm unlink", _rm),
+        ("mv", _mv),
+        ("cp ln install", _cp),
+        ("rmdir tee touch mkdir truncate shred", _write_operands),
+        ("dd", _dd),
+        ("sort", _sort),
+        ("uniq", _uniq),
+        ("chmod chown chgrp", _chmod),
+        ("curl wget", _curl),
+        ("rsync", _rsync),
+        ("tar", _tar),
+        ("unzip", _unpack),
+        ("sed", _sed),
+        ("awk gawk mawk", _awk),
+        ("kill killall pkill", _kill),
+        ("npm pnpm yarn bun", _packages),
+        ("docker podman", _docker),
+        ("mongo mongosh mariadb mysql psql sqlite3 redis-cli", _sql),
+        ("aws gsutil", _cloud),
+        ("gh", _gh),
+        ("crontab", _crontab),
+        ("git", _git),
+        ("test [ [[ read unset let declare printf", _evaluate),
+    )
+    for name in programs.split()
+}

@@ -1,7 +1,7 @@
-"""Git commands of review mode: those that only read, run as argv by a git that runs nothing of the repository (W11).
+"""Read-only git commands of review mode, run as an argument list by a git that runs nothing of the repository (W11).
 
-Git is never among the commands that run unasked, since a repository's settings can name programs. Here they are
-switched off one by one, and every word that could switch one on, write, or read a file outside is turned away.
+Git is never a safe command, since the settings of a repository can name programs. Here these settings are switched off
+one by one, and arguments that could switch one on, write, or read a file outside the repository are rejected.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Sequence
+from itertools import dropwhile
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -18,16 +19,16 @@ from tui_agent.common.domain import CommandOutcome
 from tui_agent.platform.git import Git
 from tui_agent.platform.output import Capture, KeptOutput, OnOutput
 from tui_agent.platform.proc import finished_process
-from tui_agent.shell.targets import names, target_table
+from tui_agent.shell.targets import names, severity_table
 
-_OFF = ("-c", "log.showSignature=false", "-c", "diff.ignoreSubmodules=all", "-c", "blame.ignoreRevsFile=")
-_SHELL = re.compile(r"[;&|<>`$\n\r\\]|%G")
-"""What a shell would take for more than words, and the placeholders that check signatures by a program."""
+_SAFE_SETTINGS = ("-c", "log.showSignature=false", "-c", "diff.ignoreSubmodules=all", "-c", "blame.ignoreRevsFile=")
+_SHELL_SYNTAX = re.compile(r"[;&|<>`$\n\r\\]|%G")
+"""Shell syntax other than words, and the format placeholders that check signatures with a program."""
 
 
-def git_arguments(command: str, holds_credentials: Callable[[str], bool]) -> tuple[str, ...] | None:
-    """The arguments of a git command that only reads what the repository holds; None for every other command."""
-    if _SHELL.search(command):
+def git_arguments(command: str, has_credentials: Callable[[str], bool]) -> tuple[str, ...] | None:
+    """Return the arguments of a git command that only reads the repository; None for any other command."""
+    if _SHELL_SYNTAX.search(command):
         return None
     try:
         words = shlex.split(command)
@@ -35,34 +36,30 @@ def git_arguments(command: str, holds_credentials: Callable[[str], bool]) -> tup
         return None
     if words[:1] != ["git"]:
         return None
-    words = words[1:]
-    while words[:1] in (["--no-pager"], ["-P"]):
-        words = words[1:]
-    forced = target_table()["git_reads"]  # subcommands that read → what is added to them
-    if not words or words[0] not in forced:
+    subcommand, *arguments = [*dropwhile(lambda word: word in ("--no-pager", "-P"), words[1:])] or [""]
+    added = severity_table()["git_reads"].get(subcommand)
+    if added is None or not all(_is_allowed(subcommand, word, has_credentials) for word in arguments):
         return None
-    name, rest = words[0], words[1:]
-    if not all(_harmless(name, word, holds_credentials) for word in rest):
-        return None
-    return (*_OFF, name, *forced[name].split(), *rest)
+    return (*_SAFE_SETTINGS, subcommand, *added.split(), *arguments)
 
 
-def _harmless(name: str, word: str, holds_credentials: Callable[[str], bool]) -> bool:
+def _is_allowed(subcommand: str, word: str, has_credentials: Callable[[str], bool]) -> bool:
     if word.startswith("--") and word != "--":
         option, _, value = word.partition("=")
-        # git takes any beginning of a long option that fits no other
-        return not any(one.startswith(option) for one in names("git_reads_denied")) and _inside(value)
+        # git accepts an unambiguous abbreviation of a long option
+        return not any(denied.startswith(option) for denied in names("git_reads_denied")) and _is_inside(value)
     if word.startswith("-") and len(word) > 1 and not word[1].isdigit():
-        table = target_table()
-        differs = "--no-ext-diff" in table["git_reads"][name]
-        sought = differs and word.startswith(("-S", "-G"))  # what follows is text to look for
-        return sought or word.startswith("-L") or not set(word[1:]) & set("O" + table["git_reads_short"].get(name, ""))
+        table = severity_table()
+        is_diff = "--no-ext-diff" in table["git_reads"][subcommand]
+        if word.startswith(("-S", "-G", "-L") if is_diff else "-L"):  # followed by a text to search for, or a range
+            return True
+        return not set(word[1:]) & {"O", *table["git_reads_short"].get(subcommand, "")}
     path = word.rpartition(":")[2]
-    return _inside(path) and not (path and holds_credentials(path))
+    return _is_inside(path) and not (path and has_credentials(path))
 
 
-def _inside(path: str) -> bool:
-    """False for a way out: with one git would compare files that no repository holds."""
+def _is_inside(path: str) -> bool:
+    """Return whether the path stays in the repository: otherwise git would compare files outside of it."""
     return not path.startswith(("/", "~")) and ".." not in path.split("/")
 
 
@@ -75,13 +72,13 @@ async def run_git_read(
     on_output: OnOutput | None,
     kept: KeptOutput,
 ) -> CommandOutcome:
-    """What `arguments` made of a command, run in `cwd` for `timeout` seconds at most; `folders` as in Git."""
-    began = time.monotonic()
-    said = await Git(cwd, folders).ask(*command, seconds=timeout)
+    """Run the result of `git_arguments` in `cwd` for at most `timeout` seconds; `folders` as in Git."""
+    start = time.monotonic()
+    output = await Git(cwd, folders).ask(*command, seconds=timeout)
     capture = Capture(on_output, kept.file, lines=kept.lines)
-    capture.add(said or b"")
-    failed = said is None
-    slow = failed and time.monotonic() - began >= timeout
-    outcome = await finished_process(capture, int(failed), cwd=cwd, timed_out=slow)
+    capture.add(output or b"")
+    failed = output is None
+    timed_out = failed and time.monotonic() - start >= timeout
+    outcome = await finished_process(capture, int(failed), cwd=cwd, timed_out=timed_out)
     note = "git gave no answer: it failed, found nothing, or printed over 1 MiB. Ask for less."
     return replace(outcome, note=note) if failed else outcome

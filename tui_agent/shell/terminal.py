@@ -1,4 +1,4 @@
-"""What one command of a session leaves to the next: its folder and the exported variables, nothing else."""
+"""The shell of a session: one command leaves its folder and exported variables to the next, and nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from tui_agent.platform.proc import Child, Confinement, ProcessError, SandboxSpe
 from tui_agent.shell.targets import names
 from tui_agent.text import one_line
 
-SIZE_CAP = 4 * 1024 * 1024
+MAX_STATE = 4 * 1024 * 1024
+"""Bytes of the state that a command leaves."""
 SHELLS = (
     "/bin/bash",
     "/usr/bin/bash",
@@ -36,18 +37,18 @@ SHELLS = (
     "/bin/sh",
     "/usr/bin/sh",
 )
-"""Where the shell is looked for; never $SHELL, which may be one of another grammar."""
+"""Where the shell is looked for; not in $SHELL, which may have another grammar."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-_SH = """trap '{ set +x; { printf "%s\\0" "$(pwd -P)" && /usr/bin/env -0 && printf "%s\\0" @END@; } >| @STATE@; } \
+_TRAP = """trap '{ set +x; { printf "%s\\0" "$(pwd -P)" && /usr/bin/env -0 && printf "%s\\0" @END@; } >| @STATE@; } \
 2> /dev/null' EXIT
 eval "$1"
 """
-"""For a shell without BASH_ENV; a trap of the command's own on EXIT replaces this one."""
+"""For a shell without BASH_ENV. If the command itself sets an EXIT trap, that replaces this one."""
 
 
-class State(FrozenValue, frozen=True, kw_only=True):
+class ShellState(FrozenValue, frozen=True, kw_only=True):
     """Folder and exported variables."""
 
     cwd: str
@@ -55,38 +56,38 @@ class State(FrozenValue, frozen=True, kw_only=True):
 
 
 class CommandJob:
-    """The folder in which one command finds its prelude and leaves its state; private, and gone afterwards."""
+    """The private, temporary folder in which one command finds its prelude and leaves its state."""
 
     def __init__(self, shell: str) -> None:
-        """Blocking (a little): call it in a thread. Raises OSError."""
+        """Create the folder. Blocks: call it in a thread. Raises OSError."""
         self._shell = shell
-        self.folder = self._folder = Path(tempfile.mkdtemp(prefix="tui-agent-sh-"))
-        self._end = secrets.token_hex(16)
-        self._prelude = self._folder / "prelude"
-        self._state = self._folder / "state"
-        if self._bash:
+        self.folder = Path(tempfile.mkdtemp(prefix="tui-agent-sh-"))
+        self._end_mark = secrets.token_hex(16)
+        self._prelude = self.folder / "prelude"
+        self._state = self.folder / "state"
+        if self._is_bash:
             text = Path(__file__).with_name("prelude.bash").read_text("utf-8")
-            self._prelude.write_text(self._filled(text), "utf-8")
+            self._prelude.write_text(self._fill(text), "utf-8")
 
     @property
-    def _bash(self) -> bool:
+    def _is_bash(self) -> bool:
         return Path(self._shell).name == "bash"
 
-    def _filled(self, text: str) -> str:
-        return text.replace("@END@", self._end).replace("@STATE@", shlex.quote(str(self._state)))
+    def _fill(self, text: str) -> str:
+        return text.replace("@END@", self._end_mark).replace("@STATE@", shlex.quote(str(self._state)))
 
     def argv(self, command: str) -> tuple[str, ...]:
-        """How the shell is called. bash gets the exact text of the command, and no other."""
-        if self._bash:
+        """Return the argument list of the shell. bash gets exactly the text of the command."""
+        if self._is_bash:
             return ("bash", "--noprofile", "--norc", "-c", command)
-        return ("sh", "-c", self._filled(_SH), "sh", command)
+        return ("sh", "-c", self._fill(_TRAP), "sh", command)
 
-    def environment(self, carried: Mapping[str, str]) -> dict[str, str]:
-        """The variables for the shell."""
-        return {**carried, "BASH_ENV": str(self._prelude)} if self._bash else dict(carried)
+    def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables for the shell."""
+        return {**variables, "BASH_ENV": str(self._prelude)} if self._is_bash else dict(variables)
 
-    def collect(self) -> State | None:
-        """Read what was left, and clean up. None when the command replaced or killed its shell. Call it in a thread."""
+    def collect(self) -> ShellState | None:
+        """Read the state and remove the folder; None if the command replaced or killed its shell. Blocks."""
         try:
             return self._read()
         except OSError:
@@ -96,34 +97,34 @@ class CommandJob:
 
     def discard(self) -> None:
         """Remove the folder."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _read(self) -> State | None:
+    def _read(self) -> ShellState | None:
         fd = os.open(self._state, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 return None
-            data = file.read(SIZE_CAP + 1)
+            data = file.read(MAX_STATE + 1)
         fields = data.split(b"\0")
-        # The last field is empty, the one before it proves that the state was written to its end.
-        if len(data) > SIZE_CAP or len(fields) < 3 or fields[-2] != self._end.encode():
+        # The last field is empty; the one before it proves that the state was written completely.
+        if len(data) > MAX_STATE or len(fields) < 3 or fields[-2] != self._end_mark.encode():
             return None
         pairs = (os.fsdecode(field).partition("=") for field in fields[1:-2])
-        kept = {name: value for name, _, value in pairs if _NAME.fullmatch(name) and not is_forgotten(name)}
-        return State(cwd=os.fsdecode(fields[0]), environment=kept)
-
-
-def is_forgotten(name: str) -> bool:
-    """Whether a variable is not carried over, although exported: those that would change how the next shell reads its
-    command, and the shell's own."""
-    return _is_listed(name, "forgotten")
+        # Variables that would change how the next shell reads its command, and the shell's own, are dropped.
+        variables = {
+            name: value for name, _, value in pairs if _NAME.fullmatch(name) and not _is_listed(name, "forgotten")
+        }
+        return ShellState(cwd=os.fsdecode(fields[0]), environment=variables)
 
 
 def environment_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
-    """The variables that changed and change how programs are found or loaded: `NAME=value`, or `NAME (unset)`."""
+    """Return changed variables that affect how programs are found or loaded: `NAME=value`, or `NAME (unset)`."""
     changed = (name for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name))
-    telling = (name for name in changed if _is_listed(name, "telling"))
-    return tuple(f"{name}={after[name]}" if name in after else f"{name} (unset)" for name in telling)
+    return tuple(
+        f"{name}={after[name]}" if name in after else f"{name} (unset)"
+        for name in changed
+        if _is_listed(name, "reported")
+    )
 
 
 def _is_listed(name: str, key: str) -> bool:
@@ -131,16 +132,16 @@ def _is_listed(name: str, key: str) -> bool:
 
 
 def find_shell(candidates: tuple[str, ...] = SHELLS) -> str | None:
-    """Absolute path of bash, else of sh."""
+    """Return the absolute path of bash, or else of sh."""
     return next((path for path in candidates if os.access(path, os.X_OK)), None)
 
 
-COMMAND_CAP = 100_000
-"""Bytes; the kernel takes no argument over 128 KiB."""
+MAX_COMMAND = 100_000
+"""Bytes; the kernel accepts no argument over 128 KiB."""
 DEFAULT_TIMEOUT = 30.0
-WRAPPED = 0.3
-"""Seconds that what wraps a confined command has to end after it."""
-ENDING = 5.0
+SANDBOX_EXIT = 0.3
+"""Seconds that the wrapper of a confined command has to end after the command."""
+JOB_EXIT = 5.0
 """Seconds to wait for the report that a background job without processes has ended."""
 
 
@@ -149,7 +150,7 @@ class CommandError(CodedError):
 
 
 class ShellSession:
-    """One session's shell. Use it on one event loop; commands run one after the other."""
+    """The shell of one session, on one event loop; commands run one after the other."""
 
     def __init__(
         self,
@@ -159,24 +160,24 @@ class ShellSession:
         environment: Mapping[str, str] | None = None,
         shells: tuple[str, ...] = SHELLS,
     ) -> None:
-        """`folder`: where it starts. `environment`: the variables to start from, else `child_environment()`."""
+        """`folder`: where it starts. `environment`: its first variables, by default `child_environment()`."""
         self._home = folder
         self._roots = tuple(roots) or (folder,)
-        self._start = dict(child_environment() if environment is None else environment)
-        self._environment = dict(self._start)
+        self._initial_environment = dict(child_environment() if environment is None else environment)
+        self._environment = dict(self._initial_environment)
         self.cwd = folder
-        """Where the next command starts if nothing else is said."""
+        """Where the next command starts by default."""
         self._shells = shells
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._current: Child | None = None
         self._closed = False
         self._children: set[Child] = set()
-        self._background: dict[int, BackgroundJobs] = {}
-        self._count = 0
+        self._background: dict[int, BackgroundJob] = {}
+        self._last_job = 0
 
     def env_changes(self) -> tuple[str, ...]:
-        """Carried variables that change how programs are found or loaded, for the next approval."""
-        return environment_changes(self._start, self._environment)
+        """Return changed variables that affect how programs are found or loaded, for the next approval."""
+        return environment_changes(self._initial_environment, self._environment)
 
     async def run(
         self,
@@ -188,12 +189,12 @@ class ShellSession:
         kept: KeptOutput = NOT_KEPT,
         confinement: Confinement | None = None,
     ) -> CommandOutcome:
-        """Run `command`, for `timeout` seconds at most, in `cwd` or where the last one ended, confined if so wished.
+        """Run `command` for at most `timeout` seconds, in `cwd` or in the folder where the last command ended.
 
-        Raises CommandError when it can't be run at all. Cancelling kills what was started.
+        Raises CommandError if it can't be run at all. Cancelling kills what was started.
         """
         check_command(command)
-        async with self._turn:
+        async with self._lock:
             if self._closed:
                 raise CommandError("The session's shell is closed.", "closed")
             shell = find_shell(self._shells)
@@ -202,13 +203,17 @@ class ShellSession:
             notes = await self._job_reports()
             start = self._starting_folder(cwd, notes)
             capture = Capture(on_output, kept.file, lines=kept.lines)
-            prepared = await asyncio.to_thread(CommandJob, shell)
+            job = await asyncio.to_thread(CommandJob, shell)
             try:
-                stage = Stage(program=shell, argv=prepared.argv(command))
-                return await self._run(command, prepared, stage, start, timeout, capture, notes, confinement)
+                stage = Stage(program=shell, argv=job.argv(command))
+                child = await self._start(job, stage, start, capture, confinement)
+                outcome = await self._wait(child, capture, timeout, command, is_confined=confinement is not None)
+                state = await asyncio.to_thread(job.collect)
+                self._apply_state(start, state, outcome, notes)
+                return self._with_notes(outcome, timeout, notes)
             finally:
                 self._current = None
-                await asyncio.shield(asyncio.to_thread(prepared.discard))
+                await asyncio.shield(asyncio.to_thread(job.discard))
 
     def _starting_folder(self, cwd: Path | None, notes: list[str]) -> Path:
         if cwd is not None:
@@ -220,23 +225,15 @@ class ShellSession:
             self.cwd = self._home
         return self.cwd
 
-    async def _run(
-        self,
-        command: str,
-        prepared: CommandJob,
-        stage: Stage,
-        cwd: Path,
-        timeout: float,
-        capture: Capture,
-        notes: list[str],
-        confinement: Confinement | None,
-    ) -> CommandOutcome:
-        environment = prepared.environment(self._environment)
+    async def _start(
+        self, job: CommandJob, stage: Stage, cwd: Path, capture: Capture, confinement: Confinement | None
+    ) -> Child:
+        environment = job.environment(self._environment)
         stages: Sequence[Stage] = [stage]
         sandbox_spec: SandboxSpec | None = None
         if confinement is not None:
             environment |= confinement.environment
-            stages, sandbox_spec = confinement.confine(stages, cwd, [prepared.folder])
+            stages, sandbox_spec = confinement.confine(stages, cwd, [job.folder])
         try:
             child = await Child.start(
                 stages, cwd=cwd, environment=environment, capture=capture, keep=True, sandbox_spec=sandbox_spec
@@ -248,13 +245,10 @@ class ShellSession:
         if self._closed:
             capture.mute()
             child.stop()
-        outcome = await self._wait(child, capture, timeout, command, confined=confinement is not None)
-        state = await asyncio.to_thread(prepared.collect)
-        self._settle(cwd, state, outcome, notes)
-        return self._with_notes(outcome, timeout, notes)
+        return child
 
     async def _wait(
-        self, child: Child, capture: Capture, timeout: float, command: str, *, confined: bool
+        self, child: Child, capture: Capture, timeout: float, command: str, *, is_confined: bool
     ) -> CommandOutcome:
         status: int | None = None
         timed_out = False
@@ -263,23 +257,23 @@ class ShellSession:
         except TimeoutError:
             timed_out = True
             child.stop()
-        if status is not None and child.left_over and confined:
-            with contextlib.suppress(TimeoutError):  # a wrapper's own processes end a little later
-                async with asyncio.timeout(WRAPPED):
+        if status is not None and child.left_over and is_confined:
+            with contextlib.suppress(TimeoutError):  # the wrapper's own processes end a little later
+                async with asyncio.timeout(SANDBOX_EXIT):
                     await child.gone()
         if status is not None and child.left_over and child.alive and not self._closed:
-            self._count += 1
-            self._background[self._count] = BackgroundJobs(self._count, command, child)
+            self._last_job += 1
+            self._background[self._last_job] = BackgroundJob(self._last_job, command, child)
         else:
             await child.gone()
         return await finished_process(capture, status, timed_out=timed_out)
 
-    # --- what the model is told ---------------------------------------------------------------
+    # --- notes for the model ---
 
-    def _settle(self, started: Path, state: State | None, outcome: CommandOutcome, notes: list[str]) -> None:
-        """Carry folder and variables over, and say what is unusual about them."""
+    def _apply_state(self, started: Path, state: ShellState | None, outcome: CommandOutcome, notes: list[str]) -> None:
+        """Take over folder and variables, and note what is unusual about them."""
         self.cwd = started
-        if outcome.exit_code is None:  # stopped: what the shell managed to write before it died is a matter of luck
+        if outcome.exit_code is None:  # stopped: what the shell wrote before it died is arbitrary
             notes.append("Folder and variables are as before the command.")
         elif state is None:
             notes.append("The command replaced or killed its shell: folder and variables are as before it.")
@@ -298,11 +292,11 @@ class ShellSession:
         elif outcome.timed_out:
             notes.append(f"Stopped after {timeout:g} s; the command and all it started were killed.")
         elif name := signal_name(outcome.exit_code):
-            why = " (killed, or out of memory)" if name == "SIGKILL" else ""
-            notes.append(f"Exit code {outcome.exit_code}: ended by {name}{why}.")
+            cause = " (killed, or out of memory)" if name == "SIGKILL" else ""
+            notes.append(f"Exit code {outcome.exit_code}: ended by {name}{cause}.")
         if outcome.note:
             notes.append(outcome.note)
-        latest = self._background.get(self._count)
+        latest = self._background.get(self._last_job)
         if latest and latest.child is self._current and (job := latest.job()):
             pids = ", ".join(map(str, job.pids[:10]))
             notes.append(f"Left running in the background as job {job.id}: {job.program} (pid {pids}).")
@@ -310,29 +304,27 @@ class ShellSession:
         return replace(outcome, exit_code=None, timed_out=False, interrupted=True) if self._closed else outcome
 
     async def _job_reports(self) -> list[str]:
-        """Of jobs from earlier commands: what they wrote, and that they ended."""
+        """Report what jobs of earlier commands wrote, and which ended."""
         notes = []
         for number, background in list(self._background.items()):
-            if background.job() is None:  # its processes are gone; the supervisor says so a moment later
+            if background.job() is None:  # its processes are gone; the supervisor reports it a moment later
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(ENDING):
+                    async with asyncio.timeout(JOB_EXIT):
                         await background.child.gone()
-            if news := background.news():
-                notes.append(news)
+            if output := background.new_output():
+                notes.append(output)
             if not background.child.alive:
                 notes.append(f"Background job {number} ({background.title}) has ended.")
                 del self._background[number]
         return notes
 
-    # --- jobs and the end ---------------------------------------------------------------------
-
     def jobs(self) -> tuple[Job, ...]:
-        """What runs in the background."""
-        found = (background.job() for background in self._background.values())
-        return tuple(job for job in found if job is not None)
+        """Return what runs in the background."""
+        jobs = (background.job() for background in self._background.values())
+        return tuple(job for job in jobs if job is not None)
 
     async def close(self) -> None:
-        """Kill all that runs, background jobs included. Nothing can be run afterwards."""
+        """Kill everything that runs, including background jobs. No command can be run afterwards."""
         self._closed = True
         for child in self._children:
             child.stop()
@@ -342,24 +334,25 @@ class ShellSession:
 
 
 def check_command(command: str) -> None:
-    """Raise CommandError for a text that can't be a command line."""
+    """Raise CommandError if the text can't be a command line."""
     try:
         size = len(command.encode("utf-8"))
     except UnicodeEncodeError:
         raise CommandError("The command is not valid Unicode text; it was not run.", "invalid") from None
     if "\0" in command:
         raise CommandError("The command holds a NUL character; it was not run.", "invalid")
-    if size > COMMAND_CAP:
-        message = f"The command is {size:,} bytes long, {COMMAND_CAP:,} are allowed: write it to a file and run that."
+    if size > MAX_COMMAND:
+        message = f"The command is {size:,} bytes long, {MAX_COMMAND:,} are allowed: write it to a file and run that."
         raise CommandError(message, "too_large")
     if not command.strip():
         raise CommandError("The command is empty.", "invalid")
 
 
-OUTPUT_CAP = 64 * 1024
-TOLD_LINES = 5
-LINE_CAP = 200
-TOLD_CHARACTERS = 600
+JOB_OUTPUT = 64 * 1024
+"""Bytes of a background job's output that are kept."""
+REPORTED_LINES = 5
+REPORTED_CHARACTERS = 600
+MAX_COMMAND_LINE = 200
 
 
 class Job(FrozenValue, frozen=True, kw_only=True):
@@ -372,45 +365,39 @@ class Job(FrozenValue, frozen=True, kw_only=True):
     """Command line of the oldest process."""
 
 
-class BackgroundJobs:
-    """One command's left-over, and where its late output goes."""
+class BackgroundJob:
+    """What one command left behind, and its later output."""
 
     def __init__(self, number: int, command: str, child: Child) -> None:
         self.number = number
-        self.command = command
+        self.title = one_line(command, 60)
         self.child = child
-        self._capture = Capture(rings=RingBuffer(0, OUTPUT_CAP))
-        self._told = 0
+        self._command = command
+        self._capture = Capture(rings=RingBuffer(0, JOB_OUTPUT))
+        self._reported = 0
         child.hand_over(self._capture)
 
     def job(self) -> Job | None:
-        """As it is now; None when nothing is left of it."""
+        """Return its current state; None if no process is left."""
         pids = tuple(sorted(supervisor.descendants(self.child.pid))) if self.child.alive else ()
-        if not pids:
-            return None
-        return Job(id=self.number, pids=pids, program=self._program(pids[0]))
+        return Job(id=self.number, pids=pids, program=self._program(pids[0])) if pids else None
 
     def _program(self, pid: int) -> str:
         line = _command_line(pid)
-        # A subshell still carries the arguments of the shell that it was forked from.
-        return self.title if not line or line.endswith(one_line(self.command, LINE_CAP)[-40:]) else line
+        # A subshell still has the arguments of the shell that it was forked from.
+        return self.title if not line or line.endswith(one_line(self._command, MAX_COMMAND_LINE)[-40:]) else line
 
-    def news(self) -> str:
-        """What it wrote since the last call, in a few lines; empty when there is nothing new."""
+    def new_output(self) -> str:
+        """Return the end of what was written since the last call; empty if nothing was."""
         total = self._capture.rings.total_bytes
-        fresh, self._told = total - self._told, total
-        if not fresh:
+        count, self._reported = total - self._reported, total
+        if not count:
             return ""
-        rings = RingBuffer(0, OUTPUT_CAP)
-        rings.add(self._capture.rings.tail[-fresh:])
+        rings = RingBuffer(0, JOB_OUTPUT)
+        rings.add(self._capture.rings.tail[-count:])
         lines = present(rings).text.splitlines()
-        shown = "\n".join(lines[-TOLD_LINES:])[-TOLD_CHARACTERS:]
+        shown = "\n".join(lines[-REPORTED_LINES:])[-REPORTED_CHARACTERS:]
         return f"Background job {self.number} ({self.title}) has written since, at the end:\n{shown}"
-
-    @property
-    def title(self) -> str:
-        """The command in a few words."""
-        return one_line(self.command, 60)
 
 
 def _command_line(pid: int) -> str:
@@ -418,4 +405,4 @@ def _command_line(pid: int) -> str:
         line = Path(f"/proc/{pid}/cmdline").read_bytes()[:4096]
     except OSError:
         return ""
-    return one_line(line.replace(b"\0", b" ").decode("utf-8", "replace").strip(), LINE_CAP)
+    return one_line(line.replace(b"\0", b" ").decode("utf-8", "replace").strip(), MAX_COMMAND_LINE)

@@ -364,7 +364,7 @@ class ToolEnvironment:
         from tui_agent.shell import safe_commands
 
         running = await asyncio.to_thread(
-            safe_commands.judge_unasked, command, cwd, self._ground, self.roots.holds_credentials, self.roots.guards
+            safe_commands.assess_command, command, cwd, self._ground, self.roots.holds_credentials, self.roots.guards
         )
         if self.mode is Mode.REVIEW and self.trusted():
             reads = await asyncio.to_thread(self._git, running) is not None
@@ -405,10 +405,10 @@ class ToolEnvironment:
                 git, cwd=cwd, folders=folders, timeout=timeout, on_output=show, kept=kept
             )
         else:
-            from tui_agent.shell.safe_commands import check_script, run_script
+            from tui_agent.shell.safe_commands import run_script, safe_script
 
             credentials, kept = self.roots.holds_credentials, self._kept(file)
-            steps = await asyncio.to_thread(check_script, action.command, cwd, self._ground, credentials)
+            steps = await asyncio.to_thread(safe_script, action.command, cwd, self._ground, credentials)
             if steps is None:
                 raise ToolError("What this command names changed meanwhile; call it again.", "changed")
             outcome = await run_script(steps, cwd=cwd, timeout=timeout, on_output=show, kept=kept, confinement=confined)
