@@ -1,4 +1,4 @@
-"""A fleet whose Python is served by the fake server, and what that server was told."""
+"""A pool whose Python is served by the fake server, and what that server was told."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def heard(folder: Path, method: str | None = None) -> list[list[Any]]:
     return [line for line in lines if method is None or line[0] == method]
 
 
-class Sea:
-    """A fleet with its folder."""
+class PoolSetup:
+    """A pool with its folder."""
 
-    def __init__(self, fleet: ServerPool, root: Path, folder: Path, said: list[tuple[str, str]]) -> None:
-        self.fleet = fleet
+    def __init__(self, pool: ServerPool, root: Path, folder: Path, said: list[tuple[str, str]]) -> None:
+        self.pool = pool
         self.root = root
         self.folder = folder
         self.said = said
@@ -48,13 +48,15 @@ class Sea:
 
 
 @asynccontextmanager
-async def sailing(tmp_path: Path, *modes: str, limits: ServerLimits = PATIENT, **own: Any) -> AsyncIterator[Sea]:
+async def pool_setup(
+    tmp_path: Path, *modes: str, limits: ServerLimits = PATIENT, **own: Any
+) -> AsyncIterator[PoolSetup]:
     root = (tmp_path / "work").resolve()
     root.mkdir(exist_ok=True)
     said: list[tuple[str, str]] = []
     commands = own.get("own", {"python": command(tmp_path, *modes)})
-    fleet = ServerPool([root], commands, lambda level, text: said.append((level, text)), limits)
+    pool = ServerPool([root], commands, lambda level, text: said.append((level, text)), limits)
     try:
-        yield Sea(fleet, root, tmp_path, said)
+        yield PoolSetup(pool, root, tmp_path, said)
     finally:
-        await fleet.close()
+        await pool.close()

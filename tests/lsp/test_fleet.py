@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.lsp.kit import PATIENT, command, heard, sailing
+from tests.lsp.kit import PATIENT, command, heard, pool_setup
 from tests.waiting import wait_until
 from tui_agent.common.symbols import Diagnostic, SourceLocation, SourcePosition, Unavailable
 from tui_agent.platform import supervisor
@@ -24,15 +24,15 @@ def pids(folder: Path) -> list[int]:
 
 
 async def test_one_server_serves_all_files_of_its_language_and_is_gone_after_close(tmp_path: Path) -> None:
-    async with sailing(tmp_path) as sea:
-        one, two = sea.file("one.py", "a"), sea.file("two.py", "b")
-        asks = [definition(sea, path) for path in (one, two, one)]
+    async with pool_setup(tmp_path) as setup:
+        one, two = setup.file("one.py", "a"), setup.file("two.py", "b")
+        asks = [definition(setup, path) for path in (one, two, one)]
         answers = await asyncio.gather(*asks)
         assert answers == [(SourceLocation(path=str(path), line=1, last=1),) for path in (one, two, one)]
         assert len(pids(tmp_path)) == 1
-        assert len(sea.heard("textDocument/didOpen")) == 2
-        assert sea.said == [("info", sea.said[0][1])]
-        assert "may run the project's code" in sea.said[0][1]
+        assert len(setup.heard("textDocument/didOpen")) == 2
+        assert setup.said == [("info", setup.said[0][1])]
+        assert "may run the project's code" in setup.said[0][1]
     assert pids(tmp_path)[0] not in supervisor.process_table()
     assert [line[0] for line in heard(tmp_path)][-2:] == ["shutdown", "exit"]
 
@@ -42,36 +42,36 @@ async def test_a_server_starts_in_the_workspace_without_secrets(
 ) -> None:
     monkeypatch.setenv("MY_API_KEY", "k")
     monkeypatch.setenv("LLM_AUTH_TOKEN", "t")
-    async with sailing(tmp_path) as sea:
-        path = sea.file("one.py", "a")
-        await sea.fleet.with_file(path, lambda server: server.outline(path))
-        (start,) = sea.heard("start")
-        (given,) = sea.heard("initialize")
-    assert start[2] == str(sea.root)
+    async with pool_setup(tmp_path) as setup:
+        path = setup.file("one.py", "a")
+        await setup.pool.with_file(path, lambda server: server.outline(path))
+        (start,) = setup.heard("start")
+        (given,) = setup.heard("initialize")
+    assert start[2] == str(setup.root)
     assert "PATH" in start[3]
     assert not {"MY_API_KEY", "LLM_AUTH_TOKEN", "TUI_AGENT_HOME"} & set(start[3])
-    assert given[1]["workspaceFolders"][0]["uri"] == f"file://{sea.root}"
+    assert given[1]["workspaceFolders"][0]["uri"] == f"file://{setup.root}"
 
 
 @pytest.mark.parametrize("modes", [(), ("utf-8",)])
 async def test_a_column_behind_an_astral_character_is_counted_as_the_server_counts(
     tmp_path: Path, modes: tuple[str, ...]
 ) -> None:
-    async with sailing(tmp_path, *modes) as sea:
-        path = sea.file("a.py", "x\r\n😀é = name\n")
+    async with pool_setup(tmp_path, *modes) as setup:
+        path = setup.file("a.py", "x\r\n😀é = name\n")
         spot = SourcePosition(line=2, column=5)
-        found = await sea.fleet.with_file(path, lambda server: server.hover(path, spot))
+        found = await setup.pool.with_file(path, lambda server: server.hover(path, spot))
     assert found == ("at 1:9" if modes else "at 1:6")
 
 
 @pytest.mark.parametrize("modes", [(), ("no-versions",), ("pull",)], ids=["versions", "no versions", "pull"])
 async def test_diagnostics_are_those_of_the_file_on_disk(tmp_path: Path, modes: tuple[str, ...]) -> None:
     limits = msgspec.structs.replace(PATIENT, settle=0.5)
-    async with sailing(tmp_path, *modes, limits=limits) as sea:
-        path = sea.file("a.py", "x = 1\n")
+    async with pool_setup(tmp_path, *modes, limits=limits) as setup:
+        path = setup.file("a.py", "x = 1\n")
 
         async def found() -> Any:
-            answer = await sea.fleet.with_file(path, lambda server: server.file_diagnostics(path, PATIENT.request))
+            answer = await setup.pool.with_file(path, lambda server: server.file_diagnostics(path, PATIENT.request))
             assert not isinstance(answer, Unavailable)
             return answer[1]
 
@@ -81,29 +81,29 @@ async def test_diagnostics_are_those_of_the_file_on_disk(tmp_path: Path, modes: 
         assert wrong == Diagnostic(kind="error", line=2, column=9, message="wrong: 😀 = 2  # WRONG", code="W1")
         path.write_text("x = 2\n")
         assert await found() == ()
-        assert len(sea.heard("textDocument/didOpen")) == 1
-        assert [line[1]["textDocument"]["version"] for line in sea.heard("textDocument/didChange")] == [2, 3]
+        assert len(setup.heard("textDocument/didOpen")) == 1
+        assert [line[1]["textDocument"]["version"] for line in setup.heard("textDocument/didChange")] == [2, 3]
 
 
 async def test_a_server_that_never_publishes_is_not_waited_for_longer_than_asked(tmp_path: Path) -> None:
-    async with sailing(tmp_path, "mute") as sea:
-        path = sea.file("a.py", "x")
-        found = await sea.fleet.with_file(path, lambda server: server.file_diagnostics(path, 0.2))
+    async with pool_setup(tmp_path, "mute") as setup:
+        path = setup.file("a.py", "x")
+        found = await setup.pool.with_file(path, lambda server: server.file_diagnostics(path, 0.2))
         assert isinstance(found, Unavailable)
         assert "0.2 s" in found.why
-        assert isinstance(await definition(sea, path), tuple)  # it goes on
+        assert isinstance(await definition(setup, path), tuple)  # it goes on
 
 
 async def test_what_a_server_asks_is_answered(tmp_path: Path) -> None:
-    async with sailing(tmp_path, "asks") as sea:
-        path = sea.file("a.py", "x")
-        await sea.fleet.with_file(path, lambda server: server.hover(path, SPOT))
-        await sea.fleet.with_file(path, lambda server: server.hover(path, SPOT))
-        answers = {line[4]: line[2] or line[3] for line in sea.heard() if line[0] is None}
-        server = sea.fleet.running(path)
+    async with pool_setup(tmp_path, "asks") as setup:
+        path = setup.file("a.py", "x")
+        await setup.pool.with_file(path, lambda server: server.hover(path, SPOT))
+        await setup.pool.with_file(path, lambda server: server.hover(path, SPOT))
+        answers = {line[4]: line[2] or line[3] for line in setup.heard() if line[0] is None}
+        server = setup.pool.running(path)
         assert server is not None
-        assert server.can("textDocument/documentSymbol")  # registered later
-        assert not server.can("workspace/symbol")
+        assert server.supports("textDocument/documentSymbol")  # registered later
+        assert not server.supports("workspace/symbol")
     assert answers["c"] == [None, None]
     assert answers["e"]["applied"] is False
     assert answers["x"]["code"] == -32601
@@ -112,125 +112,125 @@ async def test_what_a_server_asks_is_answered(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_reads_the_project_is_waited_for(tmp_path: Path) -> None:
-    async with sailing(tmp_path, "indexing") as sea:
-        path = sea.file("a.py", "x")
-        await definition(sea, path)
+    async with pool_setup(tmp_path, "indexing") as setup:
+        path = setup.file("a.py", "x")
+        await definition(setup, path)
     methods = [line[0] for line in heard(tmp_path)]
     assert methods.index("indexed") < methods.index("textDocument/definition")
 
 
 async def test_files_that_were_written_beside_it_are_told(tmp_path: Path) -> None:
-    async with sailing(tmp_path) as sea:
-        one = sea.file("one.py", "a")
-        await definition(sea, one)
-        sea.file("one.py", "changed")
-        sea.file("new.py", "b")
-        await sea.fleet.refresh()
-        await definition(sea, one)
-        (told,) = sea.heard("workspace/didChangeWatchedFiles")
+    async with pool_setup(tmp_path) as setup:
+        one = setup.file("one.py", "a")
+        await definition(setup, one)
+        setup.file("one.py", "changed")
+        setup.file("new.py", "b")
+        await setup.pool.refresh()
+        await definition(setup, one)
+        (told,) = setup.heard("workspace/didChangeWatchedFiles")
         changes = {(Path(one["uri"]).name, one["type"]) for one in told[1]["changes"]}
         assert changes == {("one.py", 2), ("new.py", 1)}
-        assert sea.heard("textDocument/didChange")[-1][1]["contentChanges"] == [{"text": "changed"}]
+        assert setup.heard("textDocument/didChange")[-1][1]["contentChanges"] == [{"text": "changed"}]
 
 
 async def test_answers_that_make_no_sense_are_left_out_and_doubles_dropped(tmp_path: Path) -> None:
-    async with sailing(tmp_path) as sea:
-        path = sea.file("a.py", "x\n" * 50)
-        found = await sea.fleet.with_file(path, lambda server: server.places("references", path, SPOT))
+    async with pool_setup(tmp_path) as setup:
+        path = setup.file("a.py", "x\n" * 50)
+        found = await setup.pool.with_file(path, lambda server: server.places("references", path, SPOT))
         assert found == tuple(SourceLocation(path=str(path), line=line, last=line) for line in range(1, 41))
 
 
 async def test_what_a_server_can_not_do_is_said(tmp_path: Path) -> None:
-    async with sailing(tmp_path, "no-hover") as sea:
-        path = sea.file("a.py", "x")
-        found = await sea.fleet.with_file(path, lambda server: server.hover(path, SPOT))
+    async with pool_setup(tmp_path, "no-hover") as setup:
+        path = setup.file("a.py", "x")
+        found = await setup.pool.with_file(path, lambda server: server.hover(path, SPOT))
         assert found == Unavailable(why="the language server for Python can't tell types")
 
 
 # --- servers that fail ---
 
 
-async def definition(sea: Any, path: Path) -> Any:
-    return await sea.fleet.with_file(path, lambda server: server.places("definitions", path, SPOT))
+async def definition(setup: Any, path: Path) -> Any:
+    return await setup.pool.with_file(path, lambda server: server.places("definitions", path, SPOT))
 
 
 @pytest.mark.parametrize("mode", ["too-long", "too-short", "noise"])
 async def test_noise_and_wrong_lengths_are_got_over(tmp_path: Path, mode: str) -> None:
-    async with sailing(tmp_path, mode) as sea:
-        path = sea.file("a.py", "x")
+    async with pool_setup(tmp_path, mode) as setup:
+        path = setup.file("a.py", "x")
         for _ in range(3):
-            found = await definition(sea, path)
+            found = await definition(setup, path)
             while mode == "too-long" and isinstance(found, Unavailable):
-                found = await definition(sea, path)
+                found = await definition(setup, path)
             assert isinstance(found, tuple)
         assert len(pids(tmp_path)) == 1
 
 
 async def test_an_answer_that_is_too_large_is_no_answer(tmp_path: Path) -> None:
-    async with sailing(tmp_path, "huge") as sea:
-        path = sea.file("a.py", "x")
-        found = await definition(sea, path)
+    async with pool_setup(tmp_path, "huge") as setup:
+        path = setup.file("a.py", "x")
+        found = await definition(setup, path)
         assert isinstance(found, Unavailable)
         assert "bytes" in found.why
-        assert await sea.fleet.with_file(path, lambda server: server.hover(path, SPOT)) == "at 0:0"
+        assert await setup.pool.with_file(path, lambda server: server.hover(path, SPOT)) == "at 0:0"
 
 
 async def test_a_server_that_floods_is_ended(tmp_path: Path) -> None:
-    async with sailing(tmp_path, "flood") as sea:
-        path = sea.file("a.py", "x")
-        found = await definition(sea, path)
+    async with pool_setup(tmp_path, "flood") as setup:
+        path = setup.file("a.py", "x")
+        found = await definition(setup, path)
         assert isinstance(found, Unavailable)
         assert "other than LSP messages" in found.why
         assert len(pids(tmp_path)) == 2  # tried once more
 
 
 async def test_without_a_server_or_a_language_or_outside_the_reason_is_told(tmp_path: Path) -> None:
-    async with sailing(tmp_path, own={"python": ("no-such-server",)}) as sea:
+    async with pool_setup(tmp_path, own={"python": ("no-such-server",)}) as setup:
         for path, why in (
-            (sea.file("a.py", "x"), "no language server for Python is installed"),
-            (sea.file("a.xyz", "x"), "no language server is known for .xyz files"),
+            (setup.file("a.py", "x"), "no language server for Python is installed"),
+            (setup.file("a.xyz", "x"), "no language server is known for .xyz files"),
             (tmp_path / "b.py", "the file is outside the workspace"),
         ):
-            assert await definition(sea, path) == Unavailable(why=why)
-        assert sea.said == []
+            assert await definition(setup, path) == Unavailable(why=why)
+        assert setup.said == []
 
 
 async def test_a_file_that_is_no_text_or_gone_is_not_shown(tmp_path: Path) -> None:
-    async with sailing(tmp_path) as sea:
-        path = sea.root / "a.py"
+    async with pool_setup(tmp_path) as setup:
+        path = setup.root / "a.py"
         path.write_bytes(b"\0\1\2\3" * 100)
-        found = await definition(sea, path)
+        found = await definition(setup, path)
         assert isinstance(found, Unavailable)
-        found = await definition(sea, sea.root / "none.py")
+        found = await definition(setup, setup.root / "none.py")
         assert isinstance(found, Unavailable)
 
 
 async def test_a_server_that_crashes_is_started_again_and_then_given_up(tmp_path: Path) -> None:
-    async with sailing(tmp_path, "crash") as sea:
-        path = sea.file("a.py", "x")
-        first, second, third = [await definition(sea, path) for _ in range(3)]
+    async with pool_setup(tmp_path, "crash") as setup:
+        path = setup.file("a.py", "x")
+        first, second, third = [await definition(setup, path) for _ in range(3)]
         assert "ended" in first.why
         assert "does not work here" in second.why
         assert third == second
         assert len(pids(tmp_path)) == PATIENT.starts
-        assert [level for level, _ in sea.said] == ["info", "warning"]
-        assert "continuing without it" in sea.said[-1][1]
+        assert [level for level, _ in setup.said] == ["info", "warning"]
+        assert "continuing without it" in setup.said[-1][1]
 
 
 async def test_a_server_that_crashes_once_is_not_noticed(tmp_path: Path) -> None:
-    async with sailing(tmp_path, "crash-once") as sea:
-        path = sea.file("a.py", "x")
-        assert isinstance(await definition(sea, path), tuple)
+    async with pool_setup(tmp_path, "crash-once") as setup:
+        path = setup.file("a.py", "x")
+        assert isinstance(await definition(setup, path), tuple)
         assert len(pids(tmp_path)) == 2
-        assert [level for level, _ in sea.said] == ["info"]
+        assert [level for level, _ in setup.said] == ["info"]
 
 
 async def test_between_crashes_it_is_left_alone_for_a_while(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(PATIENT, backoff=3600.0, starts=9)
-    async with sailing(tmp_path, "crash", limits=limits) as sea:
-        path = sea.file("a.py", "x")
-        await definition(sea, path)
-        found = await definition(sea, path)
+    async with pool_setup(tmp_path, "crash", limits=limits) as setup:
+        path = setup.file("a.py", "x")
+        await definition(setup, path)
+        found = await definition(setup, path)
         assert "will be restarted later" in found.why
         assert len(pids(tmp_path)) == 2
 
@@ -245,56 +245,56 @@ async def test_where_the_first_command_does_not_start_the_next_one_serves(
         (folder / name).write_text(f"#!/bin/sh\nexec {words}\n")
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin")
-    async with sailing(tmp_path, own={}) as sea:
-        path = sea.file("a.py", "x")
-        assert isinstance(await definition(sea, path), tuple)
-        assert "pylsp" in sea.said[0][1]
+    async with pool_setup(tmp_path, own={}) as setup:
+        path = setup.file("a.py", "x")
+        assert isinstance(await definition(setup, path), tuple)
+        assert "pylsp" in setup.said[0][1]
         assert len(pids(tmp_path)) == 2
 
 
 async def test_a_server_that_never_answers_the_first_request_is_given_up(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(PATIENT, start=2.0)
-    async with sailing(tmp_path, "hang-initialize", limits=limits) as sea:
-        path = sea.file("a.py", "x")
-        first = await definition(sea, path)
+    async with pool_setup(tmp_path, "hang-initialize", limits=limits) as setup:
+        path = setup.file("a.py", "x")
+        first = await definition(setup, path)
         assert "does not work here" in first.why
         started = pids(tmp_path)
-        assert await definition(sea, path) == first
+        assert await definition(setup, path) == first
         assert pids(tmp_path) == started  # it is not tried again
         assert len(pids(tmp_path)) <= 1
 
 
 async def test_a_server_that_hangs_is_ended_and_started_again(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(PATIENT, request=0.5, silences=2, farewell=0.2)
-    async with sailing(tmp_path, "hang", limits=limits) as sea:
-        path = sea.file("a.py", "x")
+    async with pool_setup(tmp_path, "hang", limits=limits) as setup:
+        path = setup.file("a.py", "x")
         # All that it says by itself has come.
-        await sea.fleet.with_file(path, lambda server: server.file_diagnostics(path, PATIENT.request))
-        first = await definition(sea, path)
+        await setup.pool.with_file(path, lambda server: server.file_diagnostics(path, PATIENT.request))
+        first = await definition(setup, path)
         assert "did not answer within 0.5 s" in first.why
-        second = await definition(sea, path)
+        second = await definition(setup, path)
         assert "did not answer" in second.why
-        third = await definition(sea, path)  # by a new one
+        third = await definition(setup, path)  # by a new one
         assert "did not answer" in third.why
         assert len(pids(tmp_path)) == 2
 
 
 async def test_giving_up_waiting_does_not_end_the_start_for_others(tmp_path: Path) -> None:
-    async with sailing(tmp_path) as sea:
-        path = sea.file("a.py", "x")
+    async with pool_setup(tmp_path) as setup:
+        path = setup.file("a.py", "x")
         for _ in range(5):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.01):
-                    await definition(sea, path)
-        assert isinstance(await definition(sea, path), tuple)
+                    await definition(setup, path)
+        assert isinstance(await definition(setup, path), tuple)
         assert len(pids(tmp_path)) == 1
 
 
 async def test_a_stubborn_server_is_dead_soon_after_close_whatever_it_started(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(PATIENT, farewell=0.2)
-    async with sailing(tmp_path, "stubborn", limits=limits) as sea:
-        path = sea.file("a.py", "x")
-        await definition(sea, path)
+    async with pool_setup(tmp_path, "stubborn", limits=limits) as setup:
+        path = setup.file("a.py", "x")
+        await definition(setup, path)
         (pid,) = pids(tmp_path)
         assert pid in supervisor.process_table()
     assert pid not in supervisor.process_table()
@@ -305,11 +305,11 @@ def test_no_server_outlives_a_killed_program(tmp_path: Path) -> None:
     ours.write_text(
         "import asyncio, os, signal, sys\n"
         "from pathlib import Path\n"
-        "from tests.lsp.kit import sailing\n"
+        "from tests.lsp.kit import pool_setup\n"
         "from tests.lsp.test_fleet import definition\n"
         "async def main():\n"
-        "    async with sailing(Path(sys.argv[1])) as sea:\n"
-        "        await definition(sea, sea.file('a.py', 'x'))\n"
+        "    async with pool_setup(Path(sys.argv[1])) as setup:\n"
+        "        await definition(setup, setup.file('a.py', 'x'))\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "asyncio.run(main())\n"
     )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui_agent.lsp.connection import BODY_CAP, FAULTS, NOISE_CAP, FramingError, MessageDecoder, encode_message
+from tui_agent.lsp.connection import MAX_BODY, MAX_FAULTS, MAX_NOISE, FramingError, MessageDecoder, encode_message
 
 HELLO = {"id": 1, "result": "😀 hello"}
 values = st.recursive(
@@ -79,7 +79,7 @@ def test_a_message_that_is_too_large_is_passed_over_and_who_waits_for_it_told(
     head: str, tail: str, number: int | None, step: int
 ) -> None:
     framing = MessageDecoder()
-    body = head.encode() + b"x" * BODY_CAP + tail.encode()
+    body = head.encode() + b"x" * MAX_BODY + tail.encode()
     data = b"Content-Length: %d\r\n\r\n" % len(body) + body + encode_message(HELLO)
     early = data[: 60 * step]
     got = [one for at in range(0, len(early), step) for one in framing.feed(early[at : at + step])]
@@ -95,11 +95,11 @@ def test_a_message_that_is_too_large_is_passed_over_and_who_waits_for_it_told(
 def test_endless_noise_and_endless_faults_end_it() -> None:
     framing = MessageDecoder()
     with pytest.raises(FramingError):
-        for _ in range(NOISE_CAP // 1_000 + 2):
+        for _ in range(MAX_NOISE // 1_000 + 2):
             framing.feed(b"x" * 1_000)
     framing = MessageDecoder()
     with pytest.raises(FramingError):
-        for _ in range(FAULTS + 1):
+        for _ in range(MAX_FAULTS + 1):
             framing.feed(b"Content-Length: 3\r\n\r\n{]}")
     assert MessageDecoder().feed(b"Content-Length: 2\r\n\r\n[]" + encode_message(HELLO)) == [HELLO]
 

@@ -90,37 +90,37 @@ def test_source_files_near_the_top_come_first_and_installed_ones_not_at_all(tmp_
     (tmp_path / "loop").symlink_to(tmp_path)
     found = [os.path.relpath(entry.path, tmp_path) for entry in code_files(tmp_path, frozenset({".py"}))]
     assert found == ["z.py", "a/b.py"]
-    assert list(code_files(tmp_path, frozenset({".py"}), entries=1)) == []
+    assert list(code_files(tmp_path, frozenset({".py"}), max_entries=1)) == []
 
 
 def test_what_changed_on_disk_is_seen(tmp_path: Path) -> None:
     for name in ("a.py", "b.py"):
         (tmp_path / name).write_text("1")
     watch = FileWatch(tmp_path, frozenset({".py"}))
-    watch.keep(first := watch.look())
+    watch.commit(first := watch.survey())
     assert first.changes == []
     (tmp_path / "a.py").write_text("12")
     (tmp_path / "b.py").unlink()
     (tmp_path / "c.py").touch()
     (tmp_path / "d.txt").touch()
     for _ in range(2):  # the same until it is kept
-        look = watch.look()
-        changes = {(os.path.basename(path), kind) for path, kind in look.changes}
+        survey = watch.survey()
+        changes = {(os.path.basename(path), kind) for path, kind in survey.changes}
         assert changes == {("a.py", CHANGED), ("b.py", DELETED), ("c.py", CREATED)}
-    watch.keep(look)
-    assert watch.look().changes == []
+    watch.commit(survey)
+    assert watch.survey().changes == []
 
 
 def test_a_file_behind_the_end_of_the_walk_is_not_taken_for_deleted(tmp_path: Path) -> None:
     (tmp_path / "z.py").write_text("1")
-    watch = FileWatch(tmp_path, frozenset({".py"}), entries=4)
-    watch.keep(watch.look())
+    watch = FileWatch(tmp_path, frozenset({".py"}), max_entries=4)
+    watch.commit(watch.survey())
     for name in "abcd":
         (tmp_path / f"{name}.py").touch()
-    watch.keep(look := watch.look())
-    assert {(os.path.basename(path), kind) for path, kind in look.changes} == {(f"{n}.py", 1) for n in "abcd"}
+    watch.commit(survey := watch.survey())
+    assert {(os.path.basename(path), kind) for path, kind in survey.changes} == {(f"{n}.py", 1) for n in "abcd"}
     (tmp_path / "z.py").write_text("12")
-    watch.keep(look := watch.look())
-    assert look.changes == [(str(tmp_path / "z.py"), CHANGED)]
+    watch.commit(survey := watch.survey())
+    assert survey.changes == [(str(tmp_path / "z.py"), CHANGED)]
     (tmp_path / "z.py").unlink()
-    assert watch.look().changes == [(str(tmp_path / "z.py"), DELETED)]
+    assert watch.survey().changes == [(str(tmp_path / "z.py"), DELETED)]

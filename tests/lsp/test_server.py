@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.lsp.kit import PATIENT, Sea, command, heard, sailing
+from tests.lsp.kit import PATIENT, PoolSetup, command, heard, pool_setup
 from tui_agent.common.symbols import SourcePosition, Unavailable
-from tui_agent.lsp.documents import PIECE, open_text
+from tui_agent.lsp.documents import CHUNK, open_text
 from tui_agent.lsp.pool import FileWatch, TreeSurvey
 from tui_agent.lsp.queries import CodeServer
-from tui_agent.lsp.results import FOUND, MESSAGE, trim_hover
-from tui_agent.lsp.server import OPEN, ServerLimits
+from tui_agent.lsp.results import MAX_DIAGNOSTICS, MAX_MESSAGE, trim_diagnostics
+from tui_agent.lsp.server import MAX_OPEN, ServerLimits
 from tui_agent.platform import supervisor
 
 GOOD, BAD = "x = 1\n", "x = 1  # WRONG\n"
@@ -27,18 +27,18 @@ def with_(**changes: Any) -> ServerLimits:
     return msgspec.structs.replace(PATIENT, **changes)
 
 
-async def found(sea: Sea, path: Path) -> Any:
-    answer = await sea.fleet.with_file(path, lambda server: server.file_diagnostics(path, PATIENT.request))
+async def found(setup: PoolSetup, path: Path) -> Any:
+    answer = await setup.pool.with_file(path, lambda server: server.file_diagnostics(path, PATIENT.request))
     return answer if isinstance(answer, Unavailable) else answer[1]
 
 
-async def definition(sea: Sea, path: Path) -> Any:
-    return await sea.fleet.with_file(path, lambda server: server.places("definitions", path, SourcePosition(line=1)))
+async def definition(setup: PoolSetup, path: Path) -> Any:
+    return await setup.pool.with_file(path, lambda server: server.places("definitions", path, SourcePosition(line=1)))
 
 
-async def serving(sea: Sea, path: Path) -> CodeServer:
-    await sea.fleet.with_file(path, lambda server: server.show(path))
-    server = sea.fleet.running(path)
+async def serving(setup: PoolSetup, path: Path) -> CodeServer:
+    await setup.pool.with_file(path, lambda server: server.sync(path))
+    server = setup.pool.running(path)
     assert server is not None
     return server
 
@@ -47,72 +47,72 @@ async def serving(sea: Sea, path: Path) -> CodeServer:
 
 
 async def test_a_file_whose_showing_was_given_up_is_shown_as_changed_and_judged_anew(tmp_path: Path) -> None:
-    async with sailing(tmp_path) as sea:
-        path = sea.file("a.py", GOOD)
-        assert await found(sea, path) == ()
-        server = await serving(sea, path)
+    async with pool_setup(tmp_path) as setup:
+        path = setup.file("a.py", GOOD)
+        assert await found(setup, path) == ()
+        server = await serving(setup, path)
         path.write_text(BAD)
         busy = threading.Event()
         pool = ThreadPoolExecutor(1)  # the loop ends it
         asyncio.get_running_loop().set_default_executor(pool)
         pool.submit(busy.wait)
-        showing = asyncio.create_task(server.show(path))
+        showing = asyncio.create_task(server.sync(path))
         await asyncio.sleep(0)
-        assert server._showing.locked()
+        assert server._sync_lock.locked()
         showing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await showing
         busy.set()
-        (wrong,) = await found(sea, path)
+        (wrong,) = await found(setup, path)
         assert wrong.kind == "error"
-        assert len(sea.heard("textDocument/didOpen")) == 1
-        assert len(sea.heard("textDocument/didChange")) == 1
+        assert len(setup.heard("textDocument/didOpen")) == 1
+        assert len(setup.heard("textDocument/didChange")) == 1
 
 
 async def test_an_empty_list_is_no_verdict_before_it_has_settled(tmp_path: Path) -> None:
     limits = with_(settle=0.05, settle_empty=60.0)
-    async with sailing(tmp_path, "no-versions", "stages", limits=limits) as sea:
-        path = sea.file("a.py", BAD)
-        assert len(await found(sea, path)) == 1
+    async with pool_setup(tmp_path, "no-versions", "stages", limits=limits) as setup:
+        path = setup.file("a.py", BAD)
+        assert len(await found(setup, path)) == 1
         path.write_text(BAD * 2)
-        assert len(await found(sea, path)) == 2
+        assert len(await found(setup, path)) == 2
 
 
 async def test_what_is_said_of_a_file_at_its_closing_is_no_verdict_when_it_is_open_again(tmp_path: Path) -> None:
     limits = with_(settle=0.05, settle_empty=60.0)
-    async with sailing(tmp_path, "no-versions", limits=limits) as sea:
-        path = sea.file("a.py", BAD)
-        assert len(await found(sea, path)) == 1
-        server = await serving(sea, path)
-        for number in range(OPEN):
-            await server.show(sea.file(f"other{number}.py", BAD))
-        assert await definition(sea, sea.root / "other1.py")  # what was said at the closing has come
-        assert len(sea.heard("textDocument/didClose")) == 1
-        assert len(server._published) <= OPEN
-        document = await server.show(path)
-        assert document.version > OPEN
+    async with pool_setup(tmp_path, "no-versions", limits=limits) as setup:
+        path = setup.file("a.py", BAD)
+        assert len(await found(setup, path)) == 1
+        server = await serving(setup, path)
+        for number in range(MAX_OPEN):
+            await server.sync(setup.file(f"other{number}.py", BAD))
+        assert await definition(setup, setup.root / "other1.py")  # what was said at the closing has come
+        assert len(setup.heard("textDocument/didClose")) == 1
+        assert len(server._published) <= MAX_OPEN
+        document = await server.sync(path)
+        assert document.version > MAX_OPEN
         items = await server.diagnostics(document, PATIENT.request)
         assert len(items) == 1
 
 
 @pytest.mark.parametrize("mode", ["own-spelling", "short-spelling"])
 async def test_a_server_may_spell_addresses_its_own_way(tmp_path: Path, mode: str) -> None:
-    async with sailing(tmp_path, mode) as sea:
-        (sea.root / "(group)@1.2").mkdir()
-        path = sea.file("(group)@1.2/a+b=c.py", BAD)
-        (wrong,) = await found(sea, path)
+    async with pool_setup(tmp_path, mode) as setup:
+        (setup.root / "(group)@1.2").mkdir()
+        path = setup.file("(group)@1.2/a+b=c.py", BAD)
+        (wrong,) = await found(setup, path)
     assert wrong.kind == "error"
 
 
 async def test_what_is_said_of_files_that_nobody_asks_about_is_not_kept(tmp_path: Path) -> None:
-    async with sailing(tmp_path, "everywhere", limits=with_(open_size=12)) as sea:
-        path, other = sea.file("a.py", BAD), sea.file("b.py", BAD)
-        assert len(await found(sea, path)) == 1
-        server = await serving(sea, path)
+    async with pool_setup(tmp_path, "everywhere", limits=with_(open_size=12)) as setup:
+        path, other = setup.file("a.py", BAD), setup.file("b.py", BAD)
+        assert len(await found(setup, path)) == 1
+        server = await serving(setup, path)
         assert list(server._published) == [str(path)]
         (kept,) = server._published[str(path)].items
         assert kept["range"] == {"start": {"line": 0, "character": 9}}
-        assert len(await found(sea, other)) == 1  # both are too much
+        assert len(await found(setup, other)) == 1  # both are too much
         assert [document.path for document in server.documents.values()] == [other]
         assert list(server._published) == [str(other)]
 
@@ -121,17 +121,17 @@ def test_of_diagnostics_is_kept_what_is_read_of_them_and_the_gravest() -> None:
     extent = {"start": {"line": 1, "character": 2, "junk": "x" * 99}, "end": {}}
     hint = {"severity": 4, "message": "h" * 10_000, "range": extent, "data": "x" * 10_000}
     error = {"message": {"kind": "markdown"}, "range": "nowhere", "severity": 99, "code": [1]}
-    kept = trim_hover([hint] * (FOUND + 5) + [error, "odd"])
-    assert len(kept) == FOUND
+    kept = trim_diagnostics([hint] * (MAX_DIAGNOSTICS + 5) + [error, "odd"])
+    assert len(kept) == MAX_DIAGNOSTICS
     assert kept[0] == {
         "range": {"start": {"line": 0, "character": 0}}, "severity": 1, "code": "", "source": "", "message": ""
     }  # fmt: skip
     assert kept[1]["range"] == {"start": {"line": 1, "character": 2}}
-    assert len(str(kept[1])) < MESSAGE * 2 + 200
+    assert len(str(kept[1])) < MAX_MESSAGE * 2 + 200
 
 
 @pytest.mark.parametrize(
-    "text", ["", "plain", "ä\u2028" * PIECE, '"\\\n\r\t\x7f😀' * (PIECE // 3)], ids=["empty", "short", "wide", "odd"]
+    "text", ["", "plain", "ä\u2028" * CHUNK, '"\\\n\r\t\x7f😀' * (CHUNK // 3)], ids=["empty", "short", "wide", "odd"]
 )
 def test_the_text_of_a_file_is_sent_whole(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.py").write_text(text, encoding="utf-8", newline="")
@@ -140,20 +140,20 @@ def test_the_text_of_a_file_is_sent_whole(tmp_path: Path, text: str) -> None:
 
 
 async def test_a_file_with_a_byte_that_is_no_text_is_shown(tmp_path: Path) -> None:
-    async with sailing(tmp_path) as sea:
-        path = sea.root / "a.py"
+    async with pool_setup(tmp_path) as setup:
+        path = setup.root / "a.py"
         path.write_bytes("# Wörter und Wörter und Wörter \n".encode() * 20 + b"# \xff\n" + BAD.encode())
-        assert [one.line for one in await found(sea, path)] == [22]
+        assert [one.line for one in await found(setup, path)] == [22]
 
 
 # --- answers ---
 
 
 async def test_a_large_answer_is_read_while_others_go_on(tmp_path: Path) -> None:
-    async with sailing(tmp_path, "many") as sea:
-        path = sea.file("a.py", "x")
-        server = await serving(sea, path)
-        many = await server.ask("many", {})
+    async with pool_setup(tmp_path, "many") as setup:
+        path = setup.file("a.py", "x")
+        server = await serving(setup, path)
+        many = await server.request("many", {})
         turns = 0
 
         async def ask(method: str, params: Any) -> Any:
@@ -165,8 +165,8 @@ async def test_a_large_answer_is_read_while_others_go_on(tmp_path: Path) -> None
                 turns += 1
                 await asyncio.sleep(0)
 
-        server.ask = ask  # type: ignore[method-assign, assignment]  # the answer itself is at hand
-        server.can = lambda method: True  # type: ignore[method-assign]  # whatever is asked
+        server.request = ask  # type: ignore[method-assign]  # the answer itself is at hand
+        server.supports = lambda method: True  # type: ignore[method-assign]  # whatever is asked
         going = asyncio.create_task(others())
         asks: list[Callable[[], Awaitable[Any]]] = [
             lambda: server.symbols("x", None),
@@ -184,45 +184,45 @@ async def test_a_large_answer_is_read_while_others_go_on(tmp_path: Path) -> None
 
 
 async def test_requests_that_wait_side_by_side_are_one_silence(tmp_path: Path) -> None:
-    async with sailing(tmp_path, "hang", limits=with_(request=1.5, silences=2, farewell=0.2)) as sea:
-        path = sea.file("a.py", "x")
-        await found(sea, path)  # all that it says by itself has come
-        answers = await asyncio.gather(*(definition(sea, path) for _ in range(4)))
+    async with pool_setup(tmp_path, "hang", limits=with_(request=1.5, silences=2, farewell=0.2)) as setup:
+        path = setup.file("a.py", "x")
+        await found(setup, path)  # all that it says by itself has come
+        answers = await asyncio.gather(*(definition(setup, path) for _ in range(4)))
         assert all("did not answer" in one.why for one in answers)
-        assert sea.fleet.running(path) is not None
-        await definition(sea, path)
-        assert sea.fleet.running(path) is None
+        assert setup.pool.running(path) is not None
+        await definition(setup, path)
+        assert setup.pool.running(path) is None
 
 
 async def test_a_server_that_still_says_something_is_not_silent(tmp_path: Path) -> None:
-    async with sailing(tmp_path, "chatters", limits=with_(request=3.0, silences=1, farewell=0.2)) as sea:
-        path = sea.file("a.py", "x")
-        assert "did not answer" in (await definition(sea, path)).why
-        assert sea.fleet.running(path) is not None
+    async with pool_setup(tmp_path, "chatters", limits=with_(request=3.0, silences=1, farewell=0.2)) as setup:
+        path = setup.file("a.py", "x")
+        assert "did not answer" in (await definition(setup, path)).why
+        assert setup.pool.running(path) is not None
 
 
 async def test_after_a_time_of_good_service_a_crash_counts_as_the_first(tmp_path: Path) -> None:
-    async with sailing(tmp_path, "crash", limits=with_(sound=0.0)) as sea:
-        path = sea.file("a.py", "x")
+    async with pool_setup(tmp_path, "crash", limits=with_(sound=0.0)) as setup:
+        path = setup.file("a.py", "x")
         for _ in range(PATIENT.starts):
-            assert "does not work here" not in (await definition(sea, path)).why
+            assert "does not work here" not in (await definition(setup, path)).why
         assert len(heard(tmp_path, "start")) > PATIENT.starts
 
 
 async def test_work_that_is_never_reported_as_done_is_waited_for_once(tmp_path: Path) -> None:
-    async with sailing(tmp_path, "never-ends", limits=with_(indexing=1.0)) as sea:
-        path = sea.file("a.py", "x")
-        assert isinstance(await definition(sea, path), tuple)
-        server = await serving(sea, path)
-        await server.ready()
-        assert server._busy
+    async with pool_setup(tmp_path, "never-ends", limits=with_(indexing=1.0)) as setup:
+        path = setup.file("a.py", "x")
+        assert isinstance(await definition(setup, path), tuple)
+        server = await serving(setup, path)
+        await server.wait_indexed()
+        assert server._progress
         async with asyncio.timeout(0):
-            await server.ready()  # at once
+            await server.wait_indexed()  # at once
         for kind in ("begin", "report"):
-            server._hear("$/progress", {"token": 2, "value": {"kind": kind}})
-        assert server._working()
-        server._hear("$/progress", {"token": 2, "value": {"kind": "end"}})
-        assert not server._working()
+            server._on_notification("$/progress", {"token": 2, "value": {"kind": kind}})
+        assert server._is_busy()
+        server._on_notification("$/progress", {"token": 2, "value": {"kind": "end"}})
+        assert not server._is_busy()
 
 
 # --- what changed on disk ---
@@ -239,28 +239,28 @@ class SlowWatch(FileWatch):
         self.begun: list[int] = []
         self.most = self.now = 0
 
-    def look(self) -> TreeSurvey:
-        look = super().look()
+    def survey(self) -> TreeSurvey:
+        survey = super().survey()
         self.begun.append(1)
         self._loop.call_soon_threadsafe(self.looking.set)
         self.now += 1
         self.most = max(self.most, self.now)
         self.may.wait(60)
         self.now -= 1
-        return look
+        return survey
 
 
 async def test_looks_at_the_disk_go_one_after_the_other_and_are_shared(tmp_path: Path) -> None:
-    async with sailing(tmp_path) as sea:
-        path = sea.file("a.py", "x")
-        server = await serving(sea, path)
-        (berth,) = sea.fleet._slots.values()
-        berth.watch = watch = SlowWatch(sea.root)
-        watch.keep(FileWatch.look(watch))
-        first = asyncio.create_task(sea.fleet.refresh())
+    async with pool_setup(tmp_path) as setup:
+        path = setup.file("a.py", "x")
+        server = await serving(setup, path)
+        (berth,) = setup.pool._slots.values()
+        berth.watch = watch = SlowWatch(setup.root)
+        watch.commit(FileWatch.survey(watch))
+        first = asyncio.create_task(setup.pool.refresh())
         await watch.looking.wait()
-        sea.file("new.py", "y")
-        others = [asyncio.create_task(sea.fleet.refresh()) for _ in range(7)]
+        setup.file("new.py", "y")
+        others = [asyncio.create_task(setup.pool.refresh()) for _ in range(7)]
         await asyncio.sleep(0)
         watch.may.set()
         await asyncio.gather(first, *others)
@@ -269,16 +269,16 @@ async def test_looks_at_the_disk_go_one_after_the_other_and_are_shared(tmp_path:
         watch.may.clear()
         watch.looking.clear()
         path.write_text("changed")
-        cut = asyncio.create_task(sea.fleet.refresh())
+        cut = asyncio.create_task(setup.pool.refresh())
         await watch.looking.wait()
         cut.cancel()
         await asyncio.wait([cut])
         watch.may.set()
-        await sea.fleet.refresh()
-        await server.ask("textDocument/hover", {"position": {"line": 0, "character": 0}})
+        await setup.pool.refresh()
+        await server.request("textDocument/hover", {"position": {"line": 0, "character": 0}})
         told = [
             (Path(one["uri"]).name, one["type"])
-            for line in sea.heard("workspace/didChangeWatchedFiles")
+            for line in setup.heard("workspace/didChangeWatchedFiles")
             for one in line[1]["changes"]
         ]
     assert told == [("new.py", 1), ("a.py", 2)]
@@ -289,15 +289,15 @@ async def test_looks_at_the_disk_go_one_after_the_other_and_are_shared(tmp_path:
 
 async def test_after_close_nothing_is_left_of_a_server_that_was_starting(tmp_path: Path) -> None:
     own = {"python": command(tmp_path, "hang-initialize", "deaf"), "go": command(tmp_path)}
-    async with sailing(tmp_path, own=own) as sea:
-        asking = asyncio.create_task(definition(sea, sea.file("a.py", "x")))
+    async with pool_setup(tmp_path, own=own) as setup:
+        asking = asyncio.create_task(definition(setup, setup.file("a.py", "x")))
         while not heard(tmp_path, "initialize"):  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.01)
         (pid,) = [start[1] for start in heard(tmp_path, "start")]
         assert pid in supervisor.process_table()
-        closing = asyncio.create_task(sea.fleet.close())
+        closing = asyncio.create_task(setup.pool.close())
         await asyncio.sleep(0)
-        late = await definition(sea, sea.file("b.go", "x"))
+        late = await definition(setup, setup.file("b.go", "x"))
         assert late == Unavailable(why="the session is being closed")
         await closing
         assert pid not in supervisor.process_table()

@@ -36,7 +36,7 @@ class Heard:
 async def talk(heard: Heard, code: str, cwd: Path) -> DuplexProcess:
     argv = ("python", "-c", code)
     return await DuplexProcess.with_program(
-        Path(sys.executable), argv, cwd=cwd, environment={"A": "1"}, hear=heard.take, over=heard.over.set
+        Path(sys.executable), argv, cwd=cwd, environment={"A": "1"}, on_output=heard.take, on_end=heard.over.set
     )
 
 
@@ -97,7 +97,7 @@ async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
     heard = Heard()
     with pytest.raises(ProcessError):
         await DuplexProcess.with_program(
-            tmp_path / "none", ("none",), cwd=tmp_path, environment={}, hear=heard.take, over=heard.over.set
+            tmp_path / "none", ("none",), cwd=tmp_path, environment={}, on_output=heard.take, on_end=heard.over.set
         )
 
 

@@ -1,4 +1,4 @@
-"""JSON-RPC messages out of a server's bytes: `Content-Length: N`, a blank line, N bytes of JSON."""
+"""The JSON-RPC connection to a language server: framing, requests and replies."""
 
 from __future__ import annotations
 
@@ -16,58 +16,59 @@ from tui_agent.platform.interactive import DuplexProcess, WriteBlocked
 from tui_agent.platform.proc import ProcessError
 from tui_agent.text import one_line
 
-HEADER_CAP = 8 * 1024
+MAX_HEADER = 8 * 1024
 """Bytes of one header."""
-BODY_CAP = 8 << 20
-"""Bytes of one message; a larger one is passed over."""
-NOISE_CAP = 1 << 20
-"""Bytes outside of messages after which a server is given up."""
-FAULTS = 20
-"""Messages that can't be read after which it is given up."""
+MAX_BODY = 8 << 20
+"""Bytes of one message; a larger one is skipped."""
+MAX_NOISE = 1 << 20
+"""Bytes outside of messages that are tolerated."""
+MAX_FAULTS = 20
+"""Unreadable messages that are tolerated."""
 
 Message: TypeAlias = dict[str, Any]
 
 _LENGTH = re.compile(rb"content-length: *(\d{1,15}) *\r?\n", re.IGNORECASE)
 _END = re.compile(rb"\r?\n\r?\n")
-SEEN = 512
-"""Bytes at the beginning and at the end of a message that is passed over in which its number is looked for."""
+ID_RANGE = 512
+"""Bytes at the start and at the end of a skipped message that are searched for its id."""
 
-# Only what stands on the outermost level counts: within an answer there may be any number of ids.
+# Only the id on the outermost level counts: the result of a reply may contain others.
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
-_ANSWER = rb'"(?:result|error)"\s*:'
-_NUMBER = rb'"id"\s*:\s*(\d{1,18})'
-_ANSWER_TO = re.compile(rb"\s*\{\s*(?:%b\s*,\s*)?%b\s*,\s*(?:%b\s*,\s*)?%b" % (_VERSION, _NUMBER, _VERSION, _ANSWER))
-_ANSWER_FIRST = re.compile(rb"\s*\{\s*(?:%b\s*,\s*)?%b" % (_VERSION, _ANSWER))
-_NUMBER_LAST = re.compile(rb"[\]}\"\w]\s*,\s*(?:%b\s*,\s*)?%b\s*(?:,\s*%b\s*)?\}\s*\Z" % (_VERSION, _NUMBER, _VERSION))
+_OUTCOME = rb'"(?:result|error)"\s*:'
+_ID = rb'"id"\s*:\s*(\d{1,18})'
+_ID_FIRST = re.compile(rb"\s*\{\s*(?:%b\s*,\s*)?%b\s*,\s*(?:%b\s*,\s*)?%b" % (_VERSION, _ID, _VERSION, _OUTCOME))
+_OUTCOME_FIRST = re.compile(rb"\s*\{\s*(?:%b\s*,\s*)?%b" % (_VERSION, _OUTCOME))
+_ID_LAST = re.compile(rb"[\]}\"\w]\s*,\s*(?:%b\s*,\s*)?%b\s*(?:,\s*%b\s*)?\}\s*\Z" % (_VERSION, _ID, _VERSION))
 
 
 class FramingError(Exception):
-    """What comes is no Language Server Protocol."""
+    """The server sends something other than the Language Server Protocol."""
 
 
 def encode_message(message: Message) -> bytes:
-    """The message as it is sent."""
+    """Return the message as bytes with its header."""
     body = msgspec.json.encode(message)
     return b"Content-Length: %d\r\n\r\n" % len(body) + body
 
 
 class MessageDecoder:
-    """Takes bytes as they come, gives whole messages. Memory is bounded; what is no message is passed over."""
+    """Decodes messages from bytes as they arrive. Memory is bounded; what is not a message is skipped."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._skip = self._size = 0
+        """Bytes of a too large message that are still to come, and its size."""
         self._head = self._tail = b""
-        """Of a message that is passed over."""
+        """Its start and end."""
         self._noise = self._faults = 0
 
     def feed(self, data: bytes) -> list[Message]:
-        """The messages that are complete now. Raises Garbled."""
+        """Return the messages that are complete now. Raises FramingError."""
         messages: list[Message] = []
         if self._skip:
-            passed = min(self._skip, len(data))
-            messages = self._passed(data[:passed])
-            data = data[passed:]
+            skipped = min(self._skip, len(data))
+            messages = self._skip_bytes(data[:skipped])
+            data = data[skipped:]
         self._buffer += data
         while (message := self._next()) is not None:
             if message:
@@ -75,65 +76,56 @@ class MessageDecoder:
         return messages
 
     def _next(self) -> Message | None:
-        """The next message, empty for one that could not be read; None when more bytes are needed."""
-        found = _LENGTH.search(self._buffer)
-        if found is None:
-            # A header may have begun: as many bytes as its first line can have are kept.
+        """Return the next message, an empty one if it could not be read, or None if more bytes are needed."""
+        length = _LENGTH.search(self._buffer)
+        if length is None:
+            # A header may have begun: keep as many bytes as its first line can have.
             self._drop(max(0, len(self._buffer) - 64))
             return None
-        if found.start():
-            before = self._buffer[: found.start()]
-            self._drop(0 if _in_header(before) else found.start())
-            if not _in_header(before):
-                return {}
-        end = _END.search(self._buffer, found.end() - 2)
-        if end is None or end.start() > HEADER_CAP:
-            if len(self._buffer) <= HEADER_CAP:
-                return None
-            self._drop(found.end())
+        if length.start() and not _is_header(self._buffer[: length.start()]):
+            self._drop(length.start())
             return {}
-        size = int(found[1])
-        if size > BODY_CAP:
-            return self._pass_over(end.end(), size)
-        if len(self._buffer) - end.end() < size:
+        end = _END.search(self._buffer, length.end() - 2)
+        if end is None or end.start() > MAX_HEADER:
+            if len(self._buffer) <= MAX_HEADER:
+                return None
+            self._drop(length.end())
+            return {}
+        size = int(length[1])
+        if size <= MAX_BODY and len(self._buffer) - end.end() < size:
             return None
         body = bytes(self._buffer[end.end() : end.end() + size])
         del self._buffer[: end.end() + size]
-        return self._read(body)
+        return self._decode(body) if size <= MAX_BODY else self._skip_message(body, size)
 
-    def _read(self, body: bytes) -> Message:
+    def _decode(self, body: bytes) -> Message:
         try:
-            message = msgspec.json.decode(body)
-        except (msgspec.DecodeError, RecursionError):
-            self._fault()
-            # A length that says too much swallows the beginning of the next message: that is given back.
-            if (swallowed := _LENGTH.search(body)) is not None:
+            message = msgspec.json.decode(body, type=dict[str, Any])
+        except (msgspec.DecodeError, RecursionError) as error:
+            self._count_fault()
+            # A length that is too large swallows the beginning of the next message: put that back.
+            is_valid_json = isinstance(error, msgspec.ValidationError)
+            if not is_valid_json and (swallowed := _LENGTH.search(body)) is not None:
                 self._buffer[:0] = body[swallowed.start() :]
-            return {}
-        if not isinstance(message, dict):
-            self._fault()
             return {}
         return message
 
-    def _pass_over(self, start: int, size: int) -> Message:
-        """A message that is too large: whoever waits for it is told."""
-        self._fault()
-        body = bytes(self._buffer[start : start + size])
-        del self._buffer[: start + size]
-        self._head, self._tail = body[:SEEN], b""
+    def _skip_message(self, start: bytes, size: int) -> Message:
+        """Skip a message that is too large; a reply is replaced by an error, so that nobody waits for it."""
+        self._count_fault()
+        self._head, self._tail = start[:ID_RANGE], b""
         self._skip = self._size = size
-        told = self._passed(body)
-        return told[0] if told else {}
+        messages = self._skip_bytes(start)
+        return messages[0] if messages else {}
 
-    def _passed(self, data: bytes) -> list[Message]:
-        """Part of it came: at its end the answer that tells so, if it was one."""
+    def _skip_bytes(self, data: bytes) -> list[Message]:
         self._skip -= len(data)
-        self._tail = (self._tail + data[-SEEN:])[-SEEN:]
+        self._tail = (self._tail + data[-ID_RANGE:])[-ID_RANGE:]
         if self._skip:
             return []
-        found = _ANSWER_TO.match(self._head)
-        if found is None and _ANSWER_FIRST.match(self._head):
-            found = _NUMBER_LAST.search(self._tail)
+        found = _ID_FIRST.match(self._head)
+        if found is None and _OUTCOME_FIRST.match(self._head):
+            found = _ID_LAST.search(self._tail)
         if found is None:
             return []
         error = {"code": -32000, "message": f"the answer has {self._size:,} bytes"}
@@ -142,26 +134,26 @@ class MessageDecoder:
     def _drop(self, count: int) -> None:
         del self._buffer[:count]
         self._noise += count
-        if self._noise > NOISE_CAP:
+        if self._noise > MAX_NOISE:
             raise FramingError("it sends something other than LSP messages")
 
-    def _fault(self) -> None:
+    def _count_fault(self) -> None:
         self._faults += 1
-        if self._faults > FAULTS:
+        if self._faults > MAX_FAULTS:
             raise FramingError("its messages can't be read")
 
 
-def _in_header(before: bytearray) -> bool:
-    """True for other header lines that may stand before the length."""
-    return before.lower().startswith(b"content-type:") and before.count(b"\n") == 1
+def _is_header(data: bytearray) -> bool:
+    """Return whether the data is another header line, which may come before the length."""
+    return data.lower().startswith(b"content-type:") and data.count(b"\n") == 1
 
 
 log = logging.getLogger(__name__)
 
-AGAIN = (-32800, -32801, -32802)
-"""Codes of a request that the server gave up because something changed meanwhile: asked once more."""
-_UNKNOWN = {"code": -32601, "message": "not supported"}
-_FAILED = {"code": -32603, "message": "it could not be understood"}
+CONTENT_CHANGED = (-32800, -32801, -32802)
+"""Error codes of a request that the server gave up because something changed: it is sent once more."""
+_METHOD_NOT_FOUND = {"code": -32601, "message": "not supported"}
+_INTERNAL_ERROR = {"code": -32603, "message": "it could not be understood"}
 
 
 class LspError(Exception):
@@ -169,15 +161,15 @@ class LspError(Exception):
 
 
 class ServerGone(LspError):
-    """The server has ended, or is ended for what it wrote."""
+    """The server has ended, or is stopped because of what it sent."""
 
 
 class ServerTimeout(LspError):
-    """No answer came in time."""
+    """No reply came in time."""
 
 
 class RequestRejected(LspError):
-    """The server answered with an error, whose `code` JSON-RPC or the protocol defines."""
+    """The server replied with an error, whose `code` is defined by JSON-RPC or by the protocol."""
 
     def __init__(self, message: str, code: object = None) -> None:
         super().__init__(message)
@@ -185,170 +177,167 @@ class RequestRejected(LspError):
 
 
 class RpcConnection:
-    """One running server. `answer` gives the result of what it asks, `hear` gets what it announces."""
+    """A running server program."""
 
-    def __init__(self, name: str, answer: Callable[[str, Any], Any], hear: Callable[[str, Any], None]) -> None:
+    def __init__(
+        self, name: str, on_request: Callable[[str, Any], Any], on_notification: Callable[[str, Any], None]
+    ) -> None:
         self.name = name
-        self._answer = answer
-        self._hear = hear
-        self._framing = MessageDecoder()
-        self._talk: DuplexProcess | None = None
-        self.at_end: Callable[[], None] = lambda: None
-        """Called when it is over."""
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._count = 0
-        self.why = ""
-        """Why it is over; empty as long as it is not."""
-        self.over = asyncio.Event()
-        self.heard = asyncio.get_running_loop().time()
-        """When something came last, on the loop's clock."""
+        self._on_request = on_request
+        self._on_notification = on_notification
+        self._decoder = MessageDecoder()
+        self._process: DuplexProcess | None = None
+        self.on_closed: Callable[[], None] = lambda: None
+        self._pending: dict[int, asyncio.Future[Any]] = {}
+        self._last_id = 0
+        self.close_reason = ""
+        """Why it is closed; empty while it is open."""
+        self.closed = asyncio.Event()
+        self.last_received = asyncio.get_running_loop().time()
+        """Time of the last data, on the loop's clock."""
 
     @classmethod
-    async def to_program(
+    async def start(
         cls,
         program: str,
         argv: tuple[str, ...],
         *,
         cwd: Path,
         environment: Mapping[str, str],
-        answer: Callable[[str, Any], Any],
-        hear: Callable[[str, Any], None],
+        on_request: Callable[[str, Any], Any],
+        on_notification: Callable[[str, Any], None],
     ) -> Self:
-        """Start a server. Raises Gone when that is not possible."""
-        made = cls(Path(program).name, answer, hear)
+        """Start a server. `on_request` returns the result of a request by the server, or raises LookupError.
+
+        Raises ServerGone if the server can't be started.
+        """
+        connection = cls(Path(program).name, on_request, on_notification)
         try:
-            made._talk = await DuplexProcess.with_program(
+            connection._process = await DuplexProcess.with_program(
                 Path(program),
                 argv,
                 cwd=cwd,
                 environment=environment,
-                hear=made._take,
-                over=lambda: made.stop("its process ended"),
+                on_output=connection._receive,
+                on_end=lambda: connection.stop("its process ended"),
             )
         except ProcessError as error:
             raise ServerGone(f"it can't be started: {error}") from error
-        return made
+        return connection
 
     async def request(self, method: str, params: Any, seconds: float) -> Any:
-        """The result. Raises LspError."""
+        """Return the result of a request. Raises LspError."""
         try:
             return await self._request(method, params, seconds)
-        except RequestRejected as declined:
-            if declined.code not in AGAIN:
+        except RequestRejected as error:
+            if error.code not in CONTENT_CHANGED:
                 raise
             return await self._request(method, params, seconds)
 
     async def _request(self, method: str, params: Any, seconds: float) -> Any:
-        self._count += 1
-        number = self._count
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = answer
-        answered = False
+        self._last_id += 1
+        request_id = self._last_id
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._pending[request_id] = reply
         try:
-            self._send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            self._send({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
             async with asyncio.timeout(seconds):
-                result = await answer
-            answered = True
-            return result
-        except TimeoutError:
-            raise ServerTimeout(f"it did not answer within {seconds:g} s") from None
-        except LspError:
-            answered = True
+                return await reply
+        except (TimeoutError, asyncio.CancelledError) as error:
+            with contextlib.suppress(LspError):
+                self.notify("$/cancelRequest", {"id": request_id})
+            if isinstance(error, TimeoutError):
+                raise ServerTimeout(f"it did not answer within {seconds:g} s") from None
             raise
         finally:
-            self._waiting.pop(number, None)
-            if not answered and not self.why:
-                with contextlib.suppress(LspError):
-                    self.notify("$/cancelRequest", {"id": number})
+            del self._pending[request_id]
 
     def notify(self, method: str, params: Any) -> None:
-        """Tell something. Raises Gone."""
+        """Send a notification. Raises ServerGone."""
         self._send({"jsonrpc": "2.0", "method": method, "params": params})
 
     def _send(self, message: Message) -> None:
-        if self.why or self._talk is None:
-            raise ServerGone(self.why or "it was not started")
+        if self.close_reason or self._process is None:
+            raise ServerGone(self.close_reason or "it was not started")
         try:
-            self._talk.send(encode_message(message))
+            self._process.send(encode_message(message))
         except WriteBlocked:
             self.stop("it stopped reading its input")
-            raise ServerGone(self.why) from None
+            raise ServerGone(self.close_reason) from None
 
-    # --- what comes ---
+    # --- incoming messages ---
 
-    def _take(self, data: bytes) -> None:
-        self.heard = asyncio.get_running_loop().time()
+    def _receive(self, data: bytes) -> None:
+        self.last_received = asyncio.get_running_loop().time()
         try:
-            messages = self._framing.feed(data)
+            messages = self._decoder.feed(data)
         except FramingError as error:
             self.stop(str(error))
             return
         for message in messages:
             try:
-                self._take_message(message)
+                self._handle(message)
             except Exception:
-                log.warning("a message of %s could not be taken in", self.name, exc_info=True)
+                log.warning("a message of %s could not be handled", self.name, exc_info=True)
 
-    def _take_message(self, message: Message) -> None:
-        method, number = message.get("method"), message.get("id")
+    def _handle(self, message: Message) -> None:
+        method, request_id = message.get("method"), message.get("id")
         if not isinstance(method, str):
-            self._take_answer(message)
-        elif number is None:
-            self._hear(method, message.get("params"))
+            self._handle_reply(message)
+        elif request_id is None:
+            self._on_notification(method, message.get("params"))
         else:
-            reply: Message = {"jsonrpc": "2.0", "id": number}
+            reply: Message = {"jsonrpc": "2.0", "id": request_id}
             try:
-                reply["result"] = self._answer(method, message.get("params"))
+                reply["result"] = self._on_request(method, message.get("params"))
             except LookupError:
-                reply["error"] = _UNKNOWN
+                reply["error"] = _METHOD_NOT_FOUND
             except Exception:
                 log.warning("%s of %s could not be answered", method, self.name, exc_info=True)
-                reply["error"] = _FAILED
+                reply["error"] = _INTERNAL_ERROR
             with contextlib.suppress(ServerGone):
                 self._send(reply)
 
-    def _take_answer(self, message: Message) -> None:
-        number = message.get("id")
-        answer = self._waiting.get(number) if isinstance(number, int) else None
-        if answer is None or answer.done():
+    def _handle_reply(self, message: Message) -> None:
+        request_id = message.get("id")
+        reply = self._pending.get(request_id) if isinstance(request_id, int) else None
+        if reply is None or reply.done():
             return
         error = message.get("error")
         if error is None:
-            answer.set_result(message.get("result"))
+            reply.set_result(message.get("result"))
             return
-        told = error if isinstance(error, dict) else {}
-        text = one_line(str(told.get("message") or "it reports an error"), 200)
-        answer.set_exception(RequestRejected(text, told.get("code")))
+        details = error if isinstance(error, dict) else {}
+        text = one_line(str(details.get("message") or "it reports an error"), 200)
+        reply.set_exception(RequestRejected(text, details.get("code")))
 
-    # --- the end ---
+    # --- closing ---
 
-    def stop(self, why: str) -> None:
-        """End it now; its processes are dead within 2 s."""
-        if self.why:
+    def stop(self, reason: str) -> None:
+        """Kill the server now; its processes are dead within 2 s."""
+        if self.close_reason:
             return
-        self.why = why
-        log.debug("%s is over: %s", self.name, why)
-        for answer in self._waiting.values():
-            if not answer.done():
-                answer.set_exception(ServerGone(why))
-        self.over.set()
-        self.at_end()
-        if self._talk is not None:
-            self._talk.stop()
+        self.close_reason = reason
+        log.debug("%s is closed: %s", self.name, reason)
+        for reply in self._pending.values():
+            if not reply.done():
+                reply.set_exception(ServerGone(reason))
+        self.closed.set()
+        self.on_closed()
+        if self._process is not None:
+            self._process.stop()
 
     async def close(self, seconds: float) -> None:
-        """Ask it to end, wait that long for it, then make sure that nothing of it is left."""
-        if not self.why:
-            with contextlib.suppress(LspError):
-                await self.request("shutdown", None, seconds)
-                self.notify("exit", None)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(seconds):
-                        await self.over.wait()
+        """Ask the server to end, wait that long, then kill what is left of it."""
+        with contextlib.suppress(LspError, TimeoutError):
+            await self.request("shutdown", None, seconds)
+            self.notify("exit", None)
+            async with asyncio.timeout(seconds):
+                await self.closed.wait()
         self.stop("it was stopped")
-        await self.gone()
+        await self.wait_gone()
 
-    async def gone(self) -> None:
-        """Until nothing of an ended one is left."""
-        if self._talk is not None:
-            await self._talk.gone()
+    async def wait_gone(self) -> None:
+        """Wait until no process of a stopped server is left."""
+        if self._process is not None:
+            await self._process.gone()

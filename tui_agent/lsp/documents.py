@@ -1,4 +1,4 @@
-"""The files of a workspace as a server is shown them."""
+"""The files of a workspace that are open in a language server."""
 
 from __future__ import annotations
 
@@ -13,52 +13,55 @@ from tui_agent.platform.encoding import NotText, decode
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file, sha256_of
 
-FILE_CAP = 4 << 20
-"""Bytes of a file that a server is shown."""
-PIECE = 1 << 16
-"""Characters that are written as JSON in one go: other threads stand still meanwhile."""
+MAX_FILE = 4 << 20
+"""Bytes of the largest file that is opened."""
+CHUNK = 1 << 16
+"""Characters that are encoded as JSON at once: other threads are blocked meanwhile."""
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 class NoSuchFile(Exception):
-    """A file that can't be shown to a server; the message says why."""
+    """A file that can't be opened in a server; the message says why."""
 
 
 class OpenDocument(msgspec.Struct):
-    """A file as the server was shown it."""
+    """A file as it was sent to the server."""
 
     path: Path
     uri: str
     version: int
-    """Never the same for two texts that one server was shown, nor for two times that it was shown one."""
+    """Unique for every text that is sent to a server."""
     text: msgspec.Raw
-    """As JSON; empty once it was sent."""
+    """As JSON; empty once it is sent."""
     size: int
     """In characters."""
     lines: ServerLines
     stamp: tuple[int, int, int]
+    """Size, modification time and inode."""
     sha256: str
     """Of the bytes on disk."""
 
 
-def open_text(path: Path, known: OpenDocument | None, version: int, data: bytes | None = None) -> OpenDocument:
-    """The file on disk as a document, or `data` in its place; `known` itself where nothing changed. Raises NoSuchFile.
-    Does file IO."""
+def open_text(path: Path, opened: OpenDocument | None, version: int, data: bytes | None = None) -> OpenDocument:
+    """Return the file on disk as a document, or `data` instead; the `opened` document itself if it has not changed.
+
+    Does file IO. Raises NoSuchFile.
+    """
     stamp = (-1, 0, 0)
     try:
         if data is None:
             stat = os.stat(path)
             stamp = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
-            if known is not None and known.stamp == stamp:
-                return known
-            file = read_file(path, FILE_CAP)
+            if opened is not None and opened.stamp == stamp:
+                return opened
+            file = read_file(path, MAX_FILE)
             data, sha256 = file.data, file.sha256
         else:
             sha256 = sha256_of(data)
-        if known is not None and known.sha256 == sha256:
-            known.stamp = stamp
-            return known
-        # A byte that is not text arrives as a lone surrogate, which JSON can't hold.
+        if opened is not None and opened.sha256 == sha256:
+            opened.stamp = stamp
+            return opened
+        # A byte that is not text is decoded to a lone surrogate, which JSON can't contain.
         text = _SURROGATE.sub("\ufffd", decode(data).text)
     except FileFault as fault:
         raise NoSuchFile(str(fault)) from fault
@@ -79,5 +82,5 @@ def open_text(path: Path, known: OpenDocument | None, version: int, data: bytes 
 
 
 def _as_json(text: str) -> msgspec.Raw:
-    pieces = [msgspec.json.encode(text[at : at + PIECE])[1:-1] for at in range(0, len(text), PIECE)]
-    return msgspec.Raw(b'"' + b"".join(pieces) + b'"')
+    chunks = [msgspec.json.encode(text[start : start + CHUNK])[1:-1] for start in range(0, len(text), CHUNK)]
+    return msgspec.Raw(b'"' + b"".join(chunks) + b'"')

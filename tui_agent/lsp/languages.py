@@ -1,4 +1,4 @@
-"""Which language a file is in and which commands serve it: the built-in table and the user's own entries (T3)."""
+"""The languages of files and the commands of their servers: the built-in table and the user's settings (T3)."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from tui_agent.common.domain import FrozenValue
 from tui_agent.common.tables import read_table
 from tui_agent.platform.programs import find_program
 
-ENTRIES = 20_000
-"""Files and folders of a root that are looked at to see which languages it has."""
-_SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "target", "build", "dist", "vendor"})
+MAX_ENTRIES = 20_000
+"""Files and folders of a root that are searched for code."""
+_EXCLUDED = frozenset({"node_modules", "__pycache__", "venv", "target", "build", "dist", "vendor"})
 
 
 class Language(FrozenValue, frozen=True, kw_only=True):
-    """A language and how it is served."""
+    """A language with the commands of its servers."""
 
     name: str
     title: str
     """For people."""
     suffixes: tuple[str, ...] = ()
     ids: dict[str, str] = msgspec.field(default_factory=dict)
+    """The protocol's language ids of some suffixes, where they differ from `name`."""
     also: tuple[str, ...] = ()
-    """Other names that settings may use."""
+    """Other names that are accepted in settings."""
     servers: tuple[tuple[str, ...], ...] = ()
     """Commands, the preferred one first."""
 
     def id_of(self, path: Path) -> str:
-        """The protocol's name of the language of one file."""
+        """Return the protocol's language id of a file."""
         return self.ids.get(path.suffix.lower(), self.name)
 
 
@@ -40,7 +41,7 @@ class ServerCommand(FrozenValue, frozen=True, kw_only=True):
     """A server that can be started."""
 
     program: str
-    """Absolute path, outside of the workspace."""
+    """Absolute path outside of the workspace."""
     argv: tuple[str, ...]
 
 
@@ -50,54 +51,56 @@ def _table() -> tuple[Language, ...]:
     return tuple(msgspec.convert({"name": name, **row}, Language) for name, row in rows)
 
 
-def languages(own: Mapping[str, Sequence[str]]) -> tuple[Language, ...]:
-    """All languages; the command in `own` (setting `language_servers`) stands instead of the built-in ones.
+def languages(user_commands: Mapping[str, Sequence[str]]) -> tuple[Language, ...]:
+    """Return all languages; `user_commands` (setting `language_servers`) replace the built-in commands.
 
-    A name that the table does not know is a language of its own, whose files end with it.
+    An unknown name is a language of its own, with the name as the suffix of its files.
     """
-    named = {name.lower(): tuple(command) for name, command in own.items()}
-    found = []
+    commands = {name.lower(): tuple(command) for name, command in user_commands.items()}
+    result = []
     for language in _table():
-        wanted = [named.pop(name) for name in (language.name, *language.also) if name in named]
-        found.append(msgspec.structs.replace(language, servers=(wanted[0],)) if wanted else language)
-    for name, command in named.items():
+        own = [commands.pop(name) for name in (language.name, *language.also) if name in commands]
+        result.append(msgspec.structs.replace(language, servers=(own[0],)) if own else language)
+    for name, command in commands.items():
         suffixes = (name if name.startswith(".") else f".{name}",)
-        found.append(Language(name=name, title=name, suffixes=suffixes, servers=(command,)))
-    return tuple(found)
+        result.append(Language(name=name, title=name, suffixes=suffixes, servers=(command,)))
+    return tuple(result)
 
 
 def language_of_file(path: Path, known: Sequence[Language]) -> Language | None:
-    """The language that a file's name tells; None for others."""
+    """Return the language of a file by its suffix."""
     suffix = path.suffix.lower()
-    return next((one for one in known if suffix in one.suffixes), None)
+    return next((language for language in known if suffix in language.suffixes), None)
 
 
 def commands(language: Language, folders: Sequence[Path]) -> tuple[ServerCommand, ...]:
-    """Servers of a language that are installed outside of `folders`. Does file IO."""
-    found = []
-    for name, *rest in language.servers:
-        program = find_program(name, folders)
-        if program is not None:
-            found.append(ServerCommand(program=str(program), argv=(program.name, *rest)))
-    return tuple(found)
+    """Return the servers of a language that are installed outside of `folders`. Does file IO."""
+    return tuple(
+        ServerCommand(program=str(program), argv=(program.name, *arguments))
+        for name, *arguments in language.servers
+        if (program := find_program(name, folders)) is not None
+    )
 
 
-def code_files(root: Path, suffixes: frozenset[str], entries: int = ENTRIES) -> Iterator[os.DirEntry[str]]:
-    """Files below `root` that end so, folders near the top first; nothing hidden or installed. Does file IO."""
-    waiting = [str(root)]
-    for folder in waiting:
+def code_files(root: Path, suffixes: frozenset[str], max_entries: int = MAX_ENTRIES) -> Iterator[os.DirEntry[str]]:
+    """Yield the files below `root` with these suffixes, top folders first, without hidden or installed ones.
+
+    Does file IO.
+    """
+    folders = [str(root)]
+    for folder in folders:
         try:
-            with os.scandir(folder) as found:
-                here = sorted(found, key=lambda entry: entry.name)
+            with os.scandir(folder) as iterator:
+                entries = sorted(iterator, key=lambda entry: entry.name)
         except OSError:
             continue
-        for entry in here:
-            entries -= 1
-            if entries < 0:
+        for entry in entries:
+            max_entries -= 1
+            if max_entries < 0:
                 return
-            if entry.name.startswith(".") or entry.name in _SKIPPED:
+            if entry.name.startswith(".") or entry.name in _EXCLUDED:
                 continue
             if entry.is_dir(follow_symlinks=False):
-                waiting.append(entry.path)
+                folders.append(entry.path)
             elif os.path.splitext(entry.name)[1].lower() in suffixes and entry.is_file(follow_symlinks=False):
                 yield entry

@@ -1,4 +1,4 @@
-"""The servers of a session: one for each language and root, started on first use, restarted a few times (T3)."""
+"""The language servers of a session: one for each language and root, started on first use and restarted (T3)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 from tui_agent.common.symbols import Unavailable
 from tui_agent.lsp.connection import LspError, ServerGone
 from tui_agent.lsp.documents import NoSuchFile
-from tui_agent.lsp.languages import ENTRIES, Language, ServerCommand, code_files, commands, language_of_file, languages
+from tui_agent.lsp.languages import (
+    MAX_ENTRIES,
+    Language,
+    ServerCommand,
+    code_files,
+    commands,
+    language_of_file,
+    languages,
+)
 from tui_agent.lsp.queries import CodeServer
 from tui_agent.lsp.server import ServerLimits
 from tui_agent.platform.environment import child_environment
@@ -23,59 +31,64 @@ from tui_agent.platform.programs import path_outside
 
 log = logging.getLogger(__name__)
 
-OPENED = 20
-"""New files that a server is shown without being asked about them."""
+MAX_NEW_FILES = 20
+"""New files that are opened in a server without a query."""
 T = TypeVar("T")
-Told = Literal["info", "warning"]
+NoticeLevel = Literal["info", "warning"]
 
 
 class ServerSlot:
-    """The place of one server: which command serves, how often it was started, why it can't be had."""
+    """The server of one language and root: its commands, its starts, and why it is not available."""
 
     def __init__(self, language: Language, root: Path) -> None:
         self.language = language
         self.root = root
         self.starting: asyncio.Task[CodeServer | Unavailable] | None = None
         self.server: CodeServer | None = None
-        self.found: tuple[ServerCommand, ...] | None = None
-        """Commands that are left to be tried; None before they were looked for."""
+        self.candidates: tuple[ServerCommand, ...] | None = None
+        """Commands that remain to be tried; None before the search for them."""
         self.starts = 0
-        self.began = 0.0
-        """When it was started last, on the monotonic clock."""
-        self.worked = False
-        """The first command of `found` has started before: it is the one to start again."""
+        self.started_at = 0.0
+        """Time of the last start, on the monotonic clock."""
+        self.has_worked = False
+        """Whether the first candidate has started before: then it is the one to restart."""
         self.next_start = 0.0
         self.given_up = ""
-        self.told = False
+        """Why it is not started any more."""
+        self.notified = False
+        """Whether the user knows that it was given up."""
         self.watch = FileWatch(root, frozenset(language.suffixes))
-        self.looking = asyncio.Lock()
-        self.looks = self.looked = 0
-        """Looks at the disk that were begun, and the last one of which the server was told."""
+        self.refreshing = asyncio.Lock()
+        self.surveys = 0
+        """Number of surveys of the disk that were started."""
 
 
 class ServerPool:
-    """Lives on one event loop. `tell` gets sentences for the user: of each server that is started or given up."""
+    """Lives on one event loop."""
 
     def __init__(
         self,
         roots: Sequence[Path],
-        own: Mapping[str, Sequence[str]],
-        tell: Callable[[Told, str], None],
+        user_commands: Mapping[str, Sequence[str]],
+        on_notice: Callable[[NoticeLevel, str], None],
         limits: ServerLimits | None = None,
         avoid: Sequence[Path] = (),
     ) -> None:
-        """`own`: the setting `language_servers`. `avoid`: further folders in which no program is looked for."""
+        """`user_commands`: the setting `language_servers`. `avoid`: further folders to take no program from.
+
+        `on_notice` gets a sentence for the user about each server that is started or given up.
+        """
         self.roots = tuple(roots)
         self.folders = (*self.roots, *avoid)
-        """Where no program is taken from."""
+        """Folders that no program is taken from."""
         self.limits = limits or ServerLimits()
-        self.languages = languages(own)
-        self._tell = tell
+        self.languages = languages(user_commands)
+        self._on_notice = on_notice
         self._slots: dict[tuple[str, Path], ServerSlot] = {}
         self._closed = False
 
-    def place_of(self, path: Path) -> tuple[Language, Path] | Unavailable:
-        """The language and root of a file."""
+    def locate(self, path: Path) -> tuple[Language, Path] | Unavailable:
+        """Return the language and root of a file."""
         inside = [root for root in self.roots if path.is_relative_to(root)]
         if not inside:
             return Unavailable(why="the file is outside the workspace")
@@ -86,14 +99,14 @@ class ServerPool:
         return language, max(inside, key=lambda root: len(root.parts))
 
     async def with_file(self, path: Path, work: Callable[[CodeServer], Awaitable[T]]) -> T | Unavailable:
-        """What `work` makes of the server for a file; done once more where that server ends meanwhile."""
-        place = self.place_of(path)
+        """Return the result of `work` with the server of a file; retried once if that server ends meanwhile."""
+        place = self.locate(path)
         return place if isinstance(place, Unavailable) else await self.with_server(*place, work)
 
     async def with_server(
         self, language: Language, root: Path, work: Callable[[CodeServer], Awaitable[T]]
     ) -> T | Unavailable:
-        """The same for a language."""
+        """Return the result of `work` with the server of a language and root, like `with_file`."""
         slot = self._slots.setdefault((language.name, root), ServerSlot(language, root))
         for attempt in (1, 2):
             server = await self._server(slot)
@@ -103,16 +116,16 @@ class ServerPool:
                 return await work(server)
             except NoSuchFile as error:
                 return Unavailable(why=str(error))
-            except ServerGone as fault:
+            except ServerGone as error:
                 if attempt == 2:
-                    return Unavailable(why=f"the language server for {language.title} ended: {fault}")
-            except LspError as fault:
-                return Unavailable(why=f"the language server for {language.title}: {fault}")
+                    return Unavailable(why=f"the language server for {language.title} ended: {error}")
+            except LspError as error:
+                return Unavailable(why=f"the language server for {language.title}: {error}")
         raise AssertionError("unreachable")
 
     def running(self, path: Path) -> CodeServer | None:
-        """The server of a file, if it runs at the moment."""
-        place = self.place_of(path)
+        """Return the server of a file if it is running."""
+        place = self.locate(path)
         if isinstance(place, Unavailable):
             return None
         slot = self._slots.get((place[0].name, place[1]))
@@ -120,35 +133,36 @@ class ServerPool:
         return server if server is not None and server.alive else None
 
     async def refresh(self) -> None:
-        """Tell the running servers what was written, created and deleted on disk since the last time."""
+        """Report files that were written, created and deleted on disk since the last time to the running servers."""
         for slot in tuple(self._slots.values()):
             if slot.server is not None and slot.server.alive:
-                await self._catch_up(slot)
+                await self._refresh_slot(slot)
 
-    async def _catch_up(self, slot: ServerSlot) -> None:
-        """One look at a time. All who came while one was going on share the next: only that surely saw what they mean.
-        What is cut short is told by the next one."""
-        came = slot.looks
-        async with slot.looking:
+    async def _refresh_slot(self, slot: ServerSlot) -> None:
+        """Survey the disk and report the changes, one at a time.
+
+        Callers that arrive during a survey share the next one, as only that is sure to include their changes. What a
+        cancelled call did not report is reported by the next one.
+        """
+        earlier_surveys = slot.surveys
+        async with slot.refreshing:
             server = slot.server
-            if slot.looked > came or server is None or not server.alive:
+            if slot.surveys > earlier_surveys or server is None or not server.alive:
                 return
-            slot.looks += 1
-            number = slot.looks
-            look = await asyncio.to_thread(slot.watch.look)
+            slot.surveys += 1
+            survey = await asyncio.to_thread(slot.watch.survey)
             with contextlib.suppress(LspError):
-                server.files_changed(look.changes)
-                await server.refresh()
-                # Servers put off looking at what they are told of; what is open counts at once.
-                for path in [path for path, kind in look.changes if kind == CREATED][:OPENED]:
+                server.files_changed(survey.changes)
+                await server.sync_all()
+                # Servers may read reported files later; what is open counts at once.
+                for path in [path for path, kind in survey.changes if kind == CREATED][:MAX_NEW_FILES]:
                     with contextlib.suppress(NoSuchFile):
-                        await server.show(Path(path))
+                        await server.sync(Path(path))
             if slot.server is server and server.alive:
-                slot.watch.keep(look)
-                slot.looked = number
+                slot.watch.commit(survey)
 
     async def close(self) -> None:
-        """End all servers; nothing of them is left afterwards."""
+        """End all servers with all their processes."""
         self._closed = True
         for slot in tuple(self._slots.values()):
             if slot.starting is not None and not slot.starting.done():
@@ -161,143 +175,140 @@ class ServerPool:
     # --- starting ---
 
     async def _server(self, slot: ServerSlot) -> CodeServer | Unavailable:
-        """The server, started if need be; whoever gives up waiting does not end the start for the others."""
+        """Return the server, started if necessary; cancelling a caller does not cancel the start for others."""
         if slot.server is not None and slot.server.alive:
             return slot.server
         if slot.starting is None or slot.starting.done():
-            slot.starting = asyncio.create_task(self._bring_up(slot))
+            slot.starting = asyncio.create_task(self._start_slot(slot))
         return await asyncio.shield(slot.starting)
 
-    async def _bring_up(self, slot: ServerSlot) -> CodeServer | Unavailable:
+    async def _start_slot(self, slot: ServerSlot) -> CodeServer | Unavailable:
         if slot.server is not None:
-            await slot.server.close()  # nothing of it is left beside the next one
-            why, slot.server = slot.server.why, None
-            log.warning("the language server for %s ended: %s", slot.language.title, why)
-            if time.monotonic() - slot.began >= self.limits.sound:
+            await slot.server.close()  # it must be gone before the next one starts
+            reason, slot.server = slot.server.close_reason, None
+            log.warning("the language server for %s ended: %s", slot.language.title, reason)
+            if time.monotonic() - slot.started_at >= self.limits.sound:
                 slot.starts = 0
-            self._failed(slot, why)
+            self._note_failure(slot, reason)
         while slot.server is None:
-            hindrance = await self._hindrance(slot)
-            if hindrance is not None:
-                return hindrance
-            await self._start(slot)
+            unavailable = await self._unavailable(slot)
+            if unavailable is not None:
+                return unavailable
+            await self._try_candidate(slot)
         return slot.server
 
-    async def _hindrance(self, slot: ServerSlot) -> Unavailable | None:
-        """Why no server can be started now; None when one can."""
+    async def _unavailable(self, slot: ServerSlot) -> Unavailable | None:
+        """Return why no server can be started now, or None."""
         title = slot.language.title
         if self._closed:
             return Unavailable(why="the session is being closed")
-        if slot.found is None:
-            slot.found = await asyncio.to_thread(commands, slot.language, self.folders)
-            if not slot.found:
+        if slot.candidates is None:
+            slot.candidates = await asyncio.to_thread(commands, slot.language, self.folders)
+            if not slot.candidates:
                 slot.given_up = f"no language server for {title} is installed"
-                slot.told = True
+                slot.notified = True
         if slot.given_up:
             return Unavailable(why=slot.given_up)
         if time.monotonic() < slot.next_start:
             return Unavailable(why=f"the language server for {title} failed and will be restarted later")
         return None
 
-    async def _start(self, slot: ServerSlot) -> None:
-        assert slot.found
-        command = slot.found[0]
-        slot.starts, slot.began = slot.starts + 1, time.monotonic()
-        slot.watch.keep(await asyncio.to_thread(slot.watch.look))  # it reads the disk after that
+    async def _try_candidate(self, slot: ServerSlot) -> None:
+        assert slot.candidates
+        command = slot.candidates[0]
+        slot.starts, slot.started_at = slot.starts + 1, time.monotonic()
+        slot.watch.commit(await asyncio.to_thread(slot.watch.survey))  # the server reads the disk after that
         environment = child_environment()
         environment["PATH"] = path_outside(self.folders, environment["PATH"])
         try:
             slot.server = await CodeServer.start(command, slot.language, slot.root, self.limits, environment)
-            if not slot.worked:
-                what = f"Started {command.argv[0]}, a language server for {slot.language.title}"
-                self._tell("info", f"{what}; it may run the project's code.")
-            slot.worked = True
-        except LspError as fault:
-            log.warning("%s did not start: %s", command.program, fault)
-            if not slot.worked and len(slot.found) > 1:
-                slot.found, slot.starts = slot.found[1:], 0
+            if not slot.has_worked:
+                started = f"Started {command.argv[0]}, a language server for {slot.language.title}"
+                self._on_notice("info", f"{started}; it may run the project's code.")
+            slot.has_worked = True
+        except LspError as error:
+            log.warning("%s did not start: %s", command.program, error)
+            if not slot.has_worked and len(slot.candidates) > 1:
+                slot.candidates, slot.starts = slot.candidates[1:], 0
                 return
-            self._failed(slot, str(fault), hopeless=not slot.worked)
+            self._note_failure(slot, str(error), is_final=not slot.has_worked)
 
-    def _failed(self, slot: ServerSlot, why: str, *, hopeless: bool = False) -> None:
-        """Note a failure. A server that never started is not tried again in this session."""
-        if hopeless or slot.starts >= self.limits.starts:
-            slot.given_up = f"the language server for {slot.language.title} does not work here ({why})"
-        again = slot.starts - 2  # the first time at once
-        slot.next_start = time.monotonic() + (self.limits.backoff * 2**again if again >= 0 else 0)
-        if slot.given_up and not slot.told:
-            slot.told = True
+    def _note_failure(self, slot: ServerSlot, reason: str, *, is_final: bool = False) -> None:
+        """Schedule the next start, or give the server up with `is_final` or after too many starts."""
+        if is_final or slot.starts >= self.limits.starts:
+            slot.given_up = f"the language server for {slot.language.title} does not work here ({reason})"
+        restarts = slot.starts - 2  # the first restart is immediate
+        slot.next_start = time.monotonic() + (self.limits.backoff * 2**restarts if restarts >= 0 else 0)
+        if slot.given_up and not slot.notified:
+            slot.notified = True
             text = f"{slot.given_up[:1].upper()}{slot.given_up[1:]}; continuing without it."
-            self._tell("warning", text)
+            self._on_notice("warning", text)
 
 
 def is_served(known: Sequence[Language], folders: Sequence[Path]) -> tuple[Language, ...]:
-    """The languages of `known` for which a server is installed. Does file IO."""
+    """Return the languages of `known` for which a server is installed. Does file IO."""
     return tuple(language for language in known if commands(language, folders))
 
 
-__all__ = ["ServerPool", "is_served"]
-
-
-FEW = 2_000
-"""Changes that one look reports."""
-KEPT = 2 * ENTRIES
-"""Files that are known."""
+MAX_CHANGES = 2_000
+"""Changes that one survey reports."""
+MAX_FILES = 2 * MAX_ENTRIES
+"""Files that are remembered."""
 CREATED, CHANGED, DELETED = 1, 2, 3
 Stamp: TypeAlias = tuple[int, int]
-"""Size and time of change."""
+"""Size and modification time."""
 
 
 class TreeSurvey(NamedTuple):
-    """What a look found."""
+    """The files on disk, and what has changed."""
 
     changes: list[tuple[str, int]]
-    """Path and kind of each change since the look that was kept last; nothing where none was."""
+    """Path and kind of each change since the last committed survey; empty for the first one."""
     files: dict[str, Stamp]
 
 
 class FileWatch:
-    """Knows the files of one root that end in one of some suffixes, as far as `code_files` goes."""
+    """Tracks changes of the files of one root with certain suffixes, as far as `code_files` goes."""
 
-    def __init__(self, root: Path, suffixes: frozenset[str], entries: int = ENTRIES) -> None:
+    def __init__(self, root: Path, suffixes: frozenset[str], max_entries: int = MAX_ENTRIES) -> None:
         self._root = root
         self._suffixes = suffixes
-        self._entries = entries
-        self._known: dict[str, Stamp] | None = None
+        self._max_entries = max_entries
+        self._committed: dict[str, Stamp] | None = None
 
-    def look(self) -> TreeSurvey:
-        """What is there, and what changed. Does file IO; may be done in a thread that nobody waits for any more."""
+    def survey(self) -> TreeSurvey:
+        """Return the files and what has changed. Does file IO; may run in a thread whose caller was cancelled."""
         now: dict[str, Stamp] = {}
-        for entry in code_files(self._root, self._suffixes, self._entries):
+        for entry in code_files(self._root, self._suffixes, self._max_entries):
             with contextlib.suppress(OSError):
                 now[entry.path] = _stamp(entry.stat(follow_symlinks=False))
-        before = self._known
+        before = self._committed
         if before is None:
             return TreeSurvey([], now)
         deleted = []
         for path in before.keys() - now.keys():
-            # It may only have come to lie behind the end of the walk.
+            # It may still exist, beyond the limit of the walk.
             if (stamp := _file_at(path)) is None:
                 deleted.append((path, DELETED))
-            elif len(now) < KEPT:
+            elif len(now) < MAX_FILES:
                 now[path] = stamp
         changed = [
             (path, CHANGED if path in before else CREATED) for path, stamp in now.items() if before.get(path) != stamp
         ]
-        return TreeSurvey([*deleted, *changed][:FEW], now)
+        return TreeSurvey([*deleted, *changed][:MAX_CHANGES], now)
 
-    def keep(self, look: TreeSurvey) -> None:
-        """Its changes were told: the next look starts from there."""
-        self._known = look.files
+    def commit(self, survey: TreeSurvey) -> None:
+        """Note that the changes were reported: the next survey starts from this one."""
+        self._committed = survey.files
 
 
-def _stamp(stat: os.stat_result) -> Stamp:
-    return stat.st_size, stat.st_mtime_ns
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_size, status.st_mtime_ns
 
 
 def _file_at(path: str) -> Stamp | None:
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return None
-    return _stamp(found) if S_ISREG(found.st_mode) else None
+    return _stamp(status) if S_ISREG(status.st_mode) else None

@@ -1,10 +1,12 @@
-"""Columns as a server counts them, and as we do: characters (code points). Lines count from 0 in the protocol."""
+"""Convert positions and URIs between the protocol and ours.
+
+The protocol counts lines from 0 and columns in code units; we count lines from 1 and columns in code points.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from typing import Any, Literal
 from urllib.parse import quote, unquote_to_bytes
 
@@ -19,7 +21,7 @@ class ServerLines:
     def __init__(self, text: str) -> None:
         self._lines: list[str] = []
         start = 0
-        # One by one: a split of a large text would keep all other threads waiting.
+        # One by one: splitting a large text at once would block all other threads.
         for end in _LINE_END.finditer(text):
             self._lines.append(text[start : end.start()])
             start = end.end()
@@ -29,12 +31,12 @@ class ServerLines:
         return len(self._lines)
 
     def __getitem__(self, number: int) -> str:
-        """The line `number`, from 0; empty where there is none."""
+        """Return a line by its index; empty if there is no such line."""
         return self._lines[number] if 0 <= number < len(self._lines) else ""
 
 
 def to_units(line: str, column: int, encoding: Encoding) -> int:
-    """How many code units of `encoding` stand before the character `column` of `line`."""
+    """Return how many code units of `encoding` precede the character `column` of `line`."""
     before = line[:column]
     if encoding == "utf-32" or before.isascii():
         return len(before)
@@ -44,7 +46,7 @@ def to_units(line: str, column: int, encoding: Encoding) -> int:
 
 
 def from_units(line: str, units: int, encoding: Encoding) -> int:
-    """How many characters stand before the code unit `units`; inside a character, those before it."""
+    """Return how many characters completely precede the code unit `units` of `line`."""
     if encoding == "utf-32" or line.isascii():
         return max(0, min(units, len(line)))
     count = used = 0
@@ -57,12 +59,12 @@ def from_units(line: str, units: int, encoding: Encoding) -> int:
 
 
 def uri_of(path: str) -> str:
-    """The `file:` address of an absolute path."""
+    """Return the `file:` URI of an absolute path."""
     return "file://" + quote(os.fsencode(path), safe="/")
 
 
 def path_of(uri: object) -> str:
-    """The absolute path of a `file:` address, also in the short form `file:/x`; empty for any other."""
+    """Return the absolute path of a `file:` URI, also in the short form `file:/x`; empty for any other URI."""
     if not isinstance(uri, str) or not uri.startswith("file:/"):
         return ""
     rest = uri.removeprefix("file:")
@@ -72,17 +74,22 @@ def path_of(uri: object) -> str:
     return "" if "\0" in path else os.path.normpath(path) if path else ""
 
 
-def as_int(given: object, name: str) -> int:
-    """The number under `name`, not below 0; 0 where there is none."""
-    value = given.get(name) if isinstance(given, Mapping) else None
+def as_dict(value: object) -> dict[str, Any]:
+    """Return the value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """Return the value if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def as_int(value: object) -> int:
+    """Return the value if it is a positive number, else 0."""
     return value if isinstance(value, int) and value > 0 else 0
 
 
-def start_of(extent: Any) -> Any:
-    """Where a range begins; None for what is no range."""
-    return extent.get("start") if isinstance(extent, dict) else None
-
-
-def line_of(position: Any) -> int:
-    """The line of a position, counted from 1."""
-    return as_int(position, "line") + 1
+def range_start(value: object) -> tuple[int, int]:
+    """Return where a protocol range begins: line, counted from 1, and code unit."""
+    start = as_dict(as_dict(value).get("start"))
+    return as_int(start.get("line")) + 1, as_int(start.get("character"))

@@ -1,4 +1,4 @@
-"""A language server with the questions that the tools ask: where something is, who uses it, what it is (T3)."""
+"""The queries of the code tools to a language server: where something is, who uses it, what it is (T3)."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ from tui_agent.common.symbols import (
 from tui_agent.lsp import results
 from tui_agent.lsp.connection import RequestRejected, ServerTimeout
 from tui_agent.lsp.documents import NoSuchFile, OpenDocument
-from tui_agent.lsp.positions import as_int, from_units, line_of, path_of, start_of
+from tui_agent.lsp.positions import as_dict, from_units, path_of, range_start
 from tui_agent.lsp.server import LanguageServer
 
-CALLS = 200
-"""Callers or callees that are told."""
-HEAD_LINES = 12
-"""Lines of a head."""
-BASES = 12
-"""Names in a head that are looked up."""
-FILES = 40
-"""Files whose classes are looked at for subtypes."""
+MAX_CALLS = 200
+"""Callers or callees of one function."""
+MAX_HEADER_LINES = 12
+"""Lines of the header of a class."""
+MAX_BASES = 12
+"""Names in a class header that are looked up."""
+MAX_FILES = 40
+"""Files that are searched for subtypes."""
 _NAME = re.compile(r"[^\W\d]\w*")
+_KEYWORDS = ("extends", "implements", "metaclass", "public", "private")
 _BODY = re.compile(r"[{]|:\s*(?:#.*)?$|\bwhere\b")
-_PLACES: dict[PlaceKind, str] = {
+_LOCATION_METHODS: dict[PlaceKind, str] = {
     "definitions": "textDocument/definition",
     "references": "textDocument/references",
     "implementations": "textDocument/implementation",
@@ -45,58 +46,61 @@ R = TypeVar("R")
 
 
 class CodeServer(LanguageServer):
-    """What the server can't do is `Unavailable`; methods raise LspError and NoSuchFile."""
+    """A language server with these queries.
+
+    Methods return Unavailable for what the server does not support, and raise LspError and NoSuchFile.
+    """
 
     async def file_diagnostics(
         self, path: Path, seconds: float, data: bytes | None = None
     ) -> tuple[str, tuple[Diagnostic, ...]]:
-        """What the server finds wrong in a file, behind the sha256 of the bytes in which it was found; with `data` as
-        if that stood in the file."""
-        document = await self.show(path, data)
+        """Return the hash of the file's content, or of `data` instead of it, and the diagnostics for it."""
+        document = await self.sync(path, data)
         items = await self.diagnostics(document, seconds)
         if self.documents.get(document.uri) is not document:
             raise ServerTimeout(f"{path.name} changed meanwhile")
-        found = await asyncio.to_thread(results.read_diagnostics, items, document.lines, self.encoding)
-        return document.sha256, found
+        diagnostics = await asyncio.to_thread(results.read_diagnostics, items, document.lines, self.encoding)
+        return document.sha256, diagnostics
 
     async def outline(self, path: Path) -> tuple[Symbol, ...] | Unavailable:
-        """The symbols of a file."""
-        return await self._read(_SYMBOLS, "list symbols", lambda found: results.read_outline(found, str(path)), path)
+        """Return the symbols of a file."""
+        return await self._query(_SYMBOLS, "list symbols", lambda result: results.read_outline(result, str(path)), path)
 
     async def places(
-        self, kind: PlaceKind, path: Path, spot: SourcePosition
+        self, kind: PlaceKind, path: Path, position: SourcePosition
     ) -> tuple[SourceLocation, ...] | Unavailable:
-        """Where what stands at `spot` is defined, used (the declaration among them), or implemented and overridden; of
-        a type, where the server can't say, the types that name it as a base."""
-        found = await self._read(_PLACES[kind], f"find {kind}", results.places, path, spot)
-        if kind != "implementations" or (found and not isinstance(found, Unavailable)):
-            return found
-        derived = await self._subtypes(await self._opened(path), spot)
-        return found if derived is None else tuple(symbol.place for symbol in derived)
+        """Return where the symbol at `position` is defined, used (including its declaration), or implemented.
 
-    async def hover(self, path: Path, spot: SourcePosition) -> str | Unavailable:
-        """Signature, type and documentation; empty where there is nothing to say."""
-        return await self._read("textDocument/hover", "tell types", results.hover_text, path, spot)
+        If the server can't tell the implementations of a type, return the types that name it as a base.
+        """
+        locations = await self._query(_LOCATION_METHODS[kind], f"find {kind}", results.read_locations, path, position)
+        if kind != "implementations" or (locations and not isinstance(locations, Unavailable)):
+            return locations
+        subtypes = await self._subtypes(await self._open(path), position)
+        return locations if subtypes is None else tuple(symbol.place for symbol in subtypes)
+
+    async def hover(self, path: Path, position: SourcePosition) -> str | Unavailable:
+        """Return signature, type and documentation; empty if there is none."""
+        return await self._query("textDocument/hover", "tell types", results.read_hover, path, position)
 
     async def symbols(self, name: str, example: Path | None) -> tuple[Symbol, ...] | Unavailable:
-        """Symbols of the whole project that are called like `name`. `example`: a file of the project to start from."""
-        if not self.can("workspace/symbol"):
-            return self._cannot("search symbols")
+        """Return the symbols of the whole project that match `name`. `example`: a file to open first."""
+        if not self.supports("workspace/symbol"):
+            return self._unsupported("search symbols")
         if example is not None and not self.documents:
-            await self.show(example)
-        await self.ready()
-        return await asyncio.to_thread(
-            results.read_symbols, await self.ask_project("workspace/symbol", {"query": name})
-        )
+            await self.sync(example)
+        await self.wait_indexed()
+        result = await self.request_project("workspace/symbol", {"query": name})
+        return await asyncio.to_thread(results.read_symbols, result)
 
     async def calls(
-        self, path: Path, spot: SourcePosition, *, incoming: bool, outgoing: bool
+        self, path: Path, position: SourcePosition, *, incoming: bool, outgoing: bool
     ) -> Hierarchy | Unavailable | None:
-        """Who calls the function at `spot`, and whom it calls; None where no function is."""
+        """Return the callers and callees of the function at `position`; None if there is no function."""
         method = "textDocument/prepareCallHierarchy"
-        if not self.can(method):
-            return self._cannot("tell who calls whom")
-        item = await self._item(method, await self._opened(path), spot)
+        if not self.supports(method):
+            return self._unsupported("tell who calls whom")
+        item = await self._item(method, await self._open(path), position)
         if item is None:
             return None
         return Hierarchy(
@@ -105,160 +109,160 @@ class CodeServer(LanguageServer):
             below=await self._links("callHierarchy/outgoingCalls", "to", item[1]) if outgoing else None,
         )
 
-    async def types(self, path: Path, spot: SourcePosition) -> Hierarchy | Unavailable | None:
-        """Super- and subtypes of the type at `spot`; None where no type is."""
+    async def types(self, path: Path, position: SourcePosition) -> Hierarchy | Unavailable | None:
+        """Return super- and subtypes of the type at `position`; None if there is no type."""
         method = "textDocument/prepareTypeHierarchy"
-        document = await self._opened(path)
-        if not self.can(method):
-            return await self._family(document, spot)
-        item = await self._item(method, document, spot)
+        document = await self._open(path)
+        if not self.supports(method):
+            return await self._type_hierarchy(document, position)
+        item = await self._item(method, document, position)
         if item is None:
             return None
         above = await self._links("typeHierarchy/supertypes", "", item[1])
         return Hierarchy(symbol=item[0], above=above, below=await self._links("typeHierarchy/subtypes", "", item[1]))
 
-    # --- shared ---
+    # --- helpers ---
 
-    def _cannot(self, what: str) -> Unavailable:
-        return Unavailable(why=f"the language server for {self.language.title} can't {what}")
+    def _unsupported(self, action: str) -> Unavailable:
+        return Unavailable(why=f"the language server for {self.language.title} can't {action}")
 
-    async def _opened(self, path: Path) -> OpenDocument:
-        """The file, shown to a server that has read the project."""
-        document = await self.show(path)
-        await self.ready()
+    async def _open(self, path: Path) -> OpenDocument:
+        """Open the file, and wait until the server has read the project."""
+        document = await self.sync(path)
+        await self.wait_indexed()
         return document
 
-    async def _read(
-        self, method: str, what: str, read: Callable[[Any], R], path: Path, spot: SourcePosition | None = None
+    async def _query(
+        self, method: str, action: str, read: Callable[[Any], R], path: Path, position: SourcePosition | None = None
     ) -> R | Unavailable:
-        """What `read` makes of the server's answer about a file, or a spot of it."""
-        if not self.can(method):
-            return self._cannot(what)
-        document = await self._opened(path)
-        return await asyncio.to_thread(read, await self._ask_at(method, document, spot))
+        """Send a request about a file or a position in it, and convert the result with `read`."""
+        if not self.supports(method):
+            return self._unsupported(action)
+        document = await self._open(path)
+        return await asyncio.to_thread(read, await self._request_at(method, document, position))
 
-    async def _ask_at(
-        self, method: str, document: OpenDocument, spot: SourcePosition | None = None, *, declared: bool = True
+    async def _request_at(
+        self, method: str, document: OpenDocument, position: SourcePosition | None = None, *, declaration: bool = True
     ) -> Any:
-        """`declared`: with the declaration among the references."""
+        """Send a request about a document. `declaration`: references include it."""
         params: dict[str, Any] = {"textDocument": {"uri": document.uri}}
-        if spot is not None:
-            params["position"] = self.position(document, spot)
-        if method == _PLACES["references"]:
-            params["context"] = {"includeDeclaration": declared}
-        ask = self.ask_project if method in (_PLACES["references"], _PLACES["implementations"]) else self.ask
-        return await ask(method, params)
+        if position is not None:
+            params["position"] = self.position(document, position)
+        if method == _LOCATION_METHODS["references"]:
+            params["context"] = {"includeDeclaration": declaration}
+        is_global = method in (_LOCATION_METHODS["references"], _LOCATION_METHODS["implementations"])
+        return await (self.request_project if is_global else self.request)(method, params)
 
     async def _item(
-        self, method: str, document: OpenDocument, spot: SourcePosition
+        self, method: str, document: OpenDocument, position: SourcePosition
     ) -> tuple[Symbol, dict[str, Any]] | None:
-        """The first item of a hierarchy that names a place; servers answer with an error where there is none."""
+        """Return the first item of a hierarchy with a location; servers reply with an error if there is none."""
         try:
-            found = await self._ask_at(method, document, spot)
+            result = await self._request_at(method, document, position)
         except RequestRejected:
             return None
-        items = ((results.symbol_of(one), one) for one in results.as_list(found))
-        return next(((symbol, one) for symbol, one in items if symbol is not None), None)
+        items = ((results.read_symbol(item), item) for item in results.as_objects(result))
+        return next(((symbol, item) for symbol, item in items if symbol is not None), None)
 
-    async def _links(self, method: str, end: str, item: dict[str, Any]) -> tuple[HierarchyLink, ...]:
-        """The other symbols of a hierarchy; those of calls stand under `end`, with the ranges of the calls."""
+    async def _links(self, method: str, key: str, item: dict[str, Any]) -> tuple[HierarchyLink, ...]:
+        """Return the related symbols of a hierarchy item. `key`: the field of a call that contains the symbol."""
         links: list[HierarchyLink] = []
-        for one in results.as_list(await self.ask_project(method, {"item": item}))[:CALLS]:
-            other = one.get(end) if end else one
-            symbol = results.symbol_of(other) if isinstance(other, dict) else None
+        for related in results.as_objects(await self.request_project(method, {"item": item}))[:MAX_CALLS]:
+            symbol = results.read_symbol(as_dict(related.get(key)) if key else related)
             if symbol is not None:
-                lines = dict.fromkeys(line_of(call.get("start")) for call in results.as_list(one.get("fromRanges")))
+                calls = results.as_objects(related.get("fromRanges"))
+                lines = dict.fromkeys(range_start(call)[0] for call in calls)
                 links.append(HierarchyLink(symbol=symbol, lines=tuple(lines)))
         return tuple(links)
 
-    # --- types of a server that has no type hierarchy ---
+    # --- type hierarchy of servers that do not offer it ---
 
-    async def _family(self, document: OpenDocument, spot: SourcePosition) -> Hierarchy | None:
-        """Super- and subtypes of the type that is named at `spot`; None where no type is."""
-        home = await self._type_at(document, spot)
-        if home is None:
+    async def _type_hierarchy(self, document: OpenDocument, position: SourcePosition) -> Hierarchy | None:
+        """Return super- and subtypes of the type that is named at `position`; None if there is no type."""
+        definition = await self._type_at(document, position)
+        if definition is None:
             return None
-        document, symbol, spot = home
+        document, symbol, position = definition
         above: dict[tuple[str, int], HierarchyLink] = {}
-        for name in _bases(document, symbol, spot):
-            for found in await self._types_at(document, name):
-                if found.place != symbol.place:
-                    above.setdefault((found.place.path, found.place.line), HierarchyLink(symbol=found))
-        below = await self._subtypes(document, spot) or ()
+        for base in _base_names(document, symbol, position):
+            for supertype in await self._types_at(document, base):
+                if supertype.place != symbol.place:
+                    above.setdefault((supertype.place.path, supertype.place.line), HierarchyLink(symbol=supertype))
+        below = await self._subtypes(document, position) or ()
         return Hierarchy(
-            symbol=symbol, above=tuple(above.values()), below=tuple(HierarchyLink(symbol=one) for one in below)
+            symbol=symbol, above=tuple(above.values()), below=tuple(HierarchyLink(symbol=subtype) for subtype in below)
         )
 
-    async def _subtypes(self, document: OpenDocument, spot: SourcePosition) -> tuple[Symbol, ...] | None:
-        """The classes that name the type at `spot` in their heads; None where no references can be had."""
-        method = _PLACES["references"]
-        if not self.can(method):
+    async def _subtypes(self, document: OpenDocument, position: SourcePosition) -> tuple[Symbol, ...] | None:
+        """Return the classes with the type at `position` in their header; None if the server can't find references."""
+        method = _LOCATION_METHODS["references"]
+        if not self.supports(method):
             return None
         uses: dict[str, list[tuple[int, int]]] = {}
-        for one in results.as_list(await self._ask_at(method, document, spot, declared=False)):
-            path, start = path_of(one.get("uri")), start_of(one.get("range"))
+        for item in results.as_objects(await self._request_at(method, document, position, declaration=False)):
+            path = path_of(item.get("uri"))
             if path and Path(path).is_relative_to(self.root):
-                uses.setdefault(path, []).append((line_of(start), as_int(start, "character")))
-        found: list[Symbol] = []
-        for path, spots in list(uses.items())[:FILES]:
-            for home, symbol, name in await self._classes(Path(path)):
-                places = [(line, from_units(home.lines[line - 1], unit, self.encoding)) for line, unit in spots]
-                head = {number: (begin, end) for number, begin, end in _head(home, name, symbol.name)}
-                if any(line in head and head[line][0] <= column < head[line][1] for line, column in places):
-                    found.append(symbol)
-        return tuple(found)
+                uses.setdefault(path, []).append(range_start(item.get("range")))
+        subtypes: list[Symbol] = []
+        for path, starts in list(uses.items())[:MAX_FILES]:
+            for file, symbol, name in await self._classes(Path(path)):
+                positions = [(line, from_units(file.lines[line - 1], unit, self.encoding)) for line, unit in starts]
+                header = {line: (start, end) for line, start, end in _header(file, name, symbol.name)}
+                if any(line in header and header[line][0] <= column < header[line][1] for line, column in positions):
+                    subtypes.append(symbol)
+        return tuple(subtypes)
 
     async def _classes(self, path: Path) -> list[tuple[OpenDocument, Symbol, SourcePosition]]:
-        """The types of a file, each with where its name stands; none of a file that can't be shown."""
+        """Return the types of a file with the position of their names; none if the file can't be opened."""
         try:
-            document = await self.show(path)
+            document = await self.sync(path)
         except NoSuchFile:
             return []
-        result = await self._ask_at(_SYMBOLS, document)
-        held = await asyncio.to_thread(results.nested, result, str(path))
+        result = await self._request_at(_SYMBOLS, document)
+        tree = await asyncio.to_thread(results.read_tree, result, str(path))
         return [
-            (document, symbol, self._name_of(document, symbol, given))
-            for symbol, given in held
+            (document, symbol, self._name_position(document, symbol, range_start(item.get("selectionRange"))[1]))
+            for symbol, item in tree
             if symbol.kind in results.TYPES
         ]
 
-    def _name_of(self, document: OpenDocument, symbol: Symbol, given: dict[str, Any]) -> SourcePosition:
+    def _name_position(self, document: OpenDocument, symbol: Symbol, unit: int) -> SourcePosition:
         line = document.lines[symbol.place.line - 1]
-        column = from_units(line, as_int(start_of(given.get("selectionRange")), "character"), self.encoding)
-        named = re.compile(rf"(?<!\w){re.escape(symbol.name)}(?!\w)").search(line, column)
-        return SourcePosition(line=symbol.place.line, column=named.start() if named else column)
+        column = from_units(line, unit, self.encoding)
+        match = re.compile(rf"(?<!\w){re.escape(symbol.name)}(?!\w)").search(line, column)
+        return SourcePosition(line=symbol.place.line, column=match.start() if match else column)
 
     async def _type_at(
-        self, document: OpenDocument, spot: SourcePosition
+        self, document: OpenDocument, position: SourcePosition
     ) -> tuple[OpenDocument, Symbol, SourcePosition] | None:
-        """The type that is named at `spot`, in the file that defines it."""
-        for home, symbol, name in await self._classes(document.path):
-            if name.line == spot.line and name.column <= spot.column <= name.column + len(symbol.name):
-                return home, symbol, name
-        for found in await self._types_at(document, spot):
-            for home, symbol, name in await self._classes(Path(found.place.path)):
-                if symbol.place == found.place:
-                    return home, symbol, name
+        """Return the type that is named at `position`, in the file that defines it, with the position of its name."""
+        for file, symbol, name in await self._classes(document.path):
+            if name.line == position.line and name.column <= position.column <= name.column + len(symbol.name):
+                return file, symbol, name
+        for named in await self._types_at(document, position):
+            for file, symbol, name in await self._classes(Path(named.place.path)):
+                if symbol.place == named.place:
+                    return file, symbol, name
         return None
 
-    async def _types_at(self, document: OpenDocument, spot: SourcePosition) -> list[Symbol]:
-        """The types that the name at `spot` is defined as."""
-        found: list[Symbol] = []
-        definitions = await self._ask_at(_PLACES["definitions"], document, spot)
-        for place in await asyncio.to_thread(results.places, definitions):
-            classes = [symbol for _, symbol, _ in await self._classes(Path(place.path))]
-            named = [symbol for symbol in classes if symbol.place.line == place.line]
-            inside = [symbol for symbol in classes if symbol.place.line <= place.line <= symbol.place.last]
-            # A definition may point to a decorator or keyword line above the name; one within the body is no type.
-            close = [symbol for symbol in inside if abs(symbol.place.line - place.line) <= 1]
-            found += named[:1] or close[-1:]
-        return found
+    async def _types_at(self, document: OpenDocument, position: SourcePosition) -> list[Symbol]:
+        """Return the types that the name at `position` is defined as."""
+        types: list[Symbol] = []
+        definitions = await self._request_at(_LOCATION_METHODS["definitions"], document, position)
+        for location in await asyncio.to_thread(results.read_locations, definitions):
+            classes = [symbol for _, symbol, _ in await self._classes(Path(location.path))]
+            exact = [symbol for symbol in classes if symbol.place.line == location.line]
+            # A definition may point to a keyword next to the name; one deeper in the body is not the type.
+            adjacent = [symbol for symbol in classes if 0 <= location.line - symbol.place.line <= 1]
+            around = [symbol for symbol in adjacent if location.line <= symbol.place.last]
+            types += exact[:1] or around[-1:]
+        return types
 
 
-def _head(document: OpenDocument, name: SourcePosition, word: str) -> Iterator[tuple[int, int, int]]:
-    """The lines of a type's head behind its name: number, first and last column."""
-    column, depth = name.column + len(word), 0
-    for number in range(name.line, min(name.line + HEAD_LINES, len(document.lines) + 1)):
+def _header(document: OpenDocument, position: SourcePosition, name: str) -> Iterator[tuple[int, int, int]]:
+    """Yield the lines of a type's header after its name at `position`: number, first and last column."""
+    column, depth = position.column + len(name), 0
+    for number in range(position.line, min(position.line + MAX_HEADER_LINES, len(document.lines) + 1)):
         line = document.lines[number - 1]
         body = _BODY.search(line, column) if depth <= 0 or "{" in line[column:] else None
         depth += line.count("(", column) - line.count(")", column)
@@ -271,11 +275,11 @@ def _head(document: OpenDocument, name: SourcePosition, word: str) -> Iterator[t
         column = 0
 
 
-def _bases(document: OpenDocument, symbol: Symbol, name: SourcePosition) -> list[SourcePosition]:
-    """The names in the head of a type, each once."""
-    found: dict[str, SourcePosition] = {}
-    for number, begin, end in _head(document, name, symbol.name):
-        for word in _NAME.finditer(document.lines[number - 1], begin, end):
-            found.setdefault(word[0], SourcePosition(line=number, column=word.start()))
-    words = [word for word in found if word not in ("extends", "implements", "metaclass", "public", "private")]
-    return [found[word] for word in words[:BASES]]
+def _base_names(document: OpenDocument, symbol: Symbol, position: SourcePosition) -> list[SourcePosition]:
+    """Return where the different names in the header of a type are."""
+    names: dict[str, SourcePosition] = {}
+    for line, start, end in _header(document, position, symbol.name):
+        for match in _NAME.finditer(document.lines[line - 1], start, end):
+            if match[0] not in _KEYWORDS:
+                names.setdefault(match[0], SourcePosition(line=line, column=match.start()))
+    return list(names.values())[:MAX_BASES]

@@ -1,4 +1,4 @@
-"""What this client tells a server that it can do, and where a server says what it can."""
+"""A language server: the files it has open, what it is asked, and the diagnostics it publishes."""
 
 from __future__ import annotations
 
@@ -18,87 +18,89 @@ from tui_agent.common.tables import read_table
 from tui_agent.lsp.connection import RequestRejected, RpcConnection, ServerGone, ServerTimeout
 from tui_agent.lsp.documents import NoSuchFile, OpenDocument, open_text
 from tui_agent.lsp.languages import Language, ServerCommand
-from tui_agent.lsp.positions import Encoding, path_of, to_units, uri_of
-from tui_agent.lsp.results import trim_hover
+from tui_agent.lsp.positions import Encoding, as_dict, as_list, path_of, to_units, uri_of
+from tui_agent.lsp.results import trim_diagnostics
 
 _client = partial(read_table, __file__, "client.json")
-"""What this client tells a server that it can do (`capabilities`), and by method the field of a server's capabilities
-that offers it (`providers`)."""
-OPEN = 40
-"""Files that are open at the same time; the one that was asked about longest ago is closed."""
-PULL = "textDocument/diagnostic"
-TOKENS = 100
-"""Reports of progress that are followed at the same time."""
+"""This client's `capabilities`, and by method the field of a server's capabilities that offers it (`providers`)."""
+MAX_OPEN = 40
+"""Files that are open at the same time; the least recently used one is closed."""
+PULL_DIAGNOSTICS = "textDocument/diagnostic"
+MAX_TOKENS = 100
+"""Tasks whose progress is followed at the same time."""
+MAX_REGISTRATIONS = 1_000
 
 
 class ServerLimits(msgspec.Struct, frozen=True):
-    """How long a language server is waited for, and how often it may fail: seconds, unless said otherwise."""
+    """Time limits of a language server in seconds, and how often it may fail."""
 
     start: float = 25.0
-    """Until it has answered `initialize`."""
+    """For the reply to `initialize`."""
     request: float = 15.0
     """For one request."""
     indexing: float = 20.0
-    """While it says that it is still reading the project; then it is asked all the same."""
+    """For reading the project, while it reports progress; then it is asked anyway."""
     young: float = 10.0
-    """After its start, in which it may read the project without saying so: a question about all of it counts once it
-    is answered the same twice."""
+    """After its start, when it may read the project without a report: a request about the whole project is repeated
+    until two results are equal."""
     again: float = 0.5
-    """Between these two."""
+    """Between two such requests."""
     backoff: float = 2.0
-    """Before it is started a second time; doubled each time."""
+    """Before the second restart; doubled for each further one."""
     starts: int = 3
-    """How often it is started in a session."""
+    """Number of starts in a session."""
     sound: float = 600.0
-    """In which it served well, so that its earlier starts count no more."""
+    """Running time after which earlier starts no longer count."""
     silences: int = 2
-    """Requests in a row without a word from it after which it is ended."""
+    """Number of requests in a row without any response after which it is stopped."""
     farewell: float = 1.0
-    """To end by itself when it is asked to."""
+    """For ending by itself."""
     settle: float = 0.25
-    """In which a server that gives no versions may correct the diagnostics that it published."""
+    """During which a server without versions may correct published diagnostics."""
     settle_empty: float = 1.0
-    """The same where it published that there are none: the first of several stages finds little."""
+    """The same for an empty list, which may be the result of the first of several stages."""
     open_size: int = 32_000_000
-    """Characters of all files that are open at the same time; the last one is open whatever its size."""
+    """Characters of all files that are open at the same time; one file may be larger."""
 
 
 class PublishedDiagnostics(NamedTuple):
-    """What a server announced to be wrong in a file."""
+    """The diagnostics that a server published for a file."""
 
     version: int | None
-    """Of the document; None from a server that does not say."""
+    """Of the document; None from a server without versions."""
     items: list[dict[str, Any]]
-    at: float
-    """When, on the loop's clock."""
+    time: float
+    """On the loop's clock."""
 
 
 class LanguageServer:
-    """Lives on the event loop that started it. Methods raise LspError."""
+    """A running server. Lives on the event loop that started it; methods raise LspError."""
 
     def __init__(self, language: Language, root: Path, limits: ServerLimits) -> None:
         self.language = language
         self.root = root
         self.limits = limits
         self.documents: dict[str, OpenDocument] = {}
+        """Open files by URI, the one that was used last at the end."""
         self._connection: RpcConnection
         self._capabilities: Mapping[str, Any] = {}
         self._registered: dict[str, str] = {}
+        """Methods that were registered later, by registration id."""
         self.encoding: Encoding = "utf-16"
-        """How it counts columns."""
+        """How the server counts columns."""
         self._published: dict[str, PublishedDiagnostics] = {}
-        """Of the open files, by path: every server spells addresses its own way."""
-        self._shown = 0
-        """How often it was shown a text."""
-        self._news = asyncio.Event()
-        self._busy: dict[str, float] = {}
-        """What it says it is at, and when it said so last, in that order."""
+        """Diagnostics of the open files by path, as every server spells URIs in its own way."""
+        self._last_version = 0
+        self._changed = asyncio.Event()
+        """Set when new diagnostics may be available, or will not come."""
+        self._progress: dict[str, float] = {}
+        """Tokens of the tasks that the server reports, with the time of the latest report, in that order."""
         self._idle = asyncio.Event()
         self._idle.set()
         self._silences = 0
-        self._silent_at = 0.0
-        self._began = asyncio.get_running_loop().time()
-        self._showing = asyncio.Lock()
+        self._last_silence = 0.0
+        self._started = asyncio.get_running_loop().time()
+        self._sync_lock = asyncio.Lock()
 
     @classmethod
     async def start(
@@ -109,59 +111,65 @@ class LanguageServer:
         limits: ServerLimits,
         environment: Mapping[str, str],
     ) -> Self:
-        """Start it and exchange what both sides can do."""
-        made = cls(language, root, limits)
-        made._connection = connection = await RpcConnection.to_program(
-            command.program, command.argv, cwd=root, environment=environment, answer=made._answer, hear=made._hear
+        """Start the program and exchange capabilities."""
+        server = cls(language, root, limits)
+        server._connection = connection = await RpcConnection.start(
+            command.program,
+            command.argv,
+            cwd=root,
+            environment=environment,
+            on_request=server._on_request,
+            on_notification=server._on_notification,
         )
-        connection.at_end = made._news.set
-        folder = {"uri": uri_of(str(root)), "name": root.name}
+        connection.on_closed = server._changed.set
         params = {
             "processId": os.getpid(),
             "clientInfo": {"name": "tui-agent"},
-            "rootUri": folder["uri"],
+            "rootUri": uri_of(str(root)),
             "rootPath": str(root),
-            "workspaceFolders": [folder],
+            "workspaceFolders": server._folders(),
             "capabilities": _client()["capabilities"],
         }
         try:
             result = await connection.request("initialize", params, limits.start)
-            given = result.get("capabilities") if isinstance(result, dict) else None
-            made._capabilities = given if isinstance(given, dict) else {}
-            if made._capabilities.get("positionEncoding") in ("utf-8", "utf-32"):
-                made.encoding = made._capabilities["positionEncoding"]
+            server._capabilities = as_dict(as_dict(result).get("capabilities"))
+            if server._capabilities.get("positionEncoding") in ("utf-8", "utf-32"):
+                server.encoding = server._capabilities["positionEncoding"]
             connection.notify("initialized", {})
             connection.notify("workspace/didChangeConfiguration", {"settings": {}})
-        except BaseException as fault:
-            connection.stop(f"it did not start: {fault}")
-            await connection.gone()
+        except BaseException as error:
+            connection.stop(f"it did not start: {error}")
+            await connection.wait_gone()
             raise
-        return made
+        return server
 
-    # --- asking ---
+    def _folders(self) -> list[dict[str, str]]:
+        return [{"uri": uri_of(str(self.root)), "name": self.root.name}]
+
+    # --- requests ---
 
     @property
     def alive(self) -> bool:
-        """True until it ends or is ended."""
-        return not self._connection.why
+        """Whether it still runs."""
+        return not self._connection.close_reason
 
     @property
-    def why(self) -> str:
-        """Why it is over."""
-        return self._connection.why
+    def close_reason(self) -> str:
+        """Why it ended."""
+        return self._connection.close_reason
 
-    def can(self, method: str) -> bool:
-        """True when it said that it answers `method`."""
-        given = self._capabilities.get(_client()["providers"][method])
-        return method in self._registered.values() or (given is not None and given is not False)
+    def supports(self, method: str) -> bool:
+        """Return whether the server offers `method`."""
+        capability = self._capabilities.get(_client()["providers"][method])
+        return method in self._registered.values() or capability not in (None, False)
 
-    async def ask(self, method: str, params: Any, seconds: float | None = None) -> Any:
-        """Its answer. A server that falls silent again and again is ended."""
-        began, seconds = asyncio.get_running_loop().time(), seconds or self.limits.request
+    async def request(self, method: str, params: Any) -> Any:
+        """Return the result of a request. A server that repeatedly does not respond is stopped."""
+        start = asyncio.get_running_loop().time()
         try:
-            result = await self._connection.request(method, params, seconds)
+            result = await self._connection.request(method, params, self.limits.request)
         except ServerTimeout:
-            self._note_silence(began, seconds)
+            self._count_silence(start)
             raise
         except RequestRejected:
             self._silences = 0
@@ -169,199 +177,202 @@ class LanguageServer:
         self._silences = 0
         return result
 
-    async def ask_project(self, method: str, params: Any) -> Any:
-        """Its answer to a question about all files, which a server that has just started may not have read yet."""
-        result = await self.ask(method, params)
-        while asyncio.get_running_loop().time() - self._began < self.limits.young:
+    async def request_project(self, method: str, params: Any) -> Any:
+        """Return the result of a request about all files, which a new server may not have indexed yet."""
+        result = await self.request(method, params)
+        while asyncio.get_running_loop().time() - self._started < self.limits.young:
             await asyncio.sleep(self.limits.again)
-            before, result = result, await self.ask(method, params)
-            if result == before:
+            previous, result = result, await self.request(method, params)
+            if result == previous:
                 break
         return result
 
-    def _note_silence(self, began: float, seconds: float) -> None:
-        """A request was not answered: that counts where nothing else was heard for half of the time either, and once
-        for requests that waited side by side."""
-        now, heard = asyncio.get_running_loop().time(), self._connection.heard
-        if began < self._silent_at or now - heard < seconds / 2 or self._working():
+    def _count_silence(self, start: float) -> None:
+        """Count a request without a reply, if nothing else was received for half of the time either.
+
+        Requests that wait at the same time count once.
+        """
+        now, last_received = asyncio.get_running_loop().time(), self._connection.last_received
+        if start < self._last_silence or now - last_received < self.limits.request / 2 or self._is_busy():
             return
-        self._silences = 1 if heard > self._silent_at else self._silences + 1
-        self._silent_at = now
+        self._silences = 1 if last_received > self._last_silence else self._silences + 1
+        self._last_silence = now
         if self._silences >= self.limits.silences:
             self._connection.stop("it no longer responds")
 
-    def _working(self) -> bool:
-        """Whether it says that it is at work; a report that is not continued for `limits.indexing` counts no more."""
-        return bool(self._busy) and self._patience() > 0
+    def _is_busy(self) -> bool:
+        """Return whether it reports work; a report that is not continued for `limits.indexing` no longer counts."""
+        return bool(self._progress) and self._remaining_patience() > 0
 
-    def _patience(self) -> float:
-        latest = next(reversed(self._busy.values()))
+    def _remaining_patience(self) -> float:
+        latest = next(reversed(self._progress.values()))
         return latest + self.limits.indexing - asyncio.get_running_loop().time()
 
-    async def ready(self) -> None:
-        """Until it has read the project, as far as it says so, or for `limits.indexing`."""
+    async def wait_indexed(self) -> None:
+        """Wait until it has read the project, as far as it reports that, for at most `limits.indexing`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.limits.indexing):
-                while self._working() and self.alive:
-                    over = asyncio.ensure_future(self._connection.over.wait())
-                    idle = asyncio.ensure_future(self._idle.wait())
-                    both, first = [over, idle], asyncio.FIRST_COMPLETED
+                while self._is_busy() and self.alive:
+                    waits = [
+                        asyncio.ensure_future(self._connection.closed.wait()),
+                        asyncio.ensure_future(self._idle.wait()),
+                    ]
                     try:
-                        await asyncio.wait(both, timeout=self._patience(), return_when=first)
+                        await asyncio.wait(
+                            waits, timeout=self._remaining_patience(), return_when=asyncio.FIRST_COMPLETED
+                        )
                     finally:
-                        over.cancel()
-                        idle.cancel()
+                        for wait in waits:
+                            wait.cancel()
 
-    def position(self, document: OpenDocument, spot: SourcePosition) -> dict[str, int]:
-        """The spot as the server counts."""
-        line = document.lines[spot.line - 1]
-        return {"line": spot.line - 1, "character": to_units(line, spot.column, self.encoding)}
+    def position(self, document: OpenDocument, position: SourcePosition) -> dict[str, int]:
+        """Return a position as the server counts."""
+        line = document.lines[position.line - 1]
+        return {"line": position.line - 1, "character": to_units(line, position.column, self.encoding)}
 
     async def close(self) -> None:
-        """End it in order, and at the latest within 2 s and a little more."""
+        """End the server, within little more than 2 s."""
         await self._connection.close(self.limits.farewell)
 
-    # --- the files it is shown ---
+    # --- documents ---
 
-    async def show(self, path: Path, data: bytes | None = None) -> OpenDocument:
-        """Open the file, or tell it what the file on disk says by now; with `data` as if that stood there. Raises
-        NoSuchFile, LspError."""
-        async with self._showing:
+    async def sync(self, path: Path, data: bytes | None = None) -> OpenDocument:
+        """Open the file, or send its current content, or `data` instead. Raises NoSuchFile, LspError."""
+        async with self._sync_lock:
             uri = uri_of(str(path))
-            known = self.documents.get(uri)
+            opened = self.documents.get(uri)
             try:
-                document = await asyncio.to_thread(open_text, path, known, self._shown + 1, data)
+                document = await asyncio.to_thread(open_text, path, opened, self._last_version + 1, data)
             except NoSuchFile:
-                if known is not None:
+                if opened is not None:
                     self._close(uri)
                 raise
             self.documents.pop(uri, None)
             self.documents[uri] = document
-            if document is not known:
-                self._shown += 1
-                if known is None:
-                    self._open(document)
-                else:
-                    self._change(document)
+            if document is not opened:
+                self._last_version += 1
+                self._send_text(document, is_new=opened is None)
                 document.text = msgspec.Raw()
-            self._close_old()
+            self._close_oldest()
             return document
 
-    def _close_old(self) -> None:
+    def _close_oldest(self) -> None:
         size = sum(document.size for document in self.documents.values())
-        while len(self.documents) > OPEN or (size > self.limits.open_size and len(self.documents) > 1):
+        while len(self.documents) > MAX_OPEN or (size > self.limits.open_size and len(self.documents) > 1):
             oldest = next(iter(self.documents.values()))
             size -= oldest.size
             self._close(oldest.uri)
 
-    async def refresh(self) -> None:
-        """Tell it of every open file what stands on disk by now."""
+    async def sync_all(self) -> None:
+        """Send the current content of all open files."""
         for document in tuple(self.documents.values()):
             with contextlib.suppress(NoSuchFile):
-                await self.show(document.path)
+                await self.sync(document.path)
 
     def files_changed(self, changes: Iterable[tuple[str, int]]) -> None:
-        """Paths that were created (1), changed (2) or deleted (3) on disk."""
+        """Report paths that were created (1), changed (2) or deleted (3) on disk."""
         events = [{"uri": uri_of(path), "type": kind} for path, kind in changes]
         if events:
             self._connection.notify("workspace/didChangeWatchedFiles", {"changes": events})
 
-    def _open(self, document: OpenDocument) -> None:
-        self._published.pop(path_of(document.uri), None)
-        given = {
-            "uri": document.uri,
-            "languageId": self.language.id_of(document.path),
-            "version": document.version,
-            "text": document.text,
-        }
-        self._connection.notify("textDocument/didOpen", {"textDocument": given})
-
-    def _change(self, document: OpenDocument) -> None:
-        uri = document.uri
+    def _send_text(self, document: OpenDocument, *, is_new: bool) -> None:
+        uri, version, text = document.uri, document.version, document.text
         self._published.pop(path_of(uri), None)
-        which = {"uri": uri, "version": document.version}
-        change = {"textDocument": which, "contentChanges": [{"text": document.text}]}
-        self._connection.notify("textDocument/didChange", change)
-        self._connection.notify("textDocument/didSave", {"textDocument": {"uri": uri}})
+        if is_new:
+            item = {"uri": uri, "languageId": self.language.id_of(document.path), "version": version, "text": text}
+            self._connection.notify("textDocument/didOpen", {"textDocument": item})
+        else:
+            change = {"textDocument": {"uri": uri, "version": version}, "contentChanges": [{"text": text}]}
+            self._connection.notify("textDocument/didChange", change)
+            self._connection.notify("textDocument/didSave", {"textDocument": {"uri": uri}})
 
     def _close(self, uri: str) -> None:
         self.documents.pop(uri, None)
         self._published.pop(path_of(uri), None)
         self._connection.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
 
-    # --- what it finds wrong ---
+    # --- diagnostics ---
 
     async def diagnostics(self, document: OpenDocument, seconds: float) -> list[Any]:
-        """What it finds wrong in a file as it was shown, in its own form. Raises LspError, ServerTimeout in time."""
+        """Return the diagnostics of a file as it was sent, in the protocol's form. Raises LspError."""
         try:
             async with asyncio.timeout(seconds):
-                return await self._published_or_pulled(document)
+                return await self._wait_for_diagnostics(document)
         except TimeoutError:
             raise ServerTimeout(f"it did not check {document.path.name} within {seconds:g} s") from None
 
-    async def _published_or_pulled(self, document: OpenDocument) -> list[Any]:
-        """What it published of this version; of a server without versions what it said last, once it is quiet. A server
-        that says, perhaps later, that it wants to be asked is asked."""
-        while not self.can(PULL):
-            told = self._published.get(path_of(document.uri))
-            if told is not None and told.version is not None and told.version >= document.version:
-                return told.items
-            self._news.clear()
+    async def _wait_for_diagnostics(self, document: OpenDocument) -> list[Any]:
+        """Return what the server published for this version, or without versions, what it published last.
+
+        A server that registers for pulled diagnostics, maybe only while we wait, is asked for them.
+        """
+        while not self.supports(PULL_DIAGNOSTICS):
+            published = self._published.get(path_of(document.uri))
+            if published and published.version is not None and published.version >= document.version:
+                return published.items
+            self._changed.clear()
             if not self.alive:
-                raise ServerGone(self.why)
-            if told is None or told.version is not None:
-                await self._news.wait()
+                raise ServerGone(self.close_reason)
+            if published is None or published.version is not None:
+                await self._changed.wait()
                 continue
-            # An empty list may as well be the first of several stages.
-            quiet = self.limits.settle if told.items else self.limits.settle_empty
-            left = told.at + quiet - asyncio.get_running_loop().time()
-            if left <= 0 and (told.items or not self._working()):
-                return told.items
+            # An empty list may be the result of the first of several stages.
+            quiet = self.limits.settle if published.items else self.limits.settle_empty
+            remaining = published.time + quiet - asyncio.get_running_loop().time()
+            if remaining <= 0 and (published.items or not self._is_busy()):
+                return published.items
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left if left > 0 else self.limits.settle_empty):
-                    await self._news.wait()
+                async with asyncio.timeout(remaining if remaining > 0 else self.limits.settle_empty):
+                    await self._changed.wait()
         params = {"textDocument": {"uri": document.uri}}
-        # Not by `ask`: that it is cut short is no silence that counts.
-        report = await self._connection.request(PULL, params, self.limits.start)
-        found = report.get("items") if isinstance(report, dict) else None
-        return found if isinstance(found, list) else []
+        # Not by `request`: a time-out of the caller must not count as a silence.
+        report = await self._connection.request(PULL_DIAGNOSTICS, params, self.limits.start)
+        return as_list(as_dict(report).get("items"))
 
-    # --- what it says and asks by itself ---
+    # --- incoming messages ---
 
-    def _hear(self, method: str, params: Any) -> None:
-        if not isinstance(params, dict):
-            return
+    def _on_notification(self, method: str, params: Any) -> None:
+        fields = as_dict(params)
         if method == "textDocument/publishDiagnostics":
-            path, items = path_of(params.get("uri")), params.get("diagnostics")
+            path, items, version = path_of(fields.get("uri")), fields.get("diagnostics"), fields.get("version")
             if isinstance(items, list) and uri_of(path) in self.documents:
-                given, now = params.get("version"), asyncio.get_running_loop().time()
-                version = given if isinstance(given, int) else None
-                self._published[path] = PublishedDiagnostics(version, trim_hover(items), now)
-                self._news.set()
+                self._published[path] = PublishedDiagnostics(
+                    version if isinstance(version, int) else None,
+                    trim_diagnostics(items),
+                    asyncio.get_running_loop().time(),
+                )
+                self._changed.set()
         elif method == "$/progress":
-            self._progress(str(params.get("token")), params.get("value"))
+            self._on_progress(str(fields.get("token")), as_dict(fields.get("value")).get("kind"))
 
-    def _progress(self, token: str, value: Any) -> None:
-        kind = value.get("kind") if isinstance(value, dict) else None
-        known = self._busy.pop(token, None) is not None
-        if kind == "begin" or (kind == "report" and known):
-            keep_newest(self._busy, token, asyncio.get_running_loop().time(), TOKENS)
-        if self._busy:
+    def _on_progress(self, token: str, kind: object) -> None:
+        is_known = self._progress.pop(token, None) is not None
+        if kind == "begin" or (kind == "report" and is_known):
+            keep_newest(self._progress, token, asyncio.get_running_loop().time(), MAX_TOKENS)
+        if self._progress:
             self._idle.clear()
         else:
             self._idle.set()
-            self._news.set()
+            self._changed.set()
 
-    def _answer(self, method: str, params: Any) -> Any:
-        """The result of what it asks. Raises LookupError for what we don't do."""
+    def _on_request(self, method: str, params: Any) -> Any:
+        """Return the result of a request by the server. Raises LookupError for unsupported methods."""
+        fields = as_dict(params)
         match method:
             case "workspace/configuration":
-                items = params.get("items") if isinstance(params, dict) else None
-                return [None for _ in items] if isinstance(items, list) else []
+                return [None for _ in as_list(fields.get("items"))]
             case "workspace/workspaceFolders":
-                return [{"uri": uri_of(str(self.root)), "name": self.root.name}]
-            case "client/registerCapability" | "client/unregisterCapability":
-                return self._register(method, params)
+                return self._folders()
+            case "client/registerCapability":
+                for registration in map(as_dict, fields.get("registrations") or ()):
+                    if len(self._registered) < MAX_REGISTRATIONS:
+                        self._registered[str(registration.get("id"))] = str(registration.get("method"))
+                self._changed.set()
+                return None
+            case "client/unregisterCapability":
+                for registration in map(as_dict, fields.get("unregisterations") or ()):  # the protocol's spelling
+                    self._registered.pop(str(registration.get("id")), None)
+                return None
             case "workspace/applyEdit":
                 return {"applied": False, "failureReason": "edits are made with the agent's own tools"}
             case "window/showDocument":
@@ -369,14 +380,3 @@ class LanguageServer:
             case "window/workDoneProgress/create" | "window/showMessageRequest" | "workspace/diagnostic/refresh":
                 return None
         raise LookupError(method)
-
-    def _register(self, method: str, params: Any) -> None:
-        given = params if isinstance(params, dict) else {}
-        # The protocol itself misspells the second one.
-        for one in given.get("registrations") or given.get("unregisterations") or ():
-            self._news.set()
-            if isinstance(one, dict) and len(self._registered) < 1_000:
-                if method == "client/registerCapability":
-                    self._registered[str(one.get("id"))] = str(one.get("method"))
-                else:
-                    self._registered.pop(str(one.get("id")), None)

@@ -47,8 +47,8 @@ class DuplexProcess(Child):
 
     def __init__(self, capture: Capture) -> None:
         super().__init__(capture)
-        self._hear: Callable[[bytes], None] = lambda data: None
-        self._over: Callable[[], None] = lambda: None
+        self._on_output: Callable[[bytes], None] = lambda data: None
+        self._on_end: Callable[[], None] = lambda: None
         self._sending: asyncio.WriteTransport | None = None
         self._sink = _Sink()
         self._source = -1
@@ -66,10 +66,10 @@ class DuplexProcess(Child):
         *,
         cwd: Path,
         environment: Mapping[str, str],
-        hear: Callable[[bytes], None],
-        over: Callable[[], None],
+        on_output: Callable[[bytes], None],
+        on_end: Callable[[], None],
     ) -> Self:
-        """Start `program`. `hear` gets its output on the event loop, `over` is called once when that has ended.
+        """Start `program`. `on_output` gets its output on the event loop, `on_end` is called once when that has ended.
 
         Raises ProcessError.
         """
@@ -87,9 +87,9 @@ class DuplexProcess(Child):
                 talk.stop()
                 await talk.gone()
             raise
-        talk._hear, talk._over = hear, over
+        talk._on_output, talk._on_end = on_output, on_end
         if talk._unread:
-            hear(bytes(talk._unread))
+            on_output(bytes(talk._unread))
             talk._unread.clear()
         if talk._eof.is_set():
             talk._hang_up()
@@ -130,7 +130,7 @@ class DuplexProcess(Child):
         if self._sending is None:
             self._unread += data[: CHUNK * 16 - len(self._unread)]
         else:
-            self._hear(data)
+            self._on_output(data)
 
     def _end_of_output(self) -> None:
         ended = self._eof.is_set()
@@ -141,7 +141,7 @@ class DuplexProcess(Child):
     def _hang_up(self) -> None:
         if self._sending is not None and not self._sink.lost:
             self._sending.abort()
-        self._over()
+        self._on_end()
 
     async def _close(self) -> None:
         await super()._close()
