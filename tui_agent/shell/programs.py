@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tui_agent.common.domain import Severity
-from tui_agent.shell.syntax import Pipeline, Redirect, SimpleCommand, Word
+from tui_agent.shell.syntax import Pipeline, Word
 from tui_agent.shell.targets import (
     CATASTROPHIC,
     TEMPORARY,
@@ -16,57 +16,14 @@ from tui_agent.shell.targets import (
     ReportSeverity,
     TargetKind,
     names,
-    report_write,
     severity_table,
 )
-from tui_agent.shell.wrapped_commands import literal_input, operands
+from tui_agent.shell.wrapped_commands import Invocation, operands
 
 if TYPE_CHECKING:
     import ast
 
 NONE, MEDIUM, HIGH, CRITICAL = Severity.NONE, Severity.MEDIUM, Severity.HIGH, Severity.CRITICAL
-
-
-class Invocation(NamedTuple):
-    """A program that is called, by the name that its rules are listed under."""
-
-    program: str
-    arguments: Sequence[Word]
-    scope: PathScope
-    report: ReportSeverity
-    depth: int
-    """Number of commands around it."""
-    sources: Sequence[SimpleCommand]
-    """Commands whose output is piped into it."""
-    redirects: Sequence[Redirect]
-
-    @property
-    def texts(self) -> list[str]:
-        """The arguments as texts; as they are written where the text is unknown."""
-        return [argument.text if argument.text is not None else argument.source for argument in self.arguments]
-
-    @property
-    def input_text(self) -> str:
-        """Its standard input, if that is literal."""
-        return literal_input(self.sources, self.redirects)
-
-    def split(self) -> tuple[list[Word], list[str]]:
-        """Return operands and options."""
-        targets: list[Word] = []
-        options: list[str] = []
-        only_operands = False
-        for argument, text in zip(self.arguments, self.texts, strict=True):
-            if text == "--" and not only_operands:
-                only_operands = True
-            elif text.startswith("-") and len(text) > 1 and not only_operands:
-                options.append(text)
-            else:
-                targets.append(argument)
-        return targets, options
-
-    def report_write(self, target: Word) -> None:
-        """Report that it creates or overwrites `target`."""
-        report_write(target, self.scope, self.report)
 
 
 def rate_program(call: Invocation) -> None:

@@ -17,7 +17,6 @@ from pathlib import Path
 from tui_agent.common.domain import FrozenValue, Severity
 from tui_agent.shell import wrapped_commands
 from tui_agent.shell.programs import (
-    Invocation,
     rate_arguments,
     rate_program,
     report_deletion,
@@ -26,6 +25,7 @@ from tui_agent.shell.programs import (
 )
 from tui_agent.shell.syntax import ParsedCommand, Pipeline, Redirect, SimpleCommand, Word, parse_shell
 from tui_agent.shell.targets import PathScope, names, report_write, severity_table
+from tui_agent.shell.wrapped_commands import Invocation
 
 MAX_TEXT_DEPTH = 6
 """Levels of shell text within shell text (`bash -c "bash -c …"`) that are parsed."""

@@ -1,4 +1,4 @@
-"""Find the command that a program runs which is given one (A1), and what is piped into it."""
+"""Invocations of programs: the command that a wrapper such as `sudo` runs (A1), and what is piped into it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,61 @@ import re
 import shlex
 from collections.abc import Sequence
 from itertools import dropwhile, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from tui_agent.common.domain import FrozenValue
 from tui_agent.shell.syntax import Pipeline, Redirect, SimpleCommand, Word
-from tui_agent.shell.targets import names, severity_table
+from tui_agent.shell.targets import PathScope, ReportSeverity, names, report_write, severity_table
 
 _SPLIT_STRING = re.compile(r"(?:-[0-9a-zA-Z]*S|--split-string=)(.+)", re.DOTALL)
 _BRACES = re.compile(r"(?<!\$)\{([^{}]*,[^{}]*)\}")
 _COMPOSE_OPTIONS = ("-f", "--file", "-p", "--project-name", "--profile", "--env-file", "--project-directory")
 _UNKNOWN_INPUT = Word(source="what it reads", text=None)
 FIND_FILTER = re.compile(r"-(i?name|i?path|i?regex|[acm](time|min)|newer\w*|size|empty|i?lname|perm|user|inum)")
+
+
+class Invocation(NamedTuple):
+    """A program that is called, by the name that its rules are listed under."""
+
+    program: str
+    arguments: Sequence[Word]
+    scope: PathScope
+    report: ReportSeverity
+    depth: int
+    """Number of commands around it."""
+    sources: Sequence[SimpleCommand]
+    """Commands whose output is piped into it."""
+    redirects: Sequence[Redirect]
+
+    @property
+    def texts(self) -> list[str]:
+        """The arguments as texts; as they are written where the text is unknown."""
+        return [argument.text if argument.text is not None else argument.source for argument in self.arguments]
+
+    @property
+    def input_text(self) -> str:
+        """Its standard input, if that is literal."""
+        return literal_input(self.sources, self.redirects)
+
+    def split(self) -> tuple[list[Word], list[str]]:
+        """Return operands and options."""
+        targets: list[Word] = []
+        options: list[str] = []
+        only_operands = False
+        for argument, text in zip(self.arguments, self.texts, strict=True):
+            if text == "--" and not only_operands:
+                only_operands = True
+            elif text.startswith("-") and len(text) > 1 and not only_operands:
+                options.append(text)
+            else:
+                targets.append(argument)
+        return targets, options
+
+    def report_write(self, target: Word) -> None:
+        """Report that it creates or overwrites `target`."""
+        report_write(target, self.scope, self.report)
 
 
 class WrappedCommand(FrozenValue, frozen=True, kw_only=True):
