@@ -1,4 +1,4 @@
-"""A session as a document to read: markdown and HTML, made from the same fold as the screen (S3).
+"""Export of a session as Markdown or HTML, from the same view as the screen (S3).
 
-Everything in a document is text: nothing of a session can become markup, script, link or picture in it.
+Session content is always text in a document: it can't become markup, a script, a link or an image.
 """

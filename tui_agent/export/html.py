@@ -1,4 +1,4 @@
-"""A document as one HTML file: no script, nothing from elsewhere, light and dark as the reader's system is."""
+"""HTML export: one file without scripts or external resources, in the color scheme of the reader's system."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from itertools import groupby
 from jinja2 import Environment, Template
 from markupsafe import Markup, escape
 
-from tui_agent.export.prose import LONG, code_spans, prose_blocks
+from tui_agent.export.prose import MAX_PARSED_LINE, code_spans, prose_blocks
 from tui_agent.export.sections import CodePart, ExportDocument, ExportSection, displayable
 
-SIGNS = {"ok": "✓", "bad": "✗", "warn": "!", "": "·"}
-LEVELS = {"user": "h2", "document": "h2", "agent": "h3", "step": "h3", "plan": "h3", "summary": "h3"}
-"""Kinds of section → the tag of their headline; `p` for the others."""
-ROWS = {"+": "added", "-": "removed", "\\": "note", "@": "hunk"}
-"""First character of a line of a diff → its class."""
-CHUNK = 64
-"""Pieces of the template that are handed on at once."""
+SYMBOLS = {"ok": "✓", "bad": "✗", "warn": "!", "": "·"}
+HEADING_TAGS = {"user": "h2", "document": "h2", "agent": "h3", "step": "h3", "plan": "h3", "summary": "h3"}
+"""Kind of section → tag of its heading; `p` for the others."""
+DIFF_CLASSES = {"+": "added", "-": "removed", "\\": "note", "@": "hunk"}
+"""First character of a diff line → CSS class."""
+BUFFERED_PIECES = 64
+"""Template pieces that are yielded as one."""
 
-_BAR = re.compile(r"(?<!\\)\|")
-_RULE = re.compile(r":?-+:?")
-_SLANTED = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*<]{1,500}?)(?<=\S)\*(?![\w*])")
+_CELL_BORDER = re.compile(r"(?<!\\)\|")
+_TABLE_RULE = re.compile(r":?-+:?")
+_EMPHASIS = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*<]{1,500}?)(?<=\S)\*(?![\w*])")
 _STRONG = re.compile(r"\*\*(?=\S)([^*]{1,500}?)(?<=\S)\*\*")
 
 
 def html_pieces(document: ExportDocument) -> Iterator[str]:
-    """The text of the file, piece by piece, to be written as UTF-8."""
+    """Yield the text of the file in pieces."""
     template, style, digest = _template()
-    stream = template.stream(document=document, style=style, digest=digest, signs=SIGNS, levels=LEVELS)
-    stream.enable_buffering(CHUNK)
+    stream = template.stream(document=document, style=style, digest=digest, symbols=SYMBOLS, heading_tags=HEADING_TAGS)
+    stream.enable_buffering(BUFFERED_PIECES)
     yield from stream
 
 
@@ -46,8 +46,8 @@ def _template() -> tuple[Template, Markup, str]:
     environment.globals["prose"] = _prose
     environment.filters |= {
         "kind": lambda part: type(part).__name__,
-        "shown": displayable,
-        "row": lambda line: Markup(f' class="{ROWS[line[0]]}"') if line[:1] in ROWS else "",
+        "displayable": displayable,
+        "diff_class": lambda line: Markup(f' class="{DIFF_CLASSES[line[0]]}"') if line[:1] in DIFF_CLASSES else "",
     }
     environment.tests["open"] = _is_open
     template = environment.from_string((folder / "page.html").read_text(encoding="utf-8"))
@@ -55,9 +55,9 @@ def _template() -> tuple[Template, Markup, str]:
 
 
 def _is_open(section: ExportSection) -> bool:
-    """Whether a folding section stands open: it went badly, or changed a file."""
-    diff = any(isinstance(part, CodePart) and part.language == "diff" for part in section.parts)
-    return section.tone in ("bad", "warn") or diff
+    """Whether a collapsible section is expanded: if it failed or changed a file."""
+    has_diff = any(isinstance(part, CodePart) and part.language == "diff" for part in section.parts)
+    return section.tone in ("bad", "warn") or has_diff
 
 
 def _prose(text: str) -> Markup:
@@ -67,7 +67,7 @@ def _prose(text: str) -> Markup:
 def _blocks(text: str) -> Iterator[str]:
     for block in prose_blocks(text):
         match block.kind:
-            case "table" if rows := _table(block.text):
+            case "table" if rows := _table_rows(block.text):
                 yield "<table>" + "".join(rows) + "</table>"
             case "code" | "table":
                 label = f'<p class="language">{escape(block.language)}</p>' if block.language else ""
@@ -81,14 +81,14 @@ def _blocks(text: str) -> Iterator[str]:
                     yield f'<{tag} class="text">' + "\n".join(inner) + f"</{tag}>"
 
 
-def _table(text: str) -> list[str]:
-    """Its rows; none where it is no table that all cells have their place in."""
+def _table_rows(text: str) -> list[str]:
+    """The rows as HTML; [] if the table is malformed."""
     lines = text.split("\n")
-    cells = [[cell.strip() for cell in _BAR.split(line.strip().strip("|"))] for line in lines]
-    wide = len(cells[0])
-    if len(cells) < 2 or max(map(len, lines)) >= LONG or any(len(row) != wide for row in cells):
+    cells = [[cell.strip() for cell in _CELL_BORDER.split(line.strip().strip("|"))] for line in lines]
+    columns = len(cells[0])
+    if len(cells) < 2 or max(map(len, lines)) >= MAX_PARSED_LINE or any(len(row) != columns for row in cells):
         return []
-    if not all(_RULE.fullmatch(cell) for cell in cells[1]):
+    if not all(_TABLE_RULE.fullmatch(cell) for cell in cells[1]):
         return []
     rows = [("th", cells[0]), *(("td", row) for row in cells[2:])]
     return ["<tr>" + "".join(f"<{tag}>{_inline(cell)}</{tag}>" for cell in row) + "</tr>" for tag, row in rows]
@@ -96,10 +96,10 @@ def _table(text: str) -> list[str]:
 
 def _inline(line: str) -> str:
     return "".join(
-        f"<code>{escape(span.text)}</code>" if span.code else _emphasized(str(escape(span.text)))
+        f"<code>{escape(span.text)}</code>" if span.is_code else _emphasized(str(escape(span.text)))
         for span in code_spans(line)
     )
 
 
 def _emphasized(text: str) -> str:
-    return _SLANTED.sub(r"<em>\1</em>", _STRONG.sub(r"<b>\1</b>", text))
+    return _EMPHASIS.sub(r"<em>\1</em>", _STRONG.sub(r"<b>\1</b>", text))

@@ -1,4 +1,4 @@
-"""From a session's journal to a document, its text and a file: everything that was shown, without secrets (A7, S3)."""
+"""Export a session's journal to a file: everything that was shown, with secrets masked (A7, S3)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import mmap
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Literal, TypeAlias, cast
 
@@ -25,16 +25,17 @@ from tui_agent.view.items import SessionView
 from tui_agent.view.redactor import Redactor
 
 Format: TypeAlias = Literal["markdown", "html"]
-ENDINGS: dict[Format, str] = {"markdown": ".md", "html": ".html"}
-"""Format → how the file's name ends."""
-UNSEEN = (e.StateSaved.type, e.ReplyPhase.type)
-"""Records of which a document shows nothing."""
+SUFFIXES: dict[str, Format] = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"}
+"""File suffix → format; the first suffix of a format is the default."""
+IGNORED_EVENTS = (e.StateSaved.type, e.ReplyPhase.type)
+"""Events that are not exported."""
+BUFFER_BYTES = 1 << 20
 
 
 def export_session(path: Path, form: Format, mask: Mask) -> Iterator[str]:
-    """The session in folder `path` as the text of a file, piece by piece, to be written as UTF-8; it may be running.
+    """Yield the text of the session in folder `path`, which may be running, in pieces.
 
-    `mask` hides secrets. Blocks as long as reading all of it takes, before the first piece. Raises OSError.
+    Reads the whole journal first, which blocks. Raises OSError.
     """
     if not regular(path / JOURNAL):
         raise FileNotFoundError(errno.ENOENT, f"{JOURNAL} is missing")
@@ -49,8 +50,7 @@ def export_session(path: Path, form: Format, mask: Mask) -> Iterator[str]:
 
 
 def read_document(journal: Path, mask: Mask, id: str = "") -> ExportDocument:
-    """What the journal of session `id` holds, as a document. `mask` hides secrets. Damaged places are counted. Raises
-    OSError."""
+    """Read the journal of session `id` into a masked document; damaged records are counted. Raises OSError."""
     view, redactor = SessionView(), Redactor(mask)
     times: dict[str, str] = {}
     first = last = ""
@@ -58,22 +58,22 @@ def read_document(journal: Path, mask: Mask, id: str = "") -> ExportDocument:
     for item in without_pieces(JournalReader(journal)):
         if isinstance(item, Damage):
             damaged += item.why != "retried"
-        elif item.type not in UNSEEN:
+        elif item.type not in IGNORED_EVENTS:
             record = item.record()
             first, last = first or record.at, record.at
             if isinstance(event := record.event, e.UserMessageAdded):
-                times[event.id] = clock(record.at)
+                times[event.id] = format_time(record.at)
             fold_record(view, record, redactor)
-    over = e.Record(seq=view.seq + 1, at=last, event=e.SessionClosed(reason=""))
-    for held in redactor.records(over)[:-1]:  # what the beginning of a secret may stand in
-        fold_record(view, msgspec.structs.replace(held, seq=view.seq + 1))
+    closed = e.Record(seq=view.seq + 1, at=last, event=e.SessionClosed(reason=""))
+    for withheld in redactor.records(closed)[:-1]:  # text that could have been the start of a secret
+        fold_record(view, msgspec.structs.replace(withheld, seq=view.seq + 1))
     facts = [
         ("session", id or view.id),
         ("workspace", view.workspace),
         ("model", " · ".join(filter(None, [view.model, view.provider]))),
         ("strategy", f"{view.strategy} · {view.strategy_why}" if view.strategy_why else ""),
-        ("from", clock(first)),
-        ("to", clock(last)),
+        ("from", format_time(first)),
+        ("to", format_time(last)),
         ("fork of", view.parent),
         ("written by", f"tui-agent {view.version}" if view.version else ""),
         ("not readable", f"{count_of(damaged, 'place')} of the journal" if damaged else ""),
@@ -86,33 +86,31 @@ def read_document(journal: Path, mask: Mask, id: str = "") -> ExportDocument:
     )
 
 
-def clock(at: str) -> str:
-    """A record's time to the second, without its zone: `2026-01-07 10:00:01`."""
+def format_time(at: str) -> str:
+    """A record's time without fractions and zone, such as `2026-01-07 10:00:01`."""
     return one_line(at[:19].replace("T", " "), 19)
 
 
-# --- into a file ----------------------------------------------------------------------------
-
-
-BUFFER = 1 << 20
+# --- files ----------------------------------------------------------------------------------
 
 
 class ExportError(Exception):
-    """It can't be written; the message says why and what to do."""
+    """The export can't be written; the message is for the user."""
 
 
 def export_format(name: str) -> Format | None:
-    """The format that a file's name asks for; None when it says nothing."""
-    endings: dict[str, Format] = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown"}
-    return endings.get(os.path.splitext(name)[1].lower())
+    """The format for a file name; None if its suffix is not known."""
+    return SUFFIXES.get(os.path.splitext(name)[1].lower())
 
 
 def export_target(name: str, folder: Path, id: str, form: Format, *, replace: bool = False) -> Path:
-    """The file to write, looked at before all the work: `name`, in `folder` when it is relative; a new one when it is
-    empty or a folder. Raises ExportError."""
+    """The file to write: `name` relative to `folder`; if that is a folder, a file named after the session in it.
+
+    Raises ExportError, so that errors are found before the session is read.
+    """
     path = folder / os.path.expanduser(name)
     if path.is_dir():
-        path /= "session-" + id.replace(":", "-") + ENDINGS[form]
+        path /= "session-" + id.replace(":", "-") + next(suffix for suffix, each in SUFFIXES.items() if each == form)
     if not path.parent.is_dir():
         raise ExportError(f"There is no folder {path.parent}. Create it, or choose another one.")
     if os.path.lexists(path) and not replace:
@@ -121,36 +119,31 @@ def export_target(name: str, folder: Path, id: str, form: Format, *, replace: bo
 
 
 def write_export(session: Path, form: Format, mask: Mask, path: Path, *, replace: bool = False) -> None:
-    """Export the session in folder `session` to the file `path`, for its owner alone, whole or not at all.
+    """Export the session in folder `session` to the file `path`, atomically and readable by its owner only.
 
-    Blocks. However long the session, its text is never in memory as a whole. Raises ExportError.
+    Blocks. Memory use does not depend on the length of the session. Raises ExportError.
     """
     try:
         pieces = export_session(session, form, mask)
     except OSError as error:
         raise ExportError(f"{session.name} can't be read: {error.strerror}.") from error
     try:
-        there = read_file(path).sha256 if replace and os.path.lexists(path) else None
-        with _scratch(session) as scratch:
-            _fill(scratch, pieces)
-            with mmap.mmap(scratch.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                # it is read, hashed and written like bytes, page by page
-                replace_file(path, cast(bytes, content), there, follow=True, mode=0o600)
+        old_hash = read_file(path).sha256 if replace and os.path.lexists(path) else None
+        with _temporary_file(session) as file:
+            file.writelines(piece.encode("utf-8", "replace") for piece in pieces)
+            file.flush()
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                # a memory map can be hashed and written like bytes
+                replace_file(path, cast(bytes, content), old_hash, follow=True, mode=0o600)
     except FileFault as error:
         raise ExportError(f"The export was not written: {error}") from error
     except OSError as error:
         raise ExportError(f"The export was not written: {error.strerror}.") from error
 
 
-def _scratch(session: Path) -> IO[bytes]:
-    """A file without a name, on the disk that holds the session if it takes one."""
+def _temporary_file(session: Path) -> IO[bytes]:
+    """An unnamed file, on the session's disk if possible."""
     try:
-        return tempfile.TemporaryFile(dir=session, buffering=BUFFER)
+        return tempfile.TemporaryFile(dir=session, buffering=BUFFER_BYTES)
     except OSError:
-        return tempfile.TemporaryFile(buffering=BUFFER)
-
-
-def _fill(scratch: IO[bytes], pieces: Iterable[str]) -> None:
-    for piece in pieces:
-        scratch.write(piece.encode("utf-8", "replace"))
-    scratch.flush()
+        return tempfile.TemporaryFile(buffering=BUFFER_BYTES)
