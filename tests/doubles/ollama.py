@@ -73,7 +73,7 @@ class FakeOllama:
                 await connection.start(status, headers)
                 await connection.send(data)
                 await connection.end()
-                if not connection.reusable:
+                if not connection.is_reusable:
                     break
         except Disconnected:
             pass

@@ -22,7 +22,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def run_mock_server(argv: Sequence[str] | None = None) -> int:
-    """Serve until interrupted. Returns the exit status: 0, 1 when it can't start, 2 for wrong usage."""
+    """Serve until interrupted. Return the exit code: 0, 1 if it can't start, 2 for wrong usage."""
     parser = mock_server_parser()
     options = parser.parse_args(argv)
     if options.noise is not None:
@@ -36,7 +36,7 @@ def run_mock_server(argv: Sequence[str] | None = None) -> int:
 
 
 def _serve_noise(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    """A noisy model. It is part of the source tree, not of the installed package."""
+    """Serve a noisy model, which is part of the source tree but not of the installed package."""
     try:
         noise = importlib.import_module("benchmarks.noise.__main__")
     except ModuleNotFoundError:
@@ -46,7 +46,7 @@ def _serve_noise(options: argparse.Namespace, parser: argparse.ArgumentParser) -
 
 
 def serve_mock(options: argparse.Namespace, model: Scenarios | Responder) -> int:
-    """Serve `model` until interrupted, with the options of `mock_server_parser`. Returns 0, or 1 if it can't start."""
+    """Serve `model` until interrupted, with the options of `mock_server_parser`. Return 0, or 1 if it can't start."""
     server = MockServer(
         model,
         host=options.host,
@@ -73,8 +73,8 @@ async def _serve(server: MockServer, host: str) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     async with server:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop.set)
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(signum, stop.set)
         if host not in LOOPBACK:
             print(f"mock-llm-server: {host} is reachable from other machines", file=sys.stderr)
         print(f"mock-llm-server listening on {server.url} ({len(server.scenarios.scenarios)} scenarios)", flush=True)
@@ -83,7 +83,13 @@ async def _serve(server: MockServer, host: str) -> None:
 
 def mock_server_parser() -> argparse.ArgumentParser:
     """The parser of `mock-llm-server`, built from arguments.json."""
-    types: dict[str, Any] = {"int": int, "float": float, "path": Path, "fault": _fault, "model": _model}
+    types: dict[str, Any] = {
+        "int": int,
+        "float": float,
+        "path": Path,
+        "fault": _fault_argument,
+        "model": _model_argument,
+    }
     table = json.loads(Path(__file__).with_name("arguments.json").read_bytes())
     parser = argparse.ArgumentParser(
         prog=table["prog"],
@@ -91,21 +97,21 @@ def mock_server_parser() -> argparse.ArgumentParser:
         epilog="\n".join(table["epilog"]).format(kinds=", ".join(FAULT_KINDS)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    for name, given in table["options"].items():
-        if kind := given.pop("type", None):
-            given["type"] = types[kind]
-        parser.add_argument(name, **given)
+    for name, settings in table["options"].items():
+        if "type" in settings:
+            settings["type"] = types[settings["type"]]
+        parser.add_argument(name, **settings)
     return parser
 
 
-def _fault(spec: str) -> SimulatedFault:
+def _fault_argument(spec: str) -> SimulatedFault:
     try:
         return parse_fault(spec)
     except FaultSyntaxError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _model(spec: str) -> ServedModel:
+def _model_argument(spec: str) -> ServedModel:
     name, equals, capabilities = spec.partition("=")
     if not name:
         raise argparse.ArgumentTypeError("a model needs a name")

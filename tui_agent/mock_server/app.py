@@ -15,46 +15,46 @@ from typing import IO, Any, Literal
 import msgspec
 
 from tui_agent.mock_server import faults, replies
-from tui_agent.mock_server.faults import FaultPlan, Spoiler, Spoilt, parse_fault, strict_fault
+from tui_agent.mock_server.faults import FaultInjector, FaultPlan, ReplyBroken, parse_fault, strict_fault
 from tui_agent.mock_server.http import Disconnected, Headers, HttpConnection, Request
 from tui_agent.mock_server.replies import OLLAMA, OPENAI, MockReply, Responder, ResponderReply, ServedModel, WireFormat
-from tui_agent.models.scenario_matching import ScriptedReply, choose_reply, from_wire
+from tui_agent.models.scenario_matching import choose_reply, from_wire
 from tui_agent.models.scenarios import Scenarios, SimulatedFault, convert_scenarios, load_scenarios
 
 Outcome = Literal["", "done", "broken", "disconnected"]
-_SECRETS = ("authorization", "cookie", "proxy-authorization", "x-api-key")
+_SECRET_HEADERS = ("authorization", "cookie", "proxy-authorization", "x-api-key")
 
 
 class RecordedExchange:
-    """One request and its reply; filled in while the reply is sent. Times are `time.monotonic()` seconds."""
+    """A request and its reply, updated while the reply is sent. Times are `time.monotonic()` seconds."""
 
     def __init__(self, number: int, method: str, path: str, headers: dict[str, str]) -> None:
         self.number = number
         self.method = method
         self.path = path
-        self.headers = {name: "…" if name in _SECRETS else value for name, value in headers.items()}
+        self.headers = {name: "…" if name in _SECRET_HEADERS else value for name, value in headers.items()}
         """Names in lower case, secrets masked."""
         self.body: dict[str, Any] = {}
-        """The JSON body; {} when there was none or it could not be read."""
+        """The JSON body; {} if there is none or it is invalid."""
         self.scenario: str | None = None
-        """Name of the scenario that answered; "" is the default response, None means that none was asked."""
+        """Name of the scenario that answered; "" for the default response, None if none was used."""
         self.step: int | None = None
         self.fault: str | None = None
-        """Kind of the fault that was chosen for this reply."""
+        """Kind of the fault assigned to this reply."""
         self.fired = False
-        """Whether that fault really struck."""
+        """Whether that fault had an effect."""
         self.noise = ""
-        """Family of the noisy model's fault in this reply; "" when the reply was as it should be."""
+        """Family of the noisy model's mistake in this reply; "" if it is correct."""
         self.status: int | None = None
         self.outcome: Outcome = ""
-        """`done`: sent to its end. `broken`: a fault ended it. `disconnected`: the client hung up."""
+        """`done`: sent completely. `broken`: ended by a fault. `disconnected`: ended by the client."""
         self.first_byte_at: float | None = None
         self.sent = 0
-        """Bytes of the body."""
+        """Bytes of the body sent."""
         self.answering = asyncio.Event()
-        """Set at the reply's first byte."""
+        """Set at the first byte of the reply."""
         self.finished = asyncio.Event()
-        """Set when the reply has ended, however it did."""
+        """Set when the reply has ended in any way."""
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -67,16 +67,16 @@ class RecordedExchange:
 
 
 class RequestLog:
-    """Writes the log file; a JSON object a line, each flushed."""
+    """Writes the log file, one JSON object per line."""
 
     def __init__(self, path: Path | None) -> None:
         self._file: IO[str] | None = path.open("a", encoding="utf-8", buffering=1) if path else None
 
-    def write(self, event: str, exchange: RecordedExchange, **more: object) -> None:
-        """Note that `event` happened now."""
+    def write(self, event: str, exchange: RecordedExchange, **fields: object) -> None:
+        """Log an event."""
         if self._file is None:
             return
-        line = {"t": time.monotonic(), "at": time.time(), "event": event, "id": exchange.number} | more
+        line = {"t": time.monotonic(), "at": time.time(), "event": event, "id": exchange.number} | fields
         self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ RUNNER_DIED = "the model runner has unexpectedly stopped"
 
 
 class MockRefusal(Exception):
-    """The request is answered with an error status."""
+    """Answer the request with an error status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -98,7 +98,7 @@ class MockRefusal(Exception):
 
 
 class ReplySender:
-    """Sends the reply to one request, in the form of the API that was asked."""
+    """Sends the reply to one request in the format of its API."""
 
     def __init__(self, connection: HttpConnection, exchange: RecordedExchange, wire: WireFormat) -> None:
         self._connection = connection
@@ -106,16 +106,16 @@ class ReplySender:
         self._wire = wire
 
     async def error(self, refusal: MockRefusal) -> None:
-        """Answer with the refusal's status, in the error shape of the API."""
+        """Send an error status with the API's error object."""
         await self.object(self._wire.error(refusal.status, str(refusal)), refusal.status)
 
     async def object(self, value: dict[str, Any] | str, status: int = 200) -> None:
-        """Answer with an object as JSON, or with text."""
+        """Send an object as JSON, or text."""
         if isinstance(value, str):
-            kind, data = "text/plain; charset=utf-8", value.encode()
+            content_type, data = "text/plain; charset=utf-8", value.encode()
         else:
-            kind, data = "application/json", replies.encoded(value)
-        await self._respond(status, [("Content-Type", kind)], data)
+            content_type, data = "application/json", replies.encode_json(value)
+        await self._respond(status, [("Content-Type", content_type)], data)
 
     async def _respond(self, status: int, headers: Headers, data: bytes) -> None:
         self._exchange.status = status
@@ -125,7 +125,7 @@ class ReplySender:
         await self._connection.end()
 
     async def model_reply(self, reply: MockReply, fault: SimulatedFault | None, pace: float) -> None:
-        """Send what the model says, whole or streamed as the request asks. Raises MockRefusal, Spoilt, Disconnected."""
+        """Send the model's reply, streamed if requested. Raises MockRefusal, ReplyBroken, Disconnected."""
         exchange, wire = self._exchange, self._wire
         exchange.fault = fault.kind if fault else None
         if fault is not None and fault.kind == "truncate":
@@ -137,60 +137,60 @@ class ReplySender:
             exchange.fired = True
             await self._respond(code, *faults.status_reply(fault, code, wire.error(code, faults.status_message(code))))
             return
-        streamed = bool(reply.payload.get("stream", wire.streams))
-        shown_before = streamed and bool(reply.content or reply.thinking)
-        if not shown_before and (unreadable := wire.unreadable(reply)) is not None:
-            raise MockRefusal(500, unreadable)
-        broken = wire.error_frame(_in_stream(fault, wire.error(500, RUNNER_DIED)))
-        spoiler = Spoiler(self._connection, fault, ping=wire.ping(reply.model), error=broken)
+        is_streamed = bool(reply.payload.get("stream", wire.streams))
+        has_started = is_streamed and bool(reply.content or reply.thinking)
+        if not has_started and (call_error := wire.call_error(reply)) is not None:
+            raise MockRefusal(500, call_error)
+        error = wire.error_frame(_stream_error(fault, wire.error(500, RUNNER_DIED)))
+        injector = FaultInjector(self._connection, fault, ping=wire.ping(reply.model), error=error)
         try:
-            await spoiler.before()
-            await (self._stream(reply, spoiler, pace) if streamed else self._whole(reply, spoiler))
+            await injector.before_status()
+            await (self._send_stream(reply, injector, pace) if is_streamed else self._send_object(reply, injector))
             await self._connection.end()
         finally:
-            exchange.fired = exchange.fired or spoiler.fired
+            exchange.fired = exchange.fired or injector.fired
 
-    async def _whole(self, reply: MockReply, spoiler: Spoiler) -> None:
+    async def _send_object(self, reply: MockReply, injector: FaultInjector) -> None:
         body = self._wire.body(reply)
         self._exchange.status = 200
         await self._connection.start(200, [("Content-Type", "application/json")])
-        await spoiler.send(replies.encoded(body))
+        await injector.send(replies.encode_json(body))
 
-    async def _stream(self, reply: MockReply, spoiler: Spoiler, pace: float) -> None:
+    async def _send_stream(self, reply: MockReply, injector: FaultInjector, pace: float) -> None:
         self._exchange.status = 200
-        kind = ("Content-Type", self._wire.stream_type)
-        await self._connection.start(200, [kind, ("Cache-Control", "no-cache")])
+        headers = [("Content-Type", self._wire.stream_type), ("Cache-Control", "no-cache")]
+        await self._connection.start(200, headers)
         for frame in self._wire.frames(reply):
             if pace and frame.kind == "piece":
                 await self._connection.pause(pace)
-            await spoiler.send(frame.data, end=frame.kind == "end")
+            await injector.send(frame.data, end=frame.kind == "end")
 
 
-def _in_stream(fault: SimulatedFault | None, shaped: dict[str, Any]) -> dict[str, Any]:
-    """The error object that an `error` fault puts into a reply."""
+def _stream_error(fault: SimulatedFault | None, default: dict[str, Any]) -> dict[str, Any]:
+    """The error object that an `error` fault inserts into a stream."""
     body = fault.body if fault is not None else None
     if isinstance(body, dict):
         return body
     if isinstance(body, str):
-        inner = shaped["error"]
+        inner = default["error"]
         return {"error": inner | {"message": body} if isinstance(inner, dict) else body}
-    return shaped
+    return default
 
 
 DEFAULT_MODEL = ServedModel(name="mock-model")
-WAIT = 20.0
-"""Seconds that `wait_for_request` waits at most."""
+WAIT_SECONDS = 20.0
+"""Default time limit of `wait_for_request`."""
 
 
 class MockServer:
-    """A model server on a port of its own: `async with MockServer(scenarios, strict=True) as server: server.url`.
+    """A model server: `async with MockServer(scenarios, strict=True) as server: server.url`.
 
-    `scenarios` are a file's path, its content as a dict, or read already; none serves only the default response.
-    A `Responder` computes its replies itself.
-    `faults` strike the first chat requests in order. `models` limits which names are served; by default any is.
-    `token` demands that bearer token. `pace` is the time between fragments in seconds.
-    `log` gets a JSON line for each request, first byte, end and disconnect. `keep` bounds how many requests are
-    remembered; None remembers all.
+    `scenarios`: a path, the content as a dict, or loaded scenarios; None serves only the default response. A
+    `Responder` computes the replies instead.
+    `faults`: applied to the first chat requests in order. `models`: the served models; any name by default.
+    `token`: the required bearer token. `pace`: seconds between fragments of a stream.
+    `log`: file for JSON lines of requests, first bytes, ends and disconnects. `keep`: how many exchanges are
+    retained; None for all.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class MockServer:
         keep: int | None = None,
     ) -> None:
         self._responder = scenarios if isinstance(scenarios, Responder) else None
-        self.scenarios = scenarios.scenarios if isinstance(scenarios, Responder) else _scenarios(scenarios)
+        self.scenarios = scenarios.scenarios if isinstance(scenarios, Responder) else _to_scenarios(scenarios)
         self.strict = strict
         self.pace = pace
         self.exchanges: list[RecordedExchange] = []
@@ -218,17 +218,17 @@ class MockServer:
         self._models = [ServedModel(name=m) if isinstance(m, str) else m for m in models or ()]
         self._host, self._port = host, port
         self._token = token
-        self._faults = FaultPlan(_misbehaviour(fault) for fault in faults)
+        self._faults = FaultPlan(map(_to_fault, faults))
         self._log_path = log
         self._keep = keep
-        self._count = 0
+        self._exchange_count = 0
         self._log = RequestLog(None)
         self._loaded: dict[str, int] = {}
         self._server: asyncio.Server | None = None
-        self._serving: set[asyncio.Task[None]] = set()
-        self._arrived = asyncio.Condition()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._chat_arrived = asyncio.Condition()
 
-    # --- life ---
+    # --- start and stop ---
 
     async def __aenter__(self) -> MockServer:
         await self.start()
@@ -238,19 +238,19 @@ class MockServer:
         await self.aclose()
 
     async def start(self) -> None:
-        """Listen. Raises OSError when the port is taken or the log can't be written."""
+        """Start listening. Raises OSError if the port is taken or the log can't be written."""
         self._log = RequestLog(self._log_path)
-        self._server = await asyncio.start_server(self._connected, self._host, self._port)
+        self._server = await asyncio.start_server(self._on_connect, self._host, self._port)
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def aclose(self) -> None:
-        """Stop listening and cut every connection."""
+        """Stop listening and close all connections."""
         if self._server is not None:
             self._server.close()
-        await asyncio.sleep(0)  # a connection that was just accepted gets to where it can be closed
-        for task in list(self._serving):
+        await asyncio.sleep(0)  # let a connection that was just accepted start its task
+        for task in list(self._tasks):
             task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._server is not None:
             await self._server.wait_closed()
         self._log.close()
@@ -262,60 +262,60 @@ class MockServer:
         return f"http://{host}:{self._port}"
 
     def misbehave(self, *faults: SimulatedFault | str) -> None:
-        """Let the next chat requests meet these faults; one without `times` stays for good."""
+        """Apply these faults to the next chat requests; one without `times` stays in effect."""
         for fault in faults:
-            self._faults.add(_misbehaviour(fault))
+            self._faults.add(_to_fault(fault))
 
-    async def wait_for_request(self, n: int = 1, timeout: float = WAIT) -> RecordedExchange:
-        """The n-th chat request (from 1), as soon as it has arrived. Raises TimeoutError."""
+    async def wait_for_request(self, n: int = 1, timeout: float = WAIT_SECONDS) -> RecordedExchange:
+        """Wait for the n-th chat request, counted from 1. Raises TimeoutError."""
 
-        async def arrived() -> RecordedExchange:
-            async with self._arrived:
-                await self._arrived.wait_for(lambda: len(self.requests) >= n)
+        async def nth_request() -> RecordedExchange:
+            async with self._chat_arrived:
+                await self._chat_arrived.wait_for(lambda: len(self.requests) >= n)
             return self.requests[n - 1]
 
-        return await asyncio.wait_for(arrived(), timeout)
+        return await asyncio.wait_for(nth_request(), timeout)
 
     # --- connections and requests ---
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._converse(reader, writer))
-        self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
+    def _on_connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve_connection(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = HttpConnection(reader, writer)
         try:
             while (request := await connection.request()) is not None:
-                await self._serve(connection, request)
-                if not connection.reusable:
+                await self._serve_request(connection, request)
+                if not connection.is_reusable:
                     break
         except Disconnected:
             pass
         finally:
             await connection.aclose()
 
-    async def _serve(self, connection: HttpConnection, request: Request) -> None:
-        self._count += 1
-        exchange = RecordedExchange(self._count, request.method, request.path, request.headers)
+    async def _serve_request(self, connection: HttpConnection, request: Request) -> None:
+        self._exchange_count += 1
+        exchange = RecordedExchange(self._exchange_count, request.method, request.path, request.headers)
         with contextlib.suppress(ValueError, RecursionError):
             body = json.loads(request.body or b"{}")
             exchange.body = body if isinstance(body, dict) else {}
-        self._remember(self.exchanges, exchange)
+        self._record(self.exchanges, exchange)
         self._log.write("request", exchange, method=request.method, path=request.path, body=exchange.body)
 
-        def first_byte() -> None:
+        def on_write() -> None:
             if exchange.first_byte_at is None:
                 exchange.first_byte_at = time.monotonic()
                 exchange.answering.set()
                 self._log.write("first_byte", exchange)
 
-        connection.on_byte = first_byte
+        connection.on_write = on_write
         connection.sent = 0
         try:
             await self._route(connection, request, exchange)
             exchange.outcome = "done"
-        except Spoilt:
+        except ReplyBroken:
             exchange.outcome = "broken"
         except (Disconnected, asyncio.CancelledError):
             exchange.outcome = "disconnected"
@@ -333,10 +333,10 @@ class MockServer:
             )
             exchange.finished.set()
 
-    def _remember(self, past: list[RecordedExchange], exchange: RecordedExchange) -> None:
-        past.append(exchange)
+    def _record(self, exchanges: list[RecordedExchange], exchange: RecordedExchange) -> None:
+        exchanges.append(exchange)
         if self._keep is not None:
-            del past[: -self._keep]
+            del exchanges[: -self._keep]
 
     async def _route(self, connection: HttpConnection, request: Request, exchange: RecordedExchange) -> None:
         path = request.path.rstrip("/") or "/"
@@ -345,31 +345,31 @@ class MockServer:
             path = path.removeprefix("/v1")
         sender = ReplySender(connection, exchange, wire)
         try:
-            self._authorise(request)
+            self._check_token(request)
             if path in ("/chat/completions", "/api/chat"):
-                _expect(request, "POST")
+                _require_method(request, "POST")
                 await self._chat(sender, request, exchange, wire)
                 return
-            answer = self._plain(request, path, exchange.body)
+            response = self._metadata_response(request, path, exchange.body)
         except MockRefusal as refusal:
             await sender.error(refusal)
             return
-        except (Disconnected, Spoilt):
+        except (Disconnected, ReplyBroken):
             raise
         except Exception as defect:
             traceback.print_exc(file=sys.stderr)
             if exchange.status is not None:
-                raise Spoilt from defect
+                raise ReplyBroken from defect
             await sender.error(MockRefusal(500, f"defect of the mock server: {defect!r}"))
             return
-        await sender.object(answer)
+        await sender.object(response)
 
-    def _authorise(self, request: Request) -> None:
+    def _check_token(self, request: Request) -> None:
         if self._token is not None and request.headers.get("authorization") != f"Bearer {self._token}":
             raise MockRefusal(401, "Incorrect API key provided.")
 
-    def _plain(self, request: Request, path: str, body: dict[str, Any]) -> dict[str, Any] | str:
-        """The answer of every path but chat."""
+    def _metadata_response(self, request: Request, path: str, body: dict[str, Any]) -> dict[str, Any] | str:
+        """The response of every path but chat."""
         served = self._models or [DEFAULT_MODEL]
         now = int(time.time())
         match path:
@@ -378,20 +378,20 @@ class MockServer:
             case "/api/version":
                 return {"version": replies.VERSION}
             case "/api/tags":
-                return replies.tags(served)
+                return replies.tags_response(served)
             case "/api/ps":
-                return replies.running(self._loaded, now)
+                return replies.loaded_response(self._loaded, now)
             case "/api/show":
-                _expect(request, "POST")
-                return replies.show_response(self._model(body.get("model") or body.get("name"), OLLAMA))
+                _require_method(request, "POST")
+                return replies.show_response(self._find_model(body.get("model") or body.get("name"), OLLAMA))
             case "/models":
                 return replies.models_response(served, now)
             case _ if path.startswith("/models/"):
-                return replies.model_response(self._model(path.removeprefix("/models/"), OPENAI), now)
+                return replies.model_response(self._find_model(path.removeprefix("/models/"), OPENAI), now)
             case _:
                 raise MockRefusal(404, f"404 page not found: {request.method} {request.path}")
 
-    def _model(self, name: object, wire: WireFormat) -> ServedModel:
+    def _find_model(self, name: object, wire: WireFormat) -> ServedModel:
         if not isinstance(name, str) or not name:
             if wire is OPENAI and not self._models:
                 return DEFAULT_MODEL
@@ -400,34 +400,41 @@ class MockServer:
             if served.name in (name, f"{name}:latest"):
                 return served
         if self._models:
-            known = "model '{}' not found" if wire is OLLAMA else "The model `{}` does not exist."
-            raise MockRefusal(404, known.format(name))
+            raise MockRefusal(
+                404, f"model '{name}' not found" if wire is OLLAMA else f"The model `{name}` does not exist."
+            )
         return ServedModel(name=name)
 
     # --- chat ---
 
     async def _chat(self, sender: ReplySender, request: Request, exchange: RecordedExchange, wire: WireFormat) -> None:
-        async with self._arrived:
-            self._remember(self.requests, exchange)
-            self._arrived.notify_all()
+        async with self._chat_arrived:
+            self._record(self.requests, exchange)
+            self._chat_arrived.notify_all()
         payload = exchange.body
         _check_json(request.body)
-        model = self._model(payload.get("model"), wire)
+        model = self._find_model(payload.get("model"), wire)
         if wire is OLLAMA:
             self._check_ollama(model, payload)
-            options = payload.get("options")
-            wanted = options.get("num_ctx") if isinstance(options, dict) else None
-            window = wanted if isinstance(wanted, int) else replies.DEFAULT_WINDOW
+            window = replies.requested_window(payload)
+            window = replies.DEFAULT_WINDOW if window is None else window
             self._loaded[model.name] = min(window, model.context_length)
             if not payload.get("messages") and not (self.strict and "messages" in payload):
                 await sender.object(replies.load_response(model.name, int(time.time())))
                 return
-        if self.strict and (wrong := strict_fault(payload.get("messages"), wire.name)) is not None:
-            raise MockRefusal(400, wrong)
-        spoken = self._speak(exchange, wire)
-        reply = _reply(exchange, model, spoken.choice)
-        step = spoken.choice.step
-        fault = spoken.fault or self._faults.take(spoken.choice.scenario, spoken.choice.index, step.fault)
+        if self.strict and (error := strict_fault(payload.get("messages"), wire.name)) is not None:
+            raise MockRefusal(400, error)
+        response = self._respond(exchange, wire)
+        choice, step = response.choice, response.choice.step
+        reply = MockReply(
+            id=f"mock-{exchange.number:05d}",
+            created=int(time.time()),
+            model=model.name,
+            choice=choice,
+            prompt_tokens=replies.prompt_tokens(payload, choice),
+            payload=payload,
+        )
+        fault = response.fault or self._faults.next_fault(choice.scenario, choice.index, step.fault)
         pace = self.pace if step.pace is None else step.pace
         await sender.model_reply(reply, fault, pace)
 
@@ -437,53 +444,42 @@ class MockServer:
         if payload.get("think") and "thinking" not in model.capabilities:
             raise MockRefusal(400, f'"{model.name}" does not support thinking')
 
-    def _speak(self, exchange: RecordedExchange, wire: WireFormat) -> ResponderReply:
-        """What the model says, and what noise does to it."""
+    def _respond(self, exchange: RecordedExchange, wire: WireFormat) -> ResponderReply:
+        """The reply of the scenarios or the responder."""
         if self._responder is None:
-            spoken = ResponderReply(choice=choose_reply(self.scenarios, from_wire(exchange.body)))
+            response = ResponderReply(choice=choose_reply(self.scenarios, from_wire(exchange.body)))
         else:
-            spoken = self._responder.answer(exchange.body)
-        exchange.scenario, exchange.step = spoken.choice.scenario, spoken.choice.index
-        exchange.noise = spoken.family
-        fault = spoken.fault
+            response = self._responder.answer(exchange.body)
+        exchange.scenario, exchange.step = response.choice.scenario, response.choice.index
+        exchange.noise = response.family
+        fault = response.fault
         if fault is not None and isinstance(fault.body, str) and fault.code is not None:
-            shaped = msgspec.structs.replace(fault, body=wire.error(fault.code, fault.body))
-            return msgspec.structs.replace(spoken, fault=shaped)
-        return spoken
+            fault = msgspec.structs.replace(fault, body=wire.error(fault.code, fault.body))
+            return msgspec.structs.replace(response, fault=fault)
+        return response
 
 
-def _reply(exchange: RecordedExchange, model: ServedModel, choice: ScriptedReply) -> MockReply:
-    return MockReply(
-        id=f"mock-{exchange.number:05d}",
-        created=int(time.time()),
-        model=model.name,
-        choice=choice,
-        prompt_tokens=replies.prompt_tokens(exchange.body, choice),
-        payload=exchange.body,
-    )
-
-
-def _scenarios(given: Scenarios | dict[str, Any] | Path | None) -> Scenarios:
-    if given is None:
+def _to_scenarios(source: Scenarios | dict[str, Any] | Path | None) -> Scenarios:
+    if source is None:
         return Scenarios()
-    if isinstance(given, Scenarios):
-        return given
-    return load_scenarios(given) if isinstance(given, Path) else convert_scenarios(given)
+    if isinstance(source, Scenarios):
+        return source
+    return load_scenarios(source) if isinstance(source, Path) else convert_scenarios(source)
 
 
-def _misbehaviour(fault: SimulatedFault | str) -> SimulatedFault:
+def _to_fault(fault: SimulatedFault | str) -> SimulatedFault:
     return parse_fault(fault) if isinstance(fault, str) else fault
 
 
-def _expect(request: Request, method: str) -> None:
+def _require_method(request: Request, method: str) -> None:
     if request.method != method:
         raise MockRefusal(405, f"405 method not allowed: {request.method} {request.path}")
 
 
 def _check_json(body: bytes) -> None:
     try:
-        readable = isinstance(json.loads(body), dict)
+        is_object = isinstance(json.loads(body), dict)
     except (ValueError, RecursionError) as error:
         raise MockRefusal(400, f"invalid JSON in the request body: {error}") from None
-    if not readable:
+    if not is_object:
         raise MockRefusal(400, "the request body must be a JSON object")

@@ -1,10 +1,10 @@
-"""Misbehavior of the mock server: faults that spoil a reply while it is sent (M4), and what `--strict` refuses."""
+"""Simulated faults of the mock server (M4), and the checks of `--strict`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -26,7 +26,7 @@ _MESSAGES = {
 
 
 class FaultSyntaxError(ValueError):
-    """A `--fault` that can't be understood; the message says why."""
+    """An invalid `--fault`; the message says why."""
 
 
 def parse_fault(spec: str) -> SimulatedFault:
@@ -45,78 +45,81 @@ def parse_fault(spec: str) -> SimulatedFault:
 
 
 class FaultPlan:
-    """Which request meets which fault: the server's own come first, in order, then those of the scenarios."""
+    """Assigns faults to requests: first the server's in order, then those of the scenarios."""
 
     def __init__(self, faults: Iterable[SimulatedFault] = ()) -> None:
         self._queue: list[tuple[SimulatedFault, int | None]] = []
-        self._met: dict[tuple[str, int], int] = {}
+        self._counts: dict[tuple[str, int], int] = {}
+        """Scenario and step → how often its fault was used."""
         for fault in faults:
             self.add(fault)
 
     def add(self, fault: SimulatedFault) -> None:
-        """Append a fault for the next `times` requests that no earlier one takes."""
+        """Queue a fault for the next `times` requests."""
         self._queue.append((fault, fault.times))
 
-    def take(self, scenario: str, index: int, own: SimulatedFault | None) -> SimulatedFault | None:
-        """The fault for a request that is answered by this step, whose own fault is `own`."""
+    def next_fault(self, scenario: str, index: int, step_fault: SimulatedFault | None) -> SimulatedFault | None:
+        """The fault of the next request, which is answered by a step with `step_fault`."""
         if self._queue:
-            fault, left = self._queue[0]
-            if left == 1:
+            fault, remaining = self._queue[0]
+            if remaining == 1:
                 del self._queue[0]
-            elif left is not None:
-                self._queue[0] = (fault, left - 1)
+            elif remaining is not None:
+                self._queue[0] = (fault, remaining - 1)
             return None if fault.kind == "none" else fault
-        if own is None or own.kind == "none":
+        if step_fault is None or step_fault.kind == "none":
             return None
-        met = self._met[scenario, index] = self._met.get((scenario, index), 0) + 1
-        return own if own.times is None or met <= own.times else None
+        count = self._counts[scenario, index] = self._counts.get((scenario, index), 0) + 1
+        return step_fault if step_fault.times is None or count <= step_fault.times else None
 
 
-def status_reply(fault: SimulatedFault, status: int, shaped: dict[str, Any]) -> tuple[list[tuple[str, str]], bytes]:
-    """Headers and body of an error status. `shaped` is the error body that the API would use by itself."""
+def status_reply(
+    fault: SimulatedFault, status: int, default_body: dict[str, Any]
+) -> tuple[list[tuple[str, str]], bytes]:
+    """Headers and body of an error status. `default_body` is the error object of the API."""
     headers = []
     if fault.retry_after is not None:
         headers.append(("Retry-After", f"{fault.retry_after:g}"))
     if isinstance(fault.body, dict):
-        kind, data = "application/json", json.dumps(fault.body).encode()
+        content_type, data = "application/json", json.dumps(fault.body).encode()
     elif isinstance(fault.body, str):
-        kind, data = "text/plain; charset=utf-8", fault.body.encode()
+        content_type, data = "text/plain; charset=utf-8", fault.body.encode()
     elif status == 502:
-        kind, data = "text/html", HTML.encode()
+        content_type, data = "text/html", HTML.encode()
     else:
-        kind, data = "application/json", json.dumps(shaped).encode()
-    return [("Content-Type", kind), *headers], data
+        content_type, data = "application/json", json.dumps(default_body).encode()
+    return [("Content-Type", content_type), *headers], data
 
 
 def status_message(status: int) -> str:
-    """What an error status says when the fault doesn't."""
+    """The default message of an error status."""
     return _MESSAGES.get(status, f"The mock server was told to answer with {status}.")
 
 
-class Spoilt(Exception):
-    """The fault has ended the reply; nothing more is to be sent."""
+class ReplyBroken(Exception):
+    """A fault has ended the reply; nothing more must be sent."""
 
 
-class Spoiler:
-    """Stands between a reply and its connection and spoils it where the fault says."""
+class FaultInjector:
+    """Sends the frames of a reply and applies a fault to them."""
 
     def __init__(self, connection: HttpConnection, fault: SimulatedFault | None, *, ping: bytes, error: bytes) -> None:
         self._connection = connection
         self._fault = fault
         self._ping = ping
         self._error = error
-        self._ours = 0
-        """Bytes of pings and junk, which don't count as the reply's."""
+        self._extra_bytes = 0
+        """Bytes of pings and junk, which are not part of the reply."""
         self.fired = False
 
-    async def before(self) -> None:
-        """Act on a fault that strikes before the status line. Raises Spoilt."""
+    async def before_status(self) -> None:
+        """Apply a fault that precedes the status line. Raises ReplyBroken."""
         fault = self._fault
         if fault is not None and fault.after is None and fault.kind in ("delay", "stall", "drop", "cut"):
-            await self._strike(fault, started=False)
+            await self._trigger(fault, started=False)
 
     async def send(self, data: bytes, *, end: bool = False) -> None:
-        """Send one frame of the reply; `end` marks those that a broken reply lacks. Raises Spoilt, Disconnected."""
+        """Send a frame; `end` marks those that `no_end` omits. Raises ReplyBroken, Disconnected."""
         fault = self._fault
         if fault is None or (self.fired and fault.kind not in ("no_end", "drip")):
             await self._send(data)
@@ -126,74 +129,75 @@ class Spoiler:
                 await self._send(data)
         elif fault.kind == "drip":
             self.fired = True
-            await self._drip(data, fault)
+            await self._send_slowly(data, fault)
         elif fault.kind == "error":
-            await self._report(data, fault)
+            await self._send_or_fail(data, fault)
         else:
-            await self._split(data, fault)
+            await self._send_around(data, fault)
 
-    async def _split(self, data: bytes, fault: SimulatedFault) -> None:
-        left = (fault.after or 0) - self._arrived
-        if left > len(data):
+    async def _send_around(self, data: bytes, fault: SimulatedFault) -> None:
+        """Trigger the fault at its offset, which may be inside the frame."""
+        offset = (fault.after or 0) - self._reply_bytes
+        if offset > len(data):
             await self._send(data)
             return
-        if left > 0:
-            await self._send(data[:left])
-        await self._strike(fault, started=True)
-        if rest := data[max(left, 0) :]:
-            await self._send(rest)
+        if offset > 0:
+            await self._send(data[:offset])
+        await self._trigger(fault, started=True)
+        if remaining := data[max(offset, 0) :]:
+            await self._send(remaining)
 
-    async def _strike(self, fault: SimulatedFault, *, started: bool) -> None:
+    async def _trigger(self, fault: SimulatedFault, *, started: bool) -> None:
         self.fired = True
         if fault.kind == "garbage":
             junk = fault.body.encode("latin-1", "replace") if isinstance(fault.body, str) else JUNK
-            await self._extra(junk)
+            await self._send_extra(junk)
             return
         if fault.kind in ("delay", "stall"):
-            await self._hold(fault, pings=started)
+            await self._pause(fault, pings=started)
         if fault.kind == "delay":
             return
         await (self._connection.cut() if fault.kind == "cut" else self._connection.reset())
-        raise Spoilt
+        raise ReplyBroken
 
-    async def _hold(self, fault: SimulatedFault, *, pings: bool) -> None:
+    async def _pause(self, fault: SimulatedFault, *, pings: bool) -> None:
         seconds = fault.seconds if fault.seconds is not None or fault.kind == "stall" else 1.0
         if fault.ping is None or not pings:
             await self._connection.pause(seconds)
             return
-        held = 0.0
-        while seconds is None or held < seconds:
+        elapsed = 0.0
+        while seconds is None or elapsed < seconds:
             await self._connection.pause(fault.ping)
-            held += fault.ping
-            await self._extra(self._ping)
+            elapsed += fault.ping
+            await self._send_extra(self._ping)
 
-    async def _report(self, data: bytes, fault: SimulatedFault) -> None:
-        if self._arrived + len(data) <= (fault.after or 0):
+    async def _send_or_fail(self, data: bytes, fault: SimulatedFault) -> None:
+        if self._reply_bytes + len(data) <= (fault.after or 0):
             await self._send(data)
             return
         self.fired = True
-        await self._extra(self._error)
+        await self._send_extra(self._error)
         await self._connection.end()
-        raise Spoilt
+        raise ReplyBroken
 
-    async def _drip(self, data: bytes, fault: SimulatedFault) -> None:
+    async def _send_slowly(self, data: bytes, fault: SimulatedFault) -> None:
         for start in range(0, len(data), fault.size):
             await self._send(data[start : start + fault.size])
             await self._connection.pause(DRIP_SECONDS if fault.seconds is None else fault.seconds)
 
     @property
-    def _arrived(self) -> int:
-        return self._connection.sent - self._ours
+    def _reply_bytes(self) -> int:
+        return self._connection.sent - self._extra_bytes
 
     async def _send(self, data: bytes) -> None:
         await self._connection.send(data)
 
-    async def _extra(self, data: bytes) -> None:
-        self._ours += len(data)
+    async def _send_extra(self, data: bytes) -> None:
+        self._extra_bytes += len(data)
         await self._connection.send(data)
 
 
-# --- what strict servers refuse in a conversation (C-9, O-14, O-27) -----------------------------
+# --- strict checks of a conversation (C-9, O-14, O-27) ------------------------------------------
 
 
 Api = Literal["openai", "ollama"]
@@ -201,28 +205,25 @@ Wire = Mapping[str, Any]
 
 
 def strict_fault(messages: object, api: Api) -> str | None:
-    """Why a strict server answers these wire messages with 400, in its own words; None when it accepts them.
+    """The message with which a strict server refuses these messages; None if it accepts them.
 
-    The union of what servers and chat templates of the field refuse: calls without exactly one result each, results
-    without a call, empty messages, arguments that are no JSON object, two user messages in a row, a system message
-    that is not first.
+    The union of what servers and chat templates refuse: calls without exactly one result each, results without a
+    call, empty messages, arguments that are not a JSON object, consecutive user messages, a late system message.
     """
-    if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
         return "Invalid type for 'messages': expected an array of objects."
     if not messages:
         return "[] is too short - 'messages'"
-    if not all(isinstance(message, Mapping) for message in messages):
-        return "Invalid type for 'messages': expected an array of objects."
-    return next(_faults(messages, api), None)
+    return next(_conversation_faults(messages, api), None)
 
 
-def _faults(messages: Sequence[Wire], api: Api) -> Iterator[str]:
+def _conversation_faults(messages: Sequence[Wire], api: Api) -> Iterator[str]:
     previous = ""
-    open_calls: list[_Open] = []
+    open_calls: list[_OpenCall] = []
     for index, message in enumerate(messages):
         role = message.get("role")
         if open_calls and role != "tool":
-            yield _unanswered(open_calls)
+            yield _missing_results(open_calls)
         match role:
             case "system" if index:
                 yield "System message must be at the beginning."
@@ -232,7 +233,8 @@ def _faults(messages: Sequence[Wire], api: Api) -> Iterator[str]:
                 yield "A conversation must start with a user message after the optional system message."
             case "assistant":
                 yield from _call_faults(message, index, api)
-                open_calls = _opened(message)
+                calls = message.get("tool_calls") or []
+                open_calls = [_OpenCall(str(call.get("id") or ""), str(call["function"]["name"])) for call in calls]
             case "tool":
                 yield from _result_faults(message, index, open_calls, api)
             case "system" | "user":
@@ -242,23 +244,17 @@ def _faults(messages: Sequence[Wire], api: Api) -> Iterator[str]:
         yield from _content_faults(message, index)
         previous = str(role)
     if open_calls:
-        yield _unanswered(open_calls)
+        yield _missing_results(open_calls)
 
 
-class _Open:
-    """A call that waits for its result."""
+class _OpenCall(NamedTuple):
+    """A call without a result."""
 
-    def __init__(self, call_id: str, name: str) -> None:
-        self.id = call_id
-        self.name = name
-
-
-def _opened(message: Wire) -> list[_Open]:
-    calls = message.get("tool_calls") or []
-    return [_Open(str(call.get("id") or ""), str(call["function"]["name"])) for call in calls]
+    id: str
+    name: str
 
 
-def _unanswered(calls: Sequence[_Open]) -> str:
+def _missing_results(calls: Sequence[_OpenCall]) -> str:
     missing = ", ".join(call.id or call.name for call in calls)
     return (
         "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
@@ -300,23 +296,23 @@ def _call_faults(message: Wire, index: int, api: Api) -> Iterator[str]:
         yield f"Invalid 'messages[{index}].tool_calls': empty array. Expected an array with minimum length 1."
     ids: set[str] = set()
     for number, call in enumerate(calls):
-        place = f"messages[{index}].tool_calls[{number}]"
+        path = f"messages[{index}].tool_calls[{number}]"
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping) or not isinstance(function.get("name"), str) or not function["name"]:
-            yield f"Missing required parameter: '{place}.function.name'."
+            yield f"Missing required parameter: '{path}.function.name'."
             return
         call_id = call.get("id")
         if api == "openai" and (not isinstance(call_id, str) or not call_id):
-            yield f"Missing required parameter: '{place}.id'."
+            yield f"Missing required parameter: '{path}.id'."
         if api == "openai" and call.get("type") != "function":
-            yield f"Missing required parameter: '{place}.type'."
+            yield f"Missing required parameter: '{path}.type'."
         if isinstance(call_id, str) and call_id and call_id in ids:
-            yield f"Duplicate tool call id {call_id!r} in '{place}'."
+            yield f"Duplicate tool call id {call_id!r} in '{path}'."
         ids.add(str(call_id))
-        yield from _argument_faults(function.get("arguments"), place, api)
+        yield from _argument_faults(function.get("arguments"), path, api)
 
 
-def _argument_faults(arguments: object, place: str, api: Api) -> Iterator[str]:
+def _argument_faults(arguments: object, path: str, api: Api) -> Iterator[str]:
     if api == "ollama":
         if not isinstance(arguments, Mapping):
             kind = "string" if isinstance(arguments, str) else type(arguments).__name__
@@ -326,18 +322,18 @@ def _argument_faults(arguments: object, place: str, api: Api) -> Iterator[str]:
             )
         return
     if not isinstance(arguments, str):
-        yield f"Invalid type for '{place}.function.arguments': expected a string."
+        yield f"Invalid type for '{path}.function.arguments': expected a string."
         return
     try:
-        readable = isinstance(json.loads(arguments), dict)
+        is_object = isinstance(json.loads(arguments), dict)
     except (json.JSONDecodeError, RecursionError):
-        readable = False
-    if not readable:
-        yield f"invalid tool call arguments: '{place}.function.arguments' is not a JSON object"
+        is_object = False
+    if not is_object:
+        yield f"invalid tool call arguments: '{path}.function.arguments' is not a JSON object"
 
 
-def _result_faults(message: Wire, index: int, open_calls: list[_Open], api: Api) -> Iterator[str]:
-    """Takes the call that is answered from `open_calls`."""
+def _result_faults(message: Wire, index: int, open_calls: list[_OpenCall], api: Api) -> Iterator[str]:
+    """Check a tool message and remove the answered call from `open_calls`."""
     call_id, name = message.get("tool_call_id"), message.get("tool_name") or message.get("name")
     if not open_calls:
         yield (
@@ -347,10 +343,10 @@ def _result_faults(message: Wire, index: int, open_calls: list[_Open], api: Api)
         return
     if api == "openai" and not call_id:
         yield f"Missing required parameter: 'messages[{index}].tool_call_id'."
-    answered = next((call for call in open_calls if _answers(call, call_id, name)), None)
+    answered = next((call for call in open_calls if _is_answered_by(call, call_id, name)), None)
     if answered is None:
-        which = repr(call_id or name)
-        yield f"Invalid parameter: 'tool_call_id' of {which} not found in 'tool_calls' of previous message."
+        reference = repr(call_id or name)
+        yield f"Invalid parameter: 'tool_call_id' of {reference} not found in 'tool_calls' of previous message."
         return
     if name and answered.name != name:
         yield f"messages[{index}]: the result names {name!r}, but its call is of {answered.name!r}."
@@ -359,8 +355,8 @@ def _result_faults(message: Wire, index: int, open_calls: list[_Open], api: Api)
     open_calls.remove(answered)
 
 
-def _answers(call: _Open, call_id: object, name: object) -> bool:
-    """By id where both have one, else by name, else by order."""
+def _is_answered_by(call: _OpenCall, call_id: object, name: object) -> bool:
+    """Compare by id if both have one, else by name if there is one, else accept by order."""
     if call_id and call.id:
         return call.id == call_id
     return not name or name == call.name

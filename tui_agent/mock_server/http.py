@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection of the mock server: requests in, replies out byte by byte, and who hung up when."""
+"""HTTP/1.1 connections of the mock server, with exact control of what is sent and of how the connection ends."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import h11
 import msgspec
 
 BODY_MAX = 64 * 1024 * 1024
-"""Bytes of one request; a client that sends more is cut off."""
+"""Size limit of a request in bytes; a client that sends more is disconnected."""
 
 Headers = Sequence[tuple[str, str]]
 
 
 class Disconnected(Exception):
-    """The client hung up."""
+    """The client closed the connection."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One request, complete."""
+    """A complete request."""
 
     method: str
     path: str
@@ -34,40 +34,40 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpConnection:
-    """A connection with keep-alive. It reads ahead all the time, so that a hang-up is noticed in mid-reply."""
+    """A keep-alive connection. It always reads ahead, to notice a disconnect while replying."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
         self._h11 = h11.Connection(h11.SERVER)
-        self._gone = asyncio.Event()
-        self._more = asyncio.Event()
-        self._unread = 0
-        self._pump = asyncio.create_task(self._read())
+        self._disconnected = asyncio.Event()
+        self._received = asyncio.Event()
+        self._request_bytes = 0
+        self._reading = asyncio.create_task(self._read())
         self.sent = 0
-        """Bytes of the current reply's body that were handed to the socket."""
-        self.on_byte: Callable[[], None] = lambda: None
+        """Bytes of the current reply's body that were written to the socket."""
+        self.on_write: Callable[[], None] = lambda: None
         """Called before anything is written."""
 
     async def _read(self) -> None:
         try:
             while data := await self._reader.read(65536):
-                self._unread += len(data)
-                if self._unread > BODY_MAX:
+                self._request_bytes += len(data)
+                if self._request_bytes > BODY_MAX:
                     break
                 self._h11.receive_data(data)
-                self._more.set()
+                self._received.set()
         except (OSError, h11.RemoteProtocolError):
             pass
         finally:
-            self._gone.set()
-            self._more.set()
+            self._disconnected.set()
+            self._received.set()
             if self._h11.our_state in (h11.SEND_RESPONSE, h11.SEND_BODY):
                 self._writer.transport.abort()
 
     async def request(self) -> Request | None:
-        """The next request, or None when the client is done or talks nonsense."""
-        if self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE:
+        """The next request; None if the client is done or sends an invalid one."""
+        if self.is_reusable:
             self._h11.start_next_cycle()
         head: h11.Request | None = None
         body = bytearray()
@@ -84,36 +84,36 @@ class HttpConnection:
                 case h11.Data():
                     body += event.data
                 case h11.EndOfMessage() if head is not None:
-                    self._unread = 0
+                    self._request_bytes = 0
                     return _request(head, bytes(body))
                 case h11.NEED_DATA:
-                    self._more.clear()
-                    if self._gone.is_set():
+                    self._received.clear()
+                    if self._disconnected.is_set():
                         return None
-                    await self._more.wait()
+                    await self._received.wait()
                 case _:
                     return None
 
     async def start(self, status: int, headers: Headers) -> None:
-        """Send the status line and headers; without a Content-Length the body will be chunked."""
+        """Send the status line and headers; without a Content-Length the body is chunked."""
         self.sent = 0
         reason = http.client.responses.get(status, "")
         await self._write(h11.Response(status_code=status, headers=list(headers), reason=reason))
 
     async def send(self, data: bytes) -> None:
-        """Send a piece of the body. Raises Disconnected."""
+        """Send a part of the body. Raises Disconnected."""
         await self._write(h11.Data(data=data))
         self.sent += len(data)
 
     async def end(self) -> None:
-        """End the reply in order; the connection may be used again."""
+        """Complete the reply; the connection can be reused."""
         await self._write(h11.EndOfMessage())
 
     async def _write(self, event: h11.Event) -> None:
-        if self._gone.is_set():
+        if self._disconnected.is_set():
             raise Disconnected
         data = self._h11.send(event)
-        self.on_byte()
+        self.on_write()
         self._writer.write(data or b"")
         try:
             await self._writer.drain()
@@ -122,13 +122,13 @@ class HttpConnection:
         await asyncio.sleep(0)
 
     async def pause(self, seconds: float | None) -> None:
-        """Wait; None is for ever. Raises Disconnected as soon as the client hangs up."""
+        """Wait, forever if None. Raises Disconnected as soon as the client disconnects."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._gone.wait(), seconds)
+            await asyncio.wait_for(self._disconnected.wait(), seconds)
             raise Disconnected
 
     async def reset(self) -> None:
-        """Abort with a TCP reset, after everything sent so far has left for the client."""
+        """Abort with a TCP reset after flushing what was sent."""
         await self._flush()
         sock: socket.socket | None = self._writer.get_extra_info("socket")
         if sock is not None:
@@ -136,7 +136,7 @@ class HttpConnection:
         self._writer.transport.abort()
 
     async def cut(self) -> None:
-        """Close in mid-reply, without the end of the body."""
+        """Close the connection without completing the reply."""
         await self._flush()
         self._writer.close()
 
@@ -146,18 +146,18 @@ class HttpConnection:
             await self._writer.drain()
 
     @property
-    def reusable(self) -> bool:
-        """Whether another request may come on this connection."""
+    def is_reusable(self) -> bool:
+        """Whether request and reply are complete."""
         return self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE
 
     async def aclose(self) -> None:
-        """Close and wait until it is closed."""
-        self._pump.cancel()
+        """Close the connection and wait until it is closed."""
+        self._reading.cancel()
         if self._writer.transport.get_write_buffer_size():
             self._writer.transport.abort()
         self._writer.close()
         with contextlib.suppress(OSError, asyncio.CancelledError):
-            await self._pump
+            await self._reading
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 

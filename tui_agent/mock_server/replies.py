@@ -1,4 +1,4 @@
-"""Replies of the mock server, as Ollama and OpenAI-compatible servers write them."""
+"""Replies of the mock server in the formats of Ollama and of OpenAI-compatible servers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONTEXT_LENGTH = 32_768
 
 
 class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that the server offers."""
+    """A model on the server."""
 
     name: str
     capabilities: tuple[str, ...] = ("completion", "tools", "thinking")
@@ -25,14 +25,14 @@ class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamFrame(NamedTuple):
-    """One event or line of a streamed reply. `end` frames are those that a broken reply lacks."""
+    """An event or line of a streamed reply. `end` frames are those that a broken reply omits."""
 
     data: bytes
     kind: Literal["head", "piece", "end"] = "piece"
 
 
 class MockReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a wire format needs."""
+    """A reply, independent of the wire format."""
 
     id: str
     created: int
@@ -44,23 +44,22 @@ class MockReply(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def content(self) -> str:
-        """The text of the answer."""
+        """The text."""
         return self.choice.step.response.content or ""
 
     @property
     def thinking(self) -> str:
-        """The thinking, unless the request switched it off."""
-        off = self.payload.get("think") is False
-        return "" if off else self.choice.step.response.thinking or ""
+        """The reasoning, unless the request disables it."""
+        return "" if self.payload.get("think") is False else self.choice.step.response.thinking or ""
 
     @property
     def reason(self) -> str:
-        """Why the reply ends: `stop`, `tool_calls`, what the file says."""
+        """The finish reason: `stop`, `tool_calls`, or the scenario's."""
         return finish_reason(self.choice)
 
     @property
     def completion_tokens(self) -> int:
-        """The file's count, or a quarter of the characters."""
+        """The scenario's count, or an estimate."""
         usage = self.choice.step.response.usage
         if usage is not None and usage.completion_tokens is not None:
             return usage.completion_tokens
@@ -68,34 +67,34 @@ class MockReply(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cached_tokens(self) -> int | None:
-        """The file's count; None when it has none."""
+        """The scenario's count, or None."""
         usage = self.choice.step.response.usage
         return usage.cached_tokens if usage is not None else None
 
 
 class ResponderReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a Responder answers."""
+    """The reply of a Responder."""
 
     choice: ScriptedReply
     family: str = ""
-    """The kind of mistake that it makes on purpose; "" for a correct reply."""
+    """The kind of deliberate mistake; "" for a correct reply."""
     fault: SimulatedFault | None = None
-    """What happens to the reply in transit."""
+    """The fault applied while sending."""
 
 
 @runtime_checkable
 class Responder(Protocol):
-    """A model that computes its replies from the request alone."""
+    """A model that computes its replies from the request."""
 
     scenarios: Scenarios
 
     def answer(self, payload: Mapping[str, Any]) -> ResponderReply:
-        """The reply to a request body in OpenAI's or Ollama's form."""
+        """The reply to a request body of either API."""
         ...
 
 
 def prompt_tokens(payload: Mapping[str, Any], choice: ScriptedReply) -> int:
-    """The file's count, or a quarter of the characters of messages and tools."""
+    """The scenario's count, or an estimate from messages and tools."""
     usage = choice.step.response.usage
     if usage is not None and usage.prompt_tokens is not None:
         return usage.prompt_tokens
@@ -103,59 +102,67 @@ def prompt_tokens(payload: Mapping[str, Any], choice: ScriptedReply) -> int:
 
 
 def truncated(reply: MockReply, window: int | None) -> tuple[MockReply, bool]:
-    """The reply with the count of a prompt that was cut to half of `window` and 2 tokens (O-7), and whether that was
-    less than the whole. Without `window` the request's `num_ctx` counts."""
-    options = reply.payload.get("options")
-    asked = options.get("num_ctx") if isinstance(options, dict) else None
-    size = window or (asked if isinstance(asked, int) else CONTEXT_LENGTH)
-    left = size // 2 + 2
-    if reply.prompt_tokens <= left:
+    """Report a prompt truncated to half of `window` and 2 tokens (O-7); also return whether it was longer.
+
+    `window` defaults to the request's `num_ctx`.
+    """
+    kept = (window or requested_window(reply.payload) or CONTEXT_LENGTH) // 2 + 2
+    if reply.prompt_tokens <= kept:
         return reply, False
-    return msgspec.structs.replace(reply, prompt_tokens=left), True
+    return msgspec.structs.replace(reply, prompt_tokens=kept), True
+
+
+def requested_window(payload: Mapping[str, Any]) -> int | None:
+    """The request's `num_ctx`."""
+    options = payload.get("options")
+    window = options.get("num_ctx") if isinstance(options, dict) else None
+    return window if isinstance(window, int) else None
 
 
 def compact_json(value: object) -> bytes:
     """JSON without spaces, as servers stream it."""
-    return encoded(value, (",", ":"))
+    return encode_json(value, (",", ":"))
 
 
-def encoded(value: object, separators: tuple[str, str] | None = None) -> bytes:
-    """JSON in UTF-8; lone surrogates, which UTF-8 does not have, as escapes."""
+def encode_json(value: object, separators: tuple[str, str] | None = None) -> bytes:
+    """JSON in UTF-8, escaped if it contains lone surrogates."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=separators).encode()
     except UnicodeEncodeError:
         return json.dumps(value, separators=separators).encode()
 
 
+# --- Ollama ---------------------------------------------------------------------------------
+
 VERSION = "0.32.0"
 DEFAULT_WINDOW = 4096
-"""The window of a model that was loaded without `num_ctx` (O-5)."""
+"""The window of a model that is loaded without `num_ctx` (O-5)."""
 _TOKEN_NS = 12_000_000
-"""Nanoseconds that a token is said to take."""
-_SIZE = 4_683_087_332
-"""Bytes that a model is said to have."""
+"""Reported nanoseconds per token."""
+_MODEL_BYTES = 4_683_087_332
+"""Reported size of a model."""
 
 
 def _ollama_ping(model: str) -> bytes:
-    """A sign of life without content: an empty chunk."""
+    """A keep-alive chunk without content."""
     return _line(_base(model, 0) | {"message": {"role": "assistant", "content": ""}, "done": False})
 
 
-def _unreadable(reply: MockReply) -> str | None:
-    """What the server says when it can't parse its model's own call (O-18); None when it can."""
+def _call_error(reply: MockReply) -> str | None:
+    """The server's error if it can't parse the model's tool call (O-18), or None."""
     for call in reply.choice.calls:
         try:
             if isinstance(json.loads(call.raw or "{}"), dict):
                 continue
-            why = "json: cannot unmarshal into Go value of type map[string]interface {}"
+            error = "json: cannot unmarshal into Go value of type map[string]interface {}"
         except json.JSONDecodeError as problem:
-            why = f"{problem.msg} at offset {problem.pos}"
-        return f"error parsing tool call: raw='{call.raw}', err={why}"
+            error = f"{problem.msg} at offset {problem.pos}"
+        return f"error parsing tool call: raw='{call.raw}', err={error}"
     return None
 
 
 def _ollama_body(reply: MockReply) -> dict[str, Any]:
-    """The whole reply as one object."""
+    """The reply as one object."""
     message: dict[str, Any] = {"role": "assistant", "content": reply.content}
     if reply.thinking:
         message["thinking"] = reply.thinking
@@ -165,18 +172,18 @@ def _ollama_body(reply: MockReply) -> dict[str, Any]:
 
 
 def _ollama_frames(reply: MockReply) -> Iterator[StreamFrame]:
-    """The reply as lines: thinking, text, all calls at once, the final line with its counts (O-1, O-3, O-15)."""
+    """The reply as lines: reasoning, text, all calls at once, and the final line with counts (O-1, O-3, O-15)."""
 
     def chunk(message: dict[str, Any]) -> bytes:
-        said = {"role": "assistant", "content": ""} | message
-        return _line(_base(reply.model, reply.created) | {"message": said, "done": False})
+        full = {"role": "assistant", "content": ""} | message
+        return _line(_base(reply.model, reply.created) | {"message": full, "done": False})
 
     for fragment in fragments(reply.thinking):
         yield StreamFrame(chunk({"thinking": fragment}))
     for fragment in fragments(reply.content):
         yield StreamFrame(chunk({"content": fragment}))
-    if (broken := _unreadable(reply)) is not None:
-        yield StreamFrame(_line(OLLAMA.error(500, broken)), "end")
+    if (error := _call_error(reply)) is not None:
+        yield StreamFrame(_line(OLLAMA.error(500, error)), "end")
         return
     if reply.choice.calls:
         yield StreamFrame(chunk({"tool_calls": _calls(reply)}))
@@ -185,9 +192,9 @@ def _ollama_frames(reply: MockReply) -> Iterator[StreamFrame]:
 
 
 def load_response(model: str, created: int) -> dict[str, Any]:
-    """The answer to a request without messages, which only loads the model (O-2)."""
-    said = {"message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "load"}
-    return _base(model, created) | said
+    """The response to a request without messages, which only loads the model (O-2)."""
+    result = {"message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "load"}
+    return _base(model, created) | result
 
 
 def show_response(served: ServedModel) -> dict[str, Any]:
@@ -207,25 +214,27 @@ def show_response(served: ServedModel) -> dict[str, Any]:
     }
 
 
-def tags(served: Iterable[ServedModel]) -> dict[str, Any]:
+def tags_response(served: Iterable[ServedModel]) -> dict[str, Any]:
     """`/api/tags`."""
     listed = [
-        _named(one.name) | {"modified_at": _time(0), "size": _SIZE, "capabilities": list(one.capabilities)}
-        for one in served
+        _model_entry(model.name)
+        | {"modified_at": _time(0), "size": _MODEL_BYTES, "capabilities": list(model.capabilities)}
+        for model in served
     ]
     return {"models": listed}
 
 
-def running(windows: Mapping[str, int], now: int) -> dict[str, Any]:
+def loaded_response(windows: Mapping[str, int], now: int) -> dict[str, Any]:
     """`/api/ps`: the loaded models with the window in effect (O-9)."""
     listed = [
-        _named(name) | {"size": _SIZE, "size_vram": _SIZE, "expires_at": _time(now + 1800), "context_length": window}
+        _model_entry(name)
+        | {"size": _MODEL_BYTES, "size_vram": _MODEL_BYTES, "expires_at": _time(now + 1800), "context_length": window}
         for name, window in windows.items()
     ]
     return {"models": listed}
 
 
-def _named(name: str) -> dict[str, Any]:
+def _model_entry(name: str) -> dict[str, Any]:
     digest = hashlib.sha256(name.encode()).hexdigest()
     return {"name": name, "model": name, "digest": digest, "details": _details()}
 
@@ -284,7 +293,7 @@ def _openai_error(status: int, message: str) -> dict[str, Any]:
 
 
 def _openai_body(reply: MockReply) -> dict[str, Any]:
-    """The whole reply as one object."""
+    """The reply as one object."""
     message: dict[str, Any] = {"role": "assistant", "content": reply.choice.step.response.content}
     if reply.thinking:
         message["reasoning_content"] = reply.thinking
@@ -304,7 +313,7 @@ def _openai_body(reply: MockReply) -> dict[str, Any]:
 
 
 def _openai_frames(reply: MockReply) -> Iterator[StreamFrame]:
-    """The reply as events: role, thinking, text, calls in fragments, reason, usage if asked for, `[DONE]`."""
+    """The reply as events: role, reasoning, text, fragments of calls, reason, usage if requested, `[DONE]`."""
     options = reply.payload.get("stream_options")
     with_usage = isinstance(options, dict) and bool(options.get("include_usage"))
 
@@ -318,8 +327,8 @@ def _openai_frames(reply: MockReply) -> Iterator[StreamFrame]:
     for fragment in fragments(reply.content):
         yield StreamFrame(chunk({"content": fragment}))
     for index, call in enumerate(reply.choice.calls):
-        begun = {"index": index, "id": call.id, "type": "function"}
-        yield StreamFrame(chunk({"tool_calls": [begun | {"function": {"name": call.name, "arguments": ""}}]}))
+        start = {"index": index, "id": call.id, "type": "function"}
+        yield StreamFrame(chunk({"tool_calls": [start | {"function": {"name": call.name, "arguments": ""}}]}))
         for fragment in fragments(call.raw):
             yield StreamFrame(chunk({"tool_calls": [{"index": index, "function": {"arguments": fragment}}]}))
     if reply.reason:
@@ -330,12 +339,12 @@ def _openai_frames(reply: MockReply) -> Iterator[StreamFrame]:
 
 
 def models_response(served: Iterable[ServedModel], created: int) -> dict[str, Any]:
-    """The list of models; `max_model_len` tells the window, as vLLM does (C-8)."""
-    return {"object": "list", "data": [model_response(one, created) for one in served]}
+    """The list of models; `max_model_len` is the window, as in vLLM (C-8)."""
+    return {"object": "list", "data": [model_response(model, created) for model in served]}
 
 
 def model_response(served: ServedModel, created: int) -> dict[str, Any]:
-    """One model."""
+    """A model."""
     return {
         "id": served.name,
         "object": "model",
@@ -371,22 +380,22 @@ def _usage(reply: MockReply) -> dict[str, Any]:
 
 
 class WireFormat(NamedTuple):
-    """How one kind of server writes what both have in common."""
+    """What differs between the two APIs."""
 
     name: Literal["openai", "ollama"]
     stream_type: str
     streams: bool
-    """Unless the request says otherwise."""
+    """Whether it streams by default."""
     error: Callable[[int, str], dict[str, Any]]
     error_frame: Callable[[dict[str, Any]], bytes]
-    """Inside a stream that began with status 200 (O-4)."""
+    """An error inside a stream with status 200 (O-4)."""
     ping: Callable[[str], bytes]
-    """A sign of life without content (C-1)."""
+    """A keep-alive frame without content (C-1)."""
     body: Callable[[MockReply], dict[str, Any]]
-    """The whole reply as one object."""
+    """The reply as one object."""
     frames: Callable[[MockReply], Iterator[StreamFrame]]
-    unreadable: Callable[[MockReply], str | None]
-    """What the server says when it can't parse its model's own call (O-18); None when it can."""
+    call_error: Callable[[MockReply], str | None]
+    """The server's error if it can't parse the model's tool call (O-18), or None."""
 
 
 OLLAMA = WireFormat(
@@ -398,7 +407,7 @@ OLLAMA = WireFormat(
     ping=_ollama_ping,
     body=_ollama_body,
     frames=_ollama_frames,
-    unreadable=_unreadable,
+    call_error=_call_error,
 )
 OPENAI = WireFormat(
     name="openai",
@@ -409,5 +418,5 @@ OPENAI = WireFormat(
     ping=lambda model: b": ping\n\n",
     body=_openai_body,
     frames=_openai_frames,
-    unreadable=lambda reply: None,
+    call_error=lambda reply: None,
 )
