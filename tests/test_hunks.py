@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tui_agent.common.domain import Diff, Hunk
-from tui_agent.common.hunks import NO_END, HunkChoice, lines_text, new_text, with_edited_hunk, with_edits
+from tui_agent.common.hunks import NO_END, HunkChoice, edit_hunk, format_hunk, new_side_text, with_edits
 from tui_agent.tools.diffs import diff_bytes
 
 OLD = "".join(f"{number}\n" for number in range(30)).encode()
@@ -13,10 +13,10 @@ DIFF = diff_bytes("f", OLD, NEW)
 
 def test_a_choice_goes_through_an_answer_and_back() -> None:
     choice = HunkChoice((0, 1), {1: "x\ny"})
-    assert HunkChoice.read(choice.data(), DIFF) == choice
-    assert not choice.whole(DIFF) and HunkChoice((0, 1), {}).whole(DIFF)
-    assert HunkChoice.read({}, DIFF).whole(DIFF)
-    assert HunkChoice((0,), {1: "left out"}).data() == {"hunks": [0], "edits": {}}
+    assert HunkChoice.from_answer(choice.to_answer(), DIFF) == choice
+    assert not choice.selects_all(DIFF) and HunkChoice((0, 1), {}).selects_all(DIFF)
+    assert HunkChoice.from_answer({}, DIFF).selects_all(DIFF)
+    assert HunkChoice((0,), {1: "left out"}).to_answer() == {"hunks": [0], "edits": {}}
 
 
 @pytest.mark.parametrize(
@@ -25,26 +25,26 @@ def test_a_choice_goes_through_an_answer_and_back() -> None:
 )
 def test_an_answer_that_names_no_hunks_is_none(data: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="hunks"):
-        HunkChoice.read(data, DIFF)
+        HunkChoice.from_answer(data, DIFF)
 
 
 def test_later_hunks_move_with_an_edit() -> None:
-    shown = with_edits(DIFF, {0: new_text(DIFF.hunks[0]) + "\nmore\nand more"})
+    shown = with_edits(DIFF, {0: new_side_text(DIFF.hunks[0]) + "\nmore\nand more"})
     assert shown.hunks[0].new_count == DIFF.hunks[0].new_count + 2
     assert shown.hunks[1].new_start == DIFF.hunks[1].new_start + 2
     assert shown.hunks[1].lines == DIFF.hunks[1].lines
 
 
 def test_an_edit_to_nothing_removes_every_line() -> None:
-    hunk = with_edited_hunk(DIFF.hunks[0], "")
+    hunk = edit_hunk(DIFF.hunks[0], "")
     assert (hunk.new_count, {line[0] for line in hunk.lines}) == (0, {"-"})
 
 
 def test_a_missing_last_line_end_stays_missing() -> None:
     (hunk,) = diff_bytes("f", b"a\nb", b"a\nB").hunks
-    assert with_edited_hunk(hunk, "a\nC").lines == (" a", "-b", NO_END, "+C", NO_END)
-    assert with_edited_hunk(hunk, "a\n").lines == (" a", "-b", NO_END)
-    assert lines_text(hunk).startswith("@@ -1,2 +1,2 @@\n a\n")
+    assert edit_hunk(hunk, "a\nC").lines == (" a", "-b", NO_END, "+C", NO_END)
+    assert edit_hunk(hunk, "a\n").lines == (" a", "-b", NO_END)
+    assert format_hunk(hunk).startswith("@@ -1,2 +1,2 @@\n a\n")
 
 
 def test_a_huge_hunk_is_not_compared_line_by_line() -> None:

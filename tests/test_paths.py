@@ -60,7 +60,7 @@ def test_tui_agent_home_may_be_relative_or_in_the_home_folder(monkeypatch, tmp_p
 
 def test_a_home_that_is_not_absolute_is_named(monkeypatch):
     monkeypatch.setenv("HOME", "nowhere")
-    with pytest.raises(paths.NoHome, match="TUI_AGENT_HOME"):
+    with pytest.raises(paths.HomeNotFoundError, match="TUI_AGENT_HOME"):
         paths.config_dir()
 
 

@@ -18,7 +18,7 @@ from tui_agent.common.domain import Usage
 def test_what_was_read_and_what_was_cached(
     usage: Usage, whole: int | None, evaluated: int | None, share: float | None
 ) -> None:
-    assert (speed.prompt_tokens_in_all(usage), speed.evaluated_tokens(usage), speed.cached_share(usage)) == (
+    assert (speed.total_prompt_tokens(usage), speed.evaluated_tokens(usage), speed.cached_share(usage)) == (
         whole,
         evaluated,
         share,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.text import Cleaner, Masker, clean, one_line, reveal, visible
+from tui_agent.text import Cleaner, StreamMasker, clean, make_visible, one_line, reveal
 from tui_agent.text.cleaning import STRING_LIMIT
 
 ESC = "\x1b"
@@ -70,7 +70,7 @@ pieces = st.sampled_from(
 hostile = st.one_of(st.lists(pieces, max_size=12).map("".join), st.text(max_size=40))
 
 
-def in_pieces(machine: Cleaner | Masker, text: str, cuts: list[int]) -> str:
+def in_pieces(machine: Cleaner | StreamMasker, text: str, cuts: list[int]) -> str:
     edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
     return "".join(machine.feed(text[a:b]) for a, b in pairwise(edges)) + machine.flush()
 
@@ -108,8 +108,8 @@ def test_clean_line_ends_and_surrogates(text, expected):
 
 def test_colours_keeps_well_formed_sgr_only():
     kept = "\x1b[1;31mred\x1b[0m \x1b[38;5;8mgrey\x1b[m \x1b[38;2;8;8;8mx \x1b[4:3mwavy"
-    assert clean(kept, colours=True) == kept
-    assert clean("\x9b32mgreen", colours=True) == "\x1b[32mgreen"
+    assert clean(kept, colors=True) == kept
+    assert clean("\x9b32mgreen", colors=True) == "\x1b[32mgreen"
     for dropped in (
         "\x1b[?1m",
         "\x1b[>4;2m",
@@ -120,7 +120,7 @@ def test_colours_keeps_well_formed_sgr_only():
         "\x1b[1;38;5;1;8m",
         "\x1b[" + "1;" * 60 + "m",
     ):
-        assert clean(f"a{dropped}b", colours=True) == "ab", dropped
+        assert clean(f"a{dropped}b", colors=True) == "ab", dropped
 
 
 @given(hostile)
@@ -139,7 +139,7 @@ def test_text_without_control_is_left_alone(text):
 
 @given(hostile, st.lists(st.integers(min_value=0), max_size=8), st.booleans())
 def test_cleaner_gives_the_same_for_every_split(text, cuts, colours):
-    assert in_pieces(Cleaner(colours), text, cuts) == clean(text, colours=colours)
+    assert in_pieces(Cleaner(colours), text, cuts) == clean(text, colors=colours)
 
 
 def test_cleaner_gives_the_same_for_every_split_at_the_limit():
@@ -182,7 +182,7 @@ def test_cleaner_can_be_used_again_after_flush():
     ],
 )
 def test_visible_shows_what_would_not_be_seen(text, expected):
-    assert visible(text) == expected
+    assert make_visible(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_visible_shows_what_would_not_be_seen(text, expected):
     ],
 )
 def test_visible_unmasks_letters_that_pose_as_latin_ones(text, expected):
-    assert visible(text) == expected
+    assert make_visible(text) == expected
 
 
 def test_reveal_keeps_what_scripts_and_emoji_need():
@@ -211,7 +211,7 @@ def test_reveal_keeps_what_scripts_and_emoji_need():
 
 @given(st.text())
 def test_visible_never_controls_a_terminal_and_is_stable(text):
-    shown = visible(text)
+    shown = make_visible(text)
     assert clean(shown) == shown
     assert reveal(shown) == shown
 

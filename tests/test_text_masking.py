@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.test_text import in_pieces
-from tui_agent.text import Mask, Masker
+from tui_agent.text import SecretMask, StreamMasker
 
 PEM = (
     "-----BEGIN RSA PRIVATE KEY-----\n"
@@ -57,7 +57,7 @@ VALUES = {
 
 @pytest.mark.parametrize(("text", "secret"), SHAPED.values(), ids=SHAPED)
 def test_shapes_are_masked_whole_and_at_every_split(text, secret):
-    mask = Mask({})
+    mask = SecretMask({})
     secret = secret or text
     for around in ("say {} now", "{}", '{{"a": "b\\n{}"}}', 'x="{}"', "({}).", "a\n{}\nb"):
         whole = around.format(text)
@@ -66,9 +66,9 @@ def test_shapes_are_masked_whole_and_at_every_split(text, secret):
         assert "⟨secret " in masked and f", {len(secret)} characters⟩" in masked
         assert masked.endswith(around.format("\0").partition("\0")[2])
         for cut in range(len(whole) + 1):
-            masker = Masker(mask)
+            masker = StreamMasker(mask)
             assert masker.feed(whole[:cut]) + masker.feed(whole[cut:]) + masker.flush() == masked
-        masker = Masker(mask)
+        masker = StreamMasker(mask)
         assert "".join(map(masker.feed, whole)) + masker.flush() == masked
 
 
@@ -88,27 +88,27 @@ def test_shapes_are_masked_whole_and_at_every_split(text, secret):
     ],
 )
 def test_ordinary_text_is_left_alone(text):
-    assert Mask({}).mask(text) == text
+    assert SecretMask({}).mask(text) == text
 
 
 def test_a_private_key_without_its_end_is_masked_as_far_as_it_goes():
     cut = PEM[:200]
-    masked = Mask({}).mask(f"{cut}\n\nThat was it.")
+    masked = SecretMask({}).mask(f"{cut}\n\nThat was it.")
     assert "abcdabcd" not in masked
     assert masked.endswith("was it.")
     said = "Look for `-----BEGIN PRIVATE KEY-----` in it, then go on."
-    assert Mask({}).mask(said).endswith("` in it, then go on.")
+    assert SecretMask({}).mask(said).endswith("` in it, then go on.")
 
 
 def test_values_are_masked_by_name():
-    mask = Mask(VALUES)
+    mask = SecretMask(VALUES)
     assert mask.mask("use tok-Zq8w7e6r5t4y!") == "use ⟨secret TOKEN, 16 characters⟩!"
     assert mask.mask("tok-Zq8w7e6r5t4y-and-more") == "⟨secret LONGER_TOKEN, 25 characters⟩"
     assert mask.mask("12 monkeys") == "12 monkeys"
     assert mask.mask('{"p": "a\\"b\\\\c/d e"}') == '{"p": "⟨secret QUOTED, 9 characters⟩"}'
     assert mask.mask("p=a%22b%5Cc%2Fd%20e") == "p=⟨secret QUOTED, 9 characters⟩"
     assert "two of" not in mask.mask("  2 │ line two of the key")
-    assert Mask({}).mask("anything") == "anything"
+    assert SecretMask({}).mask("anything") == "anything"
 
 
 def planted() -> dict[str, str]:
@@ -119,13 +119,13 @@ def planted() -> dict[str, str]:
 
 def test_thirty_planted_secrets_split_at_every_byte():
     secrets = planted()
-    mask = Mask(secrets)
+    mask = SecretMask(secrets)
     text = " and ".join(f"{name} is {value}" for name, value in secrets.items())
     whole = mask.mask(text)
     for value in secrets.values():
         assert value not in whole
     for cut in range(len(text) + 1):
-        masker = Masker(mask)
+        masker = StreamMasker(mask)
         assert masker.feed(text[:cut]) + masker.feed(text[cut:]) + masker.flush() == whole
 
 
@@ -141,8 +141,8 @@ fragments = st.sampled_from(
 @settings(max_examples=400, deadline=None)
 @given(st.lists(fragments, max_size=10).map("".join), st.lists(st.integers(min_value=0), max_size=10))
 def test_masker_gives_the_same_for_every_split(text, cuts):
-    mask = Mask(VALUES)
-    assert in_pieces(Masker(mask), text, cuts) == mask.mask(text)
+    mask = SecretMask(VALUES)
+    assert in_pieces(StreamMasker(mask), text, cuts) == mask.mask(text)
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ def test_masker_gives_the_same_for_every_split(text, cuts):
     ],
 )
 def test_masker_is_bounded_and_right_on_endless_runs(text):
-    mask = Mask(VALUES)
-    masker = Masker(mask)
+    mask = SecretMask(VALUES)
+    masker = StreamMasker(mask)
     out = []
     for at in range(0, len(text), 700):
         out.append(masker.feed(text[at : at + 700]))
@@ -166,7 +166,7 @@ def test_masker_is_bounded_and_right_on_endless_runs(text):
 
 
 def test_masker_gives_ordinary_text_out_at_once():
-    masker = Masker(Mask(VALUES))
+    masker = StreamMasker(SecretMask(VALUES))
     assert masker.feed("Hello, ") == "Hello, "
     assert masker.feed("worm ") == "worm "
     assert masker.feed("of t") == "of "
@@ -174,7 +174,7 @@ def test_masker_gives_ordinary_text_out_at_once():
 
 
 def test_masker_can_be_used_again_after_flush():
-    masker = Masker(Mask({"A": "abcdwxyz"}))
+    masker = StreamMasker(SecretMask({"A": "abcdwxyz"}))
     assert masker.feed("abcd") == ""
     assert masker.flush() == "abcd"
     assert masker.feed("wxyz ") == "wxyz "

@@ -9,16 +9,16 @@ import pytest
 from tests.doubles.planted import NAMED, SECRETS, TEXT, WRITTEN, leaked
 from tui_agent import events as e
 from tui_agent.common.domain import Diff, EditAction, Hunk, RunAction, Severity, ToolCall, ToolResult
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 from tui_agent.view.fold import fold_record
 from tui_agent.view.items import RequestItem, SessionView, ToolItem
 from tui_agent.view.redactor import Redactor
 
 
 class Folding:
-    def __init__(self, mask: Mask | None = None) -> None:
+    def __init__(self, mask: SecretMask | None = None) -> None:
         self.view = SessionView()
-        self.redactor = Redactor(mask or Mask(NAMED))
+        self.redactor = Redactor(mask or SecretMask(NAMED))
         self.records: list[e.Record] = []
 
     def add(self, event: e.Event, node: str = "") -> None:
@@ -68,7 +68,7 @@ def test_a_text_that_streams_in_shows_no_secret_wherever_it_is_split(name: str) 
         session.add(e.ToolFinished(call_id="c", name="t", result=ToolResult(success=True), text="", ms=1), "c")
         item = session.view.items[0]
         assert isinstance(item, ToolItem)
-        assert item.output.text == Mask(NAMED).mask(text)
+        assert item.output.text == SecretMask(NAMED).mask(text)
 
 
 def test_letter_by_letter_nothing_shows_and_nothing_is_lost() -> None:
@@ -79,7 +79,7 @@ def test_letter_by_letter_nothing_shows_and_nothing_is_lost() -> None:
     assert leaked(session.seen) == []
     session.add(e.RunEnded(outcome="interrupted"))
     (reply, *_) = session.view.items
-    assert reply.text.text == Mask(NAMED).mask(TEXT)  # type: ignore[union-attr]  # it is the reply
+    assert reply.text.text == SecretMask(NAMED).mask(TEXT)  # type: ignore[union-attr]  # it is the reply
 
 
 def test_every_kind_of_event_is_redactored() -> None:
@@ -128,7 +128,7 @@ def test_a_diff_keeps_its_lines() -> None:
 
 
 def test_what_was_cut_off_is_hidden_too() -> None:
-    mask = Mask(NAMED)
+    mask = SecretMask(NAMED)
     for name, written in WRITTEN.items():
         secret = SECRETS[name].split("\n")[0]
         start = written.index(secret) if secret in written else 0
@@ -139,5 +139,5 @@ def test_what_was_cut_off_is_hidden_too() -> None:
 
 def test_a_session_without_secrets_costs_no_copies() -> None:
     record = e.Record(seq=1, at="", event=e.UserMessageAdded(id="m", text="just a word"))
-    (shown,) = Redactor(Mask(NAMED)).records(record)
+    (shown,) = Redactor(SecretMask(NAMED)).records(record)
     assert shown is record

@@ -13,7 +13,7 @@ from tui_agent import events as e
 from tui_agent import frontends
 from tui_agent.common.domain import Answer
 from tui_agent.frontends.plain import PlainText
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 from tui_agent.view.fold import fold_record
 from tui_agent.view.items import EndItem, NoticeItem, ReplyItem, RequestItem, SessionView, StepItem
 from tui_agent.view.run_steps import REPLY_PURPOSES
@@ -165,7 +165,7 @@ def test_events_of_steps_without_a_beginning_change_nothing() -> None:
 
 def plain(records: list[e.Record]) -> str:
     out = io.StringIO()
-    text = PlainText(out, Mask({}))
+    text = PlainText(out, SecretMask({}))
     for one in records:
         text.show(one)
     return out.getvalue()

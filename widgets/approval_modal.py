@@ -24,8 +24,8 @@ from tui_agent.common.domain import (
     Severity,
     TrustAction,
 )
-from tui_agent.common.hunks import HunkChoice, counts, new_text, with_edits
-from tui_agent.text import visible
+from tui_agent.common.hunks import HunkChoice, count_changes, new_side_text, with_edits
+from tui_agent.text import make_visible
 from tui_agent.view.items import RequestItem
 from widgets.dialog_keys import Keys, key_lines, key_spans
 from widgets.diff_lines import NARROWEST
@@ -126,10 +126,10 @@ class ApprovalModal(FittedModal):
         right: list[Span] = []
         match self.shown:
             case EditAction(display=name, diff=diff) as action:
-                title, right = f"{VERBS[diff.kind]} {visible(name)}", self._measure(styles)
+                title, right = f"{VERBS[diff.kind]} {make_visible(name)}", self._measure(styles)
                 flags = _flags(outside=action.outside, protected=action.protected, sensitive=action.sensitive)
             case ReadAction(display=name) as action:
-                title = f"Read {visible(name)}"
+                title = f"Read {make_visible(name)}"
                 flags = _flags(outside=action.outside, credentials=action.credentials)
             case RunAction(severity=severity):
                 title, flags = "Run a command", []
@@ -141,7 +141,7 @@ class ApprovalModal(FittedModal):
         if flags:
             lines += wrap([("This file is " + " and ".join(flags) + ".", styles.warn)], width)
         if self.request.why:
-            lines += wrap([(visible(self.request.why), styles.muted)], width)
+            lines += wrap([(make_visible(self.request.why), styles.muted)], width)
         if self.request.void:
             lines += wrap([(VOID, styles.warn)], width)
         return lines
@@ -161,12 +161,12 @@ class ApprovalModal(FittedModal):
             case RunAction() as action:
                 return _command(action, width, styles)
             case ReadAction(path=path):
-                return chop([(visible(path), styles.text)], width)
-            case TrustAction(folder=folder, found=found):
-                lines = [*chop([(visible(folder), styles.strong)], width), Line([])]
+                return chop([(make_visible(path), styles.text)], width)
+            case TrustAction(folder=folder, contents=found):
+                lines = [*chop([(make_visible(folder), styles.strong)], width), Line([])]
                 lines += wrap([("If you trust it, these are read and followed:", styles.muted)], width) if found else []
                 for one in found:
-                    name = [(visible(one), styles.text)]
+                    name = [(make_visible(one), styles.text)]
                     lines += hanging([("• ", styles.accent)], name, width, styles.text, cut=True)
                 return lines
             case _:
@@ -312,12 +312,12 @@ def _flags(**flags: bool) -> list[str]:
 
 def _command(action: RunAction, width: int, styles: TextStyles) -> list[Line]:
     lines: list[Line] = []
-    for number, text in enumerate(visible(action.command).split("\n")):
+    for number, text in enumerate(make_visible(action.command).split("\n")):
         head = [("$ " if number == 0 else "  ", styles.accent)]
         lines += hanging(head, [(text, styles.strong)], width, styles.text, cut=True)
-    notes: list[tuple[str, str]] = [("in", visible(action.cwd))]
-    notes += [("why", visible(reason)) for reason in action.reasons]
-    notes += [("env", visible(change)) for change in action.env_changes]
+    notes: list[tuple[str, str]] = [("in", make_visible(action.cwd))]
+    notes += [("why", make_visible(reason)) for reason in action.reasons]
+    notes += [("env", make_visible(change)) for change in action.env_changes]
     lines.append(Line([]))
     for label, text in notes:
         style = styles.warn if label == "env" else styles.muted
@@ -327,10 +327,10 @@ def _command(action: RunAction, width: int, styles: TextStyles) -> list[Line]:
 
 def _rule(grant: Grant, above: str) -> str:
     """What would be allowed. A long command is not said again: the keys have to stay in sight below it."""
-    where = f" in {visible(grant.cwd)}" if grant.cwd else ""
-    changed = f" with {', '.join(visible(one) for one in grant.env_changes)}" if grant.env_changes else ""
+    where = f" in {make_visible(grant.cwd)}" if grant.cwd else ""
+    changed = f" with {', '.join(make_visible(one) for one in grant.env_changes)}" if grant.env_changes else ""
     whole = grant.pattern == above and ("\n" in above or len(above) > LONG_RULE)
-    what = "exactly the command above" if whole else visible(grant.pattern)
+    what = "exactly the command above" if whole else make_visible(grant.pattern)
     return f"{grant.kind} {what}{where}{changed}"
 
 
@@ -369,7 +369,7 @@ class EditModal(ApprovalModal):
         """The hunk that the keys are for."""
         self.diff = action.diff
         """Every hunk, with the edits in them."""
-        self._counts = [counts(hunk) for hunk in action.diff.hunks]
+        self._counts = [count_changes(hunk) for hunk in action.diff.hunks]
         super().__init__(request, **guard)
         self.field: EditField = EditField(_ends, self._edited, self.typed_ahead, id="hunk", tab_behavior="indent")
 
@@ -380,7 +380,7 @@ class EditModal(ApprovalModal):
     @property
     def _many(self) -> bool:
         """True where hunks can be taken one by one."""
-        return self.action.parts and len(self.action.diff.hunks) > 1
+        return self.action.splittable and len(self.action.diff.hunks) > 1
 
     @property
     def choice(self) -> HunkChoice:
@@ -389,7 +389,7 @@ class EditModal(ApprovalModal):
 
     @property
     def _changed(self) -> bool:
-        return not self.choice.whole(self.action.diff)
+        return not self.choice.selects_all(self.action.diff)
 
     # --- what is shown ---
 
@@ -461,11 +461,11 @@ class EditModal(ApprovalModal):
 
     def _can_edit(self) -> bool:
         """No secret is hidden in the hunk, and nothing that a field can't show."""
-        if not self.action.parts or not self.diff.hunks or self.current not in self.taken:
+        if not self.action.splittable or not self.diff.hunks or self.current not in self.taken:
             return False
         if self._holds_secret(self.current) and not self.secrets_shown:
             return False
-        return editable(new_text(self.diff.hunks[self.current]))
+        return editable(new_side_text(self.diff.hunks[self.current]))
 
     # --- what is pressed ---
 
@@ -502,7 +502,7 @@ class EditModal(ApprovalModal):
     # --- editing ---
 
     def _edit(self) -> None:
-        self.field.take(new_text(self.diff.hunks[self.current]))
+        self.field.take(new_side_text(self.diff.hunks[self.current]))
         self.body.display = False
         self._type_into(self.field)
         self._repaint_head()
@@ -512,18 +512,18 @@ class EditModal(ApprovalModal):
         self.body.display = True
         self._end_typing()
         self.field.open = False
-        if way == "take" and self.field.text != new_text(self.diff.hunks[self.current]):
+        if way == "take" and self.field.text != new_side_text(self.diff.hunks[self.current]):
             self._take_text(self.field.text)
         self._repaint_head()
 
     def _take_text(self, text: str) -> None:
-        if text == new_text(self.action.diff.hunks[self.current]):
+        if text == new_side_text(self.action.diff.hunks[self.current]):
             self.edits.pop(self.current, None)
         else:
             self.edits[self.current] = text
         self.end_seen = False
         self.diff = with_edits(self.action.diff, self.edits)
-        self._counts = [counts(hunk) for hunk in self.diff.hunks]
+        self._counts = [count_changes(hunk) for hunk in self.diff.hunks]
         self.view.show(self._to_show())
         self.view.go_to(self.current)
 
@@ -536,7 +536,7 @@ class EditModal(ApprovalModal):
 
     def hunks_chosen(self) -> dict[str, Any] | None:
         """The hunks that are taken and their texts, unless that is all of it as it is."""
-        return self.choice.data() if self._changed else None
+        return self.choice.to_answer() if self._changed else None
 
 
 def _with_signs(shown: Hunk, exact: Hunk) -> Hunk:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from textual import events
 
-from tui_agent.text import visible
+from tui_agent.text import make_visible
 from widgets.line_view import LinesView
 from widgets.styled_text import Line, Span, TextStyles, fit, line, overlay, split_cells, width_of
 
@@ -166,7 +166,7 @@ class MentionPicker(CompletionList):
         return " · ".join(parts)
 
     def _row(self, name: str, on: bool, width: int, styles: TextStyles) -> Line:
-        shown = visible(name, lookalikes=False)
+        shown = make_visible(name, lookalikes=False)
         room = max(1, width - 2)
         base = shown.rstrip("/").rfind("/") + 1
         if width_of([(shown, styles.text)]) > room:  # the end of a path says more than its beginning

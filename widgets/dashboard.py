@@ -11,7 +11,7 @@ from textual import events
 from tui_agent.stats import report
 from tui_agent.stats.numbers import Day, Tally, percent, share, short
 from tui_agent.stats.report import Fact, Table
-from tui_agent.text import count_of
+from tui_agent.text import pluralize
 from widgets.dialog_keys import Keys
 from widgets.line_view import LinesView
 from widgets.panel import Panel
@@ -85,7 +85,7 @@ class Dashboard(Panel):
         title: list[Span] = [("Statistics", styles.heading)]
         if self.tally is not None and self.tally.whole.runs:
             tally = self.tally
-            words = [count_of(tally.sessions, "session"), count_of(tally.whole.runs, "run"), report.span(tally)]
+            words = [pluralize(tally.sessions, "session"), pluralize(tally.whole.runs, "run"), report.span(tally)]
             room = width - width_of(title) - 2
             while len(words) > 1 and cell_len(_side_by_side(words)) > room:
                 words.pop(0)

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from rich.style import Style
 
 from tui_agent.common.domain import Diff
-from tui_agent.text import visible
+from tui_agent.text import make_visible
 from widgets.highlight import highlight
 from widgets.styled_text import Line, Span, TextStyles, beside, chop, indent, overlay, width_of
 
@@ -150,7 +150,7 @@ def visible_text(text: str) -> str:
     """The text of a diff line as it is painted."""
     if text.isascii() and text.isprintable() and " " * 20 not in text:
         return text
-    return visible(text.expandtabs(4), lookalikes=False)
+    return make_visible(text.expandtabs(4), lookalikes=False)
 
 
 def colored_rows(some: Sequence[DiffRow], language: str, styles: TextStyles) -> dict[int, list[Span]]:

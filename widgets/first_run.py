@@ -8,7 +8,7 @@ from typing import Any, Literal
 from textual import events
 from textual.message import Message
 
-from tui_agent.text import visible
+from tui_agent.text import make_visible
 from widgets.dialog_keys import Keys, key_spans
 from widgets.request_view import GuardedModal, option_lines
 from widgets.styled_text import Line, TextStyles, hanging, line, wrap
@@ -41,7 +41,7 @@ class FirstRun(GuardedModal):
 
     def _body(self, width: int, styles: TextStyles) -> list[Line]:
         lines: list[Line] = []
-        for text in visible(self.told, lookalikes=False).split("\n"):
+        for text in make_visible(self.told, lookalikes=False).split("\n"):
             lines += wrap([(text, styles.text)], width)
         for name, commands in WAYS:
             lines += [Line([]), line((name, styles.muted))]

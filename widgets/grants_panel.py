@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tui_agent.common.domain import Grant, Scope
-from tui_agent.text import visible
+from tui_agent.text import make_visible
 from widgets.dialog_keys import Keys, key_lines
 from widgets.panel import ListPanel, cursor_mark
 from widgets.styled_text import Line, Span, TextStyles, hanging
@@ -35,11 +35,11 @@ class GrantsPanel(ListPanel[Grant]):
         scope = "always" if grant.scope is Scope.ALWAYS else "this session"
         head: list[Span] = [cursor_mark(selected, styles), (f"{scope:<14}", styles.muted)]
         what: list[Span] = [(f"{KINDS[grant.kind]} ", styles.muted)]
-        what.append((visible(grant.pattern), styles.strong if selected else styles.text))
+        what.append((make_visible(grant.pattern), styles.strong if selected else styles.text))
         if grant.cwd:
-            what.append((f"  in {visible(grant.cwd)}", styles.muted))
+            what.append((f"  in {make_visible(grant.cwd)}", styles.muted))
         if grant.env_changes:
-            what.append((f"  with {', '.join(map(visible, grant.env_changes))}", styles.warn))
+            what.append((f"  with {', '.join(map(make_visible, grant.env_changes))}", styles.warn))
         return hanging(head, what, width, styles.text, cut=True)
 
     def keys(self, width: int, styles: TextStyles) -> list[Line]:

@@ -6,7 +6,7 @@ from textual import events
 
 from tui_agent.common.domain import Answer
 from tui_agent.events import PlanDocConflict
-from tui_agent.text import visible
+from tui_agent.text import make_visible
 from widgets.blocks.notice import plan_place_name
 from widgets.dialog_keys import Keys, key_spans
 from widgets.request_view import FittedModal, option_lines
@@ -35,7 +35,9 @@ class ConflictModal(FittedModal):
 
     def _head(self, width: int, styles: TextStyles) -> list[Line]:
         lines = wrap([("The agent and you both changed the plan", styles.heading)], width)
-        return lines + wrap([(visible(plan_place_name(self._dispute.where), lookalikes=False), styles.muted)], width)
+        return lines + wrap(
+            [(make_visible(plan_place_name(self._dispute.where), lookalikes=False), styles.muted)], width
+        )
 
     def _body(self, width: int, styles: TextStyles) -> list[Line]:
         dispute = self._dispute
@@ -48,7 +50,7 @@ class ConflictModal(FittedModal):
 
     @staticmethod
     def _text(title: str, text: str, width: int, styles: TextStyles) -> list[Line]:
-        return [line((title, styles.muted)), *wrap([(visible(text, lookalikes=False), styles.text)], width)]
+        return [line((title, styles.muted)), *wrap([(make_visible(text, lookalikes=False), styles.text)], width)]
 
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
         lines = option_lines(OPTIONS, lambda action: self.armed, KEYS.of, width, styles)

@@ -14,7 +14,7 @@ from textual.widgets import Input
 
 from tui_agent.common.domain import Answer
 from tui_agent.common.workplan import InstructionPlan, PlanStep
-from tui_agent.text import count_of, one_line
+from tui_agent.text import one_line, pluralize
 from widgets.blocks.plan import LABEL, UNSURE, plan_lines
 from widgets.dialog_keys import Keys
 from widgets.inputs import LineInput
@@ -168,7 +168,7 @@ class PlanReview(RequestPanel):
     def _head(self, width: int, styles: TextStyles) -> list[Line]:
         plan, proposal = self.edit.plan, self.proposal
         name = "New plan after the failure" if proposal.recovery else "Plan"
-        left: list[Span] = [(name, styles.heading), (f" · {count_of(len(plan.steps), 'step')}", styles.muted)]
+        left: list[Span] = [(name, styles.heading), (f" · {pluralize(len(plan.steps), 'step')}", styles.muted)]
         left += [(" · edited", styles.accent)] if self.edited else []
         left += [(f" · {one_line(proposal.why, 400)}", styles.muted)] if proposal.why else []
         left += [(" · from cache", styles.muted)] if proposal.cached else []

@@ -8,7 +8,7 @@ from textual.containers import Vertical
 from textual.widgets import Input
 
 from tui_agent.common.domain import Answer
-from tui_agent.text import visible
+from tui_agent.text import make_visible
 from widgets.dialog_keys import Keys, key_spans
 from widgets.inputs import LineInput
 from widgets.line_view import LinesView
@@ -45,10 +45,10 @@ class QuestionModal(FittedModal):
                 self.query_one("#body", LinesView).relayout()
 
     def _asked(self, width: int, styles: TextStyles) -> list[Line]:
-        text = visible(self.request.question, lookalikes=False)
+        text = make_visible(self.request.question, lookalikes=False)
         asked = hanging([("? ", styles.accent)], [(text, styles.text)], width, styles.text)
         pairs = [
-            (str(number), visible(text, lookalikes=False), "")
+            (str(number), make_visible(text, lookalikes=False), "")
             for number, text in enumerate(self.request.options[:9], start=1)
         ]
         listed = option_lines(pairs, lambda key: self.armed, str, width, styles)

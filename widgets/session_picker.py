@@ -12,7 +12,7 @@ from rich.style import Style
 from textual.app import ComposeResult
 from textual.containers import Container, Horizontal, Vertical
 
-from tui_agent.text import one_line, visible
+from tui_agent.text import make_visible, one_line
 from widgets.dialog_keys import Keys, key_lines
 from widgets.inputs import LineInput
 from widgets.panel import WIDE, cursor_mark
@@ -241,7 +241,7 @@ class SessionPicker(PickerDialog[SessionRow]):
         state = "open on this screen" if row.mine else "open in another process" if row.running else ""
         told = [*((text, styles.muted) for text in facts), (state, styles.ok), (row.problem, styles.warn)]
         for text, style in told:
-            lines += wrap([(visible(one_line(text, LONGEST)), style)], width) if text else []
+            lines += wrap([(make_visible(one_line(text, LONGEST)), style)], width) if text else []
         return lines
 
     def _body(self, width: int, styles: TextStyles) -> list[Line]:
@@ -250,7 +250,7 @@ class SessionPicker(PickerDialog[SessionRow]):
         if self.chosen is None or self._preview[0] != self.chosen.id:
             return lines
         for text in self._preview[1].split("\n")[-PREVIEW:]:
-            mark, words = text[:2], visible(text, lookalikes=False)
+            mark, words = text[:2], make_visible(text, lookalikes=False)
             if mark == "› ":
                 lines += [Line([])] if lines and self.has_class("-wide") else []
                 lines += hanging([("› ", styles.accent)], [(words[2:], styles.strong)], width, styles.text)
@@ -261,7 +261,7 @@ class SessionPicker(PickerDialog[SessionRow]):
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
         """What can be done with the chosen session, or the message."""
         if self.message:
-            return wrap([(visible(self.message, lookalikes=False), styles.warn)], width)[:2]
+            return wrap([(make_visible(self.message, lookalikes=False), styles.warn)], width)[:2]
         if self._renamed:
             pairs = [*self.KEYS.pairs([("open", "save the title")]), ("esc", "cancel")]
             return key_lines(pairs, width, styles)

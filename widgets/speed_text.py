@@ -62,7 +62,7 @@ def last_reply_speed(view: SessionView) -> str:
 def speed_facts(view: SessionView) -> list[tuple[str, str]]:
     """Name and words for the last request and its reply; nothing that is not known."""
     usage, found = view.usage, []
-    prompt, read, share = speed.prompt_tokens_in_all(usage), speed.evaluated_tokens(usage), speed.cached_share(usage)
+    prompt, read, share = speed.total_prompt_tokens(usage), speed.evaluated_tokens(usage), speed.cached_share(usage)
     rate = speed.prompt_rate(usage, view.reading_rate)
     if prompt and (share is not None or rate):
         words = [f"{prompt:,} tokens"]

@@ -17,7 +17,7 @@ from time import perf_counter
 from tests.benchmarks.resume import fill
 from tui_agent.export.session import write_export
 from tui_agent.storage.folder import SessionFolder
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 
 SECONDS, MEGABYTES = 5.0, 250.0
 """To the written file, and of memory at most."""
@@ -27,7 +27,7 @@ def one(session: Path, form: str) -> None:
     """Export it here, and print seconds, megabytes of memory, megabytes written."""
     began = perf_counter()
     target = session / f"out.{form}"
-    write_export(session, "html" if form == "html" else "markdown", Mask({"TOKEN": "sk-0123456789"}), target)
+    write_export(session, "html" if form == "html" else "markdown", SecretMask({"TOKEN": "sk-0123456789"}), target)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
     print(f"{perf_counter() - began:.2f} {peak:.0f} {target.stat().st_size / 1e6:.1f}")
 

@@ -23,7 +23,7 @@ from tui_agent.engine.opening import open_session
 from tui_agent.engine.options import SessionOptions
 from tui_agent.storage import catalog, changes
 from tui_agent.storage.folder import SessionFolder, find_session
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 from tui_agent.view.fold import fold_record
 from tui_agent.view.items import SessionView
 from tui_agent.view.redactor import Redactor
@@ -93,7 +93,7 @@ async def measure(name: str) -> dict[str, float]:
     lap("find")
     folder = SessionFolder.open(path)
     lap("folder")
-    stream, _ = await open_stream(folder, Mask({}))
+    stream, _ = await open_stream(folder, SecretMask({}))
     lap("recovery and state")
     view, redactor, end = SessionView(), Redactor(), stream.last
     async for record in stream.follow(pieces=False):

@@ -8,7 +8,7 @@ from typing import Any
 from tui_agent.common.symbols import (
     Diagnostic,
     Hierarchy,
-    PlaceKind,
+    LocationKind,
     SourceLocation,
     SourcePosition,
     Symbol,
@@ -25,7 +25,7 @@ class FakeCode:
 
     def _answer(self, method: str, about: Any) -> Any:
         self.asked.append((method, about))
-        answer = self.answers.get(method, Unavailable(why="no language server is installed"))
+        answer = self.answers.get(method, Unavailable(reason="no language server is installed"))
         return answer(about) if callable(answer) else answer
 
     async def diagnostics(self, path: Path) -> tuple[Diagnostic, ...] | Unavailable:
@@ -35,7 +35,7 @@ class FakeCode:
         return self._answer("outline", path)  # type: ignore[no-any-return]  # the test sets it
 
     async def places(
-        self, kind: PlaceKind, path: Path, spot: SourcePosition
+        self, kind: LocationKind, path: Path, spot: SourcePosition
     ) -> tuple[SourceLocation, ...] | Unavailable:
         return self._answer(kind, spot)  # type: ignore[no-any-return]  # the test sets it
 

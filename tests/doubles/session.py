@@ -17,7 +17,7 @@ from tui_agent.engine.core.state import EngineState
 from tui_agent.engine.session import Waiting
 from tui_agent.events import Event, Record
 from tui_agent.storage.lines import to_line
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 
 
 def _settled(key: str, asked: Event | None, answer: Answer) -> Event:
@@ -129,7 +129,7 @@ class FakeSession:
         self.looks = 0
         self.closed = ""
         self.begins = 0
-        self.mask = Mask({})
+        self.mask = SecretMask({})
         self.on_saving: Callable[[str | None], None] = lambda text: None
         self._more = asyncio.Event()
         self._answered: set[str] = set()

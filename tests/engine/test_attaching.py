@@ -26,7 +26,7 @@ from tui_agent.events import (
     ToolStarted,
 )
 from tui_agent.export.session import export_session
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 
 REJECT = Answer(verdict="reject")
 
@@ -76,7 +76,7 @@ async def test_what_a_message_names_goes_with_it_in_front_of_it(workspace: Path)
     assert [item.display for item in event.items] == ["src/a.py:L10-L12", "my notes.md", "src"]
     assert not [notice for notice in watch.of(Notice) if notice.code == "attach.failed"]
     assert watch.of(ContextMeasured)[-1].parts["files"] > 0
-    page = "".join(export_session(folder, "markdown", Mask({})))
+    page = "".join(export_session(folder, "markdown", SecretMask({})))
     log = (folder / "chat_history.log").read_text("utf-8")
     for shown in (page, log):
         assert "Attached: src/a.py" in shown and "my notes.md" in shown

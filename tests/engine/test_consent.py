@@ -77,7 +77,7 @@ async def test_the_scratch_folder_is_inside(workspace: Path) -> None:
         place = session._environment
         (place.scratch / "note").write_text("kept")
         running = await place.judge("cat note", place.scratch)
-        assert running.unasked and not running.always_ask
+        assert running.safe and not running.always_ask
 
 
 async def test_leave_for_a_command_does_not_outlast_a_change_of_its_variables(workspace: Path) -> None:

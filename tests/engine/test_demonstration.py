@@ -11,7 +11,7 @@ from tests.doubles.mock import MockServer
 from tests.engine.kit import Watch, opened
 from tests.engine.staging import run
 from tui_agent.common.domain import Answer, EditAction, RunAction
-from tui_agent.common.hunks import new_text
+from tui_agent.common.hunks import new_side_text
 from tui_agent.events import ApprovalRequested, Event, Notice, PlanProposed, ReplyEnded, SummaryProposed
 from tui_agent.frontends.demo_workspace import DEMO_TASK, create_demo_workspace
 from tui_agent.models.scripted import DEMO_FILE
@@ -102,7 +102,7 @@ async def test_an_edit_that_the_user_rewords_is_told_as_theirs(workspace: Path) 
     def answer(event: Event) -> Answer:
         if isinstance(event, ApprovalRequested) and isinstance(event.action, EditAction):
             (hunk,) = event.action.diff.hunks
-            text = new_text(hunk).replace(".lower()", ".casefold()")
+            text = new_side_text(hunk).replace(".lower()", ".casefold()")
             return Answer(verdict="approve", data={"edits": {"0": text}})
         return Answer(verdict="approve")
 

@@ -71,7 +71,7 @@ def approve(**data: Any) -> Callable[[Event], Answer]:
 async def test_only_the_taken_hunks_are_on_disk_and_the_model_hears_of_the_others(workspace: Path) -> None:
     done = await played(workspace, *rewrite(), answer=approve(hunks=[0, 2]))
     (asked,) = done.asked
-    assert isinstance(asked.action, EditAction) and len(asked.action.diff.hunks) == 3 and asked.action.parts
+    assert isinstance(asked.action, EditAction) and len(asked.action.diff.hunks) == 3 and asked.action.splittable
     expected = OLD.replace("line 2\n", "line two\n").replace("line 28\n", "")
     assert (workspace / "a.txt").read_text("utf-8") == expected
     assert "rejected 1 of the 3 hunks" in done.told and "+line fifteen" in done.told

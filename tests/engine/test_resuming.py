@@ -13,7 +13,7 @@ from tui_agent.engine.opening import open_session
 from tui_agent.engine.options import SessionOpenError
 from tui_agent.events import Notice, SessionOpened, StateSaved, ToolFinished
 from tui_agent.storage.changes import add_records
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 
 TALK = scenario("hi", "hello")
 LOOK = scenario("look", step("", call("read_file", path="only_here.txt")), "seen")
@@ -96,7 +96,7 @@ async def test_a_saved_state_of_another_shape_is_left_aside(
             await session.send("hi")
             await session.wait()
             folder = session.folder
-        add_records(folder, [StateSaved(state=state)], Mask({}))
+        add_records(folder, [StateSaved(state=state)], SecretMask({}))
         async with opened(server, None, resume=folder.name) as again:
             assert again.title == "hi"
             watch = Watch(again)

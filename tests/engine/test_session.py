@@ -167,7 +167,7 @@ async def test_trust_is_asked_first_and_nothing_is_read_before(workspace: Path) 
             watch = Watch(session, lambda event: None)
             asked = await watch.until_event(ApprovalRequested)
             assert isinstance(asked.action, TrustAction)
-            assert any("AGENTS.md" in found for found in asked.action.found)
+            assert any("AGENTS.md" in found for found in asked.action.contents)
             await session.send("hi")
             assert not server.requests
             session.answer(asked.id, APPROVE)

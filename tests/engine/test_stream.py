@@ -18,7 +18,7 @@ from tui_agent.storage.folder import SessionFolder
 from tui_agent.storage.journal import records
 from tui_agent.storage.lines import RecordTooBig, to_line
 from tui_agent.storage.recovery import RecoveryReport
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 
 
 @pytest.fixture
@@ -288,7 +288,7 @@ async def test_what_changes_after_it_was_emitted_does_not_change_the_record(fold
 
 
 async def test_secrets_are_exact_in_the_journal_and_masked_in_the_log(folder: SessionFolder) -> None:
-    stream, _ = await EventStream.open(folder, Mask({"LLM_AUTH_TOKEN": "tok-4f7c1b2a9d8e"}))
+    stream, _ = await EventStream.open(folder, SecretMask({"LLM_AUTH_TOKEN": "tok-4f7c1b2a9d8e"}))
     stream.emit(e.UserMessageAdded(id="1", text="use tok-4f7c1b2a9d8e \ud800"))
     await stream.close()
     assert b"tok-4f7c1b2a9d8e" in folder.journal.read_bytes()

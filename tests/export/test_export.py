@@ -21,7 +21,7 @@ from tui_agent.export.markdown import code_span, escaped_text, fenced_code, mark
 from tui_agent.export.prose import code_spans, prose_blocks
 from tui_agent.export.sections import ExportDocument, ExportSection, ProsePart
 from tui_agent.export.session import export_session, read_document
-from tui_agent.text import Mask, clean, reveal
+from tui_agent.text import SecretMask, clean, reveal
 
 VOID = frozenset(("meta", "br", "hr"))
 TAGS = frozenset(
@@ -178,19 +178,19 @@ def told(*texts: str) -> list[e.Event]:
     return events
 
 
-def document(tmp_path: Path, *events: e.Event, mask: Mask | None = None):
+def document(tmp_path: Path, *events: e.Event, mask: SecretMask | None = None):
     nodes = {e.ReplyEnded: "r", e.ApprovalRequested: "c2", e.ApprovalAnswered: "c2"}
     records = [
         e.Record(seq=seq, at="2026-01-07T10:00:00.000+02:00", event=event, node=nodes.get(type(event), ""))
         for seq, event in enumerate(events, 1)
     ]
     write_journal(tmp_path / "events.jsonl", records)
-    return read_document(tmp_path / "events.jsonl", mask or Mask({}), "s1")
+    return read_document(tmp_path / "events.jsonl", mask or SecretMask({}), "s1")
 
 
 def scene_document(scene: str, tmp_path: Path) -> ExportDocument:
     write_journal(tmp_path / "events.jsonl", load(scene))
-    return read_document(tmp_path / "events.jsonl", Mask({}))
+    return read_document(tmp_path / "events.jsonl", SecretMask({}))
 
 
 def structure(text: str) -> list[str]:
@@ -304,14 +304,14 @@ def test_what_a_crash_cut_off_is_shown_as_far_as_it_came(tmp_path: Path) -> None
             )
         ],
     )
-    text = "".join(export_session(tmp_path, "markdown", Mask({})))
+    text = "".join(export_session(tmp_path, "markdown", SecretMask({})))
     assert "The first words" in text and "let me think" in text
 
 
 def test_all_that_was_shown_is_there(tmp_path: Path) -> None:
     write_journal(tmp_path / "events.jsonl", story_records())
     for form in ("html", "markdown"):
-        page = "".join(export_session(tmp_path, form, Mask({})))
+        page = "".join(export_session(tmp_path, form, SecretMask({})))
         text = "".join(read(page).text) if form == "html" else page
         for piece in (
             "Füge ein --json hinzu 🎉",
@@ -405,7 +405,7 @@ def test_messages_keep_their_lines_and_are_listed(tmp_path: Path) -> None:
 
 
 def test_secrets_are_masked_in_both(tmp_path: Path) -> None:
-    shown = document(tmp_path, *told(TEXT), mask=Mask(NAMED))
+    shown = document(tmp_path, *told(TEXT), mask=SecretMask(NAMED))
     for text in (to_html(shown), to_markdown(shown)):
         assert leaked(text) == [] and "⟨secret" in text
 
@@ -416,7 +416,7 @@ def test_damage_and_forks_are_told(tmp_path: Path) -> None:
     lines[3] = b'{"broken\n'
     lines.append(b"torn")
     (tmp_path / "events.jsonl").write_bytes(b"".join(lines))
-    facts = dict(read_document(tmp_path / "events.jsonl", Mask({}), "s1").facts)
+    facts = dict(read_document(tmp_path / "events.jsonl", SecretMask({}), "s1").facts)
     assert facts["not readable"] == "2 places of the journal" and facts["session"] == "s1"
     events = [OPENED, e.SessionForked(parent="old", before="say <b>")]
     assert dict(document(tmp_path, *events).facts)["fork of"] == "old"

@@ -24,7 +24,7 @@ from tui_agent.engine.session import Session
 from tui_agent.storage.folder import SessionFolder, session_folders
 from tui_agent.storage.journal import PIECES
 from tui_agent.storage.lines import parse_line
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 from tui_agent.view.fold import fold_record
 from tui_agent.view.items import SessionView
 
@@ -64,7 +64,7 @@ def intact(journal: Path) -> dict[int, bytes]:
 async def seen_by_a_reader(path: Path) -> list[e.Record]:
     """All that a resumed session shows, without the rest of the engine."""
     folder = SessionFolder.open(path)
-    stream, recovered = await open_stream(folder, Mask({}))
+    stream, recovered = await open_stream(folder, SecretMask({}))
     if (event := recovered.event()) is not None:
         stream.emit(event)
     last = stream.emit(e.Notice(level="info", text="open"))

@@ -18,7 +18,7 @@ from tui_agent.common import paths
 from tui_agent.common.domain import Answer, EditAction, RunAction, action_digest
 from tui_agent.events import ApprovalExecuted, ApprovalRequested, Event, FileChanged
 from tui_agent.platform.files import sha256_of
-from tui_agent.text import visible
+from tui_agent.text import make_visible
 
 MANY = int(os.environ.get("TUI_AGENT_FUZZED", "120"))
 """Commands in all, played in sessions of BATCH; 1,000 of them take a minute or two."""
@@ -102,7 +102,7 @@ async def test_what_is_shown_is_what_runs_and_what_is_kept(batch: int, workspace
     chance = random.Random(20_260_000 + batch)
     numbers = range(batch, min(MANY, batch + BATCH))
     commands = [fuzzed(number, chance) for number in numbers]
-    assert len(set(map(visible, commands))) == len(commands)  # no two look the same in a dialog
+    assert len(set(map(make_visible, commands))) == len(commands)  # no two look the same in a dialog
     story, session = await play_through(workspace, commands)
     kept = journal(session)
     asked = {one["data"]["id"]: one["data"] for one in kept if one["type"] == "approval.asked"}

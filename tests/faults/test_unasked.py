@@ -110,7 +110,7 @@ def rated(text: str, place: Path) -> RunAction:
 
 def test_g04_commands_that_read_hardly_ever_ask(place: Path) -> None:
     assert len(set(BENIGN)) == len(BENIGN) >= 60
-    asks = [text for text in BENIGN if not rated(text, place).unasked]
+    asks = [text for text in BENIGN if not rated(text, place).safe]
     assert len(asks) <= len(BENIGN) * 0.05, asks
 
 
@@ -132,7 +132,7 @@ def every() -> list[str]:
 def test_g03_no_evasive_command_runs_unasked(place: Path) -> None:
     with_secrets(place)
     assert len(evasions.doing()) >= 280 and len(every()) >= 900
-    assert [text for text in every() if rated(text, place).unasked] == []
+    assert [text for text in every() if rated(text, place).safe] == []
 
 
 def test_g07_what_is_too_large_or_unreadable_is_high(place: Path) -> None:

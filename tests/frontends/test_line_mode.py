@@ -12,7 +12,7 @@ from tui_agent.common.workplan import Alternative, InstructionPlan, PlanStep, Su
 from tui_agent.events import ApprovalRequested, Event, PlanDocConflict, PlanProposed, QuestionAsked, SummaryProposed
 from tui_agent.frontends.line_mode.requests import RequestPrompt, needs_answer, unattended_answer
 from tui_agent.frontends.line_mode.terminal import InputEnded
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 
 
 class FakeTerminal:
@@ -38,9 +38,9 @@ class FakeTerminal:
         return self.read_answer(prompt) or text
 
 
-def ask(event: Event, *answers: str | None, mask: Mask | None = None) -> tuple[Answer, str]:
+def ask(event: Event, *answers: str | None, mask: SecretMask | None = None) -> tuple[Answer, str]:
     terminal = FakeTerminal(*answers)
-    answer = RequestPrompt(terminal, mask or Mask({})).ask(event)  # type: ignore[arg-type]  # what it uses of a terminal
+    answer = RequestPrompt(terminal, mask or SecretMask({})).ask(event)  # type: ignore[arg-type]  # what it uses of a terminal
     assert not terminal.answers
     assert not set("\x1b\x07\x9b") & set(terminal.out)
     return answer, terminal.out
@@ -53,7 +53,7 @@ def hunk(start: int, text: str) -> Hunk:
 def edit(*texts: str, grants: tuple[Grant, ...] = (), **more: Any) -> ApprovalRequested:
     hunks = tuple(hunk(10 * number, text) for number, text in enumerate(texts, 1))
     diff = Diff(path="a.py", kind="modify", hunks=hunks, added=len(texts), removed=len(texts))
-    action = EditAction(path="/w/a.py", display="a.py", diff=diff, before="b", after="a", parts=True, **more)
+    action = EditAction(path="/w/a.py", display="a.py", diff=diff, before="b", after="a", splittable=True, **more)
     return ApprovalRequested(id="a-1", action=action, digest="d", why="a rule", grants=grants)
 
 
@@ -116,7 +116,7 @@ def test_what_is_hidden_in_a_change_is_shown() -> None:
 
 
 def test_secrets_are_shown_only_when_the_user_wants_it() -> None:
-    mask = Mask({"TOKEN": "hush-hush-hush"})
+    mask = SecretMask({"TOKEN": "hush-hush-hush"})
     given, out = ask(edit("x = hush-hush-hush"), "u", "y", mask=mask)
     assert given == Answer(verdict="approve")
     before, _, after = out.partition("u show the secrets")
@@ -133,7 +133,7 @@ def test_a_command_is_shown_with_all_that_matters() -> None:
 
 
 def test_trust_is_asked_with_what_would_be_obeyed() -> None:
-    event = ApprovalRequested(id="a", action=TrustAction(folder="/w", found=("AGENTS.md",)), digest="d", why="w")
+    event = ApprovalRequested(id="a", action=TrustAction(folder="/w", contents=("AGENTS.md",)), digest="d", why="w")
     given, out = ask(event, "s", "y")
     assert given == Answer(verdict="approve")
     assert "• AGENTS.md" in out

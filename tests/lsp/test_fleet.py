@@ -28,7 +28,7 @@ async def test_one_server_serves_all_files_of_its_language_and_is_gone_after_clo
         one, two = setup.file("one.py", "a"), setup.file("two.py", "b")
         asks = [definition(setup, path) for path in (one, two, one)]
         answers = await asyncio.gather(*asks)
-        assert answers == [(SourceLocation(path=str(path), line=1, last=1),) for path in (one, two, one)]
+        assert answers == [(SourceLocation(path=str(path), line=1, end_line=1),) for path in (one, two, one)]
         assert len(pids(tmp_path)) == 1
         assert len(setup.heard("textDocument/didOpen")) == 2
         assert setup.said == [("info", setup.said[0][1])]
@@ -90,7 +90,7 @@ async def test_a_server_that_never_publishes_is_not_waited_for_longer_than_asked
         path = setup.file("a.py", "x")
         found = await setup.pool.with_file(path, lambda server: server.file_diagnostics(path, 0.2))
         assert isinstance(found, Unavailable)
-        assert "0.2 s" in found.why
+        assert "0.2 s" in found.reason
         assert isinstance(await definition(setup, path), tuple)  # it goes on
 
 
@@ -137,14 +137,14 @@ async def test_answers_that_make_no_sense_are_left_out_and_doubles_dropped(tmp_p
     async with pool_setup(tmp_path) as setup:
         path = setup.file("a.py", "x\n" * 50)
         found = await setup.pool.with_file(path, lambda server: server.places("references", path, SPOT))
-        assert found == tuple(SourceLocation(path=str(path), line=line, last=line) for line in range(1, 41))
+        assert found == tuple(SourceLocation(path=str(path), line=line, end_line=line) for line in range(1, 41))
 
 
 async def test_what_a_server_can_not_do_is_said(tmp_path: Path) -> None:
     async with pool_setup(tmp_path, "no-hover") as setup:
         path = setup.file("a.py", "x")
         found = await setup.pool.with_file(path, lambda server: server.hover(path, SPOT))
-        assert found == Unavailable(why="the language server for Python can't tell types")
+        assert found == Unavailable(reason="the language server for Python can't tell types")
 
 
 # --- servers that fail ---
@@ -171,7 +171,7 @@ async def test_an_answer_that_is_too_large_is_no_answer(tmp_path: Path) -> None:
         path = setup.file("a.py", "x")
         found = await definition(setup, path)
         assert isinstance(found, Unavailable)
-        assert "bytes" in found.why
+        assert "bytes" in found.reason
         assert await setup.pool.with_file(path, lambda server: server.hover(path, SPOT)) == "at 0:0"
 
 
@@ -180,7 +180,7 @@ async def test_a_server_that_floods_is_ended(tmp_path: Path) -> None:
         path = setup.file("a.py", "x")
         found = await definition(setup, path)
         assert isinstance(found, Unavailable)
-        assert "other than LSP messages" in found.why
+        assert "other than LSP messages" in found.reason
         assert len(pids(tmp_path)) == 2  # tried once more
 
 
@@ -191,7 +191,7 @@ async def test_without_a_server_or_a_language_or_outside_the_reason_is_told(tmp_
             (setup.file("a.xyz", "x"), "no language server is known for .xyz files"),
             (tmp_path / "b.py", "the file is outside the workspace"),
         ):
-            assert await definition(setup, path) == Unavailable(why=why)
+            assert await definition(setup, path) == Unavailable(reason=why)
         assert setup.said == []
 
 

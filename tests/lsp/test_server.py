@@ -298,7 +298,7 @@ async def test_after_close_nothing_is_left_of_a_server_that_was_starting(tmp_pat
         closing = asyncio.create_task(setup.pool.close())
         await asyncio.sleep(0)
         late = await definition(setup, setup.file("b.go", "x"))
-        assert late == Unavailable(why="the session is being closed")
+        assert late == Unavailable(reason="the session is being closed")
         await closing
         assert pid not in supervisor.process_table()
         with contextlib.suppress(asyncio.CancelledError):

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tui_agent.models.framing import Frame, FrameTooLarge, InvalidJson, NdjsonLines, Splitter, SseEvents, read_json
-from tui_agent.text.json_values import DEPTH_LIMIT, whole_characters
+from tui_agent.text.json_values import DEPTH_LIMIT, repair_surrogates
 
 
 def frames(splitter: Splitter, chunks: Iterable[bytes]) -> list[Frame]:
@@ -190,4 +190,4 @@ def test_depth_up_to_the_limit_is_read():
     )
 )
 def test_json_round_trip(value):
-    assert read_json(json.dumps(value)) == whole_characters(value)
+    assert read_json(json.dumps(value)) == repair_surrogates(value)

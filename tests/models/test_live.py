@@ -43,7 +43,7 @@ async def test_a_tool_is_called_and_its_result_understood():
     assert call.fault is None and call.arguments.get("path") == "notes.txt"
     history = (
         question,
-        AssistantMessage(text=reply.text, calls=(call,), thought=reply.thought),
+        AssistantMessage(text=reply.text, calls=(call,), reasoning=reply.thought),
         ToolMessage(call_id=call.id, name=call.name, text="The password is swordfish."),
     )
     reply = await ask(model, request(*history, model=name, tools=(TOOL,), max_tokens=2048))

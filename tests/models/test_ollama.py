@@ -158,9 +158,9 @@ async def test_o16_results_name_their_tool_and_thinking_goes_back_with_its_calls
     history = (
         SystemMessage(text="rules"),
         UserMessage(text="hi"),
-        AssistantMessage(text="Hello", thought="alone"),
+        AssistantMessage(text="Hello", reasoning="alone"),
         ProgramMessage(text="<agent_feedback>\ngo on\n</agent_feedback>"),
-        AssistantMessage(text="", calls=(made,), thought="with a call"),
+        AssistantMessage(text="", calls=(made,), reasoning="with a call"),
         ToolMessage(call_id="call_1", name="read_file", text="content"),
     )
     async with ollama_server(ndjson(said("x"), DONE)) as server:

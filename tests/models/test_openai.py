@@ -390,7 +390,7 @@ async def test_c6_thinking_goes_back_only_to_a_server_that_demands_it():
     made = ToolCall(id="c1", name=READ, arguments=A)
     history = (
         UserMessage(text="hi"),
-        AssistantMessage(text="Reading.", calls=(made,), thought="hm"),
+        AssistantMessage(text="Reading.", calls=(made,), reasoning="hm"),
         ToolMessage(call_id="c1", name=READ, text="..."),
     )
 
@@ -574,7 +574,7 @@ async def test_c9_history_for_strict_servers():
         SystemMessage(text="rules"),
         ProgramMessage(text="<agent_context>\nx\n</agent_context>"),
         AssistantMessage(text=""),
-        AssistantMessage(text="", calls=(made,), thought="hm"),
+        AssistantMessage(text="", calls=(made,), reasoning="hm"),
         ToolMessage(call_id="c1", name=READ, text=""),
         AssistantMessage(text="Done."),
         UserMessage(text="two"),

@@ -54,7 +54,7 @@ HISTORY = (
             ToolCall(id="1", name="read_file", arguments={"path": "a"}),
             ToolCall(id="2", name="run_terminal_command", arguments={"command": "ls"}),
         ),
-        thought="hm",
+        reasoning="hm",
     ),
     ToolMessage(call_id="1", name="read_file", text="one"),
     ToolMessage(call_id="2", name="run_terminal_command", text="no", success=False),
@@ -67,7 +67,7 @@ def test_json_history() -> None:
     assert user == HISTORY[0]
     assert isinstance(reply, AssistantMessage)
     assert not reply.calls
-    assert not reply.thought
+    assert not reply.reasoning
     again = parse_reply(reply.text, SPECS, protocol="json")
     assert [(call.name, call.recovered) for call in again.calls] == [
         ("read_file", False),

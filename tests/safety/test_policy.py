@@ -52,13 +52,13 @@ MATRIX = {
     "edit protected": (editing(protected=True), "ask ask ask refuse"),
     "edit protected and sensitive": (editing(protected=True, sensitive=True), "ask ask ask refuse"),
     "edit outside": (editing(outside=True), "ask ask ask refuse"),
-    "unasked": (running("none", unasked=True), "run run run run"),
+    "unasked": (running("none", safe=True), "run run run run"),
     "none": (running("none"), "ask ask run refuse"),
     "medium": (running("medium"), "ask ask run refuse"),
-    "medium that claims to be unasked": (running("medium", unasked=True), "ask ask run refuse"),
+    "medium that claims to be unasked": (running("medium", safe=True), "ask ask run refuse"),
     "high": (running("high"), "ask ask ask refuse"),
     "critical": (running("critical"), "ask ask ask refuse"),
-    "always ask": (running("none", unasked=True, always_ask=True), "ask ask ask refuse"),
+    "always ask": (running("none", safe=True, always_ask=True), "ask ask ask refuse"),
 }
 CELLS = [
     (name, action, mode, cell)

@@ -232,8 +232,8 @@ async def test_a_cage_that_cannot_be_built_starts_nothing(place: Place) -> None:
 # --- when ---------------------------------------------------------------------------------------
 
 
-def command(*, unasked: bool = False) -> RunAction:
-    return RunAction(command="make", cwd="/w", severity=Severity.MEDIUM, unasked=unasked)
+def command(*, safe: bool = False) -> RunAction:
+    return RunAction(command="make", cwd="/w", severity=Severity.MEDIUM, safe=safe)
 
 
 async def test_required_fails_closed_and_off_is_off(place: Place) -> None:
@@ -247,15 +247,15 @@ async def test_required_fails_closed_and_off_is_off(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "unasked", "confined"),
+    ("mode", "safe", "confined"),
     [("ask", False, False), ("ask", True, True), ("auto-edit", False, True), ("auto", False, True)],
 )
-def test_which_commands_are_confined(place: Place, mode: str, unasked: bool, confined: bool) -> None:
+def test_which_commands_are_confined(place: Place, mode: str, safe: bool, confined: bool) -> None:
     there = SandboxPolicy(Settings(), place.roots, Sandbox(kind="landlock", landlock=7, namespaces=True))
-    assert there.wants(command(unasked=unasked), ApprovalMode(mode)) is confined
-    assert there.holds(command(unasked=unasked), ApprovalMode(mode)) is confined
+    assert there.wants(command(safe=safe), ApprovalMode(mode)) is confined
+    assert there.holds(command(safe=safe), ApprovalMode(mode)) is confined
     half = SandboxPolicy(Settings(), place.roots, Sandbox(kind="landlock", landlock=7))
-    assert not half.holds(command(unasked=unasked), ApprovalMode(mode))
+    assert not half.holds(command(safe=safe), ApprovalMode(mode))
 
 
 def test_what_is_denied_is_said() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tui_agent.safety.roots import credentials_at
 from tui_agent.safety.secrets import is_secret_name, values_to_mask
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 
 SECRET = [
     "LLM_AUTH_TOKEN",
@@ -66,7 +66,7 @@ def test_values_to_mask():
     }
     assert set(values_to_mask(environ)) == {"OPENAI_API_KEY", "LONG_PASSWORD"}
     assert values_to_mask({}, "word") == {"LLM_AUTH_TOKEN": "word"}
-    masked = Mask(values_to_mask(environ, "tok-1")).mask("abcDEF123456 tok-1 disabled")
+    masked = SecretMask(values_to_mask(environ, "tok-1")).mask("abcDEF123456 tok-1 disabled")
     assert masked == "⟨secret OPENAI_API_KEY, 12 characters⟩ ⟨secret LLM_AUTH_TOKEN, 5 characters⟩ disabled"
 
 

@@ -376,7 +376,7 @@ def question_answered() -> Scene:
 def trust() -> Scene:
     scene = Scene().opened(trusted=False)
     found = ("AGENTS.md", ".tui-agent.yaml", "git commands (branch, status)")
-    action = TrustAction(folder="/home/ada/exporter", found=found)
+    action = TrustAction(folder="/home/ada/exporter", contents=found)
     return scene.emit(
         e.ApprovalRequested(id="t1", action=action, digest=action_digest(action), why="You have not worked here yet."),
         node="",

@@ -10,7 +10,7 @@ from tui_agent.common.domain import Answer, Fault, ToolResult
 from tui_agent.common.workplan import (
     Alternative,
     Check,
-    Classified,
+    Classification,
     CriterionChange,
     DecisionNote,
     InstructionPlan,
@@ -123,7 +123,7 @@ class Story(Scene):
         self.opened(mode="agent").ask(text)
         self.enter("planning", "Planning")
         self.apart("dispatcher", seconds=0.6)
-        found = Classified(intent="modify", task_type="coding", complexity="moderate")
+        found = Classification(intent="modify", task_type="coding", complexity="moderate")
         self.emit(e.RequestClassified(classified=found, ms=600), node=self.stage_id)
         return self
 

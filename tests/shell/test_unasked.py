@@ -453,18 +453,18 @@ def test_runs_unasked(place: Path, command: str) -> None:
     clean_place(place)
     assert safe_script(command, place, [place], secret) is not None
     running = assess_command(command, place, [place], secret)
-    assert running.unasked and running.severity is Severity.NONE and not running.always_ask
+    assert running.safe and running.severity is Severity.NONE and not running.always_ask
 
 
 @pytest.mark.parametrize("command", ASKS)
 def test_asks(place: Path, command: str) -> None:
     assert safe_script(command, place, [place], secret) is None
-    assert not assess_command(command, place, [place], secret).unasked
+    assert not assess_command(command, place, [place], secret).safe
 
 
 @pytest.mark.parametrize("command", UNUSUAL, ids=range(len(UNUSUAL)))
 def test_asks_about_unusual_text(place: Path, command: str) -> None:
-    assert not assess_command(command, place, [place], secret).unasked
+    assert not assess_command(command, place, [place], secret).safe
 
 
 def test_a_folder_outside_the_roots_is_never_unasked(place: Path) -> None:
@@ -558,7 +558,7 @@ def test_a_word_is_no_value_where_the_program_takes_it_for_a_file(place: Path, c
     words = steps[0].commands[0].words
     meaning = safe_commands.argument_shape(words[0].text, words[1:])
     assert meaning is None or words[-1] in meaning.paths
-    assert not assess_command(command, place, [place], secret).unasked
+    assert not assess_command(command, place, [place], secret).safe
 
 
 @pytest.mark.parametrize(

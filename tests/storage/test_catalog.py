@@ -18,7 +18,7 @@ from tui_agent.storage import catalog, changes
 from tui_agent.storage.changes import add_records
 from tui_agent.storage.folder import SessionError, SessionFolder, find_session, load_info, rebuild, session_folders
 from tui_agent.storage.journal import records
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 
 SECRET = "ghp_" + "a1B2" * 9
 BLOB = "ab" * 32
@@ -31,9 +31,9 @@ def home(tmp_path: Path) -> Path:
 
 def make(home: Path, *events: e.Event, workspace: Path = Path("/w"), end: bool = True) -> SessionFolder:
     folder = SessionFolder.create(home / "sessions", workspace=workspace, model="qwen", mode="agent")
-    add_records(folder.path, [OPENED, *events], Mask({}))
+    add_records(folder.path, [OPENED, *events], SecretMask({}))
     if end:
-        add_records(folder.path, [e.SessionClosed(reason="user")], Mask({}))
+        add_records(folder.path, [e.SessionClosed(reason="user")], SecretMask({}))
         folder.close()
     return folder
 
@@ -216,7 +216,7 @@ def test_a_search_that_is_not_wanted_any_more_ends_within_a_session(home: Path) 
 
 def test_what_is_hidden_is_not_found(home: Path) -> None:
     make(home, said(1, f"use {SECRET} and hunter2hunter2, please"))
-    entries, mask = catalog.sessions(home), Mask({"PW": "hunter2hunter2"})
+    entries, mask = catalog.sessions(home), SecretMask({"PW": "hunter2hunter2"})
     assert not list(catalog.search(entries, SECRET, mask)) and not list(catalog.search(entries, "hunter2", mask))
     ((_, context),) = [*catalog.search(entries, "please and", mask, each=1)][:1]
     assert "hunter2" not in context and "ghp_" not in context
@@ -370,7 +370,7 @@ def test_a_fork_before_a_message_knows_nothing_of_it(home: Path) -> None:
 
 def test_a_running_session_is_forked_up_to_its_last_intact_record(home: Path) -> None:
     folder = make(home, *STORY[1][0:1], end=False)
-    add_records(folder.path, [event for event, _ in STORY[2:10]], Mask({}))
+    add_records(folder.path, [event for event, _ in STORY[2:10]], SecretMask({}))
     with open(folder.journal, "ab") as file:
         file.write(b'{"v":1,"seq":99,"half')
     before = tree(folder.path)

@@ -10,7 +10,7 @@ from tests.storage.samples import OPENED, STORY, story_records
 from tui_agent import events as e
 from tui_agent.common.domain import Answer, ReadAction, RunAction, Severity, ToolCall, ToolResult
 from tui_agent.storage.chat_log import ChatLog
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 
 HEADER = re.compile(r"^\[(\S+)\] (SYSTEM|USER|AGENT|TOOL_CALL|TOOL_RESULT): ", re.M)
 TOKEN = "tok-4f7c1b2a9d8e"
@@ -20,7 +20,7 @@ def record(event: e.Event, seq: int = 1, node: str = "", at: str = "2026-01-07T1
     return e.Record(seq=seq, at=at, event=event, node=node)
 
 
-def log_of(*events: tuple[e.Event, str] | e.Event, mask: Mask | None = None) -> str:
+def log_of(*events: tuple[e.Event, str] | e.Event, mask: SecretMask | None = None) -> str:
     chat = ChatLog(mask)
     pairs = [item if isinstance(item, tuple) else (item, "") for item in events]
     return "".join(chat.project(record(event, n, node)) for n, (event, node) in enumerate(pairs, 1))
@@ -77,7 +77,7 @@ def test_a_secret_split_over_the_pieces_of_a_reply_is_masked() -> None:
     text = f"the token is {TOKEN} and no other\n"
     for cut in range(len(text)):
         pieces = [(e.TextDelta(text=piece), "r") for piece in (text[:cut], text[cut:])]
-        log = log_of(*pieces, (e.ReplyEnded(text=text), "r"), mask=Mask({"T": TOKEN}))
+        log = log_of(*pieces, (e.ReplyEnded(text=text), "r"), mask=SecretMask({"T": TOKEN}))
         assert log.endswith("AGENT: the token is ⟨secret T, 16 characters⟩ and no other\n"), cut
 
 
@@ -206,7 +206,7 @@ def test_whatever_streams_in_every_bracket_line_is_a_header(pieces: list[tuple[s
 
 
 def test_secrets_are_masked_wherever_they_are_and_however_they_are_split() -> None:
-    mask = Mask({"LLM_AUTH_TOKEN": TOKEN})
+    mask = SecretMask({"LLM_AUTH_TOKEN": TOKEN})
     call = ToolCall(id="c", name="x", arguments={"a": ["curl", {"h": f"Bearer {TOKEN}"}]})
     for cut in range(1, len(TOKEN)):
         text = log_of(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui_agent.common.hunks import HunkChoice, counts, new_text, side, with_edited_hunk, with_edits
+from tui_agent.common.hunks import HunkChoice, count_changes, edit_hunk, hunk_side, new_side_text, with_edits
 from tui_agent.tools.base import ToolError
 from tui_agent.tools.diffs import diff_bytes
 from tui_agent.tools.partial_edits import can_choose, chosen_bytes, split_keeping_ends
@@ -42,7 +42,7 @@ def test_what_is_taken_is_new_and_all_else_is_old(
         diff.hunks[place].new_count - diff.hunks[place].old_count for place in taken
     )
     assert with_edits(diff, {}) == diff
-    totals = [counts(hunk) for hunk in diff.hunks]
+    totals = [count_changes(hunk) for hunk in diff.hunks]
     assert sum(one for one, _ in totals) == diff.added and sum(one for _, one in totals) == diff.removed
 
 
@@ -56,18 +56,18 @@ def test_an_edited_hunk_is_written_as_its_text_says(
         return
     diff = diff_bytes("f", before, after)
     for place, hunk in enumerate(diff.hunks):
-        same = HunkChoice((place,), {place: new_text(hunk)})
+        same = HunkChoice((place,), {place: new_side_text(hunk)})
         assert chosen_bytes(before, after, diff, same) == chosen_bytes(before, after, diff, HunkChoice((place,), {}))
-        assert with_edited_hunk(hunk, new_text(hunk)) is hunk
+        assert edit_hunk(hunk, new_side_text(hunk)) is hunk
         text = "\n".join(typed)
         made = chosen_bytes(before, after, diff, HunkChoice((place,), {place: text}))
-        shown = with_edited_hunk(hunk, text)
+        shown = edit_hunk(hunk, text)
         begins = hunk.old_start - (1 if hunk.old_count else 0)
         lines = split_keeping_ends(made.decode())
         real = [line.rstrip("\r\n") for line in lines[begins : begins + shown.new_count]]
         assert text.startswith("\n".join(real))
-        assert side(shown, " +").lines == tuple(real)
-        assert side(shown, " -").lines == side(hunk, " -").lines
+        assert hunk_side(shown, " +").lines == tuple(real)
+        assert hunk_side(shown, " -").lines == hunk_side(hunk, " -").lines
         marks = [line[0] for line in shown.lines]
         assert shown.old_count == marks.count(" ") + marks.count("-")
         assert shown.new_count == marks.count(" ") + marks.count("+")

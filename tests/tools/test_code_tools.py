@@ -13,7 +13,7 @@ from tui_agent.common.symbols import (
     Diagnostic,
     Hierarchy,
     HierarchyLink,
-    PlaceKind,
+    LocationKind,
     SourceLocation,
     SourcePosition,
     Symbol,
@@ -49,11 +49,11 @@ async def ask(ctx: FakeToolContext, tool: str, /, **arguments: Any) -> ToolResul
 
 
 def place(ctx: FakeToolContext, line: int, name: str = "a.py") -> SourceLocation:
-    return SourceLocation(path=str(ctx.roots[0] / name), line=line, last=line)
+    return SourceLocation(path=str(ctx.roots[0] / name), line=line, end_line=line)
 
 
 def symbol(ctx: FakeToolContext, name: str, line: int, kind: str = "function") -> Symbol:
-    return Symbol(name=name, kind=kind, place=place(ctx, line))
+    return Symbol(name=name, kind=kind, location=place(ctx, line))
 
 
 @pytest.mark.parametrize("tool", QUESTIONS)
@@ -92,7 +92,7 @@ async def test_the_places_of_a_name_have_one_limit_together(
 ) -> None:
     class Slow(FakeCode):
         async def places(
-            self, kind: PlaceKind, path: Path, spot: SourcePosition
+            self, kind: LocationKind, path: Path, spot: SourcePosition
         ) -> tuple[SourceLocation, ...] | Unavailable:
             self.asked.append(("definitions", spot))
             if len(self.asked) == 2:
@@ -136,7 +136,7 @@ async def test_lines_outside_or_with_credentials_are_not_shown(ctx: FakeToolCont
 
 async def test_hierarchies_tell_both_sides(ctx: FakeToolContext) -> None:
     family = Hierarchy(
-        symbol=symbol(ctx, "f", 1), above=(HierarchyLink(symbol=symbol(ctx, "g", 3), lines=(3,)),), below=()
+        symbol=symbol(ctx, "f", 1), incoming=(HierarchyLink(symbol=symbol(ctx, "g", 3), lines=(3,)),), outgoing=()
     )
     ctx.code = FakeCode(calls=family, types=lambda spot: None)
     told = (await ask(ctx, "get_call_hierarchy", path="a.py", symbol="x")).data
@@ -155,7 +155,7 @@ async def test_diagnostics_are_counted_errors_first(ctx: FakeToolContext) -> Non
 
 
 async def test_symbols_of_a_name_with_what_holds_them(ctx: FakeToolContext) -> None:
-    found = (Symbol(name="run", kind="method", place=place(ctx, 3), container="Job"),)
+    found = (Symbol(name="run", kind="method", location=place(ctx, 3), container="Job"),)
     ctx.code = FakeCode(symbols=found, hover="", outline=())
     assert (await ask(ctx, "find_symbol", query="run")).data == "── a.py ──\n→ 3: method run in Job"
     assert (await ask(ctx, "get_hover_info", path="a.py", line=3)).data == "Nothing is known of y there."
@@ -208,4 +208,4 @@ def test_a_name_within_other_names_does_not_occur() -> None:
 
 
 def test_unavailable_is_no_empty_answer() -> None:
-    assert Unavailable(why="")
+    assert Unavailable(reason="")

@@ -13,7 +13,7 @@ async def test_initialize_plan_proposes_goal_and_criteria(ctx: FakeToolContext) 
     result = await call(ctx, "initialize_plan", goal=" A shop ", acceptance_criteria=["Tests  pass", "Tests pass"])
     assert result.success and ctx.actions == []
     criteria = (CriterionChange(description="Tests pass", completed=False),)
-    assert ctx.proposed == [PlanChange(goal="A shop", criteria=criteria, fresh=True)]
+    assert ctx.proposed == [PlanChange(goal="A shop", criteria=criteria, replace_criteria=True)]
     assert (await call(ctx, "initialize_plan", goal="only that")).success
     assert (await call(ctx, "initialize_plan", goal="  ")).code == "bad_arguments"
 
@@ -30,7 +30,7 @@ async def test_update_plan_proposes_ticks_criteria_and_decisions(ctx: FakeToolCo
     )
     assert result.success
     (change,) = ctx.proposed
-    assert change.status == "in_progress" and not change.fresh
+    assert change.status == "in_progress" and not change.replace_criteria
     assert [(one.completed, one.added) for one in change.criteria] == [(True, False), (False, True)]
     note = DecisionNote(title="argon2", rationale="stronger", alternatives=("bcrypt", "scrypt"))
     assert change.decisions_made == (note,)

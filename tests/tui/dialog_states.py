@@ -13,11 +13,11 @@ from tests.tui.edits import NEW, OLD, TOKEN, asked, edit_app, editing, lines
 from tests.tui.kit import Clock, app_for, settled, still, until
 from tui_agent import events as e
 from tui_agent.common.domain import Grant, ReadAction, RunAction, Severity
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 from tui_agent.tui.app import TuiAgentApp
 from widgets.request_view import STILLNESS, RequestModal
 
-MASK = Mask({"GITHUB_TOKEN": TOKEN})
+MASK = SecretMask({"GITHUB_TOKEN": TOKEN})
 SECRET = editing(OLD, NEW.replace('"json":', f'"{TOKEN}":'))
 READING = ReadAction(path="/home/ada/.aws/credentials", display="~/.aws/credentials", outside=True, credentials=True)
 WITH_SECRET = RunAction(

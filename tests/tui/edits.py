@@ -7,7 +7,7 @@ from tests.scenes import build
 from tests.tui.kit import app_for
 from tui_agent.common.domain import Action, Diff, EditAction, Grant, Scope
 from tui_agent.events import Record
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 from tui_agent.tools.diffs import diff_bytes
 from tui_agent.tui.app import TuiAgentApp
 from widgets.approval_modal import EditModal
@@ -73,7 +73,7 @@ GRANTS = (
 )
 
 
-def editing(old: str | None = OLD, new: str = NEW, *, parts: bool = True, context: int = 3) -> EditAction:
+def editing(old: str | None = OLD, new: str = NEW, *, splittable: bool = True, context: int = 3) -> EditAction:
     before = None if old is None else old.encode()
     diff: Diff = diff_bytes("src/export.py", before, new.encode(), context)
     return EditAction(
@@ -82,7 +82,7 @@ def editing(old: str | None = OLD, new: str = NEW, *, parts: bool = True, contex
         before="0" * 64,
         after="1" * 64,
         diff=diff,
-        parts=parts,
+        splittable=splittable,
     )
 
 
@@ -94,7 +94,7 @@ def asked(action: Action, *grants: Grant) -> list[Record]:
 
 
 def edit_app(
-    action: Action | None = None, *grants: Grant, mask: Mask | None = None, **more: object
+    action: Action | None = None, *grants: Grant, mask: SecretMask | None = None, **more: object
 ) -> tuple[TuiAgentApp, FakeSession]:
     app, session = app_for(asked(action or editing(), *(grants or GRANTS)), **more)  # type: ignore[arg-type]  # its own
     if mask is not None:

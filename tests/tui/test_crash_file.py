@@ -10,7 +10,7 @@ from tests.doubles.planted import NAMED, TEXT, leaked, leaked_in
 from tests.tui.kit import app_for, until
 from tui_agent.common import paths
 from tui_agent.platform.debug_log import start_debug_log
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 from tui_agent.tui.terminal import log_failure
 
 
@@ -19,7 +19,7 @@ def home() -> Iterator[Path]:
     path = paths.debug_log_file()
     logger = logging.getLogger("tui_agent")
     before = logger.handlers, logger.propagate, logger.level, logging.raiseExceptions
-    start_debug_log(path, Mask(NAMED))
+    start_debug_log(path, SecretMask(NAMED))
     yield path.parent
     for handler in logger.handlers:
         handler.close()

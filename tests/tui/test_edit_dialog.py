@@ -10,13 +10,13 @@ from tests.tui.edits import NEW, OLD, TOKEN, dialog, edit_app, editing, lines
 from tests.tui.kit import Clock, running, screen_text, settled, until
 from tui_agent import events as e
 from tui_agent.common.domain import Answer, Scope
-from tui_agent.common.hunks import new_text
-from tui_agent.text import Mask
+from tui_agent.common.hunks import new_side_text
+from tui_agent.text import SecretMask
 from tui_agent.tui.app import TuiAgentApp
 from widgets.request_view import STILLNESS, RequestModal
 
 EDIT = editing()
-SECOND = new_text(EDIT.diff.hunks[1])
+SECOND = new_side_text(EDIT.diff.hunks[1])
 
 
 async def closed(pilot: Pilot[int], app: TuiAgentApp) -> None:
@@ -191,7 +191,7 @@ async def test_no_key_in_the_field_approves(keys: tuple[str, ...]) -> None:
         assert session.answers == [] and dialog(app).editing
         await pilot.press("escape")
         await pilot.pause()
-        assert not dialog(app).editing and dialog(app).choice.whole(EDIT.diff)
+        assert not dialog(app).editing and dialog(app).choice.selects_all(EDIT.diff)
         assert session.answers == [] and session.interrupts == 0
 
 
@@ -232,7 +232,7 @@ async def test_keys_typed_ahead_decide_nothing_and_change_nothing() -> None:
             await pilot.press({" ": "space"}.get(character, character))
         assert session.answers == [] and app.prompt.text == typed
         modal = dialog(app)
-        assert modal.choice.whole(EDIT.diff) and not modal.editing and not modal.reasoning
+        assert modal.choice.selects_all(EDIT.diff) and not modal.editing and not modal.reasoning
         assert modal.current == 0 and not modal.view.split
 
 
@@ -291,7 +291,7 @@ async def test_a_new_file_is_edited_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    "action", [editing(parts=False), editing(OLD, NEW.replace("import json", "import json\x1b[2J\u202e"))]
+    "action", [editing(splittable=False), editing(OLD, NEW.replace("import json", "import json\x1b[2J\u202e"))]
 )
 async def test_what_can_not_be_edited_is_not_offered(action: Any) -> None:
     app, session = edit_app(action)
@@ -359,7 +359,7 @@ async def test_a_text_that_was_being_typed_when_it_became_void_approves_nothing(
 
 async def test_secrets_are_hidden_until_they_are_asked_for() -> None:
     action = editing(OLD, NEW.replace('"json":', f'"{TOKEN}":'))
-    app, session = edit_app(action, mask=Mask({"GITHUB_TOKEN": TOKEN}))
+    app, session = edit_app(action, mask=SecretMask({"GITHUB_TOKEN": TOKEN}))
     async with running(app) as pilot:
         assert TOKEN not in screen_text(app) and "⟨secret" in screen_text(app)
         await pilot.press("e")
@@ -378,7 +378,7 @@ async def test_secrets_are_hidden_until_they_are_asked_for() -> None:
 
 async def test_a_hunk_without_the_secret_is_edited_while_the_secret_stays_hidden() -> None:
     action = editing(OLD, NEW.replace('"json":', f'"{TOKEN}":'))
-    app, session = edit_app(action, mask=Mask({"GITHUB_TOKEN": TOKEN}))
+    app, session = edit_app(action, mask=SecretMask({"GITHUB_TOKEN": TOKEN}))
     async with running(app) as pilot:
         await pilot.press("n")
         await edited(pilot, "X", "ctrl+s")

@@ -16,7 +16,7 @@ from tests.nightly import sampled
 from tests.scenes import from_data
 from tests.tui.kit import app_for, settled, still
 from tui_agent.events import Notice, Record, UserMessageAdded, to_data
-from tui_agent.text import clean, visible
+from tui_agent.text import clean, make_visible
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.terminal import widen_control_tables
 from widgets.styled_text import CONTROL
@@ -128,9 +128,9 @@ async def test_a_dialog_shows_what_was_given_and_nothing_acts(kind: str, seed: i
         parts = {"command": given[1:2] + given[3:6], "edit": given[3:9], "question": given[1:6]}[kind]
         for part in parts:
             wanted = {
-                "command": visible(part),
-                "edit": visible(part.replace("\n", " ").expandtabs(4), lookalikes=False),
-                "question": visible(part, lookalikes=False),
+                "command": make_visible(part),
+                "edit": make_visible(part.replace("\n", " ").expandtabs(4), lookalikes=False),
+                "question": make_visible(part, lookalikes=False),
             }[kind]
             assert bare(wanted) in screen(app), ascii(part)
         for place in range(2, 60, 7):

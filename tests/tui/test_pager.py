@@ -12,7 +12,7 @@ from tests.doubles.session import FakeSession
 from tests.tui.kit import app_for, running, screen_text, settled, still, until
 from tui_agent import events as e
 from tui_agent.common.domain import ToolCall, ToolResult
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.pager import GONE, Outputs
 from tui_agent.view.items import ToolItem
@@ -107,7 +107,7 @@ async def test_a_long_file_is_gone_through_searched_and_wrapped(tmp_path: Path) 
 async def test_what_is_printed_on_is_followed_and_older_calls_are_reached(tmp_path: Path) -> None:
     file = tmp_path / NAME
     app, session = app_for("answered")
-    session.mask = Mask({"TOKEN": "hush-hush-hush"})
+    session.mask = SecretMask({"TOKEN": "hush-hush-hush"})
     async with running(app, (90, 24)) as pilot:
         ran(session, "older", "early\n", result="exit code 0\nearly")
         ran(session, "make", "one\n", file=str(file))

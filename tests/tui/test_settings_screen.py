@@ -10,7 +10,7 @@ from tests.tui.kit import app_for, running, screen_text, settled, still, until
 from tui_agent import settings
 from tui_agent.keys import keymap
 from tui_agent.settings.checking import setting_paths
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 from tui_agent.tui.app import TuiAgentApp
 from widgets.settings_form import SettingsForm
 
@@ -35,7 +35,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def app_with(config: Path, **flags: object) -> tuple[TuiAgentApp, FakeSession]:
     app, session = app_for("answered")
     session.settings = settings.load_settings(config, None, None, flags)  # type: ignore[attr-defined]  # as the engine's has
-    session.mask = Mask({"token": "tok-1234567890abcdef"})
+    session.mask = SecretMask({"token": "tok-1234567890abcdef"})
     return app, session
 
 

@@ -18,7 +18,7 @@ from tui_agent.common.workplan import Check, CriterionChange, DecisionNote, Inst
 from tui_agent.events import PlanDocChanged, PlanProposed, SummaryProposed
 from tui_agent.frontends.web.edits import AnswerEdit, answer_data
 from tui_agent.platform.files import sha256_of
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 
 SECRET = SHAPED["github"]
 SUMMARY = Summary(
@@ -195,8 +195,8 @@ async def test_what_does_not_fit_is_refused_and_decides_nothing() -> None:
             assert gone.status_code == 409
         assert not door.given
     with pytest.raises(ValueError, match="as a whole"):
-        whole = asked(editing(parts=False))[-1].event
-        answer_data(whole, AnswerEdit(hunks=[0]), Mask({}))  # type: ignore[arg-type]  # the request that the scene ends with
+        whole = asked(editing(splittable=False))[-1].event
+        answer_data(whole, AnswerEdit(hunks=[0]), SecretMask({}))  # type: ignore[arg-type]  # the request that the scene ends with
 
 
 async def test_the_chosen_parts_of_an_edit_are_written(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ async def test_a_secret_that_a_page_does_not_see_stays_in_what_is_typed_around_i
         (editing("a\n", "b\u202ec\n"), 0, "can't be edited here"),
         (editing("a\n", "b" * 200_001), 0, "200,001 characters"),
         (editing(), 2, "no such part"),
-        (editing(parts=False), 0, "as a whole"),
+        (editing(splittable=False), 0, "as a whole"),
     ):
         async with faced(door_for(action)) as page:
             await page.enter()

@@ -21,7 +21,7 @@ from tui_agent.models.catalog import Calibration, Strategy, same_model
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file, replace_file
 from tui_agent.stats.numbers import percent
-from tui_agent.text.json_values import json_members
+from tui_agent.text.json_values import iter_json_members
 
 PREFERRED: tuple[Strategy, ...] = ("native", "json", "files", "xml")
 """Strategies in order of preference when they score equally well."""
@@ -84,7 +84,7 @@ def measured_speed(rows: Sequence[Sequence[Usage]]) -> tuple[float | None, float
         generate_ms=sum(usage.generate_ms or 0 for usage in timed),
     )
     later = [usage for row in rows for usage in row[1:] if usage.cached_tokens is not None]
-    prompt_tokens = sum(speed.prompt_tokens_in_all(usage) or 0 for usage in later)
+    prompt_tokens = sum(speed.total_prompt_tokens(usage) or 0 for usage in later)
     cached_tokens = sum(usage.cached_tokens or 0 for usage in later)
     return speed.generation_rate(total), cached_tokens / prompt_tokens if prompt_tokens else None
 
@@ -204,22 +204,22 @@ def _object_start(text: str, start: int, what: str) -> int:
 
 def _value_start(text: str, start: int, key: str) -> int | None:
     """The offset of a member's value in the object at `start`."""
-    return next((member.at for member in json_members(text, start) if member.key == key), None)
+    return next((member.value_start for member in iter_json_members(text, start) if member.key == key), None)
 
 
 def _set_member(text: str, start: int, key: str, value: object) -> str:
     """Replace a member of the object at `start`, or append it in the layout of the others."""
     encoded = json.dumps(value, ensure_ascii=False)
-    members = list(json_members(text, start))
+    members = list(iter_json_members(text, start))
     for member in members:
         if member.key == key:
-            return text[: member.at] + encoded + text[member.end :]
+            return text[: member.value_start] + encoded + text[member.end :]
     line_end = "\r\n" if "\r\n" in text else "\n"
     added = f"{json.dumps(key, ensure_ascii=False)}: {encoded}"
     if members:
         last = members[-1]
-        lead = text[text.rfind("\n", 0, last.begin) + 1 : last.begin]
-        gap = " " if lead.strip() or "\n" not in text[start : last.begin] else f"{line_end}{lead}"
+        lead = text[text.rfind("\n", 0, last.start) + 1 : last.start]
+        gap = " " if lead.strip() or "\n" not in text[start : last.start] else f"{line_end}{lead}"
         return f"{text[: last.end]},{gap}{added}{text[last.end :]}"
     lead = text[text.rfind("\n", 0, start) + 1 : start]
     indent = lead[: len(lead) - len(lead.lstrip())]

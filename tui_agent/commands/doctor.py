@@ -28,7 +28,7 @@ from tui_agent.models.catalog import ModelEntry, served_name
 from tui_agent.models.faults import WireFault
 from tui_agent.models.selection import select_session_model
 from tui_agent.protocols.parser import Protocol
-from tui_agent.text import count_of
+from tui_agent.text import pluralize
 
 _METADATA_SECONDS = 30.0
 """Time limit for everything but model replies."""
@@ -102,9 +102,9 @@ def print_findings(findings: Sequence[Finding], page: TextPage) -> None:
 def _summary_line(findings: Sequence[Finding]) -> str:
     problems = sum(finding.state == "bad" for finding in findings)
     warned = sum(finding.state == "warn" for finding in findings)
-    warnings = count_of(warned, "warning")
+    warnings = pluralize(warned, "warning")
     if problems:
-        text = count_of(problems, "problem")
+        text = pluralize(problems, "problem")
         return f"{text}, {warnings}." if warned else f"{text}."
     return f"Works, with {warnings}." if warned else "Everything is OK."
 
@@ -338,7 +338,7 @@ class ServerInspection:
 
     def _check_truncation(self, attempts: list[Attempt]) -> None:
         counted = next((attempt for attempt in attempts if attempt.usage.prompt_tokens and attempt.estimate), None)
-        arrived = None if counted is None else speed.prompt_tokens_in_all(counted.usage)
+        arrived = None if counted is None else speed.total_prompt_tokens(counted.usage)
         if counted is None or arrived is None:
             return
         text = f"{arrived:,} of about {counted.estimate:,} tokens arrived"

@@ -27,7 +27,7 @@ from tui_agent.platform.programs import find_program
 from tui_agent.safety import decision_files
 from tui_agent.storage.catalog import folder_bytes
 from tui_agent.storage.folder import session_folders
-from tui_agent.text import count_of
+from tui_agent.text import pluralize
 from tui_agent.tools.search_workspace import find_ripgrep
 
 State = Literal["ok", "note", "warn", "bad"]
@@ -102,7 +102,7 @@ def _check_catalog(findings: FindingList, config: CommandConfig) -> None:
     if read.missing:
         findings.add("note", "models.json", f"{file} does not exist yet; the first session creates it")
     elif read.catalog is not None and not read.problems:
-        findings.add("ok", "models.json", f"{file}, {count_of(len(read.catalog.models), 'model')}")
+        findings.add("ok", "models.json", f"{file}, {pluralize(len(read.catalog.models), 'model')}")
 
 
 def _check_data_folder(findings: FindingList) -> None:
@@ -113,7 +113,7 @@ def _check_data_folder(findings: FindingList) -> None:
         findings.add("bad", "data folder", f"{folder} is not writable, so sessions cannot be saved", advice)
         return
     free = shutil.disk_usage(existing).free
-    sessions = count_of(len(list(session_folders(paths.sessions_dir()))), "session")
+    sessions = pluralize(len(list(session_folders(paths.sessions_dir()))), "session")
     text = f"{folder}, {format_bytes(folder_bytes(folder))} in {sessions}"
     if free < LOW_SPACE:
         advice = "Free some space: a session stops when nothing can be saved."
@@ -269,7 +269,7 @@ def check_languages(config: CommandConfig) -> list[Finding]:
     for name, count in counts.most_common():
         is_common = count >= COMMON_SHARE * counts.total()
         state, text, advice = _check_language(known[name], is_common, config, installs.get(name, {}))
-        findings.add(state, name, f"{count_of(count, 'file')}: {text}", advice)
+        findings.add(state, name, f"{pluralize(count, 'file')}: {text}", advice)
     return findings
 
 

@@ -22,7 +22,7 @@ from tui_agent.engine.models.protocol_fallback import SMALL
 from tui_agent.models.catalog import Calibration
 from tui_agent.platform.pipes import print_error
 from tui_agent.protocols.parser import Protocol
-from tui_agent.text import count_of, one_line
+from tui_agent.text import one_line, pluralize
 
 COUNT = 20
 """Tasks per strategy and temperature."""
@@ -190,7 +190,7 @@ def _print_measurement(measurement: Measurement, page: TextPage, count: int) -> 
     else:
         page.hanging("", 0, f"Not saved in models.json: {measurement.not_saved}.", "dim")
     if count < COUNT:
-        tasks = count_of(count, "task")
+        tasks = pluralize(count, "task")
         page.line(f"With {tasks} each these are rough numbers; use -n 100 for firm ones.", "dim")
 
 

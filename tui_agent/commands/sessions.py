@@ -20,7 +20,7 @@ from tui_agent.safety.secrets import values_to_mask
 from tui_agent.storage import catalog, changes
 from tui_agent.storage.catalog import SessionEntry
 from tui_agent.storage.folder import SessionError
-from tui_agent.text import Mask, one_line
+from tui_agent.text import SecretMask, one_line
 
 FAILED, USAGE, NEEDS_PERSON = 1, 2, 3
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
@@ -44,7 +44,7 @@ def run_sessions(args: argparse.Namespace, _parser: argparse.ArgumentParser) -> 
         "export": _export,
         "delete": _delete,
     }
-    codes = {CommandRefused: FAILED, SessionError: FAILED, paths.NoHome: USAGE}
+    codes = {CommandRefused: FAILED, SessionError: FAILED, paths.HomeNotFoundError: USAGE}
     return exit_code_of(lambda: subcommands[args.command](args), codes)
 
 
@@ -62,10 +62,10 @@ def _find(prefix: str) -> SessionEntry:
     raise CommandRefused(f"{len(matches)} session ids start with {quoted}: {listed}. Use more of the id.", USAGE)
 
 
-def _mask() -> Mask:
+def _mask() -> SecretMask:
     """Mask the environment's secrets and the model server's token."""
     chosen = settings.load_settings(paths.config_file(), None, None, {}).settings
-    return Mask(values_to_mask(os.environ, settings.read_token(chosen)[0]))
+    return SecretMask(values_to_mask(os.environ, settings.read_token(chosen)[0]))
 
 
 # --- list and search ------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from tui_agent.stats.numbers import Tally, seconds, short
 from tui_agent.stats.reading import Gathered, RunStats, gather_stats, read_tally
 from tui_agent.stats.report import Fact, Table, as_json
 from tui_agent.storage.folder import JOURNAL, SessionError, find_session
-from tui_agent.text import count_of, one_line
+from tui_agent.text import one_line, pluralize
 
 FAILED, USAGE = 1, 2
 MAX_NAMED = 5
@@ -28,7 +28,7 @@ NAME_WIDTH, VALUE_WIDTH = 16, 10
 def run_stats(args: argparse.Namespace, _parser: argparse.ArgumentParser) -> int:
     """Print the statistics; return the exit code."""
     run = _print_session if args.id else _print_all
-    return exit_code_of(lambda: run(args), {SessionError: USAGE, paths.NoHome: USAGE})
+    return exit_code_of(lambda: run(args), {SessionError: USAGE, paths.HomeNotFoundError: USAGE})
 
 
 # --- all sessions ---------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def _print_problems(errors: TextPage, gathered: Gathered) -> None:
 
 def print_statistics(page: TextPage, tally: Tally) -> None:
     """Print sections of facts, then the tables by model and prompt."""
-    totals = [count_of(tally.sessions, "session"), count_of(tally.whole.runs, "run")]
+    totals = [pluralize(tally.sessions, "session"), pluralize(tally.whole.runs, "run")]
     totals += [report.span(tally)] if tally.days else []
     page.line(" · ".join(totals), "bold")
     for title, facts in report.fact_sections(tally):

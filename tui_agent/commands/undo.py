@@ -23,7 +23,7 @@ from tui_agent.safety.secrets import values_to_mask
 from tui_agent.storage.catalog import latest_for
 from tui_agent.storage.folder import JOURNAL, SessionError, SessionFolder, find_session
 from tui_agent.storage.journal import records
-from tui_agent.text import Mask, clean, one_line
+from tui_agent.text import SecretMask, clean, one_line
 
 FAILED = 1
 _OUTCOMES = {
@@ -123,8 +123,8 @@ def _print_report(report: UndoReport) -> int:
     return FAILED if report.left else 0
 
 
-def _mask() -> Mask:
-    return Mask(values_to_mask(os.environ, None))
+def _mask() -> SecretMask:
+    return SecretMask(values_to_mask(os.environ, None))
 
 
 def _one_masked_line(text: str) -> str:

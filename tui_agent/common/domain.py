@@ -1,4 +1,4 @@
-"""The nouns of the product: small frozen values that every layer may hold and any of them can be written as JSON."""
+"""The domain model: frozen values that every layer can use and that can be written as JSON."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import msgspec
 
 
 class FrozenValue(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of every value here: immutable, compared by content, unknown fields ignored on reading."""
+    """Base of all values: immutable, compared by content; unknown fields are ignored when reading."""
 
 
-# --- who the agent is at the moment ---------------------------------------------------------
+# --- modes and ratings ----------------------------------------------------------------------
 
 
 class Mode(StrEnum):
-    """How a user message is worked on (W11)."""
+    """How the agent works on a message (W11)."""
 
     AGENT = "agent"
     DIRECT = "direct"
@@ -31,12 +31,12 @@ class Mode(StrEnum):
 
     @property
     def reads_only(self) -> bool:
-        """True where no tool may write or change anything."""
+        """True if no tool may change anything."""
         return self not in (Mode.AGENT, Mode.DIRECT)
 
 
 class ApprovalMode(StrEnum):
-    """Who is asked when (A4)."""
+    """What needs approval (A4)."""
 
     ASK = "ask"
     AUTO_EDIT = "auto-edit"
@@ -45,7 +45,7 @@ class ApprovalMode(StrEnum):
 
 
 class Severity(StrEnum):
-    """How much harm a command can do (A1); the order is `rank`."""
+    """The harm a command can do (A1), ordered by `rank`."""
 
     NONE = "none"
     MEDIUM = "medium"
@@ -62,44 +62,44 @@ class Severity(StrEnum):
 
 
 class ToolCall(FrozenValue, frozen=True, kw_only=True):
-    """One call that the model asks for."""
+    """A tool call requested by the model."""
 
     id: str
-    """Unique within the session; made by us when the server gave none."""
+    """Unique within the session; generated if the server sent none."""
     name: str
     arguments: dict[str, Any]
-    """Parsed arguments; `{}` when they could not be read (then `fault` says why)."""
+    """Parsed arguments; `{}` if they are unreadable (see `fault`)."""
     fault: str | None = None
-    """Why the call can't run as it came (unreadable arguments); it is answered with this error."""
+    """Error that answers the call instead of running it, such as unreadable arguments."""
     raw: str | None = None
-    """The arguments exactly as the model wrote them, kept only when they could not be read."""
+    """The arguments as the model wrote them, only if they are unreadable."""
     recovered: bool = False
-    """True when the call was found in plain text instead of the protocol's own field (C4)."""
+    """True if the call was found in plain text (C4)."""
 
 
 class ToolResult(FrozenValue, frozen=True, kw_only=True):
-    """What a tool gives back (T7)."""
+    """The result of a tool call (T7)."""
 
     success: bool
     data: Any = None
-    """JSON-able; a string is shown to the model as it is."""
+    """JSON-compatible; a string is shown to the model unchanged."""
     error: str | None = None
     code: str | None = None
-    """Machine-readable kind of failure, such as `not_found`, `refused`, `timeout`, `interrupted`."""
+    """Kind of failure, such as `not_found`, `refused`, `timeout`, `interrupted`."""
     changes: tuple[FileChange, ...] = ()
 
 
 class ToolSpec(FrozenValue, frozen=True, kw_only=True):
-    """What the model is told of a tool: generated once from its definition (C5)."""
+    """Description of a tool for the model, generated from its definition (C5)."""
 
     name: str
     description: str
     parameters: dict[str, Any]
     """JSON Schema of the arguments."""
     aliases: tuple[str, ...] = ()
-    """Other names under which a call of it is understood; the model is not told of them."""
+    """Other accepted names, not shown to the model."""
     argument_aliases: dict[str, str] = {}
-    """Other names of arguments, each with ours."""
+    """Other accepted argument names → canonical name."""
 
 
 # --- files and diffs ------------------------------------------------------------------------
@@ -119,17 +119,17 @@ class Diff(FrozenValue, frozen=True, kw_only=True):
     """The exact change of one file, computed from the bytes on disk."""
 
     path: str
-    """As the user knows it: relative to its root where it is inside one."""
+    """Path as displayed: relative to its root if inside one."""
     kind: Literal["create", "modify", "delete"]
     hunks: tuple[Hunk, ...] = ()
     added: int = 0
     removed: int = 0
     note: str | None = None
-    """What lines can't show: line ends, a byte order mark, a binary file, a change of mode."""
+    """Changes not visible in lines: line ends, byte order mark, binary content, file mode."""
 
 
 class FileChange(FrozenValue, frozen=True, kw_only=True):
-    """One write that happened."""
+    """A completed write of one file."""
 
     path: str
     """Absolute, resolved."""
@@ -143,7 +143,7 @@ class FileChange(FrozenValue, frozen=True, kw_only=True):
     """sha256 of the new bytes; None for a deleted file."""
 
 
-# --- actions that need leave, and the leave given ------------------------------------------
+# --- actions and approvals ------------------------------------------------------------------
 
 
 class ReadAction(FrozenValue, frozen=True, kw_only=True, tag_field="kind", tag="read"):
@@ -155,69 +155,69 @@ class ReadAction(FrozenValue, frozen=True, kw_only=True, tag_field="kind", tag="
     outside: bool = False
     """Outside every root."""
     credentials: bool = False
-    """The file is known to hold secrets (A2)."""
+    """Known to contain secrets (A2)."""
 
 
 class EditAction(FrozenValue, frozen=True, kw_only=True, tag_field="kind", tag="edit"):
-    """Writing a file: bound to the bytes before and after (A9)."""
+    """Writing a file, bound to the exact bytes before and after (A9)."""
 
     path: str
     """Absolute, resolved."""
     display: str
     diff: Diff
     before: str | None
-    """sha256 of the bytes on disk that the diff starts from; None when there is no file."""
+    """sha256 of the current bytes; None for a new file."""
     after: str
-    """sha256 of the bytes that will be written."""
+    """sha256 of the new bytes."""
     outside: bool = False
     protected: bool = False
     sensitive: bool = False
-    parts: bool = False
-    """Its hunks can be taken one by one, and their text changed before (A3)."""
+    splittable: bool = msgspec.field(default=False, name="parts")
+    """The user can accept single hunks and edit their text (A3)."""
 
 
 class RunAction(FrozenValue, frozen=True, kw_only=True, tag_field="kind", tag="run"):
-    """Running a command line."""
+    """Running a shell command."""
 
     command: str
     """The exact text that will be executed."""
     cwd: str
     """Absolute, resolved."""
     severity: Severity = Severity.MEDIUM
-    unasked: bool = False
-    """Passed the strict test of A1/R-11: it may run without asking, as argv and without a shell."""
+    safe: bool = msgspec.field(default=False, name="unasked")
+    """Passed the strict test of A1/R-11: may run without approval, as argv and without a shell."""
     reasons: tuple[str, ...] = ()
-    """Why it is rated so, for the dialog."""
+    """Reasons for the severity, for the dialog."""
     always_ask: bool = False
     """On the always-ask list."""
     env_changes: tuple[str, ...] = ()
-    """Variables that the session's shell carries and that change how programs are found or loaded."""
+    """Changed variables of the session's shell that affect how programs are found or loaded."""
 
 
 class TrustAction(FrozenValue, frozen=True, kw_only=True, tag_field="kind", tag="trust"):
-    """Interpreting what lies in a folder (A8)."""
+    """Trusting the contents of a folder (A8)."""
 
     folder: str
-    found: tuple[str, ...] = ()
-    """What in it would be interpreted."""
+    contents: tuple[str, ...] = msgspec.field(default=(), name="found")
+    """What would be interpreted: rules, settings, git data."""
 
 
 Action: TypeAlias = ReadAction | EditAction | RunAction | TrustAction
 
 
 def action_digest(action: Action) -> str:
-    """sha256 over the action's exact content: what an approval is bound to."""
-    # ASCII, since a file name may hold bytes that are no text (lone surrogates), which UTF-8 can't.
+    """Return the sha256 of the exact content of an action, to which an approval is bound."""
+    # ASCII output, since file names may contain lone surrogates, which UTF-8 can't encode.
     return hashlib.sha256(json.dumps(msgspec.to_builtins(action), sort_keys=True).encode()).hexdigest()
 
 
 class Target(FrozenValue, frozen=True, kw_only=True):
-    """A path as the workspace's roots see it."""
+    """A path resolved and classified against the roots."""
 
     path: Path
     """Absolute and resolved (symlinks followed as far as the path exists)."""
     display: str
-    """What user and model are shown: relative to the root, with the root's name in front if there are several."""
+    """Path as displayed: relative to the root, prefixed with the root's name if there are several."""
     outside: bool = False
     protected: bool = False
     sensitive: bool = False
@@ -225,26 +225,26 @@ class Target(FrozenValue, frozen=True, kw_only=True):
 
 
 class CommandOutcome(FrozenValue, frozen=True, kw_only=True):
-    """How a command ended."""
+    """Result of a shell command."""
 
     exit_code: int | None
-    """128+n when a signal ended it; None when it was stopped by time-out or interrupt."""
+    """128+n if killed by signal n; None after a timeout or interrupt."""
     output: str
-    """Decoded, without control sequences, cut to head and tail lines for the model (T2)."""
+    """Decoded output without control sequences, shortened to head and tail for the model (T2)."""
     total_bytes: int = 0
     total_lines: int = 0
     timed_out: bool = False
     interrupted: bool = False
     cwd: str = ""
-    """The shell's folder afterwards."""
+    """Working directory of the shell afterwards."""
     note: str = ""
-    """What else the model should know: shell restarted, killed by a signal, binary output, jobs left running."""
+    """Further information for the model: shell restarted, killed by a signal, binary output, background jobs."""
     spill: str | None = None
-    """File with the full output, inside the scratch folder, when it was cut."""
+    """File in the scratch folder with the full output, if it was shortened."""
 
 
 class Scope(StrEnum):
-    """How far an approval reaches (A3)."""
+    """How long an approval is valid (A3)."""
 
     ONCE = "once"
     SESSION = "session"
@@ -252,65 +252,63 @@ class Scope(StrEnum):
 
 
 class Grant(FrozenValue, frozen=True, kw_only=True):
-    """A standing leave: the rule that turned *ask* into *run*."""
+    """A standing permission."""
 
     kind: Literal["read", "edit", "run"]
     pattern: str
-    """edit/read: a glob over the shown path. run: the exact command text; `cwd` must match too."""
+    """read, edit: a glob for the displayed path. run: the exact command; `cwd` must match too."""
     cwd: str | None = None
     env_changes: tuple[str, ...] = ()
-    """run: the changed variables that were shown with the command; others are other leave."""
+    """run: the changed variables shown with the command; they must match too."""
     scope: Scope = Scope.SESSION
 
 
 class Answer(FrozenValue, frozen=True, kw_only=True):
-    """What was decided about a request; the first answer wins."""
+    """The decision on a request; the first answer wins."""
 
     verdict: Literal["approve", "reject", "withdrawn", "reply"]
-    """`reply` answers a question; `withdrawn` is written by an interrupt or a closing session."""
+    """`reply` answers a question; an interrupt or the end of the session gives `withdrawn`."""
     scope: Scope = Scope.ONCE
     text: str = ""
     """The reason given with a rejection, or the answer to a question."""
     by: str = "user"
-    """Who answered: `user`, or the flag, setting, rule or grant that did."""
+    """`user`, or the flag, setting, rule or grant that decided."""
     data: dict[str, Any] | None = None
-    """What was changed before approving, as plain data: an edited plan or summary; of an edit the places of the `hunks`
-    that are taken and, by place, the new text of those that were edited (`hunks.Choice`)."""
+    """Changes made before approving: an edited plan or summary, or the selected and edited hunks (`HunkChoice`)."""
 
 
 # --- the conversation, protocol-neutral (H2) ------------------------------------------------
 
 
 class SystemMessage(FrozenValue, frozen=True, kw_only=True, tag_field="role", tag="system"):
-    """Agent rules, tool guidance and what else stands first."""
+    """The system prompt."""
 
     text: str
 
 
 class UserMessage(FrozenValue, frozen=True, kw_only=True, tag_field="role", tag="user"):
-    """What the user said."""
+    """A message of the user."""
 
     text: str
 
 
 class ProgramMessage(FrozenValue, frozen=True, kw_only=True, tag_field="role", tag="program"):
-    """What the program says in the user's role: packets, feedback, context. Never counts as a user message. `text` is
-    wrapped by `program_text()`, so that readers of the wire can tell it from the user's own words."""
+    """A program message in the user's role: control packet, feedback or context; `text` comes from `program_text()`."""
 
     text: str
 
 
 class AssistantMessage(FrozenValue, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
-    """One reply of the model."""
+    """A reply of the model."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
-    thought: str = ""
-    """Sent back only to providers that demand it together with its tool calls (O-16)."""
+    reasoning: str = msgspec.field(default="", name="thought")
+    """Sent back only to providers that require it with the tool calls (O-16)."""
 
 
 class ToolMessage(FrozenValue, frozen=True, kw_only=True, tag_field="role", tag="tool"):
-    """The result of one call, as the model gets it."""
+    """The result of a tool call as sent to the model."""
 
     call_id: str
     name: str
@@ -321,19 +319,19 @@ class ToolMessage(FrozenValue, frozen=True, kw_only=True, tag_field="role", tag=
 Message: TypeAlias = SystemMessage | UserMessage | ProgramMessage | AssistantMessage | ToolMessage
 
 PROGRAM_MARK = "<agent_"
-"""Messages in the user's role that the program wrote begin with this; the user's own never do."""
+"""Prefix of every program message; user messages never start with it."""
 
 
 def program_text(kind: str, text: str) -> str:
-    """Wrap program text so that it begins with PROGRAM_MARK, e.g. `<agent_feedback>…</agent_feedback>`."""
+    """Wrap the text of a program message, e.g. `<agent_feedback>…</agent_feedback>`."""
     return f"<agent_{kind}>\n{text}\n</agent_{kind}>"
 
 
-# --- measures -------------------------------------------------------------------------------
+# --- model servers --------------------------------------------------------------------------
 
 
 class Usage(FrozenValue, frozen=True, kw_only=True):
-    """Token counts and times of one reply; None is unknown, never zero."""
+    """Token counts and durations of one reply; None means unknown."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -344,25 +342,25 @@ class Usage(FrozenValue, frozen=True, kw_only=True):
 
 
 class ModelInfo(FrozenValue, frozen=True, kw_only=True):
-    """What is known of a model on a server; None is unknown."""
+    """Properties of a model on a server; None means unknown."""
 
     name: str
     capabilities: tuple[str, ...] | None = None
-    """Such as `tools`, `thinking`, `vision`; None when the server does not say."""
+    """Such as `tools`, `thinking`, `vision`; None if the server does not report them."""
     context_window: int | None = None
     """Trained or configured maximum, in tokens."""
     loaded_window: int | None = None
-    """The window in effect now."""
+    """The window currently in effect, in tokens."""
     build: str = ""
     """Parameters, quantization, size on disk, such as `7.6B · Q4_K_M · 4.7 GB`."""
     any_name: bool = False
-    """The server has one model and gives it under any name."""
+    """The server has a single model and serves it under any name."""
     parameters: float | None = None
-    """In thousand millions."""
+    """In billions."""
 
 
 class Fault(FrozenValue, frozen=True, kw_only=True):
-    """Why a reply ended badly; plain data, so that it can be journaled."""
+    """Why a request failed, as plain data for the journal."""
 
     kind: Literal[
         "unreachable",
@@ -375,27 +373,27 @@ class Fault(FrozenValue, frozen=True, kw_only=True):
         "too_large",
         "cancelled",
     ]
-    """`broken`: the stream ended without its end marker. `model_output`: the server could not parse what
-    the model wrote (O-18); it is feedback for the model, not a reason to retry blindly."""
+    """`broken`: the stream ended without its end marker. `model_output`: the server could not parse the output of
+    the model (O-18), which calls for feedback rather than a retry."""
     message: str
-    """One clean line or a few: what happened."""
+    """What happened, in one or a few lines."""
     advice: str = ""
     """What the user can do about it."""
     status: int | None = None
     retry_after: float | None = None
-    """Seconds, as the server asked."""
+    """Seconds, as requested by the server."""
     retryable: bool = False
-    """True only for what M7 retries, and only when nothing had been produced."""
+    """True for failures that M7 retries, if nothing had been produced."""
     n_ctx: int | None = None
-    """The real window, when a context overflow tells it."""
+    """The actual window, if a context overflow reports it."""
     n_prompt: int | None = None
 
     @property
-    def sentence(self) -> str:
-        """What happened and what to do, for the user."""
+    def full_message(self) -> str:
+        """Message and advice, for the user."""
         return f"{self.message} {self.advice}".strip()
 
     @property
     def outcome(self) -> Literal["unreachable", "failed"]:
-        """How a run ends by it."""
+        """Outcome of a run that ends with it."""
         return "unreachable" if self.kind == "unreachable" else "failed"

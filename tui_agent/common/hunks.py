@@ -1,9 +1,9 @@
-"""Parts of a diff: which hunks are taken, and what the user made of their text before they were (A3). Pure."""
+"""Selecting and editing the hunks of a diff before it is applied (A3). Pure."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -11,143 +11,151 @@ import msgspec
 from tui_agent.common.domain import Diff, Hunk
 
 NO_END = "\\ No newline at end of file"
-SMALL = 4_000_000
-"""Pairs of lines of an edited hunk that are compared; beyond that all its old lines become all its new ones."""
+MAX_COMPARED_PAIRS = 4_000_000
+"""Old lines times new lines of an edited hunk up to which they are compared; beyond, all lines are replaced."""
 
 
 class HunkChoice(NamedTuple):
-    """What is taken of a diff: the places of its hunks, and the new text of those that were edited."""
+    """The selected hunks of a diff, and the new text of those the user edited."""
 
-    taken: tuple[int, ...]
+    selected: tuple[int, ...]
+    """Indexes into `Diff.hunks`."""
     edits: Mapping[int, str]
-    """Place of a taken hunk → all lines of its new side, joined by line feeds; empty for no lines at all."""
+    """Index of a selected hunk → its new side, lines joined by line feeds; empty for no lines."""
 
     @classmethod
-    def read(cls, data: Mapping[str, Any], diff: Diff) -> HunkChoice:
-        """The choice that an answer to `diff` holds. Raises ValueError for what is none."""
+    def from_answer(cls, data: Mapping[str, Any], diff: Diff) -> HunkChoice:
+        """Parse `Answer.data` for `diff`. Raises ValueError for malformed data or unknown hunks."""
         try:
-            taken = msgspec.convert(data.get("hunks", list(range(len(diff.hunks)))), list[int])
-            edits = msgspec.convert(data.get("edits", {}), dict[str, str])
-            places = {int(place): text for place, text in edits.items()}
+            selected = set(msgspec.convert(data.get("hunks", list(range(len(diff.hunks)))), list[int]))
+            edits = {int(key): text for key, text in msgspec.convert(data.get("edits", {}), dict[str, str]).items()}
         except (msgspec.ValidationError, ValueError) as error:
             raise ValueError("the answer names no hunks") from error
-        known = set(range(len(diff.hunks)))
-        if not set(taken) <= known or not set(places) <= set(taken) or not set(data) <= {"hunks", "edits"}:
+        if not set(edits) <= selected <= set(range(len(diff.hunks))) or not set(data) <= {"hunks", "edits"}:
             raise ValueError("the answer names hunks that were not shown")
-        return cls(tuple(sorted(set(taken))), places)
+        return cls(tuple(sorted(selected)), edits)
 
-    def data(self) -> dict[str, Any]:
-        """As `Answer.data` carries it."""
-        edits = {str(place): text for place, text in sorted(self.edits.items()) if place in self.taken}
-        return {"hunks": list(self.taken), "edits": edits}
+    def to_answer(self) -> dict[str, Any]:
+        """Return the choice as `Answer.data` holds it."""
+        edits = {str(index): text for index, text in sorted(self.edits.items()) if index in self.selected}
+        return {"hunks": list(self.selected), "edits": edits}
 
-    def whole(self, diff: Diff) -> bool:
-        """True when everything is taken as it was shown."""
-        return len(self.taken) == len(diff.hunks) and not self.edits
+    def selects_all(self, diff: Diff) -> bool:
+        """True if the diff is accepted exactly as proposed."""
+        return len(self.selected) == len(diff.hunks) and not self.edits
 
 
-class Side(NamedTuple):
+class HunkSide(NamedTuple):
     """The old or the new lines of a hunk."""
 
     lines: tuple[str, ...]
-    ended: bool
-    """False when the file ends with the last line and without a line end."""
+    has_final_newline: bool
+    """False if the last line is the end of the file and has no line end."""
+
+    def comparable(self) -> list[tuple[str, bool]]:
+        """Lines with whether each has a line end, so that a missing one counts as a difference."""
+        last = len(self.lines) - 1
+        return [(line, self.has_final_newline or index < last) for index, line in enumerate(self.lines)]
 
 
-def side(hunk: Hunk, signs: str) -> Side:
-    """The lines of `hunk` with one of the `signs` (" -" for the old ones, " +" for the new)."""
+def hunk_side(hunk: Hunk, signs: str) -> HunkSide:
+    """Return the lines of `hunk` with one of the `signs` (" -" for the old side, " +" for the new)."""
     lines: list[str] = []
-    ended = True
-    mine = False
+    has_final_newline = True
+    on_side = False
     for raw in hunk.lines:
         if raw[:1] == "\\":
-            ended = ended and not mine
+            has_final_newline = has_final_newline and not on_side
             continue
-        mine = (raw[:1] or " ") in signs
-        if mine:
+        on_side = (raw[:1] or " ") in signs
+        if on_side:
             lines.append(raw[1:])
-    return Side(tuple(lines), ended)
+    return HunkSide(tuple(lines), has_final_newline)
 
 
-def new_text(hunk: Hunk) -> str:
-    """The new side of a hunk as text to edit."""
-    return "\n".join(side(hunk, " +").lines)
+def new_side_text(hunk: Hunk) -> str:
+    """Return the new side of a hunk as text to edit."""
+    return "\n".join(hunk_side(hunk, " +").lines)
 
 
 def text_lines(text: str) -> list[str]:
-    """The lines of an edited text; none for an empty one."""
+    """Split an edited text into lines; an empty text has none."""
     return text.split("\n") if text else []
 
 
-def _typed(text: str, ended: bool) -> Side:
-    """What was typed in the place of a side that was `ended` or not: an empty last line ends the one before."""
+def _edited_side(text: str, has_final_newline: bool) -> HunkSide:
+    """Parse an edited side. Without a final newline before, an empty last line adds one."""
     lines = text_lines(text)
-    if not ended and lines and not lines[-1]:
-        return Side(tuple(lines[:-1]), True)
-    return Side(tuple(lines), ended)
+    if not has_final_newline and lines and not lines[-1]:
+        return HunkSide(tuple(lines[:-1]), True)
+    return HunkSide(tuple(lines), has_final_newline)
 
 
-def with_edited_hunk(hunk: Hunk, text: str) -> Hunk:
-    """`hunk` with `text` as its new side. Whether the file's last line has an end stays as it was proposed."""
-    old, proposed = side(hunk, " -"), side(hunk, " +")
-    new = _typed(text, proposed.ended)
-    after = new.lines
-    if new == proposed or text == "\n".join(proposed.lines):  # one empty line is said like none
+def edit_hunk(hunk: Hunk, text: str) -> Hunk:
+    """Return `hunk` with `text` as its new side; the end of the file stays as proposed unless the text adds it."""
+    old, proposed = hunk_side(hunk, " -"), hunk_side(hunk, " +")
+    new = _edited_side(text, proposed.has_final_newline)
+    if new == proposed or text == "\n".join(proposed.lines):  # one empty line and no line look the same as text
         return hunk
     lines: list[str] = []
 
-    def add(sign: str, some: Sequence[str], open_end: bool) -> None:
-        lines.extend(sign + line for line in some)
-        if some and open_end:
+    def add(sign: str, side: HunkSide, start: int, end: int) -> None:
+        lines.extend(sign + line for line in side.lines[start:end])
+        if start < end == len(side.lines) and not side.has_final_newline:
             lines.append(NO_END)
 
-    for tag, old_from, old_to, new_from, new_to in _compared(old, new):
-        last_old, last_new = old_to == len(old.lines), new_to == len(after)
+    for tag, old_start, old_end, new_start, new_end in _compare_sides(old, new):
         if tag == "equal":
-            add(" ", old.lines[old_from:old_to], last_old and not old.ended)
-            continue
-        add("-", old.lines[old_from:old_to], last_old and not old.ended)
-        add("+", after[new_from:new_to], last_new and not new.ended)
-    begins = hunk.new_start - (1 if hunk.new_count else 0)
+            add(" ", old, old_start, old_end)
+        else:
+            add("-", old, old_start, old_end)
+            add("+", new, new_start, new_end)
     return Hunk(
         old_start=hunk.old_start,
         old_count=hunk.old_count,
-        new_start=begins + (1 if after else 0),
-        new_count=len(after),
+        new_start=_hunk_start(_lines_before(hunk), len(new.lines)),
+        new_count=len(new.lines),
         lines=tuple(lines),
     )
 
 
-def _compared(old: Side, new: Side) -> Iterable[tuple[str, int, int, int, int]]:
-    left = [(line, old.ended or at < len(old.lines) - 1) for at, line in enumerate(old.lines)]
-    right = [(line, new.ended or at < len(new.lines) - 1) for at, line in enumerate(new.lines)]
-    if len(left) * len(right) > SMALL:
+def _compare_sides(old: HunkSide, new: HunkSide) -> Iterable[tuple[str, int, int, int, int]]:
+    left, right = old.comparable(), new.comparable()
+    if len(left) * len(right) > MAX_COMPARED_PAIRS:
         return [("replace", 0, len(left), 0, len(right))]
     return difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
 
 
+def _lines_before(hunk: Hunk) -> int:
+    return hunk.new_start - (1 if hunk.new_count else 0)
+
+
+def _hunk_start(lines_before: int, count: int) -> int:
+    """Line number for a hunk header: the first line, or the line before an empty range."""
+    return lines_before + (1 if count else 0)
+
+
 def with_edits(diff: Diff, edits: Mapping[int, str]) -> Diff:
-    """`diff` with the edits in it, numbered as the file would be with all of it; `added` and `removed` are not counted
-    anew."""
+    """Return `diff` with the edited hunks, renumbered; `added` and `removed` are not recounted."""
     shift = 0
     hunks: list[Hunk] = []
-    for place, hunk in enumerate(diff.hunks):
-        now = with_edited_hunk(hunk, edits[place]) if place in edits else hunk
-        if shift or now is not hunk:
-            begins = hunk.new_start - (1 if hunk.new_count else 0) + shift
-            now = msgspec.structs.replace(now, new_start=begins + (1 if now.new_count else 0))
-            shift += now.new_count - hunk.new_count
-        hunks.append(now)
+    for index, hunk in enumerate(diff.hunks):
+        edited = edit_hunk(hunk, edits[index]) if index in edits else hunk
+        if shift or edited is not hunk:
+            start = _hunk_start(_lines_before(hunk) + shift, edited.new_count)
+            edited = msgspec.structs.replace(edited, new_start=start)
+            shift += edited.new_count - hunk.new_count
+        hunks.append(edited)
     return msgspec.structs.replace(diff, hunks=tuple(hunks))
 
 
-def counts(hunk: Hunk) -> tuple[int, int]:
-    """How many lines it adds, and how many it removes."""
-    marks = [line[:1] for line in hunk.lines]
-    return marks.count("+"), marks.count("-")
+def count_changes(hunk: Hunk) -> tuple[int, int]:
+    """Return the numbers of added and removed lines."""
+    signs = [line[:1] for line in hunk.lines]
+    return signs.count("+"), signs.count("-")
 
 
-def lines_text(hunk: Hunk) -> str:
-    """A hunk as unified diff text."""
-    head = f"@@ -{hunk.old_start},{hunk.old_count} +{hunk.new_start},{hunk.new_count} @@"
-    return "\n".join([head, *hunk.lines])
+def format_hunk(hunk: Hunk) -> str:
+    """Return a hunk as unified diff text."""
+    header = f"@@ -{hunk.old_start},{hunk.old_count} +{hunk.new_start},{hunk.new_count} @@"
+    return "\n".join([header, *hunk.lines])

@@ -1,32 +1,33 @@
-"""Where our own files lie: one function a path, read from the environment at each call."""
+"""Paths of the program's own files; the environment is read on every call."""
 
 from __future__ import annotations
 
 import os
+from itertools import takewhile
 from pathlib import Path
 
 APP = "tui-agent"
 
 
-class NoHome(Exception):
-    """The home folder can't be told; the message says which variable helps."""
+class HomeNotFoundError(Exception):
+    """The home folder is unknown; the message names the variable to set."""
 
 
 def home_dir() -> Path:
-    """The user's home folder. Raises NoHome."""
+    """Return the user's home folder. Raises HomeNotFoundError."""
     try:
         home = Path.home()
     except (RuntimeError, KeyError) as error:
-        raise NoHome(
+        raise HomeNotFoundError(
             "The home folder is unknown: HOME is not set. Set HOME, or TUI_AGENT_HOME to a folder of your choice."
         ) from error
     if not home.is_absolute():
-        raise NoHome("HOME is not an absolute path. Set HOME, or TUI_AGENT_HOME to a folder of your choice.")
+        raise HomeNotFoundError("HOME is not an absolute path. Set HOME, or TUI_AGENT_HOME to a folder of your choice.")
     return home
 
 
-def override() -> Path | None:
-    """The folder that `TUI_AGENT_HOME` names, absolute; None when it is unset or empty."""
+def home_override() -> Path | None:
+    """Return the absolute folder named by `TUI_AGENT_HOME`, or None if it is unset or empty."""
     value = os.environ.get("TUI_AGENT_HOME", "")
     if not value.strip():
         return None
@@ -34,7 +35,7 @@ def override() -> Path | None:
 
 
 def _xdg(variable: str, *default: str) -> Path:
-    """An XDG base folder; relative values are ignored, as the XDG specification says."""
+    """Return an XDG base folder; relative values are ignored, as the XDG specification demands."""
     value = os.environ.get(variable, "")
     if value and os.path.isabs(value):
         return Path(value)
@@ -42,13 +43,13 @@ def _xdg(variable: str, *default: str) -> Path:
 
 
 def config_dir() -> Path:
-    """Settings that the user writes: `$XDG_CONFIG_HOME/tui-agent`, or `TUI_AGENT_HOME` itself (S1, G1)."""
-    return override() or _xdg("XDG_CONFIG_HOME", ".config") / APP
+    """Folder of the user's settings: `$XDG_CONFIG_HOME/tui-agent`, or `TUI_AGENT_HOME` itself (S1, G1)."""
+    return home_override() or _xdg("XDG_CONFIG_HOME", ".config") / APP
 
 
 def data_dir() -> Path:
-    """What the program writes: `$XDG_DATA_HOME/tui-agent`, or `TUI_AGENT_HOME` itself (S1)."""
-    return override() or _xdg("XDG_DATA_HOME", ".local", "share") / APP
+    """Folder of the program's data: `$XDG_DATA_HOME/tui-agent`, or `TUI_AGENT_HOME` itself (S1)."""
+    return home_override() or _xdg("XDG_DATA_HOME", ".local", "share") / APP
 
 
 def sessions_dir() -> Path:
@@ -62,22 +63,22 @@ def config_file() -> Path:
 
 
 def models_file() -> Path:
-    """The model catalogue (M5)."""
+    """The model catalog (M5)."""
     return config_dir() / "models.json"
 
 
 def trust_file() -> Path:
-    """Folders that the user trusts (A8)."""
+    """The trusted folders (A8)."""
     return config_dir() / "trust.json"
 
 
 def grants_file() -> Path:
-    """Standing "always" grants."""
+    """The permanent grants."""
     return config_dir() / "grants.json"
 
 
 def debug_log_file() -> Path:
-    """Tracebacks and what else helps to find a defect."""
+    """The debug log: tracebacks and diagnostics."""
     return data_dir() / "debug.log"
 
 
@@ -87,38 +88,31 @@ def agents_file() -> Path:
 
 
 def workspace_settings_file(folder: Path) -> Path:
-    """The settings of a workspace; read only when it is trusted (G1, A8)."""
+    """The settings of a workspace; ignored unless it is trusted (G1, A8)."""
     return folder / ".tui-agent.yaml"
 
 
 def ensure_private_dir(path: Path) -> Path:
-    """Create `path` and what is missing above it with mode 0700, whatever the umask.
+    """Create `path` and its missing parents with mode 0700, regardless of the umask, and return `path`.
 
-    An existing folder of ours that others may enter is closed to them; folders that the user chose (the one
-    `TUI_AGENT_HOME` names) are left as they are. Returns `path`. Raises OSError.
+    An existing folder of the program that others can access is made private; a folder the user chose
+    (`TUI_AGENT_HOME`) is left as it is. Raises OSError.
     """
-    missing = []
-    at = path
-    while not at.exists():
-        missing.append(at)
-        if at.parent == at:
-            break
-        at = at.parent
+    missing = list(takewhile(lambda folder: not folder.exists(), (path, *path.parents)))
     for folder in reversed(missing):
         try:
             os.mkdir(folder, 0o700)
         except FileExistsError:
             if not folder.is_dir():
                 raise
-    if not missing and _ours(path):
-        found = path.stat()
-        if found.st_uid == os.geteuid() and found.st_mode & 0o077:
+    if not missing and _is_managed(path):
+        status = path.stat()
+        if status.st_uid == os.geteuid() and status.st_mode & 0o077:
             os.chmod(path, 0o700)
     if not path.is_dir():
         raise NotADirectoryError(f"{path} is not a folder")
     return path
 
 
-def _ours(path: Path) -> bool:
-    chosen = override()
-    return path != chosen and any(path.is_relative_to(home) for home in (config_dir(), data_dir()))
+def _is_managed(path: Path) -> bool:
+    return path != home_override() and any(path.is_relative_to(base) for base in (config_dir(), data_dir()))

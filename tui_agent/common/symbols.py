@@ -1,4 +1,4 @@
-"""What language servers tell of code, as nouns that tools, engine and screen share (T3, T4)."""
+"""Values that describe code as language servers report it (T3, T4)."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import Literal
 from tui_agent.common.domain import FrozenValue
 
 DiagnosticKind = Literal["error", "warning", "info", "hint"]
-PlaceKind = Literal["definitions", "references", "implementations"]
-"""What is asked about a name."""
+LocationKind = Literal["definitions", "references", "implementations"]
+"""What to look up for a name."""
 
 
 class SourcePosition(FrozenValue, frozen=True, kw_only=True):
-    """A position in a file that is asked about."""
+    """A position in a file."""
 
     line: int
     """From 1."""
     column: int = 0
-    """Characters (code points) before it on its line."""
+    """Code points before it on the line."""
 
 
 class SourceLocation(FrozenValue, frozen=True, kw_only=True):
-    """Lines of a file that a server names."""
+    """A range of lines in a file."""
 
     path: str
     """Absolute."""
     line: int
     """From 1."""
-    last: int = 0
-    """The last line; 0 where it is the first one."""
+    end_line: int = 0
+    """The last line; 0 if it is the first one."""
 
 
 class Symbol(FrozenValue, frozen=True, kw_only=True):
@@ -36,49 +36,49 @@ class Symbol(FrozenValue, frozen=True, kw_only=True):
 
     name: str
     kind: str
-    """In a word: `class`, `function`, `method`, …"""
-    place: SourceLocation
+    """`class`, `function`, `method`, …"""
+    location: SourceLocation
     container: str = ""
-    """What it belongs to, as the server says it."""
+    """Name of the enclosing symbol, as the server reports it."""
     detail: str = ""
     depth: int = 0
-    """How deep it lies within other symbols of its file."""
+    """Nesting depth in its file."""
 
 
 class HierarchyLink(FrozenValue, frozen=True, kw_only=True):
-    """Another symbol and where the two meet."""
+    """A neighbor in a hierarchy and where it is connected."""
 
     symbol: Symbol
     lines: tuple[int, ...] = ()
-    """Lines of the calls, in the file of whichever symbol calls; empty where they are not told."""
+    """Lines of the calls, in the file of the caller; empty if unknown."""
 
 
 class Hierarchy(FrozenValue, frozen=True, kw_only=True):
-    """A symbol and its neighbours in a hierarchy: who calls it and whom it calls, or its super- and subtypes."""
+    """A symbol with its callers and callees, or its super- and subtypes."""
 
     symbol: Symbol
-    above: tuple[HierarchyLink, ...] | None = ()
-    """Callers or supertypes; None when they were not asked for."""
-    below: tuple[HierarchyLink, ...] | None = ()
-    """Callees or subtypes; None when they were not asked for."""
+    incoming: tuple[HierarchyLink, ...] | None = ()
+    """Callers or supertypes; None if not requested."""
+    outgoing: tuple[HierarchyLink, ...] | None = ()
+    """Callees or subtypes; None if not requested."""
 
 
 class Diagnostic(FrozenValue, frozen=True, kw_only=True):
-    """What a server finds wrong at a place."""
+    """An error, warning or hint of a language server."""
 
     kind: DiagnosticKind
     line: int
     """From 1."""
     message: str
     column: int = 0
-    """Characters before it on its line."""
+    """Code points before it on the line."""
     code: str = ""
     source: str = ""
     new: bool = False
-    """It was not there before the file was written."""
+    """It was not reported before the file was written."""
 
 
 class Unavailable(FrozenValue, frozen=True, kw_only=True):
-    """Why something can't be told; never a failure of the call."""
+    """The result is unknown, for a reason; not a failure of the call."""
 
-    why: str
+    reason: str

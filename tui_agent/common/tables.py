@@ -1,4 +1,4 @@
-"""Tables of words and rules, kept as JSON or TOML beside the code that reads them."""
+"""Tables of words and rules, stored as JSON or TOML files next to the code that uses them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @cache
 def read_table(module: str, name: str) -> dict[str, Any]:
-    """The table `name` beside the file `module`. Read once; does file IO."""
+    """Return the table in file `name` next to the file `module`; cached."""
     text = Path(module).with_name(name).read_text(encoding="utf-8")
     if name.endswith(".toml"):
         import tomllib

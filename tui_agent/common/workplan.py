@@ -1,4 +1,4 @@
-"""The nouns of the staged workflow: what was asked, how it shall be done, what came of it (W1 to W9)."""
+"""Values of the staged workflow: classification, plan, summary (W1 to W9)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import msgspec
 from tui_agent.common.domain import FrozenValue
 
 
-class Classified(FrozenValue, frozen=True, kw_only=True):
-    """How the dispatcher reads a request (W1)."""
+class Classification(FrozenValue, frozen=True, kw_only=True):
+    """How the dispatcher classifies a request (W1)."""
 
     intent: Literal["analyze", "modify", "create", "mixed"] = "mixed"
     needs_write: bool = True
@@ -20,7 +20,7 @@ class Classified(FrozenValue, frozen=True, kw_only=True):
     complexity: Literal["simple", "moderate", "complex"] = "moderate"
     reasoning: str = ""
     guessed: bool = False
-    """True when the model gave nothing usable, so that this is the fallback."""
+    """True if the model gave nothing usable and this is the fallback."""
 
 
 class PlanStep(FrozenValue, frozen=True, kw_only=True):
@@ -29,27 +29,27 @@ class PlanStep(FrozenValue, frozen=True, kw_only=True):
     number: int
     description: str
     tool: str = ""
-    """Canonical name of the tool thought of; empty or `analyze` is a step of thought."""
+    """Canonical name of the suggested tool; empty or `analyze` for a step without one."""
     arguments: dict[str, Any] = msgspec.field(default_factory=dict)
     expected: str = ""
-    """What should be true afterwards."""
+    """Expected outcome."""
     fallback: str = ""
-    """What to do when it fails."""
+    """What to do if the step fails."""
     confidence: float = 0.8
     critical: bool = False
     subtask: bool = False
-    """Planned by itself when it is reached (one level)."""
+    """Planned separately when it is reached (one level)."""
 
 
 class Check(FrozenValue, frozen=True, kw_only=True):
-    """How the whole is verified after the last step."""
+    """How the result is verified after the last step."""
 
     command: str = ""
     criteria: str = ""
 
 
 class Alternative(FrozenValue, frozen=True, kw_only=True):
-    """Another way to do it, which the user may pick."""
+    """An alternative approach the user can choose."""
 
     approach: str
     when: str = ""
@@ -57,7 +57,7 @@ class Alternative(FrozenValue, frozen=True, kw_only=True):
 
 
 class InstructionPlan(FrozenValue, frozen=True, kw_only=True):
-    """How a request shall be carried out (W2)."""
+    """The plan for one request (W2)."""
 
     approach: str
     prerequisites: tuple[str, ...] = ()
@@ -68,13 +68,13 @@ class InstructionPlan(FrozenValue, frozen=True, kw_only=True):
 
 
 class CriterionChange(FrozenValue, frozen=True, kw_only=True):
-    """An acceptance criterion that a summary ticks, unticks or adds."""
+    """An acceptance criterion to tick, untick or add."""
 
     description: str
     completed: bool = True
     notes: str = ""
     added: bool = False
-    """Not in the plan document yet."""
+    """Not yet in the plan document."""
 
 
 class DecisionNote(FrozenValue, frozen=True, kw_only=True):
@@ -86,19 +86,19 @@ class DecisionNote(FrozenValue, frozen=True, kw_only=True):
 
 
 class PlanChange(FrozenValue, frozen=True, kw_only=True):
-    """What the model proposes for the plan document (P6); empty fields change nothing."""
+    """A proposed change of the plan document (P6); empty fields change nothing."""
 
     goal: str = ""
     status: str = ""
     criteria: tuple[CriterionChange, ...] = ()
-    fresh: bool = False
-    """`criteria` take the place of those that are there, which keep their ticks where they stay."""
+    replace_criteria: bool = msgspec.field(default=False, name="fresh")
+    """`criteria` replace the existing ones; those that remain keep their ticks."""
     decisions_made: tuple[DecisionNote, ...] = ()
     decisions_rejected: tuple[DecisionNote, ...] = ()
 
 
 class Summary(FrozenValue, frozen=True, kw_only=True):
-    """What of a run shall become memory (W9)."""
+    """What is recorded of a run in the plan document (W9)."""
 
     action: str
     details: str = ""
@@ -109,15 +109,15 @@ class Summary(FrozenValue, frozen=True, kw_only=True):
     decisions_made: tuple[DecisionNote, ...] = ()
     decisions_rejected: tuple[DecisionNote, ...] = ()
     goal: str = ""
-    """A new goal for the document; empty leaves it."""
+    """The new goal; empty leaves it unchanged."""
     status: str = ""
-    """A new status for the document; empty leaves it."""
+    """The new status; empty leaves it unchanged."""
 
 
-def as_text(plan: InstructionPlan) -> str:
-    """The plan in a form to read, for the log and for models."""
+def format_plan(plan: InstructionPlan) -> str:
+    """Return the plan as text, for the log and for models."""
     lines = [f"Approach: {plan.approach}"] if plan.approach else []
-    lines += [f"Needs: {one}" for one in plan.prerequisites]
+    lines += [f"Needs: {item}" for item in plan.prerequisites]
     for step in plan.steps:
         tool = f" [{step.tool}{' ' + json.dumps(step.arguments, ensure_ascii=False) if step.arguments else ''}]"
         lines.append(f"{step.number}. {step.description}{tool if step.tool else ''}")
@@ -129,6 +129,9 @@ def as_text(plan: InstructionPlan) -> str:
 
 
 def plan_template(milliseconds: int) -> str:
-    """The plan document of a new session (P2): bracketed placeholders read as empty. Times are since the epoch."""
+    """Return the plan document of a new session (P2), created `milliseconds` after the epoch.
+
+    Its bracketed placeholders count as empty.
+    """
     text = files("tui_agent.common").joinpath("plan_template.md").read_text(encoding="utf-8")
     return text.format(milliseconds=milliseconds)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tui_agent.common.domain import Answer, Grant
 from tui_agent.events import Record
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 
 
 class GrantsApi(Protocol):
@@ -68,7 +68,7 @@ class SessionParts(Protocol):
         ...
 
     @property
-    def mask(self) -> Mask:
+    def mask(self) -> SecretMask:
         """What is hidden in everything that is displayed (A7)."""
         ...
 

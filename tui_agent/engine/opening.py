@@ -45,7 +45,7 @@ from tui_agent.storage.catalog import latest_for, read_entry
 from tui_agent.storage.changes import fork_session
 from tui_agent.storage.folder import LOG, SessionError, SessionFolder, find_session, load_info, rebuild
 from tui_agent.storage.recovery import RecoveryReport
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 
 QUESTION = "What would you like to work on?"
 """The opening question: the first line of chat_history.log (S2)."""
@@ -59,7 +59,7 @@ async def open_session(options: SessionOptions) -> Session:
     """Put a session together and take it into this process's hands. Raises SessionOpenError."""
     try:
         return await _open(options)
-    except paths.NoHome as error:
+    except paths.HomeNotFoundError as error:
         raise SessionOpenError(str(error)) from error
 
 
@@ -74,7 +74,7 @@ async def _open(options: SessionOptions) -> Session:
     stream: SessionStream | None = None
     try:
         token = settings.read_token(loaded.settings)[0]
-        mask = Mask(secret_values.values_to_mask(os.environ, token))
+        mask = SecretMask(secret_values.values_to_mask(os.environ, token))
         start_debug_log(paths.debug_log_file(), mask, verbose=loaded.settings.debug)
         stream, recovered = await open_stream(folder, mask)
         opening = _Opening(options, place, trusted, loaded, server, folder, stream, recovered)
@@ -295,7 +295,7 @@ class _Opening(msgspec.Struct):
             return
         if not self.trusted:
             found = await asyncio.to_thread(trust.survey, self.place.workspace)
-            session.ask_trust(TrustAction(folder=str(self.place.workspace), found=found))
+            session.ask_trust(TrustAction(folder=str(self.place.workspace), contents=found))
         session.look_for_model()
         session.offer_summary()
 
@@ -365,5 +365,5 @@ class _Opening(msgspec.Struct):
 
 def forked(session: Path) -> Path:
     """The folder of a copy of the session in `session`, which may be running. Raises SessionError."""
-    mask = Mask(values_to_mask(os.environ, None))
+    mask = SecretMask(values_to_mask(os.environ, None))
     return session.with_name(fork_session(read_entry(session), mask=mask))

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from tui_agent import events as e
 from tui_agent.common.domain import Action, Answer, Diff, EditAction, Fault, ReadAction, RunAction, Scope, TrustAction
-from tui_agent.common.hunks import lines_text
-from tui_agent.common.workplan import DecisionNote, InstructionPlan, Summary, as_text
-from tui_agent.text import count_of
+from tui_agent.common.hunks import format_hunk
+from tui_agent.common.workplan import DecisionNote, InstructionPlan, Summary, format_plan
+from tui_agent.text import pluralize
 
 OPENING = "What would you like to build?"
 """The opening question of a session whose first event names none."""
@@ -58,7 +58,7 @@ def duration_text(ms: float) -> str:
 
 def diff_text(diff: Diff) -> str:
     """The hunks of a diff as unified lines, and its note."""
-    return "\n".join([*map(lines_text, diff.hunks), *([f"({diff.note})"] if diff.note else [])])
+    return "\n".join([*map(format_hunk, diff.hunks), *([f"({diff.note})"] if diff.note else [])])
 
 
 def action_text(action: Action) -> str:
@@ -72,7 +72,7 @@ def action_text(action: Action) -> str:
             risk = f", severity {action.severity}" if action.severity else ""
             return f"run `{action.command}` in {action.cwd}{risk}"
         case TrustAction():
-            found = f", which contains {', '.join(action.found)}" if action.found else ""
+            found = f", which contains {', '.join(action.contents)}" if action.contents else ""
             return f"trust the folder {action.folder}{found}"
 
 
@@ -99,7 +99,7 @@ def _parts_text(answer: Answer) -> str:
     """What was made of an edit before it was approved."""
     data = answer.data or {}
     taken, edits = data.get("hunks"), data.get("edits")
-    said = f", {count_of(len(taken), 'hunk')} of it" if isinstance(taken, list) else ""
+    said = f", {pluralize(len(taken), 'hunk')} of it" if isinstance(taken, list) else ""
     return said + (f", {len(edits)} changed by hand" if isinstance(edits, dict) and edits else "")
 
 
@@ -111,7 +111,7 @@ def fault_text(fault: Fault) -> str:
 def plan_text(plan: InstructionPlan) -> str:
     """An instruction plan with its alternatives."""
     others = [f"Or: {one.approach}{f' ({one.when})' if one.when else ''}" for one in plan.alternatives]
-    return "\n".join([as_text(plan), *others])
+    return "\n".join([format_plan(plan), *others])
 
 
 def summary_text(summary: Summary) -> str:
@@ -271,7 +271,7 @@ def _diagnosed(event: e.DiagnosticsReported) -> Narration | None:
         return None
     lines = "\n".join(f"- line {one.line}: {one.message}" for one in event.found)
     first = f"the first on line {event.found[0].line}"
-    return Narration(f"{event.display}: {count_of(len(event.found), 'error')}, {first}", lines, "!", "warning")
+    return Narration(f"{event.display}: {pluralize(len(event.found), 'error')}, {first}", lines, "!", "warning")
 
 
 # --- the staged workflow and the plan ---------------------------------------------------------
@@ -351,9 +351,9 @@ def _undone(event: e.UndoFinished) -> Narration:
     left = [item for item in event.items if item.outcome not in ("restored", "already")]
     done = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound"}[event.kind]
     head = "Rolled back an interrupted undo" if event.outcome == "rolled_back" else done
-    text = f"{head}: {count_of(len(well), 'file')}" + (f" ({_names(well)})" if well else "")
+    text = f"{head}: {pluralize(len(well), 'file')}" + (f" ({_names(well)})" if well else "")
     if left:
-        text += f"; not {count_of(len(left), 'file')} ({_names([item.display for item in left])})"
+        text += f"; not {pluralize(len(left), 'file')} ({_names([item.display for item in left])})"
     more = "\n".join(f"{item.display}: {_undo_outcome(item)}" for item in left)
     if len(well) > NAMED:
         more = "\n".join(filter(None, [*well, more]))
@@ -435,7 +435,7 @@ _WORDS: dict[type[e.Event], Callable[[Any], Narration | str | None]] = {
     e.SummaryReviewed: _settled,
     e.FileSnapshotted: _snapshotted,
     e.UndoFinished: _undone,
-    e.CheckpointsKept: lambda event: f"Kept the file changes of {count_of(len(event.runs), 'run')}.",
+    e.CheckpointsKept: lambda event: f"Kept the file changes of {pluralize(len(event.runs), 'run')}.",
     e.CommandChangedFiles: _command_changed,
     e.ConversationRewound: _rewound,
     e.UnknownEvent: lambda event: f"Event unknown to this version: {event.name}",

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from tui_agent.common.domain import Answer, FrozenValue
 from tui_agent.common.symbols import Diagnostic
-from tui_agent.common.workplan import Classified, InstructionPlan, PlanStep, Summary
+from tui_agent.common.workplan import Classification, InstructionPlan, PlanStep, Summary
 from tui_agent.events.base import Event
 
 Level: TypeAlias = Literal["info", "warning", "error"]
@@ -204,7 +204,7 @@ class RequestClassified(Event, frozen=True, kw_only=True):
     """The dispatcher read the request (W1)."""
 
     type: ClassVar[str] = "request.classified"
-    classified: Classified
+    classified: Classification
     ms: int = 0
 
 

@@ -19,7 +19,7 @@ from tui_agent.events.narration import (
     summary_text,
     verification_text,
 )
-from tui_agent.text import clean, count_of, one_line, reveal, visible
+from tui_agent.text import clean, make_visible, one_line, pluralize, reveal
 from tui_agent.view.items import EndItem, NoticeItem, ReplyItem, RequestItem, SessionView, StepItem, ToolItem
 
 MAX_OPEN_OUTPUT = 12
@@ -171,7 +171,7 @@ def _section(item: object) -> ExportSection | None:
 
 
 def _subject_line(text: str) -> str:
-    return one_line(visible(text), 2_000)
+    return one_line(make_visible(text), 2_000)
 
 
 # --- replies and tools ----------------------------------------------------------------------
@@ -257,7 +257,7 @@ def _narration_parts(event: e.Event) -> tuple[SectionPart, ...]:
 
 
 def _diff_parts(diff: Diff) -> tuple[SectionPart, ...]:
-    head = TextPart(f"{diff.kind} {visible(diff.path)} (+{diff.added} -{diff.removed})")
+    head = TextPart(f"{diff.kind} {make_visible(diff.path)} (+{diff.added} -{diff.removed})")
     lines = [reveal(clean(line.rstrip("\r\n"))).replace("\n", "␍") for line in diff_text(diff).split("\n")]
     return (head, CodePart("\n".join(lines), "diff")) if any(lines) else (head,)
 
@@ -335,6 +335,6 @@ def _end_section(item: EndItem) -> ExportSection | None:
     parts = (ProsePart(item.text),) if item.text.strip() else ()
     if not parts and item.outcome == "done" and not item.tool_calls:
         return None
-    calls = count_of(item.tool_calls, "tool call") if item.tool_calls else ""
+    calls = pluralize(item.tool_calls, "tool call") if item.tool_calls else ""
     title = OUTCOME_TITLES.get(item.outcome, item.outcome)
     return ExportSection("end", title, "", (calls, _duration(item.ms)), TONES.get(item.outcome, "warn"), parts)

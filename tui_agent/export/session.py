@@ -19,7 +19,7 @@ from tui_agent.platform.files import read_file, replace_file
 from tui_agent.storage.folder import JOURNAL, regular
 from tui_agent.storage.journal import JournalReader, without_pieces
 from tui_agent.storage.lines import Damage
-from tui_agent.text import Mask, count_of, one_line
+from tui_agent.text import SecretMask, one_line, pluralize
 from tui_agent.view.fold import fold_record
 from tui_agent.view.items import SessionView
 from tui_agent.view.redactor import Redactor
@@ -32,7 +32,7 @@ IGNORED_EVENTS = (e.StateSaved.type, e.ReplyPhase.type)
 BUFFER_BYTES = 1 << 20
 
 
-def export_session(path: Path, form: Format, mask: Mask) -> Iterator[str]:
+def export_session(path: Path, form: Format, mask: SecretMask) -> Iterator[str]:
     """Yield the text of the session in folder `path`, which may be running, in pieces.
 
     Reads the whole journal first, which blocks. Raises OSError.
@@ -49,7 +49,7 @@ def export_session(path: Path, form: Format, mask: Mask) -> Iterator[str]:
     return markdown_pieces(document)
 
 
-def read_document(journal: Path, mask: Mask, id: str = "") -> ExportDocument:
+def read_document(journal: Path, mask: SecretMask, id: str = "") -> ExportDocument:
     """Read the journal of session `id` into a masked document; damaged records are counted. Raises OSError."""
     view, redactor = SessionView(), Redactor(mask)
     times: dict[str, str] = {}
@@ -76,7 +76,7 @@ def read_document(journal: Path, mask: Mask, id: str = "") -> ExportDocument:
         ("to", format_time(last)),
         ("fork of", view.parent),
         ("written by", f"tui-agent {view.version}" if view.version else ""),
-        ("not readable", f"{count_of(damaged, 'place')} of the journal" if damaged else ""),
+        ("not readable", f"{pluralize(damaged, 'place')} of the journal" if damaged else ""),
     ]
     return ExportDocument(
         title=one_line(view.title, 200) or one_line(view.first_message, 100) or "A session without messages",
@@ -118,7 +118,7 @@ def export_target(name: str, folder: Path, id: str, form: Format, *, replace: bo
     return path
 
 
-def write_export(session: Path, form: Format, mask: Mask, path: Path, *, replace: bool = False) -> None:
+def write_export(session: Path, form: Format, mask: SecretMask, path: Path, *, replace: bool = False) -> None:
     """Export the session in folder `session` to the file `path`, atomically and readable by its owner only.
 
     Blocks. Memory use does not depend on the length of the session. Raises ExportError.

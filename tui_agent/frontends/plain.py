@@ -10,7 +10,7 @@ from typing import TextIO
 from tui_agent import events as e
 from tui_agent.events.narration import Narration, narrate
 from tui_agent.platform.pipes import print_error
-from tui_agent.text import Mask, Masker, clean, one_line
+from tui_agent.text import SecretMask, StreamMasker, clean, one_line
 
 EXIT_CODES = {"done": 0, "failed": 1, "refused": 3, "unreachable": 4, "limit": 5, "interrupted": 130}
 """Outcome of a run → exit code of the process (X3)."""
@@ -26,10 +26,12 @@ class PlainText:
     `speaker` precedes each reply. `hidden` are events that the caller prints itself.
     """
 
-    def __init__(self, out: TextIO, mask: Mask, *, speaker: str = "", hidden: tuple[type[e.Event], ...] = ()) -> None:
+    def __init__(
+        self, out: TextIO, mask: SecretMask, *, speaker: str = "", hidden: tuple[type[e.Event], ...] = ()
+    ) -> None:
         self._out = out
         self._mask = mask
-        self._masker = Masker(mask)
+        self._masker = StreamMasker(mask)
         self._speaker = speaker
         self._hidden = hidden
         self._in_reply = False

@@ -91,11 +91,11 @@ class ServerPool:
         """Return the language and root of a file."""
         inside = [root for root in self.roots if path.is_relative_to(root)]
         if not inside:
-            return Unavailable(why="the file is outside the workspace")
+            return Unavailable(reason="the file is outside the workspace")
         language = language_of_file(path, self.languages)
         if language is None:
             kind = f"{path.suffix} files" if path.suffix else "files without an extension"
-            return Unavailable(why=f"no language server is known for {kind}")
+            return Unavailable(reason=f"no language server is known for {kind}")
         return language, max(inside, key=lambda root: len(root.parts))
 
     async def with_file(self, path: Path, work: Callable[[CodeServer], Awaitable[T]]) -> T | Unavailable:
@@ -115,12 +115,12 @@ class ServerPool:
             try:
                 return await work(server)
             except NoSuchFile as error:
-                return Unavailable(why=str(error))
+                return Unavailable(reason=str(error))
             except ServerGone as error:
                 if attempt == 2:
-                    return Unavailable(why=f"the language server for {language.title} ended: {error}")
+                    return Unavailable(reason=f"the language server for {language.title} ended: {error}")
             except LspError as error:
-                return Unavailable(why=f"the language server for {language.title}: {error}")
+                return Unavailable(reason=f"the language server for {language.title}: {error}")
         raise AssertionError("unreachable")
 
     def running(self, path: Path) -> CodeServer | None:
@@ -201,16 +201,16 @@ class ServerPool:
         """Return why no server can be started now, or None."""
         title = slot.language.title
         if self._closed:
-            return Unavailable(why="the session is being closed")
+            return Unavailable(reason="the session is being closed")
         if slot.candidates is None:
             slot.candidates = await asyncio.to_thread(commands, slot.language, self.folders)
             if not slot.candidates:
                 slot.given_up = f"no language server for {title} is installed"
                 slot.notified = True
         if slot.given_up:
-            return Unavailable(why=slot.given_up)
+            return Unavailable(reason=slot.given_up)
         if time.monotonic() < slot.next_start:
-            return Unavailable(why=f"the language server for {title} failed and will be restarted later")
+            return Unavailable(reason=f"the language server for {title} failed and will be restarted later")
         return None
 
     async def _try_candidate(self, slot: ServerSlot) -> None:

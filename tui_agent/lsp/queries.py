@@ -12,7 +12,7 @@ from tui_agent.common.symbols import (
     Diagnostic,
     Hierarchy,
     HierarchyLink,
-    PlaceKind,
+    LocationKind,
     SourceLocation,
     SourcePosition,
     Symbol,
@@ -35,7 +35,7 @@ MAX_FILES = 40
 _NAME = re.compile(r"[^\W\d]\w*")
 _KEYWORDS = ("extends", "implements", "metaclass", "public", "private")
 _BODY = re.compile(r"[{]|:\s*(?:#.*)?$|\bwhere\b")
-_LOCATION_METHODS: dict[PlaceKind, str] = {
+_LOCATION_METHODS: dict[LocationKind, str] = {
     "definitions": "textDocument/definition",
     "references": "textDocument/references",
     "implementations": "textDocument/implementation",
@@ -67,7 +67,7 @@ class CodeServer(LanguageServer):
         return await self._query(_SYMBOLS, "list symbols", lambda result: results.read_outline(result, str(path)), path)
 
     async def places(
-        self, kind: PlaceKind, path: Path, position: SourcePosition
+        self, kind: LocationKind, path: Path, position: SourcePosition
     ) -> tuple[SourceLocation, ...] | Unavailable:
         """Return where the symbol at `position` is defined, used (including its declaration), or implemented.
 
@@ -77,7 +77,7 @@ class CodeServer(LanguageServer):
         if kind != "implementations" or (locations and not isinstance(locations, Unavailable)):
             return locations
         subtypes = await self._subtypes(await self._open(path), position)
-        return locations if subtypes is None else tuple(symbol.place for symbol in subtypes)
+        return locations if subtypes is None else tuple(symbol.location for symbol in subtypes)
 
     async def hover(self, path: Path, position: SourcePosition) -> str | Unavailable:
         """Return signature, type and documentation; empty if there is none."""
@@ -105,8 +105,8 @@ class CodeServer(LanguageServer):
             return None
         return Hierarchy(
             symbol=item[0],
-            above=await self._links("callHierarchy/incomingCalls", "from", item[1]) if incoming else None,
-            below=await self._links("callHierarchy/outgoingCalls", "to", item[1]) if outgoing else None,
+            incoming=await self._links("callHierarchy/incomingCalls", "from", item[1]) if incoming else None,
+            outgoing=await self._links("callHierarchy/outgoingCalls", "to", item[1]) if outgoing else None,
         )
 
     async def types(self, path: Path, position: SourcePosition) -> Hierarchy | Unavailable | None:
@@ -119,12 +119,14 @@ class CodeServer(LanguageServer):
         if item is None:
             return None
         above = await self._links("typeHierarchy/supertypes", "", item[1])
-        return Hierarchy(symbol=item[0], above=above, below=await self._links("typeHierarchy/subtypes", "", item[1]))
+        return Hierarchy(
+            symbol=item[0], incoming=above, outgoing=await self._links("typeHierarchy/subtypes", "", item[1])
+        )
 
     # --- helpers ---
 
     def _unsupported(self, action: str) -> Unavailable:
-        return Unavailable(why=f"the language server for {self.language.title} can't {action}")
+        return Unavailable(reason=f"the language server for {self.language.title} can't {action}")
 
     async def _open(self, path: Path) -> OpenDocument:
         """Open the file, and wait until the server has read the project."""
@@ -186,11 +188,15 @@ class CodeServer(LanguageServer):
         above: dict[tuple[str, int], HierarchyLink] = {}
         for base in _base_names(document, symbol, position):
             for supertype in await self._types_at(document, base):
-                if supertype.place != symbol.place:
-                    above.setdefault((supertype.place.path, supertype.place.line), HierarchyLink(symbol=supertype))
+                if supertype.location != symbol.location:
+                    above.setdefault(
+                        (supertype.location.path, supertype.location.line), HierarchyLink(symbol=supertype)
+                    )
         below = await self._subtypes(document, position) or ()
         return Hierarchy(
-            symbol=symbol, above=tuple(above.values()), below=tuple(HierarchyLink(symbol=subtype) for subtype in below)
+            symbol=symbol,
+            incoming=tuple(above.values()),
+            outgoing=tuple(HierarchyLink(symbol=subtype) for subtype in below),
         )
 
     async def _subtypes(self, document: OpenDocument, position: SourcePosition) -> tuple[Symbol, ...] | None:
@@ -227,10 +233,10 @@ class CodeServer(LanguageServer):
         ]
 
     def _name_position(self, document: OpenDocument, symbol: Symbol, unit: int) -> SourcePosition:
-        line = document.lines[symbol.place.line - 1]
+        line = document.lines[symbol.location.line - 1]
         column = from_units(line, unit, self.encoding)
         match = re.compile(rf"(?<!\w){re.escape(symbol.name)}(?!\w)").search(line, column)
-        return SourcePosition(line=symbol.place.line, column=match.start() if match else column)
+        return SourcePosition(line=symbol.location.line, column=match.start() if match else column)
 
     async def _type_at(
         self, document: OpenDocument, position: SourcePosition
@@ -240,8 +246,8 @@ class CodeServer(LanguageServer):
             if name.line == position.line and name.column <= position.column <= name.column + len(symbol.name):
                 return file, symbol, name
         for named in await self._types_at(document, position):
-            for file, symbol, name in await self._classes(Path(named.place.path)):
-                if symbol.place == named.place:
+            for file, symbol, name in await self._classes(Path(named.location.path)):
+                if symbol.location == named.location:
                     return file, symbol, name
         return None
 
@@ -251,10 +257,10 @@ class CodeServer(LanguageServer):
         definitions = await self._request_at(_LOCATION_METHODS["definitions"], document, position)
         for location in await asyncio.to_thread(results.read_locations, definitions):
             classes = [symbol for _, symbol, _ in await self._classes(Path(location.path))]
-            exact = [symbol for symbol in classes if symbol.place.line == location.line]
+            exact = [symbol for symbol in classes if symbol.location.line == location.line]
             # A definition may point to a keyword next to the name; one deeper in the body is not the type.
-            adjacent = [symbol for symbol in classes if 0 <= location.line - symbol.place.line <= 1]
-            around = [symbol for symbol in adjacent if location.line <= symbol.place.last]
+            adjacent = [symbol for symbol in classes if 0 <= location.line - symbol.location.line <= 1]
+            around = [symbol for symbol in adjacent if location.line <= symbol.location.end_line]
             types += exact[:1] or around[-1:]
         return types
 

@@ -58,7 +58,7 @@ def _location(uri: Any, extent: Any, selection: Any = None) -> SourceLocation | 
 def _lines_of(path: str, extent: dict[str, Any], selection: Any) -> SourceLocation:
     first, _ = range_start(selection if isinstance(selection, dict) else extent)
     last = as_int(as_dict(extent.get("end")).get("line")) + 1
-    return SourceLocation(path=path, line=first, last=max(first, last))
+    return SourceLocation(path=path, line=first, end_line=max(first, last))
 
 
 def _symbol(item: dict[str, Any], place: SourceLocation, container: str, depth: int = 0) -> Symbol:
@@ -66,7 +66,7 @@ def _symbol(item: dict[str, Any], place: SourceLocation, container: str, depth: 
     return Symbol(
         name=_one_line(item.get("name")),
         kind=KINDS[kind] if isinstance(kind, int) and 0 < kind < len(KINDS) else KINDS[0],
-        place=place,
+        location=place,
         container=container,
         detail=_one_line(item.get("detail")),
         depth=depth,
@@ -93,7 +93,7 @@ def read_outline(result: Any, path: str) -> tuple[Symbol, ...]:
     """Return the symbols of a file in its order, outer ones before the ones they contain."""
     items = as_objects(result)
     if items and "location" in items[0]:
-        return tuple(sorted(read_symbols(items), key=lambda symbol: symbol.place.line))
+        return tuple(sorted(read_symbols(items), key=lambda symbol: symbol.location.line))
     return tuple(symbol for symbol, _ in read_tree(result, path))
 
 

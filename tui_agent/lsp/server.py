@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from tui_agent.common.newest import keep_newest
+from tui_agent.common.bounded import put_bounded
 from tui_agent.common.symbols import SourcePosition
 from tui_agent.common.tables import read_table
 from tui_agent.lsp.connection import RequestRejected, RpcConnection, ServerGone, ServerTimeout
@@ -348,7 +348,7 @@ class LanguageServer:
     def _on_progress(self, token: str, kind: object) -> None:
         is_known = self._progress.pop(token, None) is not None
         if kind == "begin" or (kind == "report" and is_known):
-            keep_newest(self._progress, token, asyncio.get_running_loop().time(), MAX_TOKENS)
+            put_bounded(self._progress, token, asyncio.get_running_loop().time(), MAX_TOKENS)
         if self._progress:
             self._idle.clear()
         else:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tui_agent.text.json_values import DEPTH_LIMIT, LENIENT, is_too_deep, whole_characters
+from tui_agent.text.json_values import DEPTH_LIMIT, LENIENT, is_too_deep, repair_surrogates
 
 LINE_LIMIT = 16 * 1024 * 1024
 """Maximum size of one line, in bytes."""
@@ -199,4 +199,4 @@ def read_json(text: str) -> Any:
         raise InvalidJson(str(error)) from None
     if is_too_deep(text, value):
         raise InvalidJson(_TOO_DEEP)
-    return whole_characters(value) if "\\ud" in text or "\\uD" in text else value
+    return repair_surrogates(value) if "\\ud" in text or "\\uD" in text else value

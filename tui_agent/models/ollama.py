@@ -134,8 +134,8 @@ def _render(message: Message) -> dict[str, Any] | None:
         return {"role": "tool", "content": message.text, "tool_name": message.name, "tool_call_id": message.call_id}
     if isinstance(message, AssistantMessage) and message.calls:
         entry: dict[str, Any] = {"role": "assistant", "content": message.text}
-        if message.thought:
-            entry["thinking"] = message.thought
+        if message.reasoning:
+            entry["thinking"] = message.reasoning
         entry["tool_calls"] = [
             {"id": call.id, "function": {"index": index, "name": call.name, "arguments": call.arguments}}
             for index, call in enumerate(message.calls)

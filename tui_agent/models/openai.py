@@ -146,8 +146,8 @@ def _add_assistant(messages: list[dict[str, Any]], message: AssistantMessage, qu
             messages.append({"role": "assistant", "content": message.text})
         return
     entry: dict[str, Any] = {"role": "assistant", "content": message.text or None}
-    if message.thought and quirks.send_reasoning:
-        entry[_REASONING] = message.thought
+    if message.reasoning and quirks.send_reasoning:
+        entry[_REASONING] = message.reasoning
     entry["tool_calls"] = [
         {
             "id": call.id,

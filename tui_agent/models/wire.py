@@ -18,7 +18,7 @@ from tui_agent.common.domain import Fault, ToolSpec
 from tui_agent.models.endpoint import Endpoint
 from tui_agent.models.faults import Peer, WireFault, broken_stream, fault_from_status, for_display, unreachable_fault
 from tui_agent.models.framing import BODY_LIMIT, LINE_LIMIT, InvalidJson, read_json
-from tui_agent.text.json_values import whole_characters
+from tui_agent.text.json_values import repair_surrogates
 
 if TYPE_CHECKING:
     import httpx
@@ -174,7 +174,7 @@ def encode_payload(payload: Any) -> bytes:
     try:
         return msgspec.json.encode(payload)
     except UnicodeEncodeError:
-        return msgspec.json.encode(whole_characters(msgspec.to_builtins(payload)))
+        return msgspec.json.encode(repair_surrogates(msgspec.to_builtins(payload)))
 
 
 def fault_from_exception(error: Exception, peer: Peer, connect_timeout: float) -> WireFault:

@@ -16,8 +16,8 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec import structs
 
+from tui_agent.common.bounded import put_bounded
 from tui_agent.common.domain import FrozenValue
-from tui_agent.common.newest import keep_newest
 from tui_agent.plan.document import Plan
 from tui_agent.plan.markdown import Document, parse
 from tui_agent.plan.merge import Choice, Conflict, MergeResult, merge_plans
@@ -388,7 +388,7 @@ class PlanStore:
     def _remember(self, document: Document, sha256: str | None, plan: Plan) -> None:
         """From here on this is what we know of the file, and what we hold."""
         self.document, self._sha256, self.plan = document, sha256, plan
-        keep_newest(self._versions, document.plan.version, document.plan, _VERSIONS)
+        put_bounded(self._versions, document.plan.version, document.plan, _VERSIONS)
 
     # --- a save of somebody else's that hits the file which we have just replaced ---
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from tui_agent.text import Mask, clean
+from tui_agent.text import SecretMask, clean
 
 SIZE = 2 << 20
 """Bytes of the file before it is put aside; one older file is kept."""
 
 
-def start_debug_log(path: Path, mask: Mask, *, verbose: bool = False) -> None:
+def start_debug_log(path: Path, mask: SecretMask, *, verbose: bool = False) -> None:
     """Send the program's warnings and tracebacks to `path`; calling it again replaces the mask. Never raises."""
     root = logging.getLogger("tui_agent")
     root.propagate = False
@@ -29,10 +29,10 @@ def start_debug_log(path: Path, mask: Mask, *, verbose: bool = False) -> None:
     logging.raiseExceptions = False
 
 
-def mask_in_use() -> Mask:
+def mask_in_use() -> SecretMask:
     """What the debug log hides at the moment, for crash texts that are written past it."""
     formatters = (handler.formatter for handler in logging.getLogger("tui_agent").handlers)
-    return next((one.mask for one in formatters if isinstance(one, _Masked)), Mask({}))
+    return next((one.mask for one in formatters if isinstance(one, _Masked)), SecretMask({}))
 
 
 class _Bounded(logging.Handler):
@@ -60,7 +60,7 @@ class _Bounded(logging.Handler):
 
 
 class _Masked(logging.Formatter):
-    def __init__(self, mask: Mask) -> None:
+    def __init__(self, mask: SecretMask) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
         self.mask = mask
 

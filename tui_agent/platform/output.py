@@ -206,7 +206,7 @@ class Live:
         self._skipped = 0
         self._shown = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._cleaner = Cleaner(colours=True)
+        self._cleaner = Cleaner(colors=True)
         self._held = ""
         self._binary: bool | None = None
 
@@ -244,7 +244,7 @@ class Live:
             end = data.find(b"\n") + 1
             data = data[end:] if 0 < end < len(data) else data
             self._decoder.reset()
-            self._cleaner = Cleaner(colours=True)
+            self._cleaner = Cleaner(colors=True)
             self._held = ""
         text = self._held + self._decoder.decode(data, last)
         self._held = ""

@@ -265,4 +265,4 @@ def _needle(wanted: str) -> tuple[re.Pattern[bytes], int]:
 
 def _text(data: bytes) -> str:
     text = data.decode("utf-8", "replace").removesuffix("\r")
-    return clean(settle_output(text), colours=True).replace("\n", " ")
+    return clean(settle_output(text), colors=True).replace("\n", " ")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tui_agent.protocols.removals import AllowedRemovals
-from tui_agent.text.json_values import json_members
+from tui_agent.text.json_values import iter_json_members
 
 _FAULTS = (ValueError, RecursionError, MemoryError)
 
@@ -93,32 +93,38 @@ def _for_new(
 def _spots(text: str, value: Any, at: int, name: str) -> Iterator[tuple[str, Any, int]]:
     """The objects of a text, the outer one first: the key that each belongs to, its value, where it begins."""
     yield name, value, at
-    for one in json_members(text, at):
+    for one in iter_json_members(text, at):
         if isinstance(value[one.key], dict):
-            yield from _spots(text, value[one.key], one.at, one.key)
+            yield from _spots(text, value[one.key], one.value_start, one.key)
 
 
 def _edits(old: str, at: int, part: str, start: int) -> Iterator[tuple[int, int, str]]:
     """Begin, end and new text of what changes in the object at `at` by the one at `start` of the part."""
-    members = list(json_members(old, at))
+    members = list(iter_json_members(old, at))
     there = {one.key: one for one in members}
     added = []
-    for one in json_members(part, start):
+    for one in iter_json_members(part, start):
         mine = there.get(one.key)
         if mine is None:
             added.append(one)
-        elif part[one.at] == "{" == old[mine.at]:
-            yield from _edits(old, mine.at, part, one.at)
-        elif json.dumps(load_json(old[mine.at : mine.end])) != json.dumps(load_json(part[one.at : one.end])):
-            yield mine.at, mine.end, _shifted(part, one.begin, one.at, one.end, _margin(old, mine.begin))
+        elif part[one.value_start] == "{" == old[mine.value_start]:
+            yield from _edits(old, mine.value_start, part, one.value_start)
+        elif json.dumps(load_json(old[mine.value_start : mine.end])) != json.dumps(
+            load_json(part[one.value_start : one.end])
+        ):
+            yield (
+                mine.value_start,
+                mine.end,
+                _shifted(part, one.start, one.value_start, one.end, _margin(old, mine.start)),
+            )
     if not added:
         return
     if not members:
         yield at, at + 1, part[start : added[-1].end]
         return
     last = members[-1]
-    gap = old[_blank_before(old, last.begin) : last.begin] or " "
-    rows = [_shifted(part, one.begin, one.begin, one.end, _margin(old, last.begin)) for one in added]
+    gap = old[_blank_before(old, last.start) : last.start] or " "
+    rows = [_shifted(part, one.start, one.start, one.end, _margin(old, last.start)) for one in added]
     yield last.end, last.end, "".join(f",{gap}{row}" for row in rows)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tui_agent.common.domain import ToolSpec
-from tui_agent.common.naming import argument_name, find_named
+from tui_agent.common.naming import resolve_argument_name, resolve_name
 from tui_agent.text.patterns import Patterns
 
 _RE = Patterns("tui_agent.protocols", "calls")
@@ -39,7 +39,7 @@ class OfferedTools:
     def find(self, name: str) -> ToolSpec | None:
         """The tool of that name, whatever way of writing or other name for it the model uses."""
         name = name if name in self._tools else plain_name(name)
-        return find_named(name, self._tools, self._aliases)
+        return resolve_name(name, self._tools, self._aliases)
 
     def resolve(self, name: str) -> tuple[ToolSpec | None, str]:
         """That tool, and its own name; of one that is not offered the plain name."""
@@ -79,4 +79,4 @@ class OfferedTools:
         return kind if isinstance(kind, str) else ""
 
     def _ours(self, tool: ToolSpec, name: str) -> str:
-        return argument_name(name, tool.parameters.get("properties", {}), tool.argument_aliases)
+        return resolve_argument_name(name, tool.parameters.get("properties", {}), tool.argument_aliases)

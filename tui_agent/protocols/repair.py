@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tui_agent.text.json_values import DEPTH_LIMIT, LENIENT, is_too_deep, parse_integer, parse_number, whole_characters
+from tui_agent.text.json_values import DEPTH_LIMIT, LENIENT, is_too_deep, parse_integer, parse_number, repair_surrogates
 from tui_agent.text.patterns import Patterns
 
 _RE = Patterns("tui_agent.protocols", "repair")
@@ -222,7 +222,7 @@ def repair_json(text: str) -> RepairedJson:
     if is_too_deep(text, reading.value):
         raise UnreadableJson(f"it is nested deeper than {DEPTH_LIMIT} levels")
     if "\\ud" in text or "\\uD" in text:
-        reading = RepairedJson(whole_characters(reading.value), reading.end, reading.cut)
+        reading = RepairedJson(repair_surrogates(reading.value), reading.end, reading.cut)
     return reading
 
 

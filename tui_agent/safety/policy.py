@@ -126,7 +126,7 @@ def _row(action: ReadAction | EditAction | RunAction) -> Row:
     elif action.severity is Severity.HIGH:
         row = "high"
     else:
-        row = "unasked" if action.unasked and action.severity is Severity.NONE else "command"
+        row = "unasked" if action.safe and action.severity is Severity.NONE else "command"
     return row
 
 

@@ -19,7 +19,7 @@ from tui_agent.common.tables import read_table
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file
 from tui_agent.safety import globs
-from tui_agent.text import visible
+from tui_agent.text import make_visible
 
 Patterns: TypeAlias = tuple[tuple[str, bool], ...]
 
@@ -163,7 +163,7 @@ class Roots:
             if len(self.folders) > 1:
                 name = self.names[self.folders.index(holder)]
                 shown = name if shown == "." else f"{name}/{shown}"
-        return visible(shown.replace("\n", "␊").replace("\t", "␉"), lookalikes=False)
+        return make_visible(shown.replace("\n", "␊").replace("\t", "␉"), lookalikes=False)
 
     def _flags(self, path: str) -> tuple[bool, bool, bool]:
         """Protected, sensitive, credentials: by the names in an absolute `path`."""
@@ -260,7 +260,7 @@ def _expand_home(path: str) -> str | None:
     name, slash, rest = path[1:].partition("/")
     try:
         home = str(paths.home_dir()) if not name else pwd.getpwnam(name).pw_dir
-    except (KeyError, paths.NoHome):
+    except (KeyError, paths.HomeNotFoundError):
         return None
     return f"{home}{slash}{rest}"
 
@@ -285,7 +285,7 @@ def _own_folders() -> tuple[Path, ...]:
     """Where our own settings, sessions and trust lie."""
     try:
         return tuple(dict.fromkeys(_real(folder) for folder in (paths.config_dir(), paths.data_dir())))
-    except (paths.NoHome, PathError):
+    except (paths.HomeNotFoundError, PathError):
         return ()
 
 

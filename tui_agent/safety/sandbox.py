@@ -254,7 +254,7 @@ class ConfinedCommand:
     def _hidden(self) -> tuple[str, ...]:
         try:
             home = paths.home_dir()
-        except paths.NoHome:
+        except paths.HomeNotFoundError:
             return ()
         found = [os.path.join(home, name) for name in HIDDEN]
         if not self._network:

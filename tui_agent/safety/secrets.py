@@ -1,4 +1,4 @@
-"""Which secrets there are: what `text.Mask` hides (A7)."""
+"""Which secrets there are: what `text.SecretMask` hides (A7)."""
 
 from __future__ import annotations
 

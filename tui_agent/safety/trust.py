@@ -61,7 +61,7 @@ def survey(folder: Path) -> tuple[str, ...]:
 def _home() -> str:
     try:
         return os.path.realpath(paths.home_dir())
-    except paths.NoHome:
+    except paths.HomeNotFoundError:
         return "/"
 
 

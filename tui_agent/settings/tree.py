@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tui_agent.text.json_values import json_members
+from tui_agent.text.json_values import iter_json_members
 
 LIMIT = 256 * 1024
 """Bytes that a settings file may have."""
@@ -238,15 +238,15 @@ def _note_lines(
         raise ValueError("too deep")
     if text[at] != "{":
         return
-    for member in json_members(text, at):
-        here, line = (*where, member.key), text.count("\n", 0, member.begin) + 1
+    for member in iter_json_members(text, at):
+        here, line = (*where, member.key), text.count("\n", 0, member.start) + 1
         if here in lines:
             message = f"appears twice; line {lines[here]} is used"
             field = printable(".".join(here))
             problems.append(SettingsProblem(file=file, line=line, field=field, message=message))
             continue
         lines[here] = line
-        _note_lines(file, text, member.at, here, lines, problems)
+        _note_lines(file, text, member.value_start, here, lines, problems)
 
 
 def _explain(error: str, text: str, at: int) -> str:

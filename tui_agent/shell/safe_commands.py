@@ -79,7 +79,7 @@ def assess_command(
         command=command,
         cwd=str(cwd),
         severity=rating.severity,
-        unasked=is_safe,
+        safe=is_safe,
         reasons=(
             *rating.reasons,
             *(f"Changes a protected path: {path}" for path in protected),

@@ -104,12 +104,12 @@ class Tokens(Sums, omit_defaults=True):
     def note(self, usage: Usage) -> None:
         """One more reply."""
         self.replies += 1
-        self.prompt += speed.prompt_tokens_in_all(usage) or 0
+        self.prompt += speed.total_prompt_tokens(usage) or 0
         self.completion += usage.completion_tokens or 0
         self.cached += usage.cached_tokens or 0
         self.uncounted += usage.prompt_tokens is None and usage.completion_tokens is None
         if (read := speed.evaluated_tokens(usage)) is not None:
-            self.known += speed.prompt_tokens_in_all(usage) or 0
+            self.known += speed.total_prompt_tokens(usage) or 0
             if speed.prompt_rate(usage):
                 self.read += read
                 self.read_ms += usage.prompt_ms or 0

@@ -30,7 +30,7 @@ from tui_agent.storage.folder import (
 )
 from tui_agent.storage.journal import JournalReader, find_last
 from tui_agent.storage.lines import MAX_LINE, JournalLine, parse_line
-from tui_agent.text import Mask, clean, one_line
+from tui_agent.text import SecretMask, clean, one_line
 from tui_agent.view.fold import fold_record
 from tui_agent.view.items import SessionView
 
@@ -121,9 +121,9 @@ def read_entry(path: Path) -> SessionEntry:
     """What is known of the session in `path`. Never raises."""
     info, problem = _info(path)
     view = _beginning(path / JOURNAL)
-    said = one_line(Mask({}).mask(view.first_message[: TITLE_MAX * 20]), TITLE_MAX)
+    said = one_line(SecretMask({}).mask(view.first_message[: TITLE_MAX * 20]), TITLE_MAX)
     known = info or SessionInfo(id=path.name, title=_last_title(path / JOURNAL))
-    title = one_line(Mask({}).mask(known.title), TITLE_MAX) or said
+    title = one_line(SecretMask({}).mask(known.title), TITLE_MAX) or said
     if view.workspace and not known.workspace:
         known = msgspec.structs.replace(
             known, workspace=os.path.realpath(view.workspace), model=known.model or view.model
@@ -221,7 +221,7 @@ def folder_bytes(path: Path) -> int:
 def search(
     entries: Iterable[SessionEntry],
     text: str,
-    mask: Mask | None = None,
+    mask: SecretMask | None = None,
     *,
     each: int = 1,
     stopped: Callable[[], bool] = lambda: False,
@@ -233,7 +233,7 @@ def search(
     true nothing more is read.
     """
     words = [word.casefold() for word in text.split()]
-    mask = mask or Mask({})
+    mask = mask or SecretMask({})
     if not words:
         return
     for entry in entries:
@@ -264,7 +264,7 @@ def _texts(entry: SessionEntry, stopped: Callable[[], bool]) -> Iterator[str]:
                 yield event.text
 
 
-def _context(text: str, words: list[str], mask: Mask) -> str:
+def _context(text: str, words: list[str], mask: SecretMask) -> str:
     """One line around the first of the words; empty when not all are there."""
     folded = text.casefold()
     if not all(word in folded for word in words):
@@ -278,12 +278,12 @@ def _context(text: str, words: list[str], mask: Mask) -> str:
     return ("…" if begin else "") + one_line(shown[begin:], 160)
 
 
-def preview(entry: SessionEntry, lines: int, mask: Mask | None = None) -> str:
+def preview(entry: SessionEntry, lines: int, mask: SecretMask | None = None) -> str:
     """The end of the conversation as plain text, at most `lines` lines; what the user said begins with `› `.
 
     Clean and masked; the lines are not wrapped. Never raises.
     """
-    mask = mask or Mask({})
+    mask = mask or SecretMask({})
     kept: list[str] = []
     try:
         size = os.lstat(entry.path / JOURNAL).st_size
@@ -297,7 +297,7 @@ def preview(entry: SessionEntry, lines: int, mask: Mask | None = None) -> str:
     return "\n".join(kept[-lines:]) if lines > 0 else ""
 
 
-def _preview_lines(line: JournalLine, mask: Mask) -> list[str]:
+def _preview_lines(line: JournalLine, mask: SecretMask) -> list[str]:
     if line.type not in (e.UserMessageAdded.type, e.ReplyEnded.type, e.ToolStarted.type, e.RunEnded.type):
         return []
     match line.record().event:
@@ -312,7 +312,7 @@ def _preview_lines(line: JournalLine, mask: Mask) -> list[str]:
     return []
 
 
-def _display_lines(text: str, mask: Mask) -> list[str]:
+def _display_lines(text: str, mask: SecretMask) -> list[str]:
     lines = clean(mask.mask(text)).strip().split("\n") if text.strip() else []
     return [one_line(line, 500) for line in lines if line.strip()]
 

@@ -44,12 +44,12 @@ from tui_agent.storage.folder import (
 from tui_agent.storage.journal import JournalReader
 from tui_agent.storage.lines import JournalLine, to_line
 from tui_agent.storage.recovery import Recovery
-from tui_agent.text import Mask, one_line
+from tui_agent.text import SecretMask, one_line
 from tui_agent.view.fold import fold_record
 from tui_agent.view.items import SessionView
 
 
-def retitle_session(entry: SessionEntry, title: str, mask: Mask | None = None) -> str:
+def retitle_session(entry: SessionEntry, title: str, mask: SecretMask | None = None) -> str:
     """Give a session another title, for good; returns the title as it is kept. Raises SessionError.
 
     `mask` hides secrets in `chat_history.log`, should the end of it have been lost and be written again.
@@ -59,7 +59,7 @@ def retitle_session(entry: SessionEntry, title: str, mask: Mask | None = None) -
         raise SessionError("A title needs at least one letter.")
     with session_lock(path, "Rename it once it has ended."):
         check_readable(path)
-        add_records(path, [e.SessionTitled(title=title)], mask or Mask({}))
+        add_records(path, [e.SessionTitled(title=title)], mask or SecretMask({}))
         info = load_info(path)
         if info is not None:
             write_info(path, msgspec.structs.replace(info, title=title))
@@ -107,7 +107,7 @@ def check_readable(path: Path) -> None:
         raise SessionError(f"Session {path.name} has no {JOURNAL}: nothing to resume.")
 
 
-def add_records(path: Path, new: Iterable[e.Event], mask: Mask, name: str = JOURNAL) -> None:
+def add_records(path: Path, new: Iterable[e.Event], mask: SecretMask, name: str = JOURNAL) -> None:
     """Append events to a session's journal, called `name`, and log as the engine does, durably. Under its lock only.
 
     Raises SessionError; the journal is whole then, with or without them.
@@ -167,7 +167,7 @@ class Cut(msgspec.Struct):
     """The messages that wait there, and the plan document as far as it is looked for."""
 
 
-def fork_session(entry: SessionEntry, at: str | None = None, mask: Mask | None = None) -> str:
+def fork_session(entry: SessionEntry, at: str | None = None, mask: SecretMask | None = None) -> str:
     """A copy of the session under a new id, which is returned: all of it, or with `at` (the id of a message of the
     user's) what was there before that message. The original may be running and is not touched. Raises SessionError.
     """
@@ -178,7 +178,7 @@ def fork_session(entry: SessionEntry, at: str | None = None, mask: Mask | None =
         now = datetime.now().astimezone()
         target = make_folder(source.parent, folder_name(now))
         with FileLock(target / LOCK):
-            _fill(source, target, at, entry.title, mask or Mask({}))
+            _fill(source, target, at, entry.title, mask or SecretMask({}))
     except OSError as error:
         _clear(target)
         raise SessionError(f"Session {source.name} could not be copied: {error}.") from error
@@ -193,7 +193,7 @@ def _clear(target: Path | None) -> None:
         shutil.rmtree(target, ignore_errors=True)
 
 
-def _fill(source: Path, target: Path, at: str | None, title: str, mask: Mask) -> None:
+def _fill(source: Path, target: Path, at: str | None, title: str, mask: SecretMask) -> None:
     # the log before the journal: what it tells is then in the journal for sure, and what it lacks is told again
     _copy(source / LOG, target / LOG)
     cut = _copy_journal(source / JOURNAL, target / PART, at)

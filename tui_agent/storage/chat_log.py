@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from tui_agent import events as e
+from tui_agent.common.bounded import put_bounded
 from tui_agent.common.domain import EditAction, ToolCall, ToolResult
-from tui_agent.common.newest import keep_newest
 from tui_agent.events.narration import OPENING, diff_text, duration_text, fault_text, narrate
-from tui_agent.text import Mask, Masker, clean
-from tui_agent.text.json_values import map_text
+from tui_agent.text import SecretMask, StreamMasker, clean
+from tui_agent.text.json_values import map_strings
 
 _LINE_ENDS = re.compile("[\u2028\u2029]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -86,10 +86,10 @@ class _State(msgspec.Struct):
 class ChatLog:
     """Turns records into the text that the log grows by. Nothing but the records (and the mask) decides it."""
 
-    def __init__(self, mask: Mask | None = None) -> None:
-        self._mask = mask or Mask({})
+    def __init__(self, mask: SecretMask | None = None) -> None:
+        self._mask = mask or SecretMask({})
         self._state = _State()
-        self._maskers: dict[str, Masker] = {}
+        self._maskers: dict[str, StreamMasker] = {}
         self._projections: dict[type[e.Event], Callable[[e.Record, Any], str]] = {
             e.SessionOpened: self._session_opened,
             e.ReplyStarted: self._reply_started,
@@ -220,9 +220,9 @@ class ChatLog:
     def _agent_text(self, record: e.Record, text: str) -> str:
         return self._grow(record, "AGENT", f"reply:{record.node}", text)
 
-    def _masker(self, record: e.Record) -> Masker:
+    def _masker(self, record: e.Record) -> StreamMasker:
         """For a text that comes in pieces: a secret may be split between them."""
-        return self._maskers.setdefault(record.node, Masker(self._mask))
+        return self._maskers.setdefault(record.node, StreamMasker(self._mask))
 
     def _reply_ended(self, record: e.Record, event: e.ReplyEnded) -> str:
         reply = self._state.replies.pop(record.node, None) or _Reply()
@@ -261,7 +261,7 @@ class ChatLog:
 
     def _call_text(self, call: ToolCall) -> str:
         arguments = call.arguments if call.raw is None else {"unreadable": call.raw}
-        masked = map_text(arguments, lambda text: self._mask.mask(_SURROGATES.sub("\ufffd", text)))
+        masked = map_strings(arguments, lambda text: self._mask.mask(_SURROGATES.sub("\ufffd", text)))
         return f"{call.name}({msgspec.json.encode(masked).decode()})"
 
     def _tool_output(self, record: e.Record, event: e.ToolOutput) -> str:
@@ -294,7 +294,7 @@ class ChatLog:
         return "" if said is None else self._system(record, said.text)
 
     def _remember_diff(self, display: str, diff: str) -> None:
-        keep_newest(self._state.diffs, display, _checksum(diff), _DIFFS)
+        put_bounded(self._state.diffs, display, _checksum(diff), _DIFFS)
 
 
 def _tidy(text: str) -> str:

@@ -25,7 +25,7 @@ from tui_agent.platform.files import atomic_write, read_file, remove_leftovers
 from tui_agent.platform.locks import FileLock, shared_file_system
 from tui_agent.storage.journal import JournalReader
 from tui_agent.storage.lines import JournalLine
-from tui_agent.text import Mask, one_line
+from tui_agent.text import SecretMask, one_line
 from tui_agent.view.fold import fold_record
 from tui_agent.view.items import SessionView
 
@@ -259,7 +259,7 @@ def rebuild(path: Path) -> SessionInfo:
         last = line
     return SessionInfo(
         id=path.name,
-        title=view.title or one_line(Mask({}).mask(view.first_message), TITLE_LENGTH),
+        title=view.title or one_line(SecretMask({}).mask(view.first_message), TITLE_LENGTH),
         started_at=began,
         updated_at="" if last is None else last.record().at,
         workspace=os.path.realpath(view.workspace) if view.workspace else "",

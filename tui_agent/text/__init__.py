@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from tui_agent.text.cleaning import Cleaner, clean, count_of, marked_hidden, one_line, reveal, visible
-from tui_agent.text.masking import Mask, Masker
+from tui_agent.text.cleaning import Cleaner, clean, make_visible, mark_invisible, one_line, pluralize, reveal
+from tui_agent.text.masking import SecretMask, StreamMasker
 
-__all__ = ["Cleaner", "Mask", "Masker", "clean", "count_of", "marked_hidden", "one_line", "reveal", "visible"]
+__all__ = [
+    "Cleaner",
+    "SecretMask",
+    "StreamMasker",
+    "clean",
+    "make_visible",
+    "mark_invisible",
+    "one_line",
+    "pluralize",
+    "reveal",
+]

@@ -34,14 +34,14 @@ _OPENER = re.compile(r"[\x1b\x90\x98\x9b\x9d-\x9f]")
 _SGR = re.compile(r"[0-9;:]{0,64}")
 
 
-def clean(text: str, *, colours: bool = False) -> str:
+def clean(text: str, *, colors: bool = False) -> str:
     """`text` without any terminal control: C0 but tab and line feed, DEL, C1 and escape sequences whole.
 
-    Line ends become `\\n`, lone surrogates U+FFFD. With `colours` the well-formed SGR sequences stay (as `ESC [ … m`).
+    Line ends become `\\n`, lone surrogates U+FFFD. With `colors` the well-formed SGR sequences stay (as `ESC [ … m`).
     """
     if not _suspicious(text):
         return text
-    return _end_lines(_strip(text, colours))
+    return _end_lines(_strip(text, colors))
 
 
 class Cleaner:
@@ -50,8 +50,8 @@ class Cleaner:
     Holds back at most an unfinished sequence (a little over STRING_LIMIT characters).
     """
 
-    def __init__(self, colours: bool = False) -> None:
-        self._colours = colours
+    def __init__(self, colors: bool = False) -> None:
+        self._colors = colors
         self._held = ""
         self._after_return = False
 
@@ -62,11 +62,11 @@ class Cleaner:
         text = self._held + text
         cut = _unfinished(text)
         self._held = text[cut:]
-        return self._lines(_strip(text[:cut], self._colours))
+        return self._lines(_strip(text[:cut], self._colors))
 
     def flush(self) -> str:
         """What was held back and is text after all; the cleaner is as new afterwards."""
-        rest = self._lines(_strip(self._held, self._colours))
+        rest = self._lines(_strip(self._held, self._colors))
         self._held = ""
         self._after_return = False
         return rest
@@ -90,8 +90,8 @@ def _suspicious(text: str) -> bool:
     return pattern.search(text) is not None
 
 
-def _strip(text: str, colours: bool) -> str:
-    text = _REMOVED.sub(_keep_colour if colours else "", text)
+def _strip(text: str, colors: bool) -> str:
+    text = _REMOVED.sub(_keep_color if colors else "", text)
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
@@ -113,7 +113,7 @@ def _unfinished(text: str) -> int:
     return len(text)
 
 
-def _keep_colour(found: re.Match[str]) -> str:
+def _keep_color(found: re.Match[str]) -> str:
     if found["final"] != "m" or found["intermediates"]:
         return ""
     parameters = found["parameters"]
@@ -177,7 +177,7 @@ _LATIN = re.compile("[A-Za-z]")
 _TWINS = frozenset("авеіїјкмнорсѕтухԁԛԝһӏАВЕЅІЈКМНОРСТУХҮԌԚԜοανιυκρτχΑΒΕΖΗΙΚΜΝΟΡΤΥΧօոսցհղ")
 
 
-def visible(text: str, *, lookalikes: bool = True) -> str:
+def make_visible(text: str, *, lookalikes: bool = True) -> str:
     """`text` for a dialog: nothing is removed, and all that would not be seen is shown.
 
     Controls become `␛`, `␍` …, C1, bidi, zero-width, tag and blank characters `<U+202E>`, long gaps
@@ -203,7 +203,7 @@ def reveal(text: str) -> str:
     return _HIDDEN.sub(_hidden, text)
 
 
-def marked_hidden(text: str) -> str:
+def mark_invisible(text: str) -> str:
     """`text` for a model: bidi controls, zero-width characters and tags, which no user sees, as `<U+202E>`.
 
     Joiners and odd blanks stay, since text in many scripts needs them.
@@ -269,6 +269,6 @@ def _unmask_label(found: re.Match[str]) -> str:
     return label
 
 
-def count_of(number: int, noun: str) -> str:
+def pluralize(number: int, noun: str) -> str:
     """A number with its noun, such as `1 file` or `3 files`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -47,21 +47,21 @@ def is_too_deep(text: str, value: Any) -> bool:
     return True
 
 
-def whole_characters(value: Any) -> Any:
+def repair_surrogates(value: Any) -> Any:
     """`value` with surrogate pairs joined and lone ones replaced; it must not be nested deeply."""
-    return map_text(
+    return map_strings(
         value, lambda text: type(text)(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
     )
 
 
-def map_text(value: Any, change: Callable[[str], str]) -> Any:
+def map_strings(value: Any, change: Callable[[str], str]) -> Any:
     """Plain data with every text in it, keys too, as `change` makes it."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list | tuple):
-        return [map_text(item, change) for item in value]
+        return [map_strings(item, change) for item in value]
     if isinstance(value, dict):
-        return {map_text(key, change): map_text(item, change) for key, item in value.items()}
+        return {map_strings(key, change): map_strings(item, change) for key, item in value.items()}
     return value
 
 
@@ -69,15 +69,14 @@ class JsonMember(msgspec.Struct, frozen=True):
     """A member of an object in a JSON text."""
 
     key: str
-    begin: int
-    """Where the key stands, its quote."""
-    at: int
-    """Where the value begins."""
+    start: int
+    """Offset of the key's opening quote."""
+    value_start: int
     end: int
-    """Where it ends."""
+    """Offset after the value."""
 
 
-def json_members(text: str, at: int) -> Iterator[JsonMember]:
+def iter_json_members(text: str, at: int) -> Iterator[JsonMember]:
     """The members of the object whose brace is at `at`, in a text that is JSON."""
     at += 1
     while True:

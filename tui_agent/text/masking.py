@@ -115,7 +115,7 @@ Finder: TypeAlias = Callable[[str, int], int]
 """(text, start) → where something begins at or after `start`; -1 for nowhere."""
 
 
-class Mask:
+class SecretMask:
     """Knows what to hide: `values` maps the name that is shown to the secret itself."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
@@ -159,10 +159,10 @@ class Mask:
         return CUT.join([*parts, head])
 
 
-class Masker:
-    """The same as `Mask.mask()` for text that comes in pieces; holds back what may be the beginning of a secret."""
+class StreamMasker:
+    """Like `SecretMask.mask()` for a stream; holds back what may be the beginning of a secret."""
 
-    def __init__(self, mask: Mask) -> None:
+    def __init__(self, mask: SecretMask) -> None:
         self._stages = [_Stage(one) for one in mask.passes]
 
     def feed(self, text: str) -> str:

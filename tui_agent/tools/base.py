@@ -15,7 +15,7 @@ from tui_agent.common.errors import CodedError
 from tui_agent.common.symbols import (
     Diagnostic,
     Hierarchy,
-    PlaceKind,
+    LocationKind,
     SourceLocation,
     SourcePosition,
     Symbol,
@@ -70,7 +70,7 @@ class Code(Protocol):
         ...
 
     async def places(
-        self, kind: PlaceKind, path: Path, spot: SourcePosition
+        self, kind: LocationKind, path: Path, spot: SourcePosition
     ) -> tuple[SourceLocation, ...] | Unavailable:
         """Where it is defined, every use (the declaration among them), or what implements or overrides it."""
         ...

@@ -81,13 +81,13 @@ async def symbols_text(ctx: ToolContext, symbols: Sequence[Symbol]) -> str:
     sources = Sources(ctx)
     by_file: dict[str, list[Symbol]] = {}
     for symbol in symbols[:PLACES]:
-        by_file.setdefault(symbol.place.path, []).append(symbol)
+        by_file.setdefault(symbol.location.path, []).append(symbol)
     lines: list[str] = []
     for path, held in by_file.items():
         lines.append(f"── {sources.name(path)} ──")
-        for symbol in sorted(held, key=lambda one: one.place.line):
+        for symbol in sorted(held, key=lambda one: one.location.line):
             where = f" in {symbol.container}" if symbol.container else ""
-            lines.append(f"→ {symbol.place.line}: {symbol.kind} {symbol.name}{where}")
+            lines.append(f"→ {symbol.location.line}: {symbol.kind} {symbol.name}{where}")
     if len(symbols) > PLACES:
         lines.append(f"[{PLACES} of {len(symbols):,} shown; give more of the name]")
     return _capped(lines)
@@ -97,8 +97,8 @@ def outline_text(symbols: Sequence[Symbol]) -> str:
     """The symbols of one file with their lines, what holds what by indentation."""
     lines = []
     for symbol in symbols[:OUTLINE]:
-        last = max(symbol.place.line, symbol.place.last)
-        extent = f"{symbol.place.line}-{last}" if last > symbol.place.line else str(symbol.place.line)
+        last = max(symbol.location.line, symbol.location.end_line)
+        extent = f"{symbol.location.line}-{last}" if last > symbol.location.line else str(symbol.location.line)
         lines.append(f"{'  ' * symbol.depth}{extent}: {symbol.kind} {symbol.name}")
     if len(symbols) > OUTLINE:
         lines.append(f"[{OUTLINE} of {len(symbols):,} symbols shown]")
@@ -109,13 +109,13 @@ async def family_text(ctx: ToolContext, family: Hierarchy, above: str, below: st
     """A symbol with what is above and below it in a hierarchy; `above` and `below` are the headings."""
     sources = Sources(ctx)
     own = family.symbol
-    lines = [f"{own.kind} {own.name} · {sources.name(own.place.path)}:{own.place.line}"]
-    for heading, links, calls in ((above, family.above, True), (below, family.below, False)):
+    lines = [f"{own.kind} {own.name} · {sources.name(own.location.path)}:{own.location.line}"]
+    for heading, links, calls in ((above, family.incoming, True), (below, family.outgoing, False)):
         if links is None:
             continue
         lines.append(f"{heading}: {len(links)}" if links else f"{heading}: none")
         for link in links[:PLACES]:
-            lines += await _link_lines(sources, link, link.symbol.place.path if calls else own.place.path)
+            lines += await _link_lines(sources, link, link.symbol.location.path if calls else own.location.path)
         if len(links) > PLACES:
             lines.append(f"[{PLACES} of {len(links):,} shown]")
     return _capped(lines)
@@ -124,7 +124,7 @@ async def family_text(ctx: ToolContext, family: Hierarchy, above: str, below: st
 async def _link_lines(sources: Sources, link: HierarchyLink, where: str) -> list[str]:
     """The symbol, then the lines of the file `where` in which the two meet."""
     symbol = link.symbol
-    lines = [f"  {symbol.kind} {symbol.name} · {sources.name(symbol.place.path)}:{symbol.place.line}"]
+    lines = [f"  {symbol.kind} {symbol.name} · {sources.name(symbol.location.path)}:{symbol.location.line}"]
     for number in link.lines[:5]:
         lines.append(f"    → {number}: {await sources.line(where, number)}".rstrip())
     if len(link.lines) > 5:

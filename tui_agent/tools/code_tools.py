@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 from pydantic import Field
 
 from tui_agent.common.domain import Target, ToolResult
-from tui_agent.common.symbols import DiagnosticKind, Hierarchy, PlaceKind, SourcePosition, Unavailable
+from tui_agent.common.symbols import DiagnosticKind, Hierarchy, LocationKind, SourcePosition, Unavailable
 from tui_agent.platform.encoding import NotText, decode
-from tui_agent.text import count_of
+from tui_agent.text import pluralize
 from tui_agent.tools.base import A, Args, Tool, ToolContext, ToolError
 from tui_agent.tools.code_output import diagnostics_text, family_text, outline_text, places_text, symbols_text
 from tui_agent.tools.file_access import name_of, read_target
@@ -63,7 +63,7 @@ class CodeTool(Tool[A], Generic[A]):
         """See Tool. That something can't be told is no failure (T3)."""
         answer = await self.answer(args, ctx)
         if isinstance(answer, Unavailable):
-            text = f"Not available: {answer.why}. Use {self.instead} instead."
+            text = f"Not available: {answer.reason}. Use {self.instead} instead."
             return ToolResult(success=True, data=text, code="unavailable")
         return ToolResult(success=True, data=answer)
 
@@ -94,7 +94,7 @@ class AtSymbol(CodeTool[P], Generic[P]):
                     if found := await self.answer_at(spot, at, args, ctx):
                         return found
         except TimeoutError:
-            return Unavailable(why=f"the language server took longer than {PATIENCE:g} s")
+            return Unavailable(reason=f"the language server took longer than {PATIENCE:g} s")
         return self.nothing.format(at.name)
 
     @abstractmethod
@@ -166,7 +166,7 @@ def _on_line(text: str, number: int, target: Target) -> SymbolPosition:
 
 class _FindPlaces(AtSymbol[PositionArgs]):
     args = PositionArgs
-    kind: ClassVar[PlaceKind]
+    kind: ClassVar[LocationKind]
 
     async def answer_at(
         self, spot: SourcePosition, at: SymbolPosition, args: PositionArgs, ctx: ToolContext
@@ -180,15 +180,15 @@ class _FindPlaces(AtSymbol[PositionArgs]):
         text = await places_text(ctx, found)
         if self.kind != "references":
             return text
-        files = count_of(len({place.path for place in found}), "file")
-        return f"{count_of(len(found), 'reference')} to {at.name} in {files}\n{text}"
+        files = pluralize(len({place.path for place in found}), "file")
+        return f"{pluralize(len(found), 'reference')} to {at.name} in {files}\n{text}"
 
 
 class FindDefinition(_FindPlaces):
     """Follows a name to its source."""
 
     name: ClassVar[str] = "find_definition"
-    kind: ClassVar[PlaceKind] = "definitions"
+    kind: ClassVar[LocationKind] = "definitions"
     nothing: ClassVar[str] = "No definition of {} was found."
 
 
@@ -196,7 +196,7 @@ class FindReferences(_FindPlaces):
     """Finds who uses a name."""
 
     name: ClassVar[str] = "find_references"
-    kind: ClassVar[PlaceKind] = "references"
+    kind: ClassVar[LocationKind] = "references"
     nothing: ClassVar[str] = "No references to {} were found."
 
 
@@ -204,7 +204,7 @@ class FindImplementations(_FindPlaces):
     """Finds implementations and overrides."""
 
     name: ClassVar[str] = "find_implementations"
-    kind: ClassVar[PlaceKind] = "implementations"
+    kind: ClassVar[LocationKind] = "implementations"
     nothing: ClassVar[str] = "No implementations of {} were found."
 
 
@@ -247,7 +247,7 @@ class GetDiagnostics(CodeTool[FileArgs]):
         if not found:
             return f"{name_of(target)}: no errors or warnings."
         kinds = Counter(one.kind for one in found)
-        counts = [count_of(kinds[kind], word) for kind, word in _WORDS if kinds[kind]]
+        counts = [pluralize(kinds[kind], word) for kind, word in _WORDS if kinds[kind]]
         return f"{name_of(target)}: {', '.join(counts)}\n{diagnostics_text(found)}"
 
 

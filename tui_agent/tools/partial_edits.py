@@ -40,7 +40,7 @@ def chosen_bytes(before: bytes | None, after: bytes, diff: Diff, choice: HunkCho
         begins = hunk.old_start - (1 if hunk.old_count else 0)
         stop = begins + hunk.old_count
         out += old_lines[at:begins]
-        if place not in choice.taken:
+        if place not in choice.selected:
             out += old_lines[begins:stop]
         elif place in choice.edits:
             out += _edited(_new_of(hunk, new_lines), choice.edits[place], new_lines or old_lines)

@@ -35,7 +35,7 @@ class InitializePlan(Tool[InitializePlanArgs]):
         change = PlanChange(
             goal=args.goal.strip(),
             criteria=tuple(CriterionChange(description=one, completed=False) for one in texts if one),
-            fresh=True,
+            replace_criteria=True,
         )
         return ToolResult(success=True, data=ctx.propose_plan(change))
 

@@ -13,7 +13,7 @@ from typing import Any
 import pydantic
 
 from tui_agent.common.domain import Mode, ToolCall, ToolResult, ToolSpec
-from tui_agent.common.naming import argument_name, find_named, snake_case
+from tui_agent.common.naming import resolve_argument_name, resolve_name, snake_case
 from tui_agent.text import one_line
 from tui_agent.tools.base import Args, Tool
 from tui_agent.tools.wording import writable
@@ -189,7 +189,7 @@ class Registry:
 
     def find(self, name: str) -> Tool[Any] | None:
         """The tool of that name, whatever way of writing or other name for it the model uses."""
-        return find_named(name, self._tools, self._hidden, self._aliases)
+        return resolve_name(name, self._tools, self._hidden, self._aliases)
 
     def parse(self, call: ToolCall) -> tuple[Tool[Any], Args] | ToolResult:
         """The tool and its checked arguments, or the result that tells the model what is wrong with its call."""
@@ -257,7 +257,7 @@ def _arranged(tool: Tool[Any], given: dict[str, Any]) -> dict[str, Any]:
     given = _unwrapped(given, fields)
     arranged: dict[str, Any] = {}
     for name, value in given.items():
-        ours = argument_name(name, fields, tool.argument_aliases)
+        ours = resolve_argument_name(name, fields, tool.argument_aliases)
         if ours in arranged and ours != name:
             if arranged[ours] != value:
                 arranged[name] = value

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from tui_agent.text import count_of
+from tui_agent.text import pluralize
 
 TIMEOUT = 2.0
 """Seconds that a clipboard program may take."""
@@ -69,7 +69,7 @@ async def copy_to_clipboard(
     Only a program can confirm success; terminals never answer.
     """
     environment = os.environ if environment is None else environment
-    size = count_of(len(text), "character")
+    size = pluralize(len(text), "character")
     fits = len(text.encode("utf-8", "replace")) <= TERMINAL_LIMIT
     if fits:
         to_terminal(text)

@@ -31,7 +31,7 @@ MAX_EDITOR_BYTES = 16_000_000
 MAX_ENTRY_BYTES = 4_000_000
 """Longer messages are not saved in the history."""
 
-FILE_ERRORS = (OSError, ValueError, FileFault, paths.NoHome)
+FILE_ERRORS = (OSError, ValueError, FileFault, paths.HomeNotFoundError)
 """Errors of reading and writing; text that is not UTF-8 is a ValueError."""
 
 
@@ -111,7 +111,7 @@ def read_editor_file(path: Path) -> str | None:
 
 
 def history_file(workspace: str) -> Path:
-    """Return the history file of a workspace; its name does not reveal the path. Raises NoHome."""
+    """Return the history file of a workspace; its name does not reveal the path. Raises HomeNotFoundError."""
     name = hashlib.sha256(workspace.encode("utf-8", "surrogatepass")).hexdigest()[:24]
     return paths.data_dir() / "history" / f"{name}.jsonl"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tui_agent.common.paths import NoHome, data_dir
+from tui_agent.common.paths import HomeNotFoundError, data_dir
 from tui_agent.tui.base_app import BaseApp
 from widgets.dashboard import Dashboard
 
@@ -26,7 +26,7 @@ def show_statistics(app: BaseApp, _: str) -> None:
     stop = threading.Event()
 
     def read() -> None:
-        app.work(_fill, app, panel, stop, expected=(NoHome,))
+        app.work(_fill, app, panel, stop, expected=(HomeNotFoundError,))
 
     panel = Dashboard(again=read, left=stop.set)
     app.push_screen(panel)

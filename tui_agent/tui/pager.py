@@ -100,7 +100,7 @@ class Outputs:
         )
 
     def _masked_texts(self, pages: Pages, rows: list[PageRow]) -> list[str]:
-        """Mask rows together with their surroundings: a secret may begin or end outside of them (A7)."""
+        """SecretMask rows together with their surroundings: a secret may begin or end outside of them (A7)."""
         if self.app.session is None or not rows:
             return [row.text for row in rows]
         before = pages.above(rows[0].place, MASK_CONTEXT)

@@ -65,7 +65,7 @@ def _run_in_terminal(app: TuiAgentApp) -> int | ContinueIn:
 
 def _apply_startup_theme(app: TuiAgentApp) -> None:
     """Apply the theme of the settings before the first paint."""
-    with contextlib.suppress(paths.NoHome):  # reported when the session opens
+    with contextlib.suppress(paths.HomeNotFoundError):  # reported when the session opens
         if (theme := startup_theme(paths.config_file())).name != app.theme:
             app.theme = theme.name
 

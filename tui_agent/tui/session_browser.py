@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tui_agent.common.paths import data_dir, sessions_dir
 from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.storage.folder import SessionError
-from tui_agent.text import Mask, count_of
+from tui_agent.text import SecretMask, pluralize
 from tui_agent.tui.base_app import BaseApp
 from tui_agent.tui.exit_codes import CONTINUE, ContinueIn
 from widgets.dialog_keys import Keys
@@ -124,7 +124,7 @@ class SessionBrowser(SessionPicker):
         if self._mask is None:
             from tui_agent.safety.secrets import values_to_mask
 
-            self._mask = Mask(values_to_mask(os.environ, None))
+            self._mask = SecretMask(values_to_mask(os.environ, None))
         listing: Listing = []
         due = monotonic() + FIRST_PAGE_SECONDS
         for entry in catalog.each(data_dir()):
@@ -135,7 +135,7 @@ class SessionBrowser(SessionPicker):
         return listing
 
     def _row(self, entry: SessionEntry, now: float) -> SessionRow:
-        mask, age = self._mask or Mask({}), session_age(entry.changed, now)
+        mask, age = self._mask or SecretMask({}), session_age(entry.changed, now)
         facts = [age, file_size(entry.bytes)]
         if entry.model:
             facts.append(entry.model)
@@ -287,7 +287,7 @@ def session_age(then: float, now: float) -> str:
     if passed < 3600:
         return f"{int(passed // 60)} min ago"
     if passed < 24 * 3600:
-        return f"{count_of(int(passed // 3600), 'hour')} ago"
+        return f"{pluralize(int(passed // 3600), 'hour')} ago"
     if passed < 14 * 24 * 3600:
         days = int(passed // (24 * 3600))
         return "yesterday" if days == 1 else f"{days} days ago"

@@ -45,7 +45,7 @@ def log_failure(error: BaseException) -> str:
     mask = mask_in_use()
     text = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} screen\n{''.join(lines)}\n"
     message = mask.mask(clean(f"tui-agent crashed: {type(error).__name__}: {error}"))
-    with contextlib.suppress(OSError, paths.NoHome):
+    with contextlib.suppress(OSError, paths.HomeNotFoundError):
         path = paths.debug_log_file()
         paths.ensure_private_dir(path.parent)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

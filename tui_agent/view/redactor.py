@@ -12,7 +12,7 @@ import msgspec
 
 from tui_agent import events as e
 from tui_agent.common.domain import Hunk
-from tui_agent.text import Mask, Masker
+from tui_agent.text import SecretMask, StreamMasker
 
 T = TypeVar("T")
 
@@ -34,9 +34,9 @@ Piece = e.TextDelta | e.ReasoningDelta | e.ToolOutput
 class Redactor:
     """Masks records. Pieces of a growing text may be held back as long as a secret may begin at their end."""
 
-    def __init__(self, mask: Mask | None = None) -> None:
-        self.mask = mask or Mask({})
-        self._growing: dict[tuple[str, type[Piece]], Masker] = {}
+    def __init__(self, mask: SecretMask | None = None) -> None:
+        self.mask = mask or SecretMask({})
+        self._growing: dict[tuple[str, type[Piece]], StreamMasker] = {}
 
     def records(self, record: e.Record) -> list[e.Record]:
         """`record` as it may be seen; before the end of a growing text comes what was held back of it."""
@@ -47,7 +47,7 @@ class Redactor:
             key = (record.node, type(event))
             masker = self._growing.get(key)
             if masker is None:
-                masker = self._growing[key] = Masker(self.mask)
+                masker = self._growing[key] = StreamMasker(self.mask)
             return [_with(record, msgspec.structs.replace(event, text=masker.feed(event.text)))]
         shown = [] if not self._growing else self._ends(record)
         masked = self.any(event)

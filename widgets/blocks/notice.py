@@ -8,7 +8,7 @@ from rich.style import Style
 
 from tui_agent.common.domain import Answer, Scope, TrustAction
 from tui_agent.keys.keymap import key_of
-from tui_agent.text import count_of
+from tui_agent.text import pluralize
 from tui_agent.view.items import EndItem, NoticeItem, RequestItem
 from widgets.blocks.base import TranscriptBlock, format_duration
 from widgets.markdown import render_markdown
@@ -73,7 +73,7 @@ class EndBlock(TranscriptBlock[EndItem]):
         item = self.item
         took = format_duration(item.ms)
         if item.tool_calls:
-            took = f"{count_of(item.tool_calls, 'tool call')} · {took}"
+            took = f"{pluralize(item.tool_calls, 'tool call')} · {took}"
         if item.outcome == "done":
             lines = wrap([(item.text, styles.text)], width) if item.text else []
             done = hanging_text("·", styles.muted, f"Done · {took}", styles.muted, width)
@@ -111,7 +111,7 @@ def hunks_text(answer: Answer) -> str:
     taken, edits = data.get("hunks"), data.get("edits")
     if not isinstance(taken, list):
         return ""
-    count = f" in part: {count_of(len(taken), 'hunk')}"
+    count = f" in part: {pluralize(len(taken), 'hunk')}"
     return count + (", edited by you" if isinstance(edits, dict) and edits else "")
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from rich.style import Style
 
-from tui_agent.common.workplan import DecisionNote, InstructionPlan, PlanStep, Summary, as_text
+from tui_agent.common.workplan import DecisionNote, InstructionPlan, PlanStep, Summary, format_plan
 from tui_agent.events import PlanProposed
-from tui_agent.text import count_of, one_line
+from tui_agent.text import one_line, pluralize
 from tui_agent.view.items import RequestItem, StepItem
 from widgets.blocks.base import TranscriptBlock, format_duration
 from widgets.styled_text import Line, Span, TextStyles, hanging, indent, wrap
@@ -116,7 +116,7 @@ class PlanBlock(TranscriptBlock[RequestItem]):
     def _state(self) -> tuple[str, str, str, list[str]]:
         item, proposal = self.item, self._proposal
         name = "Recovery plan" if proposal.recovery else "Plan"
-        count = count_of(len(self._plan.steps), "step")
+        count = pluralize(len(self._plan.steps), "step")
         if item.answer is None:
             return "?", "warn", name, [count, "waiting for you"] if proposal.asks else [count]
         if item.answer.verdict == "reject":
@@ -139,7 +139,7 @@ class PlanBlock(TranscriptBlock[RequestItem]):
     def plain(self) -> str:
         """What became of it, and the plan."""
         _symbol, _role, words, more = self._state()
-        return "\n".join([" · ".join([words, *more]), as_text(self._plan)])
+        return "\n".join([" · ".join([words, *more]), format_plan(self._plan)])
 
     def guess(self, width: int) -> int:
         """One line while it is folded."""

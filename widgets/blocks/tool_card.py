@@ -8,7 +8,7 @@ from rich.style import Style
 
 from tui_agent.common.domain import Scope
 from tui_agent.keys.keymap import key_of
-from tui_agent.text import count_of
+from tui_agent.text import pluralize
 from tui_agent.view.items import ToolItem
 from widgets import ansi
 from widgets.blocks.base import SHORT, TranscriptBlock, format_duration
@@ -68,7 +68,7 @@ class ToolCard(TranscriptBlock[ToolItem]):
             spans += [(f"{gap}+{added} ", styles.ok), (f"−{removed}  ", styles.bad)]
             gap = ""
         if item.wrong:
-            spans.append((f"{gap}{count_of(len(item.wrong), 'error')}  ", styles.bad))
+            spans.append((f"{gap}{pluralize(len(item.wrong), 'error')}  ", styles.bad))
             gap = ""
         if self._waiting:
             return [*spans, (gap + "waiting for you", styles.warn)]

@@ -23,7 +23,7 @@ from tui_agent.common.domain import (
     UserMessage,
     program_text,
 )
-from tui_agent.common.speed import cached_share, evaluated_tokens, prompt_tokens_in_all
+from tui_agent.common.speed import cached_share, evaluated_tokens, total_prompt_tokens
 from tui_agent.engine.core.history import SUMMARY, cut_text, is_kind
 from tui_agent.engine.core.prompts import prompt
 from tui_agent.engine.core.tokens import Counts, Gauge, of_message, total
@@ -245,7 +245,7 @@ def reread(usage: Usage, size: int, fresh: int, *, reloaded: bool, apart: bool, 
     """What to tell the user of a prompt of `size` tokens, all but `fresh` of which the request before had, too; empty
     where all is well, or where the server does not say. `reloaded`: the model was loaded anew for it. `apart`: other
     requests of ours came in between."""
-    share, real = cached_share(usage), prompt_tokens_in_all(usage) or 0
+    share, real = cached_share(usage), total_prompt_tokens(usage) or 0
     if share is None or real < LONG or fresh >= (1 - EXPECTED) * size or share >= FOUND:
         return ""
     read = evaluated_tokens(usage) or 0

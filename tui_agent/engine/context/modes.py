@@ -8,7 +8,7 @@ from tui_agent.common.domain import Mode
 from tui_agent.engine.core.prompts import fingerprint, prompt, version
 
 if TYPE_CHECKING:
-    from tui_agent.common.workplan import Classified
+    from tui_agent.common.workplan import Classification
     from tui_agent.tools.registry import Registry
 
 SUBAGENT = "subagent"
@@ -43,7 +43,7 @@ def rules(mode: Mode, *, reads_only: bool, role: str = "") -> list[str]:
     return [prompt(name) for name in sections(mode, reads_only=reads_only, role=role)]
 
 
-def intent_section(found: Classified) -> str:
+def intent_section(found: Classification) -> str:
     """Name of the text that the kind of request adds (W1); empty where it adds none."""
     if found.guessed or found.intent == "mixed":
         return ""

@@ -27,7 +27,7 @@ from tui_agent.platform.watching import Mark, mark
 from tui_agent.safety import trust as trust_store
 from tui_agent.safety.decision_files import DecisionsNotSaved
 from tui_agent.safety.roots import Roots
-from tui_agent.text import marked_hidden
+from tui_agent.text import mark_invisible
 from tui_agent.tools.wording import shown_name
 
 AGENTS_FILE = "AGENTS.md"
@@ -97,7 +97,7 @@ def read_agent_file(path: Path, source: str, within: Path | None, cap: int = AGE
             return AgentFile(path, source, "", f"{path} was not used: it points outside the folder.", stamp)
         with path.open("rb") as file:
             data = file.read(4 * cap)
-        text = marked_hidden(data.decode("utf-8", "strict" if len(data) < 4 * cap else "ignore")).strip()
+        text = mark_invisible(data.decode("utf-8", "strict" if len(data) < 4 * cap else "ignore")).strip()
     except (OSError, UnicodeDecodeError) as error:
         return AgentFile(path, source, "", f"{path} was not used: {error}.", stamp)
     warning = ""
@@ -427,7 +427,7 @@ def text_for(found: tuple[tuple[str, ProjectFacts], ...], window: int | None) ->
     room = (SMALL if window is not None and window <= SMALL_WINDOW else FULL) // max(1, len(found))
     parts = [(name, one.told(room)) for name, one in found]
     told = [f"In {name}:\n{text}" if len(found) > 1 else text for name, text in parts if text]
-    return marked_hidden("\n".join(told))
+    return mark_invisible("\n".join(told))
 
 
 # --- by file --------------------------------------------------------------------------------

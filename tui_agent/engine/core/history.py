@@ -98,7 +98,7 @@ def cut_message(message: Message, size: int) -> Message:
         calls = tuple(
             msgspec.structs.replace(call, arguments=_cut_value(call.arguments, size)) for call in message.calls
         )
-        text, thought = cut_text(message.text, size), cut_text(message.thought, size)
+        text, thought = cut_text(message.text, size), cut_text(message.reasoning, size)
         return msgspec.structs.replace(message, text=text, calls=calls, thought=thought)
     if isinstance(message, (UserMessage, SystemMessage)):
         return message
@@ -249,7 +249,7 @@ class History:
             case events.ReplyEnded(text=text, calls=calls, thought=thought, interrupted=interrupted, role=""):
                 if text or calls:
                     kept = thought if calls else ""
-                    turn.messages.append(AssistantMessage(text=text, calls=calls, thought=kept))
+                    turn.messages.append(AssistantMessage(text=text, calls=calls, reasoning=kept))
                 if interrupted:
                     turn.messages.append(ProgramMessage(text=program_text("feedback", CUT_REPLY)))
             case events.ToolStarted(call=call):

@@ -12,14 +12,14 @@ import msgspec
 
 from tui_agent import events
 from tui_agent.checkpoints.ledger import Ledger
+from tui_agent.common.bounded import put_bounded
 from tui_agent.common.domain import Action, Answer, EditAction, Grant, ReadAction, RunAction, Scope
-from tui_agent.common.newest import keep_newest
 from tui_agent.engine.core.history import History
 from tui_agent.engine.core.saved_copies import folded
 from tui_agent.engine.core.stream import STREAMED, EventStream
 from tui_agent.storage.folder import SessionFolder
 from tui_agent.storage.recovery import RecoveryReport
-from tui_agent.text import Mask, clean, one_line
+from tui_agent.text import SecretMask, clean, one_line
 
 log = logging.getLogger(__name__)
 
@@ -198,7 +198,7 @@ def _kinds(notes: Notes) -> list[tuple[str, dict[str, str]]]:
 def _note(kind: dict[str, str], key: str, value: str = "") -> None:
     key = one_line(clean(key), 160)
     if key:
-        keep_newest(kind, key, value, MOST)
+        put_bounded(kind, key, value, MOST)
 
 
 def _newest(kind: dict[str, str]) -> list[tuple[str, str]]:
@@ -262,7 +262,7 @@ class SessionStream(EventStream):
         self.state, self.on_emit = state, state.fold
 
 
-async def open_stream(folder: SessionFolder, mask: Mask) -> tuple[SessionStream, RecoveryReport]:
+async def open_stream(folder: SessionFolder, mask: SecretMask) -> tuple[SessionStream, RecoveryReport]:
     """The session's stream with the engine's state as it was left. Raises AppendError."""
     stream, recovered = await SessionStream.open(folder, mask)
     assert isinstance(stream, SessionStream)
@@ -416,7 +416,7 @@ class EngineState(msgspec.Struct, rename={"saved_copies": "asides"}):
         if sha256 is None:
             self.seen.pop(path, None)
         else:
-            keep_newest(self.seen, path, sha256, SEEN_MAX)
+            put_bounded(self.seen, path, sha256, SEEN_MAX)
 
     def _fold_setting(self, event: events.Event) -> None:
         match event:

@@ -21,7 +21,7 @@ from tui_agent.storage.journal import JournalReader, without_pieces
 from tui_agent.storage.lines import Damage, JournalLine, encode_event
 from tui_agent.storage.recovery import Recovery, RecoveryReport
 from tui_agent.storage.writing import SessionWriter
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 
 RING_RECORDS = 4096
 RING_BYTES = 16 << 20
@@ -83,14 +83,14 @@ class EventStream:
         """Byte from which on damage is told by `session.recovered`."""
         self._since_state = 0
         self._bytes_since_state = 0
-        self.mask = Mask({})
+        self.mask = SecretMask({})
         """What is hidden wherever people read along (A7)."""
 
     @classmethod
     async def open(
         cls,
         folder: SessionFolder,
-        mask: Mask | None = None,
+        mask: SecretMask | None = None,
         clock: Callable[[], datetime] | None = None,
         *,
         calls: OsCalls = OS,

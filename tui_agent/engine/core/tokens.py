@@ -112,8 +112,8 @@ def of_message(message: Message) -> Counts:
         for call in message.calls:
             written = call.raw or json.dumps(call.arguments, ensure_ascii=False)
             parts += [count(call.name), count(written), _MESSAGE]
-        if message.calls and message.thought:
-            parts.append(count(message.thought))
+        if message.calls and message.reasoning:
+            parts.append(count(message.reasoning))
     return total(parts)
 
 

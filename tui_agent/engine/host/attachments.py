@@ -14,7 +14,7 @@ from tui_agent.common.domain import Target
 from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.events import Attachment, ContextAttached, Notice
 from tui_agent.mentions.syntax import LineRange, Mention, mentions
-from tui_agent.text import clean, marked_hidden
+from tui_agent.text import clean, mark_invisible
 from tui_agent.tools.base import ToolError, ToolRefused
 from tui_agent.tools.file_access import permit_read
 from tui_agent.tools.line_sources import open_lines
@@ -182,7 +182,7 @@ def _file(one: _Found, room: int, stop: threading.Event) -> Attachment:
             wanted = CHUNK if place.last is None else min(CHUNK, place.last - number + 1)
             lines = source.take(wanted)
             for line in lines:
-                entry = marked_hidden(clean(f"{number}\t{line}"))
+                entry = mark_invisible(clean(f"{number}\t{line}"))
                 if shown and size + len(entry) + 1 > room:
                     ended = True
                     break
@@ -234,7 +234,7 @@ def _folder(one: _Found, roots: Sequence[Path], room: int) -> Attachment:
     target = one.target
     assert target is not None
     shown = str(listing(target.path, DEPTH, roots, threading.Event()).data)
-    text = marked_hidden(clean(shown))
+    text = mark_invisible(clean(shown))
     note = ""
     if len(text) > room:
         text = text[:room].rpartition("\n")[0] or text[:room]

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
+from tui_agent.common.bounded import put_bounded
 from tui_agent.common.domain import FileChange
-from tui_agent.common.newest import keep_newest
 from tui_agent.common.symbols import (
     Diagnostic,
     Hierarchy,
-    PlaceKind,
+    LocationKind,
     SourceLocation,
     SourcePosition,
     Symbol,
@@ -125,7 +125,7 @@ class CodeIntelligence:
         return await self._ask(path, lambda server: server.outline(path))
 
     async def places(
-        self, kind: PlaceKind, path: Path, spot: SourcePosition
+        self, kind: LocationKind, path: Path, spot: SourcePosition
     ) -> tuple[SourceLocation, ...] | Unavailable:
         """See Code."""
         return await self._ask(path, lambda server: server.places(kind, path, spot))
@@ -152,7 +152,7 @@ class CodeIntelligence:
 
             present = await asyncio.to_thread(_present, pool)
             if not present:
-                return Unavailable(why="no language server for a language of this workspace is installed")
+                return Unavailable(reason="no language server for a language of this workspace is installed")
             asked = (
                 pool.with_server(language, root, partial(CodeServer.symbols, name=name, example=example))
                 for language, root, example in present
@@ -177,17 +177,17 @@ class CodeIntelligence:
     ) -> T | Unavailable:
         """The answer of servers that know the files on disk; `Unavailable` whatever goes wrong."""
         if why := self.hindrance():
-            return Unavailable(why=why)
+            return Unavailable(reason=why)
         try:
             async with asyncio.timeout(seconds):
                 pool = await self._servers()
                 await pool.refresh()
                 return await ask(pool)
         except TimeoutError:
-            return Unavailable(why=f"the language server took longer than {seconds:g} s")
+            return Unavailable(reason=f"the language server took longer than {seconds:g} s")
         except Exception:
             log.exception("code intelligence failed")
-            return Unavailable(why="code intelligence failed inside; the details are in the debug log")
+            return Unavailable(reason="code intelligence failed inside; the details are in the debug log")
 
     # --- after a write, and at the end ---
 
@@ -245,10 +245,10 @@ class CodeIntelligence:
         limit = max(0.1, seconds)
         answer = await self._ask(path, lambda server: server.file_diagnostics(path, limit, data), seconds)
         if isinstance(answer, Unavailable):
-            log.debug("no diagnostics of %s: %s", path, answer.why)
+            log.debug("no diagnostics of %s: %s", path, answer.reason)
             return None
         sha256, found = answer
-        keep_newest(self._known, (str(path), sha256), Counter(map(_which, found)), KEPT)
+        put_bounded(self._known, (str(path), sha256), Counter(map(_which, found)), KEPT)
         return found
 
     def _marked(self, found: tuple[Diagnostic, ...], path: str, before: str | None) -> tuple[Diagnostic, ...]:
@@ -293,7 +293,7 @@ def _likest(name: str, found: Iterable[Symbol]) -> tuple[Symbol, ...]:
 
     def rank(symbol: Symbol) -> tuple[bool, bool, bool, str, int]:
         own = symbol.name.casefold()
-        return (symbol.name != name, own != wanted, wanted not in own, symbol.place.path, symbol.place.line)
+        return (symbol.name != name, own != wanted, wanted not in own, symbol.location.path, symbol.location.line)
 
-    once = {(one.name, one.place.path, one.place.line): one for one in found}
+    once = {(one.name, one.location.path, one.location.line): one for one in found}
     return tuple(sorted(once.values(), key=rank))

@@ -70,7 +70,7 @@ class SandboxPolicy:
         if self.sandbox.kind == "none" or self._settings.sandbox == "off":
             return False
         auto = mode in (ApprovalMode.AUTO_EDIT, ApprovalMode.AUTO)
-        return self._settings.sandbox == "required" or auto or action.unasked
+        return self._settings.sandbox == "required" or auto or action.safe
 
     def holds(self, action: RunAction, mode: ApprovalMode) -> bool:
         """The same for a sandbox that denies all it should: what `auto_approve_high` asks for (A4)."""
@@ -82,9 +82,9 @@ class SandboxPolicy:
             raise ToolError("The settings demand a sandbox for commands, and there is none here.", "refused")
         if not self.wants(action, mode):
             return None
-        network = self._settings.sandbox_network and not action.unasked
+        network = self._settings.sandbox_network and not action.safe
         return await asyncio.to_thread(
-            ConfinedCommand, self.sandbox, self._roots, writes=not action.unasked, network=network, known=self._known
+            ConfinedCommand, self.sandbox, self._roots, writes=not action.safe, network=network, known=self._known
         )
 
     async def with_notes(self, outcome: CommandOutcome, confined: ConfinedCommand | None) -> CommandOutcome:
@@ -368,7 +368,7 @@ class ToolEnvironment:
         )
         if self.mode is Mode.REVIEW and self.trusted():
             reads = await asyncio.to_thread(self._git, running) is not None
-            running = msgspec.structs.replace(running, unasked=running.unasked or reads)
+            running = msgspec.structs.replace(running, safe=running.safe or reads)
         if self._terminal is not None and (changed := self._terminal.env_changes()):
             running = msgspec.structs.replace(running, env_changes=changed)
         return running
@@ -395,7 +395,7 @@ class ToolEnvironment:
         cwd = Path(action.cwd)
         if await asyncio.to_thread(os.path.realpath, cwd) != action.cwd:
             raise ToolError(f"The way to {cwd} leads elsewhere by now; call it again.", "changed")
-        if not action.unasked:
+        if not action.safe:
             outcome = await self._in_terminal(action.command, cwd, timeout, show, file, confined)
         elif (git := await asyncio.to_thread(self._git, action)) is not None:
             from tui_agent.shell import review_git

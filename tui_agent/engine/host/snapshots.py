@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tui_agent.common.domain import EditAction
 from tui_agent.engine.core.state import SessionStream
 from tui_agent.events import CommandChangedFiles, FileSnapshotted, FileState
-from tui_agent.text import visible
+from tui_agent.text import make_visible
 
 if TYPE_CHECKING:
     from tui_agent.checkpoints.store import BlobStore
@@ -69,7 +69,7 @@ class Snapshots:
                 changed=named(changes.changed),
                 deleted=named(changes.deleted),
                 more=changes.more,
-                unwatched=tuple(visible(text) for text in changes.unwatched),
+                unwatched=tuple(make_visible(text) for text in changes.unwatched),
             )
             note(event)
             if changes.any or blind:

@@ -25,7 +25,7 @@ from tui_agent.common.domain import (
     ToolResult,
     action_digest,
 )
-from tui_agent.common.hunks import HunkChoice, lines_text, with_edited_hunk
+from tui_agent.common.hunks import HunkChoice, edit_hunk, format_hunk
 from tui_agent.common.workplan import PlanChange
 from tui_agent.engine.core.approvals import approval_events, granted
 from tui_agent.engine.core.shielded import complete_shielded
@@ -37,7 +37,7 @@ from tui_agent.platform.file_faults import FileChangedError, FileFault
 from tui_agent.platform.files import read_file, replace_file, sha256_of
 from tui_agent.platform.watching import Mark, mark
 from tui_agent.safety.roots import PathError
-from tui_agent.text import Cleaner, count_of
+from tui_agent.text import Cleaner, pluralize
 from tui_agent.tools.base import Code, SubagentTask, ToolError, ToolRefused, Written
 from tui_agent.tools.code_output import diagnostics_text
 from tui_agent.tools.diffs import diff_bytes
@@ -274,10 +274,10 @@ class CallContext:
         chosen, note = action, ""
         if approval.answer.data:
             try:
-                choice = HunkChoice.read(approval.answer.data, action.diff)
+                choice = HunkChoice.from_answer(approval.answer.data, action.diff)
             except ValueError as error:
                 raise ToolRefused(f"Not done: {error}.") from error
-            if not choice.whole(action.diff):
+            if not choice.selects_all(action.diff):
                 after, chosen = await self._chosen(action, before, after, choice)
                 note = choice_note(action, choice)
         change = await self._write(approval, chosen, after, partly=chosen is not action)
@@ -288,7 +288,7 @@ class CallContext:
         self, action: EditAction, before: bytes | None, after: bytes, choice: HunkChoice
     ) -> tuple[bytes, EditAction]:
         """The bytes of the hunks that the user chose, and the edit that they are. Raises Refused."""
-        if not action.parts:
+        if not action.splittable:
             raise ToolRefused("Not done: this change can only be taken as a whole.")
         content, chosen = await asyncio.to_thread(_carve, action, before, after, choice)
         if chosen.after == action.before or (before is None and not content):
@@ -355,7 +355,7 @@ class CallContext:
         event = DiagnosticsReported(path=change.path, display=change.display, found=errors[:DIAGNOSTICS])
         self._environment.stream.emit(event, run=self._run, node=self._node)
         new = sum(one.new for one in errors)
-        head = f"{count_of(len(errors), 'error')} in {change.display}"
+        head = f"{pluralize(len(errors), 'error')} in {change.display}"
         head += "" if new == len(errors) else f", {new} of them new"
         return f"[Diagnostics] {head}:\n{diagnostics_text(errors, DIAGNOSTICS)}"
 
@@ -369,12 +369,12 @@ class CallContext:
         await environment.stream.durable()
         if action.severity is not Severity.NONE:
             await environment.before_change(self._run)
-        self.acted = self.acted or not action.unasked
+        self.acted = self.acted or not action.safe
         self._executed(approval, action)
         file = environment.output_file()
         self._file = str(file)
         async with contextlib.AsyncExitStack() as stack:
-            if not action.unasked and snapshots is not None:
+            if not action.safe and snapshots is not None:
                 watching = snapshots.watching(
                     action.command, environment.roots, self._note_effects, run=self._run, call=self._node
                 )
@@ -445,7 +445,7 @@ def _editing(target: Target, before: bytes | None, after: bytes, roots: Sequence
         outside=target.outside,
         protected=target.protected,
         sensitive=target.sensitive,
-        parts=can_choose(before, after),
+        splittable=can_choose(before, after),
     )
 
 
@@ -480,11 +480,11 @@ def _carve(action: EditAction, before: bytes | None, after: bytes, choice: HunkC
 def choice_note(action: EditAction, choice: HunkChoice) -> str:
     """What the model must know of a change that was made otherwise than it asked for."""
     hunks = action.diff.hunks
-    left = [lines_text(hunk) for place, hunk in enumerate(hunks) if place not in choice.taken]
+    left = [format_hunk(hunk) for place, hunk in enumerate(hunks) if place not in choice.selected]
     made = [
-        lines_text(with_edited_hunk(hunks[place], text))
+        format_hunk(edit_hunk(hunks[place], text))
         for place, text in sorted(choice.edits.items())
-        if place in choice.taken
+        if place in choice.selected
     ]
     parts: list[str] = []
     if left:
@@ -509,7 +509,7 @@ class _LiveOutput:
     """Cleans, gathers and bounds what a call prints."""
 
     def __init__(self, emit: Callable[[str], None]) -> None:
-        self._cleaner = Cleaner(colours=True)
+        self._cleaner = Cleaner(colors=True)
         self._buffer = TextBuffer(emit, OUTPUT_GATHER)
 
     def add(self, text: str) -> None:

@@ -23,7 +23,7 @@ from tui_agent.events import CommandChangedFiles, ToolFinished, ToolStarted
 from tui_agent.platform.watching import Mark, mark
 from tui_agent.protocols.parser import Protocol
 from tui_agent.safety.roots import PathError
-from tui_agent.text import clean, marked_hidden, one_line
+from tui_agent.text import clean, mark_invisible, one_line
 from tui_agent.tools.base import Args, Tool, ToolError, ToolRefused
 from tui_agent.tools.registry import Registry
 
@@ -487,7 +487,7 @@ def result_text(result: ToolResult) -> str:
     else:
         body = msgspec.json.encode(result.data).decode()
     if result.success:
-        return marked_hidden(clean(body)) or "Done."
-    return marked_hidden(
+        return mark_invisible(clean(body)) or "Done."
+    return mark_invisible(
         clean("\n".join(part for part in (f"Error: {result.error or 'it did not work.'}", body) if part))
     )

@@ -34,7 +34,7 @@ from tui_agent.engine.checks.request_scope import protected_files
 from tui_agent.engine.host.environment import ToolEnvironment
 from tui_agent.engine.loop.calls import ToolCalls
 from tui_agent.events import Notice
-from tui_agent.text import clean, count_of, one_line
+from tui_agent.text import clean, one_line, pluralize
 from tui_agent.text.patterns import Patterns
 from tui_agent.tools.code_output import diagnostics_text
 from tui_agent.tools.registry import Registry
@@ -231,7 +231,7 @@ def _refusal(wrong: dict[str, tuple[Diagnostic, ...]]) -> CompletionRefusal:
     return CompletionRefusal(
         why=_counted(wrong),
         told=(
-            f"This is not done yet: the files that you changed have {count_of(_count(wrong), 'error')}.\n{found}\n"
+            f"This is not done yet: the files that you changed have {pluralize(_count(wrong), 'error')}.\n{found}\n"
             "Fix them now with the tools. If one is not caused by your changes, say so in a sentence."
         ),
     )
@@ -248,7 +248,7 @@ def _left(wrong: dict[str, tuple[Diagnostic, ...]]) -> Notice:
 
 
 def _counted(wrong: dict[str, tuple[Diagnostic, ...]]) -> str:
-    return f"{count_of(_count(wrong), 'error')} in changed files: {', '.join(list(wrong)[:FILES])}"
+    return f"{pluralize(_count(wrong), 'error')} in changed files: {', '.join(list(wrong)[:FILES])}"
 
 
 def _count(wrong: dict[str, tuple[Diagnostic, ...]]) -> int:

@@ -288,7 +288,7 @@ class FilesLoop:
         if (fault := received.ended.fault) is not None:
             if fault.kind in ("broken", "timeout"):
                 return [Problem(fault.message)]
-            return self._ended(fault.outcome, fault.sentence, "")
+            return self._ended(fault.outcome, fault.full_message, "")
         reply = await asyncio.to_thread(read_files, text, known, request.text, removable_names(request.text))
         self._attempts.said = without_files(text) if reply.files else text.strip()
         cut_off = received.ended.stop == "length"

@@ -126,7 +126,7 @@ class DirectLoop:
             return await self._again("server", received, fault.message[:300])
         if fault.kind in _BROKEN:
             return await self._again("broken", received, fault.message)
-        return self._ended(fault.outcome, fault.sentence)
+        return self._ended(fault.outcome, fault.full_message)
 
     async def _silent(self, received: Received) -> RunEnded | None:
         """A reply without text and calls."""
@@ -221,7 +221,7 @@ class DirectLoop:
         times = f"{self._rejections.in_a_row} times in a row"
         text = f"{_DESCRIPTIONS[kind]}, and the replies could not be used {times}."
         if fault is not None:
-            text += f" {fault.sentence}"
+            text += f" {fault.full_message}"
         elif kind == "thinking_only" and why:
             text += f" {why[:1].upper()}{why[1:]} by thinking: raise reply_tokens in the settings."
         elif why:

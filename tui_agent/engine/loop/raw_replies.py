@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import atomic_write
-from tui_agent.text import Mask
+from tui_agent.text import SecretMask
 
 SIZE = 256 * 1024
 """Characters that are kept of one."""
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 class RawReplies:
     """Writes them; what can't be written is no loss for the work."""
 
-    def __init__(self, folder: Path, mask: Mask) -> None:
+    def __init__(self, folder: Path, mask: SecretMask) -> None:
         self._folder = folder
         self._mask = mask
         self._kept = 0

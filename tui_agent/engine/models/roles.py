@@ -43,7 +43,7 @@ SMALL_WINDOW = 16_384
 
 def ended_by(fault: Fault) -> RunEnded:
     """How a run ends that the model's server ended."""
-    return RunEnded(outcome=fault.outcome, text=fault.sentence)
+    return RunEnded(outcome=fault.outcome, text=fault.full_message)
 
 
 def window_for(info: ModelInfo, chosen: int | None, provider: str) -> int:
@@ -451,7 +451,7 @@ class ModelChoice:
             if not isinstance(info, Fault) and not self._candidate(name, info).answers:
                 return f"{name} only makes embeddings and can't chat."
         fault = await self._roles.choose(role, name)
-        return "" if fault is None else fault.sentence
+        return "" if fault is None else fault.full_message
 
 
 def outlook(

@@ -12,8 +12,8 @@ from typing import Literal
 
 import msgspec
 
+from tui_agent.common.bounded import put_bounded
 from tui_agent.common.domain import Answer
-from tui_agent.common.newest import keep_newest
 from tui_agent.common.workplan import CriterionChange, DecisionNote, PlanChange, Summary
 from tui_agent.engine.core.approvals import Approvals
 from tui_agent.engine.core.saved_copies import SavedCopies
@@ -83,7 +83,7 @@ def proposal(plan: Plan, change: PlanChange, now: dt.datetime) -> PendingChange:
     if change.status and change.status not in list(PlanStatus):
         raise ToolError(f"status must be one of {', '.join(PlanStatus)}.", "bad_arguments")
     old = plan.acceptance_criteria
-    if change.fresh:
+    if change.replace_criteria:
         rows = tuple(_find(old, one.description) or Criterion(description=one.description) for one in change.criteria)
         goal = change.goal or plan.goal
         return PendingChange(plan, msgspec.structs.replace(plan, goal=goal, acceptance_criteria=rows or old))
@@ -514,7 +514,7 @@ class PlanMemory:
         self._stream.emit(PlanDocChanged(text=text, by="review", sha256=self._proposed, pending=True))
 
     def _remember(self, sha256: str) -> None:
-        keep_newest(self._texts, sha256, self._store.document.plan, TEXTS)
+        put_bounded(self._texts, sha256, self._store.document.plan, TEXTS)
 
     def _notice(self, text: str, code: str) -> None:
         self._stream.emit(Notice(level="warning", text=text, code=code))

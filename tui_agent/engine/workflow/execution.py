@@ -12,7 +12,7 @@ import msgspec
 
 from tui_agent import events
 from tui_agent.common.domain import Fault, SystemMessage, ToolCall, ToolResult, UserMessage
-from tui_agent.common.workplan import Check, InstructionPlan, PlanStep, as_text
+from tui_agent.common.workplan import Check, InstructionPlan, PlanStep, format_plan
 from tui_agent.engine.checks.relevant_files import readable_text
 from tui_agent.engine.checks.request_reading import request_kind
 from tui_agent.engine.core.prompts import prompt, reply_schema
@@ -26,7 +26,7 @@ from tui_agent.engine.workflow.plan_reading import SHOW_DIFF, find_object
 from tui_agent.engine.workflow.planning import Background, Planner, actions_of, since
 from tui_agent.engine.workflow.verification import RAN_COMMANDS, StepVerdict, brief, by_facts, error_class, read_verdict
 from tui_agent.protocols.repair import UnreadableJson
-from tui_agent.text import clean, marked_hidden
+from tui_agent.text import clean, mark_invisible
 from tui_agent.tools.registry import Registry
 
 RECOVERIES = 2
@@ -235,7 +235,7 @@ class Execution:
         """All steps, then the check."""
         waiting = list(plan.steps)
         check = plan.check
-        self._emit(events.ProgramMessageAdded(kind="plan", text=as_text(plan)), self._stage)
+        self._emit(events.ProgramMessageAdded(kind="plan", text=format_plan(plan)), self._stage)
         while waiting:
             step = waiting.pop(0)
             if step.subtask:
@@ -510,5 +510,5 @@ def working_set(place: ToolEnvironment, done: Sequence[tuple[ToolCall, ToolResul
             continue
         room -= len(text)
         place.saw(target.path, file.sha256)
-        shown.append(f"{target.display}\n```\n{marked_hidden(clean(text))}\n```")
+        shown.append(f"{target.display}\n```\n{mark_invisible(clean(text))}\n```")
     return "\n\n".join(reversed(shown))

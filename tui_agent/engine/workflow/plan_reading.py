@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 from msgspec.structs import replace
 
-from tui_agent.common.workplan import Alternative, Check, Classified, InstructionPlan, PlanStep
+from tui_agent.common.workplan import Alternative, Check, Classification, InstructionPlan, PlanStep
 from tui_agent.protocols.repair import UnreadableJson, repair_json
 
 THOUGHT_TOOLS = frozenset({"", "analyze", "analyse", "analysis", "think", "none", "null", "n/a", "-"})
@@ -56,7 +56,7 @@ def find_object(text: str, keys: Iterable[str]) -> dict[str, Any]:
     raise UnreadableJson(f"there is no JSON object with {' or '.join(sorted(wanted))} in it")
 
 
-def classified(text: str) -> Classified | None:
+def classified(text: str) -> Classification | None:
     """The dispatcher's reply (W1); None when it can't be used. Single bad values fall back to the careful side."""
     try:
         given = find_object(text, ("intent", "needs_write", "complexity", "task_type"))
@@ -68,7 +68,7 @@ def classified(text: str) -> Classified | None:
     write = given.get("needs_write")
     if isinstance(write, str):
         write = write.strip().lower() in ("true", "yes", "1")
-    return Classified(
+    return Classification(
         intent=intent,
         needs_write=write if isinstance(write, bool) else True,
         task_type=_one_of("task_type", given.get("task_type")) or "coding",
@@ -214,7 +214,7 @@ def _confidence(given: Any) -> float | None:
 
 
 def _one_of(field: str, given: Any) -> Any:
-    allowed: tuple[str, ...] = get_args(get_type_hints(Classified)[field])
+    allowed: tuple[str, ...] = get_args(get_type_hints(Classification)[field])
     word = str(given).strip().lower() if given is not None else ""
     return word if word in allowed else None
 

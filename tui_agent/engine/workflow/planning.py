@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tui_agent.common.domain import Fault, Message, SystemMessage, ToolCall, ToolResult, UserMessage
-from tui_agent.common.workplan import Classified, InstructionPlan, PlanStep
+from tui_agent.common.workplan import Classification, InstructionPlan, PlanStep
 from tui_agent.engine.core.history import cut_text
 from tui_agent.engine.core.prompts import prompt, reply_schema, version
 from tui_agent.engine.loop.structured import Question, Structured
@@ -210,7 +210,7 @@ class Planner:
         self._settings = settings
         self._cache = cache
 
-    def depth(self, sorted_as: Classified) -> str:
+    def depth(self, sorted_as: Classification) -> str:
         """How finely to plan: the setting, or as complex as the request is (W3)."""
         chosen = self._settings.plan_depth
         return sorted_as.complexity if chosen == "auto" else chosen
@@ -218,7 +218,7 @@ class Planner:
     async def plan(
         self,
         request: str,
-        sorted_as: Classified,
+        sorted_as: Classification,
         background: Background,
         *,
         node: str,
@@ -357,7 +357,7 @@ def one_step(request: str) -> InstructionPlan:
     return InstructionPlan(approach="Do it in one step", steps=(step,), confidence=1.0)
 
 
-def needs_review(planned: PlanResult, settings: Settings, sorted_as: Classified) -> tuple[bool, str]:
+def needs_review(planned: PlanResult, settings: Settings, sorted_as: Classification) -> tuple[bool, str]:
     """Whether somebody must look at the plan before it is carried out, and by which rule (W5)."""
     if planned.plan.confidence < 0.6:
         return True, f"its confidence is {planned.plan.confidence:.2f}, below 0.6"

@@ -13,7 +13,7 @@ import msgspec
 
 from tui_agent import events
 from tui_agent.common.domain import Answer, Fault, ProgramMessage, SystemMessage, UserMessage, program_text
-from tui_agent.common.workplan import Classified, InstructionPlan, PlanStep
+from tui_agent.common.workplan import Classification, InstructionPlan, PlanStep
 from tui_agent.engine.checks.request_reading import RequestReading, list_items, read_request, request_kind
 from tui_agent.engine.context.modes import intent_section
 from tui_agent.engine.core.prompts import prompt, reply_schema
@@ -28,13 +28,13 @@ from tui_agent.tools.registry import Registry
 
 REQUEST_MAX = 4_000
 """Characters of the request that the dispatcher reads."""
-GUESS = Classified(guessed=True, reasoning="The request could not be sorted.")
+GUESS = Classification(guessed=True, reasoning="The request could not be sorted.")
 """Mixed, with writing: the reading that forbids nothing and plans with care."""
 
 
 async def classify(
     request: str, structured: Structured, stream: EventStream, *, run: str, node: str, before: str = ""
-) -> Classified | Fault:
+) -> Classification | Fault:
     """How the request is to be worked on, `before` being the conversation up to it.
 
     A failed or malformed reply is `GUESS`; a missing server is a fault."""
@@ -60,11 +60,13 @@ SMALL = 240
 """Characters of a request that needs no plan."""
 
 
-def classified_by_words(reading: RequestReading, why: str) -> Classified:
+def classified_by_words(reading: RequestReading, why: str) -> Classification:
     """How a request is to be worked on, without a model call; `why` there is none."""
     if reading.kind == "question":
-        return Classified(intent="analyze", needs_write=False, task_type="analysis", complexity="simple", reasoning=why)
-    return Classified(
+        return Classification(
+            intent="analyze", needs_write=False, task_type="analysis", complexity="simple", reasoning=why
+        )
+    return Classification(
         intent="modify" if reading.kind == "change" else "mixed",
         needs_write=reading.kind == "change",
         complexity="simple",
@@ -72,7 +74,7 @@ def classified_by_words(reading: RequestReading, why: str) -> Classified:
     )
 
 
-def by_words(found: Classified, request: str) -> Classified:
+def by_words(found: Classification, request: str) -> Classification:
     """How a model sorted a request, where its words do not say otherwise: one that plainly asks for a change is never
     only looked into."""
     if found.intent != "analyze" or found.guessed or request_kind(request) != "change":
@@ -114,7 +116,7 @@ class Workflow:
         self._request = request
         self._deps = deps
         self._began = time.monotonic()
-        self._sorted: Classified = GUESS
+        self._sorted: Classification = GUESS
         self._planned: PlanResult | None = None
         self._plan: InstructionPlan | None = None
         self._failures: list[str] = []
@@ -138,7 +140,7 @@ class Workflow:
         try:
             found = await self._stage("planning", self._prepare)
             if isinstance(found, Fault):
-                return self._ended(ExecutionResult(outcome=found.outcome, closing=found.sentence))
+                return self._ended(ExecutionResult(outcome=found.outcome, closing=found.full_message))
             carried = await self._stage("execution", self._carry_out)
         except Rejected as rejected:
             closing = "The plan was rejected" + (f": {rejected}" if str(rejected) else ".")
@@ -337,7 +339,7 @@ class Workflow:
         called = {call.name for call, result in deps.calls.results if result.code == "unknown_tool"}
         if not (called & set(deps.registry.names)) - set(offered):
             return False
-        self._sorted = Classified(reasoning="the model went about a change", complexity=self._sorted.complexity)
+        self._sorted = Classification(reasoning="the model went about a change", complexity=self._sorted.complexity)
         deps.stream.emit(events.RequestClassified(classified=self._sorted, ms=0), run=self._run, node=self._run)
         told = "This is not done yet. All tools are there now: make the change with them."
         deps.stream.emit(events.ProgramMessageAdded(kind="feedback", text=told), run=self._run)

@@ -322,7 +322,7 @@ def run_repl(
 
             terminal.prefill(DEMO_TASK)
         return run_line_mode(session_options(args, args.approval_mode, attended=terminal.attended), terminal)
-    except (SessionOpenError, paths.NoHome) as error:
+    except (SessionOpenError, paths.HomeNotFoundError) as error:
         print_error(str(error))
         return getattr(error, "code", 2)
 
@@ -425,7 +425,7 @@ def _model(repl: Repl, name: str) -> None:
         return
     result = repl.wait_for(models.listed())
     if isinstance(result, Fault):
-        repl.print(clean(result.sentence))
+        repl.print(clean(result.full_message))
     elif result is not None:
         names = "\n".join(f"  {one_line(clean(model.name), 100)}" for model in result)
         repl.print(f"{names or '  none'}\n/model NAME switches, from the next message")

@@ -19,12 +19,12 @@ import msgspec
 
 from tui_agent import events as e
 from tui_agent.common.domain import Action, Answer, Diff, EditAction, Grant, ReadAction, RunAction, Scope, TrustAction
-from tui_agent.common.hunks import HunkChoice, new_text, with_edits
+from tui_agent.common.hunks import HunkChoice, new_side_text, with_edits
 from tui_agent.common.workplan import InstructionPlan
 from tui_agent.frontends.line_mode.terminal import InputEnded, LineTerminal
 from tui_agent.frontends.plain import UNATTENDED
 from tui_agent.platform.programs import editor_command
-from tui_agent.text import Mask, visible
+from tui_agent.text import SecretMask, make_visible
 
 Styled = tuple[str, str]
 """A line and its style."""
@@ -54,7 +54,7 @@ def unattended_answer(event: e.Event) -> Answer:
 class RequestPrompt:
     """Asks the user at a terminal. Methods raise KeyboardInterrupt for Ctrl+C, which stops the run."""
 
-    def __init__(self, terminal: LineTerminal, mask: Mask) -> None:
+    def __init__(self, terminal: LineTerminal, mask: SecretMask) -> None:
         self._terminal = terminal
         self._mask = mask
 
@@ -78,10 +78,10 @@ class RequestPrompt:
     def _ask_approval(self, event: e.ApprovalRequested) -> Answer:
         action = event.action
         has_secrets = self._print_masked(action_lines(action))
-        self._print(f"  {visible(event.why)}", "dim")
+        self._print(f"  {make_visible(event.why)}", "dim")
         is_trust = isinstance(action, TrustAction)
         grants = {} if is_trust else _grants_by_key(event)
-        parts = len(action.diff.hunks) if isinstance(action, EditAction) and action.parts else 0
+        parts = len(action.diff.hunks) if isinstance(action, EditAction) and action.splittable else 0
         edits: dict[int, str] = {}
         choices = ["y trust it" if is_trust else "y yes, once"]
         choices += [f"{key} {_SCOPES[key][1]}: {', '.join(rules)}" for key, rules in grants.items()]
@@ -114,11 +114,11 @@ class RequestPrompt:
         """Let the user edit the new text of a hunk, and update `edits`."""
         if not isinstance(action, EditAction) or not 0 <= index < len(action.diff.hunks):
             return
-        proposed = new_text(action.diff.hunks[index])
+        proposed = new_side_text(action.diff.hunks[index])
         try:
             text = edit_text(edits.get(index, proposed), action.display)
         except EditorError as error:
-            self._print(f"  {visible(str(error))}")
+            self._print(f"  {make_visible(str(error))}")
             return
         edits.pop(index, None)
         if text != proposed:
@@ -143,8 +143,8 @@ class RequestPrompt:
     def _ask_plan(self, event: e.PlanProposed) -> Answer:
         plan = event.plan
         for number, alternative in enumerate(plan.alternatives, 1):
-            self._print(f"  {number} alternative: {visible(alternative.approach, lookalikes=False)}")
-        self._print(f"  {visible(event.why, lookalikes=False)}" if event.why else "", "dim")
+            self._print(f"  {number} alternative: {make_visible(alternative.approach, lookalikes=False)}")
+        self._print(f"  {make_visible(event.why, lookalikes=False)}" if event.why else "", "dim")
         self._print("  y approve\n  e 2 edit step 2\n  d 2 drop step 2\n  n no; n REASON says what is wrong")
 
         def parse(reply: str) -> Answer | None:
@@ -172,7 +172,7 @@ class RequestPrompt:
             steps[index] = msgspec.structs.replace(steps[index], description=description)
         steps = [msgspec.structs.replace(step, number=number) for number, step in enumerate(steps, 1)]
         for step in steps:
-            self._print(f"  {step.number}. {visible(step.description, lookalikes=False)}")
+            self._print(f"  {step.number}. {make_visible(step.description, lookalikes=False)}")
         return msgspec.structs.replace(plan, steps=tuple(steps))
 
     def _ask_summary(self, event: e.SummaryProposed) -> Answer:
@@ -211,9 +211,9 @@ class RequestPrompt:
             return text
 
     def _ask_question(self, event: e.QuestionAsked) -> Answer:
-        self._print(f"? {visible(event.question, lookalikes=False)}", "strong")
+        self._print(f"? {make_visible(event.question, lookalikes=False)}", "strong")
         for number, option in enumerate(event.options, 1):
-            self._print(f"  {number} {visible(option, lookalikes=False)}")
+            self._print(f"  {number} {make_visible(option, lookalikes=False)}")
         self._print("  Ctrl+D declines to answer.", "dim")
 
         def parse(reply: str) -> Answer | None:
@@ -224,10 +224,10 @@ class RequestPrompt:
         return self._ask_until("Your answer: ", parse, "", declined)
 
     def _ask_conflict(self, event: e.PlanDocConflict) -> Answer:
-        self._print(f"The agent and you both changed the plan, in {visible(event.where)}", "strong")
+        self._print(f"The agent and you both changed the plan, in {make_visible(event.where)}", "strong")
         for name, text in (("ours, the agent's text", event.ours), ("theirs, the text in the file", event.theirs)):
             self._print(f"  {name}:")
-            self._print(textwrap.indent(visible(text, lookalikes=False), "    ", lambda line: True))
+            self._print(textwrap.indent(make_visible(text, lookalikes=False), "    ", lambda line: True))
         self._print("  o ours\n  t theirs\n  b both")
         sides = {"o": "ours", "t": "theirs", "b": "both"}
 
@@ -292,7 +292,7 @@ def _edit_data(indexes: Sequence[int], edits: Mapping[int, str], action: Action)
     if not isinstance(action, EditAction):
         return None
     choice = HunkChoice(tuple(indexes), {index: text for index, text in edits.items() if index in indexes})
-    return None if not action.parts or choice.whole(action.diff) else choice.data()
+    return None if not action.splittable or choice.selects_all(action.diff) else choice.to_answer()
 
 
 def _parse_rejection(reply: str) -> Answer | None:
@@ -344,16 +344,16 @@ def action_lines(action: Action) -> list[Styled]:
     match action:
         case EditAction(display=name, diff=diff):
             verb = {"create": "Create", "modify": "Edit", "delete": "Delete"}[diff.kind]
-            head = [(f"{verb} {visible(name)}  (+{diff.added} −{diff.removed})", "strong")]
+            head = [(f"{verb} {make_visible(name)}  (+{diff.added} −{diff.removed})", "strong")]
             return [*head, *_warnings(action), *diff_lines(diff)]
         case RunAction():
             return [(f"Run a command, severity {action.severity.value}", "strong"), *_command_lines(action)]
         case ReadAction(path=path):
-            return [(f"Read {visible(path)}", "strong"), *_warnings(action)]
-        case TrustAction(folder=folder, found=found):
-            lines: list[Styled] = [(f"Trust this folder? {visible(folder)}", "strong")]
+            return [(f"Read {make_visible(path)}", "strong"), *_warnings(action)]
+        case TrustAction(folder=folder, contents=found):
+            lines: list[Styled] = [(f"Trust this folder? {make_visible(folder)}", "strong")]
             lines += [("  If you trust it, these are read and followed:", "")] if found else []
-            return [*lines, *((f"  • {visible(name)}", "") for name in found)]
+            return [*lines, *((f"  • {make_visible(name)}", "") for name in found)]
 
 
 def diff_lines(diff: Diff) -> list[Styled]:
@@ -363,25 +363,25 @@ def diff_lines(diff: Diff) -> list[Styled]:
         header = f"@@ -{hunk.old_start},{hunk.old_count} +{hunk.new_start},{hunk.new_count} @@"
         lines.append((f"{header} part {number} of {len(diff.hunks)}", "dim"))
         for text in hunk.lines:
-            lines.append((visible(text, lookalikes=False), _LINE_STYLES.get(text[:1], "")))
-    return [*lines, *([(f"({visible(diff.note)})", "dim")] if diff.note else [])]
+            lines.append((make_visible(text, lookalikes=False), _LINE_STYLES.get(text[:1], "")))
+    return [*lines, *([(f"({make_visible(diff.note)})", "dim")] if diff.note else [])]
 
 
 def grant_text(grant: Grant) -> str:
     """A grant in words."""
-    where = f" in {visible(grant.cwd)}" if grant.cwd else ""
-    env = f" with {', '.join(map(visible, grant.env_changes))}" if grant.env_changes else ""
-    return f"{grant.kind} {visible(grant.pattern)}{where}{env}"
+    where = f" in {make_visible(grant.cwd)}" if grant.cwd else ""
+    env = f" with {', '.join(map(make_visible, grant.env_changes))}" if grant.env_changes else ""
+    return f"{grant.kind} {make_visible(grant.pattern)}{where}{env}"
 
 
 def _command_lines(action: RunAction) -> list[Styled]:
     lines: list[Styled] = [
         (("  $ " if number == 0 else "    ") + text, "")
-        for number, text in enumerate(visible(action.command).split("\n"))
+        for number, text in enumerate(make_visible(action.command).split("\n"))
     ]
-    lines.append((f"  in {visible(action.cwd)}", "dim"))
-    lines += [(f"  why {visible(reason)}", "dim") for reason in action.reasons]
-    return [*lines, *((f"  env {visible(change)}", "warn") for change in action.env_changes)]
+    lines.append((f"  in {make_visible(action.cwd)}", "dim"))
+    lines += [(f"  why {make_visible(reason)}", "dim") for reason in action.reasons]
+    return [*lines, *((f"  env {make_visible(change)}", "warn") for change in action.env_changes)]
 
 
 def _warnings(action: EditAction | ReadAction) -> list[Styled]:

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from tui_agent import events as e
 from tui_agent.common.domain import Diff, EditAction, Hunk
-from tui_agent.common.hunks import HunkChoice, counts, new_text, with_edits
+from tui_agent.common.hunks import HunkChoice, count_changes, new_side_text, with_edits
 from tui_agent.common.workplan import DecisionNote, InstructionPlan, PlanStep, Summary
-from tui_agent.text import Mask, clean, reveal
+from tui_agent.text import SecretMask, clean, reveal
 from tui_agent.view.redactor import Redactor
 
 TEXT_MAX = 60_000
@@ -106,7 +106,7 @@ class AnswerEdit(EditFields, frozen=True, forbid_unknown_fields=True):
 EditableRequest = e.ApprovalRequested | e.SummaryProposed | e.PlanProposed | e.PlanDocConflict
 
 
-def answer_data(request: EditableRequest, edit: AnswerEdit, mask: Mask) -> dict[str, Any] | None:
+def answer_data(request: EditableRequest, edit: AnswerEdit, mask: SecretMask) -> dict[str, Any] | None:
     """Return `Answer.data` for an approval of `request`, which was shown masked; None if nothing was changed.
 
     Raises ValueError with a sentence for the user if the edit does not fit the request.
@@ -132,24 +132,24 @@ def answer_data(request: EditableRequest, edit: AnswerEdit, mask: Mask) -> dict[
     return None
 
 
-def _hunk_data(action: EditAction, edit: AnswerEdit, mask: Mask) -> dict[str, Any] | None:
+def _hunk_data(action: EditAction, edit: AnswerEdit, mask: SecretMask) -> dict[str, Any] | None:
     diff: Diff = action.diff
     data: dict[str, Any] = {} if edit.hunks is None else {"hunks": edit.hunks}
     data["edits"] = {str(index): text for index, text in exact_edits(edit.edits or {}, diff, mask).items()}
-    choice = HunkChoice.read(data, diff)
-    if choice.whole(diff):
+    choice = HunkChoice.from_answer(data, diff)
+    if choice.selects_all(diff):
         return None
-    if not action.parts:
+    if not action.splittable:
         raise ValueError("this change can only be approved as a whole")
-    if not choice.taken:
+    if not choice.selected:
         raise ValueError("no part of this change was selected; reject it instead")
-    return choice.data()
+    return choice.to_answer()
 
 
 # --- summaries and plans --------------------------------------------------------------------
 
 
-def edit_summary(proposed: Summary, edit: SummaryEdit, mask: Mask) -> Summary:
+def edit_summary(proposed: Summary, edit: SummaryEdit, mask: SecretMask) -> Summary:
     """Apply an edit. Raises ValueError with a sentence for the user."""
     criteria = proposed.criteria
     if edit.ticks is not None:
@@ -172,7 +172,9 @@ def edit_summary(proposed: Summary, edit: SummaryEdit, mask: Mask) -> Summary:
     return replace(proposed, **changes, criteria=criteria, decisions_made=made, decisions_rejected=rejected)
 
 
-def _edit_decision(originals: tuple[DecisionNote, ...], edit: DecisionEdit, mask: Mask, number: int) -> DecisionNote:
+def _edit_decision(
+    originals: tuple[DecisionNote, ...], edit: DecisionEdit, mask: SecretMask, number: int
+) -> DecisionNote:
     note = DecisionNote(title="") if edit.origin is None else originals[edit.origin]
     note = replace(note, **_changed_fields(edit, ("title", "rationale"), note, mask, number))
     if not note.title:
@@ -180,7 +182,7 @@ def _edit_decision(originals: tuple[DecisionNote, ...], edit: DecisionEdit, mask
     return note
 
 
-def edit_plan(proposed: InstructionPlan, edit: PlanEdit, mask: Mask) -> InstructionPlan:
+def edit_plan(proposed: InstructionPlan, edit: PlanEdit, mask: SecretMask) -> InstructionPlan:
     """Apply an edit and renumber the steps. Raises ValueError with a sentence for the user."""
     _check_origins(edit.steps, len(proposed.steps))
     steps: list[PlanStep] = []
@@ -200,7 +202,7 @@ def edit_plan(proposed: InstructionPlan, edit: PlanEdit, mask: Mask) -> Instruct
 
 
 def _changed_fields(
-    edit: EditFields, names: tuple[str, ...], proposed: msgspec.Struct, mask: Mask, row: int = 0
+    edit: EditFields, names: tuple[str, ...], proposed: msgspec.Struct, mask: SecretMask, row: int = 0
 ) -> dict[str, str]:
     changes = {}
     for name in names:
@@ -232,16 +234,16 @@ def _one_line(text: str) -> str:
 # --- hunks ----------------------------------------------------------------------------------
 
 
-def part_text(action: EditAction, index: int, mask: Mask, *, exact: bool) -> str:
+def part_text(action: EditAction, index: int, mask: SecretMask, *, exact: bool) -> str:
     """The new text of a hunk for editing, masked unless `exact`.
 
     Raises ValueError with a sentence for the user if it can't be edited in the page.
     """
-    if not action.parts:
+    if not action.splittable:
         raise ValueError("this change can only be approved as a whole")
     if not 0 <= index < len(action.diff.hunks):
         raise ValueError("the change has no such part")
-    text = new_text(action.diff.hunks[index])
+    text = new_side_text(action.diff.hunks[index])
     if len(text) > PART_INPUT_MAX:
         raise ValueError(f"this part has {len(text):,} characters; up to {PART_INPUT_MAX:,} can be edited here")
     if clean(text) != text or reveal(text) != text:
@@ -258,7 +260,7 @@ def part_text(action: EditAction, index: int, mask: Mask, *, exact: bool) -> str
     return masked
 
 
-def exact_edits(typed: Mapping[str, str], diff: Diff, mask: Mask) -> dict[int, str]:
+def exact_edits(typed: Mapping[str, str], diff: Diff, mask: SecretMask) -> dict[int, str]:
     """Return index → exact text of each hunk that was really changed, with secrets in place of their marks.
 
     Raises ValueError with a sentence for the user.
@@ -270,17 +272,17 @@ def exact_edits(typed: Mapping[str, str], diff: Diff, mask: Mask) -> dict[int, s
             raise ValueError("the change has no such part")
         if len(text) > PART_INPUT_MAX:
             raise ValueError(f"part {index + 1} has {len(text):,} characters; up to {PART_INPUT_MAX:,} fit; shorten it")
-        proposed = new_text(diff.hunks[index])
+        proposed = new_side_text(diff.hunks[index])
         exact = restore_secrets(clean(text), proposed, mask)
         if exact != proposed:
             changed[index] = exact
     return changed
 
 
-def diff_with_edits(action: EditAction, typed: Mapping[str, str], mask: Mask, *, exact: bool) -> Diff:
+def diff_with_edits(action: EditAction, typed: Mapping[str, str], mask: SecretMask, *, exact: bool) -> Diff:
     """The diff with edited hunks, masked unless `exact`. Raises ValueError with a sentence for the user."""
     diff = with_edits(action.diff, exact_edits(typed, action.diff, mask))
-    line_counts = [counts(hunk) for hunk in diff.hunks]
+    line_counts = [count_changes(hunk) for hunk in diff.hunks]
     diff = replace(diff, added=sum(added for added, _ in line_counts), removed=sum(gone for _, gone in line_counts))
     return diff if exact else with_exact_signs(replace(diff, hunks=Redactor(mask).any(diff.hunks)), diff)
 
@@ -316,7 +318,7 @@ def _cut_notice(text: str) -> str:
     return f"\n… {cut_length(text):,} more characters"
 
 
-def restore_hidden_text(typed: str, proposed: str, mask: Mask) -> str:
+def restore_hidden_text(typed: str, proposed: str, mask: SecretMask) -> str:
     """Replace the marks left in `typed` with the text they stand for in `proposed`: secrets (A7), and the cut end.
 
     Raises ValueError with a sentence for the user if that is ambiguous.
@@ -328,7 +330,7 @@ def restore_hidden_text(typed: str, proposed: str, mask: Mask) -> str:
     return restore_secrets(typed, proposed, mask)
 
 
-def restore_secrets(typed: str, proposed: str, mask: Mask) -> str:
+def restore_secrets(typed: str, proposed: str, mask: SecretMask) -> str:
     """Replace the secret marks left in `typed` with the secrets of `proposed`.
 
     Raises ValueError with a sentence for the user if that is ambiguous.

@@ -19,8 +19,8 @@ from tui_agent.common.domain import Action, EditAction
 from tui_agent.engine.api import SessionApi
 from tui_agent.frontends.web.edits import EditableRequest, bounded_text, cut_length, with_exact_signs
 from tui_agent.storage.lines import encode_json
-from tui_agent.text import reveal, visible
-from tui_agent.text.json_values import map_text
+from tui_agent.text import make_visible, reveal
+from tui_agent.text.json_values import map_strings
 from tui_agent.view.redactor import Redactor
 
 RETAINED_BYTES = 24 << 20
@@ -181,7 +181,7 @@ class Feed:
                 return EventFrame("text", _encode({"content": reveal(text), **origin}))
             case e.ToolStarted(call=call, title=title, reads_only=reads_only, agent=agent):
                 details = {"title": title, "reads_only": reads_only, "agent": agent}
-                data = map_text({"name": call.name, "input": call.arguments, **details}, bounded_text)
+                data = map_strings({"name": call.name, "input": call.arguments, **details}, bounded_text)
                 return EventFrame("tool", _encode({**data, **origin}))
         return EventFrame(event.type, _encode({"seq": record.seq, **origin, "data": self._data(event)}))
 
@@ -203,7 +203,7 @@ class Feed:
                     diff = with_exact_signs(event.action.diff, cast(EditAction, exact).diff)
                     data["action"]["diff"] = to_builtins(diff)
                 return {**data, "action": displayable_action(data["action"]), "hides": hides}
-        bounded: dict[str, Any] = map_text(data, bounded_text)
+        bounded: dict[str, Any] = map_strings(data, bounded_text)
         return bounded
 
     def _drop_pieces(self) -> None:
@@ -281,9 +281,9 @@ class Reader:
 def displayable_action(action: Any) -> Any:
     """An action for a dialog, complete and with invisible characters made visible (A9)."""
     if isinstance(action, dict) and "diff" in action:
-        diff = map_text(action["diff"], lambda line: visible(line.rstrip("\r\n"), lookalikes=False))
-        return {**map_text({**action, "diff": None}, visible), "diff": diff}
-    return map_text(action, visible)
+        diff = map_strings(action["diff"], lambda line: make_visible(line.rstrip("\r\n"), lookalikes=False))
+        return {**map_strings({**action, "diff": None}, make_visible), "diff": diff}
+    return map_strings(action, make_visible)
 
 
 def _encode(data: dict[str, Any]) -> str:

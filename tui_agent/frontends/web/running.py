@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tui_agent.frontends.plain import StopSignals, report_saving
 from tui_agent.frontends.web.addresses import PORT, CannotServe, listen, open_browser
 from tui_agent.platform.pipes import print_error
-from tui_agent.text import Mask, clean
+from tui_agent.text import SecretMask, clean
 
 if TYPE_CHECKING:
     from tui_agent.engine.options import SessionOptions
@@ -130,8 +130,8 @@ def _start_debug_log() -> None:
     from tui_agent.platform.debug_log import start_debug_log
     from tui_agent.safety.secrets import values_to_mask
 
-    with contextlib.suppress(paths.NoHome):
-        start_debug_log(paths.debug_log_file(), Mask(values_to_mask(os.environ, None)))
+    with contextlib.suppress(paths.HomeNotFoundError):
+        start_debug_log(paths.debug_log_file(), SecretMask(values_to_mask(os.environ, None)))
 
 
 def repeated_arguments(actions: Iterable[argparse.Action], args: argparse.Namespace) -> list[str]:
