@@ -33,7 +33,7 @@ class MessageQueue(Protocol):
     def move(self, message: str, before: str) -> object:
         """Before another one; to the end without one."""
 
-    def guide(self, message: str, steering: bool) -> object:
+    def set_steering(self, message: str, steering: bool) -> object:
         """Meant for the run that goes on, or for one of its own."""
 
     def send(self) -> object:
@@ -109,7 +109,7 @@ class QueuePanel(ListPanel[WaitingMessage]):
             case "withdraw":
                 self._withdraw(chosen.id)
             case "guide":
-                self._queue.guide(chosen.id, not chosen.steering)
+                self._queue.set_steering(chosen.id, not chosen.steering)
             case "send" if not self.view.busy:
                 self._queue.send()
             case "earlier" if index:

@@ -113,7 +113,7 @@ async def carry_out(
 
 async def _follow(session: Session, records: list[Record]) -> None:
     """Until the run has ended, answering what is asked."""
-    async for record in session.follow(session.begins):
+    async for record in session.follow(session.replay_end):
         records.append(record)
         if isinstance(record.event, RunEnded):
             return

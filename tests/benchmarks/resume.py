@@ -38,7 +38,7 @@ async def fill(folder: SessionFolder, size: int) -> int:
     """Write turns as the engine does, streamed word by word, until the journal has `size` bytes; the records."""
     stream, _ = await SessionStream.open(folder, calls=FakeHaste())
     assert isinstance(stream, SessionStream)
-    stream.begin(EngineState())
+    stream.attach_state(EngineState())
     workspace = folder.info.workspace
     stream.emit(
         e.SessionOpened(
@@ -124,7 +124,7 @@ async def to_screen(name: str) -> tuple[float, float]:
     app = TuiAgentApp(lambda: open_session(opened))
     began = perf_counter()
     async with app.run_test(size=(120, 40)):
-        while app.session is None or app.view.seq < app.session.begins or app._router.dirty:  # noqa: ASYNC110 - looked at from outside
+        while app.session is None or app.view.seq < app.session.replay_end or app._router.dirty:  # noqa: ASYNC110 - looked at from outside
             await asyncio.sleep(0.005)
         took = perf_counter() - began
         transcript = app.query_one(Transcript)

@@ -72,7 +72,7 @@ class FakeToolContext:
         except FileChangedError as error:
             raise ToolError(str(error), "changed") from error
         self.written.append(after)
-        self.saw(target.path, new)
+        self.mark_seen(target.path, new)
         change = FileChange(
             path=path, display=display, kind=diff.kind, added=diff.added, removed=diff.removed, before=old, after=new
         )
@@ -94,7 +94,7 @@ class FakeToolContext:
             raise ToolRefused("No user is present.")
         return self.answer
 
-    def saw(self, path: Path, sha256: str) -> None:
+    def mark_seen(self, path: Path, sha256: str) -> None:
         self._seen[path] = sha256
 
     def seen(self, path: Path) -> str | None:

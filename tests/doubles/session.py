@@ -14,7 +14,7 @@ from tui_agent import events as e
 from tui_agent.common.domain import Answer, Grant
 from tui_agent.common.workplan import InstructionPlan, Summary
 from tui_agent.engine.core.state import EngineState
-from tui_agent.engine.session import Waiting
+from tui_agent.engine.session import MessageQueue
 from tui_agent.events import Event, Record
 from tui_agent.storage.lines import to_line
 from tui_agent.text import SecretMask
@@ -65,18 +65,18 @@ class FakeQueue:
     def order(self) -> list[tuple[str, bool]]:
         return self._waiting().order()
 
-    def _waiting(self) -> Waiting:
+    def _waiting(self) -> MessageQueue:
         state = EngineState()
         for record in self.session.records:
             if isinstance(record.event, QUEUE):
                 state.fold(record.event)
-        return Waiting(state, self.session.push, lambda: None)
+        return MessageQueue(state, self.session.push, lambda: None)
 
     def move(self, message: str, before: str = "") -> bool:
         return self._waiting().move(message, before)
 
-    def guide(self, message: str, steering: bool) -> bool:
-        return self._waiting().guide(message, steering)
+    def set_steering(self, message: str, steering: bool) -> bool:
+        return self._waiting().set_steering(message, steering)
 
     def send(self) -> bool:
         self.sends += 1
@@ -128,7 +128,7 @@ class FakeSession:
         self.compactions = 0
         self.looks = 0
         self.closed = ""
-        self.begins = 0
+        self.replay_end = 0
         self.mask = SecretMask({})
         self.on_saving: Callable[[str | None], None] = lambda text: None
         self._more = asyncio.Event()
@@ -138,7 +138,7 @@ class FakeSession:
     def id(self) -> str:
         return "2026-01-05T09:00:00.000+0000"
 
-    def tell_saving(self, tell: Callable[[str | None], None]) -> None:
+    def watch_saving(self, tell: Callable[[str | None], None]) -> None:
         self.on_saving = tell
 
     def push(self, event: Event, *, node: str = "", run: str = "", seconds: float = 0.0) -> None:

@@ -57,7 +57,7 @@ class Watch:
         self.session = session
         self.records: list[Record] = []
         self._answer = answer or (lambda event: Answer(verdict="approve"))
-        self._follower = session.follow(session.begins)
+        self._follower = session.follow(session.replay_end)
 
     async def until(self, stop: Callable[[Record], bool]) -> Record:
         async for record in self._follower:

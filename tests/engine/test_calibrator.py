@@ -106,8 +106,8 @@ async def test_nothing_is_measured_where_it_is_not_wanted(
         flags = {} if why == "off" else WANTED
         resume = session.id if why == "resumed" else None
         async with opened(server, None if resume else tmp_path, flags=flags, resume=resume) as again:
-            assert again._looking is not None
-            await again._looking
+            assert again._model_probe is not None
+            await again._model_probe
             await again.calibrator.close()
     assert begun == []
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.engine.test_window import SUMMARY
 from tui_agent.common.domain import AssistantMessage, Message, ToolCall, ToolMessage, ToolResult, UserMessage
 from tui_agent.engine.context.compaction import PARTS, is_summary, plain_summary
-from tui_agent.engine.core.history import History, cut_message, cut_text, repair, tail_of
+from tui_agent.engine.core.history import History, cut_message, cut_text, repair, tail_size
 from tui_agent.events import (
     ContextCompacted,
     Event,
@@ -99,7 +99,7 @@ def test_a_call_and_its_result_are_never_parted(rounds: list[int], cut: int, kep
     history = History()
     history.fold(UserMessageAdded(id="1", text=TASK))
     history.turns[-1].messages = messages
-    history.fold(compacted(summary="S", kept=tail_of(messages, kept), cut=cut))
+    history.fold(compacted(summary="S", kept=tail_size(messages, kept), cut=cut))
     left = history.turns[-1].messages
     asked = [call.id for message in left if isinstance(message, AssistantMessage) for call in message.calls]
     answered = [message.call_id for message in left if isinstance(message, ToolMessage)]

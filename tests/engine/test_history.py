@@ -15,7 +15,7 @@ from tui_agent.common.domain import (
 from tui_agent.common.workplan import PlanStep, Summary
 from tui_agent.engine.core.history import USER_MESSAGES, History, repair
 from tui_agent.engine.core.state import EngineState
-from tui_agent.engine.core.tokens import Gauge, of_message, total
+from tui_agent.engine.core.tokens import Gauge, count_message, total
 from tui_agent.events import (
     ContextCompacted,
     ConversationRewound,
@@ -190,7 +190,7 @@ def test_older_messages_stay_in_sight_within_their_share_of_the_window() -> None
     assert 15 < len(users(small)) < 35 and len(users(large)) == 60
     assert users(small)[-1] == "m59" and small.left_out == 60 - len(users(small)) and not large.left_out
     older = [message for turn in small.turns[:-USER_MESSAGES] for message in turn.messages]
-    assert Gauge().tokens(total(map(of_message, older))) <= 0.08 * 8_192
+    assert Gauge().estimate(total(map(count_message, older))) <= 0.08 * 8_192
 
 
 def test_what_is_left_out_goes_several_at_a_time() -> None:

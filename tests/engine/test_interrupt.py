@@ -77,7 +77,7 @@ async def test_after_an_interrupt_anywhere_a_strict_server_accepts_the_next_requ
             async with opened(server, workspace, provider=provider) as session:
                 watch = Watch(session)
                 await session.send(TASK)
-                await watch.until(lambda record, last=point: reached(record, session.begins + last))  # type: ignore[misc]
+                await watch.until(lambda record, last=point: reached(record, session.replay_end + last))  # type: ignore[misc]
                 await session.interrupt()
                 await session.send("how are you")
                 await watch.until_event(RunEnded, text="well, thank you")

@@ -9,7 +9,7 @@ from tests.doubles.mock import MockServer, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tests.engine.staging import side
 from tui_agent.common import paths
-from tui_agent.engine.session import title_in
+from tui_agent.engine.session import parse_title
 from tui_agent.events import ReplyStarted, SessionTitled
 from tui_agent.storage import catalog
 
@@ -63,7 +63,7 @@ async def test_after_the_first_run_the_small_model_names_the_session_once(tmp_pa
 async def test_no_title_is_asked_for_where_it_is_off_or_nobody_is_there(
     tmp_path: Path, off: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui_agent.engine.session.IDLE", 0.0)
+    monkeypatch.setattr("tui_agent.engine.session.TITLE_DELAY", 0.0)
     async with serve(scenario("hello", "Hello."), strict=True) as server:
         async with opened(server, tmp_path, **off) as session:
             watch = Watch(session)
@@ -120,4 +120,4 @@ async def test_a_name_that_the_user_gave_stays(tmp_path: Path) -> None:
     ],
 )
 def test_the_title_is_found_in_what_a_model_says(said: str, title: str) -> None:
-    assert title_in(said) == title
+    assert parse_title(said) == title

@@ -8,7 +8,7 @@ from typing import Any
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tui_agent.common.domain import Answer, Diff, EditAction, FileChange, ToolCall, ToolResult
-from tui_agent.engine.core.state import FULL, MOST, SMALL, SessionMemory
+from tui_agent.engine.core.state import FULL, MAX_FACTS, SMALL, SessionFacts
 from tui_agent.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -44,8 +44,8 @@ def wrote(name: str, kind: Any = "modify") -> Event:
     return FileChanged(change=change, diff=Diff(path=name, kind=kind))
 
 
-def folded(*events: Event) -> SessionMemory:
-    memory = SessionMemory()
+def folded(*events: Event) -> SessionFacts:
+    memory = SessionFacts()
     for event in events:
         memory.fold(event)
     return memory
@@ -72,9 +72,9 @@ def test_facts_of_earlier_runs_are_told_and_those_of_this_one_are_not() -> None:
         QuestionAsked(id="2", question="Which colour?"),
         QuestionAnswered(id="2", answer=Answer(verdict="reply", text="blue")),
     )
-    assert memory.told() == ""
+    assert memory.render() == ""
     memory.fold(RUN)
-    assert memory.told() == "\n".join(
+    assert memory.render() == "\n".join(
         [
             "- The user said when rejecting a change of b.py: use tabs",
             "- The user said to «Which colour?»: blue",
@@ -84,28 +84,28 @@ def test_facts_of_earlier_runs_are_told_and_those_of_this_one_are_not() -> None:
             "- Found by search_workspace needle: in a.py, c.py",
         ]
     )
-    assert "b.py (created)" not in memory.told(known="… changed b.py …")
+    assert "b.py (created)" not in memory.render(known="… changed b.py …")
     for event in called("read_file", "later.py"):
         memory.fold(event)
-    assert "later.py" not in memory.told()
+    assert "later.py" not in memory.render()
     memory.fold(ContextCompacted(summary="## State", kept=0, before=2, after=1, by="program"))
-    assert "later.py" not in memory.told()
+    assert "later.py" not in memory.render()
     memory.fold(ContextCompacted(summary="## State", kept=2, before=2, after=1))
-    assert "later.py" in memory.told()
+    assert "later.py" in memory.render()
 
 
 def test_it_is_bounded_and_saved() -> None:
-    events = [event for number in range(3 * MOST) for event in called("read_file", f"folder/{number}.py")]
+    events = [event for number in range(3 * MAX_FACTS) for event in called("read_file", f"folder/{number}.py")]
     failures = [
         event
-        for number in range(3 * MOST)
+        for number in range(3 * MAX_FACTS)
         for event in called("run_terminal_command", f"x {number}", "e" * 900, success=False)
     ]
     memory = folded(*events, *failures, RUN)
-    assert len(memory.notes.read) == len(memory.notes.failed) == MOST
-    assert 0 < len(memory.told(8_192)) <= SMALL < len(memory.told(32_768)) <= FULL
+    assert len(memory.notes.read) == len(memory.notes.failed) == MAX_FACTS
+    assert 0 < len(memory.render(8_192)) <= SMALL < len(memory.render(32_768)) <= FULL
     data = json.loads(json.dumps(memory.export(), sort_keys=True))
-    assert SessionMemory.restore(data).told() == memory.told()
+    assert SessionFacts.restore(data).render() == memory.render()
     assert len(json.dumps(data)) < 100_000
 
 
@@ -175,9 +175,9 @@ async def test_how_many_messages_are_left_out_is_told_and_the_same_after_a_resum
 
 
 def test_only_files_that_the_plan_names_themselves_are_left_out() -> None:
-    memory = SessionMemory()
+    memory = SessionFacts()
     for name in ("a.py", "src/b.py", "c.py", "d.py"):
         memory.fold(wrote(name))
     memory.fold(RUN)
-    told = memory.told(None, "Mend data.py, then lib/src/b.py and c.py.\nLook at ./d.py, too.")
+    told = memory.render(None, "Mend data.py, then lib/src/b.py and c.py.\nLook at ./d.py, too.")
     assert told == "- Files that were written: a.py (changed), src/b.py (changed)"

@@ -28,7 +28,7 @@ from tests.engine.staging import (
 from tui_agent.common import paths
 from tui_agent.common.domain import Answer
 from tui_agent.engine.core.prompts import version
-from tui_agent.engine.runs import PLANS
+from tui_agent.engine.runs import PLAN_CACHE
 from tui_agent.engine.workflow.planning import plan_kind
 from tui_agent.events import (
     Event,
@@ -141,7 +141,7 @@ async def test_a_plan_that_worked_is_taken_from_the_cache_and_shown_as_such(work
     (asked,) = sent_as(server, "planning")
     tools = [one["function"]["name"] for one in asked.body["tools"]]
     kind = plan_kind("coding", LOOK, tools, version("plan_steps"))
-    assert list(json.loads((paths.data_dir() / PLANS).read_text("utf-8"))["plans"]) == [kind.key]
+    assert list(json.loads((paths.data_dir() / PLAN_CACHE).read_text("utf-8"))["plans"]) == [kind.key]
     assert roles_of(server).count("planning") == 1
 
 

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from tui_agent.common.domain import AssistantMessage, SystemMessage, ToolCall, ToolSpec, UserMessage
-from tui_agent.engine.core.tokens import KINDS, Gauge, count, of_request
+from tui_agent.engine.core.tokens import KINDS, Gauge, count, count_request
 
 PROSE = "The agent reads a file before it changes it, and says plainly what it saw. " * 40
 CODE = "    def add(self, a: int, b: int) -> int:\n        return self.total[a] + b * 2  # sum\n\n" * 40
@@ -24,7 +24,7 @@ def number(text: str, kind: str) -> float:
     ids=["prose", "code", "cjk", "base64", "same"],
 )
 def test_a_token_is_as_many_characters_as_its_kind_of_text_has(text: str, low: float, high: float) -> None:
-    size = Gauge().tokens(count(text))
+    size = Gauge().estimate(count(text))
     assert low < len(text) / size < high
 
 
@@ -39,20 +39,20 @@ def test_kinds_are_told_apart() -> None:
 
 
 def test_a_long_text_is_counted_from_samples_and_quickly() -> None:
-    whole = Gauge().tokens(count(PROSE * 400))
+    whole = Gauge().estimate(count(PROSE * 400))
     assert len(PROSE * 400) > 1_000_000
-    assert abs(whole / (400 * Gauge().tokens(count(PROSE))) - 1) < 0.05
+    assert abs(whole / (400 * Gauge().estimate(count(PROSE))) - 1) < 0.05
 
 
 def test_real_counts_teach_the_weight_of_what_was_in_the_text() -> None:
     gauge = Gauge()
     chinese, code = count(CJK), count(CODE)
-    before = gauge.tokens(code)
+    before = gauge.estimate(code)
     for part in (1, 2, 3):
         counts = tuple(part * one for one in chinese)
         gauge.learn(counts, round(1.2 * part * len(CJK)))
-    assert abs(gauge.tokens(chinese) / (1.2 * len(CJK)) - 1) < 0.05
-    assert abs(gauge.tokens(code) / before - 1) < 0.15
+    assert abs(gauge.estimate(chinese) / (1.2 * len(CJK)) - 1) < 0.05
+    assert abs(gauge.estimate(code) / before - 1) < 0.15
 
 
 def test_mixed_texts_are_estimated_well_after_a_few_counts() -> None:
@@ -60,23 +60,23 @@ def test_mixed_texts_are_estimated_well_after_a_few_counts() -> None:
     mixed = [PROSE, PROSE + CODE, CODE * 3, CJK + CODE, BASE64 + PROSE, CJK * 2, CODE + BASE64 * 2]
     gauge = Gauge()
     for text in mixed + mixed:
-        counts = of_request((UserMessage(text=text),), ())
+        counts = count_request((UserMessage(text=text),), ())
         real = sum(true.get(kind, 0.0) * size for kind, size in zip(KINDS, counts, strict=True))
         gauge.learn(counts, round(real))
     for text in mixed:
-        counts = of_request((UserMessage(text=text),), ())
+        counts = count_request((UserMessage(text=text),), ())
         real = sum(true.get(kind, 0.0) * size for kind, size in zip(KINDS, counts, strict=True))
-        assert abs(gauge.tokens(counts) / real - 1) < 0.03
+        assert abs(gauge.estimate(counts) / real - 1) < 0.03
 
 
 def test_a_count_of_what_was_not_cached_teaches_nothing() -> None:
     gauge = Gauge()
-    counts = of_request((UserMessage(text=PROSE * 3),), ())
+    counts = count_request((UserMessage(text=PROSE * 3),), ())
     gauge.learn(counts, 2_000)
-    known = gauge.tokens(counts)
+    known = gauge.estimate(counts)
     for lowered in (40, 900, 300, 1_400, 1):
         gauge.learn(counts, lowered)
-    assert gauge.tokens(counts) == known
+    assert gauge.estimate(counts) == known
 
 
 def test_a_lower_count_is_believed_when_the_next_agrees() -> None:
@@ -84,7 +84,7 @@ def test_a_lower_count_is_believed_when_the_next_agrees() -> None:
     first, second = count(CJK * 3), count(CJK * 4)
     assert not gauge.learn(first, round(0.55 * 3 * len(CJK)))
     assert gauge.learn(second, round(0.55 * 4 * len(CJK)))
-    assert abs(gauge.tokens(second) / (0.55 * 4 * len(CJK)) - 1) < 0.05
+    assert abs(gauge.estimate(second) / (0.55 * 4 * len(CJK)) - 1) < 0.05
 
 
 def test_calls_tools_and_the_frame_of_messages_count() -> None:
@@ -92,6 +92,6 @@ def test_calls_tools_and_the_frame_of_messages_count() -> None:
     call = ToolCall(id="1", name="read_file", arguments={"path": "a.py"})
     plain = (SystemMessage(text="rules"), UserMessage(text="hi"))
     gauge = Gauge()
-    size = gauge.tokens(of_request(plain, ()))
-    assert gauge.tokens(of_request(plain, (tool,))) > size + 8
-    assert gauge.tokens(of_request((*plain, AssistantMessage(calls=(call,))), ())) > size + 12
+    size = gauge.estimate(count_request(plain, ()))
+    assert gauge.estimate(count_request(plain, (tool,))) > size + 8
+    assert gauge.estimate(count_request((*plain, AssistantMessage(calls=(call,))), ())) > size + 12

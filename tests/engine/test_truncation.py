@@ -9,7 +9,7 @@ import pytest
 from tests.nightly import rounds, sampled
 from tui_agent.common.domain import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, Usage, UserMessage
 from tui_agent.engine.context.compaction import Judged, Watch
-from tui_agent.engine.core.tokens import KINDS, Gauge, of_request
+from tui_agent.engine.core.tokens import KINDS, Gauge, count_request
 
 NUM_CTX = 32_768
 WORDS = ["file", "test", "agent", "run", "value", "return", "the", "a", "of", "to", "line", "change", "path"]
@@ -58,7 +58,7 @@ class FakeTokenizer:
     def count(self, messages: tuple[Message, ...]) -> int:
         if self.quarter:
             return sum(len(message.text) + 40 for message in messages) // 4
-        counts = of_request(messages, ())
+        counts = count_request(messages, ())
         return round(sum(self.weights.get(kind, 0) * n for kind, n in zip(KINDS, counts, strict=True)))
 
 
@@ -94,7 +94,7 @@ SERVERS = (
 
 
 def judge(watch: Watch, gauge: Gauge, messages: tuple[Message, ...], said: Usage) -> Judged:
-    counts = of_request(messages, ())
+    counts = count_request(messages, ())
     judged = watch.judge(messages, counts, said, gauge, (NUM_CTX,))
     if judged.lesson is not None:
         gauge.learn(counts, judged.lesson, sure=judged.sure)
@@ -119,7 +119,7 @@ def talk(seed: int, resumed: bool = False) -> list[tuple[Judged, int, int]]:
         full, new = tokenizer.count(messages), tokenizer.count(messages[len(cached) :])
         if full > 0.7 * NUM_CTX:
             break
-        estimate = gauge.tokens(of_request(messages, ()))
+        estimate = gauge.estimate(count_request(messages, ()))
         seen.append((judge(watch, gauge, messages, usage(server, full, new, bool(cached), dice)), estimate, full))
         call = ToolCall(id=f"c{turn}", name="read_file", arguments={"path": f"src/{turn}.py"})
         said = AssistantMessage(text=prose(dice, 120), calls=(call,))

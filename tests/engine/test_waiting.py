@@ -9,20 +9,20 @@ from tests.doubles.job import TASK, job, make_workspace
 from tests.doubles.mock import scenario, serve
 from tests.engine.kit import Watch, opened
 from tui_agent.engine.core.state import EngineState
-from tui_agent.engine.session import Session, Waiting
+from tui_agent.engine.session import MessageQueue, Session
 from tui_agent.events import Event, MessageMoved, MessageQueued, ReplyPhase, StateSaved, UserMessageAdded
 from tui_agent.storage.journal import records
 
 
-def queue(*ids: str) -> tuple[EngineState, Waiting]:
+def queue(*ids: str) -> tuple[EngineState, MessageQueue]:
     state = EngineState()
-    waiting = Waiting(state, state.fold, lambda: None)
+    waiting = MessageQueue(state, state.fold, lambda: None)
     for id in ids:
         state.fold(MessageQueued(id=id, text=id))
     return state, waiting
 
 
-def order(waiting: Waiting) -> str:
+def order(waiting: MessageQueue) -> str:
     return "".join(id.upper() if steering else id for id, steering in waiting.order())
 
 
@@ -42,7 +42,7 @@ def test_a_move_that_changes_nothing_is_no_event(message: str, before: str) -> N
     told: list[Event] = []
     for id in "abc":
         state.fold(MessageQueued(id=id, text=id))
-    assert not Waiting(state, told.append, lambda: None).move(message, before)
+    assert not MessageQueue(state, told.append, lambda: None).move(message, before)
     assert told == []
 
 
@@ -56,9 +56,9 @@ def test_a_move_of_what_is_gone_leaves_the_queue_as_it_is() -> None:
 
 def test_what_a_message_is_meant_for_can_be_changed() -> None:
     state, waiting = queue("a", "b")
-    assert waiting.guide("b", True)
-    assert not waiting.guide("b", True)
-    assert not waiting.guide("x", True)
+    assert waiting.set_steering("b", True)
+    assert not waiting.set_steering("b", True)
+    assert not waiting.set_steering("x", True)
     assert order(waiting) == "aB"
     assert EngineState.restore(state.export()).queue == state.queue
 

@@ -41,7 +41,7 @@ async def test_a10_a11_a12_nothing_is_done_that_can_not_be_saved_and_it_goes_on_
             return Answer(verdict="approve")
 
         async with serve(GO, AGAIN, strict=True) as server, opened(server, workspace) as session:
-            session.tell_saving(said.append)
+            session.watch_saving(said.append)
             watch = Watch(session, answer)
             ended = asyncio.create_task(watch.ended())
             await session.send("go")

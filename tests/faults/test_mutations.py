@@ -106,7 +106,7 @@ async def resumed(name: str, workspace: Path) -> list[e.Record]:
     async def look() -> None:
         async for record in session.follow(0):
             shown.append(record)
-            if record.seq > session.begins:
+            if record.seq > session.replay_end:
                 there.set()
 
     follower = asyncio.create_task(look())

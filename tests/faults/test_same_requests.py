@@ -94,7 +94,7 @@ def tear(journal: Path) -> None:
 
 
 async def recoveries(session: Session) -> AsyncIterator[SessionRecovered]:
-    async for record in session.follow(session.begins):
+    async for record in session.follow(session.replay_end):
         if isinstance(record.event, SessionRecovered):
             yield record.event
         if isinstance(record.event, SessionOpened):

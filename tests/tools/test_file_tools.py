@@ -194,7 +194,7 @@ async def test_write_over_a_file_that_changed_is_refused(ctx: FakeToolContext) -
     await call(ctx, "read_file", path="a")
     path.write_text("theirs\n")
     assert (await call(ctx, "write_file", path="a", content="mine\n")).code == "changed"
-    ctx.saw(path, sha256_of(b"theirs\n"))
+    ctx.mark_seen(path, sha256_of(b"theirs\n"))
     ctx.on_permit = [lambda: put(ctx, "a", "theirs again\n")]
     assert (await call(ctx, "write_file", path="a", content="mine\n")).code == "changed"
     assert path.read_text() == "theirs again\n"

@@ -318,7 +318,7 @@ async def test_escape_does_not_trust_a_folder() -> None:
 
 async def test_what_was_asked_before_this_process_is_not_asked_again() -> None:
     app, session = app_for("edit_asked")
-    session.begins = len(session.records)
+    session.replay_end = len(session.records)
     async with running(app) as pilot:
         (request,) = app.view.pending
         assert closed(app)  # all of the past is painted

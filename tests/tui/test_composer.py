@@ -43,7 +43,7 @@ def folder() -> Path:
 
 def resumed(scene: str = "answered") -> tuple[TuiAgentApp, FakeSession]:
     app, session = app_for(scene)
-    session.begins = len(session.records)
+    session.replay_end = len(session.records)
     return app, session
 
 
@@ -160,7 +160,7 @@ async def test_what_was_sent_is_not_offered_again_whatever_the_file_says() -> No
     (folder() / composer_files.STATE_FILE).write_bytes(msgspec.json.encode(kept))
     app, session = app_for("answered")
     session.push(e.UserMessageAdded(id="d1", text="sent"))
-    session.begins = len(session.records)
+    session.replay_end = len(session.records)
     async with running(app) as pilot:
         await until(pilot, lambda: app.prompt.text == "lost")
 
@@ -284,7 +284,7 @@ async def test_what_was_brought_from_another_session_is_kept_when_this_one_can_n
 async def test_a_draft_is_kept_that_was_typed_while_the_past_was_read() -> None:
     folder()
     app, session = app_for("answered")
-    session.begins = len(session.records) + 1  # the past never ends
+    session.replay_end = len(session.records) + 1  # the past never ends
     async with app.run_test() as pilot:
         await until(pilot, lambda: app.composer._workspace != "")
         for character in "early":  # there is always something left to do, so what waits for that waits long

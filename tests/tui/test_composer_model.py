@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tui_agent import events as e
 from tui_agent.engine.core.state import EngineState
-from tui_agent.engine.session import Waiting
+from tui_agent.engine.session import MessageQueue
 from tui_agent.events import Event, Record
 from tui_agent.tui import composer_files
 from tui_agent.tui.composer import QUEUE_EVENTS, Composer
@@ -37,7 +37,7 @@ class FakeEngine:
         self.begins = len(journal)
         self.pending: list[Event] = []
         self.state = EngineState()
-        self.queue = Waiting(self.state, self.emit, self.start_next)
+        self.queue = MessageQueue(self.state, self.emit, self.start_next)
         self.busy = False
         self.id = ID
         for event in journal:
@@ -295,7 +295,7 @@ class ComposerAndQueue(RuleBasedStateMachine):
     def means_it_otherwise(self, place: int) -> None:
         engine = self.world.engine
         for key, steering in engine.queue.order()[place : place + 1]:
-            assert engine.queue.guide(key, not steering)
+            assert engine.queue.set_steering(key, not steering)
             assert (key, not steering) in engine.queue.order()
 
     @rule(place=st.integers(0, 3))

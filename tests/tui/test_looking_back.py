@@ -39,7 +39,7 @@ async def painted(app: TuiAgentApp, pilot: Pilot[int], *, whole: bool) -> None:
     async with asyncio.timeout(60):
         while (
             app.session is None
-            or app.view.seq < app.session.begins
+            or app.view.seq < app.session.replay_end
             or app._router.dirty
             or (whole and app._router.replaying)
         ):

@@ -19,7 +19,7 @@ from tui_agent.tui.notifications import notification_text
 
 async def test_it_calls_only_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     app, session = app_for("answered")
-    session.begins = len(session.records)
+    session.replay_end = len(session.records)
     asked = next(one.event for one in build.trust().records if one.event.type == "approval.asked")
     async with running(app) as pilot:
         assert app._driver is not None
@@ -54,7 +54,7 @@ async def test_it_calls_only_where_nobody_looks(monkeypatch: pytest.MonkeyPatch)
 
 async def test_a_terminal_that_tells_no_focus_calls_after_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
     app, session = app_for("answered")
-    session.begins = len(session.records)
+    session.replay_end = len(session.records)
     async with running(app) as pilot:
         assert app._driver is not None
         written: list[str] = []

@@ -1,4 +1,4 @@
-"""The session API: what screens and pages may ask of a session. Imports nothing of the engine."""
+"""The session API: the protocol through which surfaces use a session. Imports nothing from the engine."""
 
 from __future__ import annotations
 
@@ -12,68 +12,68 @@ from tui_agent.text import SecretMask
 
 
 class GrantsApi(Protocol):
-    """What the user allowed for longer than once."""
+    """The standing permissions."""
 
     def listed(self) -> tuple[Grant, ...]:
-        """Every grant that holds."""
+        """Return all grants in effect."""
         ...
 
     async def revoke(self, grant: Grant) -> bool:
-        """Take one back; False when it is gone already, or stays on disk (a notice says why)."""
+        """Revoke a grant; False if it does not exist, or can't be removed from disk (a notice says why)."""
         ...
 
 
 class CheckpointsApi(Protocol):
-    """What the session changed, and the way back (K1)."""
+    """The saved states of files and conversation (K1)."""
 
     def clear(self) -> None:
-        """Forget the conversation; plan, files and session stay. Raises CannotUndo while a run is active."""
+        """Clear the conversation; plan, files and session stay. Raises CannotUndo while a run is active."""
         ...
 
 
 class MessageQueueApi(Protocol):
-    """The messages that wait for their turn."""
+    """The messages waiting for their turn."""
 
     def order(self) -> list[tuple[str, bool]]:
-        """Ids in the order in which they are sent, each with whether it guides the run that goes on."""
+        """Return (id, is steering) of each message in sending order."""
         ...
 
     def move(self, message: str, before: str = "") -> bool:
-        """Put one before another one, or at the end."""
+        """Move a message before another one, or to the end. False if nothing changes."""
         ...
 
-    def guide(self, message: str, steering: bool) -> bool:
-        """Mean one for the run that goes on, or for one of its own."""
+    def set_steering(self, message: str, steering: bool) -> bool:
+        """Make a message steer the active run, or start its own. False if nothing changes."""
         ...
 
     def send(self) -> bool:
-        """Begin with the first one; False when a run goes on."""
+        """Start a run with the first message; False if a run is active or the queue is empty."""
         ...
 
 
 class SubagentsApi(Protocol):
-    """The sub-agents that go on (T5)."""
+    """The running sub-agents (T5)."""
 
     def interrupt(self, node: str) -> bool:
-        """Stop the one that the call `node` sent; False when it has ended."""
+        """Stop the sub-agent started by the call `node`; False if it has ended."""
         ...
 
 
 class SessionParts(Protocol):
-    """What a session is made of, and how it stands."""
+    """Properties and parts of a session."""
 
     @property
     def id(self) -> str:
-        """What `--resume` takes."""
+        """Identifies the session, as in `--resume`."""
         ...
 
     @property
     def mask(self) -> SecretMask:
-        """What is hidden in everything that is displayed (A7)."""
+        """Hides secrets in everything displayed (A7)."""
         ...
 
     @property
-    def begins(self) -> int:
+    def replay_end(self) -> int:
         """Number of the last record from before this process."""
         ...
 
@@ -84,12 +84,12 @@ class SessionParts(Protocol):
 
     @property
     def grants(self) -> GrantsApi:
-        """The standing approvals."""
+        """The standing permissions."""
         ...
 
     @property
     def checkpoints(self) -> CheckpointsApi:
-        """What runs changed, and the way back."""
+        """The saved states of files and conversation."""
         ...
 
     @property
@@ -99,74 +99,73 @@ class SessionParts(Protocol):
 
     @property
     def queue(self) -> MessageQueueApi:
-        """The messages that wait."""
+        """The messages waiting for their turn."""
         ...
 
 
 class SessionApi(SessionParts, Protocol):
     """Commands in, records out. Model and tool failures are records, never exceptions."""
 
-    def tell_saving(self, tell: Callable[[str | None], None]) -> None:
-        """Call `tell` with a sentence when saving begins to fail, with None when everything is saved again."""
+    def watch_saving(self, on_change: Callable[[str | None], None]) -> None:
+        """Call `on_change` with a message when saving begins to fail, and with None when everything is saved again."""
         ...
 
     def follow(self, after: int = 0) -> AsyncIterator[Record]:
-        """All records behind number `after`, the past first; ends when the session is closed."""
+        """Yield all records after number `after`, past and future, until the session is closed."""
         ...
 
     async def send(self, text: str, *, steering: bool = False, message: str = "", before: str = "") -> str:
-        """Send a message; it waits in the queue while a run is active, `before` another message if given. Returns the
-        message's id: `message` if given."""
+        """Send a message, or queue it (`before` another one) during a run. Returns its id: `message`, or a new one."""
         ...
 
     def withdraw_message(self, message: str) -> bool:
-        """Remove a message from the queue; False when it is not there anymore."""
+        """Remove a message from the queue; False if it is not queued anymore."""
         ...
 
     async def interrupt(self, *, at_once: bool = False) -> None:
-        """Stop the run. While a plan is being made, only that is skipped, unless `at_once`."""
+        """Stop the run. During planning, only the wait for a plan is given up, unless `at_once`."""
         ...
 
     def answer(self, request: str, answer: Answer) -> bool:
-        """Settle a request; False when somebody else already did."""
+        """Settle a request; False if it is not open anymore."""
         ...
 
     async def saved(self, request: str) -> None:
-        """Wait until a given approval is on disk (nothing is done before), or can't be saved."""
+        """Wait until an approval is durable, or can't be saved. Nothing is executed before."""
         ...
 
     async def set_modes(self, mode: str | None = None, approval_mode: str | None = None) -> None:
-        """Switch the mode, the approval mode, or both."""
+        """Change the mode, the approval mode, or both."""
         ...
 
     async def settle_plan(self, accept: bool, seen: str = "") -> bool:
-        """Write or drop what is proposed for the plan document."""
+        """Write or drop the proposal with the sha256 `seen` for the plan document."""
         ...
 
     async def edit_plan(self, text: str, base: str = "") -> bool:
-        """Write the user's own edit of the plan document, made in the text with the sha256 `base`."""
+        """Write the user's edit of the plan document, made to the text with the sha256 `base`."""
         ...
 
     def compact(self) -> None:
-        """Make room in the context: before the next request of a run, immediately where none is active."""
+        """Compact the context: before the next request of the active run, else immediately."""
         ...
 
     def look_for_model(self) -> None:
-        """Ask the server again whether it is there; a missing one is reported on the stream."""
+        """Query the server in the background; a missing model is reported on the stream."""
         ...
 
     async def run_shell(self, command: str) -> None:
-        """Run a command of the user's own."""
+        """Run a shell command of the user."""
         ...
 
     async def copy_journal(self, path: Path) -> None:
-        """Write the whole journal to the new file `path`, including what can't be saved now. Raises OSError."""
+        """Write the whole journal to the new file `path`, unwritten records included. Raises OSError."""
         ...
 
     async def wait(self) -> None:
-        """Until nothing is running anymore."""
+        """Wait until no run is active."""
         ...
 
     async def close(self, reason: str = "user") -> None:
-        """End the session: stop the run, flush the log, end all processes."""
+        """Stop the run, write everything, end all processes."""
         ...

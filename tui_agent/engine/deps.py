@@ -1,4 +1,4 @@
-"""What the parts of one session share."""
+"""The objects shared by the parts of a session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tui_agent.engine.plan_doc.memory import PlanMemory
 
 
 class SessionDeps(msgspec.Struct, frozen=True, kw_only=True):
-    """Put together as a session is opened."""
+    """Created once, when a session is opened."""
 
     stream: SessionStream
     approvals: Approvals
@@ -24,6 +24,6 @@ class SessionDeps(msgspec.Struct, frozen=True, kw_only=True):
     memory: PlanMemory
     raw: RawReplies
     accept_plan: bool
-    """Without a user: carry out plans that would ask (X3)."""
+    """Unattended: execute plans that need a review (X3)."""
     accept_summary: bool
-    """Without a user: take summaries as they are (X3)."""
+    """Unattended: accept summaries unchanged (X3)."""

@@ -1,4 +1,4 @@
-"""Opening a session: settings, trust, model, folder and stream are put together here, for every front end."""
+"""Opening a session, for every surface: settings, trust, model server, session folder and stream."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ QUESTION = "What would you like to work on?"
 
 
 LATEST = "latest"
-"""As `resume`: the session last used in the workspace."""
+"""Value of `resume` for the session last used in the workspace."""
 
 
 async def open_session(options: SessionOptions) -> Session:
-    """Put a session together and take it into this process's hands. Raises SessionOpenError."""
+    """Open or create a session, and lock it for this process. Raises SessionOpenError."""
     try:
         return await _open(options)
     except paths.HomeNotFoundError as error:
@@ -64,23 +64,23 @@ async def open_session(options: SessionOptions) -> Session:
 
 
 async def _open(options: SessionOptions) -> Session:
-    place = await asyncio.to_thread(_place, options)
-    trusted = options.trust or await asyncio.to_thread(trust.is_trusted, place.workspace)
-    loaded = await asyncio.to_thread(_settings, place.workspace if trusted else None, options.flags)
+    target = await asyncio.to_thread(_resolve_target, options)
+    trusted = options.trust or await asyncio.to_thread(trust.is_trusted, target.workspace)
+    loaded = await asyncio.to_thread(_load_settings, target.workspace if trusted else None, options.flags)
     if loaded.errors:
         raise SessionOpenError("\n".join(str(problem) for problem in loaded.errors))
-    server = await asyncio.to_thread(_server, loaded.settings, options.scenarios)
-    folder = await asyncio.to_thread(_folder, place, loaded.settings)
+    server = await asyncio.to_thread(_connect, loaded.settings, options.scenarios)
+    folder = await asyncio.to_thread(_open_folder, target, loaded.settings)
     stream: SessionStream | None = None
     try:
         token = settings.read_token(loaded.settings)[0]
         mask = SecretMask(secret_values.values_to_mask(os.environ, token))
         start_debug_log(paths.debug_log_file(), mask, verbose=loaded.settings.debug)
         stream, recovered = await open_stream(folder, mask)
-        opening = _Opening(options, place, trusted, loaded, server, folder, stream, recovered)
-        session = await opening.session()
+        opening = _Opening(options, target, trusted, loaded, server, folder, stream, recovered)
+        session = await opening.create_session()
         await session.memory.open(stream.state.plan_sha256, stream.state.proposal)
-        await opening.begin(session)
+        await opening.start(session)
         return session
     except BaseException as error:
         if stream is not None:
@@ -93,48 +93,48 @@ async def _open(options: SessionOptions) -> Session:
         raise
 
 
-class _Place(msgspec.Struct):
-    """Where a session works."""
+class _Target(msgspec.Struct):
+    """The session to open, and where it works."""
 
     workspace: Path
     more_roots: tuple[Path, ...]
     resumed: Path | None
-    """Folder of the session that goes on; None begins one."""
+    """Folder of the session to resume; None creates a session."""
     fork: bool = False
-    """A copy of it goes on."""
+    """Resume a copy instead."""
 
 
-def _place(options: SessionOptions) -> _Place:
+def _resolve_target(options: SessionOptions) -> _Target:
     more = tuple(_real_folder(folder, "--add-root") for folder in options.more_roots)
     if options.resume is None or (options.resume == LATEST and not options.fork):
         workspace = _real_folder(options.workspace or Path(), "--workspace")
-        last = latest_for(paths.data_dir(), workspace) if options.resume else None
-        if options.resume and last is None:
+        latest = latest_for(paths.data_dir(), workspace) if options.resume else None
+        if options.resume and latest is None:
             raise SessionOpenError(f"There is no session in {workspace} to continue. Start one without --continue.")
-        return _Place(workspace, more, last)
+        return _Target(workspace, more, latest)
     try:
         session = find_session(paths.sessions_dir(), options.resume)
         workspace = _workspace_of(session, options.workspace)
-        return _Place(workspace, more, session, options.fork)
+        return _Target(workspace, more, session, options.fork)
     except SessionError as error:
         raise SessionOpenError(str(error)) from error
 
 
-def _workspace_of(session: Path, named: Path | None) -> Path:
-    """The folder that a session works in. Another one may be named only when that is gone: it was moved."""
-    known = load_info(session) or rebuild(session)
-    own = Path(known.workspace or named or Path())
-    if not own.is_dir():  # session.json may be damaged
-        own = Path(rebuild(session).workspace or own)
-    if own.is_dir():
-        if named is None or _real_folder(named, "--workspace") == own.resolve():
-            return own.resolve()
-        raise SessionOpenError(f"Session {session.name} works in {own}. Omit --workspace to continue it there.")
-    if named is None:
+def _workspace_of(session: Path, requested: Path | None) -> Path:
+    """Return the session's workspace; `requested` may replace it only if it no longer exists."""
+    info = load_info(session) or rebuild(session)
+    workspace = Path(info.workspace or requested or Path())
+    if not workspace.is_dir():  # session.json may be damaged
+        workspace = Path(rebuild(session).workspace or workspace)
+    if workspace.is_dir():
+        if requested is None or _real_folder(requested, "--workspace") == workspace.resolve():
+            return workspace.resolve()
+        raise SessionOpenError(f"Session {session.name} works in {workspace}. Omit --workspace to continue it there.")
+    if requested is None:
         raise SessionOpenError(
-            f"The folder of this session, {own}, is gone. Specify its new location with --workspace."
+            f"The folder of this session, {workspace}, is gone. Specify its new location with --workspace."
         )
-    return _real_folder(named, "--workspace")
+    return _real_folder(requested, "--workspace")
 
 
 def _real_folder(folder: Path, flag: str) -> Path:
@@ -150,20 +150,20 @@ def _real_folder(folder: Path, flag: str) -> Path:
     raise SessionOpenError(f"{folder} is not a folder. Specify an existing one with {flag}.")
 
 
-def _settings(trusted_workspace: Path | None, flags: dict[str, Any]) -> settings.Loaded:
-    own = paths.workspace_settings_file(trusted_workspace) if trusted_workspace else None
-    return settings.load_settings(paths.config_file(), own if own and own.exists() else None, None, flags)
+def _load_settings(trusted_workspace: Path | None, flags: dict[str, Any]) -> settings.Loaded:
+    path = paths.workspace_settings_file(trusted_workspace) if trusted_workspace else None
+    return settings.load_settings(paths.config_file(), path if path and path.exists() else None, None, flags)
 
 
 class _Server(msgspec.Struct):
-    """The model's server, what led to it, and what the user should know of the way there."""
+    """The model server, the reason for its choice, and a warning about the connection."""
 
     model: Model
     because: str
     caution: str = ""
 
 
-def _server(chosen: settings.Settings, scenarios: Path | None) -> _Server:
+def _connect(chosen: settings.Settings, scenarios: Path | None) -> _Server:
     token, problem = settings.read_token(chosen)
     if problem is not None and not problem.ignored:
         raise SessionOpenError(str(problem))
@@ -171,50 +171,50 @@ def _server(chosen: settings.Settings, scenarios: Path | None) -> _Server:
         choice = resolve_provider(configured=chosen.provider, base_url=chosen.base_url)
         if choice.provider == "scripted":
             return _Server(connect("scripted", "", scenarios=scenarios), choice.because)
-        where = endpoint(choice.base_url, token, os.environ)
-        limits = _limits(chosen.timeouts, where.local)
+        target = endpoint(choice.base_url, token, os.environ)
+        limits = _wire_limits(chosen.timeouts, target.local)
         model = connect(choice.provider, choice.base_url, token, limits=limits)
-        return _Server(model, choice.because, where.warning)
+        return _Server(model, choice.because, target.warning)
     except (BadAddress, ScenarioError) as error:
         raise SessionOpenError(str(error)) from error
 
 
-def _limits(timeouts: Any, near: bool) -> WireLimits:
-    """The watchdogs as the settings have them (M7)."""
+def _wire_limits(timeouts: Any, local: bool) -> WireLimits:
+    """Return the watchdog timeouts from the settings (M7)."""
     return msgspec.structs.replace(
-        default_limits(near),
+        default_limits(local),
         connect=timeouts.connect,
-        first_byte=timeouts.first_byte_local if near else timeouts.first_byte_remote,
+        first_byte=timeouts.first_byte_local if local else timeouts.first_byte_remote,
         no_bytes=timeouts.idle,
-        no_progress=timeouts.progress_local if near else timeouts.progress_remote,
+        no_progress=timeouts.progress_local if local else timeouts.progress_remote,
     )
 
 
-def _folder(place: _Place, chosen: settings.Settings) -> SessionFolder:
+def _open_folder(target: _Target, chosen: settings.Settings) -> SessionFolder:
     sessions = paths.sessions_dir()
     try:
-        if place.resumed is not None:
-            if place.fork:  # last of all, or each start that fails would leave one
-                place.resumed = forked(place.resumed)
-            folder = SessionFolder.open(place.resumed)
-            folder.save(workspace=str(place.workspace))
+        if target.resumed is not None:
+            if target.fork:  # copied only now, so that a failed start leaves no copy
+                target.resumed = fork(target.resumed)
+            folder = SessionFolder.open(target.resumed)
+            folder.save(workspace=str(target.workspace))
             return folder
-        return SessionFolder.create(sessions, workspace=place.workspace, model=chosen.model or "", mode=chosen.mode)
+        return SessionFolder.create(sessions, workspace=target.workspace, model=chosen.model or "", mode=chosen.mode)
     except InUse as error:
-        copy = f"or continue in a copy: `tui-agent sessions fork {place.resumed.name}`" if place.resumed else ""
-        raise SessionOpenError(f"{error} Watch it with `tail -f {place.resumed}/{LOG}`, {copy}.") from error
+        copy = f"or continue in a copy: `tui-agent sessions fork {target.resumed.name}`" if target.resumed else ""
+        raise SessionOpenError(f"{error} Watch it with `tail -f {target.resumed}/{LOG}`, {copy}.") from error
     except SessionError as error:
         raise SessionOpenError(str(error)) from error
     except OSError as error:
-        where = "Set TUI_AGENT_HOME to a writable folder."
-        raise SessionOpenError(f"The session can't be saved in {sessions}: {error.strerror}. {where}", 1) from error
+        hint = "Set TUI_AGENT_HOME to a writable folder."
+        raise SessionOpenError(f"The session can't be saved in {sessions}: {error.strerror}. {hint}", 1) from error
 
 
 class _Opening(msgspec.Struct):
-    """The composition root: makes the parts of a session and gives each what it needs."""
+    """The composition root: creates the parts of a session and connects them."""
 
     options: SessionOptions
-    place: _Place
+    target: _Target
     trusted: bool
     loaded: settings.Loaded
     server: _Server
@@ -222,10 +222,10 @@ class _Opening(msgspec.Struct):
     stream: SessionStream
     recovered: RecoveryReport
 
-    async def session(self) -> Session:
-        """Put the parts together and tell that the session is open."""
+    async def create_session(self) -> Session:
+        """Create the session and emit `session.opened`."""
         stream, state, chosen, attended = self.stream, self.stream.state, self.loaded.settings, self.options.attended
-        workspace, folder = self.place.workspace, self.folder
+        workspace, folder = self.target.workspace, self.folder
         approvals = Approvals(stream)
         sandbox = await asyncio.to_thread(find_sandbox, workspace) if chosen.sandbox != "off" else NONE
         roots = await asyncio.to_thread(self._roots)
@@ -241,7 +241,7 @@ class _Opening(msgspec.Struct):
         )
         environment = await self._environment(approvals, roots, store, project, memory, sandbox)
         for path, sha256 in state.seen.items():
-            environment.saw(Path(path), sha256)
+            environment.mark_seen(Path(path), sha256)
         deps = SessionDeps(
             stream=stream,
             approvals=approvals,
@@ -256,8 +256,8 @@ class _Opening(msgspec.Struct):
         checkpoints = Checkpoints(stream, store, approvals=approvals if attended else None)
         session = Session(deps, folder, checkpoints, self.loaded)
         checkpoints.busy = lambda: session.busy and state.ledger.going
-        await self._tell(environment, deps.roles.name, sandbox.shown)
-        checkpoints.tell_cut_off()
+        await self._emit_opened(environment, deps.roles.name, sandbox.shown)
+        checkpoints.report_interrupted()
         return session
 
     async def _environment(
@@ -269,7 +269,7 @@ class _Opening(msgspec.Struct):
         memory: PlanMemory,
         sandbox: Sandbox,
     ) -> ToolEnvironment:
-        stream, state, chosen, workspace = self.stream, self.stream.state, self.loaded.settings, self.place.workspace
+        stream, state, chosen, workspace = self.stream, self.stream.state, self.loaded.settings, self.target.workspace
         mode, approval_mode = self._modes()
         return ToolEnvironment(
             stream=stream,
@@ -289,13 +289,13 @@ class _Opening(msgspec.Struct):
             branch=SessionBranch(roots.folders, lambda: state.title, stream) if chosen.git_branch else None,
         )
 
-    async def begin(self, session: Session) -> None:
-        """What an attended session starts with: trust, the model's server, a summary that waits."""
+    async def start(self, session: Session) -> None:
+        """Start the background work of an attended session: trust, model server, undecided summaries."""
         if not self.options.attended:
             return
         if not self.trusted:
-            found = await asyncio.to_thread(trust.survey, self.place.workspace)
-            session.ask_trust(TrustAction(folder=str(self.place.workspace), contents=found))
+            found = await asyncio.to_thread(trust.survey, self.target.workspace)
+            session.ask_trust(TrustAction(folder=str(self.target.workspace), contents=found))
         session.look_for_model()
         session.offer_summary()
 
@@ -313,34 +313,37 @@ class _Opening(msgspec.Struct):
         )
 
     def _modes(self) -> tuple[Mode, ApprovalMode]:
-        """Flags and settings, but a resumed session goes on as it was; never more than reading without trust."""
+        """Return the modes: flags first, then the resumed session's, then the settings'.
+
+        Unattended work in an untrusted folder is read-only.
+        """
         chosen, flags, state = self.loaded.settings, self.options.flags, self.stream.state
         resumed = self.options.resume is not None
         mode = state.mode if resumed and state.mode and "mode" not in flags else chosen.mode
-        kept = resumed and state.approval_mode and "approval_mode" not in flags
-        approval = state.approval_mode if kept else chosen.approval_mode
+        keep_approval_mode = resumed and state.approval_mode and "approval_mode" not in flags
+        approval_mode = state.approval_mode if keep_approval_mode else chosen.approval_mode
         if not self.trusted and not self.options.attended:
-            approval = ApprovalMode.READ_ONLY
-        return Mode(mode), ApprovalMode(approval)
+            approval_mode = ApprovalMode.READ_ONLY
+        return Mode(mode), ApprovalMode(approval_mode)
 
     def _roots(self) -> Roots:
-        """The workspace, and the other folders of the resumed session that are still there. Does file IO."""
-        known = [root for root in map(Path, self.stream.state.roots[1:]) if root.is_dir()]
+        """Return the workspace and the added folders that still exist. Does file IO."""
+        existing = [root for root in map(Path, self.stream.state.roots[1:]) if root.is_dir()]
         return Roots(
-            tuple(dict.fromkeys((self.place.workspace, *known, *self.place.more_roots))),
+            tuple(dict.fromkeys((self.target.workspace, *existing, *self.target.more_roots))),
             scratch=self.folder.scratch(),
             sensitive=self.loaded.settings.sensitive_patterns,
             protected=self.loaded.settings.protected_patterns,
         )
 
-    async def _tell(self, environment: ToolEnvironment, model: str, sandbox: str) -> None:
+    async def _emit_opened(self, environment: ToolEnvironment, model: str, sandbox: str) -> None:
         stream, resumed, attended = self.stream, self.options.resume is not None, self.options.attended
         if (recovered := self.recovered.event()) is not None:
             stream.emit(recovered)
         opened = SessionOpened(
             id=self.folder.id,
             version=__version__,
-            workspace=str(self.place.workspace),
+            workspace=str(self.target.workspace),
             roots=tuple(map(str, environment.roots.folders)),
             provider=self.server.model.provider,
             model=model,
@@ -363,7 +366,7 @@ class _Opening(msgspec.Struct):
             stream.emit(offer)
 
 
-def forked(session: Path) -> Path:
-    """The folder of a copy of the session in `session`, which may be running. Raises SessionError."""
+def fork(session: Path) -> Path:
+    """Copy the session in the folder `session`, which may be open, and return the new folder. Raises SessionError."""
     mask = SecretMask(values_to_mask(os.environ, None))
     return session.with_name(fork_session(read_entry(session), mask=mask))

@@ -1,4 +1,4 @@
-"""What a front end asks of a session, light enough to be read before the engine is loaded."""
+"""Options for opening a session; importable without loading the engine."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 import msgspec
 
 AS_ROOT = "tui-agent runs as root: its permissions cover the whole machine. Run it as an ordinary user if possible."
-"""Said to whoever is there."""
 
 
 class SessionOpenError(Exception):
-    """The session can't be opened; the message says why and what to do. `code` is the exit status."""
+    """The session can't be opened. The message says why and what to do; `code` is the exit status."""
 
     def __init__(self, message: str, code: int = 2) -> None:
         super().__init__(message)
@@ -20,22 +19,22 @@ class SessionOpenError(Exception):
 
 
 class SessionOptions(msgspec.Struct, kw_only=True):
-    """What a front end asks for; the rest comes from the settings."""
+    """Options chosen by a surface; everything else comes from the settings."""
 
     workspace: Path | None = None
-    """Without one: the resumed session's own, else the current folder."""
+    """Defaults to the resumed session's workspace, else to the current folder."""
     more_roots: tuple[Path, ...] = ()
     flags: dict[str, Any]
     """Settings given on the command line, by name."""
     scenarios: Path | None = None
     trust: bool = False
     attended: bool = True
-    """Somebody can answer questions."""
+    """A person can answer questions."""
     accept_plan: bool = False
-    """Nobody is there: carry out plans that would ask (X3)."""
+    """Unattended: execute plans that need a review (X3)."""
     accept_summary: bool = False
-    """Nobody is there: take summaries as they are (X3)."""
+    """Unattended: accept summaries unchanged (X3)."""
     resume: str | None = None
-    """A session's id, the beginning of one, or `latest`."""
+    """A session's id, a prefix of it, or `latest`."""
     fork: bool = False
-    """Go on in a copy of that session, which is named by its id."""
+    """Continue in a copy of that session, given by its id."""

@@ -61,7 +61,7 @@ class Exec:
         """Run the task and return the exit code."""
         signals = StopSignals()
         interrupting = asyncio.create_task(self._interrupt_on(signals))
-        self._session.tell_saving(report_saving)
+        self._session.watch_saving(report_saving)
         if self._answers is not None:
             self._answers.start()
         printing = asyncio.create_task(self._follow())
@@ -101,7 +101,7 @@ class Exec:
     async def _follow(self) -> None:
         """Print every record until the session ends, and answer requests."""
         run = ""
-        async for record in self._session.follow(self._session.begins):
+        async for record in self._session.follow(self._session.replay_end):
             await asyncio.to_thread(self._print, record)  # the reader may be slow
             event = record.event
             match event:

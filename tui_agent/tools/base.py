@@ -138,7 +138,7 @@ class ToolContext(Protocol):
         """The user's answer. Raises Refused when no user is present or they decline."""
         ...
 
-    def saw(self, path: Path, sha256: str) -> None:
+    def mark_seen(self, path: Path, sha256: str) -> None:
         """Remember what the model has seen of a file."""
         ...
 

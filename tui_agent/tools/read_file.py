@@ -54,7 +54,7 @@ class ReadFile(Tool[ReadFileArgs]):
             stop.set()
             source.close()
         if source.sha256 is not None:
-            ctx.saw(target.path, source.sha256)
+            ctx.mark_seen(target.path, source.sha256)
         return ToolResult(success=True, data=_format_lines(source, shown, first))
 
 

@@ -38,7 +38,7 @@ class WriteFile(Tool[WriteFileArgs]):
             file = await bytes_of(target)
             after, note = await asyncio.to_thread(_in_the_style_of, file.data, args.content)
             if after == file.data and _may_know(ctx, target):
-                ctx.saw(target.path, file.sha256)
+                ctx.mark_seen(target.path, file.sha256)
                 return ToolResult(success=True, data=f"{name_of(target)} already has exactly this content.")
             _check_seen(ctx, target, file)
             before = file.data

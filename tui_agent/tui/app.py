@@ -131,7 +131,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         def on_save_failure(problem: str | None) -> None:  # called from any thread
             self.call_later(self.activity.say, trouble=problem or "")
 
-        session.tell_saving(on_save_failure)
+        session.watch_saving(on_save_failure)
         self.activity.say(starting="", hint=self._first_hint)
         for message in self.composer.open(session):
             self.on_prompt_input_submitted(message)
@@ -140,7 +140,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         turn_started = self._clock()
         async for record in session.follow():
             self._router.route(record)
-            if record.seq >= session.begins:
+            if record.seq >= session.replay_end:
                 self.composer.on_history_replayed()
             if self._clock() - turn_started > MAX_BUSY_SECONDS:
                 await sleep(0)

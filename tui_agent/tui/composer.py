@@ -97,7 +97,7 @@ class Composer:
         """Attach the session. Returns what was submitted before."""
         self._session = session
         self.completion.open()
-        self._recovered = session.begins == 0  # a new session has no earlier process
+        self._recovered = session.replay_end == 0  # a new session has no earlier process
         if self._dirty:
             self.schedule_save(False)
         submitted, self._submitted_early = self._submitted_early, []

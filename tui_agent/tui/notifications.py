@@ -79,7 +79,7 @@ class Notifier:
     def on_attention(self, record: Record) -> None:
         """Notify the user of a pending request or the end of a run, except for replayed records."""
         session = self.app.session
-        if self.method == "off" or session is None or record.seq <= session.begins:
+        if self.method == "off" or session is None or record.seq <= session.replay_end:
             return
         kind, text = _classify(record.event)
         if kind in self.kinds and self._is_away(epoch_seconds(record.at)):

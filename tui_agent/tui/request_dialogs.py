@@ -151,14 +151,14 @@ class RequestDialogs:
         session, event = self.app.session, record.event
         if not isinstance(event, Notice) or event.code != NO_SERVER or session is None:
             return
-        if record.seq > session.begins and not self.app.view.tree.roots:
+        if record.seq > session.replay_end and not self.app.view.tree.roots:
             self._missing_server = session.mask.mask(event.text)
             self.app.call_later(self.show_next)
 
     def show_next(self) -> None:
         """Open the oldest pending request, and close a dialog whose request was settled elsewhere."""
         app = self.app
-        if app.session is None or app.view.seq <= app.session.begins:
+        if app.session is None or app.view.seq <= app.session.replay_end:
             return  # requests of an earlier process are void
         pending = list(app.view.pending.values())
         self.dock.show([request for request in pending if opens_in_panel(request)])

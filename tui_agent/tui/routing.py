@@ -64,17 +64,21 @@ class Router:
 
     async def open(self, session: SessionApi) -> None:
         """Prepare for the records of `session`; show the end of a long journal before `route` gets all of it (S3)."""
-        self.redactor, self._begins = Redactor(session.mask), session.begins
+        self.redactor, self._begins = Redactor(session.mask), session.replay_end
         folder: Path | None = getattr(session, "folder", None)
-        if folder is None or not session.begins:
+        if folder is None or not session.replay_end:
             return
         from tui_agent.storage.journal import end_of
 
         with suppress(OSError):  # reported when the journal is read in full
-            for record in await to_thread(end_of, folder / "events.jsonl", session.begins):
+            for record in await to_thread(end_of, folder / "events.jsonl", session.replay_end):
                 fold_record(self.view, record, self.redactor)
         if self.dirty:
-            self._full_view, self._replay_until, self.redactor = SessionView(), session.begins, Redactor(session.mask)
+            self._full_view, self._replay_until, self.redactor = (
+                SessionView(),
+                session.replay_end,
+                Redactor(session.mask),
+            )
             self._paint_soon()
 
     def subscribe(self, callback: Callable[[Record], None], *event_types: type[Event]) -> None:

@@ -10,11 +10,11 @@ from tui_agent.engine.undo import CannotUndo
 from tui_agent.tui.base_app import BaseApp
 
 if TYPE_CHECKING:
-    from tui_agent.engine.undo import Checkpoints, UndoReport, What
+    from tui_agent.engine.undo import Checkpoints, RewindScope, UndoReport
 
 MAX_DIFFS = 100
 """Files of a run that `/diff` shows."""
-SCOPES: tuple[What, ...] = ("code", "conversation", "both")
+SCOPES: tuple[RewindScope, ...] = ("code", "conversation", "both")
 
 
 def undo_command(
@@ -54,7 +54,7 @@ async def redo_run(app: BaseApp, checkpoints: Checkpoints, _: str) -> None:
 async def rewind_to_run(app: BaseApp, checkpoints: Checkpoints, arguments: str) -> None:
     """Go back to before run `N`, in `code`, `conversation` or `both`; without a number, list the runs."""
     words = arguments.split()
-    scope: What = next((scope for scope in reversed(SCOPES) if scope in words), "both")
+    scope: RewindScope = next((scope for scope in reversed(SCOPES) if scope in words), "both")
     words = [word for word in words if word not in SCOPES]
     if not words:
         show_checkpoints(app, "")

@@ -26,7 +26,7 @@ from tui_agent.common.domain import (
 from tui_agent.common.speed import cached_share, evaluated_tokens, total_prompt_tokens
 from tui_agent.engine.core.history import SUMMARY, cut_text, is_kind
 from tui_agent.engine.core.prompts import prompt
-from tui_agent.engine.core.tokens import Counts, Gauge, of_message, total
+from tui_agent.engine.core.tokens import Counts, Gauge, count_message, total
 from tui_agent.models.base import Failed, ModelRequest, TextFragment
 from tui_agent.protocols.markup import Segment
 from tui_agent.protocols.segments import Segmenter
@@ -108,9 +108,9 @@ class Watch:
         self, messages: tuple[Message, ...], counts: Counts, usage: Usage, gauge: Gauge, windows: Sequence[int]
     ) -> Judged:
         """What `usage` says of the request that just ended. `windows`: those asked for and in effect."""
-        fresh, size = self._fresh(messages), gauge.tokens(counts)
-        new = total(map(of_message, fresh))
-        part, floor = gauge.tokens(new), self._floor(messages, gauge)
+        fresh, size = self._fresh(messages), gauge.estimate(counts)
+        new = total(map(count_message, fresh))
+        part, floor = gauge.estimate(new), self._floor(messages, gauge)
         real = _whole(usage, part)
         if real is None:
             self._past.append((messages, floor))
@@ -118,10 +118,10 @@ class Watch:
             return Judged()
         self._apart = self._apart or (usage.prompt_tokens or 0) < (usage.cached_tokens or 0)
         told = usage.cached_tokens is not None and not self._apart
-        case = _Case(messages, real, size, part, gauge.least(new), gauge.most(counts), counts, told)
+        case = _Case(messages, real, size, part, gauge.lower_bound(new), gauge.upper_bound(counts), counts, told)
         judged = self._cut(case, gauge, windows) if real >= CUT_LEAST else None
         if judged is None:
-            judged = self._honest(case, floor, gauge.least(counts))
+            judged = self._honest(case, floor, gauge.lower_bound(counts))
             self._lowered += judged.full is None
         self._past.append((messages, max(floor, 0 if judged.cut_to else real)))
         self._last.append(case)
@@ -138,7 +138,7 @@ class Watch:
 
     def _cut(self, case: _Case, gauge: Gauge, windows: Sequence[int]) -> Judged | None:
         real, size = case.real, case.size
-        larger = size > 1.08 * real if gauge.lessons > 1 else case.most > 1.15 * real
+        larger = size > 1.08 * real if gauge.samples > 1 else case.most > 1.15 * real
         for window in windows:
             if 2 <= real - window // 2 <= 3 and larger:
                 return Judged(cut_to=real, window=window)
@@ -168,7 +168,7 @@ class Watch:
             low, last = 0.95 * window, self._last[-1] if self._last else None
             if last is None or not (low <= last.real <= window and low <= real <= window):
                 continue
-            grown = case.size - gauge.tokens(last.counts) > 0.1 * window and case.size > 1.2 * window
+            grown = case.size - gauge.estimate(last.counts) > 0.1 * window and case.size > 1.2 * window
             if grown and not last.explained:
                 return window
         return None
@@ -178,7 +178,7 @@ class Watch:
         if not self._last or not self._last[-1].told or case.explained:
             return False  # some tell of the rest and the cached part each for itself
         last = self._last[-1]
-        grown = case.size - gauge.tokens(last.counts)
+        grown = case.size - gauge.estimate(last.counts)
         return grown > 400 and grown > 0.08 * case.size and case.real - last.real < 0.15 * grown
 
     def _stands_still(self, case: _Case) -> bool:
@@ -193,7 +193,7 @@ class Watch:
         floors = [0]
         for past, least in self._past:
             if least and _shared(messages, past) == len(past):
-                floors.append(least + gauge.least(total(map(of_message, messages[len(past) :]))))
+                floors.append(least + gauge.lower_bound(total(map(count_message, messages[len(past) :]))))
         return max(floors)
 
     def _fresh(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:

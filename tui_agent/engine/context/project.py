@@ -19,7 +19,7 @@ from tui_agent.common import paths
 from tui_agent.common.domain import ApprovalMode, Message, Mode
 from tui_agent.common.tables import read_table
 from tui_agent.engine.context.system_prompt import system_text, where_text
-from tui_agent.engine.core.history import RULES, SHORTENED, is_kind, sealed
+from tui_agent.engine.core.history import RULES, SHORTENED, is_kind, wrap_untrusted
 from tui_agent.events import Notice
 from tui_agent.platform.git import Git, branch_of
 from tui_agent.platform.safe_open import open_folder
@@ -184,7 +184,7 @@ def rules_text(file: AgentFile) -> str:
 
 
 def _stands(text: str, seen: Sequence[str]) -> bool:
-    whole = sealed(RULES, text).text
+    whole = wrap_untrusted(RULES, text).text
     first = "\n".join(whole.split("\n", 2)[:2])
     return any(one == whole or (one.startswith(first) and SHORTENED in one) for one in seen)
 
@@ -316,7 +316,7 @@ def _name(file: AgentFile) -> str:
 def _tokens(text: str) -> int:
     from tui_agent.engine.core.tokens import Gauge, count
 
-    return Gauge().tokens(count(text))
+    return Gauge().estimate(count(text))
 
 
 def offer_rules() -> Notice | None:

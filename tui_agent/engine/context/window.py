@@ -14,8 +14,8 @@ from tui_agent.engine.context import compaction
 from tui_agent.engine.context.compaction import Judged, Watch, reread
 from tui_agent.engine.context.system_prompt import RESERVE
 from tui_agent.engine.context.window_notices import FULL, NOTHING, cut_words, larger, lowered, small
-from tui_agent.engine.core.history import ATTACHED, SUMMARY, is_kind, tail_of
-from tui_agent.engine.core.tokens import Counts, Gauge, count, of_message, of_request, of_tools, total
+from tui_agent.engine.core.history import ATTACHED, SUMMARY, is_kind, tail_size
+from tui_agent.engine.core.tokens import Counts, Gauge, count, count_message, count_request, count_tools, total
 from tui_agent.events import ContextCompacted, ContextMeasured, Notice, ReplyEnded
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class _Asked:
 
     def __init__(self, messages: tuple[Message, ...], extra: tuple[Message, ...], tools: tuple[ToolSpec, ...]) -> None:
         self.messages, self.extra, self.tools = messages, extra, tools
-        self.counts: Counts = of_request(messages + extra, tools)
+        self.counts: Counts = count_request(messages + extra, tools)
         self.fresh = 0
         """Tokens that the request before did not have."""
         self.apart = 0
@@ -120,7 +120,7 @@ class Window:
         self._must = self._wanted = False
         asked = self._begin(_Asked(context(), extra, tools))
         messages = asked.messages + extra
-        size, limit = self.gauge.tokens(asked.counts), self.limit
+        size, limit = self.gauge.estimate(asked.counts), self.limit
         if limit is None:
             return Ready(messages, size, self._brain.max_tokens, asked.fresh)
         self._check_work(messages, tools, limit, run)
@@ -151,11 +151,11 @@ class Window:
     def _begin(self, asked: _Asked) -> _Asked:
         """What the server should still have of the request is known before it is sent."""
         before, self._asked = self._asked, asked
-        self._apart = self._stream.state.asked_apart - before.apart
-        asked.apart = self._stream.state.asked_apart
+        self._apart = self._stream.state.side_requests - before.apart
+        asked.apart = self._stream.state.side_requests
         known = self._watch.known(asked.messages) if before.tools == asked.tools else 0
-        fresh = of_request(asked.messages[known:] + asked.extra, ()) if known else asked.counts
-        asked.fresh = self.gauge.tokens(fresh)
+        fresh = count_request(asked.messages[known:] + asked.extra, ()) if known else asked.counts
+        asked.fresh = self.gauge.estimate(fresh)
         return asked
 
     def _crowded(self, context: Context, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...]) -> bool:
@@ -168,7 +168,7 @@ class Window:
         return size > SHARE * limit and size > self._after + AGAIN * limit
 
     def _size(self, messages: Sequence[Message], tools: tuple[ToolSpec, ...]) -> int:
-        return self.gauge.tokens(of_request(messages, tools))
+        return self.gauge.estimate(count_request(messages, tools))
 
     def _check_work(self, messages: Sequence[Message], tools: tuple[ToolSpec, ...], limit: int, run: str) -> None:
         fixed = self._size([message for message in messages if isinstance(message, SystemMessage)], tools)
@@ -247,14 +247,14 @@ class Window:
     def _kept(self, messages: Sequence[Message], limit: int) -> int:
         """The newest six, or fewer where they are too big; never a result without its call."""
         for wanted in (6, 4, 2):
-            kept = tail_of(messages, wanted)
-            size = self.gauge.tokens(total(map(of_message, messages[len(messages) - kept :])))
+            kept = tail_size(messages, wanted)
+            size = self.gauge.estimate(total(map(count_message, messages[len(messages) - kept :])))
             if size <= 0.35 * limit:
                 break
         return kept
 
     def _tokens(self, text: str) -> int:
-        return self.gauge.tokens(count(text))
+        return self.gauge.estimate(count(text))
 
     # --- after a reply ---
 
@@ -267,7 +267,7 @@ class Window:
             self._retried = False
             if not self._read or (ended.usage.load_ms or 0) > RELOADED:
                 await self._read_back(run)
-        size = self.gauge.tokens(self._asked.counts)
+        size = self.gauge.estimate(self._asked.counts)
         judged = self.counted(ended.usage, run=run)
         if not judged.cut_to and ended.fault is None and not ended.interrupted:
             self._look_for_rereading(ended.usage, size, run)
@@ -277,7 +277,7 @@ class Window:
     def counted(self, usage: Usage, *, run: str) -> Judged:
         """What the server's count of the last request means; the gauge learns from it, and a cut prompt is told of."""
         windows = tuple(dict.fromkeys(size for size in (self._brain.num_ctx, self.limit) if size))
-        asked, size = self._asked, self.gauge.tokens(self._asked.counts)
+        asked, size = self._asked, self.gauge.estimate(self._asked.counts)
         judged = self._watch.judge(asked.messages, asked.counts, usage, self.gauge, windows)
         if judged.lesson is not None:
             self.gauge.learn(asked.counts, judged.lesson, sure=judged.sure)
@@ -286,7 +286,7 @@ class Window:
         return judged
 
     def _emit_measured(self, judged: Judged, ended: ReplyEnded, run: str) -> None:
-        prompt = judged.full or self.gauge.tokens(self._asked.counts)
+        prompt = judged.full or self.gauge.estimate(self._asked.counts)
         said = ended.usage.completion_tokens
         if said is None:
             said = self._tokens(ended.text)
@@ -301,9 +301,9 @@ class Window:
         """Tokens by part; together they are `prompt`."""
         asked = self._asked
         parts = dict.fromkeys(("system", "tools", "messages", "results", "files"), 0.0)
-        parts["tools"] = float(self.gauge.tokens(of_tools(asked.tools)))
+        parts["tools"] = float(self.gauge.estimate(count_tools(asked.tools)))
         for message in (*asked.messages, *asked.extra):
-            parts[_part(message)] += self.gauge.tokens(of_message(message))
+            parts[_part(message)] += self.gauge.estimate(count_message(message))
         whole = sum(parts.values()) or 1.0
         shares = {name: int(prompt * size / whole) for name, size in parts.items()}
         shares["messages"] += prompt - sum(shares.values())
@@ -346,7 +346,7 @@ class Window:
 
     def _overflowed(self, fault: Fault, run: str) -> bool:
         """Adopt what the server says of its window and of the prompt; True the first time."""
-        size = self.gauge.tokens(self._asked.counts)
+        size = self.gauge.estimate(self._asked.counts)
         if fault.n_ctx is not None:
             self._adopt(fault.n_ctx, run)
         real = fault.n_prompt or (fault.n_ctx or 0) + 1
@@ -367,7 +367,7 @@ def settled(history: History, gauge: Gauge) -> ContextCompacted | None:
     user's earlier messages, and long replies cut. None where nothing gets shorter. Tokens are of the conversation."""
 
     def size(one: History) -> int:
-        return gauge.tokens(of_request(one.window(), ()))
+        return gauge.estimate(count_request(one.window(), ()))
 
     before = size(history)
     event = ContextCompacted(

@@ -76,7 +76,7 @@ def cut_words(read: int, size: int, provider: str) -> str:
     )
 
 
-def out_of_sight(count: int) -> Notice:
+def messages_left_out(count: int) -> Notice:
     """Told when more of the user's messages are left out of requests than before (H2)."""
     many = "Your first message is" if count == 1 else f"{count} of your earlier messages are"
     text = f"{many} no longer sent to the model, to save space. Repeat what still matters."

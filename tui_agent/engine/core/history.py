@@ -1,4 +1,4 @@
-"""What compaction leaves of a conversation: pure functions, so that a live session and a resumed one agree (H5)."""
+"""The conversation as the model sees it, folded from events alone, so a resumed session has the same one (H2, H5)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tui_agent.common.domain import (
     UserMessage,
     program_text,
 )
-from tui_agent.engine.core.tokens import Gauge, of_message, total
+from tui_agent.engine.core.tokens import Gauge, count_message, total
 from tui_agent.protocols.rendering import names_with_counts
 
 SUMMARY = "summary"
@@ -33,56 +33,58 @@ ATTACHED = "attached"
 RULES = "rules"
 """Kind of the program message that holds the rules of a folder below the root."""
 SHORTENED = "left out to save room"
-"""Said in a text of which a part is missing."""
-KEPT = 6
-"""How many of the newest messages a compaction leaves (H5)."""
+"""Marks a cut in a text."""
+RECENT_MESSAGES = 6
+"""Newest messages that a compaction leaves unchanged (H5)."""
 
 
 def is_kind(message: Message, kind: str) -> bool:
-    """True for a program message of this kind."""
+    """Return True for a program message of this kind."""
     return isinstance(message, ProgramMessage) and message.text.startswith(f"{PROGRAM_MARK}{kind}>")
 
 
-def sealed(kind: str, text: str) -> ProgramMessage:
-    """A program message of text that others wrote: nothing in it can end it."""
+def wrap_untrusted(kind: str, text: str) -> ProgramMessage:
+    """Wrap foreign text in a program message; the text can't close the message's tag."""
     return ProgramMessage(text=program_text(kind, text.replace(f"</agent_{kind}", f"<\\/agent_{kind}")))
 
 
-def attached(items: Sequence[events.Attachment]) -> ProgramMessage:
-    """What the user attached, with labels that tell the model not to read it again (H7)."""
+def format_attachments(items: Sequence[events.Attachment]) -> ProgramMessage:
+    """Return the message with the user's attachments, labeled so that the model does not read them again (H7)."""
     head = "The user attached this to the message below. It is already here: do not read it again."
     parts = [f"{item.label}:\n{item.text}" if item.text else f"{item.label}." for item in items]
-    return sealed(ATTACHED, "\n\n".join((head, *parts)))
+    return wrap_untrusted(ATTACHED, "\n\n".join((head, *parts)))
 
 
-def tail_of(messages: Sequence[Message], kept: int = KEPT) -> int:
-    """How many of the newest messages to keep: `kept`, and more where a result would lose its call."""
+def tail_size(messages: Sequence[Message], kept: int = RECENT_MESSAGES) -> int:
+    """Return how many of the newest messages to keep: `kept`, or more to keep a result with its call."""
     at = max(0, len(messages) - kept)
     while at > 0 and isinstance(messages[at], ToolMessage):
         at -= 1
     return len(messages) - at
 
 
-def summarised(messages: Sequence[Message], summary: str, kept: int) -> list[Message]:
-    """The user's words, the newest plan and step, the rules of folders, and the summary in place of all but the newest
-    `kept` messages."""
+def apply_summary(messages: Sequence[Message], summary: str, kept: int) -> list[Message]:
+    """Replace all but the newest `kept` messages by a summary.
+
+    User messages, the newest plan and step, and folder rules are retained.
+    """
     at = max(0, len(messages) - kept)
     old, new = messages[:at], messages[at:]
-    own = [message for message in old if isinstance(message, UserMessage)]
+    users = [message for message in old if isinstance(message, UserMessage)]
     plan = [*_newest(PLAN, old, new), *_newest(STEP, old, new)]
     rules = [message for message in old if is_kind(message, RULES)]
-    return [*own, *plan, *rules, ProgramMessage(text=program_text(SUMMARY, summary)), *new]
+    return [*users, *plan, *rules, ProgramMessage(text=program_text(SUMMARY, summary)), *new]
 
 
 def _newest(kind: str, old: Sequence[Message], new: Sequence[Message]) -> list[Message]:
-    """The last message of this kind where it is in `old`."""
+    """Return the newest message of this kind if it is in `old`."""
     if any(is_kind(message, kind) for message in new):
         return []
     return [message for message in old if is_kind(message, kind)][-1:]
 
 
 def cut_text(text: str, size: int) -> str:
-    """Head and tail of a text that is longer than `size` characters, and how much is missing between them."""
+    """Shorten a text of more than `size` characters to its head and tail, noting how much is left out."""
     if len(text) <= size + 80:
         return text
     head, tail = size * 2 // 3, size // 3
@@ -91,15 +93,15 @@ def cut_text(text: str, size: int) -> str:
 
 
 def cut_message(message: Message, size: int) -> Message:
-    """The message with long parts cut; what user and system say, plan, step and summary stay whole."""
+    """Cut long parts of a message; user and system messages, plan, step and summary stay complete."""
     if isinstance(message, ToolMessage):
         return msgspec.structs.replace(message, text=cut_text(message.text, size))
     if isinstance(message, AssistantMessage):
         calls = tuple(
             msgspec.structs.replace(call, arguments=_cut_value(call.arguments, size)) for call in message.calls
         )
-        text, thought = cut_text(message.text, size), cut_text(message.reasoning, size)
-        return msgspec.structs.replace(message, text=text, calls=calls, thought=thought)
+        text, reasoning = cut_text(message.text, size), cut_text(message.reasoning, size)
+        return msgspec.structs.replace(message, text=text, calls=calls, reasoning=reasoning)
     if isinstance(message, (UserMessage, SystemMessage)):
         return message
     if any(is_kind(message, kind) for kind in (PLAN, STEP, SUMMARY)):
@@ -118,115 +120,116 @@ def _cut_value(value: Any, size: int) -> Any:
 
 
 USER_MESSAGES = 5
-"""How many of the user's own messages the model sees at the least (H2)."""
-OLDER_SHARE, OLDER_MOST = 0.08, 8_000
-"""Of the window, and tokens at the most: what still older ones may take with their replies (H2)."""
-OLDER_LEFT = 0.75
-"""Of that is left when it was used up: several messages go at once, so that requests between begin alike (H1)."""
+"""Minimum number of user messages the model sees (H2)."""
+OLDER_SHARE, OLDER_MAX = 0.08, 8_000
+"""Budget of older messages with their replies: share of the window, and maximum in tokens (H2)."""
+OLDER_REFILL = 0.75
+"""Share of the budget filled after it was exceeded: dropping several messages at once keeps the prefix stable (H1)."""
 
-TALK_TURNS, TALK = 3, 1_200
-"""Turns, and characters of each message, that whoever sorts and plans a request is told of what was said before."""
+DIALOGUE_TURNS, DIALOGUE_MESSAGE_MAX = 3, 1_200
+"""Earlier turns, and characters per message, shown to the dispatcher and the planner."""
 
 CUT_CALL = "Interrupted: the call did not finish, its outcome is unknown. It was not run again."
 NOT_RUN = "Not run: the work was cut off before this call began. Nothing was changed; call it again if it is needed."
 CUT_REPLY = "The user interrupted you here; what stands above is all that was kept."
 _GAUGE = Gauge()
-"""Not the model's own, which learns: a resume must come to the same."""
+"""Not the model's own gauge, which learns: a resumed session must drop the same messages."""
 
 
 class Turn(msgspec.Struct):
-    """A user message and what followed it: whole while its run goes on, condensed when that has ended (H2)."""
+    """A user message and what followed: complete during its run, condensed afterwards (H2)."""
 
     messages: list[Message]
     ended: bool = False
     step: int | None = None
-    """Where in `messages` the step begins that is being carried out."""
+    """Index in `messages` at which the active step begins."""
     doing: str = ""
-    """What that step is."""
+    """Label of the active step."""
     begun: list[str] = []
-    """Ids of the calls that were begun and have no end."""
+    """Ids of calls that were started and not finished."""
     logged: bool = False
-    """The plan's log tells what came of it."""
+    """True if the log of the plan document has an entry about it."""
     before: int = 0
-    """How many of the user's messages were left out just before this turn; those that are logged don't count."""
+    """Number of unlogged user messages dropped just before this turn."""
 
     def attach(self, message: ProgramMessage) -> None:
-        """Put what the user attached in front of their newest message."""
-        own = (at for at, one in enumerate(self.messages) if isinstance(one, UserMessage))
-        at = max(own, default=len(self.messages))
+        """Insert attachments before the newest user message."""
+        positions = (at for at, each in enumerate(self.messages) if isinstance(each, UserMessage))
+        at = max(positions, default=len(self.messages))
         self.messages.insert(at, message)
         if self.step is not None and at < self.step:
             self.step += 1
 
     def begin_step(self, number: int, description: str) -> None:
-        """From here on everything belongs to a step of the plan."""
+        """Start a step of the plan; the messages that follow belong to it."""
         self.step = len(self.messages)
         self.doing = f"Step {number}: {description}" if number else description
 
     def finish_step(self, outcome: str, text: str) -> None:
-        """Keep of the step what the user said in it, the names of its calls and how it came out (H2)."""
+        """Condense the step to its user messages, the names of its calls, and its outcome (H2)."""
         if self.step is None:
             return
-        mine, self.messages = self.messages[self.step :], self.messages[: self.step]
-        self.messages += [message for message in mine if isinstance(message, UserMessage)]
-        called = names_with_counts([message.name for message in mine if isinstance(message, ToolMessage)])
+        own, self.messages = self.messages[self.step :], self.messages[: self.step]
+        self.messages += [message for message in own if isinstance(message, UserMessage)]
+        called = names_with_counts([message.name for message in own if isinstance(message, ToolMessage)])
         parts = [f"{self.doing}: {outcome}", f"Tools used: {called}" if called else "", text]
         self.messages.append(ProgramMessage(text=program_text("outcome", "\n".join(filter(None, parts)))))
         self.step = None
 
-    def settle(self, outcome: str, closing: str = "", own: str | None = None) -> None:
-        """Keep the user's words, what the model said last in its own words, and the facts as the program tells them.
+    def condense(self, outcome: str, closing: str = "", own: str | None = None) -> None:
+        """Condense the ended turn to user messages, the model's last text, and facts stated by the program.
 
-        `own`: what of `closing` the model said itself, where that is known; else it is what it said last (E3, W12)."""
-        said: list[Message] = [message for message in self.messages if isinstance(message, UserMessage)]
+        `own` is the part of `closing` written by the model; by default its last text (E3, W12).
+        """
+        condensed: list[Message] = [message for message in self.messages if isinstance(message, UserMessage)]
         replies = [message for message in self.messages if isinstance(message, AssistantMessage)]
         called = [call.name for reply in replies for call in reply.calls]
         last = next((reply.text for reply in reversed(replies) if reply.text), "")
         own = last if own is None else own
         rest = closing[len(own) :].strip() if own and closing.startswith(own) else closing.strip()
         if own:
-            said.append(AssistantMessage(text=own))
+            condensed.append(AssistantMessage(text=own))
         facts = [rest if rest != own else ""]
         facts += [f"Tools used: {names_with_counts(called)}."] if called else []
         facts += [f"The work on this message ended: {outcome}."] if outcome != "done" else []
         if any(facts):
-            said.append(ProgramMessage(text=program_text("outcome", "\n".join(filter(None, facts)))))
-        self.messages, self.ended, self.step = said, True, None
+            condensed.append(ProgramMessage(text=program_text("outcome", "\n".join(filter(None, facts)))))
+        self.messages, self.ended, self.step = condensed, True, None
         self.begun = []
 
 
 class History:
-    """The turns of a session. `fold` takes every event in order; `window` is what the model may see."""
+    """The turns of a session. `fold` applies every event in order; `window` returns the messages for the model."""
 
     def __init__(self) -> None:
         self.turns: list[Turn] = []
         self.limit: int | None = None
-        """Tokens of the model's window, as far as they are known."""
+        """Size of the context window in tokens, if known."""
 
     @property
     def left_out(self) -> int:
-        """How many of the user's messages the model does not see any more, and finds in no log either (H2)."""
+        """Number of user messages that the model no longer sees, neither here nor in the plan's log (H2)."""
         return sum(turn.before for turn in self.turns)
 
     def fold(self, event: events.Event) -> None:
-        """Take in one event; those that are no part of the conversation change nothing."""
+        """Apply an event; events outside the conversation change nothing."""
         match event:
             case events.UserMessageAdded(text=text, steering=steering):
                 if steering and self.turns:
                     self.turns[-1].messages.append(UserMessage(text=text))
                 else:
                     if self.turns and not self.turns[-1].ended:
-                        self.turns[-1].settle("the program was stopped")
+                        self.turns[-1].condense("the program was stopped")
                     self.turns.append(Turn(messages=[UserMessage(text=text)]))
-                    self._keep(self._with_older(self._seen(USER_MESSAGES)))
+                    self._retain(self._with_older(self._newest_turns(USER_MESSAGES)))
             case events.ModelChanged(context_window=limit):
                 self.limit = limit
             case events.SummaryReviewed(outcome="accepted" | "edited") if self.turns and not self.turns[-1].ended:
                 self.turns[-1].logged = True
             case events.RunEnded(outcome=outcome, text=text, said=own) if self.turns:
-                self.turns[-1].settle(outcome, text, own)
+                self.turns[-1].condense(outcome, text, own)
             case events.ContextAttached(items=items) if self.turns:
-                self.turns[-1].attach(attached(items))
+                self.turns[-1].attach(format_attachments(items))
             case events.ContextCompacted():
                 self._fold_compaction(event)
             case events.ConversationRewound(history=turns):
@@ -241,21 +244,21 @@ class History:
                 | events.ToolFinished(agent=agent)
                 | events.ProgramMessageAdded(agent=agent)
             ) if agent:
-                pass  # a sub-agent's own conversation
+                pass  # part of a sub-agent's conversation
             case events.StepStarted(step=step):
                 turn.begin_step(step.number, step.description)
             case events.StepFinished(outcome=outcome, text=text):
                 turn.finish_step(outcome, text)
             case events.ReplyEnded(text=text, calls=calls, thought=thought, interrupted=interrupted, role=""):
                 if text or calls:
-                    kept = thought if calls else ""
-                    turn.messages.append(AssistantMessage(text=text, calls=calls, reasoning=kept))
+                    reasoning = thought if calls else ""
+                    turn.messages.append(AssistantMessage(text=text, calls=calls, reasoning=reasoning))
                 if interrupted:
                     turn.messages.append(ProgramMessage(text=program_text("feedback", CUT_REPLY)))
             case events.ToolStarted(call=call):
                 turn.begun.append(call.id)
             case events.ToolFinished(call_id=call_id, name=name, text=text, result=result):
-                turn.begun = [one for one in turn.begun if one != call_id]
+                turn.begun = [begun for begun in turn.begun if begun != call_id]
                 message = ToolMessage(call_id=call_id, name=name, text=text, success=result.success)
                 turn.messages.append(message)
             case events.ProgramMessageAdded(kind=kind, text=text):
@@ -263,10 +266,10 @@ class History:
 
     def _fold_compaction(self, event: events.ContextCompacted) -> None:
         if event.users:
-            self._keep(self._seen(event.users))
+            self._retain(self._newest_turns(event.users))
         if event.summary and self.turns:
             turn, before = self.turns[-1], len(self.turns[-1].messages)
-            turn.messages = summarised(turn.messages, event.summary, event.kept)
+            turn.messages = apply_summary(turn.messages, event.summary, event.kept)
             if turn.step is not None:
                 turn.step = len(turn.messages) - min(before - turn.step, event.kept)
         if event.cut:
@@ -275,18 +278,18 @@ class History:
 
     @property
     def request(self) -> str:
-        """What the user said in the turn that is worked on."""
+        """The user's messages in the current turn."""
         messages = self.turns[-1].messages if self.turns else []
         return "\n".join(message.text for message in messages if isinstance(message, UserMessage))
 
     @property
     def attached(self) -> str:
-        """What the user attached to the message that is worked on; empty where they did not."""
+        """The user's attachments in the current turn."""
         messages = self.turns[-1].messages if self.turns else ()
         return "\n".join(message.text for message in messages if is_kind(message, ATTACHED))
 
     def compacted(self, event: events.ContextCompacted) -> History:
-        """Another history: this one as it would be after `event`."""
+        """Return a copy of this history with `event` applied."""
         other = History()
         other.limit = self.limit
         other.turns = [msgspec.structs.replace(turn, messages=list(turn.messages)) for turn in self.turns]
@@ -294,64 +297,64 @@ class History:
         return other
 
     def window(self) -> tuple[Message, ...]:
-        """What is kept: earlier runs as message and closing reply, the current one whole (H2)."""
+        """Return the messages for the model: earlier runs condensed, the current one complete (H2)."""
         begun = [key for turn in self.turns for key in turn.begun]
         return repair((message for turn in self.turns for message in turn.messages), begun)
 
-    def talk(self) -> str:
-        """The newest turns before the one that is worked on, as text: who said what, each a little shortened."""
+    def recent_dialogue(self) -> str:
+        """Return the newest earlier turns as text, one shortened line per message."""
         rows = []
-        for message in (one for turn in self.turns[:-1][-TALK_TURNS:] for one in turn.messages):
+        for message in (each for turn in self.turns[:-1][-DIALOGUE_TURNS:] for each in turn.messages):
             if isinstance(message, UserMessage | AssistantMessage) and message.text.strip():
                 who = "User" if isinstance(message, UserMessage) else "Agent"
-                rows.append(f"{who}: {message.text.strip()[:TALK]}")
+                rows.append(f"{who}: {message.text.strip()[:DIALOGUE_MESSAGE_MAX]}")
         return "\n".join(rows)
 
     def earlier(self) -> tuple[Message, ...]:
-        """What the model may see of the turns before the one that is worked on."""
+        """Return the messages of the turns before the current one."""
         return repair(message for turn in self.turns[:-1] for message in turn.messages)
 
-    def _seen(self, left: int) -> list[Turn]:
-        """The newest turns with `left` user messages at the most; the last one whole, however many it has."""
-        kept: list[Turn] = []
+    def _newest_turns(self, user_messages: int) -> list[Turn]:
+        """Return the newest turns with at most this many user messages; always the last turn."""
+        newest: list[Turn] = []
         for turn in reversed(self.turns):
             users = _users(turn)
-            if kept and users > left:
+            if newest and users > user_messages:
                 break
-            left -= users
-            kept.append(turn)
-        return kept[::-1]
+            user_messages -= users
+            newest.append(turn)
+        return newest[::-1]
 
     def _with_older(self, newest: list[Turn]) -> list[Turn]:
-        """The newest turns, and of the older ones that are in no log as many as there is room for."""
+        """Return the newest turns and as many of the unlogged older ones as the budget allows."""
         older = [turn for turn in self.turns[: len(self.turns) - len(newest)] if not turn.logged]
-        sizes = [_GAUGE.tokens(total(map(of_message, turn.messages))) for turn in older]
-        room = min(OLDER_MOST, int(OLDER_SHARE * (self.limit or 0)))
-        gone, taken = 0, sum(sizes)
-        if taken > room:
-            while gone < len(older) and taken > OLDER_LEFT * room:
-                taken -= sizes[gone]
-                gone += 1
-        return older[gone:] + newest
+        sizes = [_GAUGE.estimate(total(map(count_message, turn.messages))) for turn in older]
+        budget = min(OLDER_MAX, int(OLDER_SHARE * (self.limit or 0)))
+        dropped, used = 0, sum(sizes)
+        if used > budget:
+            while dropped < len(older) and used > OLDER_REFILL * budget:
+                used -= sizes[dropped]
+                dropped += 1
+        return older[dropped:] + newest
 
-    def _keep(self, kept: list[Turn]) -> None:
-        """Let go of all turns but `kept`, and count them."""
-        count, ids = 0, {id(turn) for turn in kept}
+    def _retain(self, turns: list[Turn]) -> None:
+        """Drop all turns but these, and count the dropped user messages."""
+        count, ids = 0, {id(turn) for turn in turns}
         for turn in self.turns:
             if id(turn) not in ids:
                 count += turn.before + (0 if turn.logged else _users(turn))
             elif count:
                 turn.before, count = turn.before + count, 0
-        self.turns = kept
+        self.turns = turns
 
     def export(self) -> list[dict[str, object]]:
-        """Plain data for `state.saved`."""
+        """Return plain data for `state.saved`."""
         data: list[dict[str, object]] = msgspec.to_builtins(self.turns)
         return data
 
     @classmethod
     def restore(cls, data: object) -> History:
-        """The history that `export` wrote. Raises msgspec.ValidationError on another shape."""
+        """Restore what `export` returned. Raises msgspec.ValidationError."""
         history = cls()
         history.turns = msgspec.convert(data, list[Turn])
         return history
@@ -362,40 +365,40 @@ def _users(turn: Turn) -> int:
 
 
 def repair(messages: Iterable[Message], begun: Collection[str] = ()) -> tuple[Message, ...]:
-    """Make a history that every strict server accepts (H2).
+    """Make messages acceptable for strict servers (H2).
 
-    Each call has exactly one result, directly behind its message and in call order; no result without its call; no
-    assistant message without text and calls. A call without a result says that
-    its outcome is unknown if its id is in `begun`, else that it was not run.
+    Each call gets exactly one result, right after its message and in call order; results without a call and empty
+    assistant messages are dropped. A missing result is replaced: outcome unknown if the call's id is in `begun`, else
+    not run.
     """
-    fixed: list[Message] = []
-    waiting: dict[str, ToolCall] = {}
+    repaired: list[Message] = []
+    unanswered: dict[str, ToolCall] = {}
     results: dict[str, ToolMessage] = {}
 
     def close() -> None:
-        for call in waiting.values():
+        for call in unanswered.values():
             why = CUT_CALL if call.id in begun else NOT_RUN
             cut = ToolMessage(call_id=call.id, name=call.name, text=why, success=False)
-            fixed.append(results.get(call.id, cut))
-        waiting.clear()
+            repaired.append(results.get(call.id, cut))
+        unanswered.clear()
         results.clear()
 
     for message in messages:
         match message:
             case ToolMessage():
-                if message.call_id in waiting and message.call_id not in results:
+                if message.call_id in unanswered and message.call_id not in results:
                     results[message.call_id] = message
-                    if len(results) == len(waiting):
+                    if len(results) == len(unanswered):
                         close()
                 continue
             case AssistantMessage(text=text, calls=calls):
                 close()
                 if not text and not calls:
                     continue
-                fixed.append(message)
-                waiting.update((call.id, call) for call in calls)
+                repaired.append(message)
+                unanswered.update((call.id, call) for call in calls)
             case _:
                 close()
-                fixed.append(message)
+                repaired.append(message)
     close()
-    return tuple(fixed)
+    return tuple(repaired)

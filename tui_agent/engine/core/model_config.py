@@ -1,4 +1,4 @@
-"""The model that answers, with its options."""
+"""The model of a role, with its options."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tui_agent.models.base import Model
 
 
 class ModelConfig(msgspec.Struct, frozen=True):
-    """Which model answers and with which options; constant within a session and model."""
+    """A model and its request options; constant for a session and model."""
 
     model: Model
     name: str
     num_ctx: int | None
-    """Tokens of the window; None when unknown."""
+    """Size of the context window in tokens; None if unknown."""
     temperature: float
     max_tokens: int
     think: bool | str | None = None

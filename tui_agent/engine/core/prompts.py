@@ -1,4 +1,4 @@
-"""Prompt texts, one a file, found by name (H8)."""
+"""Prompts: one versioned file per section (H8)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 @cache
 def prompt(name: str) -> str:
-    """The text of `prompts/<name>.md`."""
+    """Return the text of `prompts/<name>.md`."""
     return files("tui_agent.engine").joinpath(f"prompts/{name}.md").read_text(encoding="utf-8").strip()
 
 
 @cache
 def reply_schema(name: str) -> dict[str, Any]:
-    """The JSON schema of the reply to that prompt: `prompts/<name>.schema.json`. Not to be changed."""
+    """Return the JSON schema of the reply, `prompts/<name>.schema.json`. It is shared: do not modify it."""
     schema: dict[str, Any] = json.loads(
         files("tui_agent.engine").joinpath(f"prompts/{name}.schema.json").read_text(encoding="utf-8")
     )
@@ -26,10 +26,10 @@ def reply_schema(name: str) -> dict[str, Any]:
 
 @cache
 def version(*names: str) -> str:
-    """A short fingerprint of the texts, for metrics."""
+    """Return the fingerprint of these prompts, for metrics."""
     return fingerprint("\0".join(prompt(name) for name in names))
 
 
 def fingerprint(text: str) -> str:
-    """The same of any text."""
+    """Return a short hash of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""Texts of plan_doc.md that were kept aside because somebody wrote them while it was replaced: offered for merging."""
+"""Saved copies of the plan document, which was edited while it was being replaced: offered for merging (P3)."""
 
 from __future__ import annotations
 
@@ -22,105 +22,107 @@ from tui_agent.platform.files import read_file
 from tui_agent.storage.folder import JOURNAL
 from tui_agent.storage.journal import JournalReader
 from tui_agent.storage.lines import JournalLine
+from tui_agent.text import pluralize
 
 log = logging.getLogger(__name__)
 
 MERGE, LEAVE = "Merge it", "Leave it"
-"""The answers to the question what shall become of such a text."""
-REMEMBERED = 50
-"""Texts of which it is remembered what was decided."""
+"""Options of the question about a saved copy."""
+MAX_REMEMBERED = 50
+"""Saved copies whose state is remembered."""
 DECIDED, MERGING = "", "merging"
 
 Save = Callable[[Plan, Plan, str], Awaitable[bool]]
-"""Save a plan that somebody made from another one; the words say where it comes from, for questions."""
+"""Saves a plan, given the plan it was derived from and a description of its origin for questions."""
 
 
-def folded(copies: dict[str, str], event: Event) -> dict[str, str]:
-    """What is known of each text, by its name, after `event`: `DECIDED`, `MERGING` while that is not written yet, or
-    the id of the question about it. One whose question nobody answered is none of them."""
+def fold_saved_copies(copies: dict[str, str], event: Event) -> dict[str, str]:
+    """Return the state of each saved copy, by name, after `event`.
+
+    The state is `DECIDED`, `MERGING` until the merge is written, or the id of the open question.
+    """
     match event:
         case QuestionAsked(id=request, about=name) if name:
-            rest = [(key, value) for key, value in copies.items() if key != name]
-            return dict([*rest, (name, request)][-REMEMBERED:])
+            others = [(key, value) for key, value in copies.items() if key != name]
+            return dict([*others, (name, request)][-MAX_REMEMBERED:])
         case QuestionAnswered(id=request, answer=answer) if request in copies.values():
             if answer.verdict == "withdrawn":
                 return {name: value for name, value in copies.items() if value != request}
-            became = MERGING if _merges(answer) else DECIDED
-            return {name: became if value == request else value for name, value in copies.items()}
+            state = MERGING if _merges(answer) else DECIDED
+            return {name: state if value == request else value for name, value in copies.items()}
         case PlanDocChanged(by="merge"):
             return {name: DECIDED if value == MERGING else value for name, value in copies.items()}
     return copies
 
 
 class SavedCopies(msgspec.Struct):
-    """Offers the texts of one session, one after the other."""
+    """Offers the saved copies of a session one after another."""
 
     store: PlanStore
     approvals: Approvals
     save: Save
-    _waiting: list[Path] = []
+    _queue: list[Path] = []
     _task: asyncio.Task[None] | None = None
 
-    def offer(self, place: Path) -> None:
-        """Ask, behind what goes on, whether that text shall be merged; not where it holds nothing new."""
-        self._waiting = [*self._waiting, place]
+    def offer(self, path: Path) -> None:
+        """Ask in the background whether to merge this copy, unless it has nothing new."""
+        self._queue = [*self._queue, path]
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._offer_all())
 
-    async def again(self, known: dict[str, str]) -> None:
-        """Offer those that lie here since the session was open before and that nobody decided about, by `folded`."""
-        there = await asyncio.to_thread(_undecided, self.store.path, known)
-        for place in there:
-            self.offer(place)
+    async def offer_undecided(self, states: dict[str, str]) -> None:
+        """Offer the copies from earlier processes that are undecided according to `fold_saved_copies`."""
+        for path in await asyncio.to_thread(_undecided, self.store.path, states):
+            self.offer(path)
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         await end_tasks(self._task)
 
     async def _offer_all(self) -> None:
-        while self._waiting:
-            place, *self._waiting = self._waiting
+        while self._queue:
+            path, *self._queue = self._queue
             try:
-                await self._offer(place)
+                await self._offer(path)
             except FileFault as fault:
-                log.warning("%s could not be merged: %s", place, fault)
+                log.warning("%s could not be merged: %s", path, fault)
             except Exception:
-                log.exception("%s could not be merged", place)
+                log.exception("%s could not be merged", path)
 
-    async def _offer(self, place: Path) -> None:
-        document = await asyncio.to_thread(_read, place)
+    async def _offer(self, path: Path) -> None:
+        document = await asyncio.to_thread(_read, path)
         if document is None or document.problem:
             return
         base = self.store.known(document.plan.version)
-        if base is None:  # it was written for a plan of an earlier start
+        if base is None:  # the copy is based on a version from an earlier process
             journal = self.store.path.with_name(JOURNAL)
-            base = await asyncio.to_thread(_told, journal, document.plan.version) or Plan()
-        new = merge_plans(base, document.plan, self.store.plan)
-        notes = [one for one in document.lines if one.strip() and one not in self.store.document.lines]
-        if not new.conflicts and new.plan.content == self.store.plan.content:
+            base = await asyncio.to_thread(_journaled_plan, journal, document.plan.version) or Plan()
+        merged = merge_plans(base, document.plan, self.store.plan)
+        new_lines = [line for line in document.lines if line.strip() and line not in self.store.document.lines]
+        if not merged.conflicts and merged.plan.content == self.store.plan.content:
             return
         text = (
-            f"Your edits to plan_doc.md, saved while the agent was writing it, are in {place}. This copy differs in "
-            f"{len(notes)} {'line' if len(notes) == 1 else 'lines'}. Merge its goal, criteria, decisions and log into "
-            "the plan? Your own notes stay only in the copy."
+            f"Your edits to plan_doc.md, saved while the agent was writing it, are in {path}. This copy differs in "
+            f"{pluralize(len(new_lines), 'line')}. Merge its goal, criteria, decisions and log into the plan? Your own "
+            "notes stay only in the copy."
         )
-        answer = await self.approvals.question(text, (MERGE, LEAVE), run="", node="", about=place.name)
+        answer = await self.approvals.question(text, (MERGE, LEAVE), run="", node="", about=path.name)
         if _merges(answer):
-            await self.save(document.plan, base, place.name)
+            await self.save(document.plan, base, path.name)
 
 
 def _merges(answer: Answer) -> bool:
     return answer.verdict == "reply" and answer.text.strip().casefold() in (MERGE.casefold(), "yes", "merge")
 
 
-def _undecided(plan: Path, known: dict[str, str]) -> list[Path]:
-    """The texts beside the plan's, the oldest first, that are not decided about."""
-    there = plan.parent.glob(f"{plan.stem}.aside-*{plan.suffix}")
-    return sorted(one for one in there if known.get(one.name) != DECIDED and one.is_file())
+def _undecided(plan: Path, states: dict[str, str]) -> list[Path]:
+    """Return the undecided copies next to the plan document, oldest first."""
+    copies = plan.parent.glob(f"{plan.stem}.aside-*{plan.suffix}")
+    return sorted(copy for copy in copies if states.get(copy.name) != DECIDED and copy.is_file())
 
 
-def _told(journal: Path, version: int) -> Plan | None:
-    """The plan of that version as it was told last, by the journal of a session; None when it never was."""
+def _journaled_plan(journal: Path, version: int) -> Plan | None:
+    """Return the last plan with that version in the journal of a session, or None."""
     found = None
     for line in JournalReader(journal):
         if not isinstance(line, JournalLine) or line.type != PlanDocChanged.type:
@@ -132,8 +134,8 @@ def _told(journal: Path, version: int) -> Plan | None:
     return found
 
 
-def _read(place: Path) -> Document | None:
+def _read(path: Path) -> Document | None:
     try:
-        return parse(read_file(place, CAP).data.decode("utf-8"))
+        return parse(read_file(path, CAP).data.decode("utf-8"))
     except UnicodeDecodeError:
         return None

@@ -1,4 +1,4 @@
-"""The end of tasks: work that is finished though whoever waits for it is stopped, and tasks that are stopped."""
+"""Cancellation: complete work despite it, and end tasks reliably."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _T = TypeVar("_T")
 
 
 async def complete_shielded(work: Coroutine[Any, Any, _T], within: float | None = None) -> _T:
-    """What `work` gives. It comes to its end though the waiting task is cancelled, which is raised afterwards.
+    """Return the result of `work`. If the caller is cancelled, `work` is completed before CancelledError is raised.
 
-    With `within` it is cancelled itself when it is not done so many seconds after that.
+    With `within`, it is cancelled if it takes longer than these seconds after the cancellation.
     """
     task = asyncio.create_task(work)
     try:
@@ -25,29 +25,30 @@ async def complete_shielded(work: Coroutine[Any, Any, _T], within: float | None 
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([task])
         if not task.cancelled():
-            task.exception()  # looked at, so that it is not told as one that nobody saw
+            task.exception()  # retrieved, so that asyncio does not log it
         raise
 
 
 async def end_tasks(*tasks: asyncio.Task[Any] | None, seconds: float = 2.0) -> None:
-    """Cancel tasks and wait until they have ended, also where the caller is stopped meanwhile, which is raised
-    afterwards. One that did not heed it is cancelled again after so many `seconds`: `asyncio.wait_for` loses a
-    cancellation when what it waits for ends just then."""
-    going = {task for task in tasks if task is not None and not task.done()}
-    for task in going:
+    """Cancel tasks and wait for their end, even if the caller is cancelled, which is raised afterwards.
+
+    Tasks are cancelled again every `seconds`: `asyncio.wait_for` can lose a cancellation.
+    """
+    pending = {task for task in tasks if task is not None and not task.done()}
+    for task in pending:
         if not task.cancelling():
             task.cancel()
-    stopped: asyncio.CancelledError | None = None
-    while going:
+    cancelled: asyncio.CancelledError | None = None
+    while pending:
         try:
-            ended, going = await asyncio.wait(going, timeout=seconds)
+            done, pending = await asyncio.wait(pending, timeout=seconds)
         except asyncio.CancelledError as error:
-            stopped = error
+            cancelled = error
             continue
-        for task in ended:
+        for task in done:
             if not task.cancelled():
-                task.exception()  # what it ended with is nobody's any more
-        for task in going:
+                task.exception()  # retrieved, so that asyncio does not log it
+        for task in pending:
             task.cancel()
-    if stopped is not None:
-        raise stopped
+    if cancelled is not None:
+        raise cancelled

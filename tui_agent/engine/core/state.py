@@ -1,4 +1,4 @@
-"""What the engine must remember between two processes: folded from the stream, saved as a snapshot now and then."""
+"""The engine's state: folded from the stream, and saved in it from time to time for a fast resume."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tui_agent.checkpoints.ledger import Ledger
 from tui_agent.common.bounded import put_bounded
 from tui_agent.common.domain import Action, Answer, EditAction, Grant, ReadAction, RunAction, Scope
 from tui_agent.engine.core.history import History
-from tui_agent.engine.core.saved_copies import folded
+from tui_agent.engine.core.saved_copies import fold_saved_copies
 from tui_agent.engine.core.stream import STREAMED, EventStream
 from tui_agent.storage.folder import SessionFolder
 from tui_agent.storage.recovery import RecoveryReport
@@ -23,20 +23,20 @@ from tui_agent.text import SecretMask, clean, one_line
 
 log = logging.getLogger(__name__)
 
-FRESH_MAX = 10
-"""Messages whose mentions are still to be looked at."""
+PENDING_MENTIONS_MAX = 10
+"""User messages remembered for unresolved mentions."""
 SEEN_MAX = 5_000
-"""Files whose bytes are remembered from one process to the next."""
+"""Files whose hash is remembered across processes."""
 
 
-# --- facts for what the model does not see any more (H6) ---
+# --- session facts (H6) ---
 
-MOST = 100
-"""Entries of each kind that are kept."""
-SHOWN = 8
-"""Names of a line, and entries of a kind, that the model gets, the newest ones."""
+MAX_FACTS = 100
+"""Facts retained of each kind."""
+SHOWN_NAMES = 8
+"""Newest names per line shown to the model, and twice the entries of each kind."""
 FULL, SMALL = 1_200, 500
-"""Characters of what the model gets; the second in windows of at most SMALL_WINDOW tokens."""
+"""Maximum characters of the facts; the second one for windows of at most SMALL_WINDOW tokens."""
 SMALL_WINDOW = 8_192
 
 _FINDERS = (
@@ -50,51 +50,53 @@ _FINDERS = (
     "run_subagent",
 )
 _READERS = ("read_file",)
-_NO_FAILURE = frozenset(("duplicate", "too_many", "interrupted", "refused", "unknown_tool", "bad_arguments", "unsaved"))
-"""Codes of results that say nothing about the project."""
+_IGNORED_CODES = frozenset(
+    ("duplicate", "too_many", "interrupted", "refused", "unknown_tool", "bad_arguments", "unsaved")
+)
+"""Result codes of calls that say nothing about the project."""
 _LINES = re.compile(r":\d+-\d*$")
 
 
 class Notes(msgspec.Struct):
-    """Notes by kind, the newest last; a text is there once."""
+    """Facts by kind, without duplicates, newest last. The field names are part of `state.saved`."""
 
     read: dict[str, str] = {}
     """File → empty."""
     written: dict[str, str] = {}
     """File → `created`, `changed` or `deleted`."""
     failed: dict[str, str] = {}
-    """What was called → what went wrong; gone when the same call succeeds."""
+    """Tool and title → error; removed when the same call succeeds."""
     wishes: dict[str, str] = {}
-    """What the user decided about → what they said."""
+    """Subject of a decision → the user's words."""
     found: dict[str, str] = {}
-    """What was looked for → what came out."""
+    """Search → result."""
 
 
-class SessionMemory:
-    """The notes of a session. `fold` takes every event in order."""
+class SessionFacts:
+    """Collects the session facts. `fold` applies every event in order."""
 
     def __init__(self) -> None:
         self.notes = Notes()
         self.behind = Notes()
-        """Those that lie before what the model sees."""
+        """The notes about what the model no longer sees."""
         self._open: dict[str, tuple[str, str]] = {}
-        """Call → its tool and title."""
+        """Call id → tool and title."""
         self._asked: dict[str, str] = {}
-        """Request → what it is about."""
+        """Request id → subject."""
 
     # --- folding ---
 
     def fold(self, event: events.Event) -> None:
-        """Take in one event."""
+        """Apply an event."""
         match event:
             case events.ToolStarted(call=call, title=title, agent=""):
                 self._open[call.id] = call.name, one_line(clean(title), 120)
             case events.ToolFinished(agent=""):
-                self._finished(event)
+                self._fold_result(event)
             case events.FileChanged(change=change):
-                how = {"create": "created", "modify": "changed", "delete": "deleted"}[change.kind]
-                new = self.notes.written.get(change.display) == "created" and how == "changed"
-                _note(self.notes.written, change.display, "created" if new else how)
+                action = {"create": "created", "modify": "changed", "delete": "deleted"}[change.kind]
+                is_new = self.notes.written.get(change.display) == "created" and action == "changed"
+                _note(self.notes.written, change.display, "created" if is_new else action)
             case events.ContextAttached(items=items):
                 for item in items:
                     _note(self.notes.read, item.display)
@@ -103,35 +105,35 @@ class SessionMemory:
                     if file.outcome == "restored":
                         self.notes.written.pop(file.display, None)
             case events.RunStarted():
-                self._pass()
+                self._move_behind()
             case events.ConversationRewound(cleared=True):
                 self.notes, self.behind = Notes(), Notes()
             case events.ContextCompacted(summary=summary, by="model") if summary:
-                self._pass()  # the program's own summary names all of it
+                self._move_behind()  # a summary by the program contains the facts
             case _:
-                self._decided(event)
+                self._fold_decision(event)
 
-    def _pass(self) -> None:
-        """What was noted until now is out of sight."""
-        self.behind = Notes(**{name: dict(kept) for name, kept in _kinds(self.notes)})
+    def _move_behind(self) -> None:
+        """Mark all notes as no longer visible to the model."""
+        self.behind = Notes(**{name: dict(facts) for name, facts in _kinds(self.notes)})
 
-    def _finished(self, event: events.ToolFinished) -> None:
+    def _fold_result(self, event: events.ToolFinished) -> None:
         name, title = self._open.pop(event.call_id, (event.name, ""))
         result, key = event.result, one_line(f"{name} {title}", 120)
         if not result.success:
-            if result.code not in _NO_FAILURE:
-                _note(self.notes.failed, key, _first(event.text))
+            if result.code not in _IGNORED_CODES:
+                _note(self.notes.failed, key, _error_summary(event.text))
             return
         self.notes.failed.pop(key, None)
         if name in _READERS:
             _note(self.notes.read, _LINES.sub("", title))
         elif name in _FINDERS and not event.text.startswith(("No matches", "Not available")):
-            _note(self.notes.found, key, _gist(name, event.text))
+            _note(self.notes.found, key, _result_summary(name, event.text))
 
-    def _decided(self, event: events.Event) -> None:
+    def _fold_decision(self, event: events.Event) -> None:
         match event:
             case events.ApprovalRequested(id=key, action=action):
-                self._asked[key] = _about(action)
+                self._asked[key] = _subject(action)
             case events.QuestionAsked(id=key, question=question):
                 self._asked[key] = f"to «{one_line(clean(question), 100)}»"
             case events.ApprovalAnswered(id=key, answer=answer):
@@ -143,44 +145,46 @@ class SessionMemory:
                 if about and answer.verdict == "reply" and answer.text:
                     _note(self.notes.wishes, about, one_line(clean(answer.text), 160))
 
-    # --- what the model gets ---
+    # --- rendering ---
 
-    def told(self, window: int | None = None, known: str = "", left_out: int = 0) -> str:
-        """A few lines for a model with a window of so many tokens; empty where there is nothing to tell. What `known`
-        says already, the plan document, is left out. `left_out` of the user's messages are out of its sight (H2)."""
+    def render(self, window: int | None = None, known: str = "", left_out: int = 0) -> str:
+        """Return the facts as lines for a model with a context window of `window` tokens.
+
+        Files named in `known` (the plan document) are omitted. `left_out` user messages are not visible anymore (H2).
+        """
         room = SMALL if window is not None and window <= SMALL_WINDOW else FULL
         notes = self.behind
-        written = {name: how for name, how in notes.written.items() if not _named_in(known, name)}
+        written = {name: action for name, action in notes.written.items() if not _named_in(known, name)}
         read = {name: "" for name in notes.read if name not in notes.written and not _named_in(known, name)}
         lines = [
-            _out_of_sight(left_out),
-            *(f"The user said {about}: {said}" for about, said in _newest(notes.wishes)),
-            _named("Files that were written", [f"{name} ({how})" for name, how in written.items()]),
-            *(f"Failed: {what}: {why}" for what, why in _newest(notes.failed)),
-            _named("Files that were read", list(read)),
-            *(f"Found by {what}: {came}" for what, came in _newest(notes.found)),
+            _left_out_line(left_out),
+            *(f"The user said {subject}: {words}" for subject, words in _newest(notes.wishes)),
+            _names_line("Files that were written", [f"{name} ({action})" for name, action in written.items()]),
+            *(f"Failed: {call}: {error}" for call, error in _newest(notes.failed)),
+            _names_line("Files that were read", list(read)),
+            *(f"Found by {search}: {result}" for search, result in _newest(notes.found)),
         ]
-        kept: list[str] = []
+        shown: list[str] = []
         for line in filter(None, lines):
             room -= len(line) + 3
             if room < 0:
                 break
-            kept.append(f"- {line}")
-        return "\n".join(kept)
+            shown.append(f"- {line}")
+        return "\n".join(shown)
 
     # --- saving ---
 
     def export(self) -> dict[str, Any]:
-        """Plain data for `state.saved`; the order of the notes is part of it."""
+        """Return plain data for `state.saved`, preserving the order of the notes."""
         return {"notes": _pairs(self.notes), "behind": _pairs(self.behind)}
 
     @classmethod
-    def restore(cls, data: object) -> SessionMemory:
-        """The memory that `export` wrote. Raises msgspec.ValidationError on another shape."""
-        kept = msgspec.convert(data, dict[str, dict[str, list[tuple[str, str]]]])
-        memory = cls()
-        memory.notes, memory.behind = _notes(kept.get("notes", {})), _notes(kept.get("behind", {}))
-        return memory
+    def restore(cls, data: object) -> SessionFacts:
+        """Restore what `export` returned. Raises msgspec.ValidationError."""
+        saved = msgspec.convert(data, dict[str, dict[str, list[tuple[str, str]]]])
+        facts = cls()
+        facts.notes, facts.behind = _notes(saved.get("notes", {})), _notes(saved.get("behind", {}))
+        return facts
 
 
 def _pairs(notes: Notes) -> dict[str, list[tuple[str, str]]]:
@@ -198,39 +202,39 @@ def _kinds(notes: Notes) -> list[tuple[str, dict[str, str]]]:
 def _note(kind: dict[str, str], key: str, value: str = "") -> None:
     key = one_line(clean(key), 160)
     if key:
-        put_bounded(kind, key, value, MOST)
+        put_bounded(kind, key, value, MAX_FACTS)
 
 
 def _newest(kind: dict[str, str]) -> list[tuple[str, str]]:
-    return list(kind.items())[-SHOWN // 2 :]
+    return list(kind.items())[-SHOWN_NAMES // 2 :]
 
 
-def _out_of_sight(count: int) -> str:
+def _left_out_line(count: int) -> str:
     many = "1 earlier message" if count == 1 else f"{count} earlier messages"
     return f"Not shown here any more: {many} of the user, and the answers" if count else ""
 
 
-def _named(what: str, names: list[str]) -> str:
+def _names_line(label: str, names: list[str]) -> str:
     if not names:
         return ""
-    more = f" and {len(names) - SHOWN} before" if len(names) > SHOWN else ""
-    return f"{what}: {', '.join(names[-SHOWN:])}{more}"
+    more = f" and {len(names) - SHOWN_NAMES} before" if len(names) > SHOWN_NAMES else ""
+    return f"{label}: {', '.join(names[-SHOWN_NAMES:])}{more}"
 
 
 def _named_in(text: str, name: str) -> bool:
-    """Whether a text names this file, and not one whose name only holds this one (`data.py` is no `a.py`)."""
-    whole = rf"(?<![\w.-])(?<!\w/){re.escape(name)}(?![\w-]|[./]\w)"
-    return name in text and re.search(whole, text) is not None
+    """Return True if a text names this file; `data.py` does not name `a.py`."""
+    pattern = rf"(?<![\w.-])(?<!\w/){re.escape(name)}(?![\w-]|[./]\w)"
+    return name in text and re.search(pattern, text) is not None
 
 
-def _first(text: str) -> str:
-    """What a failed result says: its first line, and of a long one also the last."""
+def _error_summary(text: str) -> str:
+    """Return the first line of an error, and the last one if it has more than two."""
     lines = [line for line in clean(text).splitlines() if line.strip()]
     first = one_line(lines[0].removeprefix("Error: "), 120) if lines else "no reason given"
     return f"{first} … {one_line(lines[-1], 80)}" if len(lines) > 2 else first
 
 
-def _gist(name: str, text: str) -> str:
+def _result_summary(name: str, text: str) -> str:
     if name != "search_workspace":
         return one_line(text[:400], 160)
     files = re.findall(r"^── (.+) ──$", text, re.MULTILINE)
@@ -238,7 +242,7 @@ def _gist(name: str, text: str) -> str:
     return f"in {len(files)} files: {shown}, …" if len(files) > 4 else f"in {shown}"
 
 
-def _about(action: Action) -> str:
+def _subject(action: Action) -> str:
     match action:
         case EditAction(display=display):
             return f"a change of {display}"
@@ -249,35 +253,35 @@ def _about(action: Action) -> str:
     return ""
 
 
-# --- all of it ---
+# --- stream and state ---
 
 
 class SessionStream(EventStream):
-    """The stream of a session: every event goes through the engine's state as it is emitted, as it does on resume."""
+    """The stream of a session: folds every event into the engine's state as it is emitted."""
 
     state: EngineState
 
-    def begin(self, state: EngineState) -> None:
-        """From now on `state` takes in every event."""
+    def attach_state(self, state: EngineState) -> None:
+        """Fold all further events into `state`."""
         self.state, self.on_emit = state, state.fold
 
 
 async def open_stream(folder: SessionFolder, mask: SecretMask) -> tuple[SessionStream, RecoveryReport]:
-    """The session's stream with the engine's state as it was left. Raises AppendError."""
+    """Open the session's stream and restore its state. Raises AppendError."""
     stream, recovered = await SessionStream.open(folder, mask)
     assert isinstance(stream, SessionStream)
-    stream.begin(await asyncio.to_thread(_replayed, stream))
+    stream.attach_state(await asyncio.to_thread(_restore_state, stream))
     return stream, recovered
 
 
-def _replayed(stream: EventStream) -> EngineState:
-    """The last saved state and what came after it; all from the beginning when there is none that can be read."""
+def _restore_state(stream: EventStream) -> EngineState:
+    """Restore the last saved state and fold later events; replay the whole journal if there is no valid state."""
     state, after = EngineState(), 0
     saved = stream.last_state()
     if saved is not None:
         try:
             after, state = saved[0], EngineState.restore(saved[1])
-        except Exception:  # what was written on another day, by another program or by a disk: the journal has it all
+        except Exception:  # from another version, or damaged: the journal has everything
             log.exception("the saved state can't be used; the journal is replayed from its beginning")
             state, after = EngineState(), 0
     for record in stream.records(after):
@@ -287,72 +291,79 @@ def _replayed(stream: EventStream) -> EngineState:
 
 
 class Queued(msgspec.Struct):
-    """A message that waits for its turn."""
+    """A message waiting for its turn."""
 
     id: str
     text: str
     steering: bool = False
 
 
-class EngineState(msgspec.Struct, rename={"saved_copies": "asides"}):
-    """Folds every event; `export` and `restore` make the snapshot of `state.saved`."""
+_SAVED_NAMES = {
+    "facts": "memory",
+    "pending_mentions": "fresh",
+    "saved_copies": "asides",
+    "side_requests": "asked_apart",
+}
+"""Names of fields in `state.saved` that differ from those here."""
+
+
+class EngineState(msgspec.Struct, rename=_SAVED_NAMES):
+    """State folded from all events; `export` and `restore` convert it for `state.saved`."""
 
     history: History = msgspec.field(default_factory=History)
-    memory: SessionMemory = msgspec.field(default_factory=SessionMemory)
-    """What happened, for what the model does not see any more (H6)."""
+    facts: SessionFacts = msgspec.field(default_factory=SessionFacts)
+    """Session facts about what the model no longer sees (H6)."""
     ledger: Ledger = msgspec.field(default_factory=Ledger)
     """Edits that can be undone (K1)."""
     rewound: list[Any] | None = None
-    """The conversation as it was before it was rewound, until something is said (`/redo`)."""
+    """The conversation before a rewind, for `/redo`; dropped with the next message."""
     queue: list[Queued] = []
     grants: list[Grant] = []
     seen: dict[str, str] = {}
-    """Path → sha256 of files as the agent read or wrote them, the latest last."""
-    fresh: list[tuple[str, str]] = []
-    """Id and text of the user's messages whose mentions were not looked at yet (H7); those of a run that ended before
-    it came to that are attached to the next message."""
+    """Path → sha256 of files as last read or written by the agent, newest last."""
+    pending_mentions: list[tuple[str, str]] = []
+    """Id and text of user messages whose mentions are not attached yet (H7), possibly from an earlier run."""
     roots: tuple[str, ...] = ()
-    """The workspace and the folders that were added to it."""
+    """The workspace and its added folders."""
     runs: int = 0
     title: str = ""
     named: bool = False
-    """The title was given, and is not only the first words."""
+    """True if the title is more than the first words of the conversation."""
     mode: str = ""
     approval_mode: str = ""
-    """What the user switched to; flags of a start (`exec --approve all`) hold for that process only."""
+    """Chosen by the user; flags such as `exec --approve all` are valid for one process only."""
     model: str = ""
     provider: str = ""
     context_window: int | None = None
     chosen_model: str = ""
-    """The model that the user chose in the session; empty where settings did."""
+    """The model chosen by the user in this session; empty if settings chose it."""
     roles: dict[str, str] = {}
-    """Role → the model that the user chose for it."""
+    """Role → model chosen by the user."""
     plan_sha256: str = ""
-    """Hash of plan_doc.md as it was shown last, proposals aside."""
+    """Hash of plan_doc.md as last shown, without proposals."""
     proposal: str = ""
-    """What plan_doc.md would be with what the model proposed and nobody decided about (P6)."""
+    """Text of plan_doc.md with the pending proposal (P6)."""
     summaries: dict[str, dict[str, Any]] = {}
-    """Id → summary that nobody decided about, or that was accepted and is not in the plan yet: offered again at the
-    next interactive start (X3)."""
+    """Id → summary that is undecided, or accepted but unwritten: offered again at the next attended start (X3)."""
     accepted: tuple[str, ...] = ()
-    """Ids of those that were accepted."""
+    """Ids of accepted summaries that are not yet written."""
     saved_copies: dict[str, str] = {}
-    """Name of a saved copy of plan_doc.md → what became of it, by `saved_copies.folded`."""
+    """Name of a saved copy of plan_doc.md → its state, see `fold_saved_copies`."""
     log_entries: int = 0
-    """How many entries of the plan's log the model gets whole in this run; 0 for as many as the settings say."""
-    asked_apart: int = 0
-    """Requests apart from the conversation, since the process began."""
+    """Number of full log entries for the model in this run; 0 to use the setting."""
+    side_requests: int = 0
+    """Number of requests outside the conversation in this process."""
     protocol: str = ""
-    """In which form the model is asked for calls; empty for the one that it begins with."""
+    """Current protocol; empty for the model's initial one."""
 
     def fold(self, event: events.Event, run: str = "") -> None:
-        """Take in one event with the run of its record, live or replayed."""
+        """Apply an event, live or replayed, with the run of its record."""
         if isinstance(event, events.ConversationRewound):
-            self.rewound, self.fresh = (self.history.export() if event.run or event.cleared else None), []
+            self.rewound, self.pending_mentions = (self.history.export() if event.run or event.cleared else None), []
         self.history.fold(event)
-        self.memory.fold(event)
+        self.facts.fold(event)
         self.ledger.fold(event, run)
-        self.saved_copies = folded(self.saved_copies, event)
+        self.saved_copies = fold_saved_copies(self.saved_copies, event)
         self._fold_message(event)
         self._fold_work(event)
         self._fold_setting(event)
@@ -362,7 +373,7 @@ class EngineState(msgspec.Struct, rename={"saved_copies": "asides"}):
         match event:
             case events.UserMessageAdded(id=message, text=text):
                 self.rewound = None
-                self.fresh = [*self.fresh, (message, text)][-FRESH_MAX:]
+                self.pending_mentions = [*self.pending_mentions, (message, text)][-PENDING_MENTIONS_MAX:]
                 self.queue = [queued for queued in self.queue if queued.id != message]
                 self.title = self.title or _title(text)
             case events.MessageQueued(id=message, text=text, steering=steering):
@@ -383,36 +394,36 @@ class EngineState(msgspec.Struct, rename={"saved_copies": "asides"}):
                 self.runs += 1
                 self.log_entries = 0
             case events.RunEnded(outcome="done"):
-                self.fresh = []
+                self.pending_mentions = []
             case events.ContextCompacted(entries=entries) if entries:
                 self.log_entries = entries
             case events.ReplyStarted(role=role):
-                self.asked_apart += bool(role)
+                self.side_requests += bool(role)
             case events.ApprovalAnswered(answer=Answer(verdict="approve", scope=Scope.SESSION), grant=Grant() as grant):
                 self.grants.append(grant)
             case events.GrantRevoked(grant=grant):
-                self.grants = [one for one in self.grants if one != grant]
+                self.grants = [other for other in self.grants if other != grant]
             case events.FileChanged(change=change):
-                self._saw(change.path, change.after)
+                self._mark_seen(change.path, change.after)
             case events.ContextAttached(message=message, items=items):
-                self.looked_at(message)
+                self.mentions_handled(message)
                 for item in items:
-                    self._saw(item.path, item.sha256)
+                    self._mark_seen(item.path, item.sha256)
             case events.ToolFinished(agent="", seen=seen):
                 for path, sha256 in seen.items():
-                    self._saw(path, sha256)
+                    self._mark_seen(path, sha256)
 
     def _move(self, message: str, before: str) -> None:
-        moved = [one for one in self.queue if one.id == message]
-        rest = [one for one in self.queue if one.id != message]
-        place = next((place for place, one in enumerate(rest) if one.id == before), len(rest))
-        self.queue = [*rest[:place], *moved, *rest[place:]]
+        moved = [queued for queued in self.queue if queued.id == message]
+        others = [queued for queued in self.queue if queued.id != message]
+        at = next((at for at, queued in enumerate(others) if queued.id == before), len(others))
+        self.queue = [*others[:at], *moved, *others[at:]]
 
-    def looked_at(self, message: str) -> None:
-        """What a message of the user's mentions was attached, or can't be."""
-        self.fresh = [one for one in self.fresh if one[0] != message]
+    def mentions_handled(self, message: str) -> None:
+        """Forget a message whose mentions were attached, or can't be."""
+        self.pending_mentions = [pending for pending in self.pending_mentions if pending[0] != message]
 
-    def _saw(self, path: str, sha256: str | None) -> None:
+    def _mark_seen(self, path: str, sha256: str | None) -> None:
         if sha256 is None:
             self.seen.pop(path, None)
         else:
@@ -446,13 +457,13 @@ class EngineState(msgspec.Struct, rename={"saved_copies": "asides"}):
                 if by in ("summary", "review") or text == self.proposal:
                     self.proposal = ""
                 if by == "summary":
-                    self.summaries = {key: one for key, one in self.summaries.items() if key not in self.accepted}
+                    self.summaries = {key: saved for key, saved in self.summaries.items() if key not in self.accepted}
                     self.accepted = ()
             case events.PlanDocResolved(id="proposal"):
                 self.proposal = ""
             case events.SummaryProposed(id=key, summary=summary):
                 data = msgspec.to_builtins(summary)
-                self.summaries = {old: one for old, one in self.summaries.items() if one != data}
+                self.summaries = {other: saved for other, saved in self.summaries.items() if saved != data}
                 self.summaries[key] = data
             case events.SummaryReviewed(id=key, outcome="discarded"):
                 self.summaries.pop(key, None)
@@ -461,11 +472,13 @@ class EngineState(msgspec.Struct, rename={"saved_copies": "asides"}):
                 self.accepted = (*self.accepted, key)
 
     def model_for(self, provider: str, configured: str | None, flags: Mapping[str, Any]) -> str:
-        """The model to go on with on a server of `provider`: the one of the command line, the one that the user chose
-        in the session, the settings', else the one it had. Empty where all of them are silent."""
+        """Return the model to use with `provider`; empty if unknown.
+
+        In order: the command line, the user's choice in the session, the settings, the session's last model.
+        """
         same = provider == self.provider
-        kept = self.chosen_model if same else ""
-        return flags.get("model") or kept or configured or (self.model if same else "")
+        chosen = self.chosen_model if same else ""
+        return flags.get("model") or chosen or configured or (self.model if same else "")
 
     def export(self) -> dict[str, Any]:
         """Plain data for `state.saved`."""
@@ -474,15 +487,15 @@ class EngineState(msgspec.Struct, rename={"saved_copies": "asides"}):
 
     @classmethod
     def restore(cls, data: dict[str, Any]) -> EngineState:
-        """The state that `export` wrote. Raises whatever another shape leads to."""
+        """Restore what `export` returned. Raises an exception for other data."""
         if not {"history", "queue", "runs"} <= data.keys():
-            raise KeyError("this is no state of the engine")
+            raise KeyError("not a state of the engine")
         state = msgspec.convert({"named": True} | data, cls, dec_hook=lambda kind, part: kind.restore(part))
-        state.history.limit, state.asked_apart, state.ledger.going = state.context_window, 0, False
+        state.history.limit, state.side_requests, state.ledger.going = state.context_window, 0, False
         return state
 
 
 def _title(text: str) -> str:
-    """The first words: what a session is called until it gets a better title (W18)."""
+    """Return the first words of a message: the title until a better one is generated (W18)."""
     words = " ".join(text.split())
     return words if len(words) <= 60 else words[:59].rsplit(" ", 1)[0] + "…"

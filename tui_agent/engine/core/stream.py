@@ -1,4 +1,4 @@
-"""The one stream that leaves the engine: numbered, written to disk, and only then shown."""
+"""The engine's only output: a stream of numbered events, written to disk before they are shown."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from tui_agent.text import SecretMask
 
 RING_RECORDS = 4096
 RING_BYTES = 16 << 20
-"""How much of the recent past is kept in memory; a follower that is further behind reads the file."""
+"""Recent records kept in memory; followers further behind read the file."""
 FOLLOW_BATCH = 256
-"""Records that a follower is given before the event loop gets its turn."""
+"""Records a follower receives before it yields to the event loop."""
 STATE_RECORDS = 1000
 STATE_BYTES = 8 << 20
-"""After so much a saved state is due."""
+"""Amount of events after which a saved state is due."""
 DAMAGED = "journal.damaged"
-"""Code of the notice that tells of damage in a session's past."""
-PLACES = 10_000
+"""Code of the notice about damage in the journal."""
+MAX_DAMAGE = 10_000
 """Damaged places that are remembered."""
 STREAMED = frozenset({TextDelta, ReasoningDelta, ToolOutput})
-"""Events in which pieces are shown as they come: nothing of them is remembered."""
+"""Deltas, which are shown but never folded into the state."""
 
 
 class JournalBroken(Exception):
-    """The session can't be saved at the moment, so nothing that changes anything may be done.
+    """The session can't be saved at the moment, so side effects are forbidden.
 
-    The message names file and cause. Records are kept in memory and written when it is possible again.
+    The message names file and cause. Records stay in memory until they can be written.
     """
 
 
@@ -50,24 +50,24 @@ class _Waiter(NamedTuple):
     seq: int
     durable: bool
     since: int
-    """The last attempt at writing or syncing that had begun when the wait began."""
+    """The last write or sync attempt started before the wait."""
     future: asyncio.Future[None]
 
 
 class EventStream:
-    """Emit on one side, follow on the other. To be used from the event loop that it was opened on."""
+    """Emits events and lets followers read them. Use it only on the event loop that opened it."""
 
     def __init__(self, folder: SessionFolder, clock: Callable[[], datetime]) -> None:
         self.on_failure: Callable[[str | None], None] | None = None
-        """Called with a sentence when saving begins to fail, and with None when all is saved again."""
+        """Called with a message when saving begins to fail, and with None when everything is saved again."""
         self.on_emit: Callable[[Event, str], None] | None = None
-        """Called with every event but `STREAMED` and its run, once the event is handed to the disk."""
+        """Called with each event and its run when it is handed to the writer, except for `STREAMED` ones."""
         self._folder = folder
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._writer: SessionWriter
         self.last = 0
-        """Number of the last event emitted; 0 when there is none."""
+        """Number of the last event; 0 if there is none."""
         self._pending: deque[tuple[Record, int]] = deque()
         self._ring: list[Record] = []
         self._ring_sizes: deque[int] = deque()
@@ -75,16 +75,16 @@ class EventStream:
         self._written = 0
         self._waiters: list[_Waiter] = []
         self._followers: set[asyncio.Event] = set()
-        self._told_failure: str | None = None
+        self._reported_failure: str | None = None
         self._closed = False
         self._ended = False
         self._state: tuple[int, dict[str, Any]] | None = None
-        self._told_from: int | None = None
-        """Byte from which on damage is told by `session.recovered`."""
+        self._reported_from: int | None = None
+        """Offset from which damage was reported by `session.recovered`."""
         self._since_state = 0
         self._bytes_since_state = 0
         self.mask = SecretMask({})
-        """What is hidden wherever people read along (A7)."""
+        """Hides secrets from readers (A7)."""
 
     @classmethod
     async def open(
@@ -95,10 +95,10 @@ class EventStream:
         *,
         calls: OsCalls = OS,
     ) -> tuple[Self, RecoveryReport]:
-        """Open the folder's journal: heal a torn end, complete the log, find what was left open.
+        """Open the folder's journal: repair a torn end, complete the chat log, find unfinished work.
 
-        `mask` hides secrets in the log (the journal is exact), `clock` gives aware times. A disk without room is no
-        error yet: what can't be written waits. Raises AppendError, or OSError when the files can't be read.
+        `mask` hides secrets in the chat log (the journal is exact); `clock` returns aware times. A full disk is no
+        error: records wait. Raises AppendError, or OSError if the files can't be read.
         """
         stream = cls(folder, clock or (lambda: datetime.now().astimezone()))
         stream.mask = mask or stream.mask
@@ -117,10 +117,10 @@ class EventStream:
             raise
         if journal.tail_dirty:
             recovered = msgspec.structs.replace(recovered, healed=True)
-            with contextlib.suppress(AppendError):  # no room now: the next record closes the line
+            with contextlib.suppress(AppendError):  # disk full: the next record terminates the line
                 journal.heal()
         self._state = recovery.state
-        self._told_from = recovered.offset
+        self._reported_from = recovered.offset
         self._since_state = recovery.since_state
         self._writer = SessionWriter(
             journal,
@@ -137,9 +137,9 @@ class EventStream:
     # --- emitting --------------------------------------------------------------------------
 
     def emit(self, event: Event, *, run: str = "", node: str = "", parent: str = "") -> int:
-        """Number the event and hand it to the disk; followers get it when it is written. Returns the number.
+        """Number an event and hand it to the writer; followers get it once it is written. Returns the number.
 
-        Never waits. Raises TypeError for an event that is not plain data, RecordTooBig for one over 16 MiB.
+        Never blocks. Raises TypeError for an event that is not plain data, RecordTooBig for one over 16 MiB.
         """
         if self._closed:
             raise RuntimeError("the stream is closed")
@@ -160,27 +160,27 @@ class EventStream:
 
     @property
     def failure(self) -> str | None:
-        """Why nothing can be saved at the moment, as a sentence; None when all is well."""
+        """The reason why nothing can be saved at the moment, or None."""
         fault = self._writer.failure
         return None if fault is None else str(fault)
 
     @property
     def state_due(self) -> bool:
-        """True when it is time to emit a `state.saved`."""
+        """True if a `state.saved` is due."""
         return self._since_state >= STATE_RECORDS or self._bytes_since_state >= STATE_BYTES
 
     def last_state(self) -> tuple[int, dict[str, Any]] | None:
-        """Number and content of the last `state.saved`: what follows is `records(after=number)`."""
+        """Return number and content of the last `state.saved`."""
         return self._state
 
     async def written(self, seq: int | None = None) -> None:
-        """Wait until `seq` (default: all emitted) survives the death of the process. Raises JournalBroken."""
+        """Wait until `seq` (default: all events) survives a crash of the process. Raises JournalBroken."""
         await self._wait_for(self.last if seq is None else seq, durable=False)
 
     async def durable(self, seq: int | None = None) -> None:
-        """Wait until `seq` (default: all emitted) survives a loss of power: the barrier before side effects.
+        """Wait until `seq` (default: all events) survives a loss of power: the barrier before side effects.
 
-        Raises JournalBroken when it does not; each call is a new try.
+        Raises JournalBroken if it can't be synced; each call is a new attempt.
         """
         await self._wait_for(self.last if seq is None else seq, durable=True)
 
@@ -191,7 +191,7 @@ class EventStream:
         waiter = _Waiter(seq, durable, since, self._loop.create_future())
         self._waiters.append(waiter)
         try:
-            self._advance()  # what happened between the look and the wait
+            self._advance()  # the writer may have finished in the meantime
             await waiter.future
         finally:
             if waiter in self._waiters:
@@ -200,17 +200,17 @@ class EventStream:
     def _reached(self, seq: int, durable: bool) -> bool:
         return (self._writer.synced if durable else self._written) >= min(seq, self.last)
 
-    # --- from the threads ------------------------------------------------------------------
+    # --- called from threads ------------------------------------------------------------------
 
     def _remark(self, text: str) -> None:
         self._call(lambda: self._closed or self.emit(Notice(level="warning", text=text, code="log.changed")))
 
     def _call(self, work: Callable[[], object]) -> None:
-        with contextlib.suppress(RuntimeError):  # the event loop has ended; nobody is left to tell
+        with contextlib.suppress(RuntimeError):  # the event loop is closed
             self._loop.call_soon_threadsafe(work)
 
     def _advance(self) -> None:
-        """Show what is written by now, and settle what was waited for."""
+        """Publish written records and settle waiters."""
         written = self._writer.written
         if written > self._written:
             self._written = written
@@ -223,23 +223,23 @@ class EventStream:
             for follower in self._followers:
                 follower.set()
         self._settle_waiters()
-        self._tell_failure()
+        self._report_failure()
 
     def _trim(self) -> None:
-        """Forget the oldest half at once, so that trimming costs nothing per record."""
+        """Drop the oldest records in large portions, so trimming costs nothing per record."""
         if len(self._ring) <= 2 * RING_RECORDS and self._ring_bytes <= 2 * RING_BYTES:
             return
-        gone = 0
-        while len(self._ring) - gone > RING_RECORDS or (self._ring_bytes > RING_BYTES and gone < len(self._ring)):
+        dropped = 0
+        while len(self._ring) - dropped > RING_RECORDS or (self._ring_bytes > RING_BYTES and dropped < len(self._ring)):
             self._ring_bytes -= self._ring_sizes.popleft()
-            gone += 1
-        del self._ring[:gone]
+            dropped += 1
+        del self._ring[:dropped]
 
     def _settle_waiters(self) -> None:
         if not self._waiters:
             return
         fault, failed = self._writer.failure, self._writer.failed_attempt
-        left: list[_Waiter] = []
+        remaining: list[_Waiter] = []
         for waiter in self._waiters:
             if waiter.future.done():
                 continue
@@ -248,41 +248,40 @@ class EventStream:
             elif fault is not None and failed > waiter.since:
                 waiter.future.set_exception(JournalBroken(str(fault)))
             else:
-                left.append(waiter)
-        self._waiters = left
-        if left and fault is not None:
+                remaining.append(waiter)
+        self._waiters = remaining
+        if remaining and fault is not None:
             self._writer.want(0, durable=False)
 
-    def _tell_failure(self) -> None:
+    def _report_failure(self) -> None:
         failure = self.failure
-        if failure != self._told_failure:
-            self._told_failure = failure
+        if failure != self._reported_failure:
+            self._reported_failure = failure
             if self.on_failure is not None:
                 self.on_failure(failure)
 
-    def kept(self) -> tuple[Callable[[int, int], bytes], list[Record]]:
-        """What reads the journal's bytes (offset, size), wherever its file is by now, and the records not in it yet."""
+    def journal_content(self) -> tuple[Callable[[int, int], bytes], list[Record]]:
+        """Return a reader of the journal's bytes (offset, size), even if moved, and the unwritten records."""
         return self._writer.read, [record for record, _size in self._pending]
 
     # --- following -------------------------------------------------------------------------
 
     def records(self, after: int = 0) -> Iterator[Record]:
-        """What the file holds after number `after`; blocks on the disk, damaged places are skipped."""
+        """Yield the records of the file after number `after`, skipping damage. Does file IO."""
         for line in self._lines(after):
             if isinstance(line, JournalLine) and line.seq > after:
                 yield line.record()
 
     def _lines(self, after: int) -> Iterator[JournalLine | Damage]:
-        """The file from the nearest known place before the record that follows `after`."""
-        places = (place for place in self._writer.index if place[0] <= after + 1)
-        seq, offset = max(places, default=(1, 0))
+        """Read the file from the indexed position nearest before the record `after + 1`."""
+        positions = (position for position in self._writer.index if position[0] <= after + 1)
+        seq, offset = max(positions, default=(1, 0))
         return iter(JournalReader(self._folder.journal, start=offset, last=seq - 1))
 
     async def follow(self, after: int = 0, *, pieces: bool = True) -> AsyncIterator[Record]:
-        """All records after number `after`: the past, then what comes, each once and none before it is written.
+        """Yield all records after number `after`, past and future, once they are written, until the stream is closed.
 
-        Without `pieces`, those of a past reply that its end repeats are left out. Ends when the stream is closed. A
-        follower may be as slow as it likes.
+        Without `pieces`, deltas of past replies are skipped, as the reply's end repeats them. Followers may be slow.
         """
         position = after
         past: _Past | None = None
@@ -293,7 +292,7 @@ class EventStream:
                 changed.clear()
                 if past is not None and position + 1 >= self._oldest():
                     if after == 0:
-                        self._tell_damage(past)
+                        self._report_damage(past)
                     past = None
                 if position >= self._written:
                     if self._ended:
@@ -305,7 +304,7 @@ class EventStream:
                     reached = batch[-1].seq
                 else:
                     past = past or _Past(self._lines(position) if pieces else without_pieces(self._lines(position)))
-                    batch, reached = await asyncio.to_thread(past.take, position, self._oldest() - 1)
+                    batch, reached = await asyncio.to_thread(past.read, position, self._oldest() - 1)
                 for record in batch:
                     yield record
                 position = reached
@@ -313,9 +312,9 @@ class EventStream:
         finally:
             self._followers.discard(changed)
 
-    def _tell_damage(self, past: _Past) -> None:
-        """Say once what a reader of the whole past had to skip; damage at the end was told on opening."""
-        places, self._told_from = past.untold(self._told_from), 0
+    def _report_damage(self, past: _Past) -> None:
+        """Report once what a reader of the whole journal skipped; damage at its end was reported on opening."""
+        places, self._reported_from = past.unreported(self._reported_from), 0
         if places and not self._closed:
             text = (
                 f"{len(places)} {'place' if len(places) == 1 else 'places'} in {self._folder.journal.name} can't be "
@@ -324,18 +323,18 @@ class EventStream:
             self.emit(Notice(level="warning", text=text, code=DAMAGED))
 
     def _recent(self, position: int) -> list[Record]:
-        """The next records from memory, where there are no gaps."""
+        """Return the next records from memory."""
         begin = position + 1 - self._ring[0].seq
         return self._ring[begin : begin + FOLLOW_BATCH]
 
     def _oldest(self) -> int:
-        """Number of the first record in memory, or of the next one to come there."""
+        """Return the number of the first record in memory, or of the next one."""
         return self._ring[0].seq if self._ring else self._written + 1
 
-    # --- the end ---------------------------------------------------------------------------
+    # --- closing ---------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Make everything durable, let followers finish, and end. Raises JournalBroken when something is not saved."""
+        """Make everything durable and end all followers. Raises JournalBroken if something is not saved."""
         if self._closed:
             return
         self._closed = True
@@ -350,22 +349,21 @@ class EventStream:
 
 
 class _Past:
-    """The file as a follower reads it, and the damage in it that nobody was told of yet."""
+    """The journal file as a follower reads it, with its unreported damage."""
 
     def __init__(self, lines: Iterator[JournalLine | Damage]) -> None:
         self._lines = lines
         self._skipped: list[int] = []
 
-    def take(self, after: int, end: int) -> tuple[list[Record], int]:
-        """The next records with numbers above `after` and up to `end`, and how far that reaches: `end` when there
-        are no more of them."""
+    def read(self, after: int, end: int) -> tuple[list[Record], int]:
+        """Return the next records numbered `after + 1` to `end`, and the number reached."""
         batch: list[Record] = []
         while after < end and len(batch) < FOLLOW_BATCH:
             line = next(self._lines, None)
             if line is None:
                 return batch, end
             if isinstance(line, Damage):
-                if line.why != "retried" and len(self._skipped) < PLACES:
+                if line.why != "retried" and len(self._skipped) < MAX_DAMAGE:
                     self._skipped.append(line.offset)
                 continue
             if line.seq <= after:
@@ -373,45 +371,45 @@ class _Past:
             if line.seq > end:
                 return batch, end
             batch.append(line.record())
-            self._note(batch[-1].event)
+            self._note_report(batch[-1].event)
             after = line.seq
         return batch, after
 
-    def _note(self, event: Event) -> None:
+    def _note_report(self, event: Event) -> None:
         if isinstance(event, SessionRecovered):
-            self._skipped = self.untold(event.offset)
+            self._skipped = self.unreported(event.offset)
         elif isinstance(event, Notice) and event.code == DAMAGED:
             self._skipped = []
 
-    def untold(self, told_from: int | None) -> list[int]:
-        """Bytes at which damage begins, but for what was told from byte `told_from` on."""
-        return [at for at in self._skipped if told_from is None or at < told_from]
+    def unreported(self, reported_from: int | None) -> list[int]:
+        """Return the offsets of damage before `reported_from`."""
+        return [at for at in self._skipped if reported_from is None or at < reported_from]
 
 
 class EventSink(Protocol):
-    """Where events go."""
+    """Receives events."""
 
     def emit(self, event: Event, *, run: str = "", node: str = "", parent: str = "") -> int:
-        """Number the event and hand it on. Returns the number; see EventStream."""
+        """Emit an event and return its number; see EventStream."""
         ...
 
     async def durable(self, seq: int | None = None) -> None:
-        """Wait until all that was emitted survives a loss of power. Raises JournalBroken."""
+        """Wait until all events survive a loss of power. Raises JournalBroken."""
         ...
 
 
 class ContextState(Protocol):
-    """The part of the engine's state that a window works on."""
+    """The part of the engine's state used by a context window."""
 
     history: History
     log_entries: int
-    asked_apart: int
+    side_requests: int
 
 
 class StatefulStream(EventSink, Protocol):
-    """A stream that folds what it is given."""
+    """An event sink that folds its events."""
 
     @property
     def state(self) -> ContextState:
-        """What was folded."""
+        """The folded state."""
         ...

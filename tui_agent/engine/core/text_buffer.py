@@ -1,4 +1,4 @@
-"""Text that is gathered for a moment, so that many small pieces become one event."""
+"""Buffering of streamed text, so that many small deltas become one event."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from collections.abc import Callable
 
 
 class TextBuffer:
-    """Joins the pieces of `seconds` and passes them to `emit`."""
+    """Collects text for `seconds`, then passes it to `emit`."""
 
     def __init__(self, emit: Callable[[str], object], seconds: float) -> None:
         self._emit = emit
         self._seconds = seconds
-        self._waiting: list[str] = []
+        self._deltas: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
         self.size = 0
-        """Characters that came."""
+        """Total characters added."""
 
     def add(self, text: str) -> None:
-        """Take a piece; the first one that waits starts the timer."""
+        """Add a delta; the first one starts the timer."""
         if not text:
             return
-        self._waiting.append(text)
+        self._deltas.append(text)
         self.size += len(text)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._seconds, self.flush)
 
     def flush(self) -> None:
-        """Pass on what waits, now."""
+        """Emit the collected text immediately."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._waiting:
-            text = "".join(self._waiting)
-            self._waiting.clear()
+        if self._deltas:
+            text = "".join(self._deltas)
+            self._deltas.clear()
             self._emit(text)

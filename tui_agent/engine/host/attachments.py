@@ -59,11 +59,11 @@ class Attachments:
         which the messages that were not done with are still to be looked at.
         """
         state = self._stream.state
-        for message, text in tuple(state.fresh):
+        for message, text in tuple(state.pending_mentions):
             found = await asyncio.to_thread(_found, text, self._environment)
             if found:
                 await self._attach(message, found, run)
-            state.looked_at(message)
+            state.mentions_handled(message)
 
     async def _attach(self, message: str, found: list[_Found], run: str) -> None:
         from tui_agent.engine.host.tool_context import CallContext
@@ -117,7 +117,7 @@ class Attachments:
         finally:
             stop.set()
         if item.sha256 is not None:
-            self._environment.saw(one.target.path, item.sha256)
+            self._environment.mark_seen(one.target.path, item.sha256)
         return item
 
     def _tell(self, mention: str, why: str, run: str) -> None:

@@ -346,7 +346,7 @@ class ToolEnvironment:
             for text in await self.rules.due(touched, self.stream.state.history.window()):
                 self.stream.emit(ProgramMessageAdded(kind=RULES, text=text), run=run)
 
-    def saw(self, path: Path, sha256: str) -> None:
+    def mark_seen(self, path: Path, sha256: str) -> None:
         """Remember the bytes that the model has seen of a file."""
         self._seen.pop(path, None)
         self._seen[path] = sha256

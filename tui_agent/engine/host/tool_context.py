@@ -165,9 +165,9 @@ class CallContext:
         except PathError as error:
             raise ToolError(str(error), error.code) from error
 
-    def saw(self, path: Path, sha256: str) -> None:
+    def mark_seen(self, path: Path, sha256: str) -> None:
         """See ToolContext."""
-        self._environment.saw(path, sha256)
+        self._environment.mark_seen(path, sha256)
         self.seen_now[str(path)] = sha256
 
     def output(self, text: str) -> None:
@@ -340,7 +340,7 @@ class CallContext:
             before=action.before,
             after=action.after,
         )
-        self.saw(Path(action.path), action.after)
+        self.mark_seen(Path(action.path), action.after)
         self._executed(approval, action, partly)
         self._environment.stream.emit(FileChanged(change=change, diff=action.diff), run=self._run, node=self._node)
         return change

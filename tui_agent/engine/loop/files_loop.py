@@ -229,7 +229,7 @@ class FilesLoop:
 
     def _recent(self) -> list[str]:
         """Paths that calls of this session changed or read, the latest last."""
-        notes = self._state.memory.notes
+        notes = self._state.facts.notes
         return [*notes.read, *notes.written]
 
     def _base(self) -> tuple[Message, ...]:

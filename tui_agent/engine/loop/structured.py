@@ -22,7 +22,7 @@ from tui_agent.engine.context.system_prompt import RESERVE
 from tui_agent.engine.context.window import Ready
 from tui_agent.engine.core.model_config import ModelConfig
 from tui_agent.engine.core.stream import EventStream
-from tui_agent.engine.core.tokens import Gauge, of_request
+from tui_agent.engine.core.tokens import Gauge, count_request
 from tui_agent.engine.loop.ask import LoopDeps
 from tui_agent.engine.loop.reply import Received, ReplyReceiver, Stage
 from tui_agent.engine.models.roles import ModelRoles
@@ -166,7 +166,7 @@ class Structured:
             said = await self._in_conversation(question, request, wanted, self._conversation)
             if said is not None:
                 return said
-        size = Gauge().tokens(of_request(request.messages, ()))
+        size = Gauge().estimate(count_request(request.messages, ()))
         if window is not None and size + 256 > window:
             return Fault(
                 kind="context_overflow",

@@ -509,6 +509,6 @@ def working_set(place: ToolEnvironment, done: Sequence[tuple[ToolCall, ToolResul
         if len(text) > room:
             continue
         room -= len(text)
-        place.saw(target.path, file.sha256)
+        place.mark_seen(target.path, file.sha256)
         shown.append(f"{target.display}\n```\n{mark_invisible(clean(text))}\n```")
     return "\n\n".join(reversed(shown))

@@ -24,7 +24,7 @@ from tui_agent.common.domain import ApprovalMode, Fault, Mode
 from tui_agent.engine.opening import open_session
 from tui_agent.engine.options import SessionOpenError, SessionOptions
 from tui_agent.engine.session import Session
-from tui_agent.engine.undo import CannotUndo, What
+from tui_agent.engine.undo import CannotUndo, RewindScope
 from tui_agent.events import Record
 from tui_agent.frontends.line_mode.requests import (
     RequestPrompt,
@@ -68,7 +68,7 @@ class EngineThread:
         """Open the session. Raises SessionOpenError."""
         self._thread.start()
         self.session = self.run(open_session(options))
-        self._records = self.session.follow(self.session.begins)
+        self._records = self.session.follow(self.session.replay_end)
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Start `work` on the engine's thread."""
@@ -153,7 +153,7 @@ class Repl:
 
     def run(self) -> int:
         """Process input until the user quits or the pipe ends; return the exit code."""
-        self.session.tell_saving(report_saving)
+        self.session.watch_saving(report_saving)
         try:
             self._show_records(SETTLE_SECONDS)
             if self.terminal.attended:
@@ -458,7 +458,7 @@ def _redo(repl: Repl, _: str) -> None:
 def _rewind(repl: Repl, arguments: str) -> None:
     number, _, what = arguments.partition(" ")
     run = _run_id(number)
-    targets: dict[str, What] = {"": "both", "both": "both", "code": "code", "conversation": "conversation"}
+    targets: dict[str, RewindScope] = {"": "both", "both": "both", "code": "code", "conversation": "conversation"}
     if not run or what.strip() not in targets:
         repl.print("/rewind needs a run number, then code, conversation or both; /checkpoints lists the runs")
         return

@@ -83,7 +83,7 @@ async def _serve_session(options: SessionOptions, show: ShowPage, listener: sock
     except SessionOpenError as error:
         listener.close()
         return _failed(error, error.code)
-    session.tell_saving(report_saving)
+    session.watch_saving(report_saving)
     page = SessionPage(session, listener)
     signals = StopSignals()
     failure: BaseException | None = None
