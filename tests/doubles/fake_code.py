@@ -34,7 +34,7 @@ class FakeCode:
     async def outline(self, path: Path) -> tuple[Symbol, ...] | Unavailable:
         return self._answer("outline", path)  # type: ignore[no-any-return]  # the test sets it
 
-    async def places(
+    async def locations(
         self, kind: LocationKind, path: Path, spot: SourcePosition
     ) -> tuple[SourceLocation, ...] | Unavailable:
         return self._answer(kind, spot)  # type: ignore[no-any-return]  # the test sets it

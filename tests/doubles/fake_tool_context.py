@@ -10,7 +10,7 @@ from tui_agent.common.domain import Action, CommandOutcome, EditAction, FileChan
 from tui_agent.common.workplan import PlanChange
 from tui_agent.platform.file_faults import FileChangedError
 from tui_agent.platform.files import replace_file, sha256_of
-from tui_agent.tools.base import Code, SubagentTask, ToolError, ToolRefused, Written
+from tui_agent.tools.base import Code, EditResult, SubagentTask, ToolError, ToolRefused
 from tui_agent.tools.diffs import diff_bytes
 
 
@@ -60,7 +60,7 @@ class FakeToolContext:
         if self.refuse:
             raise ToolRefused("The user refused this.")
 
-    async def edit(self, target: Target, before: bytes | None, after: bytes) -> Written:
+    async def edit(self, target: Target, before: bytes | None, after: bytes) -> EditResult:
         diff = diff_bytes(target.display, before, after)
         old, new = None if before is None else sha256_of(before), sha256_of(after)
         path, display = str(target.path), target.display
@@ -77,7 +77,7 @@ class FakeToolContext:
             path=path, display=display, kind=diff.kind, added=diff.added, removed=diff.removed, before=old, after=new
         )
         counts = f"(+{diff.added} -{diff.removed})"
-        return Written(change, f"{counts}\n{self.errors}" if self.errors else counts)
+        return EditResult(change, f"{counts}\n{self.errors}" if self.errors else counts)
 
     def output(self, text: str) -> None:
         self.outputs.append(text)
@@ -97,7 +97,7 @@ class FakeToolContext:
     def mark_seen(self, path: Path, sha256: str) -> None:
         self._seen[path] = sha256
 
-    def seen(self, path: Path) -> str | None:
+    def last_seen(self, path: Path) -> str | None:
         return self._seen.get(path)
 
     async def delegate(self, subtask: SubagentTask) -> ToolResult:

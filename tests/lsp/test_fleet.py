@@ -136,7 +136,7 @@ async def test_files_that_were_written_beside_it_are_told(tmp_path: Path) -> Non
 async def test_answers_that_make_no_sense_are_left_out_and_doubles_dropped(tmp_path: Path) -> None:
     async with pool_setup(tmp_path) as setup:
         path = setup.file("a.py", "x\n" * 50)
-        found = await setup.pool.with_file(path, lambda server: server.places("references", path, SPOT))
+        found = await setup.pool.with_file(path, lambda server: server.locations("references", path, SPOT))
         assert found == tuple(SourceLocation(path=str(path), line=line, end_line=line) for line in range(1, 41))
 
 

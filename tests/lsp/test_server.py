@@ -33,7 +33,9 @@ async def found(setup: PoolSetup, path: Path) -> Any:
 
 
 async def definition(setup: PoolSetup, path: Path) -> Any:
-    return await setup.pool.with_file(path, lambda server: server.places("definitions", path, SourcePosition(line=1)))
+    return await setup.pool.with_file(
+        path, lambda server: server.locations("definitions", path, SourcePosition(line=1))
+    )
 
 
 async def serving(setup: PoolSetup, path: Path) -> CodeServer:
@@ -171,7 +173,7 @@ async def test_a_large_answer_is_read_while_others_go_on(tmp_path: Path) -> None
         asks: list[Callable[[], Awaitable[Any]]] = [
             lambda: server.symbols("x", None),
             lambda: server.outline(path),
-            lambda: server.places("references", path, SourcePosition(line=1)),
+            lambda: server.locations("references", path, SourcePosition(line=1)),
         ]
         for one in asks:
             before = turns

@@ -68,7 +68,7 @@ def test_they_are_offered_in_all_modes_and_only_with_code() -> None:
     plain, more = default_tools(), default_tools(code=True)
     assert set(more.names) - set(plain.names) == set(QUESTIONS)
     assert set(more.names) >= set(more.for_mode(Mode.REVIEW).names) >= set(QUESTIONS)
-    assert set(QUESTIONS) <= set(more.reading().names)
+    assert set(QUESTIONS) <= set(more.read_only().names)
     assert not set(default_tools(["find_symbol"], code=True).names) & {"find_symbol"}
     found = more.find("goToDefinition")
     assert found is not None
@@ -76,10 +76,10 @@ def test_they_are_offered_in_all_modes_and_only_with_code() -> None:
 
 
 async def test_a_name_is_asked_about_until_something_is_known(ctx: FakeToolContext) -> None:
-    ctx.code = code = FakeCode(definitions=lambda spot: (place(ctx, 1),) if spot.line == 3 else ())
+    ctx.code = code = FakeCode(definitions=lambda position: (place(ctx, 1),) if position.line == 3 else ())
     result = await ask(ctx, "find_definition", path="a.py", symbolName="x", line=2)
     assert result.data == "── a.py ──\n→ 1: x = 1"
-    assert [spot for _, spot in code.asked] == [
+    assert [position for _, position in code.asked] == [
         SourcePosition(line=2, column=2), SourcePosition(line=1, column=0), SourcePosition(line=3, column=4)
     ]  # fmt: skip
     ctx.code = FakeCode(definitions=())
@@ -91,15 +91,15 @@ async def test_the_places_of_a_name_have_one_limit_together(
     ctx: FakeToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Slow(FakeCode):
-        async def places(
-            self, kind: LocationKind, path: Path, spot: SourcePosition
+        async def locations(
+            self, kind: LocationKind, path: Path, position: SourcePosition
         ) -> tuple[SourceLocation, ...] | Unavailable:
-            self.asked.append(("definitions", spot))
+            self.asked.append(("definitions", position))
             if len(self.asked) == 2:
                 await asyncio.Event().wait()
             return ()
 
-    monkeypatch.setattr(code_tools, "PATIENCE", 0.2)
+    monkeypatch.setattr(code_tools, "TIME_LIMIT", 0.2)
     ctx.code = slow = Slow()
     async with asyncio.timeout(60):
         result = await ask(ctx, "find_definition", path="a.py", symbol="x")
@@ -138,7 +138,7 @@ async def test_hierarchies_tell_both_sides(ctx: FakeToolContext) -> None:
     family = Hierarchy(
         symbol=symbol(ctx, "f", 1), incoming=(HierarchyLink(symbol=symbol(ctx, "g", 3), lines=(3,)),), outgoing=()
     )
-    ctx.code = FakeCode(calls=family, types=lambda spot: None)
+    ctx.code = FakeCode(calls=family, types=lambda position: None)
     told = (await ask(ctx, "get_call_hierarchy", path="a.py", symbol="x")).data
     assert told == "function f · a.py:1\nCalled by: 1\n  function g · a.py:3\n    → 3: y = x\nCalls: none"
     assert (await ask(ctx, "get_type_hierarchy", path="a.py", symbol="x")).data == ("x is no class or interface there.")
@@ -198,8 +198,8 @@ SOURCE = [
     ],
 )
 def test_which_occurrence_of_a_name_is_meant(name: str, line: int | None, first: tuple[int, int]) -> None:
-    spot = positions_of(SOURCE, name, line)[0]
-    assert (spot.line, spot.column) == first
+    position = positions_of(SOURCE, name, line)[0]
+    assert (position.line, position.column) == first
 
 
 def test_a_name_within_other_names_does_not_occur() -> None:

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_agent.common.domain import Diff
-from tui_agent.tools.diffs import NO_END, diff_bytes
+from tui_agent.common.hunks import NO_END
+from tui_agent.tools.diffs import diff_bytes
 
 
 def patched(before: str, diff: Diff) -> str:

@@ -11,7 +11,7 @@ from tests.doubles.fake_tool_context import FakeToolContext
 from tests.tools.calling import call
 from tui_agent.common.domain import EditAction, ReadAction
 from tui_agent.platform.files import sha256_of
-from tui_agent.tools.wording import MODEL_CAP
+from tui_agent.tools.wording import MAX_RESULT_SIZE
 
 
 def put(ctx: FakeToolContext, name: str, data: bytes | str) -> Path:
@@ -28,7 +28,7 @@ async def test_read_gives_numbered_lines_and_remembers_the_hash(ctx: FakeToolCon
     path = put(ctx, "a.py", "one\ntwo\n")
     result = await call(ctx, "read_file", path="a.py")
     assert result.data == "1\tone\n2\ttwo"
-    assert ctx.seen(path) == sha256_of(b"one\ntwo\n")
+    assert ctx.last_seen(path) == sha256_of(b"one\ntwo\n")
     assert ctx.actions == []
 
 
@@ -54,7 +54,7 @@ async def test_read_long_files_in_parts_with_progress(ctx: FakeToolContext) -> N
     start = 1
     for _ in range(20):
         result = await call(ctx, "read_file", path="a", start_line=start)
-        assert len(result.data) < MODEL_CAP + 200
+        assert len(result.data) < MAX_RESULT_SIZE + 200
         body, _, note = result.data.rpartition("\n[")
         seen += [line.partition("\t")[2] for line in body.split("\n")]
         if "go on with" not in note:
@@ -148,7 +148,7 @@ async def test_read_files_too_large_to_hold_are_streamed(ctx: FakeToolContext) -
     assert lines[1].startswith("2\txxx") and lines[1].endswith("… [20,969,520 more characters]")
     assert lines[2] == "3\tlast"
     assert lines[3] == "[large file, 20,971,535 bytes]"
-    assert ctx.seen(path) is None
+    assert ctx.last_seen(path) is None
     assert (await call(ctx, "read_file", path="big", start_line=3)).data.startswith("3\tlast\n[lines 3-3 of 3;")
     assert (await call(ctx, "read_file", path="big", start_line=4)).code == "out_of_range"
     assert (await call(ctx, "edit_file", path="big", old_string="last", new_string="x")).code == "too_large"
@@ -165,7 +165,7 @@ async def test_write_makes_folders_and_asks_with_the_diff(ctx: FakeToolContext) 
     (editing,) = ctx.actions
     assert isinstance(editing, EditAction) and editing.before is None and editing.diff.kind == "create"
     assert [change.kind for change in result.changes] == ["create"]
-    assert ctx.seen(path) == sha256_of(b"one\ntwo\n")
+    assert ctx.last_seen(path) == sha256_of(b"one\ntwo\n")
 
 
 async def test_write_refused_changes_nothing(ctx: FakeToolContext) -> None:

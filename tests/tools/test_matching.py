@@ -11,20 +11,20 @@ from tui_agent.platform.encoding import NotText
 from tui_agent.tools import tolerant_text
 from tui_agent.tools.base import ToolError
 from tui_agent.tools.edit_file import edit_bytes
-from tui_agent.tools.matching import MatchSpan, locate, windows
+from tui_agent.tools.matching import Replacement, candidate_regions, locate
 
 
-def apply(text: str, places: tuple[MatchSpan, ...]) -> str:
+def apply(text: str, places: tuple[Replacement, ...]) -> str:
     """`text` with all replacements made."""
     for place in reversed(places):
-        text = text[: place.start] + place.replacement + text[place.end :]
+        text = text[: place.start] + place.text + text[place.end :]
     return text
 
 
 def edit(text: str, old: str, new: str, replace_all: bool = False) -> str:
     """The new text, or the error's code in angle brackets."""
     try:
-        return apply(text, locate(text, old, new, replace_all).places)
+        return apply(text, locate(text, old, new, replace_all).replacements)
     except ToolError as error:
         return f"<{error.code}>"
 
@@ -376,15 +376,15 @@ def test_only_matched_places_change_and_only_one_unless_asked(text: str, old: st
         if old and old != new and text.count(old) == 1 and not every:
             assert error.code in ("no_change", "not_unique")
         return
-    assert every or len(found.places) == 1
+    assert every or len(found.replacements) == 1
     at = 0
-    for place in found.places:
+    for place in found.replacements:
         assert at <= place.start < place.end <= len(text)
         at = place.end
         # What was matched holds the same letters, digits and operators.
         assert bare(text[place.start : place.end]) == bare(old)
-    done = apply(text, found.places)
-    assert done.startswith(text[: found.places[0].start]) and done.endswith(text[at:])
+    done = apply(text, found.replacements)
+    assert done.startswith(text[: found.replacements[0].start]) and done.endswith(text[at:])
 
 
 def bare(text: str) -> str:
@@ -422,7 +422,7 @@ def test_a_block_shifted_by_any_depth_is_found(depth: int, levels: list[int], ta
 def test_no_match_lies_outside_the_lines_that_are_looked_at(text: str, old: str) -> None:
     if not old.strip():
         return
-    parts = windows(text, old)
+    parts = candidate_regions(text, old)
     assert all(one[1] <= two[0] for one, two in itertools.pairwise(parts))
     for view in (
         tolerant_text.line_ends,

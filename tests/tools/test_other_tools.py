@@ -11,7 +11,7 @@ import pytest
 from tests.doubles.fake_tool_context import FakeToolContext
 from tests.tools.calling import call
 from tui_agent.common.domain import CommandOutcome, ReadAction
-from tui_agent.tools.list_files import ENTRIES
+from tui_agent.tools.list_files import MAX_ENTRIES
 from tui_agent.tools.search_workspace import SearchWorkspace, SearchWorkspaceArgs, find_ripgrep
 
 
@@ -78,16 +78,16 @@ async def test_list_is_capped_and_fair(ctx: FakeToolContext) -> None:
     put(root, "other/found.txt")
     data = (await call(ctx, "list_files")).data
     assert "  … [100 more]" in data and "  found.txt" in data
-    for number in range(ENTRIES + 5):
+    for number in range(MAX_ENTRIES + 5):
         put(root, f"many/{number:05}.txt")
     lines = (await call(ctx, "list_files", path="many")).data.split("\n")
-    assert len(lines) == ENTRIES + 1
+    assert len(lines) == MAX_ENTRIES + 1
     assert lines[-1] == "… [5 more]"
     for number in range(10):
         for other in range(150):
             put(root, f"much/{number}/{other:03}.txt")
     lines = (await call(ctx, "list_files", path="much")).data.split("\n")
-    assert len(lines) <= ENTRIES + 10
+    assert len(lines) <= MAX_ENTRIES + 10
     assert "cut after 1,000 entries" in lines[-1]
 
 

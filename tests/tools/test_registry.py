@@ -46,14 +46,14 @@ def test_the_fixed_cost_of_all_tools_stays_small() -> None:
 
 
 def test_switched_off_tools_are_neither_offered_nor_found() -> None:
-    registry = default_tools(off=["run_terminal_command"])
+    registry = default_tools(disabled=["run_terminal_command"])
     assert "run_terminal_command" not in registry.names
     assert registry.find("bash") is None
     assert [spec.name for spec in registry.specs()] == list(registry.names)
 
 
 def test_reading_keeps_only_what_changes_nothing() -> None:
-    reading = default_tools().for_mode(Mode.DIRECT).reading()
+    reading = default_tools().for_mode(Mode.DIRECT).read_only()
     assert reading.names[:4] == ("read_file", "list_files", "search_workspace", "ask_user")
     assert not {"write_file", "edit_file", "run_terminal_command"} & set(reading.names)
     assert default_tools().only(["edit_file"]).names == ("edit_file",)

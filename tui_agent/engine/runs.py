@@ -280,7 +280,7 @@ class RunDispatcher:
             from tui_agent.tools.registry import default_tools
 
             self._has_code = await self._environment.code.offered()
-            self._registry = default_tools(off=self._environment.settings.tools_off, code=self._has_code)
+            self._registry = default_tools(disabled=self._environment.settings.tools_off, code=self._has_code)
         return self._registry
 
 

@@ -66,7 +66,7 @@ class CodeServer(LanguageServer):
         """Return the symbols of a file."""
         return await self._query(_SYMBOLS, "list symbols", lambda result: results.read_outline(result, str(path)), path)
 
-    async def places(
+    async def locations(
         self, kind: LocationKind, path: Path, position: SourcePosition
     ) -> tuple[SourceLocation, ...] | Unavailable:
         """Return where the symbol at `position` is defined, used (including its declaration), or implemented.

@@ -27,7 +27,7 @@ import msgspec
 import tui_agent
 from tui_agent.platform.safe_open import open_folder
 from tui_agent.tools.gitignore import GitIgnore, sorted_entries
-from tui_agent.tools.search_workspace import OPTIONS, find_ripgrep
+from tui_agent.tools.search_workspace import RIPGREP_OPTIONS, find_ripgrep
 
 if TYPE_CHECKING:
     from tui_agent.safety.roots import Roots
@@ -306,7 +306,7 @@ class Listing:
         """The files of one of the folders, relative to it, some at a time."""
         found = False
         if self._program is not None:
-            for names in self._run([str(self._program), *OPTIONS, "--files", "--null", "--", "."], folder):
+            for names in self._run([str(self._program), *RIPGREP_OPTIONS, "--files", "--null", "--", "."], folder):
                 found = True
                 yield names
         if not found and not self._stopped:

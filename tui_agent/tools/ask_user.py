@@ -1,4 +1,4 @@
-"""ask_user: a question that only the user can answer (T8)."""
+"""ask_user: a question to the user (T8)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AskUser(Tool[AskUserArgs]):
 
     async def run(self, args: AskUserArgs, ctx: ToolContext) -> ToolResult:
         """See Tool."""
-        options = tuple(dict.fromkeys(one.strip() for one in args.options or () if one.strip()))
+        options = tuple(dict.fromkeys(option.strip() for option in args.options or () if option.strip()))
         answer = await ctx.ask(args.question, options)
         return ToolResult(success=True, data=answer)
 

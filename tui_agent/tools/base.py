@@ -1,4 +1,4 @@
-"""The contract between a tool and the engine: its ToolContext gives a tool everything it may touch."""
+"""The interface between tools and the engine: a tool accesses everything through its ToolContext."""
 
 from __future__ import annotations
 
@@ -26,141 +26,144 @@ from tui_agent.common.workplan import PlanChange
 
 
 class ToolError(CodedError):
-    """A failure that the model can act on; becomes `ToolResult(success=False)`.
-
-    `code` is the machine-readable kind (see `ToolResult.code`).
-    """
+    """A failure that is reported to the model as `ToolResult(success=False)`; `code` is `ToolResult.code`."""
 
 
 class ToolRefused(ToolError):
-    """Leave was not given. The message tells the model why, with the user's own words if there are any."""
+    """Permission was denied. The message gives the model the reason, quoting the user if they gave one."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, "refused")
 
 
-class Written(msgspec.Struct, frozen=True):
-    """A file that was written."""
+class EditResult(msgspec.Struct, frozen=True):
+    """A completed edit."""
 
     change: FileChange
     note: str = ""
-    """What the model is told: +N −N, how the user changed the edit, and errors that a language server finds (T4)."""
+    """Message for the model: +N −N, changes made by the user, and new errors reported by a language server (T4)."""
 
 
 class SubagentTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sub-agent is sent out for (T5)."""
+    """The assignment of a sub-agent (T5)."""
 
     task: str
     title: str
     hint: str = ""
-    """What it should know or look at first."""
+    """Background information, or where to start."""
     mode: Mode = Mode.EXPLORE
 
 
 class Code(Protocol):
-    """What language servers know of the code (T3). Nothing here raises or takes longer than a minute: what can't be
-    told is `Unavailable`. A `Spot` is where a name stands in the file."""
+    """Code intelligence of the language servers (T3).
+
+    No method raises or takes longer than a minute; unknown results are `Unavailable`. A `SourcePosition` is that of a
+    name.
+    """
 
     async def diagnostics(self, path: Path) -> tuple[Diagnostic, ...] | Unavailable:
-        """What is wrong in a file."""
+        """Return the errors and warnings of a file."""
         ...
 
     async def outline(self, path: Path) -> tuple[Symbol, ...] | Unavailable:
-        """The symbols of a file, outer ones before what they hold."""
+        """Return the symbols of a file, outer ones before the ones they contain."""
         ...
 
-    async def places(
-        self, kind: LocationKind, path: Path, spot: SourcePosition
+    async def locations(
+        self, kind: LocationKind, path: Path, position: SourcePosition
     ) -> tuple[SourceLocation, ...] | Unavailable:
-        """Where it is defined, every use (the declaration among them), or what implements or overrides it."""
+        """Return the definitions, references (including the declaration) or implementations of a name."""
         ...
 
     async def symbols(self, name: str) -> tuple[Symbol, ...] | Unavailable:
-        """Symbols of the whole workspace that are called so or alike, the likest first."""
+        """Search the workspace for symbols with this or a similar name, best match first."""
         ...
 
-    async def hover(self, path: Path, spot: SourcePosition) -> str | Unavailable:
-        """Signature, type and documentation; empty where there are none."""
+    async def hover(self, path: Path, position: SourcePosition) -> str | Unavailable:
+        """Return signature, type and documentation, or an empty string."""
         ...
 
     async def calls(
-        self, path: Path, spot: SourcePosition, *, incoming: bool, outgoing: bool
+        self, path: Path, position: SourcePosition, *, incoming: bool, outgoing: bool
     ) -> Hierarchy | Unavailable | None:
-        """Callers and callees of a function; None where there is none."""
+        """Return the callers and callees of a function; None if there is no function."""
         ...
 
-    async def types(self, path: Path, spot: SourcePosition) -> Hierarchy | Unavailable | None:
-        """Super- and subtypes of a class or interface; None where there is none."""
+    async def types(self, path: Path, position: SourcePosition) -> Hierarchy | Unavailable | None:
+        """Return the super- and subtypes of a class or interface; None if there is none."""
         ...
 
 
 class ToolContext(Protocol):
-    """All that a tool may touch. Filled in by the engine, once a call."""
+    """Everything that a tool may access; the engine creates one for each call."""
 
     scratch: Path
     """The session's folder for temporary files (T6)."""
     roots: tuple[Path, ...]
     mode: Mode
     command_timeout: int
-    """Seconds; the default for commands."""
+    """Default timeout of commands, in seconds."""
     command_timeout_max: int
     search_matches: int
-    """Matches that one search gives at the most."""
+    """Maximum number of matches of one search."""
     search_program: Path | None
-    """ripgrep, found on PATH outside the workspace; None when there is none."""
+    """ripgrep, found on PATH outside the workspace, or None."""
     code: Code
 
     def resolve(self, path: str) -> Target:
-        """Where `path` leads. Raises ToolError for what can never be a path (empty, NUL, loops)."""
+        """Resolve a path. Raises ToolError for an invalid one (empty, NUL, symlink loop)."""
         ...
 
     async def permit(self, action: ReadAction) -> None:
-        """Wait for permission to read (A4). Raises Refused. The time spent here never counts against the call."""
+        """Wait for permission to read (A4); the waiting time does not count against the call's timeout. Raises
+        ToolRefused."""
         ...
 
-    async def edit(self, target: Target, before: bytes | None, after: bytes) -> Written:
-        """Show the edit, wait for permission, and write what the user allowed, by the replace protocol.
+    async def edit(self, target: Target, before: bytes | None, after: bytes) -> EditResult:
+        """Show the edit, wait for permission, and write what the user allowed.
 
-        Raises Refused, and ToolError `changed` when the bytes on disk are no longer `before`: work the edit out again.
+        Raises ToolRefused, and ToolError `changed` if the file no longer contains `before`; the edit must then be
+        recomputed.
         """
         ...
 
     def output(self, text: str) -> None:
-        """Show live output of the call. Cheap and bounded; may be called from the event loop only."""
+        """Show live output of the call. Cheap and bounded; call it from the event loop only."""
         ...
 
     async def run(self, command: str, cwd: str, timeout: int) -> CommandOutcome:
-        """Wait for permission and run a command: as argv where it may run unasked, else in the session's shell. `cwd`
-        is absolute; empty for wherever that shell stands."""
+        """Wait for permission and run a command: without a shell if it is safe, else in the session's shell.
+
+        `cwd` is absolute; empty for the current folder of the shell.
+        """
         ...
 
     async def ask(self, question: str, options: tuple[str, ...]) -> str:
-        """The user's answer. Raises Refused when no user is present or they decline."""
+        """Ask the user. Raises ToolRefused if no user is present or they decline."""
         ...
 
     def mark_seen(self, path: Path, sha256: str) -> None:
-        """Remember what the model has seen of a file."""
+        """Record which version of a file the model has seen."""
         ...
 
-    def seen(self, path: Path) -> str | None:
-        """sha256 of the file's bytes when the model last saw them; None if it never did."""
+    def last_seen(self, path: Path) -> str | None:
+        """Return the sha256 of the file version that the model saw last, or None."""
         ...
 
     def propose_plan(self, change: PlanChange) -> str:
-        """Propose a change of the plan document: shown as pending, written only when the user accepts it (P6).
+        """Propose a change of the plan document, pending until the user accepts it (P6).
 
-        Returns the plan as it would be, in a few lines. Raises Refused in modes that only look, `plan` apart.
+        Returns a short text of the changed plan. Raises ToolRefused in the read-only modes except `plan`.
         """
         ...
 
     async def delegate(self, subtask: SubagentTask) -> ToolResult:
-        """What a sub-agent found, or how it failed with what it found until then (T5). Raises Refused where none may
-        be started."""
+        """Run a sub-agent and return its report, partial on failure (T5). Raises ToolRefused if none may be started."""
         ...
 
 
 class Args(BaseModel):
-    """Base of all argument models: unknown fields are an error that names them."""
+    """Base of all argument models; unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -169,45 +172,45 @@ A = TypeVar("A", bound=Args)
 
 
 _aliases = partial(read_table, __file__, "aliases.json")
-"""By tool, the other names of the tool and of its arguments; `arguments` may name a tool that has the same ones."""
+"""Aliases of each tool and its arguments; `arguments` may name another tool to share its aliases."""
 
 
 class Tool(ABC, Generic[A]):
-    """One thing the model can do (T7): a file with a description beside it, registered by one line.
+    """A tool (T7): a module with a description file of the shared name.
 
-    `run` may raise ToolError; anything else it raises is a defect and is reported as such without a traceback.
+    `run` may raise ToolError; any other exception is a bug and is reported without a traceback.
     """
 
     name: ClassVar[str]
     args: type[A]
     reads_only: ClassVar[bool]
-    """True when running it can change nothing: such calls of one reply run in parallel."""
+    """It changes nothing: such calls of one reply run in parallel."""
     timeout: ClassVar[float | None] = 5.0
-    """Seconds without the time spent waiting for the user; None when the tool keeps its own time."""
+    """Seconds, not counting the time spent waiting for the user; None if the tool limits its own time."""
     subject: ClassVar[str] = "path"
-    """The argument that is shown as the title of a call."""
+    """The argument shown as the title of a call."""
     modes: ClassVar[tuple[Mode, ...]] = tuple(Mode)
-    """Where the model is told of it; called elsewhere it is found all the same, and refused or not by the context."""
+    """Modes that offer the tool; elsewhere a call still reaches it, and the context decides whether to refuse."""
 
     @abstractmethod
     async def run(self, args: A, ctx: ToolContext) -> ToolResult:
-        """Do it."""
+        """Execute the call."""
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """Other names under which models call it."""
+        """Other names that models use for the tool."""
         return tuple(_aliases().get(self.name, {"names": ""})["names"].split())
 
     @cached_property
     def argument_aliases(self) -> dict[str, str]:
-        """Other argument names → ours."""
+        """Other argument names → canonical name."""
         entry = _aliases().get(self.name, {"arguments": {}})["arguments"]
-        same = _aliases()[entry]["arguments"] if isinstance(entry, str) else entry
-        return {alias: name for name, others in same.items() for alias in others.split()}
+        shared = _aliases()[entry]["arguments"] if isinstance(entry, str) else entry
+        return {alias: name for name, alternatives in shared.items() for alias in alternatives.split()}
 
     def title(self, args: A) -> str:
-        """One short line for cards and tree, such as the path or the command."""
+        """Return a short line for cards and tree, such as the path or the command."""
         return str(getattr(args, self.subject, ""))
 
 
-__all__ = ["Args", "Code", "SubagentTask", "Tool", "ToolContext", "ToolError", "ToolRefused", "Written"]
+__all__ = ["Args", "Code", "EditResult", "SubagentTask", "Tool", "ToolContext", "ToolError", "ToolRefused"]

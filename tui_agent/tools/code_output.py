@@ -1,53 +1,56 @@
-"""How answers about code are written for the model: by file, with line numbers and source lines, capped (T3)."""
+"""Formatting code intelligence results for the model: by file, with line numbers and source lines, limited (T3)."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from tui_agent.common.domain import Target
 from tui_agent.common.symbols import Diagnostic, Hierarchy, HierarchyLink, SourceLocation, Symbol
 from tui_agent.platform.encoding import NotText, decode
 from tui_agent.tools.base import ToolContext, ToolError
-from tui_agent.tools.file_access import bytes_of
-from tui_agent.tools.wording import MODEL_CAP, cut_line, shown_name
+from tui_agent.tools.file_access import read_bytes
+from tui_agent.tools.wording import MAX_RESULT_SIZE, printable_name, shorten_line
 
-PLACES = 30
-"""Places of one answer."""
-OUTLINE = 400
-"""Symbols of one file."""
-WIDE = 200
+T = TypeVar("T")
+
+MAX_LOCATIONS = 30
+"""Locations per result."""
+MAX_OUTLINE = 400
+"""Symbols per outline."""
+MAX_WIDTH = 200
 """Characters of a source line."""
-FOUND = 50
-"""Diagnostics of one file."""
+MAX_DIAGNOSTICS = 50
+"""Diagnostics per result."""
 
 
-class Sources:
-    """Names and lines of files as the model may see them: nothing of those that it had to ask for."""
+class SourceLines:
+    """Displayed names and lines of files, except lines of files that need permission to read."""
 
     def __init__(self, ctx: ToolContext) -> None:
         self._ctx = ctx
         self._lines: dict[str, list[str]] = {}
 
     def name(self, path: str) -> str:
-        """The file as the model knows it."""
+        """Return the displayed name of a file."""
         target = self._target(path)
-        return shown_name(target.display) if target is not None else shown_name(path)
+        return printable_name(target.display) if target is not None else printable_name(path)
 
     async def line(self, path: str, number: int) -> str:
-        """The text of a line; empty where it is not to be shown."""
+        """Return the text of a line, or an empty string if it must not be shown."""
         if path not in self._lines:
             self._lines[path] = await self._read(path)
         lines = self._lines[path]
-        return cut_line(lines[number - 1].strip(), WIDE) if 0 < number <= len(lines) else ""
+        return shorten_line(lines[number - 1].strip(), MAX_WIDTH) if 0 < number <= len(lines) else ""
 
     async def _read(self, path: str) -> list[str]:
         target = self._target(path)
         if target is None or target.outside or target.credentials:
             return []
         try:
-            file = await bytes_of(target)
+            file = await read_bytes(target)
             return re.split(r"\r\n|\n|\r", (await asyncio.to_thread(decode, file.data)).text)
         except (ToolError, NotText):
             return []
@@ -59,94 +62,95 @@ class Sources:
             return None
 
 
-async def places_text(ctx: ToolContext, places: Sequence[SourceLocation]) -> str:
-    """Places by file, the order of files kept; at most PLACES of them."""
-    sources = Sources(ctx)
-    by_file: dict[str, list[SourceLocation]] = {}
-    for place in places[:PLACES]:
-        by_file.setdefault(place.path, []).append(place)
+async def format_locations(ctx: ToolContext, locations: Sequence[SourceLocation]) -> str:
+    """Format locations grouped by file, at most MAX_LOCATIONS."""
+    sources = SourceLines(ctx)
     lines: list[str] = []
-    for path, held in by_file.items():
+    for path, group in _group_by_file((location.path, location) for location in locations[:MAX_LOCATIONS]):
         lines.append(f"── {sources.name(path)} ──")
-        for place in sorted(held, key=lambda one: one.line):
-            lines.append(f"→ {place.line}: {await sources.line(path, place.line)}".rstrip())
-    if len(places) > PLACES:
-        files = len({place.path for place in places})
-        lines.append(f"[{PLACES} of {len(places):,} places in {files} files shown]")
-    return _capped(lines)
+        for location in sorted(group, key=lambda item: item.line):
+            lines.append(f"→ {location.line}: {await sources.line(path, location.line)}".rstrip())
+    if len(locations) > MAX_LOCATIONS:
+        files = len({location.path for location in locations})
+        lines.append(f"[{MAX_LOCATIONS} of {len(locations):,} places in {files} files shown]")
+    return _limit(lines)
 
 
-async def symbols_text(ctx: ToolContext, symbols: Sequence[Symbol]) -> str:
-    """Symbols of several files, by file."""
-    sources = Sources(ctx)
-    by_file: dict[str, list[Symbol]] = {}
-    for symbol in symbols[:PLACES]:
-        by_file.setdefault(symbol.location.path, []).append(symbol)
+async def format_symbols(ctx: ToolContext, symbols: Sequence[Symbol]) -> str:
+    """Format symbols grouped by file."""
+    sources = SourceLines(ctx)
     lines: list[str] = []
-    for path, held in by_file.items():
+    for path, group in _group_by_file((symbol.location.path, symbol) for symbol in symbols[:MAX_LOCATIONS]):
         lines.append(f"── {sources.name(path)} ──")
-        for symbol in sorted(held, key=lambda one: one.location.line):
-            where = f" in {symbol.container}" if symbol.container else ""
-            lines.append(f"→ {symbol.location.line}: {symbol.kind} {symbol.name}{where}")
-    if len(symbols) > PLACES:
-        lines.append(f"[{PLACES} of {len(symbols):,} shown; give more of the name]")
-    return _capped(lines)
+        for symbol in sorted(group, key=lambda item: item.location.line):
+            container = f" in {symbol.container}" if symbol.container else ""
+            lines.append(f"→ {symbol.location.line}: {symbol.kind} {symbol.name}{container}")
+    if len(symbols) > MAX_LOCATIONS:
+        lines.append(f"[{MAX_LOCATIONS} of {len(symbols):,} shown; give more of the name]")
+    return _limit(lines)
 
 
-def outline_text(symbols: Sequence[Symbol]) -> str:
-    """The symbols of one file with their lines, what holds what by indentation."""
+def _group_by_file(entries: Iterable[tuple[str, T]]) -> Iterable[tuple[str, list[T]]]:
+    groups: dict[str, list[T]] = {}
+    for path, entry in entries:
+        groups.setdefault(path, []).append(entry)
+    return groups.items()
+
+
+def format_outline(symbols: Sequence[Symbol]) -> str:
+    """Format the symbols of one file with their lines, nested ones indented."""
     lines = []
-    for symbol in symbols[:OUTLINE]:
+    for symbol in symbols[:MAX_OUTLINE]:
         last = max(symbol.location.line, symbol.location.end_line)
         extent = f"{symbol.location.line}-{last}" if last > symbol.location.line else str(symbol.location.line)
         lines.append(f"{'  ' * symbol.depth}{extent}: {symbol.kind} {symbol.name}")
-    if len(symbols) > OUTLINE:
-        lines.append(f"[{OUTLINE} of {len(symbols):,} symbols shown]")
-    return _capped(lines)
+    if len(symbols) > MAX_OUTLINE:
+        lines.append(f"[{MAX_OUTLINE} of {len(symbols):,} symbols shown]")
+    return _limit(lines)
 
 
-async def family_text(ctx: ToolContext, family: Hierarchy, above: str, below: str) -> str:
-    """A symbol with what is above and below it in a hierarchy; `above` and `below` are the headings."""
-    sources = Sources(ctx)
-    own = family.symbol
-    lines = [f"{own.kind} {own.name} · {sources.name(own.location.path)}:{own.location.line}"]
-    for heading, links, calls in ((above, family.incoming, True), (below, family.outgoing, False)):
+async def format_hierarchy(ctx: ToolContext, hierarchy: Hierarchy, incoming: str, outgoing: str) -> str:
+    """Format a symbol with its neighbors; `incoming` and `outgoing` are the headings."""
+    sources = SourceLines(ctx)
+    symbol = hierarchy.symbol
+    lines = [f"{symbol.kind} {symbol.name} · {sources.name(symbol.location.path)}:{symbol.location.line}"]
+    for heading, links, calls in ((incoming, hierarchy.incoming, True), (outgoing, hierarchy.outgoing, False)):
         if links is None:
             continue
         lines.append(f"{heading}: {len(links)}" if links else f"{heading}: none")
-        for link in links[:PLACES]:
-            lines += await _link_lines(sources, link, link.symbol.location.path if calls else own.location.path)
-        if len(links) > PLACES:
-            lines.append(f"[{PLACES} of {len(links):,} shown]")
-    return _capped(lines)
+        for link in links[:MAX_LOCATIONS]:
+            lines += await _format_link(sources, link, link.symbol.location.path if calls else symbol.location.path)
+        if len(links) > MAX_LOCATIONS:
+            lines.append(f"[{MAX_LOCATIONS} of {len(links):,} shown]")
+    return _limit(lines)
 
 
-async def _link_lines(sources: Sources, link: HierarchyLink, where: str) -> list[str]:
-    """The symbol, then the lines of the file `where` in which the two meet."""
+async def _format_link(sources: SourceLines, link: HierarchyLink, path: str) -> list[str]:
+    """Format a neighbor and the lines of file `path` that connect it."""
     symbol = link.symbol
     lines = [f"  {symbol.kind} {symbol.name} · {sources.name(symbol.location.path)}:{symbol.location.line}"]
     for number in link.lines[:5]:
-        lines.append(f"    → {number}: {await sources.line(where, number)}".rstrip())
+        lines.append(f"    → {number}: {await sources.line(path, number)}".rstrip())
     if len(link.lines) > 5:
         lines.append(f"    [{len(link.lines)} calls]")
     return lines
 
 
-def diagnostics_text(found: Iterable[Diagnostic], cap: int = FOUND) -> str:
-    """A line for each, errors first, new ones marked."""
+def format_diagnostics(diagnostics: Iterable[Diagnostic], cap: int = MAX_DIAGNOSTICS) -> str:
+    """Format one line per diagnostic, errors first, new ones marked."""
     order = ("error", "warning", "info", "hint")
-    all_found = sorted(found, key=lambda one: (order.index(one.kind), not one.new, one.line))
+    ordered = sorted(diagnostics, key=lambda item: (order.index(item.kind), not item.new, item.line))
     lines = []
-    for one in all_found[:cap]:
-        code = f" [{one.code}]" if one.code else ""
-        message = " ".join(one.message.split())
-        new = " (new)" if one.new else ""
-        lines.append(f"→ {one.line}: {one.kind}{new}: {cut_line(message, 500)}{code}")
-    if len(all_found) > cap:
-        lines.append(f"[{cap} of {len(all_found):,} shown]")
-    return _capped(lines)
+    for item in ordered[:cap]:
+        code = f" [{item.code}]" if item.code else ""
+        message = " ".join(item.message.split())
+        new = " (new)" if item.new else ""
+        lines.append(f"→ {item.line}: {item.kind}{new}: {shorten_line(message, 500)}{code}")
+    if len(ordered) > cap:
+        lines.append(f"[{cap} of {len(ordered):,} shown]")
+    return _limit(lines)
 
 
-def _capped(lines: Sequence[str]) -> str:
+def _limit(lines: Sequence[str]) -> str:
     text = "\n".join(lines)
-    return text if len(text) <= MODEL_CAP else f"{text[:MODEL_CAP]}\n[cut]"
+    return text if len(text) <= MAX_RESULT_SIZE else f"{text[:MAX_RESULT_SIZE]}\n[cut]"

@@ -1,4 +1,4 @@
-"""What .gitignore files leave out, folder by folder (T1)."""
+"""Evaluating .gitignore files, folder by folder (T1)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file
 
 FILE_CAP = 256 * 1024
-"""Bytes of one .gitignore; a larger one is not read."""
+"""Bytes of a .gitignore; larger ones are ignored."""
 PATTERN_CAP = 2000
-"""Patterns of one .gitignore that count."""
+"""Patterns of a .gitignore that are used."""
 
 
 class GitIgnore:
-    """The rules that hold in one folder: its own .gitignore and those of the folders above it."""
+    """The rules that apply in a folder: its .gitignore and those of its parents up to a root."""
 
     def __init__(self, rules: tuple[tuple[GitIgnoreSpec, int], ...], depth: int) -> None:
         self._rules = rules
@@ -25,41 +25,43 @@ class GitIgnore:
 
     @classmethod
     def at(cls, root: Path, folder: Path) -> GitIgnore:
-        """The rules in `folder`, which lies in or is `root`; nothing above `root` counts."""
-        rules = cls((), 0)._with(root)
-        where = root
+        """Return the rules for `folder`, which is inside or equal to `root`; nothing above `root` counts."""
+        rules = cls((), 0)._with_file(root)
+        current = root
         for part in folder.relative_to(root).parts:
-            where = where / part
-            rules = rules.below(where)
+            current = current / part
+            rules = rules.below(current)
         return rules
 
     @classmethod
-    def asked(cls, root: Path, folder: Path) -> tuple[GitIgnore, Path]:
-        """The rules for `folder`, which somebody named, and the folder that paths count from: one that is left out as a
-        whole is gone through all the same, by its own rules."""
-        rules, where = cls.at(root, root), root
+    def for_request(cls, root: Path, folder: Path) -> tuple[GitIgnore, Path]:
+        """Return the rules for a requested folder, and the folder that paths are relative to.
+
+        A folder that is itself ignored is searched by its own rules.
+        """
+        rules, current = cls.at(root, root), root
         parts: tuple[str, ...] = ()
         for part in folder.relative_to(root).parts:
             parts = (*parts, part)
             if rules.ignores(parts, True):
                 return cls.at(folder, folder), folder
-            where = where / part
-            rules = rules.below(where)
+            current = current / part
+            rules = rules.below(current)
         return rules, root
 
     def below(self, folder: Path) -> GitIgnore:
-        """The rules one folder further down."""
-        return GitIgnore(self._rules, self._depth + 1)._with(folder)
+        """Return the rules for a subfolder."""
+        return GitIgnore(self._rules, self._depth + 1)._with_file(folder)
 
     def ignores(self, parts: tuple[str, ...], is_folder: bool) -> bool:
-        """True for an entry that is left out. `parts` leads to it from the topmost folder."""
+        """True if an entry is ignored. `parts` is its path from the topmost folder."""
         for spec, depth in reversed(self._rules):
             verdict = spec.check_file("/".join(parts[depth:]) + ("/" if is_folder else "")).include
             if verdict is not None:
                 return verdict
         return False
 
-    def _with(self, folder: Path) -> GitIgnore:
+    def _with_file(self, folder: Path) -> GitIgnore:
         try:
             text = read_file(folder / ".gitignore", FILE_CAP, follow=False).data.decode("utf-8", "replace")
             spec = GitIgnoreSpec.from_lines(text.splitlines()[:PATTERN_CAP])
@@ -69,7 +71,7 @@ class GitIgnore:
 
 
 def sorted_entries(fd: int) -> list[os.DirEntry[str]]:
-    """Entries of an open folder by name, without `.git`."""
+    """Return the entries of an open folder by name, without `.git`."""
     with os.scandir(fd) as entries:
-        kept = [entry for entry in entries if entry.name != ".git"]
-        return sorted(kept, key=lambda entry: os.fsencode(entry.name))
+        visible = [entry for entry in entries if entry.name != ".git"]
+        return sorted(visible, key=lambda entry: os.fsencode(entry.name))

@@ -1,4 +1,4 @@
-"""Lines of a text file, from memory or, where it is too large for that, from disk piece by piece."""
+"""The lines of a text file, read into memory or, if it is too large, streamed from disk."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tui_agent.platform.encoding import Codec, NotText, decode, describe_encodin
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import FileBytes, open_regular, read_file
 from tui_agent.tools.base import ToolError
-from tui_agent.tools.file_access import EDIT_CAP, tool_error
+from tui_agent.tools.file_access import MAX_EDIT_SIZE, tool_error
 from tui_agent.tools.partial_edits import LineEnds
 from tui_agent.tools.tolerant_text import LINE_END
-from tui_agent.tools.wording import LINE_CAP, cut_line, shown_name
+from tui_agent.tools.wording import MAX_LINE_LENGTH, printable_name, shorten_line
 
-PIECE = 1 << 20
-_SAMPLE = 64 * 1024
+CHUNK_SIZE = 1 << 20
+_SAMPLE_SIZE = 64 * 1024
 
 
 class LineSource:
-    """Lines in order, each cut to what a result may hold. All methods block."""
+    """Lines in order, each shortened to fit into a result. All methods block."""
 
     def __init__(
         self,
@@ -36,62 +36,62 @@ class LineSource:
         close: Callable[[], None] = lambda: None,
     ) -> None:
         self._lines = lines
-        self._passed = 0
+        self._position = 0
         self.notes = notes
-        """What the lines do not show."""
+        """Facts the lines do not show, such as the encoding."""
         self.total = total
-        """How many lines there are; None while that is not known."""
+        """Number of lines; None while unknown."""
         self.sha256 = sha256
-        """Hash of the whole file, if it was read as a whole."""
+        """Hash of the file, if it was read completely."""
         self.close = close
-        """Let go of the file."""
+        """Closes the file."""
 
     def skip(self, count: int) -> None:
-        """Go on `count` lines."""
-        self._passed += sum(1 for _ in islice(self._lines, count))
+        """Skip `count` lines."""
+        self._position += sum(1 for _ in islice(self._lines, count))
 
     def take(self, count: int) -> list[str]:
-        """The next lines; fewer than `count` at the end of the file."""
+        """Return the next lines; fewer than `count` at the end of the file."""
         taken = list(islice(self._lines, count))
-        self._passed += len(taken)
+        self._position += len(taken)
         if self.total is None and len(taken) < count:
-            self.total = self._passed
+            self.total = self._position
         return taken
 
 
 def open_lines(target: Target, encoding: str | None, stop: threading.Event | None = None) -> LineSource:
-    """The lines of a file; where it is large they end as soon as `stop` is set. Raises ToolError."""
+    """Open the lines of a file; those of a large file end when `stop` is set. Raises ToolError."""
     if encoding is not None:
         _check_encoding(encoding)
     try:
         with open_regular(target.path, follow=False) as opened:
-            large = opened.size > EDIT_CAP
+            large = opened.size > MAX_EDIT_SIZE
         if large:
-            return _large(target, encoding, stop or threading.Event())
-        held = read_file(target.path, 2 * EDIT_CAP, follow=False)
+            return _open_large(target, encoding, stop or threading.Event())
+        content = read_file(target.path, 2 * MAX_EDIT_SIZE, follow=False)
     except FileFault as fault:
         raise tool_error(fault, target) from fault
-    return _small(held, target, encoding)
+    return _open_small(content, target, encoding)
 
 
 def _check_encoding(encoding: str) -> None:
     try:
-        known = codecs.lookup(encoding)._is_text_encoding
+        is_known = codecs.lookup(encoding)._is_text_encoding
     except LookupError:
-        known = False
-    if not known:
+        is_known = False
+    if not is_known:
         raise ToolError(f"There is no encoding {encoding!r}. Leave it out to have it found.", "bad_arguments")
 
 
 def _binary(target: Target, data: bytes, size: int) -> ToolError:
     return ToolError(
-        f"{shown_name(target.display)} is {describe_encoding(data)} ({size:,} bytes), not text; it can't be shown.",
+        f"{printable_name(target.display)} is {describe_encoding(data)} ({size:,} bytes), not text; it can't be shown.",
         "binary",
     )
 
 
-def _small(file: FileBytes, target: Target, encoding: str | None) -> LineSource:
-    """A file that was read as a whole."""
+def _open_small(file: FileBytes, target: Target, encoding: str | None) -> LineSource:
+    """Open a file that fits into memory."""
     notes: list[str] = []
     if encoding is not None:
         text = read_as(file.data, encoding)
@@ -99,12 +99,12 @@ def _small(file: FileBytes, target: Target, encoding: str | None) -> LineSource:
             notes.append(f"some bytes are not {encoding}: shown as \ufffd")
     else:
         try:
-            found = decode(file.data)
+            decoded = decode(file.data)
         except NotText as error:
             raise _binary(target, file.data, len(file.data)) from error
-        text = found.text.encode("utf-8", "backslashreplace").decode()
-        if found.codec.label:
-            notes.append(("probably " if found.codec.guessed else "") + found.codec.label)
+        text = decoded.text.encode("utf-8", "backslashreplace").decode()
+        if decoded.codec.label:
+            notes.append(("probably " if decoded.codec.guessed else "") + decoded.codec.label)
     lines = LINE_END.split(text)
     if not lines[-1]:
         lines.pop()
@@ -115,45 +115,45 @@ def _small(file: FileBytes, target: Target, encoding: str | None) -> LineSource:
         notes.append("mixed line ends")
     elif kinds == ["\r\n"]:
         notes.append("CRLF line ends")
-    return LineSource(map(cut_line, lines), notes, total=len(lines), sha256=file.sha256)
+    return LineSource(map(shorten_line, lines), notes, total=len(lines), sha256=file.sha256)
 
 
-def _large(target: Target, encoding: str | None, stop: threading.Event) -> LineSource:
-    """A file that is too large to hold."""
+def _open_large(target: Target, encoding: str | None, stop: threading.Event) -> LineSource:
+    """Open a file that is too large for memory."""
     opened = contextlib.ExitStack()
     file = opened.enter_context(open_regular(target.path, follow=False))
-    codec = _codec(target, os.pread(file.fd, _SAMPLE, 0), encoding, file.size)
+    codec = _detect_codec(target, os.pread(file.fd, _SAMPLE_SIZE, 0), encoding, file.size)
     os.lseek(file.fd, len(codec.bom), os.SEEK_SET)
     decoder = codecs.getincrementaldecoder(codec.name)("replace")
     notes = [f"large file, {file.size:,} bytes"] + ([codec.label] if codec.label else [])
-    return LineSource(_streamed(file.fd, decoder, stop), notes, close=opened.close)
+    return LineSource(_stream_lines(file.fd, decoder, stop), notes, close=opened.close)
 
 
-def _streamed(fd: int, decoder: codecs.IncrementalDecoder, stop: threading.Event) -> Iterator[str]:
-    """Lines piece by piece: memory stays within a few of them, whatever the lines are like."""
-    head, size, ended = "", 0, False  # of the line that goes on in the next piece
-    while not ended and not stop.is_set():
-        piece = os.read(fd, PIECE)
-        ended = not piece
-        *whole, last = decoder.decode(piece, final=ended).split("\n")
-        for line in whole:
-            yield _whole(head + line, size + len(line))
+def _stream_lines(fd: int, decoder: codecs.IncrementalDecoder, stop: threading.Event) -> Iterator[str]:
+    """Yield the lines of an open file with bounded memory."""
+    head, size, at_end = "", 0, False  # of the line that goes on in the next piece
+    while not at_end and not stop.is_set():
+        chunk = os.read(fd, CHUNK_SIZE)
+        at_end = not chunk
+        *complete, last = decoder.decode(chunk, final=at_end).split("\n")
+        for line in complete:
+            yield _shorten(head + line, size + len(line))
             head, size = "", 0
         size += len(last)
-        head = (head + last)[: LINE_CAP + 1]
-    if size and ended:
-        yield _whole(head, size)
+        head = (head + last)[: MAX_LINE_LENGTH + 1]
+    if size and at_end:
+        yield _shorten(head, size)
 
 
-def _whole(line: str, size: int) -> str:
-    """A line of `size` characters, of which at least those that are shown are there."""
-    return cut_line(line.removesuffix("\r")) if len(line) == size else cut_line(line, size=size)
+def _shorten(line: str, size: int) -> str:
+    """Shorten a line of `size` characters, of which `line` holds at least the displayed ones."""
+    return shorten_line(line.removesuffix("\r")) if len(line) == size else shorten_line(line, size=size)
 
 
-def _codec(target: Target, sample: bytes, encoding: str | None, size: int) -> Codec:
+def _detect_codec(target: Target, sample: bytes, encoding: str | None, size: int) -> Codec:
     if encoding is not None:
         return Codec(encoding)
-    # A character may be cut at the end of the sample: up to its last line end it can't be.
+    # A character may be split at the end of the sample, but not at its last line end.
     end = sample.rfind(b"\n") + 1
     try:
         return decode(sample[:end] or sample[:-4]).codec

@@ -1,4 +1,4 @@
-"""list_files: a folder as a tree, without what git ignores."""
+"""list_files: a folder as a tree, without ignored files."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tui_agent.platform.safe_open import open_folder
 from tui_agent.tools.base import Args, Tool, ToolContext, ToolError
 from tui_agent.tools.file_access import permit_read
 from tui_agent.tools.gitignore import GitIgnore, sorted_entries
-from tui_agent.tools.wording import missing_text, shown_name
+from tui_agent.tools.wording import missing_file_message, printable_name
 
-ENTRIES = 1000
+MAX_ENTRIES = 1000
 """Entries of one listing."""
-ENTRIES_BELOW = 200
-"""Entries of one folder below the first, so that a crowded one does not hide the others."""
-DEPTH = 2
-DEPTH_MAX = 20
-SECONDS = 2.0
+MAX_NESTED_ENTRIES = 200
+"""Entries of a nested folder, so that a large one does not hide the others."""
+DEFAULT_DEPTH = 2
+MAX_DEPTH = 20
+TIME_LIMIT = 2.0
 
 
 class ListFilesArgs(Args):
@@ -37,7 +37,7 @@ class ListFilesArgs(Args):
 
 
 class ListFiles(Tool[ListFilesArgs]):
-    """Shows what is in a folder."""
+    """Lists a folder."""
 
     name: ClassVar[str] = "list_files"
     args = ListFilesArgs
@@ -47,99 +47,101 @@ class ListFiles(Tool[ListFilesArgs]):
         """See Tool."""
         target = ctx.resolve(args.path or ".")
         await permit_read(ctx, target)
-        name = shown_name(target.display)
+        name = printable_name(target.display)
         if not target.path.is_dir():
             if target.path.exists():
                 raise ToolError(f"{name} is not a folder. Use read_file to read it.", "not_a_folder")
-            raise ToolError(missing_text(name, target.path), "not_found")
-        depth = max(1, min(args.depth or DEPTH, DEPTH_MAX))
+            raise ToolError(missing_file_message(name, target.path), "not_found")
+        depth = max(1, min(args.depth or DEFAULT_DEPTH, MAX_DEPTH))
         stop = threading.Event()
-        whole = len(ctx.roots) > 1 and args.path.strip("./") == "" and not args.path.startswith(("/", ".."))
+        all_roots = len(ctx.roots) > 1 and args.path.strip("./") == "" and not args.path.startswith(("/", ".."))
         try:
-            if whole:
-                named = [(shown_name(ctx.resolve(str(root)).display), root) for root in ctx.roots]
-                return await asyncio.to_thread(_of_all, named, depth, ctx.roots, stop)
-            return await asyncio.to_thread(listing, target.path, depth, ctx.roots, stop)
+            if all_roots:
+                named_roots = [(printable_name(ctx.resolve(str(root)).display), root) for root in ctx.roots]
+                return await asyncio.to_thread(_list_roots, named_roots, depth, ctx.roots, stop)
+            return await asyncio.to_thread(list_folder, target.path, depth, ctx.roots, stop)
         finally:
             stop.set()
 
 
-def _of_all(named: Sequence[tuple[str, Path]], depth: int, roots: Sequence[Path], stop: threading.Event) -> ToolResult:
-    """All folders of the workspace, each below its name, which counts as a level (T6)."""
-    rows: list[str] = []
-    for name, root in named:
-        rows.append(f"{name}/")
+def _list_roots(
+    named_roots: Sequence[tuple[str, Path]], depth: int, roots: Sequence[Path], stop: threading.Event
+) -> ToolResult:
+    """List all folders of the workspace under their names, which count as a level (T6)."""
+    lines: list[str] = []
+    for name, root in named_roots:
+        lines.append(f"{name}/")
         if depth > 1:
             try:
-                inner = str(listing(root, depth - 1, roots, stop).data)
+                nested = str(list_folder(root, depth - 1, roots, stop).data)
             except ToolError as error:
-                inner = f"[{error}]"
-            rows += [f"  {line}" for line in inner.split("\n")]
-    return ToolResult(success=True, data="\n".join(rows))
+                nested = f"[{error}]"
+            lines += [f"  {line}" for line in nested.split("\n")]
+    return ToolResult(success=True, data="\n".join(lines))
 
 
 class _Node(msgspec.Struct):
-    """One entry, with what is below it if that was looked at."""
+    """An entry with its children, if listed."""
 
     label: str
     children: list[_Node] = []
     note: str = ""
 
 
-def listing(folder: Path, depth: int, roots: Sequence[Path], stop: threading.Event) -> ToolResult:
-    """What is in `folder`, `depth` levels deep, until `stop` is set. Blocks. Raises ToolError."""
+def list_folder(folder: Path, depth: int, roots: Sequence[Path], stop: threading.Event) -> ToolResult:
+    """List `folder`, `depth` levels deep, until `stop` is set. Blocks. Raises ToolError."""
     top = _Node("")
     walk = _Walk(folder, roots, stop)
     walk.fill(top, depth)
-    lines = list(_lines(top))
+    lines = list(_render(top))
     if walk.unreadable:
         raise ToolError(f"The folder can't be read: {top.note}.", "permission")
     if not lines:
         lines = ["[empty folder]" if not walk.ignored else "[everything in it is ignored by .gitignore]"]
-    if walk.cut:
-        lines.append(f"[{walk.cut}; list a folder of it, or use search_workspace]")
+    if walk.truncation:
+        lines.append(f"[{walk.truncation}; list a folder of it, or use search_workspace]")
     return ToolResult(success=True, data="\n".join(lines))
 
 
 class _Walk:
-    """Fills nodes breadth first, so that the upper levels are complete before a limit is met."""
+    """Fills the tree breadth first, so that the upper levels are complete when a limit is reached."""
 
     def __init__(self, folder: Path, roots: Sequence[Path], stop: threading.Event) -> None:
         self._folder = folder
-        within = next((root for root in roots if folder.is_relative_to(root)), folder)
-        self._rules, self._root = GitIgnore.asked(within, folder)
+        root = next((root for root in roots if folder.is_relative_to(root)), folder)
+        self._rules, self._root = GitIgnore.for_request(root, folder)
         self._stop = stop
-        self._until = time.monotonic() + SECONDS
+        self._deadline = time.monotonic() + TIME_LIMIT
         self._count = 0
         self.ignored = False
         self.unreadable = False
         """The listed folder itself could not be read."""
-        self.cut = ""
-        """Why the listing is not complete."""
+        self.truncation = ""
+        """Why the listing is incomplete."""
 
     def fill(self, top: _Node, depth: int) -> None:
         queue = deque([(top, self._folder, self._rules, depth)])
-        while queue and not self.cut:
+        while queue and not self.truncation:
             node, folder, rules, levels = queue.popleft()
             try:
                 with open_folder(folder) as fd:
-                    below = self._children(node, folder, rules, fd)
+                    subfolders = self._children(node, folder, rules, fd)
             except OSError as error:
                 node.note = os.strerror(error.errno or 0).lower()
                 self.unreadable = node is top
                 continue
             if levels > 1:
-                queue += [(child, path, rules.below(path), levels - 1) for child, path in below]
+                queue += [(child, path, rules.below(path), levels - 1) for child, path in subfolders]
 
     def _children(self, node: _Node, folder: Path, rules: GitIgnore, fd: int) -> list[tuple[_Node, Path]]:
         entries = sorted_entries(fd)
         parts = folder.relative_to(self._root).parts
-        cap = ENTRIES if folder == self._folder else ENTRIES_BELOW
+        cap = MAX_ENTRIES if folder == self._folder else MAX_NESTED_ENTRIES
         folders: list[tuple[_Node, Path]] = []
         for index, entry in enumerate(entries):
-            left = len(entries) - index
-            if len(node.children) >= cap or self._ended(index):
-                node.note = f"{left:,} more"
+            remaining = len(entries) - index
+            if len(node.children) >= cap or self._limit_reached(index):
+                node.note = f"{remaining:,} more"
                 break
             is_folder = entry.is_dir(follow_symlinks=False)
             if rules.ignores((*parts, entry.name), is_folder):
@@ -152,27 +154,27 @@ class _Walk:
                 folders.append((child, folder / entry.name))
         return folders
 
-    def _ended(self, index: int) -> bool:
-        if self._count >= ENTRIES:
-            self.cut = f"cut after {ENTRIES:,} entries"
-        elif index % 64 == 0 and (self._stop.is_set() or time.monotonic() > self._until):
-            self.cut = f"cut after {SECONDS:g} s"
-        return bool(self.cut)
+    def _limit_reached(self, index: int) -> bool:
+        if self._count >= MAX_ENTRIES:
+            self.truncation = f"cut after {MAX_ENTRIES:,} entries"
+        elif index % 64 == 0 and (self._stop.is_set() or time.monotonic() > self._deadline):
+            self.truncation = f"cut after {TIME_LIMIT:g} s"
+        return bool(self.truncation)
 
 
 def _label(entry: os.DirEntry[str], is_folder: bool, fd: int) -> str:
-    name = shown_name(entry.name)
+    name = printable_name(entry.name)
     if is_folder:
         return name + "/"
     if entry.is_symlink():
         try:
-            return f"{name} -> {shown_name(os.readlink(entry.name, dir_fd=fd))}"
+            return f"{name} -> {printable_name(os.readlink(entry.name, dir_fd=fd))}"
         except OSError:
             return f"{name} -> ?"
     return name
 
 
-def _lines(top: _Node) -> Iterator[str]:
+def _render(top: _Node) -> Iterator[str]:
     stack: list[tuple[_Node | str, int]] = [(top, -1)]
     while stack:
         node, level = stack.pop()

@@ -1,13 +1,14 @@
-"""Finding the one place that an edit means, on a ladder from exact to tolerant (T1).
+"""Locating the text that an edit replaces, from exact to increasingly tolerant matching (T1).
 
-Only line ends, blanks at line ends, runs of blanks outside quotes, a uniform shift of the indentation and typographic
-look-alikes may differ, never a letter, a digit, an operator or a line. Whatever the rung, exactly one place must be
-meant.
+Only line ends, trailing blanks, runs of blanks outside quotes, a uniform shift of the indentation, the number of empty
+lines and typographic look-alikes may differ; never a letter, a digit or an operator. On every level, the match must be
+unique.
 """
 
 from __future__ import annotations
 
 import difflib
+import heapq
 import math
 import re
 from bisect import bisect_left, bisect_right
@@ -22,54 +23,55 @@ from tui_agent.tools import tolerant_text
 from tui_agent.tools.base import ToolError
 from tui_agent.tools.partial_edits import LineEnds
 from tui_agent.tools.tolerant_text import LINE_END, View, compact_text, fold_text
-from tui_agent.tools.wording import writable
+from tui_agent.tools.wording import escape_surrogates
 
-LISTED = 10
-"""How many line numbers of an ambiguous match are named."""
+MAX_LISTED = 10
+"""Maximum number of line numbers listed for an ambiguous match."""
 _WORD = re.compile(r"\w")
 
 
-class MatchSpan(msgspec.Struct, frozen=True):
-    """A stretch of the source and what takes its place."""
+class Replacement(msgspec.Struct, frozen=True):
+    """A range of the source and its replacement."""
 
     start: int
     end: int
-    replacement: str
+    text: str
+    """The new text."""
 
 
-class MatchedPlace(msgspec.Struct, frozen=True):
-    """Where an edit goes."""
+class EditMatch(msgspec.Struct, frozen=True):
+    """Where an edit applies."""
 
-    places: tuple[MatchSpan, ...]
-    rung: str
-    """How it was found: `exactly`, or what had to be overlooked."""
+    replacements: tuple[Replacement, ...]
+    level: str
+    """`exactly`, or the difference that was ignored."""
     lines: tuple[int, ...]
-    """Line numbers of the first places, counted from 1."""
+    """Line numbers of the first matches, from 1."""
 
 
-class _Rung(msgspec.Struct, frozen=True):
-    overlooks: str
+class _Level(msgspec.Struct, frozen=True):
+    ignored: str
     view: Callable[[str], View]
     shift: bool = False
 
 
-_LADDER = (
-    _Rung("different line ends", tolerant_text.line_ends),
-    _Rung("blanks at line ends", tolerant_text.trailing),
-    _Rung("different runs of blanks", tolerant_text.blank_runs),
-    _Rung("a different indentation", tolerant_text.trailing, True),
-    _Rung("a different indentation and runs of blanks", tolerant_text.blank_runs, True),
-    _Rung("look-alike characters", tolerant_text.look_alikes),
-    _Rung("look-alike characters and a different indentation", tolerant_text.look_alikes, True),
-    _Rung("look-alike characters and runs of blanks", tolerant_text.everything),
-    _Rung("look-alike characters, runs of blanks and a different indentation", tolerant_text.everything, True),
-    _Rung("a different number of empty lines", tolerant_text.blank_gaps),
-    _Rung("a different number of empty lines and a different indentation", tolerant_text.blank_gaps, True),
+_LEVELS = (
+    _Level("different line ends", tolerant_text.line_ends),
+    _Level("blanks at line ends", tolerant_text.trailing),
+    _Level("different runs of blanks", tolerant_text.blank_runs),
+    _Level("a different indentation", tolerant_text.trailing, True),
+    _Level("a different indentation and runs of blanks", tolerant_text.blank_runs, True),
+    _Level("look-alike characters", tolerant_text.look_alikes),
+    _Level("look-alike characters and a different indentation", tolerant_text.look_alikes, True),
+    _Level("look-alike characters and runs of blanks", tolerant_text.everything),
+    _Level("look-alike characters, runs of blanks and a different indentation", tolerant_text.everything, True),
+    _Level("a different number of empty lines", tolerant_text.blank_gaps),
+    _Level("a different number of empty lines and a different indentation", tolerant_text.blank_gaps, True),
 )
 
 
-def locate(text: str, old: str, new: str, replace_all: bool = False) -> MatchedPlace:
-    """Where `old` stands in `text` and what goes there. Raises ToolError.
+def locate(text: str, old: str, new: str, replace_all: bool = False) -> EditMatch:
+    """Find `old` in `text` and return the replacements. Raises ToolError.
 
     Codes: `empty_old`, `no_change`, `not_unique` (with line numbers), `not_found` (with the closest region).
     """
@@ -77,200 +79,211 @@ def locate(text: str, old: str, new: str, replace_all: bool = False) -> MatchedP
         raise ToolError("old_string is empty. Give the text to replace, or use write_file for a new file.", "empty_old")
     if old == new:
         raise ToolError("old_string and new_string are the same: there is nothing to change.", "no_change")
-    search = _Search(text, old, new, replace_all)
-    found = search.exact() or search.tolerant()
-    if found is None and not (search.ends_only and new in text):
-        raise ToolError(near_miss(text, old), "not_found")
-    if found is None or all(text[place.start : place.end] == place.replacement for place in found.places):
+    matcher = _Matcher(text, old, new, replace_all)
+    found = matcher.match_exact() or matcher.match_tolerant()
+    if found is None and not (matcher.only_line_ends and new in text):
+        raise ToolError(explain_mismatch(text, old), "not_found")
+    if found is None or all(text[item.start : item.end] == item.text for item in found.replacements):
         raise ToolError("The text already reads like new_string: there is nothing to change.", "no_change")
     return found
 
 
 def line_at(text: str, position: int) -> int:
-    """The number of the line that `position` is in, counted from 1."""
+    """Return the number of the line that contains `position`, from 1."""
     return len(LINE_END.findall(text, 0, position)) + 1
 
 
-class _Search:
+class _Matcher:
     def __init__(self, text: str, old: str, new: str, replace_all: bool) -> None:
         self.text = text
         self.old = old
         self.new = new
         self.all = replace_all
         self.ends = LineEnds(text)
-        # Whoever changes nothing but line ends means them literally.
-        self.ends_only = tolerant_text.line_ends(old).text == tolerant_text.line_ends(new).text
+        # An edit that changes only line ends means them literally.
+        self.only_line_ends = tolerant_text.line_ends(old).text == tolerant_text.line_ends(new).text
 
-    # --- the first rung ---
+    # --- exact match ---
 
-    def exact(self) -> MatchedPlace | None:
+    def match_exact(self) -> EditMatch | None:
         spans = list(self._exact_spans())
-        if self.all and self.ends.mixed and not self.ends_only and LINE_END.search(self.old):
-            # Every occurrence means also those with the other kind of line end.
+        if self.all and self.ends.mixed and not self.only_line_ends and LINE_END.search(self.old):
+            # replace_all also covers matches with the other kind of line end.
             return None
-        return self._located(spans, "exactly", exact=True)
+        return self._to_match(spans, "exactly", exact=True)
 
     def _exact_spans(self) -> Iterator[tuple[int, int]]:
         step = len(self.old) if self.all else 1
         at = self.text.find(self.old)
-        found = 0
-        while at >= 0 and (self.all or found <= LISTED):
-            found += 1
+        count = 0
+        while at >= 0 and (self.all or count <= MAX_LISTED):
+            count += 1
             start = at
-            if self.old[0] == "\n" and at and self.text[at - 1] == "\r" and not self.ends_only:
-                start -= 1  # never half a line end
+            if self.old[0] == "\n" and at and self.text[at - 1] == "\r" and not self.only_line_ends:
+                start -= 1  # never split a line end
             yield start, at + len(self.old)
             at = self.text.find(self.old, at + step)
 
-    # --- the others ---
+    # --- tolerant matches ---
 
-    def tolerant(self) -> MatchedPlace | None:
-        if self.ends_only:
+    def match_tolerant(self) -> EditMatch | None:
+        if self.only_line_ends:
             return None
         blank = not self.old.strip()
-        parts = [(0, len(self.text))] if blank else windows(self.text, self.old)
-        seen: dict[Callable[[str], View], tuple[list[tuple[int, View]], View]] = {}
-        for rung in _LADDER[:1] if blank else _LADDER:
-            if not parts:
+        regions = [(0, len(self.text))] if blank else candidate_regions(self.text, self.old)
+        views: dict[Callable[[str], View], tuple[list[tuple[int, View]], View]] = {}
+        for level in _LEVELS[:1] if blank else _LEVELS:
+            if not regions:
                 return None
-            if rung.view not in seen:
-                here = [(start, rung.view(self.text[start:end])) for start, end in parts]
-                seen[rung.view] = here, rung.view(self.old)
-            here, old = seen[rung.view]
-            if rung.shift:
-                found = self._shifted(here, old, rung.overlooks)
+            if level.view not in views:
+                parts = [(start, level.view(self.text[start:end])) for start, end in regions]
+                views[level.view] = parts, level.view(self.old)
+            parts, old = views[level.view]
+            if level.shift:
+                found = self._match_shifted(parts, old, level.ignored)
             else:
-                strict = rung.view is not tolerant_text.line_ends
-                spans = [span for start, view in here for span in self._spans(start, view, old.text, strict=strict)]
-                found = self._located(spans, rung.overlooks)
+                strict = level.view is not tolerant_text.line_ends
+                spans = [span for start, view in parts for span in self._spans(start, view, old.text, strict=strict)]
+                found = self._to_match(spans, level.ignored)
             if found is not None:
                 return found
         return None
 
     def _spans(self, offset: int, view: View, old: str, *, strict: bool) -> Iterator[tuple[int, int]]:
-        """Source spans of `old` in the view; the end of the file counts as the end of a line."""
+        """Yield the source ranges of `old` in the view; the end of the file counts as the end of a line."""
         haystack = view.text
         if old.endswith("\n") and old.strip() and not haystack.endswith("\n"):
             haystack += "\n"
-        cut_end = strict and self.old[-1] in " \t" + tolerant_text.SPACES
-        at, found = haystack.find(old), 0
-        while at >= 0 and (self.all or found <= LISTED):
+        to_line_end = strict and self.old[-1] in " \t" + tolerant_text.SPACES
+        at, count = haystack.find(old), 0
+        while at >= 0 and (self.all or count <= MAX_LISTED):
             end = at + len(old)
             span = view.span(at, min(end, len(view.text)))
-            if span is not None and (not strict or self._fits(haystack, at, end, cut_end)):
+            if span is not None and (not strict or self._has_valid_edges(haystack, at, end, to_line_end)):
                 start, stop = offset + span[0], offset + span[1]
-                found += 1
-                yield start, self._blanks_after(stop) if cut_end else stop
+                count += 1
+                yield start, self._skip_blanks(stop) if to_line_end else stop
                 at = haystack.find(old, end if self.all else at + 1)
             else:
                 at = haystack.find(old, at + 1)
 
     @staticmethod
-    def _fits(haystack: str, start: int, end: int, cut_end: bool) -> bool:
-        """A tolerant match never begins or ends inside a word, nor in a line whose end `old` claims to reach."""
-        if cut_end and end < len(haystack) and haystack[end] != "\n":
+    def _has_valid_edges(haystack: str, start: int, end: int, to_line_end: bool) -> bool:
+        """Check that a tolerant match does not start or end inside a word, or before the end of a line that `old`
+        covers."""
+        if to_line_end and end < len(haystack) and haystack[end] != "\n":
             return False
         for before, after in ((start - 1, start), (end - 1, end)):
             if before >= 0 and after < len(haystack) and _WORD.match(haystack[before]) and _WORD.match(haystack[after]):
                 return False
         return True
 
-    def _blanks_after(self, end: int) -> int:
-        blanks = re.compile(r"[ \t]*").match(self.text, end)
-        return blanks.end() if blanks else end
+    def _skip_blanks(self, end: int) -> int:
+        while self.text[end : end + 1] in (" ", "\t"):
+            end += 1
+        return end
 
-    def _shifted(self, here: list[tuple[int, View]], old: View, overlooks: str) -> MatchedPlace | None:
-        places: list[MatchSpan] = []
+    def _match_shifted(self, parts: list[tuple[int, View]], old: View, ignored: str) -> EditMatch | None:
+        replacements: list[Replacement] = []
         spans: list[tuple[int, int]] = []
         try:
-            for offset, view in here:
+            for offset, view in parts:
                 for start, end, new in find_shifted(view.text, old.text, self.new, self.all):
                     if (span := view.span(start, min(end, len(view.text)))) is not None:
                         spans.append((offset + span[0], offset + span[1]))
-                        places.append(self._place(spans[-1], new))
-                    if not self.all and len(spans) > LISTED:
+                        replacements.append(self._to_span(spans[-1], new))
+                    if not self.all and len(spans) > MAX_LISTED:
                         break
         except SearchLimitReached:
             raise ToolError(
-                f"old_string fits in too many places (when overlooking {overlooks}). Add lines around it.", "not_unique"
+                f"old_string fits in too many places (when overlooking {ignored}). Add lines around it.", "not_unique"
             ) from None
-        return self._settle(spans, places, overlooks)
+        return self._unique_match(spans, replacements, ignored)
 
-    # --- the outcome ---
+    # --- results ---
 
-    def _located(self, spans: list[tuple[int, int]], rung: str, *, exact: bool = False) -> MatchedPlace | None:
-        if exact and self.ends_only:
-            places = [MatchSpan(start, end, self.new) for start, end in spans]
+    def _to_match(self, spans: list[tuple[int, int]], level: str, *, exact: bool = False) -> EditMatch | None:
+        if exact and self.only_line_ends:
+            replacements = [Replacement(start, end, self.new) for start, end in spans]
         else:
-            places = [self._place(span, self.new, exact=exact) for span in spans]
-        return self._settle(spans, places, rung)
+            replacements = [self._to_span(span, self.new, exact=exact) for span in spans]
+        return self._unique_match(spans, replacements, level)
 
-    def _place(self, span: tuple[int, int], new: str, *, exact: bool = False) -> MatchSpan:
+    def _to_span(self, span: tuple[int, int], new: str, *, exact: bool = False) -> Replacement:
         start, end = span
         if not exact and end == len(self.text) and self.old[-1] in "\r\n" and self.text[end - 1] not in "\r\n":
-            # The file's last line has no end, and keeps none.
+            # Keep the file's last line without a line end.
             new = re.sub(r"(?:\r\n|\n|\r)\Z", "", new)
-        return MatchSpan(start, end, self.ends.fit(self.old, new, start, end, exact=exact))
+        return Replacement(start, end, self.ends.fit(self.old, new, start, end, exact=exact))
 
-    def _settle(self, spans: list[tuple[int, int]], places: list[MatchSpan], rung: str) -> MatchedPlace | None:
+    def _unique_match(
+        self, spans: list[tuple[int, int]], replacements: list[Replacement], level: str
+    ) -> EditMatch | None:
         if not spans:
             return None
-        lines = tuple(line_at(self.text, start) for start, _ in spans[: LISTED + 1])
+        lines = tuple(line_at(self.text, start) for start, _ in spans[: MAX_LISTED + 1])
         if len(spans) > 1 and not self.all:
-            listed = ", ".join(map(str, dict.fromkeys(lines[:LISTED])))
-            more = " and more" if len(lines) > LISTED else ""
-            how = "" if rung == "exactly" else f" (when overlooking {rung})"
+            listed = ", ".join(map(str, dict.fromkeys(lines[:MAX_LISTED])))
+            more = " and more" if len(lines) > MAX_LISTED else ""
+            condition = "" if level == "exactly" else f" (when overlooking {level})"
             raise ToolError(
-                f"old_string is found more than once{how}: at lines {listed}{more}. Add lines around it until it is "
-                "unique, or set replace_all.",
+                f"old_string is found more than once{condition}: at lines {listed}{more}. Add lines around it until it "
+                "is unique, or set replace_all.",
                 "not_unique",
             )
-        return MatchedPlace(tuple(places), rung, lines)
+        return EditMatch(tuple(replacements), level, lines)
 
 
-_SHOWN = 8
-"""Lines of the closest region that are quoted."""
-_WIDE = 200
+_MAX_QUOTED = 8
+"""Quoted lines of the closest region."""
+_MAX_WIDTH = 200
 """Characters of a quoted line."""
-_SAME_LINE = 50
-"""Places of one line that are looked at."""
-_NUMBERED = re.compile(r"[ \t]*(?:→ ?)?\d+[\t:│|→]")
+_MAX_OCCURRENCES = 50
+"""Occurrences of a line that are considered."""
+_NUMBERED_LINE = re.compile(r"[ \t]*(?:→ ?)?\d+[\t:│|→]")
 _TOKEN = re.compile(r"\w+")
-_SCANNED = 200_000
-"""Lines that are looked through for a similar one."""
+_MAX_SCANNED = 200_000
+"""Lines that are searched for a similar one."""
 
 
-def near_miss(text: str, old: str) -> str:
-    """Why `old` was not found in `text`, in words that help to do better."""
-    wanted = [_bare(line) for line in LINE_END.split(old)]
+def explain_mismatch(text: str, old: str) -> str:
+    """Explain to the model why `old` was not found in `text`."""
+    wanted = [_normalize(line) for line in LINE_END.split(old)]
     lines = LINE_END.split(text)
-    bare = [_bare(line) for line in lines]
-    there = set(bare)
-    missing = next((line for line in wanted if line and line not in there and not _inside(line, bare)), None)
+    normalized = [_normalize(line) for line in lines]
+    file_lines = set(normalized)
+    missing = next(
+        (line for line in wanted if line and line not in file_lines and not _is_part_of_line(line, normalized)), None
+    )
     parts = ["old_string was not found."]
     if missing is not None:
-        parts.append(f"This line of it is nowhere in the file: {_cut(missing)}")
-    elif "\n".join(wanted).strip("\n") in "\n".join(bare):
+        parts.append(f"This line of it is nowhere in the file: {_shorten(missing)}")
+    elif "\n".join(wanted).strip("\n") in "\n".join(normalized):
         parts.append("Only blanks differ, in the indentation or between quotes: copy them from the file.")
     else:
         parts.append("Its lines are in the file, but not together in this order and indentation.")
-    region = _closest(bare, wanted) or _similar(bare, missing or next((one for one in wanted if one), ""))
+    region = _closest_region(normalized, wanted) or _most_similar_line(
+        normalized, missing or next((line for line in wanted if line), "")
+    )
     if region is not None:
         first, last = region
-        quoted = [f"{number}\t{_cut(lines[number - 1])}" for number in range(first, min(last, first + _SHOWN - 1) + 1)]
+        quoted = [
+            f"{number}\t{_shorten(lines[number - 1])}"
+            for number in range(first, min(last, first + _MAX_QUOTED - 1) + 1)
+        ]
         where = f"line {first}" if first == last else f"lines {first}-{last}"
         parts.append(f"The closest is at {where}:\n" + "\n".join(quoted))
-        if last - first >= _SHOWN:
+        if last - first >= _MAX_QUOTED:
             parts.append("…")
     else:
         parts.append("Nothing in the file is like it.")
-    return writable("\n".join([*parts, *_suspicions(text, old)]))
+    return escape_surrogates("\n".join([*parts, *_likely_mistakes(text, old)]))
 
 
-def _suspicions(text: str, old: str) -> list[str]:
-    """Mistakes that models make often and that can be named."""
+def _likely_mistakes(text: str, old: str) -> list[str]:
+    """Detect common mistakes of models."""
     lines = [line for line in LINE_END.split(old) if line.strip()]
-    if lines and all(_NUMBERED.match(line) for line in lines):
+    if lines and all(_NUMBERED_LINE.match(line) for line in lines):
         return ["old_string seems to hold line numbers; they are not part of the file."]
     if "\\n" in old and compact_text(old.replace("\\n", "\n").replace('\\"', '"').replace("\\t", "\t")) in compact_text(
         text
@@ -279,225 +292,223 @@ def _suspicions(text: str, old: str) -> list[str]:
     return []
 
 
-def _bare(line: str) -> str:
+def _normalize(line: str) -> str:
     return " ".join(fold_text(line).split())
 
 
-def _inside(line: str, bare: list[str]) -> bool:
-    """True when `line` is a part of some line of the file, as the first and last line of an edit may be."""
-    return any(line in one for one in bare[:_SCANNED])
+def _is_part_of_line(line: str, normalized: list[str]) -> bool:
+    """True if `line` is part of a line of the file, as the first and last line of an edit may be."""
+    return any(line in candidate for candidate in normalized[:_MAX_SCANNED])
 
 
-def _closest(bare: list[str], wanted: list[str]) -> tuple[int, int] | None:
-    """The stretch where most of the wanted lines stand in their places, as line numbers."""
-    places: dict[str, list[int]] = {}
-    for number, line in enumerate(bare):
+def _closest_region(normalized: list[str], wanted: list[str]) -> tuple[int, int] | None:
+    """Return the line range that contains most of the wanted lines in the right order, from 1."""
+    occurrences: dict[str, list[int]] = {}
+    for number, line in enumerate(normalized):
         if line:
-            kept = places.setdefault(line, [])
-            if len(kept) < _SAME_LINE:
-                kept.append(number)
+            numbers = occurrences.setdefault(line, [])
+            if len(numbers) < _MAX_OCCURRENCES:
+                numbers.append(number)
     votes: Counter[int] = Counter()
     for offset, line in enumerate(wanted[:2000]):
-        for number in places.get(line, ()):
-            # A line that is everywhere says little about where.
-            votes[max(0, number - offset)] += 60 // len(places[line]) + 1
+        for number in occurrences.get(line, ()):
+            # Frequent lines say little about the location.
+            votes[max(0, number - offset)] += 60 // len(occurrences[line]) + 1
     if not votes:
         return None
-    start = max(votes, key=lambda one: (votes[one], -one))
-    last = min(len(bare), start + max(1, len(wanted) - (not wanted[-1])))
+    start = max(votes, key=lambda number: (votes[number], -number))
+    last = min(len(normalized), start + max(1, len(wanted) - (not wanted[-1])))
     return start + 1, last
 
 
-def _similar(bare: list[str], line: str) -> tuple[int, int] | None:
-    """The one line that is most like `line`."""
+def _most_similar_line(normalized: list[str], line: str) -> tuple[int, int] | None:
+    """Return the single line most similar to `line`, as a range."""
     tokens = set(_TOKEN.findall(line))
     if not tokens:
         return None
     scored = (
-        (len(tokens & set(_TOKEN.findall(one))), -abs(len(one) - len(line)), -number)
-        for number, one in enumerate(bare[:_SCANNED])
-        if one and len(one) < 10_000
+        (len(tokens & set(_TOKEN.findall(candidate))), -abs(len(candidate) - len(line)), -number)
+        for number, candidate in enumerate(normalized[:_MAX_SCANNED])
+        if candidate and len(candidate) < 10_000
     )
-    best = sorted((one for one in scored if one[0]), reverse=True)[:20]
-    rated = [
-        (difflib.SequenceMatcher(None, line[:500], bare[-place][:500], autojunk=False).ratio(), place)
-        for _, _, place in best
+    best = heapq.nlargest(20, (score for score in scored if score[0]))
+    ratios = [
+        (difflib.SequenceMatcher(None, line[:500], normalized[-index][:500], autojunk=False).ratio(), index)
+        for _, _, index in best
     ]
-    if not rated or max(rated)[0] < 0.5:
+    if not ratios or max(ratios)[0] < 0.5:
         return None
-    number = 1 - max(rated)[1]
+    number = 1 - max(ratios)[1]
     return number, number
 
 
-def _cut(line: str) -> str:
-    return line if len(line) <= _WIDE else line[:_WIDE] + "…"
+def _shorten(line: str) -> str:
+    return line if len(line) <= _MAX_WIDTH else line[:_MAX_WIDTH] + "…"
 
 
-_INDENT = re.compile(r"[ \t]*")
-_WORK = 1_000_000
-"""Lines that are compared before the search gives up, so that no text can make it take seconds."""
+_MAX_COMPARED = 1_000_000
+"""Compared lines after which the search gives up, which bounds its time."""
 
 
 class SearchLimitReached(Exception):
-    """There are so many candidates that the search was given up."""
+    """There are too many candidates."""
 
 
 def find_shifted(text: str, old: str, new: str, every: bool) -> Iterator[tuple[int, int, str]]:
-    """Places in `text` where the whole lines of `old` stand under one shift of the indentation.
+    """Yield the matches of the whole lines of `old` under one uniform shift of the indentation.
 
-    Yields start and end in `text` and `new` with the indentation of that place; with `every` places that do not
-    overlap. Line ends must be `\\n` and lines without blanks at their ends. Raises TooMuch.
+    Yields start and end in `text`, and `new` indented for that place; matches do not overlap if `every` is set. Line
+    ends must be `\\n`, and lines must have no trailing blanks. Raises SearchLimitReached.
     """
     old_lines = old.split("\n")
-    closed = old_lines[-1] == "" and len(old_lines) > 1
-    if closed:
+    has_final_newline = old_lines[-1] == "" and len(old_lines) > 1
+    if has_final_newline:
         old_lines.pop()
     size = len(old_lines)
     lines = text.split("\n")
     starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
-    indents = [line[: len(line) - len(line.lstrip(" \t"))] for line in lines]
-    shift_of = _Shifts(old_lines, new)
-    work, free = 0, 0
+    indents = [_indent(line) for line in lines]
+    shifts = _ShiftCache(old_lines, new)
+    compared, next_free = 0, 0
     for first in _candidates(lines, indents, old_lines):
-        if every and first < free:
+        if every and first < next_free:
             continue
-        work += size
-        if work > _WORK:
+        compared += size
+        if compared > _MAX_COMPARED:
             raise SearchLimitReached
-        shift = shift_of.at(indents[first : first + size])
-        fitted = shift.apply(new) if shift is not None else None
-        if fitted is not None:
-            free = first + size
-            yield starts[first], starts[free] - (0 if closed else 1), fitted
+        shift = shifts.at(indents[first : first + size])
+        reindented = shift.apply(new) if shift is not None else None
+        if reindented is not None:
+            next_free = first + size
+            yield starts[first], starts[next_free] - (0 if has_final_newline else 1), reindented
 
 
 def _candidates(lines: list[str], indents: list[str], old_lines: list[str]) -> Iterator[int]:
-    """Where the lines agree when their indentation is not looked at."""
-    bare = [line[len(indent) :] for line, indent in zip(lines, indents, strict=True)]
-    haystack = "\n" + "\n".join(bare) + "\n"
+    """Yield the lines where the lines agree apart from indentation."""
+    normalized = [line[len(indent) :] for line, indent in zip(lines, indents, strict=True)]
+    haystack = "\n" + "\n".join(normalized) + "\n"
     needle = "\n" + "\n".join(line.lstrip(" \t") for line in old_lines) + "\n"
-    # A line's number from the place of the line end before it.
-    borders = list(accumulate((len(line) + 1 for line in bare), initial=0))
+    # A line number follows from the preceding line end.
+    borders = list(accumulate((len(line) + 1 for line in normalized), initial=0))
     at = haystack.find(needle)
     while at >= 0:
         yield bisect_left(borders, at)
         at = haystack.find(needle, at + 1)
 
 
-class _Shifts:
-    """The shifts of one `old`, each worked out once."""
+class _ShiftCache:
+    """The possible shifts of one `old`, cached."""
 
     def __init__(self, old_lines: list[str], new: str) -> None:
-        self._counted = [index for index, line in enumerate(old_lines) if line.strip()]
-        self._old = [_indent(old_lines[index]) for index in self._counted]
+        self._indexes = [index for index, line in enumerate(old_lines) if line.strip()]
+        self._old = [_indent(old_lines[index]) for index in self._indexes]
         self._widths = {len(_indent(line)) for line in [*old_lines, *new.split("\n")] if line.strip()}
-        self._made: dict[tuple[tuple[str, str], ...], _Shift | None] = {}
+        self._cache: dict[tuple[tuple[str, str], ...], _Shift | None] = {}
 
     def at(self, indents: list[str]) -> _Shift | None:
-        """The one shift that makes all lines agree with these indentations of the file; None if there is none."""
-        known: dict[str, str] = {}
-        for old, index in zip(self._old, self._counted, strict=True):
-            here = indents[index]
-            if known.setdefault(old, here) != here:
+        """Return the shift that maps the lines to these indentations of the file, or None."""
+        mapping: dict[str, str] = {}
+        for old, index in zip(self._old, self._indexes, strict=True):
+            indent = indents[index]
+            if mapping.setdefault(old, indent) != indent:
                 return None
-        key = tuple(known.items())
-        if key not in self._made:
-            self._made[key] = _Shift.between(known, self._widths)
-        return self._made[key]
+        key = tuple(mapping.items())
+        if key not in self._cache:
+            self._cache[key] = _Shift.between(mapping, self._widths)
+        return self._cache[key]
 
 
 class _Shift(NamedTuple):
-    """How indentation of the model's text becomes indentation of the file."""
+    """Maps indentation of the model's text to indentation of the file."""
 
-    known: dict[str, str]
+    mapping: dict[str, str]
     unit: int
-    by: int
+    offset: int
     tabs: bool
 
     @classmethod
-    def between(cls, known: dict[str, str], widths: set[int]) -> _Shift | None:
-        """The shift by one and the same width that leads from each old indentation to the file's, if there is one."""
-        tabs = any("\t" in one for one in known.values())
-        own_tabs = any("\t" in one for one in known)
+    def between(cls, mapping: dict[str, str], widths: set[int]) -> _Shift | None:
+        """Return the shift by a constant width from each old indentation to the file's, or None."""
+        tabs = any("\t" in indent for indent in mapping.values())
+        own_tabs = any("\t" in indent for indent in mapping)
         if tabs and not own_tabs:
             step = math.gcd(*widths)
         else:
-            step = math.gcd(*(len(one) for one in known.values() if "\t" not in one))
+            step = math.gcd(*(len(indent) for indent in mapping.values() if "\t" not in indent))
         units = [step] if 2 <= step <= 8 else []
         for unit in dict.fromkeys([*units, 4, 2, 8, 3]):
-            shifts = {_width(here, unit) - _width(old, unit) for old, here in known.items()}
+            shifts = {_width(new, unit) - _width(old, unit) for old, new in mapping.items()}
             if len(shifts) == 1:
-                return cls(known, unit, shifts.pop(), tabs or (own_tabs and not any(known.values())))
+                return cls(mapping, unit, shifts.pop(), tabs or (own_tabs and not any(mapping.values())))
         return None
 
     def apply(self, new: str) -> str | None:
-        """`new` moved; None when a line would have to begin left of the margin."""
+        """Return `new` reindented, or None if a line would need a negative indentation."""
         lines: list[str] = []
         for line in new.split("\n"):
             indent = _indent(line)
             if not line.strip():
-                lines.append(line if indent not in self.known else "" if not indent else self.known[indent])
+                lines.append(line if indent not in self.mapping else "" if not indent else self.mapping[indent])
                 continue
-            here = self.known.get(indent)
-            if here is None:
-                width = _width(indent, self.unit) + self.by
+            new_indent = self.mapping.get(indent)
+            if new_indent is None:
+                width = _width(indent, self.unit) + self.offset
                 if width < 0:
                     return None
-                tabs, rest = divmod(width, self.unit) if self.tabs else (0, width)
-                here = "\t" * tabs + " " * rest
-            lines.append(here + line[len(indent) :])
+                tabs, spaces = divmod(width, self.unit) if self.tabs else (0, width)
+                new_indent = "\t" * tabs + " " * spaces
+            lines.append(new_indent + line[len(indent) :])
         return "\n".join(lines)
 
 
 def _indent(line: str) -> str:
-    found = _INDENT.match(line)
-    return found[0] if found else ""
+    return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _width(indent: str, unit: int) -> int:
     width = 0
-    for one in indent:
-        width = width + 1 if one == " " else (width // unit + 1) * unit
+    for character in indent:
+        width = width + 1 if character == " " else (width // unit + 1) * unit
     return width
 
 
-_MANY = 5_000
-"""Candidates above which the whole text is looked at."""
+_MAX_CANDIDATES = 5_000
+"""Candidates above which the whole text is searched."""
 
 
-def windows(text: str, old: str) -> list[tuple[int, int]]:
-    """Stretches of whole lines that hold all that is left of `old` without what may differ, in order, disjoint.
+def candidate_regions(text: str, old: str) -> list[tuple[int, int]]:
+    """Return disjoint ranges of whole lines that contain `old` apart from tolerated differences, in order.
 
-    Empty lines around a stretch and one line more on each side belong to it.
+    They include surrounding empty lines and one more line on each side.
     """
-    starts = [0, *(found.end() for found in LINE_END.finditer(text))]
+    starts = [0, *(match.end() for match in LINE_END.finditer(text))]
     if starts[-1] < len(text):
         starts.append(len(text))
-    cores = [compact_text(text[start:end]) for start, end in pairwise(starts)]
+    compacted = [compact_text(text[start:end]) for start, end in pairwise(starts)]
     needle = compact_text(old)
     if not needle:
         return [(0, len(text))]
-    haystack = "".join(cores)
-    borders = list(accumulate(map(len, cores), initial=0))
-    found: list[tuple[int, int]] = []
+    haystack = "".join(compacted)
+    borders = list(accumulate(map(len, compacted), initial=0))
+    regions: list[tuple[int, int]] = []
     at = haystack.find(needle)
     count = 0
     while at >= 0:
         count += 1
-        if count > _MANY:
+        if count > _MAX_CANDIDATES:
             return [(0, len(text))]
-        first = _outwards(cores, bisect_right(borders, at) - 1, -1)
-        last = _outwards(cores, bisect_left(borders, at + len(needle)) - 1, 1)
-        if found and first <= found[-1][1]:
-            first = found.pop()[0]
-        found.append((first, last))
+        first = _extend(compacted, bisect_right(borders, at) - 1, -1)
+        last = _extend(compacted, bisect_left(borders, at + len(needle)) - 1, 1)
+        if regions and first <= regions[-1][1]:
+            first = regions.pop()[0]
+        regions.append((first, last))
         at = haystack.find(needle, at + 1)
-    return [(starts[first], starts[last + 1]) for first, last in found]
+    return [(starts[first], starts[last + 1]) for first, last in regions]
 
 
-def _outwards(cores: list[str], line: int, step: int) -> int:
-    """One line further than the empty ones next to `line`, within the text."""
+def _extend(compacted: list[str], line: int, step: int) -> int:
+    """Return the first non-empty line beyond `line`, within the text."""
     line += step
-    while 0 <= line < len(cores) and not cores[line]:
+    while 0 <= line < len(compacted) and not compacted[line]:
         line += step
-    return max(0, min(line, len(cores) - 1))
+    return max(0, min(line, len(compacted) - 1))

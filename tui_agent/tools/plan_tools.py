@@ -1,4 +1,4 @@
-"""initialize_plan and update_plan: changes to the plan document, proposed to the user (P6)."""
+"""initialize_plan and update_plan: propose changes of the plan document (P6)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class InitializePlanArgs(Args):
 
 
 class InitializePlan(Tool[InitializePlanArgs]):
-    """Changes nothing on disk: the user decides."""
+    """Proposes goal and criteria; changes nothing on disk."""
 
     name: ClassVar[str] = "initialize_plan"
     args = InitializePlanArgs
@@ -31,12 +31,8 @@ class InitializePlan(Tool[InitializePlanArgs]):
         """See Tool."""
         if not args.goal.strip():
             raise ToolError("goal is empty.", "bad_arguments")
-        texts = dict.fromkeys(" ".join(one.split()) for one in args.acceptance_criteria)
-        change = PlanChange(
-            goal=args.goal.strip(),
-            criteria=tuple(CriterionChange(description=one, completed=False) for one in texts if one),
-            replace_criteria=True,
-        )
+        criteria = _criteria(args.acceptance_criteria, completed=False)
+        change = PlanChange(goal=args.goal.strip(), criteria=criteria, replace_criteria=True)
         return ToolResult(success=True, data=ctx.propose_plan(change))
 
 
@@ -52,7 +48,7 @@ class UpdatePlanArgs(Args):
 
 
 class UpdatePlan(Tool[UpdatePlanArgs]):
-    """Changes nothing on disk: the user decides."""
+    """Proposes changes of the plan; changes nothing on disk."""
 
     name: ClassVar[str] = "update_plan"
     args = UpdatePlanArgs
@@ -68,7 +64,10 @@ class UpdatePlan(Tool[UpdatePlanArgs]):
         change = PlanChange(
             goal=(args.goal or "").strip(),
             status=args.status or "",
-            criteria=(*_criteria(args.criteria_met, True), *_criteria(args.criteria_added, False)),
+            criteria=(
+                *_criteria(args.criteria_met, completed=True),
+                *_criteria(args.criteria_added, completed=False, added=True),
+            ),
             decisions_made=_decisions("decisions_made", args.decisions_made),
             decisions_rejected=_decisions("decisions_rejected", args.decisions_rejected),
         )
@@ -77,25 +76,25 @@ class UpdatePlan(Tool[UpdatePlanArgs]):
         return ToolResult(success=True, data=ctx.propose_plan(change))
 
 
-def _criteria(texts: list[str] | None, met: bool) -> tuple[CriterionChange, ...]:
-    rows = dict.fromkeys(" ".join(one.split()) for one in texts or ())
-    return tuple(CriterionChange(description=one, completed=met, added=not met) for one in rows if one)
+def _criteria(texts: list[str] | None, *, completed: bool, added: bool = False) -> tuple[CriterionChange, ...]:
+    unique = dict.fromkeys(" ".join(text.split()) for text in texts or ())
+    return tuple(CriterionChange(description=text, completed=completed, added=added) for text in unique if text)
 
 
-def _decisions(name: str, rows: list[dict[str, Any] | str] | None) -> tuple[DecisionNote, ...]:
+def _decisions(field: str, rows: list[dict[str, Any] | str] | None) -> tuple[DecisionNote, ...]:
     notes = []
     for row in rows or ():
-        given = {"title": row} if isinstance(row, str) else row
-        title = given.get("title")
+        entry = {"title": row} if isinstance(row, str) else row
+        title = entry.get("title")
         if not isinstance(title, str) or not title.strip():
-            raise ToolError(f"Every entry of {name} needs a title.", "bad_arguments")
-        others = given.get("alternatives")
-        texts = others if isinstance(others, list) else [others]
+            raise ToolError(f"Every entry of {field} needs a title.", "bad_arguments")
+        alternatives = entry.get("alternatives")
+        texts = alternatives if isinstance(alternatives, list) else [alternatives]
         notes.append(
             DecisionNote(
                 title=title.strip(),
-                rationale=str(given.get("rationale") or "").strip(),
-                alternatives=tuple(str(one).strip() for one in texts if one),
+                rationale=str(entry.get("rationale") or "").strip(),
+                alternatives=tuple(str(text).strip() for text in texts if text),
             )
         )
     return tuple(notes)

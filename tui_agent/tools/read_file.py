@@ -1,4 +1,4 @@
-"""read_file: text with line numbers, in parts where it is long."""
+"""read_file: a text file, or part of it, with line numbers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tui_agent.common.domain import ToolResult
 from tui_agent.tools.base import Args, Tool, ToolContext, ToolError
 from tui_agent.tools.file_access import permit_read
 from tui_agent.tools.line_sources import LineSource, open_lines
-from tui_agent.tools.wording import MODEL_CAP
+from tui_agent.tools.wording import MAX_RESULT_SIZE
 
-CHUNK = 100
-"""Lines that are handed on at a time (T1)."""
+CHUNK_LINES = 100
+"""Lines read at a time (T1)."""
 
 
 class ReadFileArgs(Args):
@@ -26,7 +26,7 @@ class ReadFileArgs(Args):
 
 
 class ReadFile(Tool[ReadFileArgs]):
-    """Reads a text file, or the part of it that the model asks for."""
+    """Reads a text file or a range of its lines."""
 
     name: ClassVar[str] = "read_file"
     args = ReadFileArgs
@@ -49,41 +49,41 @@ class ReadFile(Tool[ReadFileArgs]):
         stop = threading.Event()
         source = await asyncio.to_thread(open_lines, target, args.encoding, stop)
         try:
-            shown = await _collect(source, first, args.end_line, ctx)
+            entries = await _collect(source, first, args.end_line, ctx)
         finally:
             stop.set()
             source.close()
         if source.sha256 is not None:
             ctx.mark_seen(target.path, source.sha256)
-        return ToolResult(success=True, data=_format_lines(source, shown, first))
+        return ToolResult(success=True, data=_format_lines(source, entries, first))
 
 
 async def _collect(source: LineSource, first: int, last: int | None, ctx: ToolContext) -> list[str]:
-    """Numbered lines from `first` to `last`, as many as a result may hold."""
-    shown: list[str] = []
+    """Return numbered lines from `first` to `last`, as many as fit into a result."""
+    entries: list[str] = []
     size, number = 0, first
     await asyncio.to_thread(source.skip, first - 1)
     while last is None or number <= last:
-        wanted = CHUNK if last is None else min(CHUNK, last - number + 1)
+        wanted = CHUNK_LINES if last is None else min(CHUNK_LINES, last - number + 1)
         lines = await asyncio.to_thread(source.take, wanted)
         for line in lines:
             entry = f"{number}\t{line}"
-            if shown and size + len(entry) > MODEL_CAP:
-                return shown
-            shown.append(entry)
+            if entries and size + len(entry) > MAX_RESULT_SIZE:
+                return entries
+            entries.append(entry)
             size += len(entry) + 1
             number += 1
         if len(lines) < wanted:
             break
         ctx.output(f"{number - 1:,} lines read\n")
-    return shown
+    return entries
 
 
-def _format_lines(source: LineSource, shown: list[str], first: int) -> str:
-    """The lines, and in brackets what they do not show."""
+def _format_lines(source: LineSource, entries: list[str], first: int) -> str:
+    """Format the lines, followed by notes in brackets."""
     total = source.total
-    last = first + len(shown) - 1
-    if not shown:
+    last = first + len(entries) - 1
+    if not entries:
         if total == 0:
             return "[the file is empty]"
         raise ToolError(f"start_line {first} is beyond the end: the file has {total or 0:,} lines.", "out_of_range")
@@ -92,7 +92,7 @@ def _format_lines(source: LineSource, shown: list[str], first: int) -> str:
         notes.insert(0, f"lines {first}-{last}" + ("" if total is None else f" of {total:,}"))
     if total is None or last < total:
         notes.append(f"go on with start_line={last + 1}")
-    return "\n".join([*shown, f"[{'; '.join(notes)}]"] if notes else shown)
+    return "\n".join([*entries, f"[{'; '.join(notes)}]"] if notes else entries)
 
 
 TOOLS = (ReadFile(),)

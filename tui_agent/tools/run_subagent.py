@@ -1,4 +1,4 @@
-"""run_subagent: research by a sub-agent that only reads and has a context of its own (T5)."""
+"""run_subagent: research by a read-only sub-agent with its own context (T5)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RunSubagentArgs(Args):
 
 
 class RunSubagent(Tool[RunSubagentArgs]):
-    """Reads only, so that several of one reply go side by side; each ends by its own count of rounds."""
+    """Runs a sub-agent; those of one reply run in parallel, each limited by its own iterations."""
 
     name: ClassVar[str] = "run_subagent"
     args = RunSubagentArgs
@@ -30,7 +30,7 @@ class RunSubagent(Tool[RunSubagentArgs]):
     modes: ClassVar[tuple[Mode, ...]] = (Mode.DEEP_EXPLORE,)  # and where the orchestrator is on: see engine/modes.py
 
     def title(self, args: RunSubagentArgs) -> str:
-        """Title — description (U3)."""
+        """Return title and description (U3)."""
         title, description = " ".join(args.title.split()), " ".join(args.description.split())
         return f"{title} — {description}" if description else title
 

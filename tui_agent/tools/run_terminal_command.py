@@ -1,4 +1,4 @@
-"""run_terminal_command: a command line, once it is allowed (T2)."""
+"""run_terminal_command: run a shell command after approval (T2)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RunTerminalCommandArgs(Args):
 
 
 class RunTerminalCommand(Tool[RunTerminalCommandArgs]):
-    """Runs a command. The call succeeds when the command ended with exit code 0; the output is there either way."""
+    """Runs a command. The call succeeds if the exit code is 0; the output is returned in any case."""
 
     name: ClassVar[str] = "run_terminal_command"
     args = RunTerminalCommandArgs
@@ -33,18 +33,18 @@ class RunTerminalCommand(Tool[RunTerminalCommandArgs]):
         """See Tool."""
         if not args.command.strip():
             raise ToolError("command is empty.", "bad_arguments")
-        cwd = _folder(args.cwd, ctx)
-        asked = ctx.command_timeout if args.timeout_seconds is None else round(args.timeout_seconds)
-        timeout = max(1, min(asked, ctx.command_timeout_max))
+        cwd = _resolve_cwd(args.cwd, ctx)
+        requested = ctx.command_timeout if args.timeout_seconds is None else round(args.timeout_seconds)
+        timeout = max(1, min(requested, ctx.command_timeout_max))
         outcome = await ctx.run(args.command, cwd, timeout)
         notes = [outcome.note] if outcome.note else []
-        if asked > timeout:
+        if requested > timeout:
             notes.append(f"timeout_seconds was lowered to the limit of {timeout}")
         return _format_outcome(outcome, timeout, notes)
 
 
-def _folder(cwd: str | None, ctx: ToolContext) -> str:
-    """Absolute; empty for wherever the session's shell stands."""
+def _resolve_cwd(cwd: str | None, ctx: ToolContext) -> str:
+    """Return the absolute folder, or an empty string for the shell's current one."""
     if cwd is None:
         return ""
     target = ctx.resolve(cwd)
@@ -54,22 +54,22 @@ def _folder(cwd: str | None, ctx: ToolContext) -> str:
 
 
 def _format_outcome(outcome: CommandOutcome, timeout: int, notes: list[str]) -> ToolResult:
-    """Output and notes as text; how it ended stands first where it ended well, and in `error` where not."""
+    """Format output and notes, preceded by the exit code on success; failures are described in `error`."""
     if outcome.interrupted:
-        how, code = "interrupted by the user", "interrupted"
+        status, code = "interrupted by the user", "interrupted"
     elif outcome.timed_out:
-        how, code = f"stopped after {timeout} s; give a larger timeout_seconds if it needs longer", "timeout"
+        status, code = f"stopped after {timeout} s; give a larger timeout_seconds if it needs longer", "timeout"
     elif outcome.exit_code is None:
-        how, code = "ended without an exit code", "exit"
+        status, code = "ended without an exit code", "exit"
     else:
-        how, code = f"exit code {outcome.exit_code}", "exit"
+        status, code = f"exit code {outcome.exit_code}", "exit"
     if outcome.spill:
-        kept = "the full output is" if outcome.total_bytes <= SPILL else f"its first {SPILL >> 20} MiB are"
-        notes.append(f"{outcome.total_lines:,} lines in all; {kept} in {outcome.spill}")
+        spilled = "the full output is" if outcome.total_bytes <= SPILL else f"its first {SPILL >> 20} MiB are"
+        notes.append(f"{outcome.total_lines:,} lines in all; {spilled} in {outcome.spill}")
     body = [outcome.output.rstrip("\n") or "(no output)", *(f"[{note}]" for note in notes)]
     if outcome.exit_code == 0 and not outcome.interrupted and not outcome.timed_out:
-        return ToolResult(success=True, data="\n".join([how, *body]))
-    return ToolResult(success=False, data="\n".join(body), error=how, code=code)
+        return ToolResult(success=True, data="\n".join([status, *body]))
+    return ToolResult(success=False, data="\n".join(body), error=status, code=code)
 
 
 TOOLS = (RunTerminalCommand(),)

@@ -1,4 +1,4 @@
-"""Putting text into words for the model: caps, names that can be written down, near names."""
+"""Formatting text for the model: limits, printable names, suggestions for missing files."""
 
 from __future__ import annotations
 
@@ -7,59 +7,60 @@ import os
 import unicodedata
 from pathlib import Path
 
-MODEL_CAP = 30_000
-"""Characters that one result gives to the model at most."""
-LINE_CAP = 2_000
+MAX_RESULT_SIZE = 30_000
+"""Characters of one result."""
+MAX_LINE_LENGTH = 2_000
 """Characters of one line."""
 
 
-def cut_line(line: str, cap: int = LINE_CAP, size: int = 0) -> str:
-    """`line` with its end left off, and the number of characters that are missing; `size`: of the whole line, where
-    `line` is not all of it."""
+def shorten_line(line: str, cap: int = MAX_LINE_LENGTH, size: int = 0) -> str:
+    """Shorten a line and append the number of missing characters; `size` is the full length if `line` is partial."""
     size = size or len(line)
     return line if size <= cap else f"{line[:cap]}… [{size - cap:,} more characters]"
 
 
-def is_cut(line: str) -> bool:
-    """Whether `cut_line` left the end of this line off."""
-    return len(line) > LINE_CAP and line.endswith(" more characters]")
+def is_shortened(line: str) -> bool:
+    """True if `shorten_line` shortened the line."""
+    return len(line) > MAX_LINE_LENGTH and line.endswith(" more characters]")
 
 
-def writable(text: str) -> str:
-    """`text` without lone surrogates, so that it can be written down and sent."""
+def escape_surrogates(text: str) -> str:
+    """Escape lone surrogates so that the text can be encoded."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def shown_name(name: str) -> str:
-    """A file name on one line: controls, invisible characters and bytes that are no text as escapes."""
+def printable_name(name: str) -> str:
+    """Return a file name on one line, with controls, invisible characters and undecodable bytes escaped."""
     if name.isascii() and name.isprintable():
         return name
     pieces: list[str] = []
-    for one in name:
-        code = ord(one)
+    for character in name:
+        code = ord(character)
         if 0xDC80 <= code <= 0xDCFF:
             pieces.append(f"\\x{code - 0xDC00:02x}")
-        elif one != " " and (not one.isprintable() or unicodedata.category(one) in ("Cf", "Zs", "Zl", "Zp")):
-            pieces.append(one.encode("unicode_escape").decode())
+        elif character != " " and (
+            not character.isprintable() or unicodedata.category(character) in ("Cf", "Zs", "Zl", "Zp")
+        ):
+            pieces.append(character.encode("unicode_escape").decode())
         else:
-            pieces.append(one)
+            pieces.append(character)
     return "".join(pieces)
 
 
-def near_names(path: Path) -> list[str]:
-    """Names in the folder of a missing `path` that are like it, at most three."""
+def similar_names(path: Path) -> list[str]:
+    """Return up to three names similar to that of a missing `path` in its folder."""
     try:
         with os.scandir(path.parent) as entries:
             names = [entry.name for _, entry in zip(range(5000), entries, strict=False)]
     except OSError:
         return []
-    lowered = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(path.name.lower(), lowered, n=3, cutoff=0.6)
-    return [shown_name(lowered[one]) for one in close]
+    by_lower_name = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(path.name.lower(), by_lower_name, n=3, cutoff=0.6)
+    return [printable_name(by_lower_name[name]) for name in close]
 
 
-def missing_text(display: str, path: Path) -> str:
-    """What to say of a file that is not there."""
-    near = near_names(path)
-    hint = f" Did you mean {' or '.join(near)}?" if near else " Use list_files or search_workspace to find it."
+def missing_file_message(display: str, path: Path) -> str:
+    """Return the message for a missing file."""
+    similar = similar_names(path)
+    hint = f" Did you mean {' or '.join(similar)}?" if similar else " Use list_files or search_workspace to find it."
     return f"{display} does not exist.{hint}"

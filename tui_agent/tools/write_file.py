@@ -1,4 +1,4 @@
-"""write_file: a new file, or a whole new content for one that the model has read."""
+"""write_file: create a file, or replace one that the model has read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tui_agent.common.domain import Mode, Target, ToolResult
 from tui_agent.platform.encoding import NotText, decode
 from tui_agent.platform.files import FileBytes
 from tui_agent.tools.base import Args, Tool, ToolContext, ToolError
-from tui_agent.tools.file_access import bytes_of, name_of
+from tui_agent.tools.file_access import display_name, read_bytes
 from tui_agent.tools.partial_edits import LineEnds
 
 
@@ -22,7 +22,7 @@ class WriteFileArgs(Args):
 
 
 class WriteFile(Tool[WriteFileArgs]):
-    """Writes a whole file."""
+    """Writes a file."""
 
     name: ClassVar[str] = "write_file"
     args = WriteFileArgs
@@ -35,42 +35,43 @@ class WriteFile(Tool[WriteFileArgs]):
         target = ctx.resolve(args.path)
         before, note = None, ""
         if await asyncio.to_thread(os.path.lexists, target.path):
-            file = await bytes_of(target)
-            after, note = await asyncio.to_thread(_in_the_style_of, file.data, args.content)
-            if after == file.data and _may_know(ctx, target):
+            file = await read_bytes(target)
+            after, note = await asyncio.to_thread(_encode_like, file.data, args.content)
+            if after == file.data and _may_confirm_content(ctx, target):
                 ctx.mark_seen(target.path, file.sha256)
-                return ToolResult(success=True, data=f"{name_of(target)} already has exactly this content.")
+                return ToolResult(success=True, data=f"{display_name(target)} already has exactly this content.")
             _check_seen(ctx, target, file)
             before = file.data
         else:
-            after = _encoded(args.content)
+            after = _encode(args.content)
         written = await ctx.edit(target, before, after)
-        done = "Created" if before is None else "Overwrote"
-        text = f"{done} {written.change.display}{note} {written.note}"
+        verb = "Created" if before is None else "Overwrote"
+        text = f"{verb} {written.change.display}{note} {written.note}"
         return ToolResult(success=True, data=text, changes=(written.change,))
 
 
 def _check_seen(ctx: ToolContext, target: Target, file: FileBytes) -> None:
-    """Nothing is overwritten that the model does not know."""
-    seen = ctx.seen(target.path)
+    """Refuse to overwrite content the model has not seen."""
+    seen = ctx.last_seen(target.path)
     if seen is None and file.data:
         raise ToolError(
-            f"{name_of(target)} exists and you have not read it. Read it first, or use edit_file to change a part.",
+            f"{display_name(target)} exists and you have not read it. "
+            "Read it first, or use edit_file to change a part.",
             "not_read",
         )
     if seen is not None and seen != file.sha256:
         raise ToolError(
-            f"{name_of(target)} changed on disk since you last saw it. Read it again before you overwrite it.",
+            f"{display_name(target)} changed on disk since you last saw it. Read it again before you overwrite it.",
             "changed",
         )
 
 
-def _may_know(ctx: ToolContext, target: Target) -> bool:
-    """Whether the model may be told what is in the file: to confirm a guess is to let it read."""
-    return ctx.seen(target.path) is not None or not (target.outside or target.credentials)
+def _may_confirm_content(ctx: ToolContext, target: Target) -> bool:
+    """True if the model may learn whether its guess of the content is right."""
+    return ctx.last_seen(target.path) is not None or not (target.outside or target.credentials)
 
 
-def _encoded(content: str) -> bytes:
+def _encode(content: str) -> bytes:
     try:
         return content.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -79,12 +80,12 @@ def _encoded(content: str) -> bytes:
         ) from error
 
 
-def _in_the_style_of(data: bytes, content: str) -> tuple[bytes, str]:
-    """The bytes of `content` with encoding, byte order mark and line ends of the file that it replaces."""
+def _encode_like(data: bytes, content: str) -> tuple[bytes, str]:
+    """Encode `content` with the encoding, byte order mark and line ends of the file it replaces."""
     try:
         old = decode(data)
     except NotText:
-        return _encoded(content), ""
+        return _encode(content), ""
     notes: list[str] = []
     if LineEnds(old.text).kinds == ["\r\n"] and "\r" not in content and "\n" in content:
         content = content.replace("\n", "\r\n")
@@ -93,10 +94,10 @@ def _in_the_style_of(data: bytes, content: str) -> tuple[bytes, str]:
         try:
             after = old.codec.bom + old.codec.encode_new(content.removeprefix("\ufeff"))
         except UnicodeEncodeError:
-            return _encoded(content), ", now in utf-8"
+            return _encode(content), ", now in utf-8"
         notes.append(old.codec.label)
         return after, f", kept {' and '.join(notes)}"
-    return _encoded(content), f", kept {' and '.join(notes)}" if notes else ""
+    return _encode(content), f", kept {' and '.join(notes)}" if notes else ""
 
 
 TOOLS = (WriteFile(),)

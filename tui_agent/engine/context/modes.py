@@ -75,17 +75,17 @@ def offered(tools: Registry, mode: Mode, *, orchestrator: bool = False) -> Regis
             reasons[name] = _left_to_subagents(name)
         elif name == "run_subagent" and role != ORCHESTRATOR and mode is not Mode.DEEP_EXPLORE:
             reasons[name] = _no_subagents(mode)
-    kept = tools.shutting(reasons)
+    kept = tools.with_blocked(reasons)
     return kept if role == ORCHESTRATOR else kept.for_mode(mode)
 
 
 def for_subagent(tools: Registry, mode: Mode) -> Registry:
     """What a sub-agent has: what reads, in review also commands that do (T5)."""
-    reading = set(tools.reading().names) - set(_ASIDE)
+    reading = set(tools.read_only().names) - set(_ASIDE)
     own = reading | ({"run_terminal_command"} if mode is Mode.REVIEW else set())
     shown = ", ".join(name for name in tools.names if name in own)
     reason = "Not allowed: a sub-agent only reads and asks nobody. Its tools are: {}. Put the rest into your report."
-    return tools.shutting({name: reason.format(shown) for name in tools.names if name not in own})
+    return tools.with_blocked({name: reason.format(shown) for name in tools.names if name not in own})
 
 
 def _left_to_subagents(name: str) -> str:

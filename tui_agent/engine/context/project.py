@@ -28,7 +28,7 @@ from tui_agent.safety import trust as trust_store
 from tui_agent.safety.decision_files import DecisionsNotSaved
 from tui_agent.safety.roots import Roots
 from tui_agent.text import mark_invisible
-from tui_agent.tools.wording import shown_name
+from tui_agent.tools.wording import printable_name
 
 AGENTS_FILE = "AGENTS.md"
 AGENTS_CAP = 16_000
@@ -454,7 +454,7 @@ def _looked(folder: Path, stop: threading.Event) -> ProjectFacts:
         documents=tuple(name for name in _table()["documents"] if name in names)[:NAMES],
         languages=tuple((name, number) for name, number in common if number > least),
         counted_all=counted_all,
-        branch=shown_name(branch_of(folder) or "")[:80],
+        branch=printable_name(branch_of(folder) or "")[:80],
     )
 
 
@@ -519,5 +519,5 @@ async def _status(git: Git, folder: Path) -> dict[str, Any]:
     return {
         "changed": len(changed),
         "untracked": sum(row.startswith("??") for row in rows),
-        "names": tuple(shown_name(name)[:80] for name in changed[:NAMES]),
+        "names": tuple(printable_name(name)[:80] for name in changed[:NAMES]),
     }

@@ -18,8 +18,8 @@ from tui_agent.text import clean, mark_invisible
 from tui_agent.tools.base import ToolError, ToolRefused
 from tui_agent.tools.file_access import permit_read
 from tui_agent.tools.line_sources import open_lines
-from tui_agent.tools.list_files import listing
-from tui_agent.tools.wording import MODEL_CAP, is_cut, shown_name
+from tui_agent.tools.list_files import list_folder
+from tui_agent.tools.wording import MAX_RESULT_SIZE, is_shortened, printable_name
 
 if TYPE_CHECKING:
     from tui_agent.engine.core.state import SessionStream
@@ -110,7 +110,7 @@ class Attachments:
         cap = self._environment.settings.caps.attachment_characters
         if one.target.path.is_dir():
             return await asyncio.to_thread(_folder, one, self._environment.roots.folders, min(cap, left))
-        room = min(left, cap if one.place.first is None else MODEL_CAP)
+        room = min(left, cap if one.place.first is None else MAX_RESULT_SIZE)
         stop = threading.Event()
         try:
             item = await asyncio.to_thread(_file, one, room, stop)
@@ -186,7 +186,7 @@ def _file(one: _Found, room: int, stop: threading.Event) -> Attachment:
                 if shown and size + len(entry) + 1 > room:
                     ended = True
                     break
-                torn = torn or is_cut(line) or len(entry) > max(room, LEAST)
+                torn = torn or is_shortened(line) or len(entry) > max(room, LEAST)
                 shown.append(entry[: max(room, LEAST)])
                 size += len(entry) + 1
                 number += 1
@@ -215,7 +215,7 @@ def _file(one: _Found, room: int, stop: threading.Event) -> Attachment:
 
 def _label(display: str, place: LineRange, first: int, last: int, total: int | None, torn: bool) -> tuple[str, str]:
     """What the model is told of the lines, and what the user is told of those that are missing."""
-    name = shown_name(display)
+    name = printable_name(display)
     of = "" if total is None else f" of {total:,}"
     if last < first:
         return f"{name}, an empty file", ""
@@ -233,12 +233,12 @@ def _folder(one: _Found, roots: Sequence[Path], room: int) -> Attachment:
     """What is in a folder, in `room` characters. Raises ToolError."""
     target = one.target
     assert target is not None
-    shown = str(listing(target.path, DEPTH, roots, threading.Event()).data)
+    shown = str(list_folder(target.path, DEPTH, roots, threading.Event()).data)
     text = mark_invisible(clean(shown))
     note = ""
     if len(text) > room:
         text = text[:room].rpartition("\n")[0] or text[:room]
         note = f"cut after {text.count(chr(10)) + 1:,} entries"
-    name = "the working folder" if target.display == "." else f"the folder {shown_name(target.display)}"
+    name = "the working folder" if target.display == "." else f"the folder {printable_name(target.display)}"
     label = f"What is in {name}, {DEPTH} levels deep" + (f", {note}; list_files gives more" if note else "")
     return Attachment(display=target.display, path=str(target.path), kind="folder", label=label, text=text, note=note)

@@ -124,25 +124,25 @@ class CodeIntelligence:
         """See Code."""
         return await self._ask(path, lambda server: server.outline(path))
 
-    async def places(
-        self, kind: LocationKind, path: Path, spot: SourcePosition
+    async def locations(
+        self, kind: LocationKind, path: Path, position: SourcePosition
     ) -> tuple[SourceLocation, ...] | Unavailable:
         """See Code."""
-        return await self._ask(path, lambda server: server.places(kind, path, spot))
+        return await self._ask(path, lambda server: server.locations(kind, path, position))
 
-    async def hover(self, path: Path, spot: SourcePosition) -> str | Unavailable:
+    async def hover(self, path: Path, position: SourcePosition) -> str | Unavailable:
         """See Code."""
-        return await self._ask(path, lambda server: server.hover(path, spot))
+        return await self._ask(path, lambda server: server.hover(path, position))
 
     async def calls(
-        self, path: Path, spot: SourcePosition, *, incoming: bool, outgoing: bool
+        self, path: Path, position: SourcePosition, *, incoming: bool, outgoing: bool
     ) -> Hierarchy | Unavailable | None:
         """See Code."""
-        return await self._ask(path, lambda server: server.calls(path, spot, incoming=incoming, outgoing=outgoing))
+        return await self._ask(path, lambda server: server.calls(path, position, incoming=incoming, outgoing=outgoing))
 
-    async def types(self, path: Path, spot: SourcePosition) -> Hierarchy | Unavailable | None:
+    async def types(self, path: Path, position: SourcePosition) -> Hierarchy | Unavailable | None:
         """See Code."""
-        return await self._ask(path, lambda server: server.types(path, spot))
+        return await self._ask(path, lambda server: server.types(path, position))
 
     async def symbols(self, name: str) -> tuple[Symbol, ...] | Unavailable:
         """See Code."""

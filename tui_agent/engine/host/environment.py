@@ -355,7 +355,7 @@ class ToolEnvironment:
         """The files that the model has seen, the latest first (H7)."""
         return list(reversed(self._seen))
 
-    def seen(self, path: Path) -> str | None:
+    def last_seen(self, path: Path) -> str | None:
         """The hash of a file as the model last saw it."""
         return self._seen.get(path)
 

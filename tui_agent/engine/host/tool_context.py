@@ -38,8 +38,8 @@ from tui_agent.platform.files import read_file, replace_file, sha256_of
 from tui_agent.platform.watching import Mark, mark
 from tui_agent.safety.roots import PathError
 from tui_agent.text import Cleaner, pluralize
-from tui_agent.tools.base import Code, SubagentTask, ToolError, ToolRefused, Written
-from tui_agent.tools.code_output import diagnostics_text
+from tui_agent.tools.base import Code, EditResult, SubagentTask, ToolError, ToolRefused
+from tui_agent.tools.code_output import format_diagnostics
 from tui_agent.tools.diffs import diff_bytes
 from tui_agent.tools.partial_edits import can_choose, chosen_bytes
 from tui_agent.tools.search_workspace import find_ripgrep
@@ -156,7 +156,7 @@ class CallContext:
         self.search_matches = environment.settings.caps.search_matches
         self.search_program = find_ripgrep(environment.roots.folders)
         self.code: Code = environment.code
-        self.seen = environment.seen
+        self.last_seen = environment.last_seen
 
     def resolve(self, path: str) -> Target:
         """See ToolContext."""
@@ -266,7 +266,7 @@ class CallContext:
 
     # --- edits ---
 
-    async def edit(self, target: Target, before: bytes | None, after: bytes) -> Written:
+    async def edit(self, target: Target, before: bytes | None, after: bytes) -> EditResult:
         """See ToolContext."""
         action = await asyncio.to_thread(_editing, target, before, after, self.roots)
         self._environment.code.expect(target.path, before)
@@ -282,7 +282,7 @@ class CallContext:
                 note = choice_note(action, choice)
         change = await self._write(approval, chosen, after, partly=chosen is not action)
         counts = f"(+{change.added} -{change.removed})"
-        return Written(change, "\n".join(filter(None, (counts, note, await self._diagnostics(change)))))
+        return EditResult(change, "\n".join(filter(None, (counts, note, await self._diagnostics(change)))))
 
     async def _chosen(
         self, action: EditAction, before: bytes | None, after: bytes, choice: HunkChoice
@@ -357,7 +357,7 @@ class CallContext:
         new = sum(one.new for one in errors)
         head = f"{pluralize(len(errors), 'error')} in {change.display}"
         head += "" if new == len(errors) else f", {new} of them new"
-        return f"[Diagnostics] {head}:\n{diagnostics_text(errors, DIAGNOSTICS)}"
+        return f"[Diagnostics] {head}:\n{format_diagnostics(errors, DIAGNOSTICS)}"
 
     # --- commands ---
 

@@ -345,7 +345,7 @@ class ToolCalls:
                 self.count += 1
                 self._round.ran += 1
                 try:
-                    if why := self._registry.why_shut(tool):
+                    if why := self._registry.block_reason(tool):
                         raise ToolRefused(why)
                     async with ctx.clock.limit(tool.timeout):
                         result = await tool.run(args, ctx)
@@ -370,7 +370,7 @@ class ToolCalls:
     def _reject(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """The error of a call that can't be run, in words that teach how to write it (W16)."""
         tool = self._registry.find(call.name)
-        meant = tool.name if tool is not None else next(iter(self._registry.nearest(call.name)), "")
+        meant = tool.name if tool is not None else next(iter(self._registry.suggest(call.name)), "")
         spec = next((spec for spec in self._specs if spec.name == meant), None)
         error = call_error_text(result.error or "The call can't be run.", spec, self._specs, self.protocol)
         result = msgspec.structs.replace(result, error=error)

@@ -36,7 +36,7 @@ from tui_agent.engine.loop.calls import ToolCalls
 from tui_agent.events import Notice
 from tui_agent.text import clean, one_line, pluralize
 from tui_agent.text.patterns import Patterns
-from tui_agent.tools.code_output import diagnostics_text
+from tui_agent.tools.code_output import format_diagnostics
 from tui_agent.tools.registry import Registry
 
 SHOWN = 10
@@ -226,7 +226,7 @@ def _lack(why: str, told: str, missing: str) -> CompletionRefusal:
 
 def _refusal(wrong: dict[str, tuple[Diagnostic, ...]]) -> CompletionRefusal:
     found = "\n".join(
-        f"── {name} ──\n{diagnostics_text(errors, SHOWN)}" for name, errors in list(wrong.items())[:FILES]
+        f"── {name} ──\n{format_diagnostics(errors, SHOWN)}" for name, errors in list(wrong.items())[:FILES]
     )
     return CompletionRefusal(
         why=_counted(wrong),

@@ -324,7 +324,7 @@ class Planner:
         if tool is None:
             parsed = self._registry.parse(ToolCall(id="", name=name, arguments={}))
             return name, True, parsed.error or "" if isinstance(parsed, ToolResult) else ""
-        return tool.name, tool.reads_only, self._registry.misfit(tool.name, arguments)
+        return tool.name, tool.reads_only, self._registry.check_partial(tool.name, arguments)
 
 
 def _task(request: str, background: Background, depth: str) -> str:

@@ -329,7 +329,7 @@ class Workflow:
         registry = self._deps.registry
         if self._sorted.intent != "analyze" or self._sorted.guessed:
             return registry
-        reading = registry.reading().names
+        reading = registry.read_only().names
         return registry.only((*reading, "write_file") if self._sorted.needs_write else reading)
 
     def _wanted_more(self) -> bool:
