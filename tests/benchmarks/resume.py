@@ -88,7 +88,7 @@ async def measure(name: str) -> dict[str, float]:
         figures[what] = perf_counter() - began
         began = perf_counter()
 
-    catalog.sessions(paths.data_dir())
+    catalog.list_sessions(paths.data_dir())
     path = find_session(paths.sessions_dir(), name)
     lap("find")
     folder = SessionFolder.open(path)
@@ -108,7 +108,7 @@ async def measure(name: str) -> dict[str, float]:
     entry = catalog.read_entry(path)
     changes.fork_session(entry)
     lap("fork")
-    said = catalog.messages(entry)
+    said = catalog.user_messages(entry)
     began = perf_counter()
     changes.fork_session(entry, said[len(said) // 2].id)
     lap("fork in the middle")

@@ -101,7 +101,7 @@ def test_a_fork_is_made_before_a_message(home: Path, capsys: pytest.CaptureFixtu
     out = capsys.readouterr().out
     new = out.split()[0]
     assert f"tui-agent --resume {new}" in out
-    assert [one.id for one in catalog.messages(catalog.read_entry(home / "sessions" / new))] == ["m1"]
+    assert [one.id for one in catalog.user_messages(catalog.read_entry(home / "sessions" / new))] == ["m1"]
     assert main(["sessions", "fork", one.id, "--at", "m1"]) == 0
     capsys.readouterr()
     for number in ("0", "3", "-1", "²", "x"):
@@ -223,18 +223,18 @@ async def test_a_running_session_is_forked_and_both_go_on(
             finally:
                 await forked.close()
             original = session.folder
-        assert [said.text for said in catalog.messages(catalog.read_entry(original))] == ["work"]
+        assert [said.text for said in catalog.user_messages(catalog.read_entry(original))] == ["work"]
         assert await asyncio.to_thread(main, ["sessions", "rename", original.name, "Renamed"]) == 0
         async with opened(server, None, **EDIT, resume=original.name) as again:
             assert again.title == "Renamed"
         with pytest.raises(SessionOpenError, match="No session"):
             await open_session(wishes(server, None, resume="none", fork=True))
-        count = len(catalog.sessions(paths.data_dir()))
+        count = len(catalog.list_sessions(paths.data_dir()))
         with pytest.raises(SessionOpenError):
             await open_session(
                 wishes(server, None, flags={"base_url": "ftp://nowhere"}, resume=original.name, fork=True)
             )
-        assert len(catalog.sessions(paths.data_dir())) == count, "a start that failed left a copy"
+        assert len(catalog.list_sessions(paths.data_dir())) == count, "a start that failed left a copy"
 
 
 def test_a_fork_can_be_asked_for_at_the_start() -> None:

@@ -20,7 +20,7 @@ async def test_an_open_session_is_renamed_and_called_so_from_then_on(tmp_path: P
             assert await session.naming.rename("  A better\x1b[2J\n name  ") == "A better name"
             assert await session.naming.rename(" \n") == ""
             assert session.title == "A better name"
-            assert catalog.sessions(paths.data_dir())[0].title == "A better name"
+            assert catalog.list_sessions(paths.data_dir())[0].title == "A better name"
         async with opened(server, None, resume=session.id) as again:
             assert again.title == "A better name"
             assert len(await again.naming.rename("long " * 100)) == 100
@@ -48,7 +48,7 @@ async def test_after_the_first_run_the_small_model_names_the_session_once(tmp_pa
             await session.send("really?")
             await watch.ended()
             assert session.title == "A look at the adder"
-        assert catalog.sessions(paths.data_dir())[0].title == "A look at the adder"
+        assert catalog.list_sessions(paths.data_dir())[0].title == "A look at the adder"
         async with opened(server, None, resume=session.id, flags=TITLES) as again:
             assert again.title == "A look at the adder"
             watch = Watch(again)

@@ -24,7 +24,7 @@ from tui_agent.events import (
     SummaryReviewed,
 )
 from tui_agent.platform.files import sha256_of
-from tui_agent.storage.journal import records
+from tui_agent.storage.journal import read_records
 
 PLAN = "# Plan: Ship\n\n## Goal\nShip\n\n## Acceptance Criteria\n- [ ] one\n- [ ] two\n\n## Mine\nmy note\n"
 PROPOSE = scenario("look", step("", call("update_plan", criteria_added=["Proposed"])), "Proposed it.")
@@ -173,7 +173,7 @@ async def test_a_proposal_for_a_plan_that_is_another_one_now_is_given_up_and_tha
             assert not again.memory.pending
         async with opened(server, None, resume=path.name) as third:
             assert not third.memory.pending
-            told = [record.event for record in records(path / "events.jsonl")]
+            told = [record.event for record in read_records(path / "events.jsonl")]
     assert sum(isinstance(event, PlanDocResolved) for event in told) == 1
 
 

@@ -31,7 +31,7 @@ from tui_agent.events import (
     UserMessageAdded,
     UserShellCommand,
 )
-from tui_agent.storage.journal import records
+from tui_agent.storage.journal import read_records
 
 DEADLINE = 10.0
 
@@ -146,7 +146,7 @@ async def test_what_is_said_to_a_closing_session_is_kept_for_the_next_start(
         assert await session.send("second", message="m-given") == "m-given"
         await closing
         await session.send("too late")
-        events = [record.event for record in records(session.folder / "events.jsonl")]
+        events = [record.event for record in read_records(session.folder / "events.jsonl")]
         assert isinstance(events[-1], SessionClosed)
         assert [event.text for event in events if isinstance(event, UserMessageAdded)] == ["first"]
         queued = [event for event in events if isinstance(event, MessageQueued)]
@@ -177,7 +177,7 @@ async def test_a_command_of_the_users_own_ends_with_the_session(
         await begun(workspace)
         await asyncio.wait_for(session.close(), DEADLINE)
         await asyncio.wait_for(own, DEADLINE)
-        events = [record.event for record in records(session.folder / "events.jsonl")]
+        events = [record.event for record in read_records(session.folder / "events.jsonl")]
     assert isinstance(events[-1], SessionClosed)
     assert complaints == []
 
@@ -214,7 +214,7 @@ async def test_a_state_too_large_to_save_costs_nothing_else(workspace: Path, com
             for _ in range(12):
                 await session.send(huge)
             folder = session.folder
-        events = [record.event for record in records(folder / "events.jsonl")]
+        events = [record.event for record in read_records(folder / "events.jsonl")]
         assert not any(isinstance(event, StateSaved) for event in events)
         assert isinstance(events[-1], SessionClosed)
         async with opened(server, workspace, resume=session.id) as again:

@@ -15,7 +15,7 @@ from tui_agent.engine.core.stream import STATE_RECORDS, EventStream
 from tui_agent.platform.syscalls import OS, OsCalls
 from tui_agent.storage.chat_log import ChatLog
 from tui_agent.storage.folder import SessionFolder
-from tui_agent.storage.journal import records
+from tui_agent.storage.journal import read_records
 from tui_agent.storage.lines import RecordTooBig, to_line
 from tui_agent.storage.recovery import RecoveryReport
 from tui_agent.text import SecretMask
@@ -54,7 +54,7 @@ async def test_a_story_is_on_disk_as_records_and_as_text(folder: SessionFolder) 
         (number, event, node) for number, (event, node) in enumerate(STORY, 1)
     ]
     assert all((record.run, record.parent) == ("run1", "p") for record in got)
-    assert list(records(folder.journal)) == got
+    assert list(read_records(folder.journal)) == got
     assert folder.log.read_text(encoding="utf-8") == told(got)
 
 
@@ -259,7 +259,7 @@ async def test_closing_delivers_everything_and_ends_the_followers(folder: Sessio
     await stream.close()
     await stream.close()
     assert len(await follower) == 3000
-    assert len(list(records(folder.journal))) == 3000
+    assert len(list(read_records(folder.journal))) == 3000
     assert await gather(stream, after=2998) == (await follower)[-2:]
     with pytest.raises(RuntimeError):
         stream.emit(said())
@@ -302,7 +302,7 @@ async def test_order_is_by_number_whatever_the_clock_does(folder: SessionFolder)
     for number in range(3):
         stream.emit(said(number))
     await stream.close()
-    got = list(records(folder.journal))
+    got = list(read_records(folder.journal))
     assert [record.seq for record in got] == [1, 2, 3]
     assert [record.at for record in got] == [f"2026-01-07T{hour}:00:00.000+00:00" for hour in ("10", "09", "11")]
     assert "The clock was set back by 3600 s." in folder.log.read_text("utf-8")
@@ -321,7 +321,7 @@ async def test_a_resumed_session_goes_on_with_the_next_number(folder: SessionFol
     assert (found.last, stream.last, found.caught_up, found.log_changed) == (2, 2, 0, False)
     assert stream.emit(said(3)) == 3
     await stream.close()
-    got = list(records(folder.journal))
+    got = list(read_records(folder.journal))
     assert [record.seq for record in got] == [1, 2, 3]
     assert folder.log.read_text("utf-8") == told(got)
 

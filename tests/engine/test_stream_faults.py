@@ -19,7 +19,7 @@ from tui_agent.engine.session import copy_journal
 from tui_agent.events import ApprovalRequested
 from tui_agent.platform.append import AppendError
 from tui_agent.storage.folder import SessionFolder
-from tui_agent.storage.journal import records
+from tui_agent.storage.journal import read_records
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ async def test_a_full_disk_stops_side_effects_and_loses_nothing(folder: SessionF
     await stream.close()
     got = await follower
     assert [record.event for record in got] == [said(number) for number in range(1, 101)]
-    assert list(records(folder.journal)) == got
+    assert list(read_records(folder.journal)) == got
     assert folder.log.read_text("utf-8") == told(got)
 
 
@@ -83,7 +83,7 @@ async def test_it_recovers_by_itself_when_there_is_room_again(folder: SessionFol
     assert told_of.said[1:] == [None]
     await stream.close()
     assert disk.fired
-    assert [record.event for record in records(folder.journal)] == [said(1)]
+    assert [record.event for record in read_records(folder.journal)] == [said(1)]
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
@@ -97,7 +97,7 @@ async def test_a_failing_sync_is_made_good_on_a_new_descriptor(folder: SessionFo
         await stream.durable()
     await stream.close()
     assert disk.fired == 1
-    assert [record.event for record in records(folder.journal)] == [said(index) for index in range(1, 6)]
+    assert [record.event for record in read_records(folder.journal)] == [said(index) for index in range(1, 6)]
     assert folder.journal.read_bytes().count(f'"text":"message {number}"'.encode()) == 2
 
 
@@ -144,7 +144,7 @@ async def test_short_writes_cost_nothing(folder: SessionFolder) -> None:
             await stream.durable()
     await stream.close()
     assert disk.fired > 20
-    got = list(records(folder.journal))
+    got = list(read_records(folder.journal))
     assert len(got) == 49
     assert folder.journal.read_bytes().count(b"\n") == 49
     assert folder.log.read_text("utf-8") == told(got)
@@ -166,7 +166,7 @@ async def test_any_write_may_fail_and_neither_file_is_torn_for_good(folder: Sess
                 assert os.strerror(code) in str(error)
         await stream.close()
         assert disk.fired
-    got = list(records(folder.journal))
+    got = list(read_records(folder.journal))
     assert [r.event for r in got if isinstance(r.event, e.UserMessageAdded)] == [
         said(failing * 10 + number) for failing in range(1, 25) for number in range(3)
     ]
@@ -186,7 +186,7 @@ async def test_a_moved_folder_is_noticed_and_welcome_back(folder: SessionFolder)
     away.rename(folder.path)
     await stream.durable()
     await stream.close()
-    assert [record.seq for record in records(folder.journal)][:2] == [1, 2]
+    assert [record.seq for record in read_records(folder.journal)][:2] == [1, 2]
 
 
 @pytest.mark.parametrize("fault", ["gone", "full"])
@@ -208,7 +208,7 @@ async def test_all_that_was_said_can_be_copied_elsewhere_meanwhile(
         await stream.durable()
     copy = tmp_path / "copy.jsonl"
     await copy_journal(stream, copy)
-    assert [one.event for one in records(copy)] == [said(number) for number in range(40)]
+    assert [one.event for one in read_records(copy)] == [said(number) for number in range(40)]
     assert copy.stat().st_mode & 0o777 == 0o600
     with pytest.raises(FileExistsError):
         await copy_journal(stream, copy)
@@ -303,7 +303,7 @@ async def test_a_log_that_alone_can_not_be_written_stops_nothing_and_is_complete
     disk.room = None
     stream.emit(said(2))
     await stream.close()
-    assert folder.log.read_text("utf-8") == told(list(records(folder.journal)))
+    assert folder.log.read_text("utf-8") == told(list(read_records(folder.journal)))
 
 
 async def test_a_log_that_is_a_link_is_not_followed(folder: SessionFolder, tmp_path: Path) -> None:
@@ -331,6 +331,6 @@ async def test_damage_in_the_past_is_told_to_who_reads_it_and_only_once(folder: 
                 if record.seq > found.last:
                     break
         await stream.close()
-        told_of = [r.event for r in records(folder.journal) if isinstance(r.event, e.Notice)]
+        told_of = [r.event for r in read_records(folder.journal) if isinstance(r.event, e.Notice)]
         assert len(told_of) == times
     assert f"2 places in events.jsonl can't be read, the first at byte {len(lines[0])}." in told_of[0].text

@@ -11,7 +11,7 @@ from tests.engine.kit import Watch, opened
 from tui_agent.engine.core.state import EngineState
 from tui_agent.engine.session import MessageQueue, Session
 from tui_agent.events import Event, MessageMoved, MessageQueued, ReplyPhase, StateSaved, UserMessageAdded
-from tui_agent.storage.journal import records
+from tui_agent.storage.journal import read_records
 
 
 def queue(*ids: str) -> tuple[EngineState, MessageQueue]:
@@ -82,7 +82,7 @@ async def test_the_order_of_the_queue_is_kept_and_is_the_order_of_the_runs(tmp_p
             assert not session.busy
             folder = session.folder
         replayed = EngineState()
-        for record in records(folder / "events.jsonl"):
+        for record in read_records(folder / "events.jsonl"):
             if not isinstance(record.event, StateSaved):
                 replayed.fold(record.event, record.run)
         assert [one.id for one in replayed.queue] == ["third", "edited", "second"]

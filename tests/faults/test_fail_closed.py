@@ -17,7 +17,7 @@ from tui_agent.common.domain import Answer
 from tui_agent.engine.core.stream import EventStream, JournalBroken
 from tui_agent.events import Event, UserMessageAdded
 from tui_agent.storage.folder import SessionFolder
-from tui_agent.storage.journal import records
+from tui_agent.storage.journal import read_records
 
 EDIT = call("edit_file", path="adder.py", old_string="a - b", new_string="a + b")
 GO = scenario("go", step("", EDIT), "done")
@@ -62,7 +62,7 @@ async def test_a10_a11_a12_nothing_is_done_that_can_not_be_saved_and_it_goes_on_
             assert said[-1] is None
             journal = session.folder / "events.jsonl"
     assert (workspace / "adder.py").read_text() == MENDED
-    numbers = [record.seq for record in records(journal)]
+    numbers = [record.seq for record in read_records(journal)]
     assert numbers == list(range(1, len(numbers) + 1)), "what was said meanwhile was kept and written later"
 
 

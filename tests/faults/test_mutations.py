@@ -22,7 +22,7 @@ from tui_agent.engine.opening import open_session
 from tui_agent.engine.options import SessionOpenError, SessionOptions
 from tui_agent.engine.session import Session
 from tui_agent.storage.folder import SessionFolder, session_folders
-from tui_agent.storage.journal import PIECES
+from tui_agent.storage.journal import DELTA_TYPES
 from tui_agent.storage.lines import parse_line
 from tui_agent.text import SecretMask
 from tui_agent.view.fold import fold_record
@@ -83,7 +83,7 @@ def told_as_whole(left: dict[int, bytes], shown: list[e.Record]) -> set[int]:
     """Pieces of texts that a look back leaves out, since the reply's end holds all of them."""
     ended = {record.node for record in shown if isinstance(record.event, e.ReplyEnded)}
     lines = {seq: parse_line(raw) for seq, raw in left.items()}
-    return {seq for seq, line in lines.items() if line and line.type in PIECES and line.node in ended}
+    return {seq for seq, line in lines.items() if line and line.type in DELTA_TYPES and line.node in ended}
 
 
 async def opened(name: str, workspace: Path) -> Session:

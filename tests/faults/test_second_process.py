@@ -20,7 +20,7 @@ from tui_agent.platform.locks import InUse, read_holder
 from tui_agent.storage.catalog import preview, read_entry
 from tui_agent.storage.changes import fork_session
 from tui_agent.storage.folder import SessionFolder
-from tui_agent.storage.journal import JournalReader, records
+from tui_agent.storage.journal import JournalReader, read_records
 from tui_agent.storage.lines import JournalLine
 
 HOLDER = """
@@ -99,13 +99,13 @@ def test_a20_a_running_session_is_read_along_and_copied_but_not_opened(path: Pat
         SessionFolder.open(path)
     assert hashes(path) == before, "who is refused changes nothing"
     copy = path.parent / fork_session(read_entry(path))
-    assert [r.event.id for r in records(copy / "events.jsonl") if isinstance(r.event, e.UserMessageAdded)] == [
+    assert [r.event.id for r in read_records(copy / "events.jsonl") if isinstance(r.event, e.UserMessageAdded)] == [
         f"m{number}" for number in range(5)
     ]
     assert hashes(path) == before
     SessionFolder.open(copy).close()
     holder.say("m5")
-    assert len(list(records(path / "events.jsonl"))) == 6
+    assert len(list(read_records(path / "events.jsonl"))) == 6
 
 
 def test_a21_a_killed_process_leaves_its_session_to_the_next_at_once(path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a21_a_killed_process_leaves_its_session_to_the_next_at_once(path: Path)
         holder = read_holder(path / "lock")
         assert holder is not None and holder.pid == os.getpid()
         folder.close()
-    assert len(list(records(path / "events.jsonl"))) == 5
+    assert len(list(read_records(path / "events.jsonl"))) == 5
 
 
 FORKER = """
@@ -195,7 +195,7 @@ async def test_a16_a21_after_a_kill_in_the_middle_of_a_command_the_next_start_go
 
 
 def endless_call(run: Exec) -> str:
-    journal = records(run.session() / "events.jsonl")
+    journal = read_records(run.session() / "events.jsonl")
     return next(one.event.call.id for one in journal if isinstance(one.event, e.ToolStarted))
 
 

@@ -20,7 +20,7 @@ from tests.faults.syscalls import Machine, Plan
 from tests.faults.visit import told
 from tui_agent.common import paths
 from tui_agent.engine.session import Session
-from tui_agent.storage.journal import records
+from tui_agent.storage.journal import read_records
 
 SECONDS = float(os.environ.get("TUI_AGENT_SOAK", "4"))
 EVERY = min(30.0, SECONDS / 12)
@@ -88,6 +88,6 @@ async def test_i10_hours_of_faults_leave_nothing_behind(tmp_path: Path) -> None:
     assert after[2] == 0, "dead children are left"
     hours = max(1.0, SECONDS / 3600)
     assert after[1] < before[1] * (1 + 0.1 * hours) + 40_000, "memory grows"
-    found = list(records(folder / "events.jsonl"))
+    found = list(read_records(folder / "events.jsonl"))
     assert [record.seq for record in found] == list(range(1, len(found) + 1))
     assert (folder / "chat_history.log").read_text("utf-8") == told(found)

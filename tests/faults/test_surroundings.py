@@ -13,7 +13,7 @@ from tests.doubles.mock import scenario, serve
 from tests.engine.kit import opened
 from tests.frontends.test_exec import Ran
 from tests.nightly import sampled
-from tui_agent.storage.journal import records
+from tui_agent.storage.journal import read_records
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,7 +94,7 @@ def test_i04_any_name_of_the_data_folder_works(place: Place, tmp_path: Path, nam
     link.symlink_to(real)
     assert place.run(TUI_AGENT_HOME=str(link)).code == 0
     session = session_in(real)
-    assert [record.seq for record in records(session / "events.jsonl")]
+    assert [record.seq for record in read_records(session / "events.jsonl")]
     again = place.run("--resume", session.name, TUI_AGENT_HOME=str(real))
     assert again.code == 0, again.err
 

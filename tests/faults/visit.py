@@ -21,7 +21,7 @@ from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.locks import InUse
 from tui_agent.storage.chat_log import ChatLog
 from tui_agent.storage.folder import SessionError, SessionFolder, session_folders
-from tui_agent.storage.journal import records
+from tui_agent.storage.journal import read_records
 from tui_agent.storage.recovery import RecoveryReport
 from tui_agent.view.fold import fold_record
 from tui_agent.view.items import SessionView
@@ -192,7 +192,7 @@ async def reopened(sessions: Path, promises: list[str], goals: list[str], *, exa
     if (event := recovered.event()) is not None:
         stream.emit(event)
     await stream.close()
-    found = list(records(folder.journal))
+    found = list(read_records(folder.journal))
     said = [record.event.id for record in found if isinstance(record.event, e.UserMessageAdded)]
     numbers = [record.seq for record in found]
     assert numbers == sorted(set(numbers))

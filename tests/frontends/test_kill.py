@@ -71,7 +71,7 @@ async def test_killed_at_a_random_point_nothing_printed_is_lost_or_doubled(
         workspace = make_workspace(tmp_path / f"work{turn}")
         async with serve(job(), TALK, strict=True, pace=0.001) as server:
             printed = await kill_at(server, home, workspace, chance.randint(1, 40))
-            (entry,) = catalog.sessions(home / "tui-agent", workspace)
+            (entry,) = catalog.list_sessions(home / "tui-agent", workspace)
             journal = entry.path / "events.jsonl"
             kept = [record["seq"] for record in records_of(journal)]
             assert len(kept) == len(set(kept))

@@ -16,8 +16,8 @@ from tui_agent.common.domain import ToolCall
 from tui_agent.platform.locks import FileLock
 from tui_agent.storage import catalog, changes
 from tui_agent.storage.changes import add_records
-from tui_agent.storage.folder import SessionError, SessionFolder, find_session, load_info, rebuild, session_folders
-from tui_agent.storage.journal import records
+from tui_agent.storage.folder import SessionError, SessionFolder, find_session, load_info, rebuild_info, session_folders
+from tui_agent.storage.journal import read_records
 from tui_agent.text import SecretMask
 
 SECRET = "ghp_" + "a1B2" * 9
@@ -62,7 +62,7 @@ TALK = (
 
 
 def seen(folder: Path) -> list[e.Event]:
-    return [record.event for record in records(folder / "events.jsonl")]
+    return [record.event for record in read_records(folder / "events.jsonl")]
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -78,23 +78,23 @@ def test_sessions_are_listed_newest_first_with_what_is_known(home: Path, tmp_pat
     old = make(home, *TALK, workspace=tmp_path / "here")
     new = make(home, said(1, f"my key is {SECRET}\x1b[2J \u202e!"), workspace=tmp_path / "elsewhere", end=False)
     os.utime(old.journal, (1_000, 1_000))
-    first, second = catalog.sessions(home)
+    first, second = catalog.list_sessions(home)
     assert (first.id, second.id) == (new.id, old.id)
     assert (first.running, second.running) == (True, False)
-    assert second.title == second.said == "Make the importer faster"
+    assert second.title == second.first_message == "Make the importer faster"
     assert second.changed == 1_000 and second.model == "qwen" and not second.problem
     assert second.bytes == sum(map(len, tree(old.path).values()))
     assert "ghp_" not in first.title and "<U+202E>" in first.title and "\x1b" not in first.title
-    assert [one.id for one in catalog.sessions(home, tmp_path / "link")] == [old.id]
-    assert catalog.sessions(tmp_path / "nowhere") == []
+    assert [one.id for one in catalog.list_sessions(home, tmp_path / "link")] == [old.id]
+    assert catalog.list_sessions(tmp_path / "nowhere") == []
     new.close()
 
 
 def test_a_session_without_an_info_is_told_by_its_journal(home: Path) -> None:
     folder = make(home, *TALK, e.SessionTitled(title="Fast ways"))
     (folder.path / "session.json").write_bytes(b"\xff{")
-    (entry,) = catalog.sessions(home)
-    assert (entry.title, entry.said, entry.model) == ("Fast ways", "Make the importer faster", "qwen")
+    (entry,) = catalog.list_sessions(home)
+    assert (entry.title, entry.first_message, entry.model) == ("Fast ways", "Make the importer faster", "qwen")
     assert entry.workspace == "/w" and entry.started and not entry.problem
 
 
@@ -131,7 +131,7 @@ def test_a_damaged_session_is_listed_and_harms_no_other(home: Path, name: str, h
     well = make(home, *TALK)
     bad = make(home, *TALK)
     hurt(bad.path / name)
-    found = {one.id: one for one in catalog.sessions(home)}
+    found = {one.id: one for one in catalog.list_sessions(home)}
     assert found[well.id].title and not found[well.id].problem
     entry = found[bad.id]
     assert entry.path == bad.path
@@ -154,7 +154,7 @@ def test_random_damage_never_raises(home: Path) -> None:
                 at = chance.randrange(len(data) + 1)
                 data[at : at + chance.randrange(9)] = chance.randbytes(chance.randrange(9))
             (folder.path / name).write_bytes(data)
-    found = catalog.sessions(home)
+    found = catalog.list_sessions(home)
     assert len(found) == 25
     for entry in found:
         catalog.preview(entry, 3)
@@ -167,7 +167,7 @@ def test_other_things_among_the_sessions_are_none(home: Path, tmp_path: Path) ->
     (home / "sessions" / "notes" / "mine.txt").write_text("mine")
     (home / "sessions" / "file").write_text("x")
     (home / "sessions" / "2026-01-07T10:23:21.045Z").symlink_to(folder.path)
-    (entry,) = catalog.sessions(home)
+    (entry,) = catalog.list_sessions(home)
     assert entry.id == folder.id
     for name in ("notes", "file", "2026-01-07T10:23:21.045Z"):
         other = catalog.read_entry(home / "sessions" / name)
@@ -184,7 +184,7 @@ def test_other_things_among_the_sessions_are_none(home: Path, tmp_path: Path) ->
 def test_search_finds_titles_messages_and_replies_whatever_their_case(home: Path) -> None:
     one = make(home, *TALK)
     make(home, said(1, "something else"))
-    entries = catalog.sessions(home)
+    entries = catalog.list_sessions(home)
 
     def hits(text: str, each: int = 1) -> list[tuple[str, str]]:
         return [(entry.id, context) for entry, context in catalog.search(entries, text, each=each)]
@@ -196,13 +196,13 @@ def test_search_finds_titles_messages_and_replies_whatever_their_case(home: Path
     assert hits("exporter", each=9) == [(one.id, "now the exporter"), (one.id, "Exporter done too.")]
     long = "x" * 500 + " needle " + "y" * 500
     make(home, answer(long))
-    ((_, context),) = catalog.search(catalog.sessions(home), "needle")
+    ((_, context),) = catalog.search(catalog.list_sessions(home), "needle")
     assert "needle" in context and len(context) < 200
 
 
 def test_a_search_that_is_not_wanted_any_more_ends_within_a_session(home: Path) -> None:
     make(home, *(said(number, f"message {number}") for number in range(2000)))
-    (entry,) = catalog.sessions(home)
+    (entry,) = catalog.list_sessions(home)
     asked: list[bool] = []
 
     def stopped() -> bool:
@@ -216,7 +216,7 @@ def test_a_search_that_is_not_wanted_any_more_ends_within_a_session(home: Path) 
 
 def test_what_is_hidden_is_not_found(home: Path) -> None:
     make(home, said(1, f"use {SECRET} and hunter2hunter2, please"))
-    entries, mask = catalog.sessions(home), SecretMask({"PW": "hunter2hunter2"})
+    entries, mask = catalog.list_sessions(home), SecretMask({"PW": "hunter2hunter2"})
     assert not list(catalog.search(entries, SECRET, mask)) and not list(catalog.search(entries, "hunter2", mask))
     ((_, context),) = [*catalog.search(entries, "please and", mask, each=1)][:1]
     assert "hunter2" not in context and "ghp_" not in context
@@ -226,7 +226,7 @@ def test_what_is_hidden_is_not_found(home: Path) -> None:
 def test_a_preview_is_the_end_of_the_talk(home: Path) -> None:
     call = ToolCall(id="c1", name="read_file", arguments={})
     make(home, *TALK, e.ToolStarted(call=call, title="a\x1b[31m.py", reads_only=True), said(3, "and?\n\nnow"))
-    (entry,) = catalog.sessions(home)
+    (entry,) = catalog.list_sessions(home)
     assert catalog.preview(entry, 4).split("\n") == ["Exporter done too.", "· read_file a.py", "› and?", "› now"]
     assert len(catalog.preview(entry, 99).split("\n")) == 8
     assert catalog.preview(entry, 0) == ""
@@ -237,13 +237,13 @@ def test_a_preview_is_the_end_of_the_talk(home: Path) -> None:
 
 def test_a_new_title_is_kept_whatever_becomes_of_the_info(home: Path) -> None:
     folder = make(home, *TALK)
-    (entry,) = catalog.sessions(home)
+    (entry,) = catalog.list_sessions(home)
     assert changes.retitle_session(entry, "  Faster \u202e\n imports ") == "Faster <U+202E> imports"
-    (entry,) = catalog.sessions(home)
-    assert entry.title == catalog.sessions(home)[0].title == "Faster <U+202E> imports"
+    (entry,) = catalog.list_sessions(home)
+    assert entry.title == catalog.list_sessions(home)[0].title == "Faster <U+202E> imports"
     assert folder.log.read_text("utf-8").endswith("SYSTEM: Title: Faster <U+202E> imports\n")
     (folder.path / "session.json").unlink()
-    assert catalog.read_entry(folder.path).title == rebuild(folder.path).title == "Faster <U+202E> imports"
+    assert catalog.read_entry(folder.path).title == rebuild_info(folder.path).title == "Faster <U+202E> imports"
     with pytest.raises(SessionError, match="letter"):
         changes.retitle_session(entry, " \x1b[2J ")
 
@@ -257,12 +257,12 @@ def test_renaming_goes_on_behind_a_torn_end(home: Path) -> None:
     changes.retitle_session(catalog.read_entry(folder.path), "healed")
     assert folder.log.read_bytes().startswith(whole)
     assert seen(folder.path)[-1] == e.SessionTitled(title="healed")
-    assert [record.seq for record in records(folder.journal)] == list(range(1, len(TALK) + 4))
+    assert [record.seq for record in read_records(folder.journal)] == list(range(1, len(TALK) + 4))
 
 
 def test_a_running_session_is_neither_renamed_nor_deleted(home: Path) -> None:
     folder = make(home, *TALK, end=False)
-    (entry,) = catalog.sessions(home)
+    (entry,) = catalog.list_sessions(home)
     before = tree(folder.path)
     for change in (lambda: changes.retitle_session(entry, "x"), lambda: changes.delete_session(entry)):
         with pytest.raises(SessionError, match="in use by process"):
@@ -270,7 +270,7 @@ def test_a_running_session_is_neither_renamed_nor_deleted(home: Path) -> None:
     assert tree(folder.path) == before
     folder.close()
     changes.delete_session(entry)
-    assert catalog.sessions(home) == [] and not folder.path.exists()
+    assert catalog.list_sessions(home) == [] and not folder.path.exists()
 
 
 def test_deleting_stays_inside_the_folder(home: Path, tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_a_fork_has_all_there_is_and_the_original_is_untouched(home: Path) -> No
     ]
     entry = catalog.read_entry(new)
     assert entry.parent == folder.id and entry.title == "Make the importer faster (fork)" and not entry.running
-    assert rebuild(new).parent == folder.id
+    assert rebuild_info(new).parent == folder.id
     info = load_info(new)
     assert info is not None and (info.id, info.status, info.workspace) == (new.name, "ended", "/w")
     assert copied["chat_history.log"].startswith(before["chat_history.log"])
@@ -351,7 +351,7 @@ def test_a_fork_has_all_there_is_and_the_original_is_untouched(home: Path) -> No
 def test_a_fork_before_a_message_knows_nothing_of_it(home: Path) -> None:
     folder = make(home, *TALK[:3], e.MessageQueued(id="m2", text="now the exporter"), *TALK[3:])
     entry = catalog.read_entry(folder.path)
-    assert [one.text for one in catalog.messages(entry)] == ["Make the  importer\nfaster", "now the exporter"]
+    assert [one.text for one in catalog.user_messages(entry)] == ["Make the  importer\nfaster", "now the exporter"]
     new = find_session(home / "sessions", changes.fork_session(entry, "m2"))
     assert [event.text for event in seen(new) if isinstance(event, e.UserMessageAdded)] == [
         "Make the  importer\nfaster"
@@ -365,7 +365,7 @@ def test_a_fork_before_a_message_knows_nothing_of_it(home: Path) -> None:
     assert "[Goal to be defined]" in (first / "plan_doc.md").read_text("utf-8")
     with pytest.raises(SessionError, match="no message 'm9'"):
         changes.fork_session(entry, "m9")
-    assert len(catalog.sessions(home)) == 3
+    assert len(catalog.list_sessions(home)) == 3
 
 
 def test_a_running_session_is_forked_up_to_its_last_intact_record(home: Path) -> None:
@@ -376,7 +376,7 @@ def test_a_running_session_is_forked_up_to_its_last_intact_record(home: Path) ->
     before = tree(folder.path)
     new = find_session(home / "sessions", changes.fork_session(catalog.read_entry(folder.path)))
     assert tree(folder.path) == before
-    assert [record.seq for record in records(new / "events.jsonl")] == list(range(1, 13))
+    assert [record.seq for record in read_records(new / "events.jsonl")] == list(range(1, 13))
     assert not (new / "events.jsonl").read_bytes().count(b"half")
     folder.close()
 
@@ -401,7 +401,7 @@ def test_a_fork_that_fails_leaves_nothing(home: Path, monkeypatch: pytest.Monkey
     folder.log.symlink_to("/etc/hostname")
     with pytest.raises(SessionError, match="could not be copied"):
         changes.fork_session(catalog.read_entry(folder.path))
-    assert [one.id for one in catalog.sessions(home)] == [folder.id]
+    assert [one.id for one in catalog.list_sessions(home)] == [folder.id]
 
 
 def test_a_fork_that_is_killed_is_no_session_and_can_be_deleted(home: Path) -> None:
@@ -413,17 +413,17 @@ def test_a_fork_that_is_killed_is_no_session_and_can_be_deleted(home: Path) -> N
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
     assert [path.name for path in session_folders(home / "sessions")] == [folder.id]
-    (rest,) = [one for one in catalog.sessions(home) if one.id != folder.id]
+    (rest,) = [one for one in catalog.list_sessions(home) if one.id != folder.id]
     assert "missing" in rest.problem and not rest.running
     changes.delete_session(rest)
-    assert [one.id for one in catalog.sessions(home)] == [folder.id]
+    assert [one.id for one in catalog.list_sessions(home)] == [folder.id]
 
 
 def test_a_long_session_is_listed_without_reading_it(home: Path) -> None:
     folder = make(home, *TALK)
     with open(folder.journal, "ab") as file:
         file.truncate(1 << 42)  # reading that would take hours
-    (entry,) = catalog.sessions(home)
+    (entry,) = catalog.list_sessions(home)
     assert entry.title == "Make the importer faster"
 
 

@@ -13,8 +13,8 @@ from tests.storage.samples import OPENED
 from tui_agent import events as e
 from tui_agent.platform.locks import InUse
 from tui_agent.storage.catalog import latest_for
-from tui_agent.storage.catalog import sessions as listed_sessions
-from tui_agent.storage.folder import SessionError, SessionFolder, find_session, folder_name, load_info, rebuild
+from tui_agent.storage.catalog import list_sessions as listed_sessions
+from tui_agent.storage.folder import SessionError, SessionFolder, find_session, folder_name, load_info, rebuild_info
 from tui_agent.storage.lines import to_line
 
 NOW = datetime(2026, 1, 7, 10, 23, 21, 45_678, timezone(timedelta(hours=2)))
@@ -125,7 +125,7 @@ def test_a_missing_or_broken_session_json_is_told_again_from_the_journal(session
     info = folder.path / "session.json"
     info.unlink() if content is None else info.write_bytes(content)
     assert load_info(folder.path) is None
-    listed = rebuild(folder.path)
+    listed = rebuild_info(folder.path)
     assert (listed.workspace, listed.model, listed.status) == ("/w", "qwen", "ended")
     assert listed.title.startswith("add a flag")
     assert listed.started_at == "2026-01-07T10:23:21.045+02:00"
@@ -161,7 +161,7 @@ def test_the_journal_tells_title_model_and_mode_last_set(sessions: Path) -> None
         e.ModeChanged(mode="chat", approval_mode="ask"),
     )
     folder.close()
-    info = rebuild(folder.path)
+    info = rebuild_info(folder.path)
     assert (info.title, info.model, info.mode, info.status) == ("Greeting", "llama", "chat", "crashed")
     assert info.updated_at == "2026-01-07T11:00:05.000+02:00"
 
@@ -170,7 +170,7 @@ def test_a_title_from_the_first_words_shows_no_secret(sessions: Path) -> None:
     folder = create(sessions)
     fill(folder.path, OPENED, e.UserMessageAdded(id="1", text="use ghp_0123456789abcdefghijABCDEFGHIJ012345 now"))
     folder.close()
-    assert "ghp_" not in rebuild(folder.path).title
+    assert "ghp_" not in rebuild_info(folder.path).title
 
 
 def test_the_last_used_comes_first_and_other_folders_are_none(sessions: Path) -> None:

@@ -16,7 +16,7 @@ from tests.storage.samples import story_records, write_journal
 from tui_agent import events as e
 from tui_agent.platform.append import Appender
 from tui_agent.platform.syscalls import OS, OsCalls
-from tui_agent.storage.journal import JournalReader, find_last, records
+from tui_agent.storage.journal import JournalReader, find_last, read_records
 from tui_agent.storage.lines import MAX_LINE, Damage, RecordTooBig, encode_event, to_line
 
 STORY = story_records()
@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def seqs(path: Path) -> list[int]:
-    return [record.seq for record in records(path)]
+    return [record.seq for record in read_records(path)]
 
 
 def read_whole(path: Path) -> list[e.Record | Damage]:
@@ -169,14 +169,14 @@ def test_an_old_number_with_other_content_is_told_and_not_used(path: Path) -> No
     lines = write_journal(path, STORY)
     other = to_line(e.Record(seq=3, at="2026-01-07T10:00:00Z", event=e.UserMessageAdded(id="x", text="forged")), 0)
     path.write_bytes(b"".join([*lines, other]))
-    assert list(records(path)) == STORY
+    assert list(read_records(path)) == STORY
     assert [damage.why for damage in damages(path)] == ["order"]
 
 
 def test_a_write_that_was_repeated_is_no_loss(path: Path) -> None:
     lines = write_journal(path, STORY)
     path.write_bytes(b"".join([*lines[:4], lines[4][:30] + b"\n", *lines[4:]]))
-    assert list(records(path)) == STORY
+    assert list(read_records(path)) == STORY
     assert [(damage.why, damage.lost) for damage in damages(path)] == [("retried", 0)]
 
 
@@ -185,13 +185,13 @@ def test_a_record_glued_behind_a_torn_one_is_used(path: Path) -> None:
     path.write_bytes(b"".join([*lines[:4], lines[4][:30], *lines[5:]]))
     assert seqs(path) == [1, 2, 3, 4, *range(6, len(STORY) + 1)]
     path.write_bytes(b"".join([*lines[:4], b"\0" * 700, *lines[4:]]))
-    assert list(records(path)) == STORY
+    assert list(read_records(path)) == STORY
 
 
 def test_a_line_longer_than_any_record_is_passed_over(path: Path) -> None:
     lines = write_journal(path, STORY)
     path.write_bytes(b"".join([*lines[:4], b"x" * (MAX_LINE + (3 << 20)) + b"\n", *lines[4:]]))
-    assert list(records(path)) == STORY
+    assert list(read_records(path)) == STORY
     assert [damage.why for damage in damages(path)] == ["too long"]
 
 
@@ -211,7 +211,7 @@ def test_no_mutation_raises_or_costs_a_record_it_did_not_touch(path: Path, data:
         end = data.draw(st.integers(start, len(lines[index]) - 1))
         out[index] = lines[index][:start] + data.draw(st.binary(max_size=12)) + lines[index][end:]
     path.write_bytes(b"".join(out))
-    got = list(records(path))
+    got = list(read_records(path))
     assert [record.seq for record in got] == sorted({record.seq for record in got})
     untouched = {record.seq for index, record in enumerate(STORY) if index not in touched}
     assert {record.seq for record in got if STORY[record.seq - 1] == record} >= untouched
@@ -224,12 +224,12 @@ def test_unknown_types_and_newer_versions_are_kept_as_unknown(path: Path) -> Non
     newer = e.Record(seq=1, at="2030-01-01T00:00:00Z", event=e.UnknownEvent(name="mind.read", raw={"text": "hi"}))
     line = to_line(newer, 0)
     path.write_bytes(line)
-    (got,) = records(path)
+    (got,) = read_records(path)
     assert got == newer
     assert to_line(got, 0) == line
     body = to_line(STORY[1], 0).replace(b'{"v":1,', b'{"v":2,').rpartition(b',"crc"')[0]
     path.write_bytes(b'%s,"crc":"%08x"}\n' % (body, zlib.crc32(body)))
-    (got,) = records(path)
+    (got,) = read_records(path)
     assert isinstance(got.event, e.UnknownEvent)
     assert got.event.name == "user.said"
 
@@ -238,7 +238,7 @@ def test_a_known_type_of_another_shape_is_unknown_and_extra_fields_are_ignored(p
     wrong = e.Record(seq=1, at="", event=e.UnknownEvent(name="user.said", raw={"id": 5}))
     more = e.Record(seq=2, at="", event=e.UnknownEvent(name="user.said", raw={"id": "1", "text": "t", "mood": "good"}))
     write_journal(path, [wrong, more])
-    first, second = records(path)
+    first, second = read_records(path)
     assert first == wrong
     assert second.event == e.UserMessageAdded(id="1", text="t")
 
@@ -246,7 +246,7 @@ def test_a_known_type_of_another_shape_is_unknown_and_extra_fields_are_ignored(p
 def test_lines_without_a_checksum_are_not_read(path: Path) -> None:
     lines = [to_line(record, 0).rpartition(b',"crc"')[0] + b"}\n" for record in STORY]
     path.write_bytes(b"".join(lines))
-    assert list(records(path)) == []
+    assert list(read_records(path)) == []
 
 
 # --- reading in parts --------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def test_memory_stays_small_however_long_the_file(path: Path) -> None:
         for seq in range(2, 20_000):
             file.write(to_line(e.Record(seq=seq, at="", event=e.UserMessageAdded(id="1", text="x" * 1000)), 0))
     tracemalloc.start()
-    assert sum(1 for _ in records(path)) == 19_999
+    assert sum(1 for _ in read_records(path)) == 19_999
     assert tracemalloc.get_traced_memory()[1] < 4 << 20
     tracemalloc.stop()
 

@@ -12,7 +12,7 @@ from tui_agent import events as e
 from tui_agent.common.domain import Usage
 from tui_agent.events import Record
 from tui_agent.storage import journal
-from tui_agent.storage.journal import without_pieces
+from tui_agent.storage.journal import without_deltas
 from tui_agent.storage.lines import Damage, JournalLine, parse_line, to_line
 from tui_agent.view.fold import fold_record
 from tui_agent.view.items import SessionView
@@ -32,7 +32,7 @@ def view_of(records: list[Record]) -> SessionView:
 
 
 def looked_back(records: list[Record]) -> list[Record]:
-    return [line.record() for line in without_pieces(iter(lines_of(records))) if isinstance(line, JournalLine)]
+    return [line.record() for line in without_deltas(iter(lines_of(records))) if isinstance(line, JournalLine)]
 
 
 def settled(view: SessionView) -> SessionView:
@@ -109,11 +109,11 @@ def test_a_reply_without_an_end_and_damage_in_it_are_given_as_they_are() -> None
     records = numbered([(e.TextDelta(text="word "), "r")] * 5)
     lines: list[JournalLine | Damage] = list(lines_of(records))
     lines.insert(3, Damage(7, 9, "torn"))
-    assert list(without_pieces(iter(lines))) == lines
+    assert list(without_deltas(iter(lines))) == lines
 
 
 def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "HELD_LINES", 10)
+    monkeypatch.setattr(journal, "MAX_HELD_LINES", 10)
     records = numbered(
         [*[(e.TextDelta(text="word "), "r")] * 50, (e.ReplyEnded(text="word " * 50, usage=Usage()), "r")]
     )
@@ -125,7 +125,7 @@ def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             taken += 1
             yield line
 
-    given_back = without_pieces(counted())
+    given_back = without_deltas(counted())
     first = [next(given_back) for _ in range(5)]
     assert taken <= 5 + 11 and len(first) == 5
     assert settled(view_of(looked_back(records))) == settled(view_of(records))

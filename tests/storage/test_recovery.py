@@ -11,7 +11,7 @@ from tui_agent.common.domain import Answer, ToolCall, ToolResult
 from tui_agent.platform.append import Appender
 from tui_agent.storage.chat_log import ChatLog
 from tui_agent.storage.lines import to_line
-from tui_agent.storage.recovery import OpenEnds, Recovery, RecoveryReport
+from tui_agent.storage.recovery import OpenItems, Recovery, RecoveryReport
 
 
 class Session:
@@ -21,7 +21,7 @@ class Session:
         self.journal = folder / "events.jsonl"
         self.log = folder / "chat_history.log"
         self.chat = ChatLog()
-        self.ends = OpenEnds()
+        self.ends = OpenItems()
         self.log_sizes: list[int] = []
 
     def write(self, records: list[e.Record]) -> None:
@@ -29,7 +29,7 @@ class Session:
         lines, texts = [], []
         for record in records:
             keep: dict[str, Any] | None = None
-            self.ends.note(record.event)
+            self.ends.add(record.event)
             if isinstance(record.event, e.StateSaved):
                 keep = {"chat": self.chat.state(), "ends": self.ends.state()}
             lines.append(to_line(record, size, keep=keep))
@@ -135,7 +135,7 @@ def test_a_log_begun_anew_in_mid_session_is_completed_from_there(session: Sessio
     story = story_records(2)
     session.write(story[: len(STORY)])
     session.log.unlink()  # as log rotation does
-    session.chat.cut_off(fresh=True)
+    session.chat.start_new_entry(at_line_start=True)
     session.write(story[len(STORY) :])
     whole = session.log.read_bytes()
     session.log.write_bytes(whole[:-40])

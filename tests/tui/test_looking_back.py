@@ -21,8 +21,8 @@ from widgets.transcript import Transcript
 
 @pytest.fixture
 async def name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(journal, "SHORT", 100_000)
-    monkeypatch.setattr(journal, "END", 60_000)
+    monkeypatch.setattr(journal, "SHORT_JOURNAL", 100_000)
+    monkeypatch.setattr(journal, "TAIL_SIZE", 60_000)
     folder = SessionFolder.create(paths.sessions_dir(), workspace=tmp_path, model="m", mode="direct")
     await fill(folder, 400_000)
     folder.close()

@@ -68,7 +68,7 @@ async def test_from_the_list_into_one_session_and_on_into_others() -> None:
         await program.sees("tui-agent · Another name", LONG)
         await typed(program, "/fork")
         program.type("\x1b[200~the paste begins\r!touch pwned\rin this one ")
-        await program.sees(lambda: len(catalog.sessions(paths.data_dir())) == 3, LONG)
+        await program.sees(lambda: len(catalog.list_sessions(paths.data_dir())) == 3, LONG)
         await program.sees("This session is a fork of", LONG)
         program.type("and ends\r!touch pwned\rin that one\r\x1b[201~")
         await program.sees("in that one", LONG)
@@ -82,7 +82,7 @@ async def test_from_the_list_into_one_session_and_on_into_others() -> None:
     finally:
         program.close()
     left = re.findall(r"--resume (\S+)", program.bytes.decode())
-    fork = next(one for one in catalog.sessions(paths.data_dir()) if one.parent)
+    fork = next(one for one in catalog.list_sessions(paths.data_dir()) if one.parent)
     assert left == [fork.id]
     assert fork.parent == other.path.name
     assert catalog.read_entry(other.path).title == "Another name"

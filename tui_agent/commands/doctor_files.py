@@ -25,7 +25,7 @@ from tui_agent.common.domain import FrozenValue
 from tui_agent.lsp.languages import Language, ServerCommand, code_files, commands, language_of_file, languages
 from tui_agent.platform.programs import find_program
 from tui_agent.safety import decision_files
-from tui_agent.storage.catalog import folder_bytes
+from tui_agent.storage.catalog import folder_size
 from tui_agent.storage.folder import session_folders
 from tui_agent.text import pluralize
 from tui_agent.tools.search_workspace import find_ripgrep
@@ -114,7 +114,7 @@ def _check_data_folder(findings: FindingList) -> None:
         return
     free = shutil.disk_usage(existing).free
     sessions = pluralize(len(list(session_folders(paths.sessions_dir()))), "session")
-    text = f"{folder}, {format_bytes(folder_bytes(folder))} in {sessions}"
+    text = f"{folder}, {format_bytes(folder_size(folder))} in {sessions}"
     if free < LOW_SPACE:
         advice = "Free some space: a session stops when nothing can be saved."
         findings.add("warn", "data folder", f"{text}; only {format_bytes(free)} are free on its disk", advice)

@@ -50,7 +50,7 @@ def run_sessions(args: argparse.Namespace, _parser: argparse.ArgumentParser) -> 
 
 def _find(prefix: str) -> SessionEntry:
     """The session, damaged or not, whose id is `prefix` or the only one starting with it. Raises CommandRefused."""
-    entries = catalog.sessions(paths.data_dir())
+    entries = catalog.list_sessions(paths.data_dir())
     matches = [entry for entry in entries if entry.id == prefix]
     matches = matches or [entry for entry in entries if prefix and entry.id.startswith(prefix)]
     if len(matches) == 1:
@@ -72,7 +72,7 @@ def _mask() -> SecretMask:
 
 
 def _list(args: argparse.Namespace) -> int:
-    entries = catalog.sessions(paths.data_dir(), _workspace(args))
+    entries = catalog.list_sessions(paths.data_dir(), _workspace(args))
     if args.json:
         for entry in entries:
             _print_json(session_as_json(entry))
@@ -85,7 +85,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _search(args: argparse.Namespace) -> int:
-    entries = catalog.each(paths.data_dir(), _workspace(args))
+    entries = catalog.iter_sessions(paths.data_dir(), _workspace(args))
     hits = catalog.search(entries, " ".join(args.text), _mask(), each=3)
     count = 0
     if args.json:
@@ -114,7 +114,7 @@ def session_as_json(entry: SessionEntry) -> dict[str, object]:
     return {
         "id": entry.id,
         "title": entry.title,
-        "first_message": entry.said,
+        "first_message": entry.first_message,
         "workspace": entry.workspace,
         "changed": datetime.fromtimestamp(entry.changed).astimezone().isoformat(timespec="seconds"),
         "bytes": entry.bytes,
@@ -199,7 +199,7 @@ def _fork(args: argparse.Namespace) -> int:
 
 def _message_id(entry: SessionEntry, number: str) -> str:
     """The id of the user's Nth message; an id is accepted too. Raises CommandRefused."""
-    messages = catalog.messages(entry)
+    messages = catalog.user_messages(entry)
     if number.isascii() and number.isdecimal() and len(number) < 10 and 0 < int(number) <= len(messages):
         return messages[int(number) - 1].id
     if any(message.id == number for message in messages):

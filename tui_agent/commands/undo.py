@@ -22,7 +22,7 @@ from tui_agent.platform.locks import InUse
 from tui_agent.safety.secrets import values_to_mask
 from tui_agent.storage.catalog import latest_for
 from tui_agent.storage.folder import JOURNAL, SessionError, SessionFolder, find_session
-from tui_agent.storage.journal import records
+from tui_agent.storage.journal import read_records
 from tui_agent.text import SecretMask, clean, one_line
 
 FAILED = 1
@@ -72,7 +72,7 @@ def _find_session(args: argparse.Namespace) -> Path:
 def _print_checkpoints(session: Path) -> int:
     """List the runs with changes. Reads only the journal, so it works while the session is in use."""
     ledger = Ledger()
-    for record in records(session / JOURNAL):
+    for record in read_records(session / JOURNAL):
         ledger.fold(record.event, record.run)
     checkpoints = ledger.checkpoints()
     print_line(f"Session {session.name}")

@@ -43,7 +43,7 @@ from tui_agent.safety.sandbox import NONE, Sandbox, find_sandbox
 from tui_agent.safety.secrets import values_to_mask
 from tui_agent.storage.catalog import latest_for, read_entry
 from tui_agent.storage.changes import fork_session
-from tui_agent.storage.folder import LOG, SessionError, SessionFolder, find_session, load_info, rebuild
+from tui_agent.storage.folder import LOG, SessionError, SessionFolder, find_session, load_info, rebuild_info
 from tui_agent.storage.recovery import RecoveryReport
 from tui_agent.text import SecretMask
 
@@ -122,10 +122,10 @@ def _resolve_target(options: SessionOptions) -> _Target:
 
 def _workspace_of(session: Path, requested: Path | None) -> Path:
     """Return the session's workspace; `requested` may replace it only if it no longer exists."""
-    info = load_info(session) or rebuild(session)
+    info = load_info(session) or rebuild_info(session)
     workspace = Path(info.workspace or requested or Path())
     if not workspace.is_dir():  # session.json may be damaged
-        workspace = Path(rebuild(session).workspace or workspace)
+        workspace = Path(rebuild_info(session).workspace or workspace)
     if workspace.is_dir():
         if requested is None or _real_folder(requested, "--workspace") == workspace.resolve():
             return workspace.resolve()

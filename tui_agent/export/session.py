@@ -16,8 +16,8 @@ from tui_agent import events as e
 from tui_agent.export.sections import ExportDocument, Sections, displayable, message_titles
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file, replace_file
-from tui_agent.storage.folder import JOURNAL, regular
-from tui_agent.storage.journal import JournalReader, without_pieces
+from tui_agent.storage.folder import JOURNAL, is_regular_file
+from tui_agent.storage.journal import JournalReader, without_deltas
 from tui_agent.storage.lines import Damage
 from tui_agent.text import SecretMask, one_line, pluralize
 from tui_agent.view.fold import fold_record
@@ -37,7 +37,7 @@ def export_session(path: Path, form: Format, mask: SecretMask) -> Iterator[str]:
 
     Reads the whole journal first, which blocks. Raises OSError.
     """
-    if not regular(path / JOURNAL):
+    if not is_regular_file(path / JOURNAL):
         raise FileNotFoundError(errno.ENOENT, f"{JOURNAL} is missing")
     document = read_document(path / JOURNAL, mask, path.name)
     if form == "html":
@@ -55,7 +55,7 @@ def read_document(journal: Path, mask: SecretMask, id: str = "") -> ExportDocume
     times: dict[str, str] = {}
     first = last = ""
     damaged = 0
-    for item in without_pieces(JournalReader(journal)):
+    for item in without_deltas(JournalReader(journal)):
         if isinstance(item, Damage):
             damaged += item.why != "retried"
         elif item.type not in IGNORED_EVENTS:

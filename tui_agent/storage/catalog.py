@@ -1,6 +1,6 @@
-"""The sessions there are: listed, searched and looked into, without an engine (S3).
+"""Listing, searching and previewing sessions without an engine (S3).
 
-Lists and looks read only what is needed of the files, in bounded memory, and never raise for what is in a folder.
+Reads only as much of the files as necessary, in bounded memory, and never raises for the content of a folder.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tui_agent.storage.folder import (
     SessionError,
     SessionInfo,
     info_version,
+    is_regular_file,
     load_info,
-    regular,
     session_folders,
-    start_in,
+    start_from_name,
 )
 from tui_agent.storage.journal import JournalReader, find_last
 from tui_agent.storage.lines import MAX_LINE, JournalLine, parse_line
@@ -34,135 +34,133 @@ from tui_agent.text import SecretMask, clean, one_line
 from tui_agent.view.fold import fold_record
 from tui_agent.view.items import SessionView
 
-TITLE_MAX = 100
+MAX_TITLE_LENGTH = 100
 """Characters of a title."""
-HEAD = 256 << 10
-TAIL = 1 << 20
-"""Bytes of a journal's beginning and end that a list or a preview looks at."""
-COUNTED = 20_000
-"""Files of one folder whose sizes are added up."""
-LARGE = 1 << 30
-"""Bytes of a journal in which a title is looked for from the end."""
+HEAD_SIZE = 256 << 10
+TAIL_SIZE = 1 << 20
+"""Bytes at the beginning and end of a journal that are read for lists and previews."""
+MAX_COUNTED_FILES = 20_000
+"""Files per folder whose sizes are added up."""
+MAX_TITLE_SCAN = 1 << 30
+"""Size up to which a journal is searched for its last title."""
 
 _TEXT_RECORD = re.compile(rb'^\{"v":\d+,"seq":\d+,"at":"[^"]*","type":"(?:user\.said|reply\.ended|session\.titled)"')
 
 
 class SessionEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One session as a list shows it. Texts are clean, masked by the shapes of keys, and on one line."""
+    """A session in a list. Texts are clean, on one line, and without recognizable secrets."""
 
     id: str
     """The folder's name."""
     title: str
-    """What it was called, else its first message; empty when nothing was said."""
+    """The title, else the first message; empty if there is neither."""
     workspace: str
-    """Absolute; empty when it is not known."""
+    """Absolute; empty if unknown."""
     changed: float
     """Seconds since the epoch."""
     bytes: int
-    """Of all its files."""
+    """Total size of its files."""
     running: bool
-    """A process seems to work in it."""
+    """A process seems to have it open."""
     path: Path
     problem: str = ""
-    """Why it can't be gone on with, as a sentence; empty when nothing is known against it."""
-    said: str = ""
-    """The beginning of its first message."""
+    """Why it can't be resumed, as a sentence; empty if no reason is known."""
+    first_message: str = ""
+    """The beginning of the first message."""
     started: str = ""
     """ISO 8601."""
     model: str = ""
     parent: str = ""
-    """Id of the session that it is a fork of."""
+    """Id of the session it was forked from."""
 
 
 # --- listing --------------------------------------------------------------------------------
 
 
-def sessions(home: Path, workspace: Path | None = None) -> list[SessionEntry]:
-    """The sessions under `home` (`paths.data_dir()`), newest first; with `workspace` (links are followed) only those
-    that work there. Blocks for about a millisecond a session. Never raises."""
-    return sorted(each(home, workspace), key=lambda one: (one.changed, one.id), reverse=True)
+def list_sessions(home: Path, workspace: Path | None = None) -> list[SessionEntry]:
+    """Return the sessions under `home` (`paths.data_dir()`), newest first. Never raises.
+
+    With `workspace` (symlinks are resolved) only its sessions. Blocks for about a millisecond per session.
+    """
+    return sorted(iter_sessions(home, workspace), key=lambda entry: (entry.changed, entry.id), reverse=True)
 
 
-def each(home: Path, workspace: Path | None = None) -> Iterator[SessionEntry]:
-    """The same one by one, looked at as they are asked for, for whom the first ones are enough to begin with. Never
-    raises."""
-    real = None if workspace is None else os.path.realpath(workspace)
+def iter_sessions(home: Path, workspace: Path | None = None) -> Iterator[SessionEntry]:
+    """Yield the sessions lazily, about newest first. Never raises."""
+    workspace_path = None if workspace is None else os.path.realpath(workspace)
     folders = [(_modified_at(path), path.name, path) for path in session_folders(home / "sessions", damaged=True)]
     for _changed_at, _name, path in sorted(folders, reverse=True):
-        info = load_info(path) if real is not None and regular(path / INFO) else None
-        if info is not None and info.workspace not in ("", real):
+        info = load_info(path) if workspace_path is not None and is_regular_file(path / INFO) else None
+        if info is not None and info.workspace not in ("", workspace_path):
             continue  # spares all the rest, of which there may be much
         entry = read_entry(path)
-        if real is None or entry.workspace == real:
+        if workspace_path is None or entry.workspace == workspace_path:
             yield entry
 
 
 def latest_for(home: Path, workspace: Path) -> Path | None:
-    """The folder of the session last used in `workspace` (symlinks resolved); one in which nothing was said counts
-    only when there is no other."""
+    """Return the folder of the session last used in `workspace`; one without messages only if there is no other."""
     newest: Path | None = None
-    for entry in each(home, workspace):
-        if entry.said or _longer_than_head(entry.path / JOURNAL):
+    for entry in iter_sessions(home, workspace):
+        if entry.first_message or _longer_than_head(entry.path / JOURNAL):
             return entry.path
-        if newest is None and regular(entry.path / JOURNAL):
+        if newest is None and is_regular_file(entry.path / JOURNAL):
             newest = entry.path
     return newest
 
 
 def _longer_than_head(journal: Path) -> bool:
-    """True where a message may stand behind what a list looks at."""
+    """True if there may be a message beyond the part that is read."""
     try:
-        return regular(journal) and os.lstat(journal).st_size > HEAD
+        return is_regular_file(journal) and os.lstat(journal).st_size > HEAD_SIZE
     except OSError:
         return False
 
 
 def read_entry(path: Path) -> SessionEntry:
-    """What is known of the session in `path`. Never raises."""
-    info, problem = _info(path)
-    view = _beginning(path / JOURNAL)
-    said = one_line(SecretMask({}).mask(view.first_message[: TITLE_MAX * 20]), TITLE_MAX)
-    known = info or SessionInfo(id=path.name, title=_last_title(path / JOURNAL))
-    title = one_line(SecretMask({}).mask(known.title), TITLE_MAX) or said
-    if view.workspace and not known.workspace:
-        known = msgspec.structs.replace(
-            known, workspace=os.path.realpath(view.workspace), model=known.model or view.model
-        )
+    """Return what is known of the session in `path`. Never raises."""
+    info, problem = _read_info(path)
+    view = _fold_beginning(path / JOURNAL)
+    first_message = one_line(SecretMask({}).mask(view.first_message[: MAX_TITLE_LENGTH * 20]), MAX_TITLE_LENGTH)
+    info = info or SessionInfo(id=path.name, title=_last_title(path / JOURNAL))
+    title = one_line(SecretMask({}).mask(info.title), MAX_TITLE_LENGTH) or first_message
+    if view.workspace and not info.workspace:
+        info = msgspec.structs.replace(info, workspace=os.path.realpath(view.workspace), model=info.model or view.model)
     return SessionEntry(
         id=path.name,
         title=title,
-        workspace=known.workspace,
+        workspace=info.workspace,
         changed=_modified_at(path),
-        bytes=folder_bytes(path),
+        bytes=folder_size(path),
         running=seems_held(path / LOCK),
         path=path,
         problem=problem,
-        said=said,
-        started=one_line(known.started_at or start_in(path.name)),
-        model=one_line(known.model),
-        parent=one_line(known.parent, 200),
+        first_message=first_message,
+        started=one_line(info.started_at or start_from_name(path.name)),
+        model=one_line(info.model),
+        parent=one_line(info.parent, 200),
     )
 
 
-def _info(path: Path) -> tuple[SessionInfo | None, str]:
-    """What `session.json` says, and what keeps the session from being opened."""
+def _read_info(path: Path) -> tuple[SessionInfo | None, str]:
+    """Return the content of `session.json`, and why the session can't be opened."""
     info, newer = None, False
-    if regular(path / INFO):
+    if is_regular_file(path / INFO):
         info, newer = load_info(path), info_version(path) > INFO_VERSION
     if newer:
         return info, "It was last used by a newer tui-agent. Update to open it."
-    if not regular(path / JOURNAL):
+    if not is_regular_file(path / JOURNAL):
         return info, f"{JOURNAL} is missing: nothing to resume."
     if not os.access(path / JOURNAL, os.R_OK | os.W_OK):
         return info, f"You can't read and write its {JOURNAL}: check the permissions."
     return info, ""
 
 
-def _beginning(journal: Path) -> SessionView:
-    """What the journal's first bytes tell, up to the first message; an empty view when they can't be read."""
+def _fold_beginning(journal: Path) -> SessionView:
+    """Fold the beginning of the journal up to the first message; an empty view if it can't be read."""
     view = SessionView()
     with contextlib.suppress(OSError):
-        for line in _lines_between(journal, 0, HEAD):
+        for line in _lines_between(journal, 0, HEAD_SIZE):
             if line.type in (e.SessionOpened.type, e.UserMessageAdded.type):
                 fold_record(view, line.record())
             if line.type == e.UserMessageAdded.type:
@@ -172,16 +170,16 @@ def _beginning(journal: Path) -> SessionView:
 
 def _last_title(journal: Path) -> str:
     with contextlib.suppress(OSError):
-        known = regular(journal) and os.lstat(journal).st_size <= LARGE
-        line = find_last(journal, e.SessionTitled.type) if known else None
+        searchable = is_regular_file(journal) and os.lstat(journal).st_size <= MAX_TITLE_SCAN
+        line = find_last(journal, e.SessionTitled.type) if searchable else None
         event = line.record().event if line is not None else None
         return event.title if isinstance(event, e.SessionTitled) else ""
     return ""
 
 
 def _lines_between(journal: Path, begin: int, size: int) -> Iterator[JournalLine]:
-    """Intact lines that begin within `size` bytes from `begin` on; not one that `begin` cuts. Raises OSError."""
-    if not regular(journal):
+    """Yield intact lines that start in the `size` bytes from `begin` on. Raises OSError."""
+    if not is_regular_file(journal):
         return
     with open(journal, "rb") as file:
         file.seek(max(0, begin - 1))
@@ -200,18 +198,18 @@ def _modified_at(path: Path) -> float:
     return 0.0
 
 
-def folder_bytes(path: Path) -> int:
-    """Of all files below `path`, as far as they are counted. Never raises."""
+def folder_size(path: Path) -> int:
+    """Return the total size of the files below `path`, up to a number of files. Never raises."""
     size = count = 0
-    waiting = [path]
-    while waiting and count < COUNTED:
+    pending = [path]
+    while pending and count < MAX_COUNTED_FILES:
         with contextlib.suppress(OSError):
-            for one in os.scandir(waiting.pop()):
+            for child in os.scandir(pending.pop()):
                 count += 1
-                if one.is_dir(follow_symlinks=False):
-                    waiting.append(Path(one.path))
+                if child.is_dir(follow_symlinks=False):
+                    pending.append(Path(child.path))
                 else:
-                    size += one.stat(follow_symlinks=False).st_size
+                    size += child.stat(follow_symlinks=False).st_size
     return size
 
 
@@ -226,11 +224,10 @@ def search(
     each: int = 1,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[SessionEntry, str]]:
-    """Sessions in whose title, messages or replies all words of `text` stand together, whatever their case; with a
-    line of context. At most `each` hits a session. Reads as it goes; never raises.
+    """Find sessions whose title, messages or replies contain all words of `text`, ignoring case.
 
-    `mask` hides secrets in what is shown, and what it hides is not found. `stopped` is asked line by line; once it is
-    true nothing more is read.
+    Yields each with a line of context, at most `each` per session. Reads lazily; never raises. Secrets hidden by `mask`
+    are neither shown nor found. `stopped` is polled for each line.
     """
     words = [word.casefold() for word in text.split()]
     mask = mask or SecretMask({})
@@ -238,8 +235,8 @@ def search(
         return
     for entry in entries:
         count = 0
-        for spoken in _texts(entry, stopped):
-            context = _context(spoken, words, mask)
+        for candidate in _texts(entry, stopped):
+            context = _context(candidate, words, mask)
             if context:
                 yield entry, context
                 count += 1
@@ -248,11 +245,11 @@ def search(
 
 
 def _texts(entry: SessionEntry, stopped: Callable[[], bool]) -> Iterator[str]:
-    """The title, then all that was said, the earliest first."""
+    """Yield the title, then all messages and replies in order."""
     if entry.title:
         yield entry.title
     journal = entry.path / JOURNAL
-    if not regular(journal):
+    if not is_regular_file(journal):
         return
     with contextlib.suppress(OSError), open(journal, "rb") as file:
         while not stopped() and (raw := file.readline(MAX_LINE)):
@@ -265,36 +262,36 @@ def _texts(entry: SessionEntry, stopped: Callable[[], bool]) -> Iterator[str]:
 
 
 def _context(text: str, words: list[str], mask: SecretMask) -> str:
-    """One line around the first of the words; empty when not all are there."""
+    """Return one line around the first word, or an empty string unless all words occur."""
     folded = text.casefold()
     if not all(word in folded for word in words):
         return ""
-    shown = " ".join(clean(mask.mask(text)).split())
-    folded = shown.casefold()
+    displayed = " ".join(clean(mask.mask(text)).split())
+    folded = displayed.casefold()
     places = [folded.find(word) for word in words]
     if min(places) < 0:
         return ""
     begin = max(0, min(places) - 40)
-    return ("…" if begin else "") + one_line(shown[begin:], 160)
+    return ("…" if begin else "") + one_line(displayed[begin:], 160)
 
 
 def preview(entry: SessionEntry, lines: int, mask: SecretMask | None = None) -> str:
-    """The end of the conversation as plain text, at most `lines` lines; what the user said begins with `› `.
+    """Return the last `lines` lines of the conversation as plain text; user messages start with `› `.
 
-    Clean and masked; the lines are not wrapped. Never raises.
+    Clean and masked, not wrapped. Never raises.
     """
     mask = mask or SecretMask({})
-    kept: list[str] = []
+    collected: list[str] = []
     try:
         size = os.lstat(entry.path / JOURNAL).st_size
-        for line in _lines_between(entry.path / JOURNAL, max(0, size - TAIL), TAIL):
-            kept += _preview_lines(line, mask)
-            del kept[: -max(lines, 1) * 4]
+        for line in _lines_between(entry.path / JOURNAL, max(0, size - TAIL_SIZE), TAIL_SIZE):
+            collected += _preview_lines(line, mask)
+            del collected[: -max(lines, 1) * 4]
     except OSError:
         return entry.problem
-    if not kept:
-        return entry.said
-    return "\n".join(kept[-lines:]) if lines > 0 else ""
+    if not collected:
+        return entry.first_message
+    return "\n".join(collected[-lines:]) if lines > 0 else ""
 
 
 def _preview_lines(line: JournalLine, mask: SecretMask) -> list[str]:
@@ -302,7 +299,7 @@ def _preview_lines(line: JournalLine, mask: SecretMask) -> list[str]:
         return []
     match line.record().event:
         case e.UserMessageAdded(text=text):
-            return ["› " + one for one in _display_lines(text, mask)]
+            return ["› " + line for line in _display_lines(text, mask)]
         case e.ReplyEnded(text=text, role=""):
             return _display_lines(text, mask)
         case e.ToolStarted(call=call, title=title):
@@ -317,9 +314,11 @@ def _display_lines(text: str, mask: SecretMask) -> list[str]:
     return [one_line(line, 500) for line in lines if line.strip()]
 
 
-def messages(entry: SessionEntry) -> list[e.UserMessageAdded]:
-    """What the user said, in order: where a fork can begin. Texts are exact: to be cleaned and masked by whoever shows
-    them. Raises SessionError when it can't be read."""
+def user_messages(entry: SessionEntry) -> list[e.UserMessageAdded]:
+    """Return the user messages in order, at which a fork can start. Raises SessionError if unreadable.
+
+    Texts are unchanged: the caller cleans and masks them.
+    """
     try:
         return [
             event

@@ -1,7 +1,7 @@
-"""Changing a session that no process works in: its title, its records, its end; and copies of it (S3).
+"""Changing a session that is not open: its title, its records, deleting it; and forking sessions (S3).
 
-A copy is built whole beside the others, and is a session only at the end. The original is read only, so it may be
-running: then the copy goes up to its last intact record.
+A copy becomes a session only when it is complete. The original is only read, so it may be open: the copy then ends with
+its last intact record.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tui_agent import events as e
 from tui_agent.common.workplan import plan_template
 from tui_agent.platform.append import Appender, AppendError, sync_folder
 from tui_agent.platform.locks import FileLock, InUse
-from tui_agent.storage.catalog import TITLE_MAX, SessionEntry
+from tui_agent.storage.catalog import MAX_TITLE_LENGTH, SessionEntry
 from tui_agent.storage.chat_log import ChatLog
 from tui_agent.storage.folder import (
     INFO_VERSION,
@@ -32,12 +32,12 @@ from tui_agent.storage.folder import (
     SessionError,
     folder_name,
     info_version,
+    is_regular_file,
     is_session,
     load_info,
     make_folder,
-    rebuild,
-    regular,
-    start_in,
+    rebuild_info,
+    start_from_name,
     write_info,
     write_new,
 )
@@ -50,11 +50,11 @@ from tui_agent.view.items import SessionView
 
 
 def retitle_session(entry: SessionEntry, title: str, mask: SecretMask | None = None) -> str:
-    """Give a session another title, for good; returns the title as it is kept. Raises SessionError.
+    """Rename a session and return the title as stored. Raises SessionError.
 
-    `mask` hides secrets in `chat_history.log`, should the end of it have been lost and be written again.
+    `mask` hides secrets in `chat_history.log`, whose missing end may have to be rewritten.
     """
-    path, title = entry.path, one_line(title, TITLE_MAX)
+    path, title = entry.path, one_line(title, MAX_TITLE_LENGTH)
     if not title:
         raise SessionError("A title needs at least one letter.")
     with session_lock(path, "Rename it once it has ended."):
@@ -67,8 +67,10 @@ def retitle_session(entry: SessionEntry, title: str, mask: SecretMask | None = N
 
 
 def delete_session(entry: SessionEntry) -> None:
-    """Delete a session and all its files for good; without its journal it is no session any more, whatever becomes of
-    the rest. Raises SessionError: when it is running, or when a file can't be deleted."""
+    """Delete a session with all its files. Raises SessionError if it is open or a file can't be deleted.
+
+    The journal goes first: without it the folder is no longer a session.
+    """
     path = entry.path
     with session_lock(path, "Quit it first."):
         try:
@@ -85,7 +87,7 @@ def delete_session(entry: SessionEntry) -> None:
 
 @contextlib.contextmanager
 def session_lock(path: Path, instead: str) -> Iterator[None]:
-    """Hold the session's lock. Raises SessionError; when it is in use, with `instead` as what to do."""
+    """Hold the session's lock. Raises SessionError, with the advice `instead` if it is in use."""
     if not is_session(path):
         raise SessionError(f"There is no session in {path}.")
     try:
@@ -93,24 +95,24 @@ def session_lock(path: Path, instead: str) -> Iterator[None]:
     except InUse as error:
         raise SessionError(f"{error} {instead}") from error
     except OSError as error:
-        why = error.strerror or str(error)
-        raise SessionError(f"Session {path.name} can't be locked: {why}. Nothing was changed.") from error
+        reason = error.strerror or str(error)
+        raise SessionError(f"Session {path.name} can't be locked: {reason}. Nothing was changed.") from error
     with lock:
         yield
 
 
 def check_readable(path: Path) -> None:
-    """Raises SessionError when the session can't be gone on with by this program."""
+    """Raise SessionError if this program can't resume the session."""
     if info_version(path) > INFO_VERSION:
         raise SessionError(f"Session {path.name} was last used by a newer tui-agent. Update to use it.")
-    if not regular(path / JOURNAL):
+    if not is_regular_file(path / JOURNAL):
         raise SessionError(f"Session {path.name} has no {JOURNAL}: nothing to resume.")
 
 
-def add_records(path: Path, new: Iterable[e.Event], mask: SecretMask, name: str = JOURNAL) -> None:
-    """Append events to a session's journal, called `name`, and log as the engine does, durably. Under its lock only.
+def add_records(path: Path, new_events: Iterable[e.Event], mask: SecretMask, name: str = JOURNAL) -> None:
+    """Append events to a session's journal, called `name`, and log, durably. The caller holds the lock.
 
-    Raises SessionError; the journal is whole then, with or without them.
+    Raises SessionError; the journal is intact then, with or without them.
     """
     log = journal = None
     try:
@@ -122,7 +124,7 @@ def add_records(path: Path, new: Iterable[e.Event], mask: SecretMask, name: str 
         size = log.size
         lines: list[bytes] = []
         texts: list[bytes] = []
-        for event in new:
+        for event in new_events:
             seq += 1
             at = datetime.now().astimezone().isoformat(timespec="milliseconds")
             record = e.Record(seq=seq, at=at, event=event)
@@ -138,38 +140,40 @@ def add_records(path: Path, new: Iterable[e.Event], mask: SecretMask, name: str 
     except OSError as error:
         raise SessionError(f"Session {path.name} can't be read: {error}.") from error
     finally:
-        for one in (log, journal):
-            if one is not None:
-                one.close()
+        for item in (log, journal):
+            if item is not None:
+                item.close()
 
 
 BLOBS = "blobs"
-PART = "events.jsonl.part"
-"""The journal while the copy is made: without a journal a folder is no session."""
-COMPANIONS = re.compile(r"rejected-[^/]*\.txt|plan_doc\.aside-[^/]*\.md")
-"""Files that records or the plan name and that the copy needs too."""
-QUEUE = {e.MessageQueued.type, e.MessageWithdrawn.type, e.UserMessageAdded.type}
-"""What tells which messages wait."""
-CHUNK = 1 << 20
-FORK = " (fork)"
+PARTIAL_JOURNAL = "events.jsonl.part"
+"""The journal while copying: a folder without a journal is no session."""
+COMPANION_FILES = re.compile(r"rejected-[^/]*\.txt|plan_doc\.aside-[^/]*\.md")
+"""Files named by records or the plan that must be copied too."""
+QUEUE_EVENTS = {e.MessageQueued.type, e.MessageWithdrawn.type, e.UserMessageAdded.type}
+"""Events that determine the queue."""
+CHUNK_SIZE = 1 << 20
+FORK_SUFFIX = " (fork)"
 
 
-class Cut(msgspec.Struct):
-    """Where the copy ends, and what is known there."""
+class ForkPoint(msgspec.Struct):
+    """Where a copy ends, and the state at that point."""
 
     size: int = 0
-    """Records that are copied."""
+    """Number of copied records."""
     log: int | None = None
-    """Bytes of the log that belong to them; None for all."""
+    """Size of the log up to there; None for all of it."""
     before: str = ""
-    """The text of the message before which it ends."""
+    """Text of the message before which it ends."""
     view: SessionView = msgspec.field(default_factory=SessionView)
-    """The messages that wait there, and the plan document as far as it is looked for."""
+    """The queue and, if needed, the plan document."""
 
 
 def fork_session(entry: SessionEntry, at: str | None = None, mask: SecretMask | None = None) -> str:
-    """A copy of the session under a new id, which is returned: all of it, or with `at` (the id of a message of the
-    user's) what was there before that message. The original may be running and is not touched. Raises SessionError.
+    """Fork a session and return the new id. Raises SessionError.
+
+    Copies everything, or with `at` (the id of a user message) what was there before that message. The original may be
+    open and is not changed.
     """
     source = entry.path
     check_readable(source)
@@ -178,7 +182,7 @@ def fork_session(entry: SessionEntry, at: str | None = None, mask: SecretMask | 
         now = datetime.now().astimezone()
         target = make_folder(source.parent, folder_name(now))
         with FileLock(target / LOCK):
-            _fill(source, target, at, entry.title, mask or SecretMask({}))
+            _copy_session(source, target, at, entry.title, mask or SecretMask({}))
     except OSError as error:
         _clear(target)
         raise SessionError(f"Session {source.name} could not be copied: {error}.") from error
@@ -193,32 +197,32 @@ def _clear(target: Path | None) -> None:
         shutil.rmtree(target, ignore_errors=True)
 
 
-def _fill(source: Path, target: Path, at: str | None, title: str, mask: SecretMask) -> None:
-    # the log before the journal: what it tells is then in the journal for sure, and what it lacks is told again
+def _copy_session(source: Path, target: Path, at: str | None, title: str, mask: SecretMask) -> None:
+    # The log comes before the journal: records missing in the copied log are added to it later.
     _copy(source / LOG, target / LOG)
-    cut = _copy_journal(source / JOURNAL, target / PART, at)
-    if cut.log is not None:
-        os.truncate(target / LOG, min(cut.log, (target / LOG).stat().st_size))
-    _copy_plan(source, target, cut, at)
+    fork_point = _copy_journal(source / JOURNAL, target / PARTIAL_JOURNAL, at)
+    if fork_point.log is not None:
+        os.truncate(target / LOG, min(fork_point.log, (target / LOG).stat().st_size))
+    _copy_plan(source, target, fork_point, at)
     for name in _companion_files(source):
         _copy(source / name, target / name)
     _link_blobs(source / BLOBS, target / BLOBS)
-    forked = e.SessionForked(parent=source.name, before=cut.before)
-    left = [e.MessageWithdrawn(id=message.id) for message in cut.view.queue]
-    title = title.removesuffix(FORK) + FORK if title else ""
+    forked = e.SessionForked(parent=source.name, before=fork_point.before)
+    remaining = [e.MessageWithdrawn(id=message.id) for message in fork_point.view.queue]
+    title = title.removesuffix(FORK_SUFFIX) + FORK_SUFFIX if title else ""
     titled = [e.SessionTitled(title=title)] if title else []
-    add_records(target, [forked, *left, *titled], mask, PART)
-    os.rename(target / PART, target / JOURNAL)
-    info = load_info(source) or rebuild(target)
-    at_now = datetime.now().astimezone().isoformat(timespec="milliseconds")
+    add_records(target, [forked, *remaining, *titled], mask, PARTIAL_JOURNAL)
+    os.rename(target / PARTIAL_JOURNAL, target / JOURNAL)
+    info = load_info(source) or rebuild_info(target)
+    now = datetime.now().astimezone().isoformat(timespec="milliseconds")
     write_info(
         target,
         msgspec.structs.replace(
             info,
             id=target.name,
             title=title,
-            started_at=start_in(target.name),
-            updated_at=at_now,
+            started_at=start_from_name(target.name),
+            updated_at=now,
             status="ended",
             parent=source.name,
         ),
@@ -227,52 +231,52 @@ def _fill(source: Path, target: Path, at: str | None, title: str, mask: SecretMa
     sync_folder(target.parent)
 
 
-def _copy_journal(source: Path, target: Path, at: str | None) -> Cut:
-    """The intact records in the order of their numbers; their bytes as they are. Raises SessionError, OSError."""
-    cut = Cut()
-    found = at is None
-    folded = QUEUE if found else {*QUEUE, e.PlanDocChanged.type}
-    with open(target, "xb", opener=_private) as out:
+def _copy_journal(source: Path, target: Path, at: str | None) -> ForkPoint:
+    """Copy the intact records in order, byte for byte. Raises SessionError, OSError."""
+    fork_point = ForkPoint()
+    is_complete = at is None
+    folded_types = QUEUE_EVENTS if is_complete else {*QUEUE_EVENTS, e.PlanDocChanged.type}
+    with open(target, "xb", opener=_open_private) as out:
         for line in JournalReader(source):
             if not isinstance(line, JournalLine):
                 continue
             if at is not None and line.type == e.UserMessageAdded.type:
                 event = line.record().event
                 if isinstance(event, e.UserMessageAdded) and event.id == at:
-                    cut.before, cut.log, found = event.text, line.log, True
+                    fork_point.before, fork_point.log, is_complete = event.text, line.log, True
                     break
-            if line.type in folded:
-                fold_record(cut.view, line.record())
+            if line.type in folded_types:
+                fold_record(fork_point.view, line.record())
             out.write(line.raw)
-            cut.size += 1
+            fork_point.size += 1
         out.flush()
         os.fsync(out.fileno())
-    if not found:
+    if not is_complete:
         raise SessionError(f"There is no message {one_line(at or '')!r} in session {source.parent.name}.")
-    if not cut.size:
+    if not fork_point.size:
         raise SessionError(f"No record of session {source.parent.name} can be read: nothing to copy.")
-    return cut
+    return fork_point
 
 
-def _copy_plan(source: Path, target: Path, cut: Cut, at: str | None) -> None:
-    """The plan document as it was at the cut; of the whole session as it is."""
-    if at is None and regular(source / PLAN):
+def _copy_plan(source: Path, target: Path, fork_point: ForkPoint, at: str | None) -> None:
+    """Copy the plan document as of the cut, or the current one."""
+    if at is None and is_regular_file(source / PLAN):
         _copy(source / PLAN, target / PLAN)
         return
     milliseconds = round(datetime.now().timestamp() * 1000)
-    text = cut.view.plan.text if cut.view.plan.by else plan_template(milliseconds)
+    text = fork_point.view.plan.text if fork_point.view.plan.by else plan_template(milliseconds)
     write_new(target / PLAN, text.encode("utf-8", "surrogateescape"))
 
 
 def _companion_files(source: Path) -> Iterator[str]:
     with contextlib.suppress(OSError):
-        for one in os.scandir(source):
-            if COMPANIONS.fullmatch(one.name) and one.is_file(follow_symlinks=False):
-                yield one.name
+        for item in os.scandir(source):
+            if COMPANION_FILES.fullmatch(item.name) and item.is_file(follow_symlinks=False):
+                yield item.name
 
 
 def _link_blobs(source: Path, target: Path) -> None:
-    """Contents never change under their name, so both sessions may have the same file; copied where links can't be."""
+    """Link the blobs, which never change, or copy them where hard links are not supported."""
     if source.is_symlink() or not source.is_dir():
         return
     os.mkdir(target, 0o700)
@@ -280,15 +284,15 @@ def _link_blobs(source: Path, target: Path) -> None:
         if not folder.is_dir(follow_symlinks=False):
             continue
         os.mkdir(target / folder.name, 0o700)
-        for one in os.scandir(folder.path):
-            if one.is_file(follow_symlinks=False):
+        for item in os.scandir(folder.path):
+            if item.is_file(follow_symlinks=False):
                 with contextlib.suppress(FileNotFoundError):  # the original may be pruning
-                    _link(Path(one.path), target / folder.name / one.name)
+                    _link_or_copy(Path(item.path), target / folder.name / item.name)
         sync_folder(target / folder.name)
     sync_folder(target)
 
 
-def _link(source: Path, target: Path) -> None:
+def _link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, target, follow_symlinks=False)
     except FileNotFoundError:
@@ -298,23 +302,23 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """The bytes that a regular file has now, durably; nothing where there is none. Raises OSError."""
+    """Copy the current bytes of a regular file durably; a missing one becomes empty. Raises OSError."""
     try:
         fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         fd = -1
-    with open(target, "xb", opener=_private) as out:
+    with open(target, "xb", opener=_open_private) as out:
         if fd < 0:
             return
         with open(fd, "rb") as file:
             status = os.fstat(fd)
-            left = status.st_size if stat.S_ISREG(status.st_mode) else 0
-            while left > 0 and (data := file.read(min(left, CHUNK))):
+            remaining = status.st_size if stat.S_ISREG(status.st_mode) else 0
+            while remaining > 0 and (data := file.read(min(remaining, CHUNK_SIZE))):
                 out.write(data)
-                left -= len(data)
+                remaining -= len(data)
         out.flush()
         os.fsync(out.fileno())
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -1,4 +1,4 @@
-"""`chat_history.log`: the journal as text for people, one growing file that `tail -f` can follow (S2)."""
+"""`chat_history.log`: the session as readable text, an append-only file for `tail -f` (S2)."""
 
 from __future__ import annotations
 
@@ -22,137 +22,137 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _BRACKET = re.compile(r"(?<=\n)\[")
 
 _HEAD_LINES, _TAIL_LINES = 64, 512
-_DIFFS = 64
-_REST = 4096
-"""Bounds of what is remembered of a call's live output and of the diffs that were shown."""
+_MAX_DIFFS = 64
+_MAX_PARTIAL_LINE = 4096
+"""Limits of the remembered live output and shown diffs."""
 
 
 class _Reply(msgspec.Struct):
-    """A reply that is coming in."""
+    """A reply being received."""
 
     thinking: str = ""
-    """When its thinking began; empty when that was logged, or there was none."""
+    """When reasoning started; empty if it was logged or there was none."""
     thought: bool = False
     streamed: bool = False
-    """Text of it is in the log."""
+    """The log contains text of it."""
 
 
-class _Live(msgspec.Struct):
-    """Live output of a call that is running: which lines were logged already."""
+class _LiveOutput(msgspec.Struct):
+    """Checksums of the live output lines of a running call that are already in the log."""
 
     head: list[int] = msgspec.field(default_factory=list)
     tail: list[int] = msgspec.field(default_factory=list)
     rest: str = ""
-    """The last line, while it has no end."""
+    """The last line until it is complete."""
 
     def add(self, text: str) -> None:
         lines = (self.rest + text).split("\n")
-        self.rest = lines.pop()[:_REST]
+        self.rest = lines.pop()[:_MAX_PARTIAL_LINE]
         for line in lines:
             self._remember_line(line)
 
     def _remember_line(self, line: str) -> None:
-        mark = _checksum(line)
+        checksum = _checksum(line)
         if len(self.head) < _HEAD_LINES:
-            self.head.append(mark)
+            self.head.append(checksum)
         else:
-            self.tail.append(mark)
+            self.tail.append(checksum)
             if len(self.tail) > 2 * _TAIL_LINES:
                 del self.tail[:-_TAIL_LINES]
 
     def new_lines(self, text: str) -> str:
-        """The lines of `text` that were not among the output."""
+        """Return the lines of `text` that are not in the live output."""
         if self.rest:
             self.add("\n")
-        known = {*self.head, *self.tail}
-        return "\n".join(line for line in text.split("\n") if _checksum(line) not in known).strip("\n")
+        logged = {*self.head, *self.tail}
+        return "\n".join(line for line in text.split("\n") if _checksum(line) not in logged).strip("\n")
 
 
 class _State(msgspec.Struct):
-    """All that decides how the next record is logged. Plain data, so that it can be saved."""
+    """The state between records, as plain data so that it can be saved."""
 
     growing: str = ""
-    """The entry that more text may be added to."""
+    """The entry that more text may be appended to."""
     fresh: bool = True
-    """The log ends with a newline, or is empty."""
+    """The log is empty or ends with a newline."""
     stamp: str = ""
     spoken: int = 0
-    """What the model said last, as a checksum: a run's end does not repeat it."""
+    """Checksum of the last reply, which the end of a run does not repeat."""
     replies: dict[str, _Reply] = msgspec.field(default_factory=dict)
-    live: dict[str, _Live] = msgspec.field(default_factory=dict)
+    live: dict[str, _LiveOutput] = msgspec.field(default_factory=dict)
     diffs: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class ChatLog:
-    """Turns records into the text that the log grows by. Nothing but the records (and the mask) decides it."""
+    """Projects records to log text. The output depends only on the records and the mask."""
 
     def __init__(self, mask: SecretMask | None = None) -> None:
         self._mask = mask or SecretMask({})
         self._state = _State()
         self._maskers: dict[str, StreamMasker] = {}
         self._projections: dict[type[e.Event], Callable[[e.Record, Any], str]] = {
-            e.SessionOpened: self._session_opened,
-            e.ReplyStarted: self._reply_started,
-            e.ReasoningDelta: self._reply_thought,
-            e.TextDelta: self._reply_text,
-            e.ReplyEnded: self._reply_ended,
-            e.RunEnded: self._run_ended,
-            e.ToolStarted: self._tool_started,
-            e.ToolOutput: self._tool_output,
-            e.ToolFinished: self._tool_finished,
-            e.FileChanged: self._file_changed,
-            e.UserShellCommand: self._shell_ran,
+            e.SessionOpened: self._project_session_opened,
+            e.ReplyStarted: self._project_reply_started,
+            e.ReasoningDelta: self._project_reasoning,
+            e.TextDelta: self._project_text,
+            e.ReplyEnded: self._project_reply_ended,
+            e.RunEnded: self._project_run_ended,
+            e.ToolStarted: self._project_tool_started,
+            e.ToolOutput: self._project_tool_output,
+            e.ToolFinished: self._project_tool_finished,
+            e.FileChanged: self._project_file_changed,
+            e.UserShellCommand: self._project_shell,
         }
 
     def project(self, record: e.Record) -> str:
-        """What the record adds to the log; clean, masked, and UTF-8 throughout."""
-        return self._projections.get(type(record.event), self._narrated)(record, record.event)
+        """Return the text that a record adds to the log; clean, masked, valid UTF-8."""
+        return self._projections.get(type(record.event), self._project_narrated)(record, record.event)
 
     def state(self) -> dict[str, Any]:
-        """The memory between records, as plain data. What a masker holds back is not in it."""
+        """Return the state as plain data, without text held back by maskers."""
         state: dict[str, Any] = msgspec.to_builtins(self._state)
         return state
 
     def restore(self, state: object) -> None:
-        """Go on from what `state()` gave; from nothing when it is not of that kind."""
+        """Restore a result of `state()`; reset if it is invalid."""
         try:
             self._state = msgspec.convert(state, _State)
         except msgspec.ValidationError:
             self._state = _State()
 
-    def cut_off(self, fresh: bool) -> None:
-        """The file is not what it was: the next text is an entry of its own. `fresh`: it ends with a newline."""
+    def start_new_entry(self, at_line_start: bool) -> None:
+        """Start a new entry because the file was changed. `at_line_start`: it ends with a newline."""
         self._state.growing = ""
-        self._state.fresh = fresh
+        self._state.fresh = at_line_start
 
     # --- entries ---------------------------------------------------------------------------
 
-    def _narrated(self, record: e.Record, event: e.Event) -> str:
-        said = narrate(event)
-        if said is None:
+    def _project_narrated(self, record: e.Record, event: e.Event) -> str:
+        narration = narrate(event)
+        if narration is None:
             return ""
         if isinstance(event, e.ApprovalRequested) and isinstance(event.action, EditAction):
-            self._remember_diff(event.action.display, said.more)
-        return self._entry(record, said.role, "\n".join(filter(None, (said.text, said.more))))
+            self._remember_diff(event.action.display, narration.more)
+        return self._entry(record, narration.role, "\n".join(filter(None, (narration.text, narration.more))))
 
     def _system(self, record: e.Record, text: str) -> str:
         return self._entry(record, "SYSTEM", text)
 
-    def _session_opened(self, record: e.Record, event: e.SessionOpened) -> str:
+    def _project_session_opened(self, record: e.Record, event: e.SessionOpened) -> str:
         self._state.replies.clear()  # what an earlier process left unfinished stays so
         self._state.live.clear()
         self._maskers.clear()
         question = "" if event.resumed else self._system(record, event.question or OPENING)
-        return question + self._narrated(record, event)
+        return question + self._project_narrated(record, event)
 
     def _entry(self, record: e.Record, role: str, text: str) -> str:
-        body = self._escape_brackets(self._plain(text)).rstrip("\n")
+        body = self._escape_brackets(self._masked(text)).rstrip("\n")
         head = self._header(record, role)
         self._state.growing = ""
         return f"{head}{body}\n"
 
-    def _grow(self, record: e.Record, role: str, key: str, text: str) -> str:
-        """Add to the growing entry `key`, under a new header when another one came between."""
+    def _append(self, record: e.Record, role: str, key: str, text: str) -> str:
+        """Append to the entry `key`, with a new header if another entry came in between."""
         if not text:
             return ""
         state = self._state
@@ -178,27 +178,27 @@ class ChatLog:
         state.stamp = stamp
         return f"{out}[{stamp}] {role}: "
 
-    def _plain(self, text: str) -> str:
+    def _masked(self, text: str) -> str:
         return self._mask.mask(_tidy(text))
 
     @staticmethod
     def _escape_brackets(text: str) -> str:
-        """Only the program begins a line with a bracket."""
+        """Escape brackets at the start of a line, which mark entries."""
         return _BRACKET.sub(" [", text)
 
-    def _shell_ran(self, record: e.Record, event: e.UserShellCommand) -> str:
-        return self._entry(record, "USER", f"!{event.command}") + self._narrated(record, event)
+    def _project_shell(self, record: e.Record, event: e.UserShellCommand) -> str:
+        return self._entry(record, "USER", f"!{event.command}") + self._project_narrated(record, event)
 
     # --- replies ---------------------------------------------------------------------------
 
     def _reply(self, record: e.Record) -> _Reply:
         return self._state.replies.setdefault(record.node, _Reply())
 
-    def _reply_started(self, record: e.Record, _: e.ReplyStarted) -> str:
+    def _project_reply_started(self, record: e.Record, _: e.ReplyStarted) -> str:
         self._state.replies[record.node] = _Reply()
         return ""
 
-    def _reply_thought(self, record: e.Record, _: e.ReasoningDelta) -> str:
+    def _project_reasoning(self, record: e.Record, _: e.ReasoningDelta) -> str:
         reply = self._reply(record)
         reply.thought = True
         reply.thinking = reply.thinking or record.at
@@ -211,26 +211,26 @@ class ChatLog:
         reply.thinking = ""
         return self._system(record, f"Thought for {duration_text(ms)}.")
 
-    def _reply_text(self, record: e.Record, event: e.TextDelta) -> str:
+    def _project_text(self, record: e.Record, event: e.TextDelta) -> str:
         reply = self._reply(record)
         out = self._thought_entry(record, reply)
         reply.streamed = reply.streamed or bool(event.text)
         return out + self._agent_text(record, self._masker(record).feed(_tidy(event.text)))
 
     def _agent_text(self, record: e.Record, text: str) -> str:
-        return self._grow(record, "AGENT", f"reply:{record.node}", text)
+        return self._append(record, "AGENT", f"reply:{record.node}", text)
 
     def _masker(self, record: e.Record) -> StreamMasker:
-        """For a text that comes in pieces: a secret may be split between them."""
+        """Return the masker of a stream, since a secret may be split between deltas."""
         return self._maskers.setdefault(record.node, StreamMasker(self._mask))
 
-    def _reply_ended(self, record: e.Record, event: e.ReplyEnded) -> str:
+    def _project_reply_ended(self, record: e.Record, event: e.ReplyEnded) -> str:
         reply = self._state.replies.pop(record.node, None) or _Reply()
         masker = self._maskers.pop(record.node, None)
-        held = self._agent_text(record, masker.flush()) if masker else ""
+        pending = self._agent_text(record, masker.flush()) if masker else ""
         if event.thought and not reply.thought:
             reply.thinking = record.at
-        out = held + self._thought_entry(record, reply, event.thought_ms)
+        out = pending + self._thought_entry(record, reply, event.thought_ms)
         if event.text.strip() and not reply.streamed and not event.role:
             out += self._entry(record, "AGENT", event.text)
         if event.text.strip() and not event.role:
@@ -243,10 +243,10 @@ class ChatLog:
             out += self._system(record, "The server's content filter ended the reply.")
         return out
 
-    def _run_ended(self, record: e.Record, event: e.RunEnded) -> str:
+    def _project_run_ended(self, record: e.Record, event: e.RunEnded) -> str:
         if event.outcome != "done":
-            said = f": {event.facts}" if event.facts else "."
-            return self._system(record, f"Run ended, {event.outcome}{said}")
+            detail = f": {event.facts}" if event.facts else "."
+            return self._system(record, f"Run ended, {event.outcome}{detail}")
         if event.said:
             return self._system(record, event.facts) if event.facts else ""
         if event.text.strip() and _checksum(event.text) != self._state.spoken:
@@ -255,7 +255,7 @@ class ChatLog:
 
     # --- tools -----------------------------------------------------------------------------
 
-    def _tool_started(self, record: e.Record, event: e.ToolStarted) -> str:
+    def _project_tool_started(self, record: e.Record, event: e.ToolStarted) -> str:
         by = " (by a sub-agent)" if event.agent else ""
         return self._entry(record, "TOOL_CALL", self._call_text(event.call) + by)
 
@@ -264,41 +264,41 @@ class ChatLog:
         masked = map_strings(arguments, lambda text: self._mask.mask(_SURROGATES.sub("\ufffd", text)))
         return f"{call.name}({msgspec.json.encode(masked).decode()})"
 
-    def _tool_output(self, record: e.Record, event: e.ToolOutput) -> str:
+    def _project_tool_output(self, record: e.Record, event: e.ToolOutput) -> str:
         return self._live(record, self._masker(record).feed(_tidy(event.text)))
 
     def _live(self, record: e.Record, text: str) -> str:
         if text:
-            self._state.live.setdefault(record.node, _Live()).add(text)
-        return self._grow(record, "TOOL_RESULT", f"live:{record.node}", text)
+            self._state.live.setdefault(record.node, _LiveOutput()).add(text)
+        return self._append(record, "TOOL_RESULT", f"live:{record.node}", text)
 
-    def _tool_finished(self, record: e.Record, event: e.ToolFinished) -> str:
+    def _project_tool_finished(self, record: e.Record, event: e.ToolFinished) -> str:
         masker = self._maskers.pop(record.node, None)
         out = self._live(record, masker.flush()) if masker else ""
         live = self._state.live.pop(record.node, None)
-        text = self._plain(event.text)
+        text = self._masked(event.text)
         if live is not None:
             text = live.new_lines(text)
         if not text.strip():
-            text = self._plain(_ended(event.result, event.ms))
+            text = self._masked(_result_text(event.result, event.ms))
         return out + self._entry(record, "TOOL_RESULT", text)
 
     # --- changes ---------------------------------------------------------------------------
 
-    def _file_changed(self, record: e.Record, event: e.FileChanged) -> str:
-        """The diff is left out where the approval has just shown it."""
+    def _project_file_changed(self, record: e.Record, event: e.FileChanged) -> str:
+        """Leave out the diff if the approval has just shown it."""
         display, diff = event.change.display, diff_text(event.diff)
         if self._state.diffs.pop(display, None) != _checksum(diff):
-            return self._narrated(record, event)
-        said = narrate(event)
-        return "" if said is None else self._system(record, said.text)
+            return self._project_narrated(record, event)
+        narration = narrate(event)
+        return "" if narration is None else self._system(record, narration.text)
 
     def _remember_diff(self, display: str, diff: str) -> None:
-        put_bounded(self._state.diffs, display, _checksum(diff), _DIFFS)
+        put_bounded(self._state.diffs, display, _checksum(diff), _MAX_DIFFS)
 
 
 def _tidy(text: str) -> str:
-    """Clean, with one kind of line end: what any reader may take for one is one."""
+    """Clean the text and unify line ends."""
     return _LINE_ENDS.sub("\n", clean(text))
 
 
@@ -306,13 +306,13 @@ def _checksum(text: str) -> int:
     return zlib.crc32(text.strip().encode("utf-8", "replace"))
 
 
-def _ended(result: ToolResult, ms: int) -> str:
-    how = "Done" if result.success else f"Failed: {result.error}" if result.error else "Failed"
-    return f"{how} in {duration_text(ms)}."
+def _result_text(result: ToolResult, ms: int) -> str:
+    status = "Done" if result.success else f"Failed: {result.error}" if result.error else "Failed"
+    return f"{status} in {duration_text(ms)}."
 
 
 def _seconds_back(before: str, now: str) -> float:
-    """How far `now` lies before `before`; negative when it is later, 0 when one can't be read."""
+    """Return how many seconds `now` is before `before`; 0 if a time is invalid."""
     try:
         return (datetime.fromisoformat(before) - datetime.fromisoformat(now)).total_seconds()
     except (ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""The files of a session's folder as such: made, told from links and pipes, kept aside when they can't be used."""
+"""The files of a session's folder: creating and opening it, and setting unusable files aside."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tui_agent.view.items import SessionView
 
 
 def make_folder(sessions: Path, name: str) -> Path:
-    """A new folder in `sessions`, called `name` or, where that is taken, `name` with a number. Raises OSError."""
+    """Create a folder in `sessions` called `name`, with a number if it exists. Raises OSError."""
     for number in range(1, 10_000):
         path = sessions / (name if number == 1 else f"{name}-{number}")
         try:
@@ -43,33 +43,33 @@ def make_folder(sessions: Path, name: str) -> Path:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Write a file of ours that must not be there yet, durably. Raises OSError."""
+    """Create a private file durably; it must not exist. Raises OSError."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        left = memoryview(data)
-        while left:
-            left = left[os.write(fd, left) :]
+        remaining = memoryview(data)
+        while remaining:
+            remaining = remaining[os.write(fd, remaining) :]
         os.fsync(fd)
     finally:
-        with contextlib.suppress(OSError):  # what counts was told by the sync
+        with contextlib.suppress(OSError):  # errors of the data were reported by fsync
             os.close(fd)
 
 
-def regular(path: Path) -> bool:
-    """Whether there is a regular file, not a link, so that reading can't lead elsewhere or wait for ever."""
+def is_regular_file(path: Path) -> bool:
+    """True for a regular file, not a symlink or pipe, which can be read without blocking."""
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
     except (OSError, ValueError):
         return False
 
 
-def keep_aside(path: Path) -> None:
-    """What can't be used, if it is there, keeps its bytes under another name. Never raises."""
+def set_aside(path: Path) -> None:
+    """Rename an unusable file, if it exists, to preserve its content. Never raises."""
     for number in range(1, 100):
-        aside = path.with_name(f"{path.name}.unreadable-{number}")
-        if not os.path.lexists(aside):
+        target = path.with_name(f"{path.name}.unreadable-{number}")
+        if not os.path.lexists(target):
             with contextlib.suppress(OSError):
-                os.rename(path, aside)
+                os.rename(path, target)
             return
 
 
@@ -80,14 +80,14 @@ INFO = "session.json"
 LOCK = "lock"
 
 INFO_VERSION = 1
-INFO_SIZE = 1 << 20
+MAX_INFO_SIZE = 1 << 20
 """Bytes of `session.json` that are read."""
-TITLE_LENGTH = 60
+MAX_FALLBACK_TITLE = 60
 
 Status: TypeAlias = Literal["active", "ended", "crashed"]
 
 
-_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}.*", re.DOTALL)
+_SESSION_NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}.*", re.DOTALL)
 
 
 class SessionError(Exception):
@@ -95,7 +95,7 @@ class SessionError(Exception):
 
 
 class SessionInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What `session.json` holds: a cache, all of it can be told from the journal. Times are ISO 8601."""
+    """The content of `session.json`, a cache of what the journal says. Times are ISO 8601."""
 
     id: str
     title: str = ""
@@ -107,12 +107,12 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     mode: str = ""
     status: Status = "active"
     parent: str = ""
-    """Id of the session that it is a fork of."""
+    """Id of the session it was forked from."""
     version: int = INFO_VERSION
 
 
 class SessionFolder:
-    """A session that this process works in: it holds the folder's lock until `close`."""
+    """A session opened by this process, which holds the folder's lock until `close`."""
 
     def __init__(self, path: Path, lock: FileLock, info: SessionInfo) -> None:
         self.path = path
@@ -122,7 +122,7 @@ class SessionFolder:
         self.log = path / LOG
         self.plan = path / PLAN
         self.warning = _file_system_warning(path)
-        """A sentence for the user when the folder lies where locks and saving may not hold."""
+        """A warning for the user if the file system may not support locks and syncing."""
         self._lock = lock
         self._scratch: Path | None = None
 
@@ -130,14 +130,14 @@ class SessionFolder:
     def create(
         cls, sessions: Path, *, workspace: Path, model: str, mode: str, now: datetime | None = None
     ) -> SessionFolder:
-        """A new session, named by its start. Two of one millisecond get two folders. Raises OSError."""
+        """Create a session named by its start time. Raises OSError."""
         now = now or datetime.now().astimezone()
-        new = [folder for folder in (sessions, *sessions.parents) if not folder.exists()]
+        missing = [folder for folder in (sessions, *sessions.parents) if not folder.exists()]
         path = make_folder(ensure_private_dir(sessions), folder_name(now))
         try:
-            for made in new:  # a session that can be lost with the folder around it is not durable
+            for parent in missing:  # a session is durable only if its parent folders are
                 with contextlib.suppress(PermissionError):
-                    sync_folder(made.parent)
+                    sync_folder(parent.parent)
             lock = FileLock(path / LOCK)
         except BaseException:
             shutil.rmtree(path, ignore_errors=True)
@@ -155,16 +155,16 @@ class SessionFolder:
             sync_folder(path.parent)
         except BaseException:
             lock.release()
-            shutil.rmtree(path, ignore_errors=True)  # nothing was said in it
+            shutil.rmtree(path, ignore_errors=True)  # it has no content yet
             raise
         return folder
 
     @classmethod
     def open(cls, path: Path) -> SessionFolder:
-        """An existing session. Raises InUse, SessionError (not a session, or of a newer program) or OSError."""
+        """Open a session. Raises InUse, SessionError (no session, or of a newer version) or OSError."""
         if not path.is_dir() or not os.path.lexists(path / JOURNAL):
             raise SessionError(f"There is no session in {path}.")
-        if not regular(path / JOURNAL):
+        if not is_regular_file(path / JOURNAL):
             raise SessionError(f"{JOURNAL} in {path} is not a regular file: nothing to resume.")
         lock = FileLock(path / LOCK)
         try:
@@ -173,12 +173,12 @@ class SessionFolder:
                 raise SessionError(
                     f"Session {path.name} was last used by a newer tui-agent. Update to open it; nothing was changed."
                 )
-            known = load_info(path)
-            if known is None:
-                keep_aside(path / INFO)
-            if os.path.lexists(path / LOG) and not regular(path / LOG):
-                keep_aside(path / LOG)  # it is told again from the journal
-            info = msgspec.structs.replace(known or rebuild(path), id=path.name, status="active")
+            saved_info = load_info(path)
+            if saved_info is None:
+                set_aside(path / INFO)
+            if os.path.lexists(path / LOG) and not is_regular_file(path / LOG):
+                set_aside(path / LOG)  # it is rebuilt from the journal
+            info = msgspec.structs.replace(saved_info or rebuild_info(path), id=path.name, status="active")
             folder = cls(path, lock, info)
             folder.save()
         except BaseException:
@@ -187,13 +187,13 @@ class SessionFolder:
         return folder
 
     def save(self, **changes: str) -> SessionInfo:
-        """Set fields of `info` and write `session.json`. A failed write is no loss and is not reported."""
+        """Set fields of `info` and write `session.json`. Write errors are ignored: it is only a cache."""
         self.info = msgspec.structs.replace(self.info, **changes)
         write_info(self.path, self.info)
         return self.info
 
     def scratch(self) -> Path:
-        """The folder for temporary files, outside the workspace, made on first use (T6). Raises OSError."""
+        """Return the scratch folder, outside the workspace, created on first use (T6). Raises OSError."""
         if self._scratch is None:
             inside = self.path / "scratch"
             workspace = Path(self.info.workspace or os.sep)
@@ -205,7 +205,7 @@ class SessionFolder:
         return self._scratch
 
     def close(self, status: Status = "ended", now: datetime | None = None) -> None:
-        """Empty the scratch folder, note how the session ended, and give the lock back."""
+        """Delete the scratch folder, record the status, and release the lock."""
         if not self._lock.held:
             return
         for scratch in (self._scratch, self.path / "scratch"):
@@ -221,20 +221,22 @@ class SessionFolder:
 
 
 def find_session(sessions: Path, prefix: str) -> Path:
-    """The one session whose id is `prefix` or begins with it. Raises SessionError when none or several do."""
+    """Return the session whose id is or starts with `prefix`. Raises SessionError unless there is exactly one."""
     names = [path.name for path in session_folders(sessions)]
-    hits = [name for name in names if name == prefix] or [name for name in names if prefix and name.startswith(prefix)]
-    if len(hits) == 1:
-        return sessions / hits[0]
-    if not hits:
+    matches = [name for name in names if name == prefix] or [
+        name for name in names if prefix and name.startswith(prefix)
+    ]
+    if len(matches) == 1:
+        return sessions / matches[0]
+    if not matches:
         if prefix and prefix == os.path.basename(prefix) and is_session(sessions / prefix):
             raise SessionError(f"{one_line(prefix)} can't be resumed: its {JOURNAL} is missing or not a file.")
         raise SessionError(f"No session id starts with {one_line(prefix)!r}.")
-    listed = ", ".join(sorted(hits)[:5])
-    raise SessionError(f"{len(hits)} session ids start with {one_line(prefix)!r}: {listed}. Use more of the id.")
+    listed = ", ".join(sorted(matches)[:5])
+    raise SessionError(f"{len(matches)} session ids start with {one_line(prefix)!r}: {listed}. Use more of the id.")
 
 
-TELLING = {
+INFO_EVENTS = {
     e.SessionOpened.type,
     e.SessionClosed.type,
     e.SessionForked.type,
@@ -243,24 +245,24 @@ TELLING = {
     e.ModeChanged.type,
     e.UserMessageAdded.type,
 }
-"""Records that `session.json` can be told from."""
+"""Records that contain data of `session.json`."""
 
 
-def rebuild(path: Path) -> SessionInfo:
-    """What the journal in `path` tells of the session, in one pass."""
-    view, began, last = SessionView(), start_in(path.name), None
+def rebuild_info(path: Path) -> SessionInfo:
+    """Rebuild the data of `session.json` from the journal."""
+    view, started, last = SessionView(), start_from_name(path.name), None
     for line in JournalReader(path / JOURNAL):
         if not isinstance(line, JournalLine):
             continue
-        if line.type in TELLING:
+        if line.type in INFO_EVENTS:
             record = line.record()
             fold_record(view, record)
-            began = began or record.at
+            started = started or record.at
         last = line
     return SessionInfo(
         id=path.name,
-        title=view.title or one_line(SecretMask({}).mask(view.first_message), TITLE_LENGTH),
-        started_at=began,
+        title=view.title or one_line(SecretMask({}).mask(view.first_message), MAX_FALLBACK_TITLE),
+        started_at=started,
         updated_at="" if last is None else last.record().at,
         workspace=os.path.realpath(view.workspace) if view.workspace else "",
         model=view.model,
@@ -271,25 +273,24 @@ def rebuild(path: Path) -> SessionInfo:
 
 
 def folder_name(now: datetime) -> str:
-    """`YYYY-MM-DDTHH:mm:ss.SSS` and the zone as `Z` or `+HHMM` (S1)."""
+    """Return the folder name: `YYYY-MM-DDTHH:mm:ss.SSS` and the zone as `Z` or `+HHMM` (S1)."""
     zone = now.strftime("%z") or "+0000"
     stamp = now.strftime("%Y-%m-%dT%H:%M:%S.") + f"{now.microsecond // 1000:03d}"
     return stamp + ("Z" if zone == "+0000" else zone)
 
 
 def is_session(path: Path) -> bool:
-    """Whether `path` is a session's folder, damaged or not: a real folder with a journal or an info of ours, or one
-    that is named as only sessions are."""
+    """True for a session's folder, damaged or not: it has a journal or an info file, or a session's name."""
     if path.is_symlink() or not path.is_dir():
         return False
-    return regular(path / JOURNAL) or regular(path / INFO) or bool(_STAMP.fullmatch(path.name))
+    return is_regular_file(path / JOURNAL) or is_regular_file(path / INFO) or bool(_SESSION_NAME.fullmatch(path.name))
 
 
 # --- parts ----------------------------------------------------------------------------------
 
 
 def session_folders(sessions: Path, *, damaged: bool = False) -> Iterator[Path]:
-    """The folders below `sessions` that hold a journal; with `damaged` those of sessions that lost theirs too."""
+    """Yield the folders below `sessions` with a journal; `damaged` includes sessions that lost theirs."""
     try:
         entries = list(os.scandir(sessions))
     except OSError:
@@ -297,14 +298,16 @@ def session_folders(sessions: Path, *, damaged: bool = False) -> Iterator[Path]:
     for entry in entries:
         with contextlib.suppress(OSError):
             path = sessions / entry.name
-            if entry.is_dir(follow_symlinks=False) and (is_session(path) if damaged else regular(path / JOURNAL)):
+            if entry.is_dir(follow_symlinks=False) and (
+                is_session(path) if damaged else is_regular_file(path / JOURNAL)
+            ):
                 yield path
 
 
 def load_info(path: Path) -> SessionInfo | None:
-    """What `session.json` in `path` holds; None when it can't be read or is of a newer version."""
+    """Read `session.json` in `path`; None if it is unreadable or of a newer version."""
     try:
-        data = read_file(path / INFO, INFO_SIZE).data
+        data = read_file(path / INFO, MAX_INFO_SIZE).data
         info = msgspec.json.decode(data, type=SessionInfo)
     except (FileFault, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
@@ -312,7 +315,7 @@ def load_info(path: Path) -> SessionInfo | None:
 
 
 def write_info(path: Path, info: SessionInfo) -> None:
-    """Write `session.json` into `path`. What fails is no loss: the journal holds it all."""
+    """Write `session.json` into `path`, ignoring errors: the journal has the data."""
     fields = msgspec.to_builtins(info)
     if not info.parent:
         del fields["parent"]
@@ -322,17 +325,17 @@ def write_info(path: Path, info: SessionInfo) -> None:
 
 
 def info_version(path: Path) -> int:
-    """The version that `session.json` in `path` names; 0 when it can't be read."""
+    """Return the version of `session.json` in `path`; 0 if it is unreadable."""
     try:
-        data = msgspec.json.decode(read_file(path / INFO, INFO_SIZE).data)
+        data = msgspec.json.decode(read_file(path / INFO, MAX_INFO_SIZE).data)
     except (FileFault, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return 0
     version = data.get("version", 0) if isinstance(data, dict) else 0
     return version if isinstance(version, int) else 0
 
 
-def start_in(name: str) -> str:
-    """The start that a folder's name tells, as ISO 8601; empty when it is no such name."""
+def start_from_name(name: str) -> str:
+    """Return the start time in a folder's name as ISO 8601, or an empty string."""
     stamp, zone = name[:23], name[23:].partition("-" if name[23:24] != "-" else "\0")[0]
     text = stamp + ("+00:00" if zone in ("Z", "") else zone)
     try:

@@ -1,4 +1,4 @@
-"""`events.jsonl`: reading it back whatever happened to the file."""
+"""Reading `events.jsonl`, whatever happened to the file."""
 
 from __future__ import annotations
 
@@ -14,29 +14,31 @@ from tui_agent import events as e
 from tui_agent.events import Record
 from tui_agent.storage.lines import MAX_LINE, Damage, JournalLine, parse_line, salvage
 
-REMEMBERED = 4096
-"""How many of the last records are told from their doubles by content."""
-LATE_MAX = 100_000
-"""How many records that stand too late in the file are looked for."""
+MAX_RECENT = 4096
+"""Number of recent records that duplicates are compared with."""
+MAX_LATE = 100_000
+"""Maximum number of misplaced records that are looked for."""
 
 _HEAD = re.compile(rb'\{"v":\d+,"seq":(\d{1,18}),')
 
 
 class JournalReader:
-    """Iterates the intact lines of a journal in the order of their numbers, and its damages, in constant memory.
+    """Iterates the intact lines of a journal in order of their numbers, and its damages, in constant memory.
 
-    Never raises for the file's content; a file that is not there is empty. Doubles are given once; a record that
-    stands too late in the file is given where it belongs.
+    Never raises for the file's content; a missing file is empty. Duplicates are dropped, and misplaced records are
+    returned in the right order.
     """
 
     def __init__(self, path: Path, *, start: int = 0, last: int | None = None) -> None:
-        """Read from byte `start`; `last` is the number before the first expected one (None: whatever
-        comes, when `start` is not 0)."""
+        """Read from byte `start`; `last` is the number before the first expected record.
+
+        If `last` is None and `start` is not 0, any number may come first.
+        """
         self.path = path
         self.offset = start
-        """Where the next line begins."""
+        """Offset of the next line."""
         self.last = last if last is not None or start else 0
-        """The number of the last line given."""
+        """Number of the last line returned."""
         self._recent: OrderedDict[int, int] = OrderedDict()
         self._late: dict[int, int] | None = None
         self._damage: list[Damage] = []
@@ -53,13 +55,13 @@ class JournalReader:
                 if line is None:
                     pass
                 elif self.last is not None and line.seq == self.last + 1 and not self._damage:
-                    yield self._accept(line)  # as nearly all do
+                    yield self._accept(line)  # the common case
                 else:
-                    yield from self._place(line, file)
+                    yield from self._in_order(line, file)
                 self.offset = offset + size
-                if len(self._damage) > REMEMBERED:
-                    yield from self._settle(None)
-        yield from self._settle(None)
+                if len(self._damage) > MAX_RECENT:
+                    yield from self._report_damage(None)
+        yield from self._report_damage(None)
 
     def _read(self, raw: bytes | None, offset: int, size: int) -> JournalLine | None:
         if raw is None:
@@ -71,13 +73,13 @@ class JournalReader:
         if line is not None:
             return line
         line = salvage(raw, offset)
-        bad = size if line is None else line.offset - offset
+        damaged_size = size if line is None else line.offset - offset
         torn = not raw.endswith(b'"}\n') or b"\0" in raw
-        self._damage.append(Damage(offset, bad, "torn" if torn else "damaged"))
+        self._damage.append(Damage(offset, damaged_size, "torn" if torn else "damaged"))
         return line
 
-    def _place(self, line: JournalLine, file: BinaryIO) -> Iterator[JournalLine | Damage]:
-        """The line at its place: doubles dropped, missing ones looked for further down."""
+    def _in_order(self, line: JournalLine, file: BinaryIO) -> Iterator[JournalLine | Damage]:
+        """Return the line in its place: drop duplicates, and look for missing records further down."""
         if self.last is not None and line.seq <= self.last:
             if self._recent.get(line.seq, line.crc) != line.crc:
                 self._damage.append(Damage(line.offset, line.size, "order"))
@@ -88,29 +90,29 @@ class JournalReader:
             for late in self._find_late_lines(line, file):
                 missing -= 1
                 yield self._accept(late)
-        yield from self._settle(line, missing)
+        yield from self._report_damage(line, missing)
         yield self._accept(line)
 
     def _accept(self, line: JournalLine) -> JournalLine:
         self.last = line.seq
         self._recent[line.seq] = line.crc
-        if len(self._recent) > REMEMBERED:
+        if len(self._recent) > MAX_RECENT:
             self._recent.popitem(last=False)
         return line
 
-    def _settle(self, following: JournalLine | None, missing: int = 0) -> Iterator[Damage]:
-        """Give the damages found since the last good line, now that the next one tells what they cost."""
+    def _report_damage(self, following: JournalLine | None, missing: int = 0) -> Iterator[Damage]:
+        """Return the damages since the last intact line, with the number of records they cost."""
         damages, self._damage = self._damage, []
         for index, damage in enumerate(damages):
             last = index == len(damages) - 1
-            if following is not None and last and not missing and self._repeated(damage, following):
+            if following is not None and last and not missing and self._is_retried(damage, following):
                 yield msgspec.structs.replace(damage, why="retried")
             else:
                 yield msgspec.structs.replace(damage, lost=missing if last else 0)
         if missing and not damages and following is not None:
             yield Damage(following.offset, 0, "gap", missing)
 
-    def _repeated(self, damage: Damage, following: JournalLine) -> bool:
+    def _is_retried(self, damage: Damage, following: JournalLine) -> bool:
         if damage.why == "too long":
             return False
         with open(self.path, "rb") as file:
@@ -119,19 +121,19 @@ class JournalReader:
         return head is not None and int(head[1]) == following.seq
 
     def _find_late_lines(self, line: JournalLine, file: BinaryIO) -> list[JournalLine]:
-        """Intact records before `line` in number that stand behind it in the file: one more pass, once."""
+        """Return intact records that belong before `line` but are behind it in the file, which is scanned once."""
         if self._late is None:
             self._late = self._scan_late(line)
         assert self.last is not None
-        found: list[JournalLine] = []
-        back = file.tell()
+        late_lines: list[JournalLine] = []
+        position = file.tell()
         for seq in sorted(seq for seq in self._late if self.last < seq < line.seq):
             file.seek(self._late[seq])
             late = parse_line(file.readline(MAX_LINE), self._late[seq])
             if late is not None and late.seq == seq:
-                found.append(late)
-        file.seek(back)
-        return found
+                late_lines.append(late)
+        file.seek(position)
+        return late_lines
 
     def _scan_late(self, line: JournalLine) -> dict[int, int]:
         late: dict[int, int] = {}
@@ -142,14 +144,14 @@ class JournalReader:
                 other = parse_line(raw, offset) if raw else None
                 if other is None:
                     continue
-                if other.seq < highest and len(late) < LATE_MAX:
+                if other.seq < highest and len(late) < MAX_LATE:
                     late.setdefault(other.seq, offset)
                 highest = max(highest, other.seq)
         return late
 
 
 def _raw_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None, int]]:
-    """Offset, bytes and size of each line; the bytes are None for one that is longer than any record."""
+    """Yield offset, bytes and size of each line; the bytes are None for a line longer than any record."""
     offset = file.tell()
     while raw := file.readline(MAX_LINE):
         size = len(raw)
@@ -162,13 +164,13 @@ def _raw_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None, int]]:
         offset += size
 
 
-def records(path: Path) -> Iterator[Record]:
-    """The intact records of a journal, in order."""
+def read_records(path: Path) -> Iterator[Record]:
+    """Yield the intact records of a journal in order."""
     return (line.record() for line in JournalReader(path) if isinstance(line, JournalLine))
 
 
 def find_last(path: Path, name: str, block: int = 1 << 20) -> JournalLine | None:
-    """The last intact record of type `name`, found from the end of the file backwards."""
+    """Find the last intact record of type `name`, searching backwards."""
     needle = b'"type":"%s"' % name.encode("ascii")
     try:
         file = open(path, "rb")  # noqa: SIM115 - closed by the with below; only opening may fail
@@ -191,7 +193,7 @@ def find_last(path: Path, name: str, block: int = 1 << 20) -> JournalLine | None
 
 
 def _line_around(file: BinaryIO, at: int) -> JournalLine | None:
-    """The intact line whose envelope holds byte `at`, which lies within its first kilobyte."""
+    """Return the intact line whose envelope contains byte `at`, within its first kilobyte."""
     low = max(0, at - 1024)
     file.seek(low)
     before = file.read(at - low)
@@ -203,95 +205,97 @@ def _line_around(file: BinaryIO, at: int) -> JournalLine | None:
     return parse_line(file.readline(MAX_LINE), start)
 
 
-HELD_LINES = 20_000
-HELD_BYTES = 8 << 20
-"""How far a reply's end is looked for; a longer one is given piece by piece."""
+MAX_HELD_LINES = 20_000
+MAX_HELD_BYTES = 8 << 20
+"""Limits within which the end of a reply is looked for; a longer one is returned in deltas."""
 
-SHORT = 2 << 20
-"""Bytes of a journal that is read at once."""
-END = 256 << 10
-END_MAX = 8 << 20
-"""Bytes of a longer one in which its end is looked for, first and at most."""
+SHORT_JOURNAL = 2 << 20
+"""Size up to which a journal is read completely."""
+TAIL_SIZE = 256 << 10
+MAX_TAIL_SIZE = 8 << 20
+"""Bytes at the end of a longer journal that are searched, first and at most."""
 
-PIECES = frozenset((e.TextDelta.type, e.ReasoningDelta.type, e.ReplyPhase.type))
-"""What a reply is made of until it ends."""
-_THINKS = b'"phase":"thinking"'
+DELTA_TYPES = frozenset((e.TextDelta.type, e.ReasoningDelta.type, e.ReplyPhase.type))
+"""Events that make up a reply until it ends."""
+_THINKING_PHASE = b'"phase":"thinking"'
 
 
 class _HeldLine:
-    """A line in its place, until it is known whether it is needed."""
+    """A line in the queue until it is known whether it is needed."""
 
     __slots__ = ("line", "settled", "size")
 
     def __init__(self, line: JournalLine | Damage) -> None:
         self.line: JournalLine | Damage | None = line
         self.size = line.size
-        self.settled = not isinstance(line, JournalLine) or line.type not in PIECES
+        self.settled = not isinstance(line, JournalLine) or line.type not in DELTA_TYPES
 
 
-def _is_redundant(end: e.ReplyEnded, piece: JournalLine) -> bool:
-    """Whether the end says all that the piece does, how long the model thought included."""
-    if piece.type == e.TextDelta.type:
+def _is_redundant(end: e.ReplyEnded, delta: JournalLine) -> bool:
+    """True if the end of the reply contains the information of the delta."""
+    if delta.type == e.TextDelta.type:
         return bool(end.text)
-    if piece.type == e.ReasoningDelta.type:
+    if delta.type == e.ReasoningDelta.type:
         return bool(end.thought and end.thought_ms)
-    return bool(end.thought_ms) or _THINKS not in piece.raw
+    return bool(end.thought_ms) or _THINKING_PHASE not in delta.raw
 
 
-def without_pieces(lines: Iterable[JournalLine | Damage]) -> Iterator[JournalLine | Damage]:
-    """`lines` in their order, but for the pieces of replies whose end holds the whole. In bounded memory."""
+def without_deltas(lines: Iterable[JournalLine | Damage]) -> Iterator[JournalLine | Damage]:
+    """Drop the deltas of replies whose end repeats them, in bounded memory."""
     held: deque[_HeldLine] = deque()
-    growing: dict[str, list[_HeldLine]] = {}
-    """By node, the pieces of replies that go on."""
+    open_replies: dict[str, list[_HeldLine]] = {}
+    """Deltas of unfinished replies by node."""
     size = 0
     for line in lines:
-        one = _HeldLine(line)
-        held.append(one)
-        size += one.size
-        if isinstance(line, JournalLine) and not one.settled:
-            growing.setdefault(line.node, []).append(one)
+        held_line = _HeldLine(line)
+        held.append(held_line)
+        size += held_line.size
+        if isinstance(line, JournalLine) and not held_line.settled:
+            open_replies.setdefault(line.node, []).append(held_line)
         elif isinstance(line, JournalLine) and line.type == e.ReplyEnded.type:
-            _settle(growing.pop(line.node, []), line)
-        if size > HELD_BYTES or len(held) > HELD_LINES:
-            for pieces in growing.values():
-                _settle(pieces, None)
-            growing.clear()
+            _release(open_replies.pop(line.node, []), line)
+        if size > MAX_HELD_BYTES or len(held) > MAX_HELD_LINES:
+            for deltas in open_replies.values():
+                _release(deltas, None)
+            open_replies.clear()
         while held and held[0].settled:
-            given = held.popleft()
-            size -= given.size
-            if given.line is not None:
-                yield given.line
-    yield from (one.line for one in held if one.line is not None)
+            released = held.popleft()
+            size -= released.size
+            if released.line is not None:
+                yield released.line
+    yield from (remaining.line for remaining in held if remaining.line is not None)
 
 
-def _settle(pieces: list[_HeldLine], end: JournalLine | None) -> None:
-    """Give pieces, unless the end of their reply says all that they do."""
-    event = end.record().event if end is not None and pieces else None
-    whole = isinstance(event, e.ReplyEnded) and all(
-        _is_redundant(event, piece.line) for piece in pieces if isinstance(piece.line, JournalLine)
+def _release(deltas: list[_HeldLine], end: JournalLine | None) -> None:
+    """Release deltas, or drop them if the end of the reply repeats them."""
+    event = end.record().event if end is not None and deltas else None
+    is_redundant = isinstance(event, e.ReplyEnded) and all(
+        _is_redundant(event, delta.line) for delta in deltas if isinstance(delta.line, JournalLine)
     )
-    for piece in pieces:
-        piece.settled = True
-        piece.line = None if whole else piece.line
+    for delta in deltas:
+        delta.settled = True
+        delta.line = None if is_redundant else delta.line
 
 
-def end_of(journal: Path, last: int) -> list[e.Record]:
-    """The last records up to number `last`, from where the user said something on; none of a short journal, which is
-    read at once. Blocks; raises OSError."""
+def read_tail(journal: Path, last: int) -> list[e.Record]:
+    """Return the last records up to number `last`, starting with a user message. Blocks; raises OSError.
+
+    Returns none for a short journal, which is read completely anyway.
+    """
     size = journal.stat().st_size
-    reach = END if size > SHORT else 0
-    while reach:
-        found = [line for line in without_pieces(_lines_from(journal, size - reach)) if isinstance(line, JournalLine)]
-        said = (place for place, line in enumerate(found) if line.type == e.UserMessageAdded.type)
-        begin = next(said, None)
-        if begin is not None or reach >= min(size, END_MAX):
-            return [line.record() for line in found[begin or 0 :] if line.seq <= last]
-        reach = min(4 * reach, size)
+    tail = TAIL_SIZE if size > SHORT_JOURNAL else 0
+    while tail:
+        lines = [line for line in without_deltas(_lines_from(journal, size - tail)) if isinstance(line, JournalLine)]
+        user_messages = (index for index, line in enumerate(lines) if line.type == e.UserMessageAdded.type)
+        begin = next(user_messages, None)
+        if begin is not None or tail >= min(size, MAX_TAIL_SIZE):
+            return [line.record() for line in lines[begin or 0 :] if line.seq <= last]
+        tail = min(4 * tail, size)
     return []
 
 
 def _lines_from(journal: Path, begin: int) -> Iterator[JournalLine | Damage]:
-    """From the first line on that begins behind byte `begin`."""
+    """Read from the first line that starts after byte `begin`."""
     with journal.open("rb") as file:
         file.seek(begin)
         start = begin + len(file.readline(MAX_LINE))

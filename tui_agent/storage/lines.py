@@ -1,4 +1,4 @@
-"""One record as one line of `events.jsonl`, and back."""
+"""Converting records to lines of `events.jsonl` and back."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ import msgspec
 from tui_agent.events import TABLE, VERSION, Event, Record, UnknownEvent
 
 MAX_LINE = 16 << 20
-"""Bytes in a record's line at most."""
+"""Maximum size of a record's line in bytes."""
 
 _CRC = b',"crc":"'
 _HEAD = re.compile(
     rb'\{"v":\d{1,9},"seq":([1-9]\d{0,17}),"at":"[^"\\]*","type":"([a-z_.]+)",'
     rb'"run":"[^"\\]*","node":"([^"\\]*)",'
 )
-"""How a line begins that we wrote: number, type and node."""
+"""Start of a line written by this program: number, type and node."""
 
 
 class RecordTooBig(ValueError):
-    """An event is larger than a line may be; what makes it so belongs into a file of its own."""
+    """The event is too large for a line; its large content belongs in a separate file."""
 
 
 # --- writing --------------------------------------------------------------------------------
 
 
 def encode_json(value: Any) -> bytes:
-    """`value` as one line of JSON; lone surrogates, which UTF-8 can't hold, are escaped and survive."""
+    """Encode as one line of JSON; lone surrogates are escaped."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        plain = msgspec.to_builtins(value)
-        return json.dumps(plain, ensure_ascii=True, separators=(",", ":")).encode("ascii")
+        builtins = msgspec.to_builtins(value)
+        return json.dumps(builtins, ensure_ascii=True, separators=(",", ":")).encode("ascii")
 
 
 def encode_event(event: Event) -> bytes:
-    """The event's fields as JSON. Raises TypeError for what is not plain data and RecordTooBig."""
+    """Encode the event's fields. Raises TypeError for unsupported data, and RecordTooBig."""
     data = encode_json(event.raw if isinstance(event, UnknownEvent) else event)
     if len(data) > MAX_LINE - 4096:
         raise RecordTooBig(f"{event.type} holds {len(data)} bytes; {MAX_LINE - 4096} are allowed")
@@ -47,8 +47,11 @@ def encode_event(event: Event) -> bytes:
 
 
 def to_line(record: Record, log: int, data: bytes | None = None, keep: Any = None) -> bytes:
-    """The record's line. `log` is the size of chat_history.log before its projection, `data` its encoded event,
-    `keep` what the journal's own readers need beside a `state.saved` to start from there."""
+    """Encode a record as a line.
+
+    `log` is the size of chat_history.log before its projection, `data` the encoded event, `keep` the state that the
+    journal's own readers need to start from a `state.saved`.
+    """
     event = record.event
     name = event.name if isinstance(event, UnknownEvent) else event.type
     body = b'{"v":%d,"seq":%d,"at":%s,"type":%s,"run":%s,"node":%s,"parent":%s,"data":%s,"log":%d' % (
@@ -84,7 +87,7 @@ class _Envelope(msgspec.Struct):
 
 
 class JournalLine:
-    """An intact line of the journal. Its event is decoded only when `record()` is called."""
+    """An intact line of the journal. `record()` decodes its event on demand."""
 
     __slots__ = ("_envelope", "_text", "crc", "node", "offset", "seq", "size", "type")
 
@@ -92,54 +95,54 @@ class JournalLine:
         self.seq, self.type, self.node = head
         self.crc = crc
         self.offset = offset
-        """Byte where it begins."""
+        """Offset of the line."""
         self.size = size
-        """Bytes with the newline."""
+        """Size in bytes, including the newline."""
         self._text = text
         self._envelope: _Envelope | None = None
 
-    def _content(self) -> _Envelope:
+    def _load_envelope(self) -> _Envelope:
         if self._envelope is None:
-            known = _envelope_of(self._text)
-            # its sum is right, so it is as somebody wrote it
-            self._envelope = known or _Envelope(self.seq, self.type, data=msgspec.Raw(b"null"))
+            parsed = _parse_envelope(self._text)
+            # The checksum is right, so the line is as it was written.
+            self._envelope = parsed or _Envelope(self.seq, self.type, data=msgspec.Raw(b"null"))
         return self._envelope
 
     @property
     def raw(self) -> bytes:
-        """Its bytes, with one newline."""
+        """The bytes, with one newline."""
         return self._text if self._text.endswith(b"\n") else self._text + b"\n"
 
     @property
     def log(self) -> int:
         """Size of chat_history.log before this record's projection."""
-        return self._content().log
+        return self._load_envelope().log
 
     @property
     def keep(self) -> Any:
-        """What `to_line` was given; None when there is none or it can't be read."""
+        """The `keep` value given to `to_line`, or None."""
         try:
-            return json.loads(bytes(self._content().keep))
+            return json.loads(bytes(self._load_envelope().keep))
         except (ValueError, RecursionError):
             return None
 
     def record(self) -> Record:
-        """The record; an event that this program does not know comes as `UnknownEvent`."""
-        head = self._content()
+        """Decode the record; an unknown event becomes an `UnknownEvent`."""
+        head = self._load_envelope()
         event = _to_event(head.type, bytes(head.data), head.v)
         return Record(seq=head.seq, at=head.at, event=event, run=head.run, node=head.node, parent=head.parent)
 
 
 class Damage(msgspec.Struct, frozen=True):
-    """A place where records can't be read. The bytes stay in the file."""
+    """A range of unreadable bytes, which remain in the file."""
 
     offset: int
     size: int
     why: str
-    """`torn`, `damaged`, `too long`, `order` (an old number with other content), `gap` (numbers are missing),
-    or `retried` (a failed write that was repeated in full on the next line: nothing is lost)."""
+    """`torn`, `damaged`, `too long`, `order` (a known number with other content), `gap` (numbers are missing) or
+    `retried` (a failed write, repeated completely on the next line)."""
     lost: int = 0
-    """Records known to be missing here, by their numbers."""
+    """Number of records known to be missing here."""
 
 
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
@@ -168,19 +171,19 @@ def _to_event(name: str, data: bytes, version: int) -> Event:
 
 
 def parse_line(raw: bytes, offset: int = 0) -> JournalLine | None:
-    """The line's content; None when it is not intact."""
+    """Parse a line; None if it is not intact."""
     if raw[-19:-11] == _CRC and raw.endswith(b'"}\n'):  # as we write it
         crc = zlib.crc32(memoryview(raw)[:-19])
         if b"%08x" % crc == raw[-11:-3] and (head := _HEAD.match(raw)) is not None:
-            return JournalLine(raw, _names(head), crc, offset, len(raw))
+            return JournalLine(raw, _parse_head(head), crc, offset, len(raw))
     text = raw.rstrip(b"\r\n")
-    body, mark, tail = text.rpartition(_CRC)
+    body, separator, tail = text.rpartition(_CRC)
     crc = zlib.crc32(body)
-    if not mark or tail != b'%08x"}' % crc:
+    if not separator or tail != b'%08x"}' % crc:
         return None
     if (head := _HEAD.match(text)) is not None:
-        return JournalLine(text, _names(head), crc, offset, len(raw))
-    envelope = _envelope_of(text)
+        return JournalLine(text, _parse_head(head), crc, offset, len(raw))
+    envelope = _parse_envelope(text)
     if envelope is None or envelope.seq < 1 or not bytes(envelope.data).startswith(b"{"):
         return None
     line = JournalLine(text, (envelope.seq, envelope.type, envelope.node), crc, offset, len(raw))
@@ -188,20 +191,20 @@ def parse_line(raw: bytes, offset: int = 0) -> JournalLine | None:
     return line
 
 
-def _names(head: re.Match[bytes]) -> tuple[int, str, str]:
+def _parse_head(head: re.Match[bytes]) -> tuple[int, str, str]:
     seq, kind, node = head.groups()
     return int(seq), kind.decode("ascii"), node.decode("utf-8", "replace")
 
 
-def _envelope_of(text: bytes) -> _Envelope | None:
+def _parse_envelope(text: bytes) -> _Envelope | None:
     try:
         return _decode_envelope(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _lenient(text)
+        return _parse_leniently(text)
 
 
-def _lenient(text: bytes) -> _Envelope | None:
-    """An envelope whose strings hold escaped lone surrogates, which the fast decoder does not take."""
+def _parse_leniently(text: bytes) -> _Envelope | None:
+    """Parse an envelope with escaped lone surrogates, which msgspec rejects."""
     try:
         fields = json.loads(text)
         data = json.dumps(fields.pop("data", {})).encode("ascii")
@@ -214,6 +217,6 @@ def _lenient(text: bytes) -> _Envelope | None:
 
 
 def salvage(raw: bytes, offset: int) -> JournalLine | None:
-    """A whole record glued behind a torn or zero-filled one on the same line."""
+    """Find an intact record at the end of a torn or zero-filled line."""
     at = raw.rfind(b'{"v":')
     return parse_line(raw[at:], offset + at) if at > 0 else None

@@ -1,4 +1,4 @@
-"""Opening a journal, after a crash or not: what is in it, what was left open, the log's missing end."""
+"""Opening a journal after a clean exit or a crash: its state, open items, and the missing end of the log."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from tui_agent.storage.chat_log import ChatLog
 from tui_agent.storage.journal import JournalReader, find_last
 from tui_agent.storage.lines import Damage, JournalLine
 
-CATCH_UP_MAX = 64 << 20
-"""Bytes of missing log that are told again at most."""
-_COMPARED = 64 << 10
+MAX_CATCH_UP = 64 << 20
+"""Limit for the missing part of the log that is restored."""
+_COMPARED_SIZE = 64 << 10
 
 
-class OpenEnds:
-    """Ids of what was begun and has no end yet."""
+class OpenItems:
+    """Ids of started tool calls and requests without an end."""
 
     def __init__(self, tools: Iterable[str] = (), requests: Iterable[str] = ()) -> None:
         self.tools = dict.fromkeys(tools)
         self.requests = dict.fromkeys(requests)
 
-    def note(self, event: e.Event) -> None:
+    def add(self, event: e.Event) -> None:
         match event:
             case e.ToolStarted():
                 self.tools[event.call.id] = None
@@ -50,31 +50,31 @@ class OpenEnds:
 
 
 class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found on opening a session's journal."""
+    """What was found when a session's journal was opened."""
 
     last: int = 0
-    """The highest number in use; 0 in a new session."""
+    """The last record number; 0 in a new session."""
     damaged: int = 0
-    """Records that can't be read and were not told of yet (a `session.recovered` tells of them)."""
+    """Unreadable records not yet reported by a `session.recovered`."""
     offset: int | None = None
-    """Byte of the first of them, with the `size` in bytes and `sha256` of what stands there."""
+    """Offset of the first of them, with the `size` in bytes and `sha256` of what is there."""
     size: int = 0
     sha256: str = ""
     healed: bool = False
-    """The last line was torn and is closed now."""
+    """The last line was torn and has been closed."""
     interrupted: tuple[str, ...] = ()
-    """Ids of tool calls that began and have no end: outcome unknown."""
+    """Ids of tool calls without an end: their outcome is unknown."""
     void: tuple[str, ...] = ()
-    """Ids of approvals and questions that nobody answered."""
+    """Ids of unanswered approvals and questions."""
     closed: bool = True
-    """The last process ended in order."""
+    """The last process ended properly."""
     caught_up: int = 0
-    """Bytes of chat_history.log that a crash had cost and that were appended now."""
+    """Bytes of chat_history.log that a crash had cost and that were restored."""
     log_changed: bool = False
-    """chat_history.log is not as it was written; it goes on as it is."""
+    """chat_history.log was modified; it is continued as it is."""
 
     def event(self) -> e.SessionRecovered | None:
-        """The event to emit; None when the session was left in order."""
+        """Return the event to emit, or None if nothing has to be reported."""
         if not (self.damaged or self.healed or self.interrupted or self.void):
             return None
         return e.SessionRecovered(
@@ -88,15 +88,15 @@ class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recovery:
-    """One pass over the journal from the last saved state on. Afterwards its parts are what writing goes on with."""
+    """Reads the journal once from the last saved state on; its attributes are then used for writing."""
 
     def __init__(self, journal: Path, log: Appender, chat_log: ChatLog) -> None:
         self.chat_log = chat_log
-        self.ends = OpenEnds()
+        self.open_items = OpenItems()
         self.state: tuple[int, dict[str, Any]] | None = None
-        """The last `state.saved`: its number and content."""
+        """Number and content of the last `state.saved`."""
         self.start = (1, 0)
-        """A number and a byte: records from that number on stand at or behind that byte."""
+        """(number, byte): records from that number on start at or behind that byte."""
         self.since_state = 0
         self._journal = journal
         self._log = log
@@ -104,14 +104,14 @@ class Recovery:
         self._closed = True
         self._damages: list[Damage] = []
         self._after_last = 0
-        """Damaged whole lines behind the last good one: their numbers may be known elsewhere, so none is reused."""
+        """Damaged complete lines behind the last intact one; their numbers are not reused."""
 
     def run(self) -> RecoveryReport:
-        """Read, and append what is missing from the log. Raises OSError when a file can't be read."""
+        """Read the journal and restore the end of the log. Raises OSError."""
         saved = find_last(self._journal, e.StateSaved.type)
         catch_up = self._scan(saved if self._resume_at(saved) else None)
         if catch_up.misses_beginning and self.start[1]:
-            self._forget()
+            self._reset()
             catch_up = self._scan(None)
         appended = catch_up.finish(self.chat_log)
         first = next(iter(self._damages), None)
@@ -121,8 +121,8 @@ class Recovery:
             offset=None if first is None else first.offset,
             size=0 if first is None else first.size,
             sha256="" if first is None else _digest(self._journal, first),
-            interrupted=tuple(self.ends.tools),
-            void=tuple(self.ends.requests),
+            interrupted=tuple(self.open_items.tools),
+            void=tuple(self.open_items.requests),
             closed=self._closed,
             caught_up=appended,
             log_changed=catch_up.changed,
@@ -138,13 +138,13 @@ class Recovery:
         keep = saved.keep
         if not isinstance(keep, dict) or not isinstance(keep.get("ends"), dict):
             return False
-        self.ends = OpenEnds(**{name: keep["ends"].get(name, ()) for name in ("tools", "requests")})
+        self.open_items = OpenItems(**{name: keep["ends"].get(name, ()) for name in ("tools", "requests")})
         self.chat_log.restore(keep.get("chat"))
         self.start = (saved.seq, saved.offset)
         return True
 
-    def _forget(self) -> None:
-        self.ends = OpenEnds()
+    def _reset(self) -> None:
+        self.open_items = OpenItems()
         self.chat_log.restore({})
         self.start = (1, 0)
         self._last, self._damages, self._after_last, self._closed = 0, [], 0, True
@@ -176,35 +176,35 @@ class Recovery:
         self.since_state = 0 if isinstance(event, e.StateSaved) else self.since_state + 1
         if isinstance(event, e.SessionRecovered):
             self._damages.clear()
-        self.ends.note(event)
-        catch_up.note(line.log, self.chat_log.project(record).encode())
+        self.open_items.add(event)
+        catch_up.add(line.log, self.chat_log.project(record).encode())
 
 
 class CatchUp:
-    """Finds which end of the log a crash cost, from each record's projection and the log's size before it."""
+    """Finds the part of the log that a crash cost, from the records' projections and recorded log sizes."""
 
     def __init__(self, log: Appender) -> None:
         self._log = log
-        self._zeros = _zeros_at_end(log)
+        self._zeros = _trailing_zeros(log)
         self._size = log.size - self._zeros
         """Bytes of text in the log."""
         self._begin, self._text = 0, b""
-        """The record looked at last: where its projection begins, and the projection."""
+        """The current record: where its projection starts, and the projection."""
         self._missing: list[bytes] = []
         self._missing_size = 0
         self._expected: bytes | None = None
-        """How the log must end if nobody changed it."""
+        """The expected end of an unmodified log."""
         self._first_offset: int | None = None
         self.changed = False
 
     @property
     def misses_beginning(self) -> bool:
-        """The log ends before the first record that was looked at: an earlier start is needed."""
+        """The log ends before the first examined record: reading must start earlier."""
         return self._first_offset is not None and self._size < self._first_offset
 
-    def note(self, begin: int, text: bytes) -> None:
-        """The next record."""
-        if self._first_offset is None or begin < self._begin:  # begun anew: the earlier file is gone
+    def add(self, begin: int, text: bytes) -> None:
+        """Examine the next record."""
+        if self._first_offset is None or begin < self._begin:  # the log was started again: the earlier file is gone
             self._first_offset = begin
             self._missing, self._missing_size = [], 0
             self._expected = None
@@ -213,66 +213,66 @@ class CatchUp:
         self._begin, self._text = begin, text
 
     def end(self) -> None:
-        """There are no more records."""
+        """Finish the last record."""
         self._settle(self._begin + len(self._text))
 
     def _settle(self, end: int) -> None:
-        """Decide about the record looked at, whose projection ends where the next one's begins."""
+        """Decide about the current record, whose projection ends at `end`."""
         if not self._text:
             return
         if end <= self._size:
             self._expected = self._text if end == self._size else None
             return
-        done = max(0, self._size - self._begin)
-        if done:
-            self._expected = self._text[:done]
-        if self._missing_size < CATCH_UP_MAX:
-            self._missing.append(self._text[done:])
-            self._missing_size += len(self._text) - done
+        present = max(0, self._size - self._begin)
+        if present:
+            self._expected = self._text[:present]
+        if self._missing_size < MAX_CATCH_UP:
+            self._missing.append(self._text[present:])
+            self._missing_size += len(self._text) - present
 
     def finish(self, chat_log: ChatLog) -> int:
-        """Append what is missing, now or as soon as there is room; the number of bytes."""
-        known_end = self._begin + len(self._text)
-        overflow = self._missing_size >= CATCH_UP_MAX
-        self.changed = overflow or (self._size > 0 and not self._ends_as_expected()) or self._size > known_end
+        """Append what is missing, now or when there is space; return the number of bytes."""
+        expected_size = self._begin + len(self._text)
+        overflow = self._missing_size >= MAX_CATCH_UP
+        self.changed = overflow or (self._size > 0 and not self._ends_as_expected()) or self._size > expected_size
         if self.changed:
-            chat_log.cut_off(self._log.ends_clean())
+            chat_log.start_new_entry(self._log.ends_clean())
             return 0
         if self._missing:
             head = [b"\n"] if self._zeros else []
-            with contextlib.suppress(AppendError):  # it waits, and is written before what comes
+            with contextlib.suppress(AppendError):  # it stays queued and is written first
                 self._log.append([*head, *self._missing])
         elif self._zeros:
-            chat_log.cut_off(fresh=False)
+            chat_log.start_new_entry(at_line_start=False)
         return self._missing_size
 
     def _ends_as_expected(self) -> bool:
         if not self._missing or self._expected is None:
             return True
-        wanted = self._expected[-_COMPARED:]
-        return self._log.read(self._size - len(wanted), len(wanted)) == wanted
+        expected = self._expected[-_COMPARED_SIZE:]
+        return self._log.read(self._size - len(expected), len(expected)) == expected
 
 
-def _zeros_at_end(log: Appender) -> int:
-    """NUL bytes at the end of the file, as a loss of power leaves them."""
+def _trailing_zeros(log: Appender) -> int:
+    """Count the NUL bytes at the end of the file, which a loss of power can leave."""
     size = log.size
     count = 0
     while count < size:
         block = min(4096, size - count)
         data = log.read(size - count - block, block)
-        kept = len(data.rstrip(b"\0"))
-        count += len(data) - kept
-        if kept:
+        stripped_size = len(data.rstrip(b"\0"))
+        count += len(data) - stripped_size
+        if stripped_size:
             break
     return count
 
 
 def _digest(path: Path, damage: Damage) -> str:
     digest = hashlib.sha256()
-    left = damage.size
+    remaining = damage.size
     with open(path, "rb") as file:
         file.seek(damage.offset, os.SEEK_SET)
-        while left > 0 and (data := file.read(min(left, 1 << 20))):
+        while remaining > 0 and (data := file.read(min(remaining, 1 << 20))):
             digest.update(data)
-            left -= len(data)
+            remaining -= len(data)
     return digest.hexdigest()

@@ -15,7 +15,7 @@ from tui_agent.events import Record, StateSaved
 from tui_agent.platform.append import Appender, AppendError
 from tui_agent.storage.chat_log import ChatLog
 from tui_agent.storage.lines import to_line
-from tui_agent.storage.recovery import OpenEnds
+from tui_agent.storage.recovery import OpenItems
 
 SYNC_SECONDS = 0.25
 SYNC_BYTES = 64 << 10
@@ -41,7 +41,7 @@ class SessionWriter:
         journal: Appender,
         log: Appender,
         chat_log: ChatLog,
-        ends: OpenEnds,
+        ends: OpenItems,
         *,
         last: int,
         start: tuple[int, int],
@@ -132,7 +132,7 @@ class SessionWriter:
             self._retry_now.discard(name)
         try:
             work()
-        except Exception as error:  # a defect is a failure like any other here: told, and nothing acknowledged
+        except Exception as error:  # a bug counts as a failure: it is reported, and nothing is acknowledged
             cause = error if isinstance(error, OSError) else OSError(repr(error))
             fault = cause if isinstance(cause, AppendError) else AppendError(self._journal.path, "Saving", cause)
             with self._changed:
@@ -148,7 +148,7 @@ class SessionWriter:
         return True
 
     def _backing_off(self, name: str) -> bool:
-        """After a failure, until it is time for the next try or someone asks for one."""
+        """True after a failure until the next attempt is due or requested."""
         return name in self._faults and name not in self._retry_now and not self._closing
 
     # --- writing ---------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class SessionWriter:
             self._unsynced_bytes += sum(map(len, lines))
 
     def _line(self, record: Record, data: bytes) -> bytes:
-        self._ends.note(record.event)
+        self._ends.add(record.event)
         keep: dict[str, Any] | None = None
         if isinstance(record.event, StateSaved):
             keep = {"chat": self._chat_log.state(), "ends": self._ends.state()}
@@ -204,7 +204,7 @@ class SessionWriter:
     def _projection(self, record: Record) -> bytes:
         try:
             return self._chat_log.project(record).encode()
-        except Exception as error:  # a defect in telling must not cost the record
+        except Exception as error:  # a bug in the projection must not cost the record
             self._remark(f"Record {record.seq} could not be written to {self._log.path.name}: {error!r}")
             return b""
 
@@ -213,7 +213,7 @@ class SessionWriter:
             self.index.append((seq, self._journal.size))
 
     def _check_log(self) -> None:
-        """Notice what others did to the log; it goes on in the file that has its name now."""
+        """Detect changes of the log by other programs, and continue in the file that now has its name."""
         if self._texts or self._log.waiting:
             return
         try:
@@ -225,13 +225,13 @@ class SessionWriter:
             else:
                 return
         except OSError:
-            return  # the next write tells
-        self._chat_log.cut_off(self._log.ends_clean())
+            return  # the next write reports it
+        self._chat_log.start_new_entry(self._log.ends_clean())
         self._log_end = self._log.size
         self._remark(f"{self._log.path.name} {said}. The session itself is complete.")
 
     def _write_log(self) -> None:
-        """The log is a projection: when it alone can't be written, that is told and tried again, nothing stops."""
+        """Append to the log. A failure is reported and retried, and stops nothing: the log is only a projection."""
         texts, self._texts = self._texts, []
         try:
             self._log.append(texts)
@@ -261,7 +261,7 @@ class SessionWriter:
                 return
 
     def _wait_for_work(self) -> None:
-        """Wait until a sync is asked for or due. A closing session waits for the writing thread's end."""
+        """Wait until a sync is requested or due, or the writing thread has ended."""
         while not self._due():
             if self._closing and self._all_written:
                 return

@@ -68,10 +68,10 @@ class Router:
         folder: Path | None = getattr(session, "folder", None)
         if folder is None or not session.replay_end:
             return
-        from tui_agent.storage.journal import end_of
+        from tui_agent.storage.journal import read_tail
 
         with suppress(OSError):  # reported when the journal is read in full
-            for record in await to_thread(end_of, folder / "events.jsonl", session.replay_end):
+            for record in await to_thread(read_tail, folder / "events.jsonl", session.replay_end):
                 fold_record(self.view, record, self.redactor)
         if self.dirty:
             self._full_view, self._replay_until, self.redactor = (

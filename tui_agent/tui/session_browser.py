@@ -127,7 +127,7 @@ class SessionBrowser(SessionPicker):
             self._mask = SecretMask(values_to_mask(os.environ, None))
         listing: Listing = []
         due = monotonic() + FIRST_PAGE_SECONDS
-        for entry in catalog.each(data_dir()):
+        for entry in catalog.iter_sessions(data_dir()):
             listing.append((entry, self._row(entry, now)))
             if len(listing) >= PAGE_SIZE and monotonic() >= due:
                 on_page(listing[:])

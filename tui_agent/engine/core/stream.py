@@ -17,7 +17,7 @@ from tui_agent.platform.append import Appender, AppendError
 from tui_agent.platform.syscalls import OS, OsCalls
 from tui_agent.storage.chat_log import ChatLog
 from tui_agent.storage.folder import SessionFolder
-from tui_agent.storage.journal import JournalReader, without_pieces
+from tui_agent.storage.journal import JournalReader, without_deltas
 from tui_agent.storage.lines import Damage, JournalLine, encode_event
 from tui_agent.storage.recovery import Recovery, RecoveryReport
 from tui_agent.storage.writing import SessionWriter
@@ -126,7 +126,7 @@ class EventStream:
             journal,
             log,
             chat_log,
-            recovery.ends,
+            recovery.open_items,
             last=recovered.last,
             start=recovery.start,
             progress=lambda: self._call(self._advance),
@@ -303,7 +303,7 @@ class EventStream:
                     batch = self._recent(position)
                     reached = batch[-1].seq
                 else:
-                    past = past or _Past(self._lines(position) if pieces else without_pieces(self._lines(position)))
+                    past = past or _Past(self._lines(position) if pieces else without_deltas(self._lines(position)))
                     batch, reached = await asyncio.to_thread(past.read, position, self._oldest() - 1)
                 for record in batch:
                     yield record
