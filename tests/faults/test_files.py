@@ -17,7 +17,7 @@ from tests.doubles.mock import call
 from tests.faults.kit import command, play, reject
 from tests.waiting import in_time
 from tui_agent.common.domain import EditAction, ReadAction
-from tui_agent.platform.watching import changes
+from tui_agent.platform.watching import file_changes
 
 
 @pytest.fixture
@@ -289,7 +289,7 @@ async def test_e17_a_storm_of_saves_is_seen_as_few_changes_and_the_last_one_coun
     known = asyncio.Event()
 
     async def look() -> None:
-        async for _ in changes(path):
+        async for _ in file_changes(path):
             seen.append(path.read_text() if path.exists() else "")
             known.set()
 

@@ -20,7 +20,7 @@ from tui_agent.plan.document import Criterion, LogEntry, Plan
 from tui_agent.plan.store import CAP, PlanStore, RefreshResult, SaveConflict, SaveResult, Unreadable
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import sha256_of
-from tui_agent.platform.watching import changes
+from tui_agent.platform.watching import file_changes
 
 BASE = Plan(goal="goal", created_at=5, acceptance_criteria=(Criterion(description="one"),))
 
@@ -230,7 +230,7 @@ async def test_every_way_of_saving_is_seen_again_and_again(path: Path) -> None:
         by_deleting,
         in_place,
     ]
-    seen = changes(path)
+    seen = file_changes(path)
     for number, way in enumerate(ways):
         waiting = asyncio.ensure_future(anext(seen))
         await asyncio.sleep(0.3 if number == 0 else 0.05)

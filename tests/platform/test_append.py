@@ -54,7 +54,7 @@ def test_a_record_torn_by_an_error_is_written_again_on_its_own_line(path: Path) 
     with pytest.raises(AppendError, match="Input/output error"):
         appender.append([ONE, TWO, THREE])
     assert disk.fired == 2
-    assert appender.tail_dirty
+    assert appender.has_partial_line
     appender.append([b"fourth record\n"])
     assert path.read_bytes() == ONE + b"seco\n" + TWO + THREE + b"fourth record\n"
 
@@ -65,7 +65,7 @@ def test_an_error_between_records_needs_no_healing(path: Path) -> None:
     appender = Appender(path, calls=disk)
     with pytest.raises(AppendError, match="No space left"):
         appender.append([ONE, TWO])
-    assert not appender.tail_dirty
+    assert not appender.has_partial_line
     disk.room = None
     appender.append(())
     assert path.read_bytes() == ONE + TWO
@@ -81,7 +81,7 @@ def test_nothing_is_lost_while_the_disk_is_full_and_the_order_is_kept(path: Path
         except AppendError as error:
             assert error.errno == errno.ENOSPC
     assert disk.fired == 2
-    assert appender.waiting == len(TWO) + len(THREE)
+    assert appender.queued_bytes == len(TWO) + len(THREE)
     disk.room = None
     appender.append(())
     assert path.read_bytes() == ONE + b"secon\n" + TWO + THREE
@@ -92,7 +92,7 @@ def test_when_even_the_healing_newline_fails_the_record_is_kept(path: Path) -> N
     disk = FakeDisk()
     disk.write_error = lambda number: errno.ENOSPC if number == 1 else None
     appender = Appender(path, calls=disk)
-    assert appender.tail_dirty
+    assert appender.has_partial_line
     with pytest.raises(AppendError):
         appender.append([ONE])
     assert path.read_bytes() == b"torn"
@@ -104,8 +104,8 @@ def test_healing_closes_a_torn_line_once(path: Path) -> None:
     path.write_bytes(b"torn")
     disk = FakeDisk()
     appender = Appender(path, calls=disk)
-    assert appender.heal()
-    assert not appender.heal()
+    assert appender.end_line()
+    assert not appender.end_line()
     assert path.read_bytes() == b"torn\n"
     assert len(disk.syncs) == 1
 
@@ -173,9 +173,9 @@ def test_a_stream_of_bytes_goes_on_where_it_stopped(path: Path) -> None:
 def test_a_deleted_file_is_noticed_and_made_anew(path: Path) -> None:
     appender = Appender(path, lines=False)
     appender.append([ONE])
-    assert not appender.moved()
+    assert not appender.is_replaced()
     path.unlink()
-    assert appender.moved()
+    assert appender.is_replaced()
     appender.reopen()
     appender.append([TWO])
     assert path.read_bytes() == TWO

@@ -33,7 +33,7 @@ async def test_nothing_of_a_trusted_repository_is_run(
     index = stamp(repo / ".git/index")
     for folder in (repo, *(below for below in (repo / "docs", repo / "below") if below.is_dir())):
         for words in (STATUS, ("diff", "--name-only"), ("log", "-1", "--format=%h")):
-            said = await Git(folder, [repo]).ask(*words, seconds=30)
+            said = await Git(folder, [repo]).run(*words, seconds=30)
             if index is not None and folder == repo and words == STATUS:
                 assert said is not None and b" M code.py\0" in said
     assert os.listdir(canaries) == []
@@ -53,7 +53,7 @@ async def test_filters_that_the_users_own_settings_name_are_not_run_either(
     await asyncio.to_thread(subprocess.run, ["git", "diff"], cwd=repo, check=False, capture_output=True)
     assert canary.exists()  # the trap is set
     canary.unlink()
-    assert await Git(repo, [repo]).ask("diff", "--name-only", seconds=30) == b"code.py\n"
+    assert await Git(repo, [repo]).run("diff", "--name-only", seconds=30) == b"code.py\n"
     assert not canary.exists()
 
 
@@ -68,11 +68,11 @@ async def test_a_git_that_hangs_or_floods_or_is_not_there_gives_nothing(
         )
         fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
         monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-        assert await Git(tmp_path, []).ask("status", seconds=2) is None
+        assert await Git(tmp_path, []).run("status", seconds=2) is None
         with pytest.raises(ProcessLookupError):
             os.kill(int((tmp_path / "pid").read_text()), 0)
-    assert await Git(tmp_path, [tmp_path, Path("/usr"), Path("/bin")]).ask("status", seconds=2) is None
-    assert await Git(tmp_path / "missing", []).ask("status", seconds=2) is None
+    assert await Git(tmp_path, [tmp_path, Path("/usr"), Path("/bin")]).run("status", seconds=2) is None
+    assert await Git(tmp_path / "missing", []).run("status", seconds=2) is None
 
 
 def test_the_branch_is_read_by_file(tmp_path: Path) -> None:

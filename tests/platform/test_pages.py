@@ -14,14 +14,14 @@ from tui_agent.platform.text_pages import ROW, PageRow, Pages
 
 def all_below(pages: Pages, step: int = 7) -> list[PageRow]:
     rows: list[PageRow] = []
-    while found := pages.below(rows[-1].end if rows else 0, step):
+    while found := pages.rows_from(rows[-1].end if rows else 0, step):
         rows += found
     return rows
 
 
 def all_above(pages: Pages, step: int = 7) -> list[PageRow]:
     rows: list[PageRow] = []
-    while found := pages.above(rows[0].place if rows else pages.size, step):
+    while found := pages.rows_before(rows[0].start if rows else pages.size, step):
         rows[:0] = found
     return rows
 
@@ -43,16 +43,16 @@ def test_rows_are_the_same_from_above_and_from_below(lines: list[str], ended: bo
     pages = Pages(data=text.encode())
     rows = all_below(pages, step)
     assert all_above(pages, step) == rows
-    assert [row.place for row in rows[1:]] == [row.end for row in rows[:-1]]
+    assert [row.start for row in rows[1:]] == [row.end for row in rows[:-1]]
     if len(text.encode()) and "\n" not in text:
         assert "".join(row.text for row in rows) == text
     short = [line for line in text.split("\n") if len(line.encode()) < ROW]
     assert {line for line in short if line} <= {row.text for row in rows}
-    pages.count(threading.Event())
+    pages.count_lines(threading.Event())
     for row in rows[:: max(1, len(rows) // 5)]:
-        number = pages.number(row.place)
-        assert number == text.encode()[: row.place].count(b"\n") + 1
-        assert pages.row_of(row.place) == row.place
+        number = pages.line_number(row.start)
+        assert number == text.encode()[: row.start].count(b"\n") + 1
+        assert pages.row_start(row.start) == row.start
 
 
 def test_a_progress_bar_is_its_last_state_however_long_it_was() -> None:
@@ -69,33 +69,33 @@ def test_a_growing_file_is_counted_on_and_searched_both_ways(tmp_path: Path, mon
     lines = [f"line {number} {'Needle' if number % 100 == 7 else ''}\n" for number in range(2000)]
     file.write_text("".join(lines[:1000]))
     pages, stop = Pages(file), threading.Event()
-    assert pages.place_of(5) == sum(map(len, lines[:4]))
-    assert pages.number(pages.size) is None
-    pages.count(stop)
-    assert pages.lines() == 1000
+    assert pages.line_offset(5) == sum(map(len, lines[:4]))
+    assert pages.line_number(pages.size) is None
+    pages.count_lines(stop)
+    assert pages.line_count() == 1000
     with file.open("a") as more:
         more.writelines(lines[1000:])
-    pages.count(stop)
-    assert pages.lines() == 2000
+    pages.count_lines(stop)
+    assert pages.line_count() == 2000
     for number in (1, 2, 150, 1999, 2000):
         place = sum(map(len, lines[: number - 1]))
-        assert pages.place_of(number) == place
-        assert pages.number(place) == number
-    assert pages.place_of(5000) == pages.size
+        assert pages.line_offset(number) == place
+        assert pages.line_number(place) == number
+    assert pages.line_offset(5000) == pages.size
     at, seen = 0, []
     while (found := pages.find("needle", at, back=False, stop=stop)) is not None:
-        seen.append(pages.number(found))
+        seen.append(pages.line_number(found))
         at = found + 1
     assert seen == [number + 1 for number in range(7, 2000, 100)]
     at, backwards = pages.size, []
     while (found := pages.find("needle", at, back=True, stop=stop)) is not None:
-        backwards.append(pages.number(found))
+        backwards.append(pages.line_number(found))
         at = found
     assert backwards == seen[::-1]
     assert pages.find("NEEDLE", 0, back=False, stop=stop) is None
     assert pages.find("Needle", 0, back=False, stop=stop) is not None
     pages.close()
-    assert pages.below(0, 5) == []
+    assert pages.rows_from(0, 5) == []
     assert pages.size == 0
 
 
@@ -114,10 +114,10 @@ def test_what_is_replaced_while_it_is_counted_has_its_own_numbers(monkeypatch: p
             return data
 
     pages = FakePages(data=old)
-    pages.count(threading.Event())
+    pages.count_lines(threading.Event())
     assert next(swaps, None) is None
-    assert pages.lines() == 50
-    assert [pages.number(100 * line) for line in (0, 20, 49)] == [1, 21, 50]
+    assert pages.line_count() == 50
+    assert [pages.line_number(100 * line) for line in (0, 20, 49)] == [1, 21, 50]
 
 
 @pytest.mark.parametrize("block", [40, 1 << 20])
@@ -158,7 +158,7 @@ def test_every_place_is_in_a_row_that_is_shown(before: int) -> None:
     pages = Pages(data=b"begin\n" + bar + b"end\n")
     rows = all_below(pages)
     for row in rows:
-        assert {pages.row_of(place) for place in range(row.place, row.end, 97)} == {row.place}
+        assert {pages.row_start(place) for place in range(row.start, row.end, 97)} == {row.start}
 
 
 def test_only_a_real_file_is_opened(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_agent.platform.output import (
-    LIVE_FREE,
+    LIVE_FAST,
     Capture,
-    Live,
+    LiveOutput,
     OutputView,
     OverflowFile,
     RingBuffer,
@@ -34,7 +34,7 @@ def numbered(count: int) -> bytes:
 def test_a_hundred_lines_are_shown_whole(count: int) -> None:
     shown = presented(numbered(count))
     assert shown.text == numbered(count).decode().rstrip("\n")
-    assert not shown.cut
+    assert not shown.is_cut
 
 
 @pytest.mark.parametrize("count", [101, 1000, 20_000])
@@ -112,7 +112,7 @@ def test_names_separated_by_nul_are_text() -> None:
 def test_live_text_survives_any_split() -> None:
     data = "Grün ✓ \x1b[31mrot\x1b[0m\r\nzwei\n".encode()
     for cut in range(len(data)):
-        live = Live()
+        live = LiveOutput()
         live.add(data[:cut])
         text = live.take()
         live.add(data[cut:])
@@ -121,23 +121,23 @@ def test_live_text_survives_any_split() -> None:
 
 
 def test_live_text_is_bounded() -> None:
-    live = Live()
+    live = LiveOutput()
     total = 0
     for _ in range(200):
         live.add(b"z" * 1_000_000)
         total += len(live.take())
-    assert total < 2 * LIVE_FREE + 200 * 3000
+    assert total < 2 * LIVE_FAST + 200 * 3000
     assert live.interval >= 1.0
 
 
 def test_live_progress_shows_states_not_returns() -> None:
-    live = Live()
+    live = LiveOutput()
     live.add(b"\r 1%\r 2%\r 3%")
     assert "\r" not in live.take() and live.take(last=True) == ""
 
 
 def test_binary_is_not_shown_live() -> None:
-    live = Live()
+    live = LiveOutput()
     live.add(bytes(range(256)))
     assert live.take() == "[binary data, not shown]\n"
     live.add(b"\xff\xfe")
@@ -151,8 +151,8 @@ async def test_the_full_output_is_kept_in_a_file_when_it_is_cut(tmp_path: Path) 
         data = numbered(count)
         for start in range(0, len(data), 65536):
             capture.add(data[start : start + 65536])
-            if capture.pressed:
-                await capture.relieve()
+            if capture.needs_flush:
+                await capture.flush()
         _, spill = await capture.finish()
         assert (spill == file) is kept and file.exists() is kept
         if kept:

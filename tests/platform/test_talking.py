@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tui_agent.platform import supervisor
-from tui_agent.platform.interactive import SEND_CAP, DuplexProcess, WriteBlocked
+from tui_agent.platform.interactive import MAX_PENDING, DuplexProcess, WriteBlocked
 from tui_agent.platform.proc import ProcessError
 
 
@@ -86,7 +86,7 @@ async def test_what_is_not_read_does_not_pile_up(tmp_path: Path) -> None:
     child = await talk(heard, "import time; print(1, flush=True); time.sleep(1000)", tmp_path)
     await heard.until(b"1")
     with pytest.raises(WriteBlocked):
-        for _ in range(SEND_CAP // (1 << 20) + 3):
+        for _ in range(MAX_PENDING // (1 << 20) + 3):
             child.send(b"x" * (1 << 20))
     child.stop()
     async with asyncio.timeout(60):

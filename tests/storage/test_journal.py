@@ -79,7 +79,7 @@ def test_a_missing_file_is_empty(path: Path) -> None:
 
 def heal(path: Path, calls: OsCalls = OS) -> bool:
     with contextlib.closing(Appender(path, calls=calls)) as appender:
-        return appender.heal()
+        return appender.end_line()
 
 
 # --- damage of every kind ------------------------------------------------------

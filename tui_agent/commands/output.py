@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
-from tui_agent.platform.pipes import leave_stdout, print_error
+from tui_agent.platform.pipes import detach_stdout, print_error
 from tui_agent.text import clean
 
 MAX_WIDTH = 100
@@ -142,10 +142,10 @@ def flushing_output(work: Callable[[], int]) -> int:
         code = work()
         sys.stdout.flush()
     except BrokenPipeError:
-        leave_stdout()
+        detach_stdout()
         return 0
     except OSError as error:
-        leave_stdout()
+        detach_stdout()
         prefix = f"{error.filename}: " if error.filename is not None else "the output can't be written: "
         print_error(f"{prefix}{error.strerror or error}")
         return 1

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_agent.frontends.web.addresses import CannotServe
-from tui_agent.platform.locks import process_lives
+from tui_agent.platform.locks import process_exists
 from tui_agent.platform.pipes import print_error
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def remove_stale_profiles(folder: Path) -> None:
         with contextlib.suppress(OSError):
             status = path.lstat()
             is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-            if is_own and pid.isascii() and pid.isdigit() and not process_lives(int(pid)):
+            if is_own and pid.isascii() and pid.isdigit() and not process_exists(int(pid)):
                 shutil.rmtree(path, ignore_errors=True)
 
 

@@ -19,7 +19,7 @@ from tui_agent.engine.opening import open_session
 from tui_agent.engine.options import SessionOpenError, SessionOptions
 from tui_agent.engine.session import Session
 from tui_agent.frontends.plain import EXIT_CODES, UNATTENDED, PlainText, StopSignals, exit_code, report_saving
-from tui_agent.platform.pipes import leave_stdout, print_error
+from tui_agent.platform.pipes import detach_stdout, print_error
 from tui_agent.storage.lines import encode_json
 
 _NO_TRUST = "exec without --trust: the session is read-only"
@@ -78,7 +78,7 @@ class Exec:
         try:
             await printing
         except OSError as error:
-            leave_stdout()
+            detach_stdout()
             if isinstance(error, BrokenPipeError):
                 return EXIT_CODES["interrupted"]
             print_error(f"the output can't be written: {error.strerror}")

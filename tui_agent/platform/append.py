@@ -1,4 +1,4 @@
-"""Appending to a file so that nothing acknowledged is lost, doubled or glued together."""
+"""Append to files such that no acknowledged record is lost, duplicated or merged with another."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 
 from tui_agent.platform.syscalls import OS, OsCalls, close_quietly
 
-FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-WRITE_AT_ONCE = 1 << 20
-"""Bytes handed to one write call at most."""
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+MAX_WRITE = 1 << 20
+"""Bytes of one write call."""
 
 
 class AppendError(OSError):
-    """Bytes could not be written or made durable; they are kept and tried again by the next call.
+    """Bytes could not be written or made durable; they stay queued for the next call.
 
-    `errno` is the system's, `str()` one line that names the file and the cause.
+    `str()` is one line with the file and the cause.
     """
 
-    def __init__(self, path: Path, what: str, cause: OSError) -> None:
-        why = os.strerror(cause.errno) if cause.errno else str(cause)
-        super().__init__(cause.errno, f"{what} {path.name} failed: {why}")
+    def __init__(self, path: Path, action: str, cause: OSError) -> None:
+        reason = os.strerror(cause.errno) if cause.errno else str(cause)
+        super().__init__(cause.errno, f"{action} {path.name} failed: {reason}")
         self.path = path
 
     def __str__(self) -> str:
@@ -32,7 +32,7 @@ class AppendError(OSError):
 
 
 def sync_folder(folder: Path, calls: OsCalls = OS) -> None:
-    """Make the names inside `folder` durable."""
+    """Make the names in `folder` durable."""
     fd = calls.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         calls.fsync(fd)
@@ -41,11 +41,11 @@ def sync_folder(folder: Path, calls: OsCalls = OS) -> None:
 
 
 class Appender:
-    """One file, opened once, that only grows. Safe to use from one writing and one syncing thread.
+    """An open file that only grows. Safe to use from one writing and one syncing thread.
 
     With `lines` each piece given to `append` is one record that ends in a newline: after a failed write the whole
-    record is written again on a line of its own. Without, the file is a stream of bytes: writing goes on at the very
-    byte where it stopped.
+    record is written again on a new line. Without, the file is a stream of bytes: writing continues at the byte where
+    it failed.
     """
 
     def __init__(self, path: Path, *, lines: bool = True, calls: OsCalls = OS) -> None:
@@ -56,31 +56,31 @@ class Appender:
         self._lock = threading.Lock()
         self._queue: deque[bytes] = deque()
         self._unsynced: list[bytes] = []
-        self._suspect = False
-        self._fd, clean = self._open()
-        self.tail_dirty = lines and not clean
-        """The file ends within a line, which must be closed before the next record."""
+        self._sync_failed = False
+        self._fd, is_complete = self._open()
+        self.has_partial_line = lines and not is_complete
+        """Whether the file ends within a line, which must be ended before the next record."""
 
-    # --- writing ---------------------------------------------------------------------------
+    # --- writing ---
 
     @property
-    def waiting(self) -> int:
-        """Bytes taken but not yet written."""
+    def queued_bytes(self) -> int:
+        """Number of bytes that are not written yet."""
         return sum(map(len, self._queue))
 
     @property
     def size(self) -> int:
-        """Bytes in the file now."""
+        """Size of the file in bytes."""
         return os.fstat(self._fd).st_size
 
     def read(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes of the file from `offset` on."""
+        """Return up to `size` bytes of the file from `offset` on."""
         return os.pread(self._fd, size, offset)
 
     def append(self, pieces: Iterable[bytes]) -> None:
-        """Write all pieces, in order, after those still waiting. On return they survive the death of the process.
+        """Write all pieces after those still queued. On return they survive the death of the process.
 
-        Raises AppendError; what is not written yet stays queued and `append(())` tries again.
+        Raises AppendError; what is not written stays queued, and `append(())` tries again.
         """
         with self._lock:
             self._queue.extend(piece for piece in pieces if piece)
@@ -90,13 +90,13 @@ class Appender:
         while self._queue:
             batch: list[bytes] = []
             size = 0
-            while self._queue and (not batch or size + len(self._queue[0]) <= WRITE_AT_ONCE):
+            while self._queue and (not batch or size + len(self._queue[0]) <= MAX_WRITE):
                 size += len(self._queue[0])
                 batch.append(self._queue.popleft())
             self._write(batch)
 
     def _write(self, batch: list[bytes]) -> None:
-        head = b"\n" if self.tail_dirty else b""
+        head = b"\n" if self.has_partial_line else b""
         data = memoryview(head + b"".join(batch))
         done = 0
         try:
@@ -106,13 +106,13 @@ class Appender:
                     raise OSError(errno.EIO, os.strerror(errno.EIO))
                 done += count
         except OSError as error:
-            self._keep(batch, done - len(head))
+            self._requeue(batch, done - len(head))
             raise AppendError(self.path, "Writing", error) from error
-        self.tail_dirty = False
+        self.has_partial_line = False
         self._unsynced.extend(batch)
 
-    def _keep(self, batch: list[bytes], done: int) -> None:
-        """After a failed write: remember what got through of `batch` and queue the rest again."""
+    def _requeue(self, batch: list[bytes], done: int) -> None:
+        """After a failed write of which `done` bytes were written: queue the rest of the batch again."""
         if done < 0:
             self._queue.extendleft(reversed(batch))
             return
@@ -121,48 +121,46 @@ class Appender:
             done -= len(batch[index])
             index += 1
         self._unsynced.extend(batch[:index])
-        rest = batch[index:]
+        remaining = batch[index:]
         if self._lines:
-            self.tail_dirty = done > 0
-        elif done and rest:
-            self._unsynced.append(rest[0][:done])
-            rest[0] = rest[0][done:]
-        self._queue.extendleft(reversed(rest))
+            self.has_partial_line = done > 0
+        elif done and remaining:
+            self._unsynced.append(remaining[0][:done])
+            remaining[0] = remaining[0][done:]
+        self._queue.extendleft(reversed(remaining))
 
-    # --- syncing ---------------------------------------------------------------------------
+    # --- syncing ---
 
     def sync(self) -> None:
-        """Make everything written before this call survive a loss of power.
+        """Make everything that was written durable.
 
-        A failed sync leaves the system's view of the old descriptor worthless, so it is never tried again on it:
-        the file is opened anew and every byte since the last good sync is appended once more (readers drop
-        doubled records). Raises AppendError when that fails too.
+        After a failed sync the system no longer reports lost bytes for the old descriptor. The file is therefore
+        reopened, and every byte since the last successful sync is appended again (readers drop duplicate records).
+        Raises AppendError if that fails too.
         """
-        if not self._suspect:
+        if not self._sync_failed:
             with self._lock:
                 count = len(self._unsynced)
                 fd = self._fd
             try:
                 self._os.datasync(fd)
             except OSError:
-                self._suspect = True
+                self._sync_failed = True
             else:
                 with self._lock:
                     del self._unsynced[:count]
                 return
         with self._lock:
-            self._rescue()
+            self._write_again()
 
-    def _rescue(self) -> None:
+    def _write_again(self) -> None:
         try:
-            fd, clean = self._open()
-            self._close_fd()
-            self._fd = fd
+            is_complete = self._reopen()
             if self._lines:
-                again, self._unsynced = self._unsynced, []
-                self.tail_dirty = not clean
-                # what follows goes through the queue, so that a failure in the middle keeps the rest
-                self._queue.extendleft(reversed(again))
+                unsynced, self._unsynced = self._unsynced, []
+                self.has_partial_line = not is_complete
+                # by the queue, so that a failure in the middle keeps the rest
+                self._queue.extendleft(reversed(unsynced))
                 self._drain()
             self._os.datasync(self._fd)
         except AppendError:
@@ -170,66 +168,70 @@ class Appender:
         except OSError as error:
             raise AppendError(self.path, "Saving", error) from error
         self._unsynced.clear()
-        self._suspect = False
+        self._sync_failed = False
 
-    # --- the descriptor --------------------------------------------------------------------
+    # --- the descriptor ---
 
-    def moved(self) -> bool:
-        """True when the name no longer leads to the open file: it was deleted, renamed or replaced."""
+    def is_replaced(self) -> bool:
+        """Return whether the path no longer leads to the open file: it was deleted, renamed or replaced."""
         try:
-            there = os.stat(self.path, follow_symlinks=False)
+            current = os.stat(self.path, follow_symlinks=False)
         except FileNotFoundError:
             return True
         except OSError:
             return False
-        here = os.fstat(self._fd)
-        return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino)
+        opened = os.fstat(self._fd)
+        return (current.st_dev, current.st_ino) != (opened.st_dev, opened.st_ino)
 
     def reopen(self) -> None:
-        """Go on in the file that the name leads to now, made anew if need be. Raises AppendError."""
+        """Continue in the file that the path leads to now, created if necessary. Raises AppendError."""
         with self._lock:
-            fd, clean = self._open()
-            self._close_fd()
-            self._fd = fd
+            is_complete = self._reopen()
             self._unsynced.clear()
-            self.tail_dirty = self._lines and not clean
+            self.has_partial_line = self._lines and not is_complete
 
-    def heal(self) -> bool:
-        """Close a line that a crash left open, durably. True when there was one. Raises AppendError."""
+    def _reopen(self) -> bool:
+        fd, is_complete = self._open()
+        self._close_fd()
+        self._fd = fd
+        return is_complete
+
+    def end_line(self) -> bool:
+        """Durably end a line that a crash left incomplete; return whether there was one. Raises AppendError."""
         with self._lock:
-            if not self.tail_dirty:
+            if not self.has_partial_line:
                 return False
             try:
                 self._os.write(self._fd, b"\n")
             except OSError as error:
                 raise AppendError(self.path, "Writing", error) from error
-            self.tail_dirty = False
+            self.has_partial_line = False
         self.sync()
         return True
 
-    def ends_clean(self) -> bool:
-        """True when the file is empty or ends with a newline."""
-        return _ends_clean(self._fd)
+    def is_complete(self) -> bool:
+        """Return whether the file is empty or ends with a newline."""
+        return _is_complete(self._fd)
 
     def close(self) -> None:
-        """Close the descriptor; nothing is written or synced."""
+        """Close the file without writing or syncing."""
         with self._lock:
             self._close_fd()
 
     def _open(self) -> tuple[int, bool]:
-        """The file, its name durable, and whether it ends with a whole line."""
+        """Open the file, make its name durable, and return it with whether it ends with a complete line."""
         try:
-            fd = self._os.open(self.path, FLAGS)
+            fd = self._os.open(self.path, _FLAGS)
             try:
                 self._os.fsync(fd)
                 sync_folder(self.path.parent, self._os)
-                clean = _ends_clean(fd)
+                is_complete = _is_complete(fd)
             except OSError:
                 close_quietly(fd, self._os)
                 raise
         except OSError as error:
             raise AppendError(self.path, "Opening", error) from error
-        return fd, clean
+        return fd, is_complete
 
     def _close_fd(self) -> None:
         if self._fd >= 0:
@@ -237,6 +239,6 @@ class Appender:
             close_quietly(fd, self._os)
 
 
-def _ends_clean(fd: int) -> bool:
+def _is_complete(fd: int) -> bool:
     size = os.fstat(fd).st_size
     return size == 0 or os.pread(fd, 1, size - 1) == b"\n"

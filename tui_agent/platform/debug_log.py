@@ -1,4 +1,4 @@
-"""Where tracebacks go: a private file of bounded size, secrets masked, nothing on the screen (rule of AGENTS.md)."""
+"""The debug log: tracebacks in a private file of bounded size, with masked secrets, instead of on the screen."""
 
 from __future__ import annotations
 
@@ -7,36 +7,37 @@ from pathlib import Path
 
 from tui_agent.text import SecretMask, clean
 
-SIZE = 2 << 20
-"""Bytes of the file before it is put aside; one older file is kept."""
+MAX_SIZE = 2 << 20
+"""Bytes of the file before it is rotated; one older file is kept."""
 
 
 def start_debug_log(path: Path, mask: SecretMask, *, verbose: bool = False) -> None:
-    """Send the program's warnings and tracebacks to `path`; calling it again replaces the mask. Never raises."""
+    """Write warnings and tracebacks to `path`; another call replaces the mask. Never raises."""
     root = logging.getLogger("tui_agent")
     root.propagate = False
     root.setLevel(logging.DEBUG if verbose else logging.WARNING)
-    for old in root.handlers:
-        old.close()
+    for previous in root.handlers:
+        previous.close()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.touch(mode=0o600)
-        handler: logging.Handler = _Bounded(path)
+        handler: logging.Handler = _RotatingHandler(path)
     except OSError:
         handler = logging.NullHandler()
-    handler.setFormatter(_Masked(mask))
+    handler.setFormatter(_MaskingFormatter(mask))
     root.handlers = [handler]
     logging.raiseExceptions = False
 
 
 def mask_in_use() -> SecretMask:
-    """What the debug log hides at the moment, for crash texts that are written past it."""
+    """Return the current mask of the debug log, for crash reports that are not written to it."""
     formatters = (handler.formatter for handler in logging.getLogger("tui_agent").handlers)
-    return next((one.mask for one in formatters if isinstance(one, _Masked)), SecretMask({}))
+    masks = (formatter.mask for formatter in formatters if isinstance(formatter, _MaskingFormatter))
+    return next(masks, SecretMask({}))
 
 
-class _Bounded(logging.Handler):
-    """Opens the file with the first thing to say: what bounds it takes half a megabyte of memory."""
+class _RotatingHandler(logging.Handler):
+    """Creates the rotating handler with the first record, as its import takes half a megabyte of memory."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -48,7 +49,7 @@ class _Bounded(logging.Handler):
             from logging.handlers import RotatingFileHandler
 
             self._file = RotatingFileHandler(
-                self._path, maxBytes=SIZE, backupCount=1, encoding="utf-8", errors="replace", delay=True
+                self._path, maxBytes=MAX_SIZE, backupCount=1, encoding="utf-8", errors="replace", delay=True
             )
         self._file.setFormatter(self.formatter)
         self._file.emit(record)
@@ -59,7 +60,7 @@ class _Bounded(logging.Handler):
         super().close()
 
 
-class _Masked(logging.Formatter):
+class _MaskingFormatter(logging.Formatter):
     def __init__(self, mask: SecretMask) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
         self.mask = mask

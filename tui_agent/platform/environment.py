@@ -1,4 +1,4 @@
-"""The environment that child processes get: named variables only, none of them a secret (A7)."""
+"""Environment variables for child processes: only listed ones, and no secrets (A7)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from functools import partial
 from tui_agent.common.tables import read_table
 
 _table = partial(read_table, __file__, "environment.json")
-"""`passed`: variables that children get. `secret`: those that are never passed, whatever else matches. `fixed`: so that
-no program asks, pages or opens an editor, and output is shown while it happens."""
+"""`passed`: variables that children get. `secret`: those that are never passed. `fixed`: values that keep programs from
+asking, paging or opening an editor, and from buffering their output."""
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable of this name is kept from children."""
+    """Return whether a variable of this name is never passed to children."""
     return any(fnmatch.fnmatchcase(name.upper(), pattern) for pattern in _table()["secret"])
 
 
 def child_environment(source: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables for a command of the user's or the model's, from `source` (our own environment)."""
+    """Return the variables for a command of the user or the model, from `source` (default: our own environment)."""
     source = os.environ if source is None else source
     environment = {
         name: value
@@ -31,22 +31,22 @@ def child_environment(source: Mapping[str, str] | None = None) -> dict[str, str]
     environment.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
     environment.setdefault("HOME", os.path.expanduser("~"))
     fixed: dict[str, str] = _table()["fixed"]
-    return _speaking_utf8(environment) | fixed
+    return _with_utf8(environment) | fixed
 
 
 def bare_environment(source: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables for a command that runs unasked: a fixed PATH, language and time zone, nothing else."""
+    """Return the variables for a safe command: a fixed PATH, language and time zone."""
     source = os.environ if source is None else source
-    wanted = {
+    locale = {
         name: value
         for name, value in source.items()
         if name in ("LANG", "TZ") or (name.startswith("LC_") and not is_secret(name))
     }
-    return _speaking_utf8(wanted) | {"PATH": "/usr/local/bin:/usr/bin:/bin", "TERM": "dumb"}
+    return _with_utf8(locale) | {"PATH": "/usr/local/bin:/usr/bin:/bin", "TERM": "dumb"}
 
 
-def _speaking_utf8(environment: dict[str, str]) -> dict[str, str]:
-    """Where the locale is C or unset, characters are UTF-8 all the same."""
+def _with_utf8(environment: dict[str, str]) -> dict[str, str]:
+    """Make the character encoding UTF-8 if the locale is C or unset."""
     names = ("LC_ALL", "LC_CTYPE", "LANG")
     effective = next((environment[name] for name in names if environment.get(name)), "")
     if "utf" not in effective.lower():

@@ -1,4 +1,4 @@
-"""Why a file could not be read or written: one class a kind that callers tell apart, with a stable code each."""
+"""Errors of file operations, with a stable code each, and a class for those that callers handle differently."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tui_agent.common.tables import read_table
 
 
 class FileFault(Exception):
-    """A file operation failed and left everything as it was. `str()` is a sentence for user and model.
+    """A file operation that failed without any effect. `str()` is a sentence for user and model.
 
     `code` is one of `changed`, `exists`, `not_found`, `not_regular`, `linked`, `permission`, `read_only`, `no_space`,
     `too_large`, `outside`, `bad_path`, `busy`, `io`, `other`.
@@ -24,7 +24,7 @@ class FileFault(Exception):
 
 
 class FileChangedError(FileFault):
-    """The bytes on disk are not those that the caller started from; nothing was written."""
+    """The content on disk differs from what the caller started from; nothing was written."""
 
     def __init__(
         self,
@@ -35,21 +35,20 @@ class FileChangedError(FileFault):
     ) -> None:
         super().__init__(path, message, "changed")
         self.displaced = displaced
-        """What another program had saved and did not see for a moment, because our bytes lay in its place."""
+        """What another program had saved, and what our content replaced for a moment."""
         self.overtaken = overtaken
-        """What another program saved in that moment and is nowhere now: it saved once more, and may have started from
-        an older text that lay there while the two were put in order."""
+        """Versions that another program saved then and replaced by a newer one, which may not include them."""
 
 
 class NotRegularError(FileFault):
-    """A folder, pipe, socket, device or kernel file: neither read nor replaced."""
+    """A folder, pipe, socket, device or kernel file, which is neither read nor replaced."""
 
-    def __init__(self, path: Path, what: str) -> None:
-        super().__init__(path, f"is {what}, not a regular file", "not_regular")
+    def __init__(self, path: Path, kind: str) -> None:
+        super().__init__(path, f"is {kind}, not a regular file", "not_regular")
 
 
 class LinkedFileError(FileFault):
-    """The file has further names (hard links); replacing it would part them, so the caller must ask first."""
+    """The file has other hard links, which a replacement would separate from it."""
 
     def __init__(self, path: Path, names: int) -> None:
         super().__init__(
@@ -58,27 +57,27 @@ class LinkedFileError(FileFault):
 
 
 class FileTooLargeError(FileFault):
-    """The file holds more bytes than the caller is ready to take."""
+    """The file is larger than the caller accepts."""
 
     def __init__(self, path: Path, size: int, cap: int) -> None:
         super().__init__(path, f"has {size:,} bytes, more than the {cap:,} that can be taken at once", "too_large")
         self.size = size
 
 
-_kinds = partial(read_table, __file__, "file_faults.json")
-"""Name of an error → code and message."""
+_error_table = partial(read_table, __file__, "file_faults.json")
+"""errno name → code and message."""
 
 
 def fault_of(error: OSError | ValueError, path: Path) -> FileFault:
-    """`error` as a FileFault that says in plain words what happened to `path`."""
+    """Return an error about `path` as a FileFault."""
     if isinstance(error, ValueError):
         return FileFault(path, "is not a possible path", "bad_path")
-    code, message = _kinds().get(
+    code, message = _error_table().get(
         errno.errorcode.get(error.errno or 0, ""), ("other", os.strerror(error.errno) if error.errno else str(error))
     )
     return FileFault(path, message, code)
 
 
 def _shown(path: Path) -> str:
-    """The path in a form that can always be written down."""
+    """Return the path in a form that can always be printed."""
     return str(path).replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""Git, called by ourselves: only in trusted folders, and so that nothing of them is run by it."""
+"""Our own calls of git: only in trusted folders, and without running any program that their settings name."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from tui_agent.common.tables import read_table
 from tui_agent.platform.environment import child_environment
 from tui_agent.platform.programs import find_program, path_outside, run_program
 
-OUTPUT_CAP = 1 << 20
-"""Bytes of a call's output that are read; a longer one counts as failed."""
-FILTERS = 50
-"""Filter drivers that are switched off; with more of them git is not asked at all."""
+MAX_OUTPUT = 1 << 20
+"""Bytes of a call's output; a longer one counts as a failure."""
+MAX_FILTERS = 50
+"""Filter drivers that are switched off; with more of them git is not called."""
 
 
 _table = partial(read_table, __file__, "git.json")
-"""`settings` instead of those in a repository that would run a program, or lead somewhere else; `variables`."""
+"""`settings` that override those of a repository that would run a program or access others, and `variables`."""
 
 
 class Git:
-    """Calls in one folder. `folders` are those of the workspace: no program is taken from them."""
+    """Calls in one folder. `folders` are those of the workspace, which no program is taken from."""
 
     def __init__(self, folder: Path, folders: Sequence[Path]) -> None:
         self._folder = folder
         self._folders = folders
         self._options: list[str] | None = None
 
-    async def ask(self, *arguments: str, seconds: float) -> bytes | None:
-        """What a git command prints; None when it fails, takes longer, prints too much or there is no git.
+    async def run(self, *arguments: str, seconds: float) -> bytes | None:
+        """Return the output of a git command; None if it fails, takes longer, prints too much, or git is missing.
 
-        Nothing of the repository is run by it and nothing is fetched; what is asked with it only reads.
+        It runs no program of the repository and fetches nothing.
         """
         program = await asyncio.to_thread(find_program, "git", self._folders)
         if program is None:
@@ -42,56 +42,58 @@ class Git:
         try:
             async with asyncio.timeout(seconds):
                 if self._options is None:
-                    self._options = await self._filters_off(program)
+                    self._options = await self._filter_options(program)
                 if self._options is None:
                     return None
-                said = await self._run(program, *self._options, *arguments)
-                return said[1] if said is not None and said[0] == 0 else None
+                result = await self._execute(program, *self._options, *arguments)
+                return result[1] if result is not None and result[0] == 0 else None
         except TimeoutError:
             return None
 
     async def branch(self, name: str, commit: str, *, seconds: float) -> bool:
-        """Begin a new branch at `commit`, which is the one that is checked out, and make it the current one; without a
-        commit where there is none yet. References alone are written, no file and no index. False when it can't be."""
-        where = f"refs/heads/{name}"
-        if commit and await self.ask("update-ref", where, commit, "", seconds=seconds) is None:
-            return False
-        said = await self.ask("symbolic-ref", "-m", f"begun {name}", "HEAD", where, seconds=seconds)
-        return said is not None
+        """Create a branch at `commit`, the current one, and switch to it; `commit` is empty in an empty repository.
 
-    async def _filters_off(self, program: Path) -> list[str] | None:
-        """Options that switch off the filters that comparing a file would run it through."""
-        said = await self._run(program, "config", "--name-only", "--null", "--get-regexp", r"^filter\..*")
-        if said is None or said[0] not in (0, 1):  # 1: there are none
+        Only references are written, no file and no index. Returns whether that worked.
+        """
+        reference = f"refs/heads/{name}"
+        if commit and await self.run("update-ref", reference, commit, "", seconds=seconds) is None:
+            return False
+        output = await self.run("symbolic-ref", "-m", f"begun {name}", "HEAD", reference, seconds=seconds)
+        return output is not None
+
+    async def _filter_options(self, program: Path) -> list[str] | None:
+        """Return options that switch off the filters that git would run to compare a file."""
+        result = await self._execute(program, "config", "--name-only", "--null", "--get-regexp", r"^filter\..*")
+        if result is None or result[0] not in (0, 1):  # 1: there are none
             return None
-        names = [name.decode("utf-8", "surrogateescape") for name in said[1].split(b"\0") if name]
+        names = [name.decode("utf-8", "surrogateescape") for name in result[1].split(b"\0") if name]
         drivers = {match[1] for name in names if (match := re.fullmatch(r"filter\.(.+)\.[^.]+", name, re.DOTALL))}
-        if len(drivers) > FILTERS or any("=" in driver or "\n" in driver for driver in drivers):
+        if len(drivers) > MAX_FILTERS or any("=" in driver or "\n" in driver for driver in drivers):
             return None
         off = ("clean=", "smudge=", "process=", "required=false")
-        return [part for driver in sorted(drivers) for one in off for part in ("-c", f"filter.{driver}.{one}")]
+        return [part for driver in sorted(drivers) for value in off for part in ("-c", f"filter.{driver}.{value}")]
 
-    async def _run(self, program: Path, *arguments: str) -> tuple[int, bytes] | None:
-        """Exit code and output; None where it can't be had."""
-        options = [part for one in _table()["settings"] for part in ("-c", one)]
+    async def _execute(self, program: Path, *arguments: str) -> tuple[int, bytes] | None:
+        """Return exit code and output; None if git can't be started or prints too much."""
+        options = [part for setting in _table()["settings"] for part in ("-c", setting)]
         environment = child_environment() | _table()["variables"]
         environment["PATH"] = path_outside(self._folders, environment["PATH"])
         argv = (str(program), "--no-pager", "--no-optional-locks", *options, *arguments)
-        return await run_program(argv, env=environment, cwd=self._folder, cap=OUTPUT_CAP)
+        return await run_program(argv, env=environment, cwd=self._folder, cap=MAX_OUTPUT)
 
 
 def branch_of(folder: Path) -> str | None:
-    """The branch of the repository around `folder`, a commit's first letters where none is checked out, or None.
+    """Return the branch of the repository around `folder`, or the abbreviated commit of a detached HEAD, or None.
 
-    Read from `.git/HEAD` by file: no program is started. Blocks for a moment.
+    Reads `.git/HEAD` without starting a program. Blocks for a moment.
     """
-    for above in (folder, *folder.parents):
-        data = above / ".git"
+    for parent in (folder, *folder.parents):
+        data = parent / ".git"
         if not os.path.lexists(data):
             continue
         line = _line(data)
         if line is not None and line.startswith("gitdir:"):
-            data = above / line.removeprefix("gitdir:").strip()
+            data = parent / line.removeprefix("gitdir:").strip()
         head = _line(data / "HEAD")
         if head is None:
             return None
@@ -102,7 +104,7 @@ def branch_of(folder: Path) -> str | None:
 
 
 def _line(path: Path) -> str | None:
-    """The text of a small regular file; None when it is none."""
+    """Return the text of a small regular file, or None."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

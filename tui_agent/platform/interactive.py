@@ -1,4 +1,4 @@
-"""Programs we talk to: over pipes (bytes in, bytes out, errors to the debug log) or in a terminal of their own."""
+"""Interactive programs: over pipes, with their errors in the debug log, or in a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ from tui_agent.text import clean
 
 log = logging.getLogger(__name__)
 
-SEND_CAP = 16 << 20
-"""Bytes that may wait for a program that does not read them."""
-ERROR_LINES = 2_000
-"""Lines of its errors that go to the debug log."""
-ERROR_WIDTH = 500
+MAX_PENDING = 16 << 20
+"""Bytes that may wait for a program to read them."""
+MAX_ERROR_LINES = 2_000
+"""Lines of its errors that are logged."""
+MAX_ERROR_WIDTH = 500
 
 
 class WriteBlocked(Exception):
     """The program does not read what it is sent."""
 
 
-class _Sink(asyncio.BaseProtocol):
-    """Knows whether the pipe is closed: a closed one can't be aborted."""
+class _WriteProtocol(asyncio.BaseProtocol):
+    """Notes whether the pipe is closed: then it can't be aborted."""
 
-    lost = False
+    is_closed = False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.lost = True
+        self.is_closed = True
 
 
 class DuplexProcess(Child):
-    """A running program on the event loop that started it; its whole tree is dead within 2 s of `stop`."""
+    """A program that reads and writes pipes, on the event loop that started it."""
 
     def __init__(self, capture: Capture) -> None:
         super().__init__(capture)
         self._on_output: Callable[[bytes], None] = lambda data: None
         self._on_end: Callable[[], None] = lambda: None
-        self._sending: asyncio.WriteTransport | None = None
-        self._sink = _Sink()
-        self._source = -1
+        self._transport: asyncio.WriteTransport | None = None
+        self._protocol = _WriteProtocol()
+        self._input = -1
         self._errors = -1
         self._error_lines = 0
         self._unread = bytearray()
-        """Output that came before anybody listened."""
+        """Output that came before the start was complete."""
         self._name = ""
 
     @classmethod
@@ -77,97 +77,97 @@ class DuplexProcess(Child):
         start = cls.start([stage], cwd=cwd, environment=environment, capture=Capture())
         starting = asyncio.ensure_future(start)
         try:
-            talk = await asyncio.shield(starting)
-            talk._name = program.name
-            await talk._connect()
+            process = await asyncio.shield(starting)
+            process._name = program.name
+            await process._connect()
         except BaseException:
-            # Nobody else knows of it: whoever gave up waiting waits until nothing of it is left.
+            # Wait until no process is left, as the caller never gets this one.
             with contextlib.suppress(ProcessError):
-                talk = await starting
-                talk.stop()
-                await talk.gone()
+                process = await starting
+                process.stop()
+                await process.gone()
             raise
-        talk._on_output, talk._on_end = on_output, on_end
-        if talk._unread:
-            on_output(bytes(talk._unread))
-            talk._unread.clear()
-        if talk._eof.is_set():
-            talk._hang_up()
-        return talk
+        process._on_output, process._on_end = on_output, on_end
+        if process._unread:
+            on_output(bytes(process._unread))
+            process._unread.clear()
+        if process._eof.is_set():
+            process._finish()
+        return process
 
     async def _connect(self) -> None:
-        pipe = os.fdopen(self._source, "wb", 0)
-        self._source = -1
+        pipe = os.fdopen(self._input, "wb", 0)
+        self._input = -1
         try:
-            self._sending, self._sink = await self._loop.connect_write_pipe(_Sink, pipe)
+            self._transport, self._protocol = await self._loop.connect_write_pipe(_WriteProtocol, pipe)
         except BaseException:
             pipe.close()
             raise
 
     def _open(self, *ends: int) -> None:
         with contextlib.ExitStack() as closing:
-            theirs, self._source = os.pipe()
-            closing.callback(os.close, theirs)
+            stdin, self._input = os.pipe()
+            closing.callback(os.close, stdin)
             try:
-                self._errors, said = os.pipe()
-                closing.callback(os.close, said)
-                super()._open(theirs, said)
+                self._errors, stderr = os.pipe()
+                closing.callback(os.close, stderr)
+                super()._open(stdin, stderr)
             except OSError:
-                self._shut()
+                self._close_pipes()
                 raise
         os.set_blocking(self._errors, False)
-        self._loop.add_reader(self._errors, self._complains)
+        self._loop.add_reader(self._errors, self._on_errors_ready)
 
     def send(self, data: bytes) -> None:
-        """Hand `data` on. Raises WriteBlocked when too much waits already; what is sent to a dead program is lost."""
-        if self._sending is None or self._sending.is_closing():
+        """Send `data`; ignored after the program has ended. Raises WriteBlocked if too much is pending."""
+        if self._transport is None or self._transport.is_closing():
             return
-        if self._sending.get_write_buffer_size() > SEND_CAP:
+        if self._transport.get_write_buffer_size() > MAX_PENDING:
             raise WriteBlocked
-        self._sending.write(data)
+        self._transport.write(data)
 
-    def _take(self, data: bytes) -> None:
-        if self._sending is None:
+    def _add_output(self, data: bytes) -> None:
+        if self._transport is None:
             self._unread += data[: CHUNK * 16 - len(self._unread)]
         else:
             self._on_output(data)
 
-    def _end_of_output(self) -> None:
+    def _close_output(self) -> None:
         ended = self._eof.is_set()
-        super()._end_of_output()
-        if not ended and self._sending is not None:
-            self._hang_up()
+        super()._close_output()
+        if not ended and self._transport is not None:
+            self._finish()
 
-    def _hang_up(self) -> None:
-        if self._sending is not None and not self._sink.lost:
-            self._sending.abort()
+    def _finish(self) -> None:
+        if self._transport is not None and not self._protocol.is_closed:
+            self._transport.abort()
         self._on_end()
 
     async def _close(self) -> None:
         await super()._close()
-        self._shut()
+        self._close_pipes()
 
-    def _shut(self) -> None:
-        """Close the ends of pipes that are still held."""
-        if self._source >= 0:
-            os.close(self._source)
-            self._source = -1
-        self._silence()
+    def _close_pipes(self) -> None:
+        """Close our ends of its standard input and standard error."""
+        if self._input >= 0:
+            os.close(self._input)
+            self._input = -1
+        self._close_errors()
 
-    def _complains(self) -> None:
+    def _on_errors_ready(self) -> None:
         data = read_chunk(self._errors)
         if data is None:
             return
         if not data:
-            self._silence()
+            self._close_errors()
             return
         for line in data.splitlines():
             self._error_lines += 1
-            if self._error_lines <= ERROR_LINES:
-                text = clean(line[:ERROR_WIDTH].decode("utf-8", "replace"))
+            if self._error_lines <= MAX_ERROR_LINES:
+                text = clean(line[:MAX_ERROR_WIDTH].decode("utf-8", "replace"))
                 log.debug("%s: %s", self._name or "a program", text)
 
-    def _silence(self) -> None:
+    def _close_errors(self) -> None:
         if self._errors >= 0:
             self._loop.remove_reader(self._errors)
             with contextlib.suppress(OSError):
@@ -175,14 +175,14 @@ class DuplexProcess(Child):
             self._errors = -1
 
 
-LEAVING = 6.0
-"""Seconds that a program has to end after a hang-up; then it is killed."""
-LARGEST = 1000
+HANGUP_TIMEOUT = 6.0
+"""Seconds that a program has to end after a hang-up before it is killed."""
+MAX_SIZE = 1000
 """Columns or rows."""
 
-_SEAT = (
+_LAUNCHER = (
     "import fcntl,os,sys,termios;"
-    "fcntl.ioctl(0,termios.TIOCSCTTY,0);"  # so that keys such as Ctrl+Z work, and the hang-up reaches it
+    "fcntl.ioctl(0,termios.TIOCSCTTY,0);"  # for keys such as Ctrl+Z, and for the hang-up
     "os.execv(sys.argv[1],sys.argv[1:])"
 )
 
@@ -190,28 +190,28 @@ Size = tuple[int, int]
 """Columns, rows."""
 
 
-def fitting_size(columns: int, rows: int) -> Size:
-    """The size that a terminal can have next to the one that is asked for."""
-    return min(max(columns, 2), LARGEST), min(max(rows, 2), LARGEST)
+def clamp_size(columns: int, rows: int) -> Size:
+    """Return the nearest size that a terminal can have."""
+    return min(max(columns, 2), MAX_SIZE), min(max(rows, 2), MAX_SIZE)
 
 
 class TerminalProgram:
-    """A running program and our end of its terminal. Lives on the event loop that started it."""
+    """A program in a pseudo-terminal, on the event loop that started it."""
 
     def __init__(self, process: asyncio.subprocess.Process, master: int) -> None:
         self._process = process
         self._master = master
         self._ended: asyncio.Future[int] = asyncio.ensure_future(process.wait())
-        self._writing = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
 
     @classmethod
     async def start(cls, argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str], size: Size) -> Self:
-        """Start `argv`, whose first is an absolute path, as the leader of a session. Raises OSError."""
+        """Start `argv`, which begins with an absolute path, as the leader of a session. Raises OSError."""
         master, slave = os.openpty()
         try:
             _resize(master, size)
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-S", "-c", _SEAT, *argv,
+                sys.executable, "-I", "-S", "-c", _LAUNCHER, *argv,
                 stdin=slave, stdout=slave, stderr=slave, cwd=cwd, env=dict(environment), start_new_session=True,
             )  # fmt: skip
         except BaseException:
@@ -224,71 +224,71 @@ class TerminalProgram:
 
     @property
     def pid(self) -> int:
-        """Its process id, which is that of its session too."""
+        """Its process id, which is also its session id."""
         return self._process.pid
 
     async def read(self) -> bytes:
-        """What it writes next; empty when it has ended and all is read."""
+        """Return its next output; empty when it has ended and everything is read."""
         while self._master >= 0:
             try:
                 return os.read(self._master, CHUNK)
             except BlockingIOError:
                 if self._ended.done():
                     return b""
-                await self._until(asyncio.get_running_loop().add_reader, write=False)
-            except OSError:  # nobody holds the other end any more
+                await self._wait_ready(asyncio.get_running_loop().add_reader, write=False)
+            except OSError:  # the other end is closed
                 return b""
         return b""
 
     async def write(self, data: bytes) -> None:
-        """Type; waits while the program takes nothing. What an ended program is told is lost."""
-        async with self._writing:
+        """Write input; waits while the program does not read. Ignored after it has ended."""
+        async with self._write_lock:
             while data and self._master >= 0 and not self._ended.done():
                 try:
                     data = data[os.write(self._master, data) :]
                 except BlockingIOError:
-                    await self._until(asyncio.get_running_loop().add_writer, write=True)
+                    await self._wait_ready(asyncio.get_running_loop().add_writer, write=True)
                 except OSError:
                     return
 
-    async def _until(self, watch: Callable[..., None], *, write: bool) -> None:
+    async def _wait_ready(self, add: Callable[..., None], *, write: bool) -> None:
         loop, master = asyncio.get_running_loop(), self._master
         ready: asyncio.Future[None] = loop.create_future()
 
-        def readied() -> None:
+        def on_ready() -> None:
             if not ready.done():
                 ready.set_result(None)
 
-        watch(master, readied)
-        waited: list[asyncio.Future[Any]] = [ready, self._ended]
+        add(master, on_ready)
+        futures: list[asyncio.Future[Any]] = [ready, self._ended]
         try:
-            await asyncio.wait(waited, return_when="FIRST_COMPLETED")
+            await asyncio.wait(futures, return_when="FIRST_COMPLETED")
         finally:
             if self._master == master:
                 (loop.remove_writer if write else loop.remove_reader)(master)
 
     def resize(self, size: Size) -> None:
-        """Give the terminal another size, of which the program is told."""
+        """Change the size of the terminal; the program is notified."""
         if self._master >= 0:
             _resize(self._master, size)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal, unless it has ended."""
+        """Send a signal, unless the program has ended."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(number)
 
-    def look_again(self) -> None:
-        """Tell who has the terminal at the moment, it or a program of its own, to paint it anew in its size."""
-        with contextlib.suppress(OSError):  # ProcessLookupError too, and a terminal that nobody has
-            if (group := os.tcgetpgrp(self._master)) > 0:  # 0 would be our own
+    def request_redraw(self) -> None:
+        """Make the foreground program of the terminal draw its screen again."""
+        with contextlib.suppress(OSError):  # also if there is no foreground program
+            if (group := os.tcgetpgrp(self._master)) > 0:  # 0 would be our own group
                 os.killpg(group, signal.SIGWINCH)
 
     async def wait(self) -> int:
-        """Its exit code, once it has ended; negative the signal that ended it."""
+        """Wait for its end and return the exit code; negative for a signal."""
         return await asyncio.shield(self._ended)
 
     async def end(self) -> int:
-        """Hang up as a terminal window does that is closed; returns its exit code, within LEAVING seconds."""
+        """Hang up like a terminal window that is closed, and return the exit code within HANGUP_TIMEOUT seconds."""
         master, self._master = self._master, -1
         if master >= 0:
             loop = asyncio.get_running_loop()
@@ -296,12 +296,12 @@ class TerminalProgram:
             loop.remove_writer(master)
             os.close(master)
         with contextlib.suppress(TimeoutError):
-            return await asyncio.wait_for(self.wait(), LEAVING)
+            return await asyncio.wait_for(self.wait(), HANGUP_TIMEOUT)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         return await self.wait()
 
 
 def _resize(master: int, size: Size) -> None:
-    columns, rows = fitting_size(*size)
+    columns, rows = clamp_size(*size)
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))

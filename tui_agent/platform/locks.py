@@ -1,4 +1,4 @@
-"""One holder at a time: a lock that the kernel drops when its process dies."""
+"""File locks that the kernel releases when their process dies."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import msgspec
 from tui_agent.platform.syscalls import close_quietly
 from tui_agent.text import one_line
 
-FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 SHARED_FILE_SYSTEMS = ("nfs", "cifs", "smb", "afs", "fuse", "9p", "ceph", "glusterfs", "lustre", "ncpfs")
-"""Beginnings of the names of file systems on which locks and syncs may not hold across machines."""
+"""Prefixes of the names of file systems on which locks and syncs may not work across machines."""
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who has a lock: for messages only, the lock itself is the kernel's."""
+    """The holder of a lock, for messages only."""
 
     pid: int
     host: str
@@ -28,28 +28,28 @@ class Holder(msgspec.Struct, frozen=True):
     """ISO 8601, UTC."""
     boot: str = ""
     started: str = ""
-    """The process's start time in clock ticks since boot, so that a reused pid is not taken for it."""
+    """Start time of the process in clock ticks since boot, to recognize a reused pid."""
 
 
 class InUse(Exception):
-    """Another process holds the lock. `holder` is None when it left no readable name."""
+    """Another process holds the lock; `holder` is None if its name can't be read."""
 
     def __init__(self, path: Path, holder: Holder | None) -> None:
-        who = f"process {holder.pid} on {one_line(holder.host, 80)}" if holder else "another process"
+        name = f"process {holder.pid} on {one_line(holder.host, 80)}" if holder else "another process"
         since = f" since {one_line(holder.since, 40)}" if holder else ""
-        super().__init__(f"{one_line(path.parent.name)} is in use by {who}{since}.")
+        super().__init__(f"{one_line(path.parent.name)} is in use by {name}{since}.")
         self.holder = holder
 
 
 class FileLock:
-    """An exclusive lock on a file of its own, held until `release` or death. The file is never removed.
+    """An exclusive lock on a file, held until `release` or the end of the process. The file is never removed.
 
-    `flock`, since a `fcntl` lock is dropped when any descriptor of the file is closed; close-on-exec, so that no
-    child can keep it.
+    It is a `flock`, as a `fcntl` lock is released when any descriptor of the file is closed, and close-on-exec, so that
+    no child holds it.
     """
 
     def __init__(self, path: Path) -> None:
-        """Take the lock at once. Raises InUse, or OSError when the file can't be opened."""
+        """Acquire the lock without waiting. Raises InUse, or OSError if the file can't be opened."""
         self.path = path
         fd = _open(path)
         try:
@@ -61,9 +61,9 @@ class FileLock:
             close_quietly(fd)
             raise
         self._fd = fd
-        self._sign()
+        self._write_holder()
 
-    def _sign(self) -> None:
+    def _write_holder(self) -> None:
         pid = os.getpid()
         now = datetime.now(UTC).isoformat(timespec="seconds")
         holder = Holder(pid, socket.gethostname(), now, _boot_id(), _start_time(pid))
@@ -71,14 +71,14 @@ class FileLock:
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, msgspec.json.encode(holder) + b"\n", 0)
         except OSError:
-            return  # a full disk costs the name in a message, not the lock
+            return  # on a full disk only the name in messages is missing
 
     @property
     def held(self) -> bool:
         return self._fd >= 0
 
     def release(self) -> None:
-        """Give the lock back. Calling it again does nothing."""
+        """Release the lock. Calling it again does nothing."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             close_quietly(fd)
@@ -91,9 +91,9 @@ class FileLock:
 
 
 def _open(path: Path) -> int:
-    """The lock file, made if need be. Where something else has its name, the folder around it serves as the lock."""
+    """Open the lock file, or the folder around it if the name is that of a folder or link."""
     try:
-        return os.open(path, FLAGS, 0o600)
+        return os.open(path, _FLAGS, 0o600)
     except OSError as error:
         if error.errno not in (errno.EISDIR, errno.ELOOP):
             raise
@@ -101,7 +101,7 @@ def _open(path: Path) -> int:
 
 
 def read_holder(path: Path) -> Holder | None:
-    """Who wrote their name into the lock file last; None when it can't be read."""
+    """Return the last holder that is written in the lock file; None if it can't be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -113,9 +113,9 @@ def read_holder(path: Path) -> Holder | None:
 
 
 def seems_held(path: Path) -> bool:
-    """True when the last holder still seems to run, judged without touching the lock (a try would disturb starters).
+    """Return whether the last holder seems to run, without trying the lock, which would disturb starting processes.
 
-    For lists and labels only. A holder on another machine is taken to be running.
+    For display only. A holder on another machine counts as running.
     """
     holder = read_holder(path)
     if holder is None:
@@ -125,12 +125,12 @@ def seems_held(path: Path) -> bool:
     if holder.boot and holder.boot != _boot_id():
         return False
     if holder.started:
-        return _start_time(holder.pid) == holder.started and _locked(path)
-    return process_lives(holder.pid)
+        return _start_time(holder.pid) == holder.started and _is_locked(path)
+    return process_exists(holder.pid)
 
 
-def process_lives(pid: int) -> bool:
-    """Whether there is a process with this id, whoever it belongs to."""
+def process_exists(pid: int) -> bool:
+    """Return whether there is a process with this id, of any user."""
     try:
         os.kill(pid, 0)
     except PermissionError:
@@ -140,8 +140,8 @@ def process_lives(pid: int) -> bool:
     return pid > 0
 
 
-def _locked(path: Path) -> bool:
-    """Whether the kernel lists a lock on the file; True where it publishes no list."""
+def _is_locked(path: Path) -> bool:
+    """Return whether the kernel lists a lock on the file; True if there is no list."""
     try:
         inode = os.stat(path).st_ino
         lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
@@ -151,22 +151,22 @@ def _locked(path: Path) -> bool:
 
 
 def shared_file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str | None:
-    """The type of the network or user-space file system that holds `path`; None for a local one or when unknown."""
+    """Return the type of the network or user-space file system of `path`; None for a local or unknown one."""
     try:
         text = mounts.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return None
     real = os.path.realpath(path)
-    best, kind = "", ""
+    longest, kind = "", ""
     for line in text.splitlines():
-        fields, _, rest = line.partition(" - ")
-        parts = fields.split()
-        if len(parts) < 5 or not rest:
+        mount, _, file_system = line.partition(" - ")
+        parts = mount.split()
+        if len(parts) < 5 or not file_system:
             continue
         point = parts[4].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
-        inside = real == point or real.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):
-            best, kind = point, rest.split()[0]
+        contains = real == point or real.startswith(point.rstrip("/") + "/")
+        if contains and len(point) >= len(longest):
+            longest, kind = point, file_system.split()[0]
     return kind if kind.startswith(SHARED_FILE_SYSTEMS) else None
 
 

@@ -1,4 +1,4 @@
-"""What waits in the pipes of other programs, and the end of our own."""
+"""Reading from the pipes of other programs, and writing errors to our own."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import termios
 from tui_agent.text import clean, reveal
 
 CHUNK = 64 * 1024
-"""Bytes read at most in one turn of the event loop."""
+"""Bytes that are read at once on the event loop."""
 
 
 def read_chunk(pipe: int) -> bytes | None:
-    """The next bytes of a pipe that does not block; empty at its end, None where nothing waits."""
+    """Return the next bytes of a non-blocking pipe; empty at its end, None if there are none yet."""
     try:
         return os.read(pipe, CHUNK)
     except BlockingIOError:
@@ -24,8 +24,8 @@ def read_chunk(pipe: int) -> bytes | None:
         return b""
 
 
-def waiting(pipe: int) -> int:
-    """How many bytes wait in it, as far as that can be told."""
+def pending_bytes(pipe: int) -> int:
+    """Return how many bytes are in the pipe; 0 if that is unknown."""
     size = array.array("i", [0])
     try:
         fcntl.ioctl(pipe, termios.FIONREAD, size)
@@ -34,12 +34,12 @@ def waiting(pipe: int) -> int:
     return size[0]
 
 
-def leave_stdout() -> None:
-    """The reader has gone: what is still held back goes nowhere, so that the end of the program does not fail."""
+def detach_stdout() -> None:
+    """Discard buffered output after its reader has gone, so that the program can end without an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_error(text: str) -> None:
-    """One line to stderr, in the program's name; what it quotes can't steer the terminal."""
+    """Print an error message to stderr, without control characters that text in it may contain."""
     line = f"tui-agent: {reveal(clean(text))}\n"
     sys.stderr.write(line.encode("utf-8", "replace").decode())

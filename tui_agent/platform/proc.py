@@ -1,4 +1,4 @@
-"""What confines a command: said by the one that knows the workspace, carried out by the supervisor (A10)."""
+"""Run commands below a supervisor process, which confines them (A10) and kills everything that they started."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, Self
@@ -19,55 +18,56 @@ from tui_agent.common.domain import CommandOutcome, FrozenValue
 from tui_agent.common.errors import CodedError
 from tui_agent.platform import supervisor
 from tui_agent.platform.output import Capture
-from tui_agent.platform.pipes import read_chunk, waiting
+from tui_agent.platform.pipes import pending_bytes, read_chunk
 
 
 class SandboxSpec(FrozenValue, frozen=True, kw_only=True):
-    """What a command may do; `landlock` 0 without namespaces confines nothing here: the command is wrapped."""
+    """What a command may do. With neither `landlock` nor `namespaces`, the command itself runs a sandbox program."""
 
     writable: tuple[str, ...] = ()
     guarded: tuple[str, ...] = ()
-    """Within what is writable, yet read only."""
+    """Read-only paths within the writable ones."""
     hidden: tuple[str, ...] = ()
-    """Folders that look empty."""
+    """Folders that appear empty."""
     placed: tuple[str, ...] = ()
-    """Folders that are made for as long as the command runs, so that they can be guarded although absent."""
+    """Missing folders that exist while the command runs, so that they can be guarded."""
     network: bool = False
     namespaces: bool = False
     landlock: int = 0
     """The kernel's ABI."""
 
-    def said(self) -> tuple[supervisor.SandboxSpec | None, list[bytes]]:
-        """The last two parts of a supervisor's request."""
+    def encode(self) -> tuple[supervisor.SandboxSpec | None, list[bytes]]:
+        """Return the last two parts of a request to the supervisor."""
         placed = [os.fsencode(path) for path in self.placed]
         if not self.landlock and not self.namespaces:
             return None, placed
-        paths = ([os.fsencode(one) for one in some] for some in (self.writable, self.guarded, self.hidden))
-        writable, guarded, hidden = paths
+        writable, guarded, hidden = (
+            list(map(os.fsencode, paths)) for paths in (self.writable, self.guarded, self.hidden)
+        )
         return (writable, guarded, hidden, self.network, self.namespaces, self.landlock), placed
 
 
 class Confinement(Protocol):
-    """Confines one command. Making one may look through the workspace; using it costs nothing."""
+    """Confines one command. Creating one may search the workspace; using it is cheap."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Variables that the command gets besides its own."""
+        """Additional variables for the command."""
         ...
 
     def confine(
-        self, stages: Sequence[Stage], cwd: Path, more: Sequence[Path] = ()
+        self, stages: Sequence[Stage], cwd: Path, writable: Sequence[Path] = ()
     ) -> tuple[Sequence[Stage], SandboxSpec]:
-        """The programs to start instead, and their sandbox_spec; `more` are further folders that may be written."""
+        """Return the programs to start instead and their sandbox; `writable` are additional writable folders."""
         ...
 
 
 DRAIN = 0.2
-"""Seconds that output is still read after the command itself has ended."""
-STUCK = 8.0
-"""Seconds after which a supervisor that does not answer a stop is itself killed."""
-STARTING = 15.0
-"""Seconds until a command must have been started."""
+"""Seconds that output is read after the command itself has ended."""
+STOP_TIMEOUT = 8.0
+"""Seconds after which a supervisor that does not end after a stop is killed."""
+START_TIMEOUT = 15.0
+"""Seconds that the start of a command may take."""
 
 
 class Stage(FrozenValue, frozen=True, kw_only=True):
@@ -76,9 +76,8 @@ class Stage(FrozenValue, frozen=True, kw_only=True):
     program: str
     """Absolute path of the executable."""
     argv: tuple[str, ...]
-    """With the name it is called by as the first."""
+    """The first is the name that it is called by."""
     discards_stdout: bool = False
-    """Standard output goes to /dev/null."""
     discards_stderr: bool = False
 
 
@@ -87,31 +86,30 @@ class ProcessError(CodedError):
 
 
 class Child:
-    """A running command together with its supervisor. Lives on the event loop that started it."""
+    """A running command and its supervisor, on the event loop that started it."""
 
     def __init__(self, capture: Capture) -> None:
         self._loop = asyncio.get_running_loop()
         self._capture = capture
-        self._said = bytearray()
-        self._read = 0
+        self._messages = bytearray()
+        self._bytes_read = 0
         self._popen: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._output = -1
-        self._due = 0
-        self._caught_up = asyncio.Event()
+        self._drain_target = 0
+        self._drained = asyncio.Event()
         self._eof = asyncio.Event()
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._started.add_done_callback(lambda future: future.cancelled() or future.exception())
         self._ended: asyncio.Future[int | None] = self._loop.create_future()
         self._gone = asyncio.Event()
-        self._tidy = False
+        self._all_gone = False
         self._closing: asyncio.Task[None] | None = None
-        self._relief: asyncio.Task[None] | None = None
-        self.began = time.monotonic()
+        self._flushing: asyncio.Task[None] | None = None
         self.leaders: tuple[int, ...] = ()
         """Process ids of the stages."""
         self.left_over = False
-        """Whether processes remained when the command itself had ended."""
+        """Whether processes remained when the command itself ended."""
 
     @classmethod
     async def start(
@@ -124,11 +122,10 @@ class Child:
         keep: bool = False,
         sandbox_spec: SandboxSpec | None = None,
     ) -> Self:
-        """Start a pipeline: own session, stdin from /dev/null, no tty, only descriptors 0, 1 and 2.
+        """Start a pipeline in a session of its own, with stdin from /dev/null, no tty and only descriptors 0, 1 and 2.
 
-        `keep`: what the command leaves running may stay until `stop`; else it is killed when the command ends.
-        `sandbox_spec` confines it; when that can't be done, it is not started.
-        Raises ProcessError.
+        `keep`: processes that the command leaves may run until `stop`; otherwise they are killed when it ends.
+        A command that can't be confined by `sandbox_spec` is not started. Raises ProcessError.
         """
         child = cls(capture)
         request = marshal.dumps(
@@ -140,14 +137,14 @@ class Child:
                 os.fsencode(cwd),
                 {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
                 keep,
-                *(sandbox_spec or SandboxSpec()).said(),
+                *(sandbox_spec or SandboxSpec()).encode(),
             )
         )
         try:
             child._open()
             assert child._control is not None
             await child._loop.sock_sendall(child._control, len(request).to_bytes(8, "big") + request)
-            async with asyncio.timeout(STARTING):
+            async with asyncio.timeout(START_TIMEOUT):
                 await asyncio.shield(child._started)
         except (OSError, TimeoutError) as error:
             child.stop()
@@ -158,49 +155,49 @@ class Child:
         return child
 
     def _open(self, *ends: int) -> None:
-        """`ends`: what becomes the command's standard input and standard error."""
-        kept = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # some Pythons do not start without
+        """Start the supervisor. `ends`: descriptors for the command's standard input and standard error."""
+        passed = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # some Pythons do not start without them
         with contextlib.ExitStack() as closing:
-            ours, theirs = socket.socketpair()
-            closing.callback(theirs.close)
+            control, remote = socket.socketpair()
+            closing.callback(remote.close)
             try:
                 self._output, output = os.pipe()
                 closing.callback(os.close, output)
-                # Not in a thread: the kernel tells the supervisor of its parent's death when that thread ends.
+                # Not in a thread: the kernel would report the parent's death to the supervisor when that thread ends.
                 self._popen = subprocess.Popen(
                     [sys.executable, "-I", "-S", supervisor.__file__, *map(str, ends)],
                     pass_fds=ends,
-                    stdin=theirs.fileno(),
+                    stdin=remote.fileno(),
                     stdout=output,
                     stderr=subprocess.DEVNULL,
                     cwd="/",
-                    env={name: os.environ[name] for name in kept if name in os.environ},
+                    env={name: os.environ[name] for name in passed if name in os.environ},
                     start_new_session=True,
                 )
             except OSError:
-                ours.close()
-                self._end_of_output()
+                control.close()
+                self._close_output()
                 self._gone.set()
                 raise
-        ours.setblocking(False)
+        control.setblocking(False)
         os.set_blocking(self._output, False)
-        self._control = ours
-        self._loop.add_reader(ours, self._heard)
-        self._loop.add_reader(self._output, self._readable)
+        self._control = control
+        self._loop.add_reader(control, self._on_message)
+        self._loop.add_reader(self._output, self._on_output_ready)
 
     @property
     def pid(self) -> int:
-        """The supervisor's process id: everything that comes of the command is below it."""
+        """The supervisor's process id: all processes of the command are below it."""
         return self._popen.pid if self._popen else -1
 
     @property
     def alive(self) -> bool:
-        """Whether any process of the command may still be there."""
+        """Whether any process of the command may still exist."""
         return not self._gone.is_set()
 
-    # --- what the supervisor says ----------------------------------------------------------
+    # --- messages of the supervisor ---
 
-    def _heard(self) -> None:
+    def _on_message(self) -> None:
         assert self._control is not None
         try:
             data = self._control.recv(4096)
@@ -208,33 +205,33 @@ class Child:
             return
         except OSError:
             data = b""
-        self._said += data
-        *lines, rest = bytes(self._said).split(b"\n")
-        self._said = bytearray(rest)
+        self._messages += data
+        *lines, incomplete = bytes(self._messages).split(b"\n")
+        self._messages = bytearray(incomplete)
         for line in lines:
-            self._told(line.decode().split(" "))
+            self._handle_message(line.decode().split(" "))
         if not data:
             self._loop.remove_reader(self._control)
             self._closing = self._loop.create_task(self._close())
 
-    def _told(self, words: list[str]) -> None:
-        match words:
+    def _handle_message(self, fields: list[str]) -> None:
+        match fields:
             case ["started", *pids]:
                 self.leaders = tuple(int(pid) for pid in pids)
                 if not self._started.done():
                     self._started.set_result(None)
-            case ["failed", number, what] if not self._started.done():
-                self._started.set_exception(_start_error(int(number), what))
-            case ["exited", status, left] if not self._ended.done():
-                self.left_over = left == "1"
+            case ["failed", code, step] if not self._started.done():
+                self._started.set_exception(_start_error(int(code), step))
+            case ["exited", status, remaining] if not self._ended.done():
+                self.left_over = remaining == "1"
                 self._ended.set_result(int(status))
             case ["gone", *_]:
-                self._tidy = True
+                self._all_gone = True
 
     async def _close(self) -> None:
-        """The supervisor has ended; so has, if all went well, everything below it."""
+        """Clean up after the supervisor has ended, and with it normally everything below it."""
         assert self._popen is not None and self._control is not None
-        if not self._tidy:
+        if not self._all_gone:
             _kill_sessions(self.leaders)
         if not self._started.done():
             self._started.set_exception(ProcessError("The command could not be supervised.", "failed"))
@@ -242,68 +239,68 @@ class Child:
         if not self._ended.done():
             self._ended.set_result(None)
         self._control.close()
-        # Whoever escaped may hold the pipe open; nobody is asked to wait for that.
+        # A process that escaped may hold the pipe open; do not wait for it.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN):
                 await self._eof.wait()
-        self._end_of_output()
+        self._close_output()
         self._gone.set()
 
-    # --- output ----------------------------------------------------------------------------
+    # --- output ---
 
-    def _readable(self) -> None:
+    def _on_output_ready(self) -> None:
         data = read_chunk(self._output)
         if data is None:
             return
         if data:
-            self._take(data)
+            self._add_output(data)
         else:
-            self._end_of_output()
+            self._close_output()
 
-    def _take(self, data: bytes) -> None:
-        self._read += len(data)
+    def _add_output(self, data: bytes) -> None:
+        self._bytes_read += len(data)
         self._capture.add(data)
-        if self._read >= self._due:
-            self._caught_up.set()
-        if self._capture.pressed and self._relief is None:
+        if self._bytes_read >= self._drain_target:
+            self._drained.set()
+        if self._capture.needs_flush and self._flushing is None:
             self._loop.remove_reader(self._output)
-            self._relief = self._loop.create_task(self._relieve(self._capture))
+            self._flushing = self._loop.create_task(self._flush(self._capture))
 
-    async def _relieve(self, capture: Capture) -> None:
-        await capture.relieve()
-        self._relief = None
+    async def _flush(self, capture: Capture) -> None:
+        await capture.flush()
+        self._flushing = None
         if self._output >= 0:
-            self._loop.add_reader(self._output, self._readable)
+            self._loop.add_reader(self._output, self._on_output_ready)
 
-    def _end_of_output(self) -> None:
+    def _close_output(self) -> None:
         if self._output >= 0:
             self._loop.remove_reader(self._output)
             os.close(self._output)
             self._output = -1
         self._eof.set()
-        self._caught_up.set()
+        self._drained.set()
 
     async def _drain(self) -> None:
-        """After the command has ended: to the end of its output, but no longer than DRAIN for what it left behind.
+        """Read the output of an ended command, but at most for DRAIN what the processes that it left write.
 
-        What was in the pipe when it ended is read in any case.
+        What is in the pipe by now is read in any case.
         """
-        self._due = self._read + (waiting(self._output) if self._output >= 0 else 0)
+        self._drain_target = self._bytes_read + (pending_bytes(self._output) if self._output >= 0 else 0)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN):
                 await self._eof.wait()
-        if self._read < self._due:
-            self._caught_up.clear()
+        if self._bytes_read < self._drain_target:
+            self._drained.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(2.0):
-                    await self._caught_up.wait()
+                    await self._drained.wait()
 
-    # --- what the owner does -----------------------------------------------------------------
+    # --- control ---
 
     async def wait(self, timeout: float | None) -> int | None:
-        """The command's status once it has ended and its output is read; None after a stop.
+        """Return the command's status once it has ended and its output is read; None after a stop.
 
-        Raises TimeoutError, and then still runs. A cancelled wait stops the command: it is dead within 2 s.
+        After a TimeoutError the command still runs. Cancelling stops the command: it is dead within 2 s.
         """
         try:
             async with asyncio.timeout(timeout):  # wait_for of 3.11 can swallow a cancellation
@@ -315,38 +312,38 @@ class Child:
             raise
         return status
 
-    def hand_over(self, capture: Capture) -> None:
-        """What is written from now on goes to another place."""
+    def redirect(self, capture: Capture) -> None:
+        """Send further output to another capture."""
         self._capture = capture
 
     def stop(self) -> None:
-        """Begin to kill the whole tree; returns at once. It is dead within 2 s (GRACE and a little)."""
+        """Start to kill the whole process tree, and return at once. It is dead within 2 s."""
         if self._control is None or self._gone.is_set():
             return
         with contextlib.suppress(OSError):
             self._control.send(b"k")
-        with contextlib.suppress(OSError):  # its end means the same, and arrives behind an unfinished request, too
+        with contextlib.suppress(OSError):  # means the same, and is also noticed after an incomplete request
             self._control.shutdown(socket.SHUT_WR)
         if self._popen is not None:
-            self._loop.call_later(STUCK, self._stuck)
+            self._loop.call_later(STOP_TIMEOUT, self._kill_supervisor)
 
-    def _stuck(self) -> None:
+    def _kill_supervisor(self) -> None:
         if self._popen is not None and not self._gone.is_set() and self._popen.returncode is None:
             self._popen.kill()
 
     async def gone(self) -> None:
-        """Until nothing of the command is left."""
+        """Wait until no process of the command is left."""
         await self._gone.wait()
 
 
 async def finished_process(
     capture: Capture, status: int | None, *, cwd: Path | None = None, timed_out: bool = False
 ) -> CommandOutcome:
-    """How a command ended: what was captured, its exit code as a shell counts it (128+n for signal n), the folder."""
+    """Return the outcome of an ended command: its output, and its exit code as in a shell (128+n for signal n)."""
     presented, spill = await capture.finish()
-    code = 128 - status if status is not None and status < 0 else status
+    exit_code = 128 - status if status is not None and status < 0 else status
     return CommandOutcome(
-        exit_code=None if timed_out else code,
+        exit_code=None if timed_out else exit_code,
         output=presented.text,
         total_bytes=capture.rings.total_bytes,
         total_lines=capture.rings.total_lines,
@@ -358,24 +355,24 @@ async def finished_process(
 
 
 def signal_name(code: int | None) -> str:
-    """`SIGSEGV` for 139 and so on; empty when the exit code stands for no signal."""
+    """Return the signal of an exit code, such as `SIGSEGV` for 139; empty if there is none."""
     try:
         return signal.Signals((code or 0) - 128).name
     except ValueError:
         return ""
 
 
-def _start_error(number: int, what: str) -> ProcessError:
-    if what == "folder":
-        return ProcessError(f"The folder can't be entered: {os.strerror(number)}.", "folder")
-    if what == "sandbox":
-        return ProcessError(f"The sandbox could not be set up: {os.strerror(number)}.", "sandbox")
+def _start_error(code: int, step: str) -> ProcessError:
+    if step == "folder":
+        return ProcessError(f"The folder can't be entered: {os.strerror(code)}.", "folder")
+    if step == "sandbox":
+        return ProcessError(f"The sandbox could not be set up: {os.strerror(code)}.", "sandbox")
     codes = {2: "not_found", 13: "denied"}
-    return ProcessError(f"The program can't be started: {os.strerror(number)}.", codes.get(number, "failed"))
+    return ProcessError(f"The program can't be started: {os.strerror(code)}.", codes.get(code, "failed"))
 
 
 def _kill_sessions(leaders: Sequence[int]) -> None:
-    """The supervisor was killed: its command dies with it, and here what shares the command's session."""
+    """Kill the processes in the command's sessions after the supervisor was killed; the command died with it."""
     for pid in supervisor.process_table():
         with contextlib.suppress(OSError):
             if os.getsid(pid) in leaders:

@@ -1,4 +1,4 @@
-"""Finding and running programs, found on PATH, never in a folder that the agent works in; the user's editor."""
+"""Find and run programs, but none in a folder that the agent works in."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 
 
 def find_program(name: str, folders: Sequence[Path], path: str | None = None) -> Path | None:
-    """The program `name`, a bare name or an absolute path, that does not lie in any of `folders`.
+    """Return the program with this name or absolute path that is not in any of `folders`, or None.
 
-    `path` is searched instead of PATH; relative entries of it never count. None when there is none. Does file IO.
+    `path` is searched instead of PATH; its relative entries are ignored. Does file IO.
     """
     if os.path.isabs(name):
         entries = [os.path.dirname(name)]
@@ -28,26 +28,28 @@ def find_program(name: str, folders: Sequence[Path], path: str | None = None) ->
         program = Path(entry) / name
         if not os.path.isabs(entry) or not (program.is_file() and os.access(program, os.X_OK)):
             continue
-        if not _inside(program, folders):
+        if not _is_inside(program, folders):
             return program
     return None
 
 
 def path_outside(folders: Sequence[Path], path: str) -> str:
-    """`path` without relative entries and those that lie in `folders`, for what our programs start themselves."""
-    entries = [one for one in path.split(os.pathsep) if os.path.isabs(one) and not _inside(Path(one), folders)]
+    """Return `path` without relative entries and those in `folders`, for programs that our programs start."""
+    entries = [
+        entry for entry in path.split(os.pathsep) if os.path.isabs(entry) and not _is_inside(Path(entry), folders)
+    ]
     return os.pathsep.join(entries)
 
 
-def _inside(path: Path, folders: Sequence[Path]) -> bool:
-    both = (path, Path(os.path.realpath(path)))
-    return any(one.is_relative_to(folder) for folder in folders for one in both)
+def _is_inside(path: Path, folders: Sequence[Path]) -> bool:
+    resolved = Path(os.path.realpath(path))
+    return any(path.is_relative_to(folder) or resolved.is_relative_to(folder) for folder in folders)
 
 
 def editor_command(environment: Mapping[str, str], which: Callable[[str], str | None] = shutil.which) -> list[str]:
-    """The command that the user edits with, without the file; empty when there is none."""
+    """Return the command of the user's editor, without a file; empty if there is none."""
     for name in ("VISUAL", "EDITOR"):
-        with contextlib.suppress(ValueError):  # a quote without its end
+        with contextlib.suppress(ValueError):  # an unclosed quote
             if argv := shlex.split(environment.get(name, "")):
                 return argv
     return next(([path] for name in ("nano", "vim", "vi") if (path := which(name))), [])
@@ -57,9 +59,11 @@ def editor_command(environment: Mapping[str, str], which: Callable[[str], str | 
 async def running_program(
     argv: Sequence[str], *, env: Mapping[str, str], cwd: str | Path, errors: int = asyncio.subprocess.DEVNULL
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A program without input, whose output (stdout) is to be read; `errors` is what becomes of its stderr. At the end
-    it is killed, if it still runs, with all that it started in its session. Raises OSError."""
-    # A task of its own: a start that is cancelled half-way leaves its pipes open.
+    """Run a program without input; its stdout is to be read, `errors` is the target of its stderr.
+
+    At the end it is killed with all processes in its session. Raises OSError.
+    """
+    # In a task, as a cancelled start would leave its pipes open.
     starting = asyncio.create_task(
         asyncio.create_subprocess_exec(
             *argv,
@@ -74,19 +78,19 @@ async def running_program(
     try:
         yield await asyncio.shield(starting)
     finally:
-        await asyncio.shield(_ended(starting))
+        await asyncio.shield(_kill(starting))
 
 
 async def run_program(
     argv: Sequence[str], *, env: Mapping[str, str], cwd: str | Path, cap: int
 ) -> tuple[int, bytes] | None:
-    """Exit code and output of a program; None where it can't be started or writes more than `cap` bytes."""
+    """Return exit code and output of a program; None if it can't be started or writes more than `cap` bytes."""
     try:
         async with running_program(argv, env=env, cwd=cwd) as process:
             assert process.stdout is not None
             output = b""
-            while piece := await process.stdout.read(1 << 16):
-                output += piece
+            while chunk := await process.stdout.read(1 << 16):
+                output += chunk
                 if len(output) > cap:
                     return None
             return await process.wait(), output
@@ -94,8 +98,8 @@ async def run_program(
         return None
 
 
-async def _ended(starting: asyncio.Task[asyncio.subprocess.Process]) -> None:
-    """Returns when the process has ended, killed if need be, and its output is closed."""
+async def _kill(starting: asyncio.Task[asyncio.subprocess.Process]) -> None:
+    """Kill the process if it still runs, and wait until its output is closed."""
     with contextlib.suppress(OSError):
         process = await starting
         if process.returncode is None:

@@ -1,16 +1,15 @@
-"""The supervising child: starts one command, and kills its whole tree when it is told to or its parent is gone.
+"""The supervisor process: starts one command, and kills its whole process tree on request or when its parent dies.
 
-Run as a script with the standard library only (`python -I -S supervisor.py`), so that it starts in a few
-hundredths of a second. It is a session of its own and, on Linux, a subreaper: whoever double-forks, calls `setsid`
-or is disowned below it becomes its child in the end, so "no children" means that nothing is left.
+It runs as a script with the standard library only (`python -I -S supervisor.py`), to start quickly. It is the leader of
+a session and, on Linux, a subreaper: processes below it that double-fork, call `setsid` or are disowned become its
+children, so that no process is left once it has no children.
 
 File descriptor 0 is a stream socket to the parent, 1 the pipe for the command's output. Two numbers as arguments are
-the descriptors that become the command's standard input and standard error; without them it reads nothing, and its
-errors are part of its output. The parent sends one
-request (8 bytes of length, then `marshal` of the tuple `Request`), afterwards single bytes: `k` kills everything.
-The lines sent back are `started PID…`, `failed ERRNO WHAT`, `exited STATUS LEFT` (a negative status is the signal;
-LEFT is 1 when processes remain) and, as the last, `gone COUNT` with the number of processes that would not die. The
-end of the socket, a SIGTERM and the death of the parent mean the same as `k`.
+the descriptors for the command's standard input and standard error; without them it reads nothing, and its errors are
+part of its output. The parent sends one request (8 bytes of length, then `marshal` of the tuple `Request`), afterwards
+single bytes: `k` kills everything. The replies are the lines `started PID…`, `failed ERRNO STEP`, `exited STATUS LEFT`
+(a negative status is a signal; LEFT is 1 if processes remain) and finally `gone COUNT`, the number of processes that
+could not be killed. The end of the socket, a SIGTERM and the death of the parent mean the same as `k`.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ import time
 
 GRACE = 1.0
 """Seconds between SIGTERM and SIGKILL."""
-PATIENCE = 3.0
-"""Seconds after which processes that survive SIGKILL (stuck in the kernel) are given up."""
+KILL_TIMEOUT = 3.0
+"""Seconds after which processes that survive SIGKILL (blocked in the kernel) are given up."""
 
 Stage = tuple[bytes, list[bytes], bool, bool]
-"""Program, argv, stdout to /dev/null, stderr to /dev/null. Several stages are a pipeline."""
+"""Program, argv, whether stdout and stderr go to /dev/null. Several stages are a pipeline."""
 SandboxSpec = tuple[list[bytes], list[bytes], list[bytes], bool, bool, int]
 """As in landlock.py."""
 Request = tuple[list[Stage], bytes, dict[bytes, bytes], bool, "SandboxSpec | None", list[bytes]]
-"""Stages, folder, environment, whether what the command leaves running may stay until a stop, what confines it, and
-folders that are made for as long as it runs, where there are none."""
+"""Stages, folder, environment, whether processes that the command leaves may stay until a stop, its sandbox, and
+folders that are created while it runs if they are missing."""
 
 _RESET = ("HUP", "INT", "QUIT", "PIPE", "ALRM", "TERM", "USR1", "USR2", "CHLD", "XFSZ", "TSTP", "TTIN", "TTOU", "CONT")
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
@@ -41,9 +40,9 @@ _DEATHSIG = 1  # PR_SET_PDEATHSIG
 
 
 def process_table() -> dict[int, tuple[int, int]]:
-    """Every living process: pid → (parent's pid, process group). Zombies are left out."""
+    """Return all living processes: pid → (parent's pid, process group), without zombies."""
     if not os.path.isdir("/proc/self"):
-        return _table_of_ps()
+        return _process_table_by_ps()
     found = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -62,7 +61,7 @@ def process_table() -> dict[int, tuple[int, int]]:
     return found
 
 
-def _table_of_ps() -> dict[int, tuple[int, int]]:
+def _process_table_by_ps() -> dict[int, tuple[int, int]]:
     found = {}
     with os.popen("/bin/ps -A -o pid=,ppid=,pgid=,stat=") as lines:
         for line in lines:
@@ -73,23 +72,23 @@ def _table_of_ps() -> dict[int, tuple[int, int]]:
 
 
 def descendants(root: int) -> dict[int, int]:
-    """The living processes below `root`: pid → process group."""
+    """Return the living processes below `root`: pid → process group."""
     processes = process_table()
-    below: dict[int, list[int]] = {}
+    children: dict[int, list[int]] = {}
     for pid, (parent, _) in processes.items():
-        below.setdefault(parent, []).append(pid)
+        children.setdefault(parent, []).append(pid)
     found: dict[int, int] = {}
-    waiting = [root]
-    while waiting:
-        for pid in below.get(waiting.pop(), ()):
+    remaining = [root]
+    while remaining:
+        for pid in children.get(remaining.pop(), ()):
             if pid not in found:
                 found[pid] = processes[pid][1]
-                waiting.append(pid)
+                remaining.append(pid)
     return found
 
 
 def _prctl(option: int, value: int) -> None:
-    """Linux only; elsewhere the supervisor works without."""
+    """Call prctl on Linux; the supervisor also works without it."""
     if sys.platform != "linux":
         return
     try:
@@ -101,7 +100,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _signal(pid: int, group: int, number: int) -> None:
-    """To the whole group at once (a fork in the middle can't escape that), then to the process itself."""
+    """Send a signal to the whole group at once, which no fork can escape, then to the process itself."""
     own = os.getpgrp()
     for send, target in ((os.killpg, group), (os.kill, pid)):
         if target > 1 and target != own:
@@ -112,7 +111,7 @@ def _signal(pid: int, group: int, number: int) -> None:
 
 
 class Supervisor:
-    """One command and everything that comes of it."""
+    """One command with all its processes."""
 
     def __init__(self, control: int, output: int, source: int = -1, errors: int = -1) -> None:
         self.control = control
@@ -125,37 +124,37 @@ class Supervisor:
         self.status = 0
         self.reported = False
         self.stopping = False
-        self.wake, wake_end = os.pipe()
-        for fd in (self.wake, wake_end):
+        self.wakeup, write_end = os.pipe()
+        for fd in (self.wakeup, write_end):
             os.set_blocking(fd, False)
-        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
         for name in ("CHLD", "TERM", "HUP", "INT", "USR1"):
-            signal.signal(getattr(signal, "SIG" + name), self._signalled)
+            signal.signal(getattr(signal, "SIG" + name), self._on_signal)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         _prctl(_SUBREAPER, 1)
         _prctl(_DEATHSIG, signal.SIGUSR1)
 
-    def _signalled(self, number: int, _frame: object) -> None:
-        # SIGUSR1 also comes when only the thread that started us ends; then the parent is still there.
+    def _on_signal(self, number: int, _frame: object) -> None:
+        # SIGUSR1 also comes when only the thread that started us ends, while the parent still lives.
         if number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT) or os.getppid() != self.parent:
             self.stopping = True
 
-    def tell(self, line: str) -> None:
+    def send(self, line: str) -> None:
         try:
             os.write(self.control, line.encode() + b"\n")
         except OSError:
             self.stopping = True
 
-    def request(self) -> Request | None:
-        """What to run; None when the parent went away while saying it."""
-        header = self._exactly(8)
-        body = self._exactly(int.from_bytes(header, "big")) if header else b""
+    def receive_request(self) -> Request | None:
+        """Return what to run; None if the parent ended before the request was complete."""
+        header = self._read_exactly(8)
+        body = self._read_exactly(int.from_bytes(header, "big")) if header else b""
         if not body:
             return None
         request: Request = marshal.loads(body)
         return request
 
-    def _exactly(self, size: int) -> bytes:
+    def _read_exactly(self, size: int) -> bytes:
         parts = bytearray()
         while len(parts) < size:
             part = os.read(self.control, min(size - len(parts), 1 << 20))
@@ -165,24 +164,24 @@ class Supervisor:
         return bytes(parts)
 
     def start(self, request: Request) -> bool:
-        """Start the stages, joined by pipes. False when one of them can't be started; then all are stopped."""
+        """Start the stages, joined by pipes; False if one of them can't be started."""
         stages, folder, environment, _, sandbox_spec, _ = request
         null = os.open(os.devnull, os.O_RDWR)
         source = self.source
-        for position, stage in enumerate(stages):
-            onward, sink = (-1, self.output) if position == len(stages) - 1 else os.pipe()
+        for index, stage in enumerate(stages):
+            next_source, sink = (-1, self.output) if index == len(stages) - 1 else os.pipe()
             fds = (source, null if stage[2] else sink, null if stage[3] else self.errors)
             problem = self._fork(stage, fds, folder, environment, sandbox_spec)
             for fd in (source, sink):
                 if fd != self.output:
                     os.close(fd)
-            source = onward
+            source = next_source
             if problem:
-                self.tell("failed " + problem)
+                self.send("failed " + problem)
                 return False
         for fd in {null, self.output, self.errors}:
             os.close(fd)
-        self.tell("started " + " ".join(map(str, self.stages)))
+        self.send("started " + " ".join(map(str, self.stages)))
         return True
 
     def _fork(
@@ -193,21 +192,21 @@ class Supervisor:
         environment: dict[bytes, bytes],
         sandbox_spec: SandboxSpec | None,
     ) -> str:
-        """Empty when the program runs, else `ERRNO WHAT`."""
-        heard, said = os.pipe()
+        """Start a program; return an empty string, or `ERRNO STEP` if that failed."""
+        error_pipe, write_end = os.pipe()
         supervisor = os.getpid()
         pid = os.fork()
         if pid == 0:
-            _become(stage, fds, folder, environment, sandbox_spec, said, supervisor)
-        os.close(said)
+            _execute(stage, fds, folder, environment, sandbox_spec, write_end, supervisor)
+        os.close(write_end)
         self.stages.append(pid)
         self.running.add(pid)
-        problem = os.read(heard, 100).decode()
-        os.close(heard)
+        problem = os.read(error_pipe, 100).decode()
+        os.close(error_pipe)
         return problem
 
     def reap(self) -> bool:
-        """Collect the dead. False when no process is left below us."""
+        """Collect ended children; False if no process is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -221,73 +220,73 @@ class Supervisor:
                 self.status = os.waitstatus_to_exitcode(status)
 
     def watch(self, keep: bool) -> None:
-        """Until the command has ended and nothing that may stay is left, or a stop is asked for."""
+        """Wait until the command has ended and no process that may stay is left, or until a stop."""
         poll = select.poll()
         poll.register(self.control, select.POLLIN)
-        poll.register(self.wake, select.POLLIN)
+        poll.register(self.wakeup, select.POLLIN)
         while not self.stopping:
-            left = self.reap()
+            remaining = self.reap()
             if not self.running and not self.reported:
                 self.reported = True
-                self.tell(f"exited {self.status} {int(left)}")
-            if self.reported and not (left and keep):
+                self.send(f"exited {self.status} {int(remaining)}")
+            if self.reported and not (remaining and keep):
                 return
             for fd, _ in poll.poll():
                 # On the control socket a `k`, its end and an error mean the same.
-                self._drain_wake() if fd == self.wake else setattr(self, "stopping", True)
+                if fd == self.wakeup:
+                    self._drain_wakeup()
+                else:
+                    self.stopping = True
 
-    def _drain_wake(self) -> None:
+    def _drain_wakeup(self) -> None:
         try:
-            while os.read(self.wake, 512):
+            while os.read(self.wakeup, 512):
                 pass
         except BlockingIOError:
             return
 
-    def sweep(self) -> int:
-        """Stop all there is: politely, then not. Returns how many would not die."""
-        warned: set[int] = set()
-        end = time.monotonic() + GRACE
-        while time.monotonic() < end:
+    def kill_all(self) -> int:
+        """Terminate all processes, after GRACE kill them; return the number of survivors."""
+        terminated: set[int] = set()
+        deadline = time.monotonic() + GRACE
+        while time.monotonic() < deadline:
             below = descendants(os.getpid())
-            if not self._left(below):
+            if not self.reap() and not below:
                 return 0
             for pid, group in below.items():
-                if pid not in warned:
-                    warned.add(pid)
+                if pid not in terminated:
+                    terminated.add(pid)
                     _signal(pid, group, signal.SIGTERM)
                     _signal(pid, group, signal.SIGCONT)
             self._pause(20)
-        end = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + KILL_TIMEOUT
         while True:
             below = descendants(os.getpid())
-            if not self._left(below) or time.monotonic() > end:
+            if (not self.reap() and not below) or time.monotonic() > deadline:
                 return len(below)
             for pid, group in below.items():
                 _signal(pid, group, signal.SIGKILL)
             self._pause(5)
 
-    def _left(self, below: dict[int, int]) -> bool:
-        return self.reap() or bool(below)
-
     def _pause(self, milliseconds: int) -> None:
-        """Wait for a death, or that long."""
+        """Wait until a child ends, or for that time."""
         poll = select.poll()
-        poll.register(self.wake, select.POLLIN)
+        poll.register(self.wakeup, select.POLLIN)
         if poll.poll(milliseconds):
-            self._drain_wake()
+            self._drain_wakeup()
 
 
-def _become(
+def _execute(
     stage: Stage,
     fds: tuple[int, int, int],
     folder: bytes,
     environment: dict[bytes, bytes],
     sandbox_spec: SandboxSpec | None,
-    said: int,
+    error_pipe: int,
     supervisor: int,
 ) -> None:
-    """In the new process: turn into the program, or report why not. Never returns."""
-    what = "setup"
+    """Execute the program in the new process, or report the failing step. Never returns."""
+    step = "setup"
     try:
         os.setsid()
         _prctl(_DEATHSIG, signal.SIGKILL)
@@ -299,21 +298,21 @@ def _become(
         for number, fd in enumerate([os.dup(fd) for fd in fds]):
             os.dup2(fd, number)
         if sandbox_spec is not None:
-            what = "sandbox"
+            step = "sandbox"
             _confine(sandbox_spec)
-            _prctl(_DEATHSIG, signal.SIGKILL)  # a new user namespace forgets it
-        what = "folder"
+            _prctl(_DEATHSIG, signal.SIGKILL)  # a new user namespace resets it
+        step = "folder"
         os.chdir(folder)
-        what = "program"
+        step = "program"
         os.execve(stage[0], stage[1], environment)
     except OSError as error:
-        os.write(said, f"{error.errno} {what}".encode())
+        os.write(error_pipe, f"{error.errno} {step}".encode())
     finally:
         os._exit(127)
 
 
 def _confine(sandbox_spec: SandboxSpec) -> None:
-    """By the file beside this one; `-I` keeps its folder from the path, where its neighbours would hide modules."""
+    """Load `landlock.py` by its path: with `-I` this folder is not on the module path, where it could hide modules."""
     import importlib.util
 
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "landlock.py")
@@ -325,19 +324,19 @@ def _confine(sandbox_spec: SandboxSpec) -> None:
     module.enter(sandbox_spec)
 
 
-def _make(folders: list[bytes]) -> list[bytes]:
-    """Those that had to be made."""
-    made = []
+def _make_folders(folders: list[bytes]) -> list[bytes]:
+    """Create missing folders and return them."""
+    created = []
     for folder in folders:
         try:
             os.mkdir(folder, 0o755)
         except OSError:
             continue
-        made.append(folder)
-    return made
+        created.append(folder)
+    return created
 
 
-def _unmake(folders: list[bytes]) -> None:
+def _remove_folders(folders: list[bytes]) -> None:
     for folder in folders:
         try:
             os.rmdir(folder)
@@ -352,19 +351,19 @@ def supervise() -> None:
     for fd in (0, 1, 2):
         os.dup2(null, fd)
     os.close(null)
-    ends = [int(word) for word in sys.argv[1:3]]
+    ends = [int(argument) for argument in sys.argv[1:3]]
     for fd in ends:
         os.set_inheritable(fd, False)
     supervisor = Supervisor(control, output, *ends)
-    request = supervisor.request()
+    request = supervisor.receive_request()
     if request is None:
         return
-    made = _make(request[5])
+    created = _make_folders(request[5])
     if supervisor.start(request):
         supervisor.watch(keep=request[3])
-    left = supervisor.sweep()
-    _unmake(made)
-    supervisor.tell(f"gone {left}")
+    survivors = supervisor.kill_all()
+    _remove_folders(created)
+    supervisor.send(f"gone {survivors}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""System calls that Python has no name for: opening beneath a folder and swapping two names.
+"""System calls for files, including two that Python lacks: opening beneath a folder and swapping two names.
 
-Both raise OSError; ENOSYS where the system has no such call.
+They raise OSError; ENOSYS if the system has no such call.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_NO_SYMLINKS = 0x04
 RESOLVE_BENEATH = 0x08
-NO_WAY_OUT = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
+RESOLVE_STRICTLY = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
 
 _OPENAT2 = 437
-"""The same number on every architecture of Linux (5.6 and later)."""
+"""On every architecture of Linux, 5.6 and later."""
 _RENAME_EXCHANGE = 2
 
 
@@ -38,7 +38,7 @@ def _libc() -> ctypes.CDLL | None:
 
 
 def openat2(path: bytes, flags: int, resolve: int, *, dir_fd: int) -> int:
-    """Open `path`, relative to `dir_fd`, where the kernel itself checks every step of the way by `resolve`."""
+    """Open `path`, relative to `dir_fd`; the kernel checks every component by `resolve`."""
     libc = _libc()
     if libc is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
@@ -54,32 +54,32 @@ def openat2(path: bytes, flags: int, resolve: int, *, dir_fd: int) -> int:
         if fd >= 0:
             return fd
         code = ctypes.get_errno()
-        # EAGAIN: something was renamed during the walk, so the kernel could not vouch for it.
+        # EAGAIN: something was renamed while the path was resolved.
         if code not in (errno.EAGAIN, errno.EINTR):
             break
     raise OSError(code, os.strerror(code), os.fsdecode(path))
 
 
-def exchange(one: bytes, other: bytes, *, dir_fd: int) -> None:
-    """Swap two names of one folder in a single step, so that neither is ever missing."""
+def exchange(first: bytes, second: bytes, *, dir_fd: int) -> None:
+    """Swap two names of one folder atomically."""
     libc = _libc()
     function = getattr(libc, "renameat2", None)
     if function is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     result = function(
         ctypes.c_int(dir_fd),
-        ctypes.c_char_p(one),
+        ctypes.c_char_p(first),
         ctypes.c_int(dir_fd),
-        ctypes.c_char_p(other),
+        ctypes.c_char_p(second),
         ctypes.c_uint(_RENAME_EXCHANGE),
     )
     if result != 0:
         code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code), os.fsdecode(other))
+        raise OSError(code, os.strerror(code), os.fsdecode(second))
 
 
 class OsCalls:
-    """The system calls that writing files rests on; a fault test gives a subclass that misbehaves.
+    """The system calls that file operations use; fault tests replace it by a subclass.
 
     Names are relative to an open folder, `dir_fd`. Each raises OSError like the call it is named after.
     """
@@ -88,8 +88,8 @@ class OsCalls:
         return os.open(name, flags | os.O_CLOEXEC, mode, dir_fd=dir_fd)
 
     def open_beneath(self, path: bytes, flags: int, *, dir_fd: int) -> int:
-        """Open without leaving `dir_fd` and without a symbolic link on the way; ENOSYS where that can't be asked."""
-        return openat2(path, flags, NO_WAY_OUT, dir_fd=dir_fd)
+        """Open a path that neither leaves `dir_fd` nor contains a symbolic link; ENOSYS if that is not supported."""
+        return openat2(path, flags, RESOLVE_STRICTLY, dir_fd=dir_fd)
 
     def read(self, fd: int, size: int) -> bytes:
         return os.read(fd, size)
@@ -101,7 +101,7 @@ class OsCalls:
         os.fsync(fd)
 
     def datasync(self, fd: int) -> None:
-        """Make the file's bytes survive a loss of power; macOS has `fsync` only."""
+        """Make the content durable; macOS has only `fsync`."""
         getattr(os, "fdatasync", os.fsync)(fd)
 
     def close(self, fd: int) -> None:
@@ -116,8 +116,8 @@ class OsCalls:
     def link(self, old: str, new: str, *, dir_fd: int) -> None:
         os.link(old, new, src_dir_fd=dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
 
-    def exchange(self, one: str, other: str, *, dir_fd: int) -> None:
-        exchange(os.fsencode(one), os.fsencode(other), dir_fd=dir_fd)
+    def exchange(self, first: str, second: str, *, dir_fd: int) -> None:
+        exchange(os.fsencode(first), os.fsencode(second), dir_fd=dir_fd)
 
     def rename(self, old: str, new: str, *, dir_fd: int) -> None:
         os.rename(old, new, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
@@ -136,6 +136,6 @@ OS = OsCalls()
 
 
 def close_quietly(fd: int, calls: OsCalls = OS) -> None:
-    """The descriptor is gone whatever `close` reports; what counts was told by a sync before."""
+    """Close a descriptor and ignore errors, which a sync has reported before."""
     with contextlib.suppress(OSError):
         calls.close(fd)

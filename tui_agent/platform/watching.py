@@ -1,4 +1,4 @@
-"""Seeing within 200 ms that a file was changed, however its editor saves (P4)."""
+"""Notice within 200 ms that a file has changed, however an editor saves it (P4)."""
 
 from __future__ import annotations
 
@@ -10,51 +10,50 @@ from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
 
-Mark: TypeAlias = tuple[int, int, int]
-"""Inode, size and time of a file."""
+FileStamp: TypeAlias = tuple[int, int, int]
+"""Inode, size and modification time."""
 
-_LOOK_MS = 150
-"""How often the file is looked at besides: not every file system reports changes."""
+_POLL_MS = 150
+"""Interval of additional checks, as not every file system reports changes."""
 
 
-async def changes(path: Path, *since: Mark | None) -> AsyncGenerator[None, None]:
-    """Yields whenever the file under the name `path` is another or has other bytes than at the last time.
+async def file_changes(path: Path, *since: FileStamp | None) -> AsyncGenerator[None, None]:
+    """Yield whenever the file at `path` has been changed, replaced, created or removed.
 
-    Also when it appears or goes. `since` is its mark at the last look, for what happened before this began. Ends only
-    by being closed or cancelled.
+    `since`: the stamp of the last last version, to include changes before the call. Ends only when it is closed.
     """
-    known = since[0] if since else mark(path)
+    last = since[0] if since else file_stamp(path)
     watchfiles = await asyncio.to_thread(import_module, "watchfiles")  # slow to import
     stop = asyncio.Event()
     try:
         while True:
-            with contextlib.suppress(OSError):  # no such folder yet, or no more watches to be had
-                # The folder, not the file: an editor that saves puts another file in its place.
+            with contextlib.suppress(OSError):  # the folder does not exist yet, or no more watches are available
+                # Watch the folder, as editors replace the file when they save.
                 watch = watchfiles.awatch(
                     path.parent,
                     watch_filter=lambda _, name: os.path.basename(name) == path.name,
-                    debounce=_LOOK_MS,
+                    debounce=_POLL_MS,
                     step=20,
-                    rust_timeout=_LOOK_MS,
+                    rust_timeout=_POLL_MS,
                     yield_on_timeout=True,
                     stop_event=stop,
                     recursive=False,
                 )
                 async with contextlib.aclosing(watch):
                     async for _ in watch:
-                        if (now := mark(path)) != known:
-                            known = now
+                        if (now := file_stamp(path)) != last:
+                            last = now
                             yield
-            if (now := mark(path)) != known:
-                known = now
+            if (now := file_stamp(path)) != last:
+                last = now
                 yield
-            await asyncio.sleep(_LOOK_MS / 1000)
+            await asyncio.sleep(_POLL_MS / 1000)
     finally:
         stop.set()
 
 
-def mark(path: Path) -> Mark | None:
-    """What tells whether the file was written since; None where there is none."""
+def file_stamp(path: Path) -> FileStamp | None:
+    """Return a stamp that changes when the file is written; None if there is no file."""
     try:
         status = os.stat(path)
     except OSError:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tui_agent.common.domain import CommandOutcome
 from tui_agent.platform.git import Git
-from tui_agent.platform.output import Capture, KeptOutput, OnOutput
+from tui_agent.platform.output import Capture, OnOutput, OutputOptions
 from tui_agent.platform.proc import finished_process
 from tui_agent.shell.targets import names, severity_table
 
@@ -70,11 +70,11 @@ async def run_git_read(
     folders: Sequence[Path],
     timeout: float,
     on_output: OnOutput | None,
-    kept: KeptOutput,
+    kept: OutputOptions,
 ) -> CommandOutcome:
     """Run the result of `git_arguments` in `cwd` for at most `timeout` seconds; `folders` as in Git."""
     start = time.monotonic()
-    output = await Git(cwd, folders).ask(*command, seconds=timeout)
+    output = await Git(cwd, folders).run(*command, seconds=timeout)
     capture = Capture(on_output, kept.file, lines=kept.lines)
     capture.add(output or b"")
     failed = output is None

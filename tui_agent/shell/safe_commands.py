@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from tui_agent.common.domain import CommandOutcome, FrozenValue, RunAction, Severity
 from tui_agent.common.tables import read_table
 from tui_agent.platform.environment import bare_environment
-from tui_agent.platform.output import NOT_KEPT, Capture, KeptOutput, OnOutput
+from tui_agent.platform.output import DEFAULT_OUTPUT, Capture, OnOutput, OutputOptions
 from tui_agent.platform.proc import Child, Confinement, ProcessError, SandboxSpec, Stage, finished_process, signal_name
 from tui_agent.shell import severity, syntax
 from tui_agent.shell.grammar import MAX_LENGTH, ListOperator, PlainCommand, PlainPipeline, PlainWord, parse_strict
@@ -435,7 +435,7 @@ async def run_script(
     cwd: Path,
     timeout: float,
     on_output: OnOutput | None = None,
-    kept: KeptOutput = NOT_KEPT,
+    kept: OutputOptions = DEFAULT_OUTPUT,
     confinement: Confinement | None = None,
 ) -> CommandOutcome:
     """Run the steps in order, as their operators say, for `timeout` seconds in all.

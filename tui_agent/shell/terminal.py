@@ -21,7 +21,7 @@ from tui_agent.common.domain import CommandOutcome, FrozenValue
 from tui_agent.common.errors import CodedError
 from tui_agent.platform import supervisor
 from tui_agent.platform.environment import child_environment
-from tui_agent.platform.output import NOT_KEPT, Capture, KeptOutput, OnOutput, RingBuffer, present
+from tui_agent.platform.output import DEFAULT_OUTPUT, Capture, OnOutput, OutputOptions, RingBuffer, present
 from tui_agent.platform.proc import Child, Confinement, ProcessError, SandboxSpec, Stage, finished_process, signal_name
 from tui_agent.shell.targets import names
 from tui_agent.text import one_line
@@ -186,7 +186,7 @@ class ShellSession:
         timeout: float = DEFAULT_TIMEOUT,
         on_output: OnOutput | None = None,
         cwd: Path | None = None,
-        kept: KeptOutput = NOT_KEPT,
+        kept: OutputOptions = DEFAULT_OUTPUT,
         confinement: Confinement | None = None,
     ) -> CommandOutcome:
         """Run `command` for at most `timeout` seconds, in `cwd` or in the folder where the last command ended.
@@ -375,7 +375,7 @@ class BackgroundJob:
         self._command = command
         self._capture = Capture(rings=RingBuffer(0, JOB_OUTPUT))
         self._reported = 0
-        child.hand_over(self._capture)
+        child.redirect(self._capture)
 
     def job(self) -> Job | None:
         """Return its current state; None if no process is left."""

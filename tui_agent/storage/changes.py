@@ -120,7 +120,7 @@ def add_records(path: Path, new_events: Iterable[e.Event], mask: SecretMask, nam
         chat = ChatLog(mask)
         seq = Recovery(path / name, log, chat).run().last
         journal = Appender(path / name)
-        journal.heal()
+        journal.end_line()
         size = log.size
         lines: list[bytes] = []
         texts: list[bytes] = []

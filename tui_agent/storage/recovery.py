@@ -236,7 +236,7 @@ class CatchUp:
         overflow = self._missing_size >= MAX_CATCH_UP
         self.changed = overflow or (self._size > 0 and not self._ends_as_expected()) or self._size > expected_size
         if self.changed:
-            chat_log.start_new_entry(self._log.ends_clean())
+            chat_log.start_new_entry(self._log.is_complete())
             return 0
         if self._missing:
             head = [b"\n"] if self._zeros else []

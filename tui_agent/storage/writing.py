@@ -66,7 +66,7 @@ class SessionWriter:
         self._queue: deque[tuple[Record, bytes]] = deque()
         self._submitted = last
         self._texts: list[bytes] = []
-        self._log_end = log.size + log.waiting
+        self._log_end = log.size + log.queued_bytes
         self._log_fault = False
         self._faults: dict[str, AppendError] = {}
         self._retry_now: set[str] = set()
@@ -209,15 +209,15 @@ class SessionWriter:
             return b""
 
     def _add_to_index(self, seq: int) -> None:
-        if seq >= self.index[-1][0] + INDEXED and not self._journal.waiting:
+        if seq >= self.index[-1][0] + INDEXED and not self._journal.queued_bytes:
             self.index.append((seq, self._journal.size))
 
     def _check_log(self) -> None:
         """Detect changes of the log by other programs, and continue in the file that now has its name."""
-        if self._texts or self._log.waiting:
+        if self._texts or self._log.queued_bytes:
             return
         try:
-            if self._log.moved():
+            if self._log.is_replaced():
                 self._log.reopen()
                 said = "was deleted or replaced; continuing in a new file"
             elif self._log.size != self._log_end:
@@ -226,7 +226,7 @@ class SessionWriter:
                 return
         except OSError:
             return  # the next write reports it
-        self._chat_log.start_new_entry(self._log.ends_clean())
+        self._chat_log.start_new_entry(self._log.is_complete())
         self._log_end = self._log.size
         self._remark(f"{self._log.path.name} {said}. The session itself is complete.")
 
@@ -281,7 +281,7 @@ class SessionWriter:
     def _sync(self) -> None:
         with self._changed:
             target, size = self.written, self._unsynced_bytes
-        if self._journal.moved():
+        if self._journal.is_replaced():
             gone = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
             raise AppendError(self._journal.path, "Saving", gone)
         self._journal.sync()

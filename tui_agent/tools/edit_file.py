@@ -49,7 +49,7 @@ def _check_half_characters(candidates: list[Decoded], old: str) -> None:
     first = candidates[0]
     if (
         first.codec.weak
-        and any(other.codec.wide and old not in other.text for other in candidates)
+        and any(other.codec.is_multibyte and old not in other.text for other in candidates)
         and old in first.text
     ):
         raise ToolError(

@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from tui_agent.common.domain import CommandOutcome, Mode, ToolResult
-from tui_agent.platform.output import SPILL
+from tui_agent.platform.output import MAX_FILE
 from tui_agent.tools.base import Args, Tool, ToolContext, ToolError
 
 
@@ -64,7 +64,7 @@ def _format_outcome(outcome: CommandOutcome, timeout: int, notes: list[str]) -> 
     else:
         status, code = f"exit code {outcome.exit_code}", "exit"
     if outcome.spill:
-        spilled = "the full output is" if outcome.total_bytes <= SPILL else f"its first {SPILL >> 20} MiB are"
+        spilled = "the full output is" if outcome.total_bytes <= MAX_FILE else f"its first {MAX_FILE >> 20} MiB are"
         notes.append(f"{outcome.total_lines:,} lines in all; {spilled} in {outcome.spill}")
     body = [outcome.output.rstrip("\n") or "(no output)", *(f"[{note}]" for note in notes)]
     if outcome.exit_code == 0 and not outcome.interrupted and not outcome.timed_out:

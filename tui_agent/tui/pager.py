@@ -85,26 +85,26 @@ class Outputs:
             return OutputWindow()
         window = await asyncio.to_thread(self._read_window, pages, place, above, below)
         if (window.lines is None or self.growing) and (self._line_count is None or self._line_count.done()):
-            self._line_count = asyncio.ensure_future(asyncio.to_thread(pages.count, self._stop))
+            self._line_count = asyncio.ensure_future(asyncio.to_thread(pages.count_lines, self._stop))
         return window
 
     def _read_window(self, pages: Pages, place: int, above: int, below: int) -> OutputWindow:
         size = pages.size
         place = size if place < 0 else place
-        rows_above = pages.above(place, above)
-        rows = [*rows_above, *pages.below(place, below)]
+        rows_above = pages.rows_before(place, above)
+        rows = [*rows_above, *pages.rows_from(place, below)]
         texts = self._masked_texts(pages, rows)
-        lines = [(row.place, row.end, text) for row, text in zip(rows, texts, strict=True)]
+        lines = [(row.start, row.end, text) for row, text in zip(rows, texts, strict=True)]
         return OutputWindow(
-            lines[: len(rows_above)], lines[len(rows_above) :], size, pages.number(place), pages.lines()
+            lines[: len(rows_above)], lines[len(rows_above) :], size, pages.line_number(place), pages.line_count()
         )
 
     def _masked_texts(self, pages: Pages, rows: list[PageRow]) -> list[str]:
         """SecretMask rows together with their surroundings: a secret may begin or end outside of them (A7)."""
         if self.app.session is None or not rows:
             return [row.text for row in rows]
-        before = pages.above(rows[0].place, MASK_CONTEXT)
-        texts = [row.text for row in (*before, *rows, *pages.below(rows[-1].end, MASK_CONTEXT))]
+        before = pages.rows_before(rows[0].start, MASK_CONTEXT)
+        texts = [row.text for row in (*before, *rows, *pages.rows_from(rows[-1].end, MASK_CONTEXT))]
         masked = self.app.session.mask.mask("\n".join(texts), keep_lines=True).split("\n")
         if len(masked) != len(texts):
             return ["[not shown: contains a secret]"] * len(rows)
@@ -134,13 +134,13 @@ class Outputs:
 
         def search() -> int | None:
             match = pages.find(text, place, back=back, stop=self._stop)
-            return None if match is None else pages.row_of(match)
+            return None if match is None else pages.row_start(match)
 
         return await asyncio.to_thread(search)
 
     async def line(self, number: int) -> int | None:
         """Return the start of line `number`."""
-        return None if self._pages is None else await asyncio.to_thread(self._pages.place_of, number)
+        return None if self._pages is None else await asyncio.to_thread(self._pages.line_offset, number)
 
     async def turn(self, by: int) -> bool:
         """Go to an older (`by` > 0) or newer output; return False if there is none."""

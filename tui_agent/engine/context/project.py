@@ -23,7 +23,7 @@ from tui_agent.engine.core.history import RULES, SHORTENED, is_kind, wrap_untrus
 from tui_agent.events import Notice
 from tui_agent.platform.git import Git, branch_of
 from tui_agent.platform.safe_open import open_folder
-from tui_agent.platform.watching import Mark, mark
+from tui_agent.platform.watching import FileStamp, file_stamp
 from tui_agent.safety import trust as trust_store
 from tui_agent.safety.decision_files import DecisionsNotSaved
 from tui_agent.safety.roots import Roots
@@ -61,7 +61,7 @@ class AgentFile(msgspec.Struct, frozen=True):
     text: str = ""
     warning: str = ""
     """Why it was not used, or not as a whole."""
-    stamp: Mark | None = None
+    stamp: FileStamp | None = None
     """What tells whether it was written since; None where there is none."""
 
     @property
@@ -84,12 +84,12 @@ def read_agent_files(home_file: Path, grounds: Sequence[Ground]) -> tuple[AgentF
 
 def unchanged(found: Sequence[AgentFile]) -> bool:
     """True while all files are as they were when they were read. Does file IO."""
-    return all(mark(one.path) == one.stamp for one in found)
+    return all(file_stamp(one.path) == one.stamp for one in found)
 
 
 def read_agent_file(path: Path, source: str, within: Path | None, cap: int = AGENTS_CAP) -> AgentFile:
     """One file, at most `cap` characters of it; one that leads out of `within` is not used. Does file IO."""
-    stamp = mark(path)
+    stamp = file_stamp(path)
     try:
         if stamp is None or not path.is_file():
             return AgentFile(path, source, stamp=stamp)
@@ -162,7 +162,7 @@ class NestedRules:
         return [one for one in found if one.text]
 
     def _one(self, path: Path, ground: Ground) -> AgentFile:
-        known, stamp = self._read.get(path), mark(path)
+        known, stamp = self._read.get(path), file_stamp(path)
         if known is not None and known.stamp == stamp:
             return known
         if len(self._read) >= KNOWN:
@@ -501,7 +501,7 @@ async def _status(git: Git, folder: Path) -> dict[str, Any]:
     """The fields of ProjectFacts that git knows."""
     if await asyncio.to_thread(branch_of, folder) is None:
         return {}
-    said = await git.ask(
+    said = await git.run(
         "status",
         "--porcelain=v1",
         "-z",

@@ -115,10 +115,10 @@ class EventStream:
         except BaseException:
             log.close()
             raise
-        if journal.tail_dirty:
+        if journal.has_partial_line:
             recovered = msgspec.structs.replace(recovered, healed=True)
             with contextlib.suppress(AppendError):  # disk full: the next record terminates the line
-                journal.heal()
+                journal.end_line()
         self._state = recovery.state
         self._reported_from = recovered.offset
         self._since_state = recovery.since_state

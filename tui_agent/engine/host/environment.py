@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tui_agent.engine.context.project import NestedRules
     from tui_agent.engine.core.stream import StatefulStream
     from tui_agent.engine.host.snapshots import Snapshots
-    from tui_agent.platform.output import KeptOutput
+    from tui_agent.platform.output import OutputOptions
     from tui_agent.platform.proc import Confinement
     from tui_agent.shell.terminal import Job, ShellSession
 
@@ -235,18 +235,18 @@ class SessionBranch:
     async def _made(self) -> tuple[str, str]:
         """The new branch, and why there is none."""
         git = Git(self._folder, self._folders)
-        said = await git.ask("rev-parse", "--absolute-git-dir", seconds=SECONDS)
+        said = await git.run("rev-parse", "--absolute-git-dir", seconds=SECONDS)
         if said is None:
             return "", "git did not respond"
         place = Path(said.decode("utf-8", "surrogateescape").strip())
         if going := await asyncio.to_thread(_underway, place):
             return "", f"{going} is in progress"
-        found = await git.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}", seconds=SECONDS)
+        found = await git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", seconds=SECONDS)
         commit = found.decode("ascii", "replace").strip() if found else ""
         slug = _slug(self._title())
         for number in range(1, SAME + 1):
             name = f"{PREFIX}{slug}-{number}" if number > 1 else f"{PREFIX}{slug}"
-            if await git.ask("show-ref", "--verify", "--quiet", f"refs/heads/{name}", seconds=SECONDS) is not None:
+            if await git.run("show-ref", "--verify", "--quiet", f"refs/heads/{name}", seconds=SECONDS) is not None:
                 continue
             if await git.branch(name, commit, seconds=SECONDS):
                 return name, ""
@@ -414,11 +414,11 @@ class ToolEnvironment:
             outcome = await run_script(steps, cwd=cwd, timeout=timeout, on_output=show, kept=kept, confinement=confined)
         return await self.sandbox_policy.with_notes(outcome, confined)
 
-    def _kept(self, file: Path | None) -> KeptOutput:
-        from tui_agent.platform.output import KeptOutput
+    def _kept(self, file: Path | None) -> OutputOptions:
+        from tui_agent.platform.output import OutputOptions
 
         caps = self.settings.caps
-        return KeptOutput(file or self.output_file(), (caps.head_lines, caps.tail_lines))
+        return OutputOptions(file or self.output_file(), (caps.head_lines, caps.tail_lines))
 
     async def run_own(self, command: str) -> CommandOutcome:
         """Run a command that the user typed with `!`: theirs, so nothing is asked (U5). Raises ToolError."""

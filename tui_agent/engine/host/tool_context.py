@@ -35,7 +35,7 @@ from tui_agent.engine.host.snapshots import SnapshotError
 from tui_agent.events import ApprovalExecuted, CommandChangedFiles, DiagnosticsReported, Event, FileChanged, ToolOutput
 from tui_agent.platform.file_faults import FileChangedError, FileFault
 from tui_agent.platform.files import read_file, replace_file, sha256_of
-from tui_agent.platform.watching import Mark, mark
+from tui_agent.platform.watching import FileStamp, file_stamp
 from tui_agent.safety.roots import PathError
 from tui_agent.text import Cleaner, pluralize
 from tui_agent.tools.base import Code, EditResult, SubagentTask, ToolError, ToolRefused
@@ -452,9 +452,9 @@ def _editing(target: Target, before: bytes | None, after: bytes, roots: Sequence
 async def _watch(action: EditAction, void: Callable[[], None]) -> None:
     """Look at the file while somebody decides about it; call `void` once when it is another one."""
     path = Path(action.path)
-    known: Mark | None = None
+    known: FileStamp | None = None
     while True:
-        found = await asyncio.to_thread(mark, path)
+        found = await asyncio.to_thread(file_stamp, path)
         if found is None or found != known:
             if await asyncio.to_thread(_hash, path) != action.before:
                 void()

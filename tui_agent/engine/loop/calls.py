@@ -20,7 +20,7 @@ from tui_agent.engine.host.tool_context import CallContext, Delegate
 from tui_agent.engine.loop.feedback import call_error_text
 from tui_agent.engine.workflow.verification import error_class
 from tui_agent.events import CommandChangedFiles, ToolFinished, ToolStarted
-from tui_agent.platform.watching import Mark, mark
+from tui_agent.platform.watching import FileStamp, file_stamp
 from tui_agent.protocols.parser import Protocol
 from tui_agent.safety.roots import PathError
 from tui_agent.text import clean, mark_invisible, one_line
@@ -453,10 +453,10 @@ def _admitted(calls: tuple[ToolCall, ...], most: int) -> tuple[list[ToolCall], l
     return admitted, left
 
 
-def _file_mark(place: ToolEnvironment, path: str) -> Mark | None:
+def _file_mark(place: ToolEnvironment, path: str) -> FileStamp | None:
     """The mark of a file as it is now; None when there is none."""
     try:
-        return mark(place.roots.resolve(path).path)
+        return file_stamp(place.roots.resolve(path).path)
     except (ValueError, PathError):
         return None
 

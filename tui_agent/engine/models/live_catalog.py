@@ -14,7 +14,7 @@ from tui_agent.models import catalog as file
 from tui_agent.models.base import Model
 from tui_agent.models.catalog import Catalog, CatalogRead
 from tui_agent.platform.file_faults import FileFault
-from tui_agent.platform.watching import Mark, changes, mark
+from tui_agent.platform.watching import FileStamp, file_changes, file_stamp
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class LiveCatalog:
         self._tell = tell
         self._watching: asyncio.Task[None] | None = None
         self._said: tuple[str, ...] = ()
-        self._read: Mark | None = None
+        self._read: FileStamp | None = None
         self.current: Catalog = file.built_in_catalog()
         self.opened = False
         self.paused = False
@@ -62,7 +62,7 @@ class LiveCatalog:
         self.opened = True
 
     async def _reading(self) -> CatalogRead:
-        self._read = mark(self._path)
+        self._read = file_stamp(self._path)
         return await asyncio.to_thread(file.read_catalog, self._path)
 
     async def _create(self, model: Model, served: Sequence[str]) -> None:
@@ -95,9 +95,9 @@ class LiveCatalog:
             self._watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        async with contextlib.aclosing(changes(self._path, self._read)) as seen:
+        async with contextlib.aclosing(file_changes(self._path, self._read)) as seen:
             async for _ in seen:
-                if not self.paused and mark(self._path) != self._read:
+                if not self.paused and file_stamp(self._path) != self._read:
                     await self.reload()
 
     async def reload(self, *, quietly: bool = False) -> None:

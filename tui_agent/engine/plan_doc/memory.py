@@ -29,7 +29,7 @@ from tui_agent.plan.store import PlanStore, SaveConflict, SaveResult, Unreadable
 from tui_agent.plan.writing import PlanTextError, write
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import sha256_of
-from tui_agent.platform.watching import Mark, changes, mark
+from tui_agent.platform.watching import FileStamp, file_changes, file_stamp
 from tui_agent.text import one_line
 from tui_agent.tools.base import ToolError
 
@@ -234,7 +234,7 @@ class PlanMemory:
         `shown` is the hash of the text that was shown last: only another one is told again. `proposal` is the text that
         the model proposed for it and that nobody decided about.
         """
-        seen = mark(self.path)
+        seen = file_stamp(self.path)
         try:
             if await asyncio.to_thread(self._load):
                 await self._save(self._store.plan, self._store.plan, "template")
@@ -451,8 +451,8 @@ class PlanMemory:
 
     # --- what happens to the file by other hands ---
 
-    async def _watch(self, since: Mark | None) -> None:
-        async with contextlib.aclosing(changes(self.path, since)) as seen:
+    async def _watch(self, since: FileStamp | None) -> None:
+        async with contextlib.aclosing(file_changes(self.path, since)) as seen:
             async for _ in seen:
                 try:
                     await self.look()

@@ -36,7 +36,7 @@ from tui_agent.frontends.line_mode.requests import (
 )
 from tui_agent.frontends.line_mode.terminal import Hangup, InputEnded, LineSignals, LineTerminal
 from tui_agent.frontends.plain import EXIT_CODES, PlainText, exit_code, report_saving
-from tui_agent.platform.pipes import leave_stdout, print_error
+from tui_agent.platform.pipes import detach_stdout, print_error
 from tui_agent.text import clean, one_line
 
 T = TypeVar("T")
@@ -347,7 +347,7 @@ def run_line_mode(options: SessionOptions, terminal: LineTerminal) -> int:
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.EIO):
             raise
-        leave_stdout()
+        detach_stdout()
         code = EXIT_CODES["interrupted"]
     finally:
         signal.signal(signal.SIGINT, lambda number, frame: os._exit(128 + number))

@@ -20,7 +20,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from tui_agent.frontends.web.addresses import CannotServe
 from tui_agent.frontends.web.guard import POLICY
 from tui_agent.frontends.web.serving import PageServer
-from tui_agent.platform.interactive import Size, TerminalProgram, fitting_size
+from tui_agent.platform.interactive import Size, TerminalProgram, clamp_size
 from tui_agent.text import one_line
 
 HANGUP_SECONDS = 300.0
@@ -145,7 +145,7 @@ class Screen:
         self._ignore_input_until = asyncio.get_running_loop().time() + REPAINT_SECONDS
         self._program.resize(size)
         self._program.signal(signal.SIGCONT)  # sets all modes and repaints, as after `fg`
-        self._program.look_again()  # an external editor that has the terminal now
+        self._program.request_redraw()  # an external editor that has the terminal now
 
     async def _pump_output(self, program: TerminalProgram) -> None:
         while data := await program.read():
@@ -255,7 +255,7 @@ def _parse_size(value: dict[str, Any]) -> Size:
     width, height = value.get("width"), value.get("height")
     if type(width) is not int or type(height) is not int:
         raise ValueError("no size")
-    return fitting_size(width, height)
+    return clamp_size(width, height)
 
 
 def _parse_number(text: str | None, default: int) -> int:
@@ -285,7 +285,7 @@ class ScreenPage(PageServer):
         await viewer.accept()
         query = viewer.query_params
         width, height = _parse_number(query.get("width"), SIZE[0]), _parse_number(query.get("height"), SIZE[1])
-        size = fitting_size(width, height)
+        size = clamp_size(width, height)
         await self._screen.show(viewer, size)
 
     async def stop(self) -> None:
