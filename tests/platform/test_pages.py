@@ -64,7 +64,7 @@ def test_a_progress_bar_is_its_last_state_however_long_it_was() -> None:
 
 
 def test_a_growing_file_is_counted_on_and_searched_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "COUNTED", 1000)
+    monkeypatch.setattr(module, "COUNT_BLOCK", 1000)
     file = tmp_path / "out"
     lines = [f"line {number} {'Needle' if number % 100 == 7 else ''}\n" for number in range(2000)]
     file.write_text("".join(lines[:1000]))
@@ -100,7 +100,7 @@ def test_a_growing_file_is_counted_on_and_searched_both_ways(tmp_path: Path, mon
 
 
 def test_what_is_replaced_while_it_is_counted_has_its_own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "COUNTED", 1000)
+    monkeypatch.setattr(module, "COUNT_BLOCK", 1000)
     old, new = b"\n" * 5_000, b"x" * 99 + b"\n"
     swaps = iter((new * 50,))
 
@@ -122,7 +122,7 @@ def test_what_is_replaced_while_it_is_counted_has_its_own_numbers(monkeypatch: p
 
 @pytest.mark.parametrize("block", [40, 1 << 20])
 def test_words_are_found_in_colours_and_whatever_their_case(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "COUNTED", block)
+    monkeypatch.setattr(module, "COUNT_BLOCK", block)
     lines = [
         "plain ÄRGER here",
         "x" * 30,

@@ -256,7 +256,7 @@ async def test_without_a_browser_it_ends() -> None:
 
 
 async def test_it_ends_with_the_server_even_when_it_does_not_want_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interactive, "LEAVING", 0.3)
+    monkeypatch.setattr(interactive, "HANGUP_TIMEOUT", 0.3)
     stubborn = "import os, signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nos.write(1, b'here')\nwhile True: signal.pause()"
     async with shown(program=stubborn) as one:
         async with one.socket() as socket:
