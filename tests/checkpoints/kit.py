@@ -45,7 +45,7 @@ class Work:
     def edit(self, name: str, content: bytes, *, crash: str = "") -> None:
         """As the engine does it; `crash` stops it after `snapshot`, or after `edit` and before that is told."""
         path = self.path(name)
-        before = disk.look(path)
+        before = disk.read_state(path)
         if before.kind == "file":
             self.store.put(path.read_bytes())
         folders = disk.missing_folders(path) if before.kind == "absent" else ()
@@ -80,7 +80,7 @@ class Work:
         return self._go("undo", self.undoing().plan(steps), choice)
 
     def rewind(self, run: str, choice: Choice = "leave") -> list[RestoredFile]:
-        runs = self.ledger.after(run)
+        runs = self.ledger.runs_from(run)
         return self._go("rewind", self.undoing().plan([s for s in self.ledger.active() if s.run in runs]), choice)
 
     def redo(self, choice: Choice = "leave") -> list[RestoredFile]:

@@ -27,9 +27,9 @@ def test_a_content_comes_back_and_is_for_its_owner_only(tmp_path: Path) -> None:
     finally:
         os.umask(old)
     assert store.get(name) == b"\x00\r\nbytes"
-    assert stat.S_IMODE(store.place(name).stat().st_mode) == 0o600
-    assert stat.S_IMODE(store.place(name).parent.stat().st_mode) == 0o700
-    assert store.place(name).relative_to(tmp_path).parts == ("blobs", name[:2], name)
+    assert stat.S_IMODE(store.path_of(name).stat().st_mode) == 0o600
+    assert stat.S_IMODE(store.path_of(name).parent.stat().st_mode) == 0o700
+    assert store.path_of(name).relative_to(tmp_path).parts == ("blobs", name[:2], name)
 
 
 def test_the_same_content_is_kept_once(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_the_same_content_is_kept_once(tmp_path: Path) -> None:
 def test_a_damaged_content_is_named_and_never_given_back(tmp_path: Path, data: bytes) -> None:
     store = BlobStore(tmp_path)
     name = store.put(b"content")
-    store.place(name).write_bytes(data)
+    store.path_of(name).write_bytes(data)
     with pytest.raises(StoreError, match=name[:12]) as fault:
         store.get(name)
     assert fault.value.code == "damaged"
@@ -55,12 +55,12 @@ def test_a_damaged_content_is_named_and_never_given_back(tmp_path: Path, data: b
 def test_a_missing_content_and_one_that_is_a_link_are_no_content(tmp_path: Path) -> None:
     store = BlobStore(tmp_path)
     name = store.put(b"content")
-    store.place(name).unlink()
+    store.path_of(name).unlink()
     with pytest.raises(StoreError) as fault:
         store.get(name)
     assert fault.value.code == "missing"
     (tmp_path / "other").write_bytes(b"content")
-    store.place(name).symlink_to(tmp_path / "other")
+    store.path_of(name).symlink_to(tmp_path / "other")
     with pytest.raises(StoreError):
         store.get(name)
 

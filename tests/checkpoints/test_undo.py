@@ -87,7 +87,7 @@ def test_after_a_crash_around_an_edit_undo_is_right(tmp_path: Path, crash: str) 
 @pytest.mark.parametrize("how", ["damaged", "missing"])
 def test_without_its_content_a_file_is_left_as_it_is(tmp_path: Path, how: str) -> None:
     work, _ = edited(tmp_path, "a", "b")
-    place = work.store.place(work.ledger.steps[0].before.sha256)
+    place = work.store.path_of(work.ledger.steps[0].before.sha256)
     if how == "damaged":
         place.write_bytes(b"garbage")
     else:
@@ -196,7 +196,7 @@ def test_git_is_neither_needed_nor_touched(tmp_path: Path, kind: str) -> None:
         work.files = work.path("sub")
     before = tree(tmp_path)
     work.edit("a.txt", b"new")
-    assert survey.take([work.files]).stamps.keys() & {str(work.files / ".git" / "HEAD")} == set()
+    assert survey.take_survey([work.files]).stamps.keys() & {str(work.files / ".git" / "HEAD")} == set()
     work.undo()
     after = {name: state for name, state in tree(tmp_path).items() if not name.startswith("session")}
     assert after == {name: state for name, state in before.items() if not name.startswith("session")}
@@ -238,7 +238,7 @@ def test_an_unreadable_file_is_not_taken_for_nothing(tmp_path: Path) -> None:
     work, _ = edited(tmp_path, "a")
     calls = FakeOs(fail_named={"read": errno.EACCES})
     with pytest.raises(FileFault):
-        disk.look(work.path("a"), calls=calls)
+        disk.read_state(work.path("a"), calls=calls)
     assert calls.fired
     work.calls = calls
     (item,) = work.undo(choice="overwrite")

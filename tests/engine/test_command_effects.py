@@ -106,13 +106,13 @@ def test_words_that_claim_a_change() -> None:
 def test_a_file_written_anew_as_it_was_is_no_change(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_text("x = 1\n")
-    before = survey.take([tmp_path])
-    known = survey.contents(before, "sed -i s/y/z/ a.py")
+    before = survey.take_survey([tmp_path])
+    known = survey.read_contents(before, "sed -i s/y/z/ a.py")
     file.unlink()
     file.write_text("x = 1\n")
-    assert not survey.compare(before, survey.take([tmp_path]), known).any
+    assert not survey.compare(before, survey.take_survey([tmp_path]), known).any
     file.write_text("x = 2\n")
-    assert survey.compare(before, survey.take([tmp_path]), known).changed == (str(file),)
+    assert survey.compare(before, survey.take_survey([tmp_path]), known).changed == (str(file),)
 
 
 async def run(workspace: Path, request: str, *steps: Any, **files: str) -> RunEnded:

@@ -81,7 +81,7 @@ def found(save: Save, place: Path) -> bytes | None:
     if save.name == "new file":
         place = place / "deep" / "new.txt"
     elif save.name == "content":
-        place = BlobStore(place.parent).place(sha256_of(NEW))
+        place = BlobStore(place.parent).path_of(sha256_of(NEW))
     return place.read_bytes() if place.is_file() else None
 
 

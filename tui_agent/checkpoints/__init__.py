@@ -1,1 +1,1 @@
-"""What was there before: contents kept by their hash, and the way back to them (K1)."""
+"""Snapshots of files, stored by hash, and undoing changes (K1)."""

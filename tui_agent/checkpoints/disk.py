@@ -1,4 +1,4 @@
-"""What lies at a path at this moment, and bringing it into another state without taking anybody's work away."""
+"""The state of a path on disk, and changing it without losing anybody's work."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tui_agent.platform.syscalls import OS, OsCalls
 ABSENT = events.FileState(kind="absent")
 
 
-def same(one: events.FileState, other: events.FileState) -> bool:
-    """Whether the contents are the same; permission bits aside, which an edit never changes."""
-    return (one.kind, one.sha256) == (other.kind, other.sha256)
+def same_content(first: events.FileState, second: events.FileState) -> bool:
+    """True if the contents are the same; permission bits are ignored, since edits never change them."""
+    return (first.kind, first.sha256) == (second.kind, second.sha256)
 
 
-def look(path: Path, *, calls: OsCalls = OS) -> events.FileState:
-    """The state at `path`, resolved; nothing is followed, and nothing blocks. Raises FileFault when it can't be read.
+def read_state(path: Path, *, calls: OsCalls = OS) -> events.FileState:
+    """Return the state at a resolved path without following links or blocking. Raises FileFault if unreadable.
 
-    A path that leads through a link or something that is no folder by now holds `other`.
+    A path that leads through a link or a non-folder is `second`.
     """
     try:
         status = os.lstat(path)
@@ -38,7 +38,7 @@ def look(path: Path, *, calls: OsCalls = OS) -> events.FileState:
         return events.FileState(kind="other")
     try:
         with open_regular(path, follow=False, calls=calls) as opened:
-            return _hashed(opened.fd, calls)
+            return _hash_open_file(opened.fd, calls)
     except FileFault as fault:
         if fault.code == "not_found":
             return ABSENT
@@ -47,27 +47,27 @@ def look(path: Path, *, calls: OsCalls = OS) -> events.FileState:
         raise
 
 
-def _hashed(fd: int, calls: OsCalls) -> events.FileState:
+def _hash_open_file(fd: int, calls: OsCalls) -> events.FileState:
     import hashlib
 
-    found, size = hashlib.sha256(), 0
-    while piece := calls.read(fd, CHUNK):
-        found.update(piece)
-        size += len(piece)
+    digest, size = hashlib.sha256(), 0
+    while chunk := calls.read(fd, CHUNK):
+        digest.update(chunk)
+        size += len(chunk)
     mode = stat.S_IMODE(os.fstat(fd).st_mode)
-    return events.FileState(kind="file", sha256=found.hexdigest(), size=size, mode=mode)
+    return events.FileState(kind="file", sha256=digest.hexdigest(), size=size, mode=mode)
 
 
-def content(path: Path, expected: events.FileState, *, calls: OsCalls = OS) -> bytes:
-    """The bytes at `path`, which `look` found to be in the state `expected`. Raises FileFault, FileChangedError."""
-    found = read_file(path, follow=False, calls=calls)
-    if found.sha256 != expected.sha256:
+def read_content(path: Path, expected: events.FileState, *, calls: OsCalls = OS) -> bytes:
+    """Read the file, which was found in state `expected`. Raises FileFault, FileChangedError."""
+    file = read_file(path, follow=False, calls=calls)
+    if file.sha256 != expected.sha256:
         raise FileChangedError(path)
-    return found.data
+    return file.data
 
 
 def missing_folders(path: Path) -> tuple[str, ...]:
-    """The folders that would have to be made for `path`, the outermost first."""
+    """Return the folders that must be created for `path`, outermost first."""
     missing: list[str] = []
     for folder in path.parents:
         if os.path.lexists(folder):
@@ -76,7 +76,7 @@ def missing_folders(path: Path) -> tuple[str, ...]:
     return tuple(reversed(missing))
 
 
-def put(
+def apply_state(
     path: Path,
     before: events.FileState,
     after: events.FileState,
@@ -85,11 +85,11 @@ def put(
     *,
     calls: OsCalls = OS,
 ) -> None:
-    """Bring `path` from the state `before` into `after`, whose bytes are `data`.
+    """Change `path` from the state `before` to `after`, with content `data`.
 
-    A file that stays keeps its permissions, one that comes back gets those of `after`; with a file that goes, the
-    `folders` that were made for it go if they are empty. Raises FileFault, and FileChangedError when the state on
-    disk is no longer `before`; then nothing was changed.
+    An existing file keeps its permissions, a restored one gets those of `after`; with a deleted file, the `folders`
+    created for it are deleted if empty. Raises FileFault, and FileChangedError if the state is no longer `before`; then
+    nothing was changed.
     """
     if before.kind == "file" and after.kind == "file":
         replace_file(path, data, before.sha256, calls=calls)

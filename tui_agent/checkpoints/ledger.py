@@ -1,4 +1,4 @@
-"""What the session's events tell of its files: every edit by run, what was undone, what can be done again (K1)."""
+"""The session's file changes, folded from its events: edits by run, undone edits, and possible redos (K1)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import msgspec
 from tui_agent import events
 from tui_agent.text import one_line
 
-STEPS = 5_000
-"""Edits that are remembered; older ones can't be undone any more."""
-RUNS = 1_000
-REDOS = 50
-COMMANDS = 50
-"""Commands of a run that are remembered with what they changed."""
-TITLE = 120
-"""Characters of a message that its checkpoint is called by."""
+MAX_STEPS = 5_000
+"""Edits that are retained; older ones can't be undone."""
+MAX_RUNS = 1_000
+MAX_REDOS = 50
+MAX_COMMANDS = 50
+"""Commands per run that are retained."""
+MAX_TITLE_LENGTH = 120
+"""Characters of the message used as a checkpoint's title."""
 
 
 class Step(msgspec.Struct):
-    """One edit of one file."""
+    """An edit of a file. The fields are saved in the session's state."""
 
     number: int
     run: str
@@ -28,19 +28,19 @@ class Step(msgspec.Struct):
     display: str
     before: events.FileState
     after: str
-    """sha256 of the bytes that it wrote."""
+    """sha256 of the written bytes."""
     folders: tuple[str, ...] = ()
     unkept: str = ""
     call: str = ""
     sure: bool = False
-    """It is told that it happened; after a crash the bytes on disk tell."""
+    """The edit was reported as done; after a crash the content on disk decides."""
     added: int = 0
     removed: int = 0
     undone: bool = False
 
 
 class Run(msgspec.Struct):
-    """One piece of work, named by the user's message."""
+    """A run, titled by the user's message."""
 
     id: str
     title: str = ""
@@ -61,11 +61,11 @@ class CheckpointFile(msgspec.Struct, frozen=True, kw_only=True):
     edits: int
     undone: bool
     unkept: str = ""
-    """Why it can't be undone; empty when it can."""
+    """Why it can't be undone; empty if it can."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What one run did to files."""
+    """The file changes of one run."""
 
     run: str
     title: str
@@ -75,55 +75,55 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def undone(self) -> bool:
-        """Every file of it is back where it was."""
+        """True if all its files have been reverted."""
         return bool(self.files) and all(file.undone for file in self.files)
 
 
 class Ledger(msgspec.Struct):
-    """Folds every event in order; nothing here looks at the disk."""
+    """Folds events in order, without accessing the disk."""
 
     steps: list[Step] = []
     runs: list[Run] = []
     redos: list[events.UndoFinished] = []
-    """What can be done again, the last undone last; an edit ends that."""
+    """Undos that can be redone, last one last; an edit clears them."""
     open: events.UndoStarted | None = None
-    """An undo that has no end: it goes on at this moment, or a crash cut it off."""
+    """An undo without an end: in progress, or interrupted by a crash."""
     count: int = 0
-    """Steps that there ever were."""
+    """Number of all edits so far."""
     going: bool = False
-    """A run has begun and has no end."""
+    """A run is in progress."""
 
     # --- reading ---
 
     def active(self, path: str | None = None) -> list[Step]:
-        """The edits that stand, in order; of one file, or of all."""
+        """Return the edits that are not undone, in order, optionally of one file."""
         return [step for step in self.steps if not step.undone and path in (None, step.path)]
 
-    def after(self, run: str) -> list[str]:
-        """The runs from `run` on; empty for one that is not known."""
-        ids = [one.id for one in self.runs]
+    def runs_from(self, run: str) -> list[str]:
+        """Return the ids of `run` and the later runs; empty if it is unknown."""
+        ids = [item.id for item in self.runs]
         return ids[ids.index(run) :] if run in ids else []
 
     def latest(self) -> str:
-        """The last run with edits that stand and were not kept; empty when there is none."""
+        """Return the last run with edits that are neither undone nor kept, or an empty string."""
         kept = {run.id for run in self.runs if run.kept}
         return next((step.run for step in reversed(self.active()) if step.run not in kept), "")
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """Every run that touched files, the oldest first."""
-        made = (self._checkpoint(run) for run in self.runs)
-        return tuple(one for one in made if one.files or one.commands)
+        """Return the checkpoints of all runs that changed files, oldest first."""
+        checkpoints = (self._checkpoint(run) for run in self.runs)
+        return tuple(item for item in checkpoints if item.files or item.commands)
 
     def _checkpoint(self, run: Run) -> Checkpoint:
-        files = tuple(map(_file, by_path(step for step in self.steps if step.run == run.id)))
+        files = tuple(map(_checkpoint_file, group_by_path(step for step in self.steps if step.run == run.id)))
         return Checkpoint(run=run.id, title=run.title, files=files, commands=tuple(run.commands), kept=run.kept)
 
-    def needed(self) -> set[str]:
-        """Contents that undo or redo may want: those of runs that were not kept."""
+    def needed_contents(self) -> set[str]:
+        """Return the hashes of contents that undo or redo may need: those of runs that were not kept."""
         kept = {run.id for run in self.runs if run.kept}
-        mine = [step for step in self.steps if step.run not in kept]
-        states = [step.before.sha256 for step in mine] + [step.after for step in mine]
-        items = [item for one in self.redos for item in one.items]
+        needed_steps = [step for step in self.steps if step.run not in kept]
+        states = [step.before.sha256 for step in needed_steps] + [step.after for step in needed_steps]
+        items = [item for undo in self.redos for item in undo.items]
         items += self.open.items if self.open is not None else ()
         states += [state.sha256 for item in items for state in (item.before, item.after)]
         return set(filter(None, states))
@@ -131,64 +131,64 @@ class Ledger(msgspec.Struct):
     # --- folding ---
 
     def fold(self, event: events.Event, run: str = "") -> None:
-        """Take in one event with the run of its record."""
+        """Fold an event of `run`."""
         match event:
             case events.UserMessageAdded(text=text, steering=False) if run:
-                self._run(run).title = one_line(text, TITLE)
+                self._run(run).title = one_line(text, MAX_TITLE_LENGTH)
             case events.RunStarted() if run:
                 self._run(run)
                 self.going = True
             case events.RunEnded() | events.SessionOpened():
                 self.going = False
             case events.FileSnapshotted():
-                self._snapshotted(event, run)
+                self._fold_snapshot(event, run)
             case events.FileChanged(change=change) if change.after is not None:
-                self._changed(change.path, change.after, change.added, change.removed)
+                self._fold_change(change.path, change.after, change.added, change.removed)
             case events.ToolFinished(call_id=call):
-                self._ended(call)
+                self._fold_tool_end(call)
             case events.CommandChangedFiles():
                 commands = self._run(run).commands
                 commands.append(event)
-                del commands[:-COMMANDS]
+                del commands[:-MAX_COMMANDS]
             case events.CheckpointsKept(runs=runs):
-                for one in self.runs:
-                    one.kept = one.kept or one.id in runs
+                for item in self.runs:
+                    item.kept = item.kept or item.id in runs
             case events.UndoStarted():
                 self.open = event
             case events.UndoFinished():
-                self._done(event)
+                self._fold_undo(event)
 
     def _run(self, run: str) -> Run:
-        for one in reversed(self.runs):
-            if one.id == run:
-                return one
-        made = Run(run, commands=[])
-        self.runs.append(made)
-        del self.runs[:-RUNS]
-        return made
+        for item in reversed(self.runs):
+            if item.id == run:
+                return item
+        new = Run(run, commands=[])
+        self.runs.append(new)
+        del self.runs[:-MAX_RUNS]
+        return new
 
-    def _snapshotted(self, event: events.FileSnapshotted, run: str) -> None:
+    def _fold_snapshot(self, event: events.FileSnapshotted, run: str) -> None:
         self._run(run)
         self.count += 1
         self.redos.clear()
         e = event
         step = Step(self.count, run, e.path, e.display, e.before, e.after, e.folders, e.unkept, e.call)
         self.steps.append(step)
-        del self.steps[:-STEPS]
+        del self.steps[:-MAX_STEPS]
 
-    def _changed(self, path: str, after: str, added: int, removed: int) -> None:
+    def _fold_change(self, path: str, after: str, added: int, removed: int) -> None:
         for step in reversed(self.steps):
             if step.path == path:
                 if step.after == after:
                     step.sure, step.added, step.removed = True, added, removed
                 return
 
-    def _ended(self, call: str) -> None:
-        """What the call announced and did not do was not done."""
+    def _fold_tool_end(self, call: str) -> None:
+        """Drop edits that the call announced but did not make."""
         if any(step.call == call and not step.sure for step in self.steps[-50:]):
             self.steps = [step for step in self.steps if step.call != call or step.sure]
 
-    def _done(self, event: events.UndoFinished) -> None:
+    def _fold_undo(self, event: events.UndoFinished) -> None:
         self.open = None
         if event.outcome == "rolled_back":
             return
@@ -198,30 +198,30 @@ class Ledger(msgspec.Struct):
             if step.number in numbers:
                 step.undone = event.kind != "redo"
         if event.kind == "redo":
-            self._redone(done)
+            self._fold_redo(done)
         elif any(item.outcome == "restored" for item in done):
             self.redos.append(msgspec.structs.replace(event, items=tuple(done)))
-            del self.redos[:-REDOS]
+            del self.redos[:-MAX_REDOS]
 
-    def _redone(self, done: list[events.RestoredFile]) -> None:
+    def _fold_redo(self, done: list[events.RestoredFile]) -> None:
         if not self.redos:
             return
         paths = {item.path for item in done}
         last = self.redos.pop()
-        left = tuple(item for item in last.items if item.path not in paths)
-        if left:
-            self.redos.append(msgspec.structs.replace(last, items=left))
+        remaining = tuple(item for item in last.items if item.path not in paths)
+        if remaining:
+            self.redos.append(msgspec.structs.replace(last, items=remaining))
 
 
-def by_path(steps: Iterable[Step]) -> Iterator[list[Step]]:
-    """The steps of each file, in order; files in the order in which they were touched first."""
-    found: dict[str, list[Step]] = {}
+def group_by_path(steps: Iterable[Step]) -> Iterator[list[Step]]:
+    """Group the edits by file, in order of the first edit."""
+    groups: dict[str, list[Step]] = {}
     for step in steps:
-        found.setdefault(step.path, []).append(step)
-    yield from found.values()
+        groups.setdefault(step.path, []).append(step)
+    yield from groups.values()
 
 
-def _file(steps: list[Step]) -> CheckpointFile:
+def _checkpoint_file(steps: list[Step]) -> CheckpointFile:
     return CheckpointFile(
         path=steps[0].path,
         display=steps[0].display,

@@ -1,4 +1,4 @@
-"""Contents by their hash, `blobs/ab/<sha256>` in a session's folder: written once, checked on reading."""
+"""Contents stored by hash in a session's folder, `blobs/ab/<sha256>`: written once, verified when read."""
 
 from __future__ import annotations
 
@@ -17,54 +17,54 @@ from tui_agent.platform.syscalls import OS, OsCalls
 
 FOLDER = "blobs"
 MEGABYTE = 1 << 20
-FILE_CAP = 100 * MEGABYTE
-"""Bytes of one content that is kept."""
-TOTAL_CAP = 1024 * MEGABYTE
-"""Bytes that one session keeps."""
+MAX_FILE_SIZE = 100 * MEGABYTE
+"""Maximum size of one content."""
+MAX_TOTAL_SIZE = 1024 * MEGABYTE
+"""Maximum size of all contents of a session."""
 
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
 class StoreError(CodedError):
-    """A content can't be kept or given back; `str()` is a sentence.
+    """A content can't be stored or read; `str()` is a sentence.
 
-    `code` is `too_large`, `full`, `failed` (writing did not work), `missing` or `damaged`.
+    `code` is `too_large`, `full`, `failed` (write error), `missing` or `damaged`.
     """
 
 
 class BlobStore:
-    """The contents of one session. All methods block; any thread may use them."""
+    """The contents of one session. All methods block and are thread-safe."""
 
     def __init__(
-        self, session: Path, *, file_cap: int = FILE_CAP, total_cap: int = TOTAL_CAP, calls: OsCalls = OS
+        self, session: Path, *, file_cap: int = MAX_FILE_SIZE, total_cap: int = MAX_TOTAL_SIZE, calls: OsCalls = OS
     ) -> None:
-        """Keeps under `session`/blobs; nothing is made before the first content."""
+        """Store contents in `session`/blobs, created on first use."""
         self.folder = session / FOLDER
         self.file_cap = file_cap
         self.total_cap = total_cap
         self._calls = calls
         self._size: int | None = None
         self._durable: set[Path] = set()
-        """Folders whose names were made durable."""
-        self._alone = threading.RLock()
+        """Folders that were synced."""
+        self._lock = threading.RLock()
 
     @property
     def size(self) -> int:
-        """Bytes kept."""
+        """Total size in bytes."""
         if self._size is None:
             self._size = sum(self._sizes().values())
         return self._size
 
-    def place(self, sha256: str) -> Path:
-        """Where a content lies, or would lie."""
+    def path_of(self, sha256: str) -> Path:
+        """Return the path of a content, stored or not."""
         return self.folder / sha256[:2] / sha256
 
     def has(self, sha256: str) -> bool:
-        """Whether there is a content under this name; its bytes are not looked at."""
-        return self.place(sha256).is_file()
+        """True if the content is stored; it is not verified."""
+        return self.path_of(sha256).is_file()
 
     def refusal(self, size: int) -> str:
-        """Why a content of `size` bytes can't be kept, as a sentence; empty when it can."""
+        """Return why a content of `size` bytes can't be stored, as a sentence, or an empty string."""
         if size > self.file_cap:
             return f"it has {size:,} bytes, and only files up to {self.file_cap:,} are kept for undo"
         if self.size + size > self.total_cap:
@@ -72,11 +72,11 @@ class BlobStore:
         return ""
 
     def put(self, data: bytes, *, capped: bool = True) -> str:
-        """Keep a content, durably; its sha256. What is there already is not written again. Raises StoreError.
+        """Store a content durably and return its sha256. Existing contents are not written again. Raises StoreError.
 
-        Without `capped` the limits don't hold: for what an undo is about to replace.
+        `capped=False` ignores the limits, for content an undo is about to replace.
         """
-        with self._alone:
+        with self._lock:
             return self._put(data, capped)
 
     def _put(self, data: bytes, capped: bool) -> str:
@@ -85,71 +85,71 @@ class BlobStore:
             with contextlib.suppress(StoreError):
                 self.get(sha256)
                 return sha256
-            return self._mend(sha256, data)
-        if capped and (why := self.refusal(len(data))):
-            raise StoreError(why, "too_large" if len(data) > self.file_cap else "full")
+            return self._repair(sha256, data)
+        if capped and (reason := self.refusal(len(data))):
+            raise StoreError(reason, "too_large" if len(data) > self.file_cap else "full")
         size = self.size
         try:
-            place = self._folders(sha256)
-            with contextlib.suppress(FileChangedError):  # another one put the same there
-                if not replace_file(place, data, None, mode=0o600, calls=self._calls).durable:
-                    sync_folder(place.parent)
+            path = self._create_folders(sha256)
+            with contextlib.suppress(FileChangedError):  # another process stored the same content
+                if not replace_file(path, data, None, mode=0o600, calls=self._calls).durable:
+                    sync_folder(path.parent)
         except (OSError, FileFault) as error:
             raise StoreError(f"its content could not be kept: {error}", "failed") from error
         self._size = size + len(data)
         return sha256
 
     def get(self, sha256: str) -> bytes:
-        """The content. Raises StoreError `missing` or `damaged`: what is given back always has this hash."""
+        """Return a verified content. Raises StoreError `missing` or `damaged`."""
         try:
-            found = read_file(self.place(sha256), follow=False)
+            file = read_file(self.path_of(sha256), follow=False)
         except FileFault as fault:
             code = "missing" if fault.code == "not_found" else "damaged"
             raise StoreError(f"the saved content {sha256[:12]}… can't be read: {fault}", code) from fault
-        if found.sha256 != sha256:
+        if file.sha256 != sha256:
             raise StoreError(
-                f"the saved content {sha256[:12]}… is damaged on disk (its bytes have the hash {found.sha256[:12]}…)",
+                f"the saved content {sha256[:12]}… is damaged on disk (its bytes have the hash {file.sha256[:12]}…)",
                 "damaged",
             )
-        return found.data
+        return file.data
 
     def prune(self, keep: Collection[str]) -> int:
-        """Delete all contents but these; the bytes that became free. What can't be deleted stays."""
+        """Delete all contents except `keep`, ignoring errors, and return the number of bytes freed."""
         freed = 0
-        with self._alone:
+        with self._lock:
             for sha256, size in self._sizes().items():
                 if sha256 not in keep:
                     with contextlib.suppress(OSError):
-                        os.unlink(self.place(sha256))
+                        os.unlink(self.path_of(sha256))
                         freed += size
             self._size = None
         return freed
 
-    def _mend(self, sha256: str, data: bytes) -> str:
-        """A damaged content for which the right bytes are at hand."""
+    def _repair(self, sha256: str, data: bytes) -> str:
+        """Rewrite a damaged content."""
         try:
-            atomic_write(self.place(sha256), data, calls=self._calls)
+            atomic_write(self.path_of(sha256), data, calls=self._calls)
         except (OSError, FileFault) as error:
             raise StoreError(f"its content could not be kept: {error}", "failed") from error
         return sha256
 
-    def _folders(self, sha256: str) -> Path:
-        """The place for a content, its folders made and durable."""
-        place = Path(os.path.realpath(self.folder)) / sha256[:2] / sha256
-        for folder in (place.parent.parent, place.parent):
+    def _create_folders(self, sha256: str) -> Path:
+        """Return the path of a content, creating its folders durably."""
+        path = Path(os.path.realpath(self.folder)) / sha256[:2] / sha256
+        for folder in (path.parent.parent, path.parent):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(folder, 0o700)
-            if folder not in self._durable:  # also when another process made it and died before it could
+            if folder not in self._durable:  # also if the process that created it died before syncing
                 sync_folder(folder.parent)
                 self._durable.add(folder)
-        return place
+        return path
 
     def _sizes(self) -> dict[str, int]:
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         with contextlib.suppress(OSError):
             for folder in os.scandir(self.folder):
                 with contextlib.suppress(OSError):
                     for entry in os.scandir(folder.path):
                         if _NAME.fullmatch(entry.name):
-                            found[entry.name] = entry.stat(follow_symlinks=False).st_size
-        return found
+                            sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
+        return sizes

@@ -1,7 +1,7 @@
-"""Which files below the roots are others than before a command, by their stamps, within bounds.
+"""Detecting files below the roots that a command changed, by their metadata, with limits.
 
-Only files that the command names are read; nothing inside `.git` or a cache is looked at. What can't be watched is
-said.
+Only files named by the command are read; nothing inside `.git` or a cache is examined. What can't be watched is
+reported.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import TypeAlias
 
 import msgspec
 
-FILES = 20_000
-"""Names that one look takes in."""
-SECONDS = 0.5
-"""What one look may take."""
-NAMED = 100
-"""Files that are named of each kind."""
-PASSED_OVER = frozenset(
+MAX_FILES = 20_000
+"""Files per survey."""
+TIME_LIMIT = 0.5
+"""Time limit of a survey in seconds."""
+MAX_REPORTED = 100
+"""Paths reported per kind of change."""
+SKIPPED_FOLDERS = frozenset(
     {
         ".git",
         ".hg",
@@ -37,138 +37,139 @@ PASSED_OVER = frozenset(
         ".ruff_cache",
     }
 )
-"""Folders that are not looked into; that something in one of them changed is seen by its own stamp at most."""
+"""Folders that are skipped; a change inside is only detected by the folder's own timestamp."""
 
-WHOLE = "the whole workspace: it is too large, or the home folder"
-"""What is said to be unwatched where a look did not take in everything."""
-COMPARED, COMPARED_SIZE = 200, 200_000
-"""Files that are compared by what is in them, and bytes of one: those that a command names."""
+INCOMPLETE = "the whole workspace: it is too large, or the home folder"
+"""Reported as unwatched if a survey is incomplete."""
+MAX_COMPARED, MAX_COMPARED_SIZE = 200, 200_000
+"""Files named by a command that are compared by content, and their maximum size."""
 
 Stamp: TypeAlias = tuple[int, int, int, int]
 
 
 class Survey(msgspec.Struct):
-    """How it looked at one moment."""
+    """The files at one moment."""
 
     stamps: dict[str, Stamp]
-    """Path → size, time of change, inode, mode."""
-    passed: dict[str, int]
-    """Folders that were passed over, with their time of change."""
-    whole: bool = True
-    """False when a bound was reached."""
-    unread: tuple[str, ...] = ()
+    """Path → size, change time, inode, mode."""
+    skipped: dict[str, int]
+    """Skipped folders with their change time."""
+    complete: bool = True
+    """False if a limit was reached."""
+    unreadable: tuple[str, ...] = ()
     """Folders that can't be listed."""
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """What is other between two looks. Paths are absolute."""
+    """The changes between two surveys. Paths are absolute."""
 
     created: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
     more: int = 0
     unwatched: tuple[str, ...] = ()
-    """In words."""
+    """What could not be watched, in words."""
 
     @property
     def any(self) -> bool:
-        """Whether a file is other."""
+        """True if a file was changed."""
         return bool(self.created or self.changed or self.deleted)
 
 
-def take(roots: Iterable[Path], *, files: int = FILES, seconds: float = SECONDS) -> Survey:
-    """Look at everything below `roots`, breadth first; blocks for `seconds` at most, and never raises."""
-    found = Survey({}, {})
+def take_survey(roots: Iterable[Path], *, files: int = MAX_FILES, seconds: float = TIME_LIMIT) -> Survey:
+    """Survey everything below `roots`, breadth first. Blocks up to `seconds`; never raises."""
+    survey = Survey({}, {})
     deadline = monotonic() + seconds
-    waiting = [str(root) for root in roots]
+    pending = [str(root) for root in roots]
     home = os.path.expanduser("~")
-    if any(root in (os.sep, home) for root in waiting):
-        found.whole = False
-        return found
-    unread: list[str] = []
-    for place in waiting:  # grows as folders are found
-        if len(found.stamps) >= files or monotonic() > deadline:
-            found.whole = False
+    if any(root in (os.sep, home) for root in pending):
+        survey.complete = False
+        return survey
+    unreadable: list[str] = []
+    for folder in pending:  # grows as folders are found
+        if len(survey.stamps) >= files or monotonic() > deadline:
+            survey.complete = False
             break
         try:
-            with os.scandir(place) as entries:
-                waiting.extend(_note(entries, found))
+            with os.scandir(folder) as entries:
+                pending.extend(_record_entries(entries, survey))
         except OSError:
-            unread.append(place)
-    found.unread = tuple(unread)
-    return found
+            unreadable.append(folder)
+    survey.unreadable = tuple(unreadable)
+    return survey
 
 
-def _note(entries: Iterable[os.DirEntry[str]], found: Survey) -> list[str]:
-    """Stamps of a folder's entries; the folders among them that are to be looked into."""
-    below: list[str] = []
+def _record_entries(entries: Iterable[os.DirEntry[str]], survey: Survey) -> list[str]:
+    """Record a folder's entries and return the subfolders to survey."""
+    subfolders: list[str] = []
     for entry in entries:
         try:
             status = entry.stat(follow_symlinks=False)
         except OSError:
             continue  # gone at this moment
         if stat.S_ISDIR(status.st_mode):
-            if entry.name in PASSED_OVER:
-                found.passed[entry.path] = status.st_mtime_ns
+            if entry.name in SKIPPED_FOLDERS:
+                survey.skipped[entry.path] = status.st_mtime_ns
             else:
-                below.append(entry.path)
+                subfolders.append(entry.path)
         else:
-            found.stamps[entry.path] = (
+            survey.stamps[entry.path] = (
                 status.st_size,
                 max(status.st_mtime_ns, status.st_ctime_ns),
                 status.st_ino,
                 status.st_mode,
             )
-    return below
+    return subfolders
 
 
-def contents(found: Survey, command: str) -> dict[str, bytes]:
-    """What is in the files that a command names; it may write them anew as they were. Blocks for a moment."""
-    every = "*" in command
-    named = (path for path in found.stamps if every or os.path.basename(path) in command)
-    read: dict[str, bytes] = {}
-    for path in islice(named, COMPARED):
-        if found.stamps[path][0] <= COMPARED_SIZE and stat.S_ISREG(found.stamps[path][3]):
+def read_contents(survey: Survey, command: str) -> dict[str, bytes]:
+    """Read the files that a command names, since it may rewrite them unchanged. Blocks briefly."""
+    any_file = "*" in command
+    paths = (path for path in survey.stamps if any_file or os.path.basename(path) in command)
+    contents: dict[str, bytes] = {}
+    for path in islice(paths, MAX_COMPARED):
+        if survey.stamps[path][0] <= MAX_COMPARED_SIZE and stat.S_ISREG(survey.stamps[path][3]):
             with contextlib.suppress(OSError), open(path, "rb") as file:
-                read[path] = file.read(COMPARED_SIZE + 1)
-    return read
+                contents[path] = file.read(MAX_COMPARED_SIZE + 1)
+    return contents
 
 
-def compare(before: Survey, after: Survey, known: Mapping[str, bytes] | None = None) -> Changes:
-    """What a command did between two looks, as far as they reach. `known`: what was in files before, see `contents`."""
+def compare(before: Survey, after: Survey, contents: Mapping[str, bytes] | None = None) -> Changes:
+    """Return the changes between two surveys. `contents` are those of files before, see `read_contents`."""
     old, new = before.stamps, after.stamps
-    known = known or {}
+    contents = contents or {}
     unwatched: list[str] = []
-    if before.whole and after.whole:
+    if before.complete and after.complete:
         created = [path for path in new if path not in old]
         deleted = [path for path in old if path not in new]
     else:
-        unwatched.append(WHOLE)
+        unwatched.append(INCOMPLETE)
         created, deleted = [], [path for path in old if path not in new and not os.path.lexists(path)]
     changed = [
         path
         for path, stamp in new.items()
-        if old.get(path, stamp) != stamp and not (path in known and _holds(path, known[path], old[path], stamp))
+        if old.get(path, stamp) != stamp
+        and not (path in contents and _is_unchanged(path, contents[path], old[path], stamp))
     ]
-    passed = [path for path, time in after.passed.items() if before.passed.get(path) != time]
-    unwatched += [f"{path} (something in it changed)" for path in passed]
-    unwatched += [f"{path} (it can't be listed)" for path in dict.fromkeys((*before.unread, *after.unread))]
-    lists = [sorted(one) for one in (created, changed, deleted)]
+    skipped = [path for path, time in after.skipped.items() if before.skipped.get(path) != time]
+    unwatched += [f"{path} (something in it changed)" for path in skipped]
+    unwatched += [f"{path} (it can't be listed)" for path in dict.fromkeys((*before.unreadable, *after.unreadable))]
+    lists = [sorted(paths) for paths in (created, changed, deleted)]
     return Changes(
-        created=tuple(lists[0][:NAMED]),
-        changed=tuple(lists[1][:NAMED]),
-        deleted=tuple(lists[2][:NAMED]),
-        more=sum(max(0, len(one) - NAMED) for one in lists),
-        unwatched=tuple(unwatched[:NAMED]),
+        created=tuple(lists[0][:MAX_REPORTED]),
+        changed=tuple(lists[1][:MAX_REPORTED]),
+        deleted=tuple(lists[2][:MAX_REPORTED]),
+        more=sum(max(0, len(paths) - MAX_REPORTED) for paths in lists),
+        unwatched=tuple(unwatched[:MAX_REPORTED]),
     )
 
 
-def _holds(path: str, content: bytes, before: Stamp, now: Stamp) -> bool:
-    """Whether a file has its size, mode and content still."""
+def _is_unchanged(path: str, content: bytes, before: Stamp, now: Stamp) -> bool:
+    """True if a file still has its size, mode and content."""
     if (before[0], before[3]) != (now[0], now[3]):
         return False
     try:
         with open(path, "rb") as file:
-            return file.read(COMPARED_SIZE + 1) == content
+            return file.read(MAX_COMPARED_SIZE + 1) == content
     except OSError:
         return False

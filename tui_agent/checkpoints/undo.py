@@ -1,4 +1,4 @@
-"""Taking one change out of a text that somebody else changed too: a merge of whole lines, or none at all."""
+"""Undoing edits of files that may have been changed since, with a merge by lines."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from tui_agent.checkpoints import disk
-from tui_agent.checkpoints.ledger import Step, by_path
+from tui_agent.checkpoints.ledger import Step, group_by_path
 from tui_agent.checkpoints.store import BlobStore, StoreError
 from tui_agent.events import FileState, RestoredFile
 from tui_agent.platform.file_faults import FileChangedError, FileFault
 from tui_agent.platform.files import replace_file, sha256_of
 from tui_agent.platform.syscalls import OS, OsCalls
 
-LINES = 5_000
+MAX_LINES = 5_000
 """Longer texts are not merged."""
 
 
-class _Piece(NamedTuple):
+class _Change(NamedTuple):
     """Lines `start:end` of the base become `lines`."""
 
     start: int
@@ -32,80 +32,82 @@ class _Piece(NamedTuple):
 
 
 def merge_bytes(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """`theirs` with the change from `base` to `ours` made in it. None where the two changes meet in a line or beside
-    one, where a content is binary, or too long."""
+    """Apply the change from `base` to `ours` to `theirs`.
+
+    Returns None if the changes overlap or touch, or if a content is binary or too long.
+    """
     if theirs == base:
         return ours
     if any(b"\0" in one for one in (base, ours, theirs)):
         return None
     lines = base.splitlines(keepends=True)
-    if max(len(lines), ours.count(b"\n"), theirs.count(b"\n")) > LINES:
+    if max(len(lines), ours.count(b"\n"), theirs.count(b"\n")) > MAX_LINES:
         return None
-    pieces = sorted([*_changes(lines, ours), *_changes(lines, theirs)])
+    changes = sorted([*_changes(lines, ours), *_changes(lines, theirs)])
     merged: list[bytes] = []
     at = 0
-    last: _Piece | None = None
-    for piece in pieces:
-        if last is not None and piece == last:
+    last: _Change | None = None
+    for change in changes:
+        if last is not None and change == last:
             continue
-        if last is not None and piece.start <= last.end:
+        if last is not None and change.start <= last.end:
             return None
-        merged += lines[at : piece.start]
-        merged += piece.lines
-        at, last = piece.end, piece
+        merged += lines[at : change.start]
+        merged += change.lines
+        at, last = change.end, change
     merged += lines[at:]
     return b"".join(merged)
 
 
-def _changes(base: list[bytes], other: bytes) -> Iterator[_Piece]:
+def _changes(base: list[bytes], other: bytes) -> Iterator[_Change]:
     lines = other.splitlines(keepends=True)
     for tag, start, end, first, last in SequenceMatcher(None, base, lines, autojunk=False).get_opcodes():
         if tag != "equal":
-            yield _Piece(start, end, lines[first:last])
+            yield _Change(start, end, lines[first:last])
 
 
 Choice: TypeAlias = Literal["leave", "overwrite", "merge", "aside"]
-"""What becomes of a file that somebody changed since: it stays; it goes back all the same (what lies there is kept for
-redo); the agent's change is taken out of it and theirs stays; the earlier content is written beside it."""
+"""What to do with a file changed since: leave it; overwrite it (its content is saved for redo); merge, removing only
+the agent's change; or write the earlier content to a file next to it."""
 
-ASIDE = 100
-"""Names that are tried for a content that is written beside a file."""
+MAX_COPY_NAMES = 100
+"""File names to try for content written next to a file."""
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One file, as `plan` found it."""
+class UndoTask(msgspec.Struct, frozen=True, kw_only=True):
+    """The planned undo of one file."""
 
     path: str
     display: str
     steps: tuple[int, ...]
     now: FileState
-    """On disk."""
+    """The state on disk."""
     target: FileState
     base: str = ""
-    """sha256 of what the last edit left."""
+    """sha256 after the last edit."""
     folders: tuple[str, ...] = ()
     conflict: str = ""
-    """Why somebody has to decide, as a sentence; empty when nobody has."""
+    """Why the user must decide, as a sentence; empty if they need not."""
     lost: str = ""
-    """Why the target can't be had; then the file stays as it is."""
+    """Why the target content is unavailable; the file is then left unchanged."""
     merged: bytes | None = None
-    """The file without the edits and with what others did; None when that can't be made."""
+    """The file without the edits but with the other changes; None if that is impossible."""
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """What can be chosen in a conflict."""
-        found: list[Choice] = ["leave"]
+        """The choices in a conflict."""
+        choices: list[Choice] = ["leave"]
         if self.merged is not None:
-            found.append("merge")
+            choices.append("merge")
         if self.now.kind in ("file", "absent"):
-            found.append("overwrite")
+            choices.append("overwrite")
         if self.target.kind == "file":
-            found.append("aside")
-        return tuple(found)
+            choices.append("aside")
+        return tuple(choices)
 
 
 class Undo:
-    """Works on one session's store."""
+    """Plans and executes undos with the content store of a session."""
 
     def __init__(self, store: BlobStore, *, calls: OsCalls = OS) -> None:
         self.store = store
@@ -115,48 +117,48 @@ class Undo:
 
     # --- planning ---
 
-    def plan(self, steps: Sequence[Step]) -> list[Task]:
-        """What taking back these edits means for each file they touched, the newest file first."""
-        return [self._task(mine) for mine in reversed(list(by_path(steps)))]
+    def plan(self, steps: Sequence[Step]) -> list[UndoTask]:
+        """Plan undoing these edits, one task per file, latest file first."""
+        return [self._undo_task(edits) for edits in reversed(list(group_by_path(steps)))]
 
-    def plan_redo(self, items: Sequence[RestoredFile]) -> list[Task]:
-        """What making an undo undone means."""
-        return [self._back(item, item.after, item.before) for item in items]
+    def plan_redo(self, items: Sequence[RestoredFile]) -> list[UndoTask]:
+        """Plan redoing an undo."""
+        return [self._restore_task(item, item.after, item.before) for item in items]
 
-    def plan_finish(self, items: Sequence[RestoredFile]) -> tuple[list[RestoredFile], list[Task]]:
-        """Of an undo that was cut off: what was done or decided, and what is left."""
-        done: list[RestoredFile] = []
-        left: list[Task] = []
+    def plan_finish(self, items: Sequence[RestoredFile]) -> tuple[list[RestoredFile], list[UndoTask]]:
+        """Split the items of an interrupted undo into completed or decided ones, and tasks for the others."""
+        completed: list[RestoredFile] = []
+        remaining: list[UndoTask] = []
         for item in items:
             if item.outcome or item.aside:
-                done.append(item)
-            elif disk.same(self._look(item.path), item.after):
-                done.append(msgspec.structs.replace(item, outcome="restored"))
+                completed.append(item)
+            elif disk.same_content(self._read_state(item.path), item.after):
+                completed.append(msgspec.structs.replace(item, outcome="restored"))
             else:
-                left.append(self._back(item, item.before, item.after))
-        return done, left
+                remaining.append(self._restore_task(item, item.before, item.after))
+        return completed, remaining
 
-    def _back(self, item: RestoredFile, expected: FileState, target: FileState) -> Task:
-        task = Task(
+    def _restore_task(self, item: RestoredFile, expected: FileState, target: FileState) -> UndoTask:
+        task = UndoTask(
             path=item.path,
             display=item.display,
             steps=item.steps,
-            now=self._look(item.path),
+            now=self._read_state(item.path),
             target=target,
             base=expected.sha256,
             folders=item.folders,
         )
-        return self._judged(task, expected, "it has changed since")
+        return self._with_conflict(task, expected, "it has changed since")
 
-    def _task(self, steps: list[Step]) -> Task:
+    def _undo_task(self, steps: list[Step]) -> UndoTask:
         path, display = steps[0].path, steps[0].display
-        now = self._look(path)
+        now = self._read_state(path)
         numbers = tuple(step.number for step in steps)
-        steps = _happened(steps, now)
+        steps = _executed(steps, now)
         if not steps:
-            return Task(path=path, display=display, steps=numbers, now=now, target=now)
+            return UndoTask(path=path, display=display, steps=numbers, now=now, target=now)
         first, last = steps[0], steps[-1]
-        task = Task(
+        task = UndoTask(
             path=path,
             display=display,
             steps=numbers,
@@ -166,61 +168,60 @@ class Undo:
             folders=first.folders,
             lost=next((step.unkept for step in steps[:1] if step.unkept), ""),
         )
-        why = ""
+        reason = ""
         if any(one.after != other.before.sha256 for one, other in pairwise(steps)):
-            why = "it was changed between the agent's edits"
-        task = self._judged(task, FileState(kind="file", sha256=last.after), "it has changed since", why)
+            reason = "it was changed between the agent's edits"
+        task = self._with_conflict(task, FileState(kind="file", sha256=last.after), "it has changed since", reason)
         if task.conflict and now.kind == "file" and not task.lost:
-            task = msgspec.structs.replace(task, merged=self._without(steps, now))
+            task = msgspec.structs.replace(task, merged=self._without_edits(steps, now))
         return task
 
-    def _judged(self, task: Task, expected: FileState, why: str, between: str = "") -> Task:
-        """The task with what stands against it."""
-        if disk.same(task.now, task.target):
+    def _with_conflict(self, task: UndoTask, expected: FileState, reason: str, intermediate: str = "") -> UndoTask:
+        """Add conflict and missing content to the task."""
+        if disk.same_content(task.now, task.target):
             return msgspec.structs.replace(task, lost="")
         if task.target.kind == "file" and not task.lost:
             try:
                 self.store.get(task.target.sha256)
             except StoreError as error:
                 task = msgspec.structs.replace(task, lost=str(error))
-        if disk.same(task.now, expected):
-            return msgspec.structs.replace(task, conflict=between)
-        gone = {
+        if disk.same_content(task.now, expected):
+            return msgspec.structs.replace(task, conflict=intermediate)
+        reasons = {
             "absent": "it has been deleted or renamed",
             "folder": "a folder now has its name",
             "link": "a symbolic link now has its name",
             "other": "it is no longer a file, or its folder was replaced",
         }
-        return msgspec.structs.replace(task, conflict=gone.get(task.now.kind, why))
+        return msgspec.structs.replace(task, conflict=reasons.get(task.now.kind, reason))
 
-    def _look(self, path: str) -> FileState:
+    def _read_state(self, path: str) -> FileState:
         try:
-            return disk.look(Path(path), calls=self._calls)
+            return disk.read_state(Path(path), calls=self._calls)
         except FileFault:
             return FileState(kind="other")
 
-    def _without(self, steps: Sequence[Step], now: FileState) -> bytes | None:
-        """What lies there with the edits taken out, the last one first; None when they can't be told apart."""
+    def _without_edits(self, steps: Sequence[Step], now: FileState) -> bytes | None:
+        """Return the file without the edits, removed last to first, or None if they can't be separated."""
         if steps[0].before.kind != "file":
             return None
         try:
-            text = disk.content(Path(steps[0].path), now, calls=self._calls)
+            text = disk.read_content(Path(steps[0].path), now, calls=self._calls)
             for step in reversed(steps):
-                taken = merge_bytes(self.store.get(step.after), self.store.get(step.before.sha256), text)
-                if taken is None:
+                merged = merge_bytes(self.store.get(step.after), self.store.get(step.before.sha256), text)
+                if merged is None:
                     return None
-                text = taken
+                text = merged
         except (StoreError, FileFault):
             return None
         return text if sha256_of(text) != now.sha256 else None
 
     # --- doing ---
 
-    def prepare(self, task: Task, choice: Choice = "leave") -> RestoredFile:
-        """The task as it will be journaled; `choice` counts in a conflict only.
+    def prepare(self, task: UndoTask, choice: Choice = "leave") -> RestoredFile:
+        """Return the task as a journal item; `choice` only matters in a conflict.
 
-        What will be replaced is in the store afterwards, so that it can come back. An item that has its outcome
-        already is not carried out.
+        Saves the content that will be replaced. An item that already has an outcome is not executed.
         """
         item = RestoredFile(
             path=task.path,
@@ -230,7 +231,7 @@ class Undo:
             folders=task.folders,
             steps=task.steps,
         )
-        if disk.same(task.now, task.target):
+        if disk.same_content(task.now, task.target):
             return msgspec.structs.replace(item, outcome="already")
         if task.conflict and choice not in task.choices:
             choice = "leave"
@@ -250,7 +251,7 @@ class Undo:
             elif task.conflict and choice == "aside":
                 return msgspec.structs.replace(item, aside=True)
             if task.now.kind == "file":
-                self.store.put(disk.content(Path(task.path), task.now, calls=self._calls), capped=False)
+                self.store.put(disk.read_content(Path(task.path), task.now, calls=self._calls), capped=False)
         except StoreError as error:
             return msgspec.structs.replace(item, outcome="failed", why=str(error))
         except FileChangedError:
@@ -260,15 +261,15 @@ class Undo:
         return item
 
     def carry_out(self, item: RestoredFile) -> RestoredFile:
-        """Bring one file into its new state; the item with its outcome. Never raises for what the disk does."""
+        """Execute an item and return it with its outcome. Never raises for disk errors."""
         self.stopped_by = ""
         if item.outcome:
             return item
         try:
             data = self.store.get(item.after.sha256) if item.after.kind == "file" else b""
             if item.aside:
-                return self._aside(item, data)
-            disk.put(Path(item.path), item.before, item.after, data, item.folders, calls=self._calls)
+                return self._write_copy(item, data)
+            disk.apply_state(Path(item.path), item.before, item.after, data, item.folders, calls=self._calls)
         except FileChangedError:
             return msgspec.structs.replace(item, outcome="left", why="it changed during the undo")
         except (StoreError, FileFault) as error:
@@ -276,27 +277,27 @@ class Undo:
             return msgspec.structs.replace(item, outcome="failed", why=str(error))
         return msgspec.structs.replace(item, outcome="restored")
 
-    def _aside(self, item: RestoredFile, data: bytes) -> RestoredFile:
-        """Write the earlier content beside the file, or in the session's folder when there is no such place."""
+    def _write_copy(self, item: RestoredFile, data: bytes) -> RestoredFile:
+        """Write the earlier content next to the file, or else to the session's folder."""
         path, session = Path(item.path), Path(os.path.realpath(self.store.folder.parent))
         for folder in (path.parent, session / "restored"):
-            for number in range(1, ASIDE):
-                place = folder / (f"{path.name}.undone" + (f"-{number}" if number > 1 else ""))
+            for number in range(1, MAX_COPY_NAMES):
+                target = folder / (f"{path.name}.undone" + (f"-{number}" if number > 1 else ""))
                 try:
-                    replace_file(place, data, None, mode=item.after.mode or None, calls=self._calls)
+                    replace_file(target, data, None, mode=item.after.mode or None, calls=self._calls)
                 except FileChangedError:
                     continue
                 except FileFault:
                     break
-                return msgspec.structs.replace(item, outcome="aside", why=str(place))
+                return msgspec.structs.replace(item, outcome="aside", why=str(target))
         return msgspec.structs.replace(item, outcome="failed", why="no copy could be written next to it")
 
 
-def _happened(steps: Sequence[Step], now: FileState) -> list[Step]:
-    """The edits without those before which a crash came: what follows them is what was there before."""
-    follows = [step.before for step in steps[1:]] + [now]
+def _executed(steps: Sequence[Step], now: FileState) -> list[Step]:
+    """Drop edits that a crash prevented, judging by the next known state."""
+    next_states = [step.before for step in steps[1:]] + [now]
     return [
         step
-        for step, state in zip(steps, follows, strict=True)
-        if step.sure or state.sha256 == step.after or not disk.same(state, step.before)
+        for step, state in zip(steps, next_states, strict=True)
+        if step.sure or state.sha256 == step.after or not disk.same_content(state, step.before)
     ]

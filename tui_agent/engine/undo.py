@@ -15,7 +15,7 @@ from tui_agent import events
 from tui_agent.checkpoints import disk
 from tui_agent.checkpoints.ledger import Checkpoint, Ledger
 from tui_agent.checkpoints.store import BlobStore, StoreError
-from tui_agent.checkpoints.undo import Choice, Task, Undo
+from tui_agent.checkpoints.undo import Choice, Undo, UndoTask
 from tui_agent.common.domain import Diff
 from tui_agent.engine.core.approvals import Approvals
 from tui_agent.engine.core.history import History
@@ -145,7 +145,7 @@ class Checkpoints:
     async def rewind(self, run: str, what: RewindScope = "both", *, choice: Choice | None = None) -> UndoReport:
         """Go back to before `run`: files, conversation or both. Raises CannotUndo and JournalBroken."""
         with self._exclusive():
-            runs = self.ledger.after(run)
+            runs = self.ledger.runs_from(run)
             if not runs:
                 raise CannotUndo(f"There is no run {run}.")
             report = UndoReport(kind="rewind")
@@ -228,7 +228,7 @@ class Checkpoints:
     async def _execute(
         self,
         kind: Kind,
-        tasks: Sequence[Task],
+        tasks: Sequence[UndoTask],
         choice: Choice | None,
         runs: tuple[str, ...],
         decided: Sequence[events.RestoredFile] = (),
@@ -263,7 +263,7 @@ class Checkpoints:
             await self._stream.durable()
         return UndoReport(kind=kind, items=done, stopped=stopped)
 
-    async def _choose(self, task: Task, choice: Choice | None) -> Choice:
+    async def _choose(self, task: UndoTask, choice: Choice | None) -> Choice:
         """Decide about a file with external changes: `choice` if it applies, else ask; leave it when unattended."""
         if choice is not None or self._approvals is None:
             return choice if choice is not None and choice in task.choices else "leave"
@@ -327,11 +327,11 @@ MAX_DIFF_LINES = 20
 """Lines of a diff shown in a question."""
 
 
-def three_way(task: Task, store: BlobStore) -> str:
+def three_way(task: UndoTask, store: BlobStore) -> str:
     """Return the external changes since the agent's edit, and the changes undo would make. Does file IO."""
     if task.now.kind != "file":
         return ""
-    now = _read_or_none(lambda: disk.content(Path(task.path), task.now))
+    now = _read_or_none(lambda: disk.read_content(Path(task.path), task.now))
     base = _read_or_none(lambda: store.get(task.base))
     target = _read_or_none(lambda: store.get(task.target.sha256)) if task.target.kind == "file" else None
     parts: list[str] = []

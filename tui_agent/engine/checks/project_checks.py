@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tui_agent.checkpoints.survey import WHOLE
+from tui_agent.checkpoints.survey import INCOMPLETE
 from tui_agent.common.domain import ToolCall, ToolResult
 from tui_agent.engine.checks.request_reading import RequestReading, runs_something
 from tui_agent.events import CommandChangedFiles
@@ -314,7 +314,7 @@ class CommandEffects:
             return False
         if any(path.rsplit("/", 1)[-1] in request.text for path in seen.created):
             return True
-        if WHOLE in seen.unwatched and not (only_looks(command) or only_runs(command)):
+        if INCOMPLETE in seen.unwatched and not (only_looks(command) or only_runs(command)):
             return True
         words = request.text.lower()
         for found in _RE.beyond.finditer(command):

@@ -42,14 +42,14 @@ class Snapshots:
         from tui_agent.checkpoints import survey
 
         def look_before() -> tuple[survey.Survey, dict[str, bytes]]:
-            found = survey.take(roots.folders)
-            return found, survey.contents(found, command)
+            found = survey.take_survey(roots.folders)
+            return found, survey.read_contents(found, command)
 
         def look_after(seconds: float) -> survey.Changes:
-            return survey.compare(before, survey.take(roots.folders, seconds=seconds), known)
+            return survey.compare(before, survey.take_survey(roots.folders, seconds=seconds), known)
 
         before, known = await asyncio.to_thread(look_before)
-        seconds = survey.SECONDS
+        seconds = survey.TIME_LIMIT
         try:
             yield
         except asyncio.CancelledError:
@@ -58,7 +58,7 @@ class Snapshots:
         finally:
             look = asyncio.to_thread(look_after, seconds)
             changes = await asyncio.shield(asyncio.ensure_future(look))
-            blind = not before.whole and not self._told_unwatched
+            blind = not before.complete and not self._told_unwatched
 
             def named(paths: tuple[str, ...]) -> tuple[str, ...]:
                 return tuple(roots.display(Path(path)) for path in paths)
@@ -108,7 +108,7 @@ class Snapshots:
         with contextlib.suppress(OSError):
             size = os.stat(action.path).st_size
             if (why := self._store.refusal(size)) and size <= self._store.file_cap:
-                self._store.prune(self._stream.state.ledger.needed())
+                self._store.prune(self._stream.state.ledger.needed_contents())
                 why = self._store.refusal(size)
             return why
         return ""
@@ -136,7 +136,7 @@ class Snapshots:
             try:
                 self._store.put(found.data)
             except StoreError as error:
-                if error.code != "full" or not self._store.prune(self._stream.state.ledger.needed()):
+                if error.code != "full" or not self._store.prune(self._stream.state.ledger.needed_contents()):
                     raise
                 self._store.put(found.data)
         except StoreError as error:
