@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from textual import events
 
 from tui_agent.stats import report
-from tui_agent.stats.numbers import Day, Tally, percent, share, short
+from tui_agent.stats.numbers import Day, Tally, format_count, format_percent, share
 from tui_agent.stats.report import Fact, Table
 from tui_agent.text import pluralize
 from widgets.dialog_keys import Keys
@@ -83,9 +83,13 @@ class Dashboard(Panel):
     def head(self, width: int, styles: TextStyles) -> list[Line]:
         """What is counted."""
         title: list[Span] = [("Statistics", styles.heading)]
-        if self.tally is not None and self.tally.whole.runs:
+        if self.tally is not None and self.tally.total.runs:
             tally = self.tally
-            words = [pluralize(tally.sessions, "session"), pluralize(tally.whole.runs, "run"), report.span(tally)]
+            words = [
+                pluralize(tally.sessions, "session"),
+                pluralize(tally.total.runs, "run"),
+                report.format_date_range(tally),
+            ]
             room = width - width_of(title) - 2
             while len(words) > 1 and cell_len(_side_by_side(words)) > room:
                 words.pop(0)
@@ -101,7 +105,7 @@ class Dashboard(Panel):
                 line((f"reading the journals … {done:,} of {of:,}" if of else "reading the journals …", styles.muted))
             ]
         notes = [one for text in self.notes for one in _note(text, width, styles)]
-        if not tally.whole.runs:
+        if not tally.total.runs:
             return [*wrap([(NOTHING, styles.muted)], width), *notes]
         lines = [*curves(tally, width, styles), *_sections(tally, width, styles)]
         for one in (report.model_table(tally), report.prompt_table(tally)):
@@ -131,8 +135,8 @@ def curves(tally: Tally, width: int, styles: TextStyles) -> list[Line]:
     tokens = [day.tokens for day in days]
     rows = (
         ("runs a day", spark(runs), f"most {max(runs):,}", styles.accent),
-        ("first attempt", spark(rates, 1.0), f"last {percent(_last(rates))}", styles.ok),
-        ("tokens a day", spark(tokens), f"most {short(max(tokens))}", styles.accent),
+        ("first attempt", spark(rates, 1.0), f"last {format_percent(_last(rates))}", styles.ok),
+        ("tokens a day", spark(tokens), f"most {format_count(max(tokens))}", styles.accent),
     )
     lines = [
         line((f"{name:<{NAME}}", styles.text), (curve, style), (f"  {says}", styles.muted))
@@ -224,7 +228,7 @@ def _row(fact: Fact, wide: int, width: int, styles: TextStyles) -> Line:
 def table_lines(one: Table, width: int, styles: TextStyles) -> list[Line]:
     """As many of the columns as there is room for, the first ones first."""
     rows = one.rows[:ROWS]
-    head = (one.title.lower(), *one.head[1:])
+    head = (one.title.lower(), *one.header[1:])
     widths = [max(cell_len(row[at]) for row in (head, *rows)) for at in range(len(head))]
     widths[0] = min(widths[0], max(12, width // 3))
     while len(widths) > 2 and sum(widths) + 2 * (len(widths) - 1) > width:

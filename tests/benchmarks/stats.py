@@ -45,7 +45,7 @@ def main() -> int:
             began = perf_counter()
             found = gather_stats(home)
             took.append(perf_counter() - began)
-            print(f"{name:<6} {took[-1]:6.2f} s  {found.read:,} journals read, {found.tally.whole.runs:,} runs")
+            print(f"{name:<6} {took[-1]:6.2f} s  {found.read:,} journals read, {found.tally.total.runs:,} runs")
     return int(took[0] > FIRST_BAR or took[1] > AGAIN_BAR)
 
 

@@ -14,13 +14,13 @@ def test_all_sessions_are_counted_and_read_only_once(tmp_path: Path) -> None:
     changed = Journal().begin().end()
     path = changed.write(tmp_path, "2026-01-05T10:00:00.000Z")
     first = gather_stats(tmp_path)
-    assert (first.tally.sessions, first.tally.whole.runs, first.read) == (2, 4, 2)
+    assert (first.tally.sessions, first.tally.total.runs, first.read) == (2, 4, 2)
     again = gather_stats(tmp_path)
     assert again.read == 0
     assert as_json(again.tally) == as_json(first.tally)
     path.write_bytes(changed.begin().end().data)
     assert (gather_stats(tmp_path).read, gather_stats(tmp_path).read) == (1, 0)
-    assert gather_stats(tmp_path).tally.whole.runs == 5
+    assert gather_stats(tmp_path).tally.total.runs == 5
     assert (tmp_path / CACHE_FILE).stat().st_mode & 0o777 == 0o600
 
 
@@ -28,7 +28,7 @@ def test_a_session_that_is_gone_is_forgotten(tmp_path: Path) -> None:
     path = three_runs().write(tmp_path, "2026-01-05T09:00:00.000Z")
     gather_stats(tmp_path)
     path.unlink()
-    assert gather_stats(tmp_path).tally.whole.runs == 0
+    assert gather_stats(tmp_path).tally.total.runs == 0
 
 
 def test_a_spoilt_cache_costs_nothing_but_time(tmp_path: Path) -> None:
@@ -36,10 +36,10 @@ def test_a_spoilt_cache_costs_nothing_but_time(tmp_path: Path) -> None:
     gather_stats(tmp_path)
     for spoilt in (b"", b"{", b"[]", b'{"version":1}\n["x"]\n\xff\n', b'{"version":99}', b"\xff" * 99):
         (tmp_path / CACHE_FILE).write_bytes(spoilt)
-        assert gather_stats(tmp_path).tally.whole.runs == 3
+        assert gather_stats(tmp_path).tally.total.runs == 3
     (tmp_path / CACHE_FILE).unlink()
     (tmp_path / CACHE_FILE).mkdir()
-    assert gather_stats(tmp_path).tally.whole.runs == 3
+    assert gather_stats(tmp_path).tally.total.runs == 3
 
 
 def test_damage_is_passed_over_and_told(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_damage_is_passed_over_and_told(tmp_path: Path) -> None:
     found = gather_stats(tmp_path)
     assert found.damaged == ["2026-01-05T09:00:00.000Z"]
     assert found.tally.damaged >= 1
-    assert (found.tally.whole.runs, found.tally.whole.retries) == (4, 0)
+    assert (found.tally.total.runs, found.tally.total.retries) == (4, 0)
 
 
 def test_what_is_no_session_is_left_out(tmp_path: Path, monkeypatch) -> None:
@@ -76,7 +76,7 @@ def test_what_is_no_session_is_left_out(tmp_path: Path, monkeypatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(os, "lstat", barred)
     found = gather_stats(tmp_path)
-    assert found.tally.whole.runs == 3
+    assert found.tally.total.runs == 3
     assert list(found.skipped) == ["barred"] and "Permission denied" in found.skipped["barred"]
 
 
@@ -95,7 +95,7 @@ def test_stopping_keeps_what_was_known(tmp_path: Path) -> None:
         Journal().begin().end().write(tmp_path, f"2026-01-05T09:00:0{number}.000Z")
     gather_stats(tmp_path)
     asked: list[int] = []
-    part = gather_stats(tmp_path, tell=lambda done, of: asked.append(done), stop=lambda: len(asked) == 3)
+    part = gather_stats(tmp_path, on_progress=lambda done, of: asked.append(done), is_cancelled=lambda: len(asked) == 3)
     assert part.tally.sessions == 2
     assert gather_stats(tmp_path).read == 0
 

@@ -13,7 +13,7 @@ from tests.stats.journals import Journal, answered, plan, reply, three_runs, too
 from tui_agent import events as e
 from tui_agent.common.domain import Answer
 from tui_agent.common.workplan import Summary
-from tui_agent.stats.numbers import FEW, OTHER, Numbers, Tally, Times, count_up, rounded
+from tui_agent.stats.numbers import MAX_KEYS, OTHER, Numbers, Tally, Times, count_up, round_duration
 from tui_agent.stats.reading import RunStats, read_tally
 from tui_agent.stats.report import as_json
 
@@ -35,14 +35,14 @@ def added(tallies: Iterable[Tally]) -> Tally:
 
 def test_a_journal_with_known_answers(tmp_path: Path) -> None:
     tally = tally_of(three_runs(), tmp_path)
-    whole = tally.whole
+    whole = tally.total
     assert (whole.runs, whole.outcomes) == (3, {"done": 2, "interrupted": 1})
     assert (whole.first_try, whole.hands_on) == (1, 2)
     assert whole.interventions == {"rejection": 1, "answer": 1, "interrupt": 1}
     assert (whole.iterations, whole.tool_calls, whole.ms) == (11, 5, 12_500)
     assert (whole.plans, whole.cache_hits, whole.fallbacks) == (3, 1, 0)
-    assert (whole.carried, whole.plan_steps, whole.mean_steps) == (4, 10, 2.5)
-    assert sorted(whole.planning.kept) == [100, 1_230, 9_000]
+    assert (whole.executed_plans, whole.plan_steps, whole.mean_steps) == (4, 10, 2.5)
+    assert sorted(whole.planning.counts) == [100, 1_230, 9_000]
     assert (whole.met, whole.unmet) == ({"facts": 2, "command": 1}, {"model": 1})
     assert whole.recoveries == {"recovery": 1}
     assert (whole.parse_errors, whole.retries) == (1, 1)
@@ -87,7 +87,7 @@ def test_nothing_counted_is_no_rate() -> None:
 
 def test_a_run_without_an_end_is_unfinished(tmp_path: Path) -> None:
     journal = Journal().begin().put(reply()).begin()
-    whole = tally_of(journal.end(), tmp_path).whole
+    whole = tally_of(journal.end(), tmp_path).total
     assert whole.outcomes == {"done": 1, "unfinished": 1}
     assert whole.first_try == 1
 
@@ -95,7 +95,7 @@ def test_a_run_without_an_end_is_unfinished(tmp_path: Path) -> None:
 def test_what_a_fork_copied_is_its_parents(tmp_path: Path) -> None:
     journal = three_runs().put(e.SessionForked(parent="p"), run="").begin().end(iterations=2)
     tally = tally_of(journal, tmp_path)
-    assert (tally.whole.runs, tally.whole.iterations) == (1, 2)
+    assert (tally.total.runs, tally.total.iterations) == (1, 2)
     assert list(tally.models) == ["small"]
 
 
@@ -107,7 +107,7 @@ def test_only_the_user_steps_in(tmp_path: Path) -> None:
         answered("withdrawn", by="interrupt"),
         e.SummaryReviewed(id="s", outcome="accepted", summary=SUMMARY),
     )  # fmt: skip
-    assert tally_of(journal.end(), tmp_path).whole.hands_on == 0
+    assert tally_of(journal.end(), tmp_path).total.hands_on == 0
     edits = Journal().begin().put(
         answered("approve", data={"hunks": [0]}),
         *plan(2, 10, user=Answer(verdict="approve"), edited=True),
@@ -115,7 +115,7 @@ def test_only_the_user_steps_in(tmp_path: Path) -> None:
         *plan(2, 10, user=Answer(verdict="reject", text="no")),
         e.SummaryReviewed(id="s", outcome="discarded", summary=SUMMARY),
     )  # fmt: skip
-    whole = tally_of(edits.end(), tmp_path).whole
+    whole = tally_of(edits.end(), tmp_path).total
     assert whole.interventions == {"edit": 2, "answer": 1, "rejection": 2}
     assert (whole.hands_on, whole.first_try) == (1, 0)
 
@@ -123,7 +123,7 @@ def test_only_the_user_steps_in(tmp_path: Path) -> None:
 def test_a_decision_after_its_run_counts_for_the_session(tmp_path: Path) -> None:
     journal = Journal().begin().end()
     journal.put(e.SummaryReviewed(id="s", outcome="edited", summary=SUMMARY), run="")
-    whole = tally_of(journal, tmp_path).whole
+    whole = tally_of(journal, tmp_path).total
     assert (whole.runs, whole.interventions) == (1, {"edit": 1})
 
 
@@ -138,14 +138,14 @@ def test_every_run_is_told_as_it_ends(tmp_path: Path) -> None:
 
 def test_tables_of_hostile_names_stay_small(tmp_path: Path) -> None:
     counts: dict[str, int] = {}
-    for number in range(3 * FEW):
+    for number in range(3 * MAX_KEYS):
         count_up(counts, f"kind {number}")
-    assert len(counts) == FEW + 1 and counts[OTHER] == 2 * FEW
+    assert len(counts) == MAX_KEYS + 1 and counts[OTHER] == 2 * MAX_KEYS
     journal = Journal()
-    for number in range(FEW + 50):
+    for number in range(MAX_KEYS + 50):
         journal.begin(f"model {number} \x1b[2J" + "x" * 500).end()
     tally = tally_of(journal, tmp_path)
-    assert len(tally.models) == FEW + 1
+    assert len(tally.models) == MAX_KEYS + 1
     assert all(len(name) <= 80 and "\x1b" not in name for name in tally.models)
 
 
@@ -155,10 +155,10 @@ def test_percentiles_are_those_of_the_sorted_times(times: list[int], part: float
     kept = Times()
     for ms in times:
         kept.note(ms)
-    ordered = sorted(rounded(ms) for ms in times)
+    ordered = sorted(round_duration(ms) for ms in times)
     rank = max(1, -(-round(part * 100) * len(ordered) // 100))
     assert kept.percentile(part) == ordered[rank - 1]
-    assert abs(rounded(times[0]) - times[0]) <= times[0] * 0.005 + 0.5
+    assert abs(round_duration(times[0]) - times[0]) <= times[0] * 0.005 + 0.5
 
 
 OUTCOMES = ["done", "failed", "interrupted", "limit", "refused", "unreachable"]
@@ -204,11 +204,11 @@ def test_the_order_of_sessions_does_not_matter_and_counts_add_up(sessions, rando
     random.shuffle(shuffled)
     assert as_json(added(shuffled)) == as_json(whole)
     flat = [one for runs in sessions for one in runs]
-    assert whole.whole.runs == sum(whole.whole.outcomes.values()) == len(flat)
-    assert whole.whole.runs == sum(day.runs for day in whole.days.values())
+    assert whole.total.runs == sum(whole.total.outcomes.values()) == len(flat)
+    assert whole.total.runs == sum(day.runs for day in whole.days.values())
     assert sum(one.runs for one in whole.models.values()) == sum(bool(model) for model, *_ in flat)
     assert sum(one.runs for one in whole.prompts.get("rules", {}).values()) == sum(bool(o) for *_, o, _ in flat)
-    assert whole.whole.first_try <= whole.whole.done and whole.whole.hands_on <= whole.whole.runs
-    assert whole.whole.checks == sum(p.count("met") + p.count("unmet") for _, p, *_ in flat)
+    assert whole.total.first_try <= whole.total.done and whole.total.hands_on <= whole.total.runs
+    assert whole.total.checks == sum(p.count("met") + p.count("unmet") for _, p, *_ in flat)
     assert msgspec.json.decode(msgspec.json.encode(whole), type=Tally) == whole
     assert added([]) == Tally() and Numbers().all_tokens.replies == 0

@@ -20,7 +20,7 @@ from tui_agent.models.base import Model
 from tui_agent.models.catalog import Calibration, Strategy, same_model
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file, replace_file
-from tui_agent.stats.numbers import percent
+from tui_agent.stats.numbers import format_percent
 from tui_agent.text.json_values import iter_json_members
 
 PREFERRED: tuple[Strategy, ...] = ("native", "json", "files", "xml")
@@ -98,13 +98,13 @@ def describe_calibration(calibration: Calibration) -> str:
 def describe_scores(calibration: Calibration) -> str:
     """Each strategy with its share of valid replies."""
     scores = calibration.scores
-    return ", ".join(f"{name} {percent(scores[name])}" for name in sorted(scores, key=_strategy_order))
+    return ", ".join(f"{name} {format_percent(scores[name])}" for name in sorted(scores, key=_strategy_order))
 
 
 def describe_speed(rate: float | None, share: float | None) -> list[str]:
     """Tokens per second and cached share, where known."""
     parts = [] if rate is None else [f"{rate:,.1f} tokens/s"]
-    return parts if share is None else [*parts, f"{percent(share)} of the prompt from the cache"]
+    return parts if share is None else [*parts, f"{format_percent(share)} of the prompt from the cache"]
 
 
 def _strategy_order(name: str) -> int:

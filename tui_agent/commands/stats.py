@@ -11,8 +11,8 @@ from tui_agent.commands.output import TextPage, cell_width, exit_code_of
 from tui_agent.common import paths
 from tui_agent.platform.pipes import print_error
 from tui_agent.stats import report
-from tui_agent.stats.numbers import Tally, seconds, short
-from tui_agent.stats.reading import Gathered, RunStats, gather_stats, read_tally
+from tui_agent.stats.numbers import Tally, format_count, format_duration
+from tui_agent.stats.reading import RunStats, StatsResult, gather_stats, read_tally
 from tui_agent.stats.report import Fact, Table, as_json
 from tui_agent.storage.folder import JOURNAL, SessionError, find_session
 from tui_agent.text import one_line, pluralize
@@ -42,14 +42,14 @@ def _print_all(args: argparse.Namespace) -> int:
             errors.progress(f"reading session {done + 1:,} of {total:,}")
 
     try:
-        gathered = gather_stats(paths.data_dir(), args.workspace, tell=on_progress)
+        gathered = gather_stats(paths.data_dir(), args.workspace, on_progress=on_progress)
     finally:
         errors.progress("")
     if args.json:
         missing = {"skipped": gathered.skipped, "damaged_sessions": gathered.damaged}
         sys.stdout.write(json.dumps({**as_json(gathered.tally), **missing}) + "\n")
         return 0
-    has_runs = bool(gathered.tally.whole.runs)
+    has_runs = bool(gathered.tally.total.runs)
     if has_runs:
         print_statistics(TextPage(), gathered.tally)
     _print_problems(errors, gathered)
@@ -59,7 +59,7 @@ def _print_all(args: argparse.Namespace) -> int:
     return 0 if has_runs else FAILED
 
 
-def _print_problems(errors: TextPage, gathered: Gathered) -> None:
+def _print_problems(errors: TextPage, gathered: StatsResult) -> None:
     for name, reason in list(gathered.skipped.items())[:MAX_NAMED]:
         errors.line(f"tui-agent: {one_line(name, 80)} is skipped: {reason}")
     if (more := len(gathered.skipped) - MAX_NAMED) > 0:
@@ -74,8 +74,8 @@ def _print_problems(errors: TextPage, gathered: Gathered) -> None:
 
 def print_statistics(page: TextPage, tally: Tally) -> None:
     """Print sections of facts, then the tables by model and prompt."""
-    totals = [pluralize(tally.sessions, "session"), pluralize(tally.whole.runs, "run")]
-    totals += [report.span(tally)] if tally.days else []
+    totals = [pluralize(tally.sessions, "session"), pluralize(tally.total.runs, "run")]
+    totals += [report.format_date_range(tally)] if tally.days else []
     page.line(" · ".join(totals), "bold")
     for title, facts in report.fact_sections(tally):
         _print_section(page, title, facts)
@@ -102,7 +102,7 @@ def _print_table(page: TextPage, table: Table) -> None:
         return
     page.line()
     page.line(table.title, "bold")
-    page.table(table.head, table.rows[:MAX_ROWS], right=range(1, len(table.head)))
+    page.table(table.header, table.rows[:MAX_ROWS], right=range(1, len(table.header)))
     _print_more(page, len(table.rows))
 
 
@@ -140,9 +140,9 @@ def _print_session(args: argparse.Namespace) -> int:
         numbers, tokens = run.numbers, run.numbers.all_tokens
         checks = f"{sum(numbers.met.values())}/{numbers.checks}" if numbers.checks else "–"
         rows.append((
-            key, run.outcome, f"{numbers.iterations}", f"{numbers.tool_calls}", seconds(numbers.ms),
-            seconds(numbers.planning.percentile(1.0)), checks, f"{numbers.parse_errors}", f"{numbers.retries}",
-            short(tokens.prompt + tokens.completion),
+            key, run.outcome, f"{numbers.iterations}", f"{numbers.tool_calls}", format_duration(numbers.ms),
+            format_duration(numbers.planning.percentile(1.0)), checks, f"{numbers.parse_errors}", f"{numbers.retries}",
+            format_count(tokens.prompt + tokens.completion),
         ))  # fmt: skip
     page.line()
     page.line("Run by run", "bold")

@@ -1,1 +1,1 @@
-"""What the journals of all sessions say in numbers (S4)."""
+"""Statistics computed from the journals of all sessions (S4)."""

@@ -1,4 +1,4 @@
-"""The numbers of a run, of a session or of all sessions: counts that can be added up in any order (S4)."""
+"""Statistics of a run, a session or all sessions, as counts that can be added up in any order (S4)."""
 
 from __future__ import annotations
 
@@ -12,97 +12,97 @@ from tui_agent.common.domain import Usage
 
 Counts = dict[str, int]
 
-DIGITS = 3
-"""Significant digits to which a time is kept: what is remembered of any number of them stays small."""
-FEW = 200
-"""Keys of one table that are kept apart; what is left goes to `other`."""
+SIGNIFICANT_DIGITS = 3
+"""Significant digits of durations, which bounds the number of distinct values."""
+MAX_KEYS = 200
+"""Maximum number of keys per table; the rest is counted as `other`."""
 OTHER = "other"
-UNLIMITED = ("kept", "days")
-"""Tables whose number of keys is bounded by what they are."""
+UNLIMITED = ("counts", "days")
+"""Tables whose keys are bounded by their nature."""
 T = TypeVar("T")
 
 
 class Sums(msgspec.Struct, omit_defaults=True):
-    """Fields that add up: numbers, tables of them, and other sums."""
+    """Base of structs whose fields add up: numbers, tables of numbers, and other sums."""
 
     def add(self, other: Self) -> None:
-        """All of another one."""
+        """Add all fields of another instance."""
         for name in self.__struct_fields__:
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if isinstance(theirs, Sums):
-                mine.add(theirs)
-            elif isinstance(theirs, dict):
-                _add_table(mine, theirs, limited=name not in UNLIMITED)
-            elif theirs:
-                setattr(self, name, mine + theirs)
+            own, added = getattr(self, name), getattr(other, name)
+            if isinstance(added, Sums):
+                own.add(added)
+            elif isinstance(added, dict):
+                _add_table(own, added, limited=name not in UNLIMITED)
+            elif added:
+                setattr(self, name, own + added)
 
 
-def _add_table(mine: dict[Any, Any], theirs: Mapping[Any, Any], *, limited: bool = True) -> None:
-    for key, value in theirs.items():
+def _add_table(own: dict[Any, Any], added: Mapping[Any, Any], *, limited: bool = True) -> None:
+    for key, value in added.items():
         if isinstance(value, Sums):
-            table_entry(mine, key, type(value), limited=limited).add(value)
+            table_entry(own, key, type(value), limited=limited).add(value)
         elif isinstance(value, dict):
-            _add_table(table_entry(mine, key, dict), value)
+            _add_table(table_entry(own, key, dict), value)
         elif limited:
-            count_up(mine, key, value)
+            count_up(own, key, value)
         else:
-            mine[key] = mine.get(key, 0) + value
+            own[key] = own.get(key, 0) + value
 
 
 def table_entry(table: dict[str, T], key: str, kind: type[T], *, limited: bool = True) -> T:
-    """The entry under `key`, made if need be; that under `other` when there are too many keys already."""
-    if limited and key not in table and len(table) >= FEW:
+    """Return the entry of `key`, created if necessary, or that of `other` if the table is full."""
+    if limited and key not in table and len(table) >= MAX_KEYS:
         key = OTHER
     return table.setdefault(key, kind())
 
 
 class Times(Sums, omit_defaults=True):
-    """How long something took, as often as it happened: milliseconds to three digits → how often."""
+    """A histogram of durations: milliseconds (3 digits) → number of occurrences."""
 
-    kept: dict[int, int] = {}
+    counts: dict[int, int] = {}
 
     def note(self, ms: int) -> None:
-        """One more."""
-        ms = rounded(ms)
-        self.kept[ms] = self.kept.get(ms, 0) + 1
+        """Count a duration."""
+        ms = round_duration(ms)
+        self.counts[ms] = self.counts.get(ms, 0) + 1
 
     @property
     def count(self) -> int:
-        """How many there are."""
-        return sum(self.kept.values())
+        """Number of durations."""
+        return sum(self.counts.values())
 
     def percentile(self, share: float) -> int | None:
-        """The time in ms that `share` of them do not exceed (nearest rank); None when there are none."""
-        count, seen = self.count, 0
+        """Return the duration in ms not exceeded by this share (nearest rank), or None without data."""
+        count, cumulative = self.count, 0
         rank = max(1, -(-round(share * 1e9) * count // 10**9))
-        for ms in sorted(self.kept):
-            seen += self.kept[ms]
-            if seen >= rank:
+        for ms in sorted(self.counts):
+            cumulative += self.counts[ms]
+            if cumulative >= rank:
                 return ms
         return None
 
 
 class Tokens(Sums, omit_defaults=True):
-    """What one stage asked of models."""
+    """Token usage of a stage."""
 
     replies: int = 0
     prompt: int = 0
     completion: int = 0
     cached: int = 0
-    """Of the prompt: what the server still had."""
+    """Prompt tokens from the server's cache."""
     uncounted: int = 0
-    """Replies of which the server told no count."""
+    """Replies without token counts."""
     known: int = 0
-    """Of the prompts: tokens of those of which the server told what it still had."""
+    """Prompt tokens of replies for which the server reported cached tokens."""
     read: int = 0
-    """Tokens of prompts that were read in `read_ms`, where both are known."""
+    """Prompt tokens evaluated in `read_ms`, if both are known."""
     read_ms: int = 0
     written: int = 0
-    """Tokens of replies that were written in `write_ms`, where both are known."""
+    """Completion tokens generated in `write_ms`, if both are known."""
     write_ms: int = 0
 
     def note(self, usage: Usage) -> None:
-        """One more reply."""
+        """Count the usage of a reply."""
         self.replies += 1
         self.prompt += speed.total_prompt_tokens(usage) or 0
         self.completion += usage.completion_tokens or 0
@@ -119,60 +119,59 @@ class Tokens(Sums, omit_defaults=True):
 
     @property
     def cached_rate(self) -> float | None:
-        """Share of the prompts that the server still had, where it tells."""
+        """Cached share of the prompts, where reported."""
         return share(self.cached, self.known)
 
     @property
     def reading_rate(self) -> float | None:
-        """Tokens of a prompt read in a second."""
+        """Prompt tokens evaluated per second."""
         return share(1_000 * self.read, self.read_ms)
 
     @property
     def writing_rate(self) -> float | None:
-        """Tokens written in a second."""
+        """Tokens generated per second."""
         return share(1_000 * self.written, self.write_ms)
 
 
 class Numbers(Sums, omit_defaults=True):
-    """What is counted. Every field is a sum, so that numbers of parts add up to those of the whole."""
+    """The counted facts. Every field is a sum, so that the numbers of parts add up to the total."""
 
     runs: int = 0
     outcomes: Counts = {}
-    """As in `run.ended`; `unfinished` is a run whose end is not in the journal."""
+    """As in `run.ended`; `unfinished` is a run without an end in the journal."""
     first_try: int = 0
-    """Runs that were done without a recovery, an unmet check, or a rejection by the user."""
+    """Runs that succeeded without a recovery, a failed verification, or a rejection by the user."""
     hands_on: int = 0
-    """Runs in which the user stepped in: an edit, a rejection, an answer or an interrupt."""
+    """Runs with an intervention: an edit, a rejection, an answer or an interrupt."""
     iterations: int = 0
     tool_calls: int = 0
     ms: int = 0
     plans: int = 0
-    """Plans for a whole request that a model was asked for or that came from the cache."""
+    """Plans for a whole request, from a model or the cache."""
     plan_steps: int = 0
-    """Steps of the plans that were carried out."""
-    carried: int = 0
-    """How many those plans are."""
+    """Steps of executed plans."""
+    executed_plans: int = 0
     fallbacks: int = 0
-    """Plans that were asked for and of which none could be used."""
+    """Plan requests without a usable plan."""
     cache_hits: int = 0
     planning: Times = msgspec.field(default_factory=Times)
-    """Of plans that a model was asked for."""
+    """Durations of plan requests."""
     met: Counts = {}
-    """Verifications that found what was expected, by who judged: `facts`, `model`, `command`."""
+    """Successful verifications by verifier: `facts`, `model`, `command`."""
     unmet: Counts = {}
     recoveries: Counts = {}
     """`fallback` and `recovery`."""
     parse_errors: int = 0
     retries: int = 0
     failures: Counts = {}
-    """`model.<fault>`, `reply.<what was wrong>`, `tool.<code>`, `step.<error class>`."""
+    """`model.<fault>`, `reply.<kind>`, `tool.<code>`, `step.<error class>`."""
     interventions: Counts = {}
     """`edit`, `rejection`, `answer`, `interrupt`."""
     tokens: dict[str, Tokens] = {}
     """By stage: `dispatcher`, `planning`, `execution`, `summary`, …"""
 
-    def slim(self) -> Numbers:
-        """What versions of a prompt are compared by, without the long tables."""
+    def without_tables(self) -> Numbers:
+        """Return a copy without the large tables, for comparing prompt versions."""
         return msgspec.structs.replace(self, failures={}, interventions={}, recoveries={}, tokens={})
 
     # --- rates ---
@@ -184,55 +183,55 @@ class Numbers(Sums, omit_defaults=True):
 
     @property
     def first_try_rate(self) -> float | None:
-        """Share of the runs that succeeded at the first attempt."""
+        """Share of runs that succeeded at the first attempt."""
         return share(self.first_try, self.runs)
 
     @property
     def hands_on_rate(self) -> float | None:
-        """Share of the runs in which the user stepped in; the goal is below 10%."""
+        """Share of runs with an intervention; the goal is below 10%."""
         return share(self.hands_on, self.runs)
 
     @property
     def mean_steps(self) -> float | None:
-        """Steps of a plan that was carried out."""
-        return share(self.plan_steps, self.carried)
+        """Steps per executed plan."""
+        return share(self.plan_steps, self.executed_plans)
 
     @property
     def mean_iterations(self) -> float | None:
-        """Rounds of the model for one message."""
+        """Iterations per run."""
         return share(self.iterations, self.runs)
 
     @property
     def fallback_rate(self) -> float | None:
-        """Share of the plans asked for of which none could be used."""
+        """Share of plan requests without a usable plan."""
         return share(self.fallbacks, self.plans - self.cache_hits)
 
     @property
     def cache_rate(self) -> float | None:
-        """Share of the plans that were known already."""
+        """Share of plans from the cache."""
         return share(self.cache_hits, self.plans)
 
     @property
     def checks(self) -> int:
-        """Verifications there were."""
+        """Number of verifications."""
         return sum(self.met.values()) + sum(self.unmet.values())
 
     @property
     def verified_rate(self) -> float | None:
-        """Share of the verifications that found what was expected."""
+        """Share of successful verifications."""
         return share(sum(self.met.values()), self.checks)
 
     @property
     def all_tokens(self) -> Tokens:
-        """Those of all stages."""
-        whole = Tokens()
+        """Token usage of all stages."""
+        total = Tokens()
         for tokens in self.tokens.values():
-            whole.add(tokens)
-        return whole
+            total.add(tokens)
+        return total
 
 
 class Day(Sums, omit_defaults=True):
-    """One day."""
+    """Statistics of one day."""
 
     runs: int = 0
     first_try: int = 0
@@ -240,35 +239,35 @@ class Day(Sums, omit_defaults=True):
 
 
 class Tally(Sums, omit_defaults=True):
-    """Numbers of one session or of all of them, with the tables that compare."""
+    """Statistics of one session or all sessions, with tables for comparison."""
 
     sessions: int = 0
-    whole: Numbers = msgspec.field(default_factory=Numbers)
+    total: Numbers = msgspec.field(default_factory=Numbers)
     models: dict[str, Numbers] = {}
-    """By the model that did the work."""
+    """By session model."""
     prompts: dict[str, dict[str, Numbers]] = {}
-    """Prompt → version → the runs whose requests were made of it."""
+    """Prompt → version → runs that used it."""
     days: dict[str, Day] = {}
-    """By ISO date, in the journal's own time zone."""
+    """By ISO date in the journal's time zone."""
     damaged: int = 0
-    """Records that could not be read."""
+    """Unreadable records."""
 
     @property
     def compared(self) -> dict[str, dict[str, Numbers]]:
-        """The prompts of which there is more than one version."""
+        """Prompts with more than one version."""
         return {name: versions for name, versions in sorted(self.prompts.items()) if len(versions) > 1}
 
 
-# --- words ----------------------------------------------------------------------------------
+# --- formatting ----------------------------------------------------------------------------------
 
 
-def percent(rate: float | None) -> str:
-    """A rate in words; a dash where nothing was counted."""
+def format_percent(rate: float | None) -> str:
+    """Format a rate; a dash without data."""
     return "–" if rate is None else f"{100 * rate:.0f}%"
 
 
-def seconds(ms: float | None) -> str:
-    """A time in words, such as `1.2 s`; a dash where nothing was measured."""
+def format_duration(ms: float | None) -> str:
+    """Format a duration, such as `1.2 s`; a dash without data."""
     if ms is None:
         return "–"
     if ms < 1_000:
@@ -276,13 +275,13 @@ def seconds(ms: float | None) -> str:
     return f"{ms / 1_000:.1f} s" if ms < 60_000 else f"{ms / 60_000:.1f} min"
 
 
-def mean(number: float | None) -> str:
-    """A mean in words."""
+def format_mean(number: float | None) -> str:
+    """Format a mean; a dash without data."""
     return "–" if number is None else f"{number:.1f}"
 
 
-def short(count: int) -> str:
-    """A count in few characters, such as `1.2M`."""
+def format_count(count: int) -> str:
+    """Format a count briefly, such as `1.2M`."""
     for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if count >= size:
             value = count / size
@@ -290,28 +289,28 @@ def short(count: int) -> str:
     return str(count)
 
 
-# --- parts ----------------------------------------------------------------------------------
+# --- helpers ----------------------------------------------------------------------------------
 
 
-def rounded(ms: int) -> int:
-    """`ms` to three significant digits, never less than 0."""
+def round_duration(ms: int) -> int:
+    """Round to three significant digits, at least 0."""
     ms = max(0, ms)
-    unit: int = 10 ** max(0, len(str(ms)) - DIGITS)
+    unit: int = 10 ** max(0, len(str(ms)) - SIGNIFICANT_DIGITS)
     return (ms + unit // 2) // unit * unit
 
 
 def share(part: float, whole: float) -> float | None:
-    """`part` of `whole`; None where there is no whole."""
+    """Return `part / whole`, or None if `whole` is 0."""
     return part / whole if whole else None
 
 
 def count_up(counts: Counts, key: str, by: int = 1) -> None:
-    """Count under `key`, or under `other` when there are too many keys already."""
-    if key not in counts and len(counts) >= FEW:
+    """Count `key`, or `other` if the table is full."""
+    if key not in counts and len(counts) >= MAX_KEYS:
         key = OTHER
     counts[key] = counts.get(key, 0) + by
 
 
 def ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """The most frequent first; equal ones by name."""
-    return sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    """Sort by count descending, then by name."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))

@@ -1,4 +1,4 @@
-"""One journal in numbers: read once from beginning to end, in memory that does not grow with it (S4)."""
+"""Computing the statistics of a journal in one pass and constant memory, and of all sessions with a cache (S4)."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from tui_agent.storage.journal import JournalReader
 from tui_agent.storage.lines import Damage, JournalLine
 from tui_agent.text import clean, one_line
 
-OPEN_MAX = 64
-"""Runs without an end that are kept apart; an older one is counted as unfinished."""
-NAME_MAX = 80
-"""Characters of a name that comes from a server or a model."""
+MAX_OPEN_RUNS = 64
+"""Open runs that are tracked; older ones count as unfinished."""
+MAX_NAME_LENGTH = 80
+"""Maximum length of a name from a server or a model."""
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT")
 _PARSED = frozenset(("duplicate", "loop", "too_many", "server"))
-"""Kinds of `reply.rejected` that were read well enough."""
+"""Kinds of `reply.rejected` whose reply was parsed."""
 _NOT_FAILED = frozenset(("duplicate", "interrupted"))
-"""Codes of results that tell of no failure."""
+"""Result codes that are no failure."""
 
 
 class RunStats:
-    """What is known of a run so far."""
+    """Statistics of a run so far."""
 
     def __init__(self, date: str, model: str) -> None:
         self.date = date
@@ -41,59 +41,61 @@ class RunStats:
         self.prompts: dict[str, str] = {}
         self.numbers = Numbers(runs=1)
         self.had_setback = False
-        """It can't be a success at the first attempt any more."""
+        """It can no longer be a success at the first attempt."""
 
     @property
     def outcome(self) -> str:
-        """How it ended, once it has."""
+        """Its outcome, or `unfinished`."""
         return next(iter(self.numbers.outcomes), "unfinished")
 
 
-def read_tally(journal: Path, each: Callable[[str, RunStats], None] = lambda key, run: None) -> Tally:
-    """The numbers of a journal; `each` gets every run as it ends. Raises OSError when the file can't be read; what is
-    damaged in it is counted and passed over."""
-    reading = _Reading(each)
+def read_tally(journal: Path, on_run: Callable[[str, RunStats], None] = lambda key, run: None) -> Tally:
+    """Return the statistics of a journal; `on_run` gets every run as it ends. Raises OSError if unreadable.
+
+    Damaged records are counted and skipped.
+    """
+    counter = _JournalCounter(on_run)
     for line in JournalReader(journal):
         if isinstance(line, Damage):
-            reading.tally.damaged += line.lost or (line.why != "retried")
+            counter.tally.damaged += line.lost or (line.why != "retried")
         elif line.type in _COUNTERS:
-            reading.take(line)
-    return reading.end()
+            counter.feed(line)
+    return counter.end()
 
 
-class _Reading:
-    def __init__(self, each: Callable[[str, RunStats], None]) -> None:
+class _JournalCounter:
+    def __init__(self, on_run: Callable[[str, RunStats], None]) -> None:
         self.tally = Tally(sessions=1)
-        self._each = each
+        self._on_run = on_run
         self._runs: dict[str, RunStats] = {}
 
-    def take(self, line: JournalLine) -> None:
+    def feed(self, line: JournalLine) -> None:
         record = line.record()
         event = record.event
         if isinstance(event, e.UnknownEvent):
-            return  # of a newer program
+            return  # from a newer version
         if isinstance(event, e.SessionForked):
             self._restart()
         elif isinstance(event, e.RunStarted):
             self._runs[record.run] = RunStats(_date(record.at), _clean_name(event.model))
-            if len(self._runs) > OPEN_MAX:
+            if len(self._runs) > MAX_OPEN_RUNS:
                 self._close(next(iter(self._runs)), "unfinished")
         elif isinstance(event, e.RunEnded):
-            self._ended(record.run, event)
+            self._end_run(record.run, event)
         elif (run := self._runs.get(record.run)) is not None:
             _COUNTERS[line.type](run, event)
         elif record.run == "" and line.type in _AFTER_RUN:
-            late = RunStats("", "")
-            _COUNTERS[line.type](late, event)
-            late.numbers.runs = 0
-            self.tally.whole.add(late.numbers)
+            extra = RunStats("", "")
+            _COUNTERS[line.type](extra, event)
+            extra.numbers.runs = 0
+            self.tally.total.add(extra.numbers)
 
     def _restart(self) -> None:
-        """What came before is another session's, which counts it."""
+        """Discard the records of the original session, which counts them."""
         self._runs.clear()
         self.tally = Tally(sessions=1, damaged=self.tally.damaged)
 
-    def _ended(self, key: str, event: e.RunEnded) -> None:
+    def _end_run(self, key: str, event: e.RunEnded) -> None:
         run = self._runs.get(key)
         if run is None:
             return
@@ -110,18 +112,18 @@ class _Reading:
         run.numbers.outcomes = {outcome: 1}
         run.numbers.first_try = int(outcome == "done" and not run.had_setback)
         run.numbers.hands_on = int(bool(run.numbers.interventions))
-        self.tally.whole.add(run.numbers)
+        self.tally.total.add(run.numbers)
         if run.model:
             table_entry(self.tally.models, run.model, Numbers).add(run.numbers)
-        slim = run.numbers.slim()
+        comparable = run.numbers.without_tables()
         for name, version in run.prompts.items():
             versions: dict[str, Numbers] = table_entry(self.tally.prompts, name, dict)
-            table_entry(versions, version, Numbers).add(slim)
+            table_entry(versions, version, Numbers).add(comparable)
         tokens = run.numbers.all_tokens
         day = Day(runs=1, first_try=run.numbers.first_try, tokens=tokens.prompt + tokens.completion)
         if run.date:
             self.tally.days.setdefault(run.date, Day()).add(day)
-        self._each(key, run)
+        self._on_run(key, run)
 
     def end(self) -> Tally:
         for key in tuple(self._runs):
@@ -148,75 +150,75 @@ def _reply_rejected(run: RunStats, event: e.ReplyRejected) -> None:
     run.numbers.parse_errors += event.kind not in _PARSED
 
 
-def _retry(run: RunStats, _: e.RetryScheduled) -> None:
+def _retry_scheduled(run: RunStats, _: e.RetryScheduled) -> None:
     run.numbers.retries += 1
 
 
-def _tool(run: RunStats, event: e.ToolFinished) -> None:
+def _tool_finished(run: RunStats, event: e.ToolFinished) -> None:
     if not event.result.success and event.result.code not in _NOT_FAILED:
         count_up(run.numbers.failures, f"tool.{_clean_name(event.result.code or '') or 'failed'}")
 
 
-def _proposed(run: RunStats, event: e.PlanProposed) -> None:
+def _plan_proposed(run: RunStats, event: e.PlanProposed) -> None:
     if event.prompt_version:
         run.prompts["plan_steps"] = _clean_name(event.prompt_version)
-    asked = not event.cached and bool(event.prompt_version or event.fallback)
-    if asked and event.ms:
+    is_request = not event.cached and bool(event.prompt_version or event.fallback)
+    if is_request and event.ms:
         run.numbers.planning.note(event.ms)
     if event.recovery:
         run.had_setback = True
-    elif asked or event.cached:
+    elif is_request or event.cached:
         run.numbers.plans += 1
         run.numbers.cache_hits += event.cached
-        run.numbers.fallbacks += asked and event.fallback
+        run.numbers.fallbacks += is_request and event.fallback
 
 
-def _reviewed(run: RunStats, event: e.PlanReviewed) -> None:
+def _plan_reviewed(run: RunStats, event: e.PlanReviewed) -> None:
     if event.answer.verdict == "approve":
-        run.numbers.carried += 1
+        run.numbers.executed_plans += 1
         run.numbers.plan_steps += len(event.plan.steps)
         if event.answer.by == "user" and event.alternative is not None:
             count_up(run.numbers.interventions, "answer")
         elif event.answer.by == "user" and event.edited:
             count_up(run.numbers.interventions, "edit")
     else:
-        _rejected(run, event.answer)
+        _count_rejection(run, event.answer)
 
 
-def _verified(run: RunStats, event: e.StepVerified) -> None:
+def _step_verified(run: RunStats, event: e.StepVerified) -> None:
     count_up(run.numbers.met if event.met else run.numbers.unmet, event.by)
     run.had_setback = run.had_setback or not event.met
 
 
-def _recovering(run: RunStats, event: e.StepRecoveryStarted) -> None:
+def _recovery_started(run: RunStats, event: e.StepRecoveryStarted) -> None:
     run.had_setback = True
     count_up(run.numbers.recoveries, event.by)
     count_up(run.numbers.failures, f"step.{_clean_name(event.error_class) or OTHER}")
 
 
-def _answered(run: RunStats, event: e.ApprovalAnswered | e.PlanDocResolved) -> None:
+def _approval_answered(run: RunStats, event: e.ApprovalAnswered | e.PlanDocResolved) -> None:
     if event.answer.verdict == "approve":
         if event.answer.by == "user" and event.answer.data:
             count_up(run.numbers.interventions, "edit")
     elif event.answer.verdict == "reply" and event.answer.by == "user":
         count_up(run.numbers.interventions, "answer")
     else:
-        _rejected(run, event.answer)
+        _count_rejection(run, event.answer)
 
 
-def _question(run: RunStats, event: e.QuestionAnswered) -> None:
+def _question_answered(run: RunStats, event: e.QuestionAnswered) -> None:
     if event.answer.verdict != "withdrawn" and event.answer.by == "user":
         count_up(run.numbers.interventions, "answer")
 
 
-def _summary(run: RunStats, event: e.SummaryReviewed) -> None:
+def _summary_reviewed(run: RunStats, event: e.SummaryReviewed) -> None:
     if event.by == "user" and event.outcome == "edited":
         count_up(run.numbers.interventions, "edit")
     elif event.by == "user" and event.outcome == "discarded":
         count_up(run.numbers.interventions, "rejection")
 
 
-def _rejected(run: RunStats, answer: Answer) -> None:
+def _count_rejection(run: RunStats, answer: Answer) -> None:
     if answer.verdict == "reject" and answer.by == "user":
         count_up(run.numbers.interventions, "rejection")
         run.had_setback = True
@@ -227,7 +229,7 @@ def _date(at: str) -> str:
 
 
 def _clean_name(text: str) -> str:
-    return one_line(clean(text), NAME_MAX)
+    return one_line(clean(text), MAX_NAME_LENGTH)
 
 
 _COUNTERS: dict[str, Callable[..., None]] = {
@@ -237,129 +239,129 @@ _COUNTERS: dict[str, Callable[..., None]] = {
     e.ReplyStarted.type: _reply_started,
     e.ReplyEnded.type: _reply_ended,
     e.ReplyRejected.type: _reply_rejected,
-    e.RetryScheduled.type: _retry,
-    e.ToolFinished.type: _tool,
-    e.PlanProposed.type: _proposed,
-    e.PlanReviewed.type: _reviewed,
-    e.StepVerified.type: _verified,
-    e.StepRecoveryStarted.type: _recovering,
-    e.ApprovalAnswered.type: _answered,
-    e.PlanDocResolved.type: _answered,
-    e.QuestionAnswered.type: _question,
-    e.SummaryReviewed.type: _summary,
+    e.RetryScheduled.type: _retry_scheduled,
+    e.ToolFinished.type: _tool_finished,
+    e.PlanProposed.type: _plan_proposed,
+    e.PlanReviewed.type: _plan_reviewed,
+    e.StepVerified.type: _step_verified,
+    e.StepRecoveryStarted.type: _recovery_started,
+    e.ApprovalAnswered.type: _approval_answered,
+    e.PlanDocResolved.type: _approval_answered,
+    e.QuestionAnswered.type: _question_answered,
+    e.SummaryReviewed.type: _summary_reviewed,
 }
-"""What is looked at; of all other lines only that they are whole."""
+"""Events that are examined."""
 _AFTER_RUN = frozenset((e.SummaryReviewed.type, e.PlanDocResolved.type))
-"""What may be decided when its run is over."""
+"""Events that may come after the end of their run."""
 
 
 CACHE_FILE = "stats-cache.jsonl"
 """In the data folder; can be deleted at any time."""
-CACHE_MAX = 256 << 20
-"""Bytes of it that are read at most."""
-VERSION = 2
-"""Of what is counted: another one makes all journals be read anew."""
-_HEAD = b'{"version":%d}' % VERSION
+MAX_CACHE_SIZE = 256 << 20
+"""Maximum size of the cache file."""
+VERSION = 3
+"""Version of the cache format and the counting rules; changing it rereads all journals."""
+_HEADER = b'{"version":%d}' % VERSION
 
 
 class CachedTally(msgspec.Struct, array_like=True):
-    """The numbers of a journal, and what it looked like when they were read."""
+    """The statistics of a journal, with the file's metadata when they were computed."""
 
     name: str
-    """Of the session."""
+    """Id of the session."""
     size: int
     mtime: int
     """Nanoseconds."""
     tally: Tally
 
 
-class Gathered(msgspec.Struct):
-    """All numbers, and what is missing in them."""
+class StatsResult(msgspec.Struct):
+    """The statistics of several sessions, and what is missing in them."""
 
     tally: Tally
     skipped: dict[str, str] = {}
-    """Session → why it could not be read, as a sentence."""
+    """Session → why it is unreadable, as a sentence."""
     damaged: list[str] = []
-    """Sessions in whose journals records could not be read; the others of them are counted."""
+    """Sessions with unreadable records; the others are counted."""
     read: int = 0
-    """Journals that were read now; the numbers of the others were known."""
+    """Number of journals that were not in the cache."""
 
 
 def gather_stats(
     home: Path,
     workspace: Path | None = None,
     *,
-    tell: Callable[[int, int], None] = lambda done, of: None,
-    stop: Callable[[], bool] = lambda: False,
-) -> Gathered:
-    """The numbers of the sessions under `home` (`paths.data_dir()`), with `workspace` of those that work there.
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> StatsResult:
+    """Return the statistics of the sessions under `home` (`paths.data_dir()`), or of those in `workspace`.
 
-    `tell` hears how many were looked at, `stop` is asked before each; what is known by then is returned. Blocks. Never
-    raises for what is in the folders.
+    `on_progress` gets the number examined and the total; `is_cancelled` is polled before each, and the result so far is
+    returned. Blocks. Never raises for the content of the folders.
     """
-    cache = _load(home / CACHE_FILE)
-    fresh: dict[str, CachedTally] = {}
-    found = Gathered(tally=Tally())
+    cache = _load_cache(home / CACHE_FILE)
+    new_cache: dict[str, CachedTally] = {}
+    result = StatsResult(tally=Tally())
     folders = sorted(session_folders(home / "sessions"))
     for number, folder in enumerate(folders):
         name = folder.name
-        tell(number, len(folders))
-        if stop():
-            fresh = {**cache, **fresh}
+        on_progress(number, len(folders))
+        if is_cancelled():
+            new_cache = {**cache, **new_cache}
             break
-        kept = _numbers(folder, cache, found)
-        if kept is None:
+        entry = _cached_tally(folder, cache, result)
+        if entry is None:
             continue
-        fresh[name] = kept
-        if workspace is not None and not _works_in(folder, workspace):
+        new_cache[name] = entry
+        if workspace is not None and not _is_in_workspace(folder, workspace):
             continue
-        found.tally.add(kept.tally)
-        if kept.tally.damaged:
-            found.damaged.append(name)
-    if found.read or fresh.keys() != cache.keys():
-        _save(home / CACHE_FILE, fresh)
-    return found
+        result.tally.add(entry.tally)
+        if entry.tally.damaged:
+            result.damaged.append(name)
+    if result.read or new_cache.keys() != cache.keys():
+        _save_cache(home / CACHE_FILE, new_cache)
+    return result
 
 
-def _numbers(folder: Path, cache: dict[str, CachedTally], found: Gathered) -> CachedTally | None:
+def _cached_tally(folder: Path, cache: dict[str, CachedTally], result: StatsResult) -> CachedTally | None:
     name, path = folder.name, folder / JOURNAL
     try:
         status = os.lstat(path)
-        known = cache.get(name)
-        if known is not None and (known.size, known.mtime) == (status.st_size, status.st_mtime_ns):
-            return known
+        cached = cache.get(name)
+        if cached is not None and (cached.size, cached.mtime) == (status.st_size, status.st_mtime_ns):
+            return cached
         tally = read_tally(path)
     except OSError as error:
-        found.skipped[name] = f"{JOURNAL} can't be read: {error.strerror or error}."
+        result.skipped[name] = f"{JOURNAL} can't be read: {error.strerror or error}."
         return None
-    found.read += 1
+    result.read += 1
     return CachedTally(name, status.st_size, status.st_mtime_ns, tally)
 
 
-def _works_in(folder: Path, workspace: Path) -> bool:
+def _is_in_workspace(folder: Path, workspace: Path) -> bool:
     info = load_info(folder)
     return info is not None and info.workspace == os.path.realpath(workspace)
 
 
-def _load(path: Path) -> dict[str, CachedTally]:
-    """Line by line, so that no other thread waits long for its turn."""
+def _load_cache(path: Path) -> dict[str, CachedTally]:
+    """Read the cache line by line, so that other threads get their turn."""
     try:
-        lines = read_file(path, CACHE_MAX).data.split(b"\n")
+        lines = read_file(path, MAX_CACHE_SIZE).data.split(b"\n")
     except (FileFault, OSError):
         return {}
-    known: dict[str, CachedTally] = {}
-    if lines[0] != _HEAD:
-        return known
+    cached: dict[str, CachedTally] = {}
+    if lines[0] != _HEADER:
+        return cached
     decode = msgspec.json.Decoder(CachedTally).decode
     for line in lines[1:]:
         with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            kept = decode(line)
-            known[kept.name] = kept
-    return known
+            entry = decode(line)
+            cached[entry.name] = entry
+    return cached
 
 
-def _save(path: Path, cache: dict[str, CachedTally]) -> None:
-    """What fails is no loss: the journals are read again then."""
+def _save_cache(path: Path, cache: dict[str, CachedTally]) -> None:
+    """Write the cache, ignoring errors: the journals are then read again."""
     with contextlib.suppress(OSError, FileFault, UnicodeEncodeError):
-        lines = [_HEAD, *(msgspec.json.encode(kept) for kept in cache.values())]
+        lines = [_HEADER, *(msgspec.json.encode(entry) for entry in cache.values())]
         atomic_write(path, b"\n".join(lines) + b"\n")

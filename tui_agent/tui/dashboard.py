@@ -13,7 +13,7 @@ from tui_agent.tui.base_app import BaseApp
 from widgets.dashboard import Dashboard
 
 if TYPE_CHECKING:
-    from tui_agent.stats.reading import Gathered
+    from tui_agent.stats.reading import StatsResult
 
 READ_SECONDS, PAUSE_SECONDS = 0.01, 0.002
 """The thread reads and pauses in turns, so that the event loop gets the interpreter."""
@@ -43,7 +43,7 @@ async def _fill(app: BaseApp, panel: Dashboard, stop: threading.Event) -> None:
         panel.show(stats.tally, notes(stats))
 
 
-def _gather(on_progress: Callable[[int, int], None], stop: threading.Event) -> Gathered:
+def _gather(on_progress: Callable[[int, int], None], stop: threading.Event) -> StatsResult:
     from tui_agent.stats.reading import gather_stats
 
     turn_started = monotonic()
@@ -56,10 +56,10 @@ def _gather(on_progress: Callable[[int, int], None], stop: threading.Event) -> G
         turn_started = monotonic()
         return stopped
 
-    return gather_stats(data_dir(), tell=on_progress, stop=pause_or_stop)
+    return gather_stats(data_dir(), on_progress=on_progress, is_cancelled=pause_or_stop)
 
 
-def notes(stats: Gathered) -> list[str]:
+def notes(stats: StatsResult) -> list[str]:
     """Return sentences about sessions and records that the numbers don't include."""
     sentences = []
     if stats.skipped:
