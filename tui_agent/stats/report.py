@@ -230,16 +230,7 @@ def numbers_as_json(numbers: Numbers) -> dict[str, Any]:
             "tool_calls": numbers.tool_calls,
             "ms": numbers.ms,
         },
-        "planning": {
-            "plans": numbers.plans,
-            "carried_out": numbers.executed_plans,
-            "measured": numbers.planning.count,
-            **{f"{name}_ms": numbers.planning.percentile(part) for name, part in PERCENTILES},
-            "fallbacks": numbers.fallbacks,
-            "fallback_rate": numbers.fallback_rate,
-            "cache_hits": numbers.cache_hits,
-            "cache_rate": numbers.cache_rate,
-        },
+        "planning": _planning_as_json(numbers),
         "verification": {
             "met": _sorted(numbers.met),
             "unmet": _sorted(numbers.unmet),
@@ -255,6 +246,19 @@ def numbers_as_json(numbers: Numbers) -> dict[str, Any]:
             "cached_rate": total.cached_rate,
         },
         "tokens": tokens,
+    }
+
+
+def _planning_as_json(numbers: Numbers) -> dict[str, Any]:
+    return {
+        "plans": numbers.plans,
+        "carried_out": numbers.executed_plans,
+        "measured": numbers.planning.count,
+        **{f"{name}_ms": numbers.planning.percentile(part) for name, part in PERCENTILES},
+        "fallbacks": numbers.fallbacks,
+        "fallback_rate": numbers.fallback_rate,
+        "cache_hits": numbers.cache_hits,
+        "cache_rate": numbers.cache_rate,
     }
 
 
