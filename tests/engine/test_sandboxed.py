@@ -59,7 +59,7 @@ async def test_in_auto_mode_nothing_outside_is_written_and_the_model_is_told_why
     assert (workspace / "inside").exists() and not (workspace.parent / "outside").exists()
     if find_sandbox(workspace).kind == "landlock":  # bubblewrap has a /tmp of its own, and here all is below /tmp
         assert any("It ran in a sandbox" in text for text in texts(watch))
-    assert watch.opened.sandbox == find_sandbox(workspace).shown  # type: ignore[attr-defined]  # set above
+    assert watch.opened.sandbox == find_sandbox(workspace).label  # type: ignore[attr-defined]  # set above
 
 
 async def test_in_ask_mode_what_was_allowed_runs_as_it_is(workspace: Path) -> None:

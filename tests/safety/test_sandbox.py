@@ -21,7 +21,7 @@ from tui_agent.settings import Settings
 from tui_agent.tools.base import ToolError
 
 FOUND = find_sandbox()
-LANDLOCK = Sandbox(kind="landlock", landlock=landlock.abi())
+LANDLOCK = Sandbox(kind="landlock", landlock=landlock.abi_version())
 """Alone, as where namespaces are forbidden."""
 
 
@@ -259,10 +259,10 @@ def test_which_commands_are_confined(place: Place, mode: str, safe: bool, confin
 
 
 def test_what_is_denied_is_said() -> None:
-    assert Sandbox(kind="bwrap").whole and Sandbox(kind="landlock", landlock=1, namespaces=True).whole
-    assert Sandbox(kind="landlock", landlock=3).shown == "landlock: files only"
-    assert Sandbox(kind="landlock", landlock=4).shown == "landlock: files and tcp"
-    assert NONE.denies == frozenset() and NONE.shown == "none"
+    assert Sandbox(kind="bwrap").is_complete and Sandbox(kind="landlock", landlock=1, namespaces=True).is_complete
+    assert Sandbox(kind="landlock", landlock=3).label == "landlock: files only"
+    assert Sandbox(kind="landlock", landlock=4).label == "landlock: files and tcp"
+    assert NONE.denies == frozenset() and NONE.label == "none"
 
 
 def test_a_bwrap_in_the_workspace_is_not_taken(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Our own small JSON files of decisions: trust and grants. Mode 0600, replaced as a whole, never the workspace's."""
+"""JSON files with the user's decisions, trust and grants: mode 0600, replaced atomically, never in the workspace."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file, replace_file
 from tui_agent.platform.locks import FileLock, InUse
 
-_CAP = 4 * 1024 * 1024
-_PATIENCE = 5.0
-"""Seconds to wait for another process that keeps a decision just now."""
+_MAX_SIZE = 4 * 1024 * 1024
+_LOCK_TIMEOUT = 5.0
+"""Seconds to wait for another process that is saving a decision."""
 
 
 class DecisionsNotSaved(Exception):
-    """The decision can't be written down; the message says why."""
+    """A decision can't be saved; the message says why."""
 
 
 def read_decisions(path: Path) -> dict[str, Any]:
-    """What the file holds; nothing when it is missing or damaged (a decision is then asked for again)."""
+    """Return the content of the file; empty if it is missing or damaged, so that the user is asked again."""
     try:
-        return _parse(read_file(path, _CAP).data)
+        return _parse(read_file(path, _MAX_SIZE).data)
     except (FileFault, ValueError):
         return {}
 
 
 def change_decisions(path: Path, edit: Callable[[dict[str, Any]], None]) -> None:
-    """Let `edit` change what the file holds. Other processes may do the same at the same time: nothing is lost.
+    """Let `edit` change the content of the file, under a lock against other processes.
 
-    Blocks for some milliseconds. Raises CannotKeep, also when the file is damaged: it is never overwritten then.
+    Blocks for some milliseconds. Raises DecisionsNotSaved, also for a damaged file, which is never overwritten.
     """
     try:
         ensure_private_dir(path.parent)
-        with _alone(path.with_suffix(".lock")):
+        with _acquire(path.with_suffix(".lock")):
             _change(path, edit)
     except (FileFault, OSError) as error:
         raise DecisionsNotSaved(f"This can't be saved: {error}") from error
@@ -47,34 +47,34 @@ def change_decisions(path: Path, edit: Callable[[dict[str, Any]], None]) -> None
         raise DecisionsNotSaved(message) from error
 
 
-def _alone(lock: Path) -> FileLock:
-    """The lock, waited for. Raises CannotKeep when another process does not give it back."""
-    until = time.monotonic() + _PATIENCE
+def _acquire(lock: Path) -> FileLock:
+    """Wait for the lock. Raises DecisionsNotSaved if another process does not release it."""
+    deadline = time.monotonic() + _LOCK_TIMEOUT
     while True:
         try:
             return FileLock(lock)
         except InUse as error:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise DecisionsNotSaved(f"This can't be saved: {error}") from error
             time.sleep(0.01)
 
 
 def _change(path: Path, edit: Callable[[dict[str, Any]], None]) -> None:
     try:
-        found = read_file(path, _CAP)
+        file = read_file(path, _MAX_SIZE)
     except FileFault:
         if os.path.lexists(path):
             raise
-        found = None
-    held = _parse(found.data) if found else {}
-    edit(held)
-    held["version"] = 1
-    content = json.dumps(held, indent=1, ensure_ascii=False, sort_keys=True).encode("utf-8", "surrogateescape")
-    replace_file(path, content + b"\n", found.sha256 if found else None, follow=True, mode=0o600)
+        file = None
+    decisions = _parse(file.data) if file else {}
+    edit(decisions)
+    decisions["version"] = 1
+    content = json.dumps(decisions, indent=1, ensure_ascii=False, sort_keys=True).encode("utf-8", "surrogateescape")
+    replace_file(path, content + b"\n", file.sha256 if file else None, follow=True, mode=0o600)
 
 
 def _parse(data: bytes) -> dict[str, Any]:
-    held = json.loads(data.decode("utf-8", "surrogateescape"))
-    if not isinstance(held, dict):
+    decisions = json.loads(data.decode("utf-8", "surrogateescape"))
+    if not isinstance(decisions, dict):
         raise ValueError("it contains no object")
-    return held
+    return decisions

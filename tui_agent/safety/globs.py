@@ -1,7 +1,7 @@
-"""A glob engine without surprises: `*` stays within a name, `**` spans any number of them, also none.
+"""Globs for paths: `*` matches within a name, `**` any number of names including none.
 
-Braces, classes and `?` work; a leading dot is nothing special. Matching takes time linear in the product of the
-lengths, whatever the pattern: no regular expression is built.
+Braces, classes and `?` are supported; a leading dot is not special. The time of a match is at most the product of the
+lengths for every pattern, as no regular expression is used.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TypeAlias, TypeVar
 
-_ALTERNATIVES = 4096
-"""A pattern whose braces spell out more than this is taken literally."""
+_MAX_ALTERNATIVES = 4096
+"""A pattern whose braces expand to more alternatives is taken literally."""
 
 Class: TypeAlias = tuple[bool, tuple[tuple[str, str], ...]]
 """(negated, ranges)."""
@@ -22,14 +22,14 @@ Token: TypeAlias = str | Class | None
 """A character, a class, or None for a star; `?` is the negated empty class."""
 
 Parts: TypeAlias = tuple[tuple[Token, ...] | None, ...]
-"""A pattern without braces, name by name; None is `**`."""
+"""The names of a pattern without braces; None is `**`."""
 
-_ANY: Class = (True, ())
+_ANY_CHARACTER: Class = (True, ())
 W = TypeVar("W")
 
 
 def normalise(path: str) -> str:
-    """`path` with `/` between its names and without `.`, empty and inner `..` names, and no slash at either end."""
+    """Return `path` without `.`, empty and inner `..` names, and without a slash at either end."""
     names: list[str] = []
     for name in path.split("/"):
         if name == ".." and names and names[-1] != "..":
@@ -40,7 +40,7 @@ def normalise(path: str) -> str:
 
 
 def fold_case(path: str) -> str:
-    """`path` as a careless file system or reader takes it: compatibility forms, letter case and the unseen ignored."""
+    """Fold what some file systems or readers ignore: compatibility forms, case and invisible characters."""
     folded = unicodedata.normalize("NFKC", path)
     if not folded.isascii():
         folded = "".join(c for c in folded if unicodedata.category(c) != "Cf")
@@ -48,15 +48,16 @@ def fold_case(path: str) -> str:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """True when `pattern` matches the whole of `path`, both relative to the same folder; the path is normalised."""
-    return _match(pattern, tuple(normalise(path).split("/")))
+    """Return whether `pattern` matches all of `path`, both relative to the same folder."""
+    names = tuple(normalise(path).split("/"))
+    return any(_match_names(parts, names) for parts in _compiled(pattern))
 
 
 class GlobList:
-    """Globs in order, each with whether it is safe (true) or asks (false); the last one that matches wins.
+    """A list of globs that are safe (True) or need approval (False); the last one that matches wins.
 
-    False patterns also match what differs in case or Unicode form only; true ones match exactly. Most patterns
-    are about one name (`**/NAME`, `**/*.ext`, `**/NAME/**`): these are looked up, not tried one by one.
+    False patterns also match paths that differ only in case or Unicode form; True ones match exactly. The most frequent
+    kinds (`**/NAME`, `**/*.ext`, `**/NAME/**`) are looked up in an index.
     """
 
     def __init__(self, patterns: Iterable[tuple[str, bool]]) -> None:
@@ -64,68 +65,69 @@ class GlobList:
         self._exact, self._folded = _Index(), _Index()
         for number, (pattern, safe) in enumerate(patterns):
             self._safe.append(safe)
-            if safe or "[" in pattern:  # but for classes, what matches exactly matches folded too
+            if safe or "[" in pattern:  # except with classes, a path that matches exactly also matches folded
                 self._exact.add(number, pattern)
             if not safe:
                 self._folded.add(number, fold_case(pattern))
 
     def ask(self, path: str) -> bool:
-        """Whether the last match of `path` says false. Without a match: no."""
-        return any(self._asks(one) for one in {path, path.replace("\\", "/")})
+        """Return whether `path` needs approval by its last match; False without a match."""
+        return any(self._asks(spelling) for spelling in {path, path.replace("\\", "/")})
 
     def _asks(self, path: str) -> bool:
         exact = normalise(path)
         folded = tuple(name for name in fold_case(exact).split("/") if name) or ("",)
         last = max(self._exact.last(tuple(exact.split("/"))), self._folded.last(folded))
-        bare = tuple(name.rstrip(". ") or name for name in folded)
-        if bare != folded:  # file systems of Windows drop dots and blanks at the end of a name
-            last = max(last, self._folded.last(bare))
+        stripped = tuple(name.rstrip(". ") or name for name in folded)
+        if stripped != folded:  # Windows file systems drop dots and blanks at the end of a name
+            last = max(last, self._folded.last(stripped))
         return last >= 0 and not self._safe[last]
 
 
 class _Index:
-    """Patterns by what makes them quick to find."""
+    """Numbered patterns by kind, for a fast search."""
 
     def __init__(self) -> None:
         self._names: dict[str, int] = {}
-        """Name that a path ends with → number of the last pattern."""
+        """Last name of a path → number of the last pattern."""
         self._folders: dict[str, int] = {}
-        """Name that is anywhere in a path → number."""
-        self._endings: dict[str, int] = {}
+        """Any name in a path → number."""
+        self._suffixes: dict[str, int] = {}
+        """End of the last name → number."""
         self._others: list[tuple[int, str, Parts]] = []
-        """Number, a text that every match holds, pattern."""
+        """Number, a text that every match contains, pattern."""
 
     def add(self, number: int, pattern: str) -> None:
-        """Take in the pattern of this number; numbers rise."""
+        """Add a pattern; the numbers must increase."""
         for parts in _compiled(pattern):
-            name = _plain(parts[1]) if len(parts) > 1 and parts[0] is None else None
+            name = _literal_name(parts[1]) if len(parts) > 1 and parts[0] is None else None
             if name is None or parts[2:] not in ((), (None,)) or (len(parts) == 3 and name.startswith("*")):
-                self._others.append((number, _held(parts), parts))
+                self._others.append((number, _longest_literal(parts), parts))
             elif len(parts) == 3:
                 self._folders[name] = number
             elif name.startswith("*"):
-                self._endings[name[1:]] = number
+                self._suffixes[name[1:]] = number
             else:
                 self._names[name] = number
 
     def last(self, names: tuple[str, ...]) -> int:
-        """The highest number of a pattern that matches; -1 when none does."""
+        """Return the highest number of a matching pattern; -1 if none matches."""
         name = names[-1]
-        best = max(self._names.get(name, -1), *(self._folders.get(one, -1) for one in names))
-        for ending, number in self._endings.items():
-            if number > best and name.endswith(ending):
+        best = max(self._names.get(name, -1), *(self._folders.get(folder, -1) for folder in names))
+        for suffix, number in self._suffixes.items():
+            if number > best and name.endswith(suffix):
                 best = number
         path = "/".join(names)
-        for number, held, parts in reversed(self._others):
+        for number, literal, parts in reversed(self._others):
             if number <= best:
                 break
-            if held in path and _match_names(parts, names):
+            if literal in path and _match_names(parts, names):
                 return number
         return best
 
 
-def _held(parts: Parts) -> str:
-    """The longest text that every match of a pattern holds."""
+def _longest_literal(parts: Parts) -> str:
+    """Return the longest text that every match of a pattern contains."""
     runs = [""]
     for tokens in parts:
         runs.append("")
@@ -137,25 +139,21 @@ def _held(parts: Parts) -> str:
     return max(runs, key=len)
 
 
-def _plain(tokens: tuple[Token, ...] | None) -> str | None:
-    """A name, or `*` and what a name ends with; None for anything else."""
+def _literal_name(tokens: tuple[Token, ...] | None) -> str | None:
+    """Return a name, or `*` and the end of a name; None for anything else."""
     if not tokens:
         return None
-    rest = tokens[1:] if tokens[0] is None else tokens
-    if not all(isinstance(token, str) for token in rest):
+    characters = tokens[1:] if tokens[0] is None else tokens
+    text = "".join(token for token in characters if isinstance(token, str))
+    if len(text) != len(characters):
         return None
-    text = "".join(token for token in rest if isinstance(token, str))
     return f"*{text}" if tokens[0] is None else None if text.startswith("*") else text
-
-
-def _match(pattern: str, names: tuple[str, ...]) -> bool:
-    return any(_match_names(parts, names) for parts in _compiled(pattern))
 
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> tuple[Parts, ...]:
-    """The alternatives of `pattern`, each as its names; None is `**`."""
-    return tuple(_compile(one) for one in _expand(pattern))
+    """Return the alternatives of `pattern`."""
+    return tuple(map(_compile, _expand(pattern)))
 
 
 def _compile(pattern: str) -> Parts:
@@ -183,7 +181,7 @@ def _tokens(name: str) -> tuple[Token, ...]:
             if not tokens or tokens[-1] is not None:
                 tokens.append(None)
         elif character == "?":
-            tokens.append(_ANY)
+            tokens.append(_ANY_CHARACTER)
         elif character == "\\" and at < len(name):
             tokens.append(name[at])
             at += 1
@@ -196,7 +194,7 @@ def _tokens(name: str) -> tuple[Token, ...]:
 
 
 def _class_end(name: str, at: int) -> int:
-    """Where the class that began before `at` closes; 0 when it does not. A `]` in first place belongs to it."""
+    """Return the end of the class that begins before `at`; 0 if there is none. A `]` in first place belongs to it."""
     first = at + 1 if name[at : at + 1] in ("!", "^") else at
     return max(0, name.find("]", first + 1))
 
@@ -217,68 +215,70 @@ def _class(body: str) -> Class:
 
 
 def _match_names(parts: Parts, names: tuple[str, ...]) -> bool:
-    return _fit_all(parts, names, _match_name)
+    return _match_sequence(parts, names, _match_name)
 
 
 def _match_name(tokens: tuple[Token, ...] | None, name: str) -> bool:
-    return _fit_all(tokens or (), name, _fits)
+    return _match_sequence(tokens or (), name, _match_character)
 
 
-def _fit_all(wanted: Sequence[W], given: Sequence[str], fits: Callable[[W, str], bool]) -> bool:
-    """Whether all of `given` fits; None takes any number. Two pointers with one place to fall back to, as the last None
-    can always take more."""
-    place = at = 0
+def _match_sequence(pattern: Sequence[W], items: Sequence[str], matches_item: Callable[[W, str], bool]) -> bool:
+    """Return whether the pattern matches all items; None in it matches any number.
+
+    One position to backtrack to is enough, as the last None can always match more.
+    """
+    place = index = 0
     back: tuple[int, int] | None = None
-    while at < len(given):
-        if place < len(wanted):
-            one = wanted[place]
-            if one is None:
-                back = (place, at)
+    while index < len(items):
+        if place < len(pattern):
+            element = pattern[place]
+            if element is None:
+                back = (place, index)
                 place += 1
                 continue
-            if fits(one, given[at]):
+            if matches_item(element, items[index]):
                 place += 1
-                at += 1
+                index += 1
                 continue
         if back is None:
             return False
-        place, at = back[0] + 1, back[1] + 1
-        back = (back[0], at)
-    return all(one is None for one in wanted[place:])
+        place, index = back[0] + 1, back[1] + 1
+        back = (back[0], index)
+    return all(element is None for element in pattern[place:])
 
 
-def _fits(wanted: Token, character: str) -> bool:
-    if isinstance(wanted, str):
-        return wanted == character
-    negated, ranges = wanted or _ANY
+def _match_character(token: Token, character: str) -> bool:
+    if isinstance(token, str):
+        return token == character
+    negated, ranges = token or _ANY_CHARACTER
     return negated != any(first <= character <= last for first, last in ranges)
 
 
 def _expand(pattern: str) -> list[str]:
-    """Braces spelt out, outermost first; a brace that isn't closed or holds no comma stands for itself."""
-    done: list[str] = []
-    waiting = [(pattern, 0)]
-    while waiting:
-        text, start = waiting.pop()
-        found = _brace(text, start)
-        if found is None:
-            done.append(text)
+    """Expand braces, outermost first; a brace that is not closed or contains no comma is literal."""
+    expanded: list[str] = []
+    remaining = [(pattern, 0)]
+    while remaining:
+        text, start = remaining.pop()
+        brace = _first_brace(text, start)
+        if brace is None:
+            expanded.append(text)
             continue
-        opened, commas, closed = found
+        opened, commas, closed = brace
         edges = [opened, *commas, closed]
         if len(commas) == 0:
-            waiting.append((text, closed + 1 if "{" not in text[opened + 1 : closed] else opened + 1))
+            remaining.append((text, closed + 1 if "{" not in text[opened + 1 : closed] else opened + 1))
             continue
-        waiting += [(text[:opened] + text[a + 1 : b] + text[closed + 1 :], opened) for a, b in pairwise(edges)]
-        if len(done) + len(waiting) > _ALTERNATIVES:
+        remaining += [(text[:opened] + text[a + 1 : b] + text[closed + 1 :], opened) for a, b in pairwise(edges)]
+        if len(expanded) + len(remaining) > _MAX_ALTERNATIVES:
             return [pattern]
-    return done
+    return expanded
 
 
-def _brace(text: str, start: int) -> tuple[int, list[int], int] | None:
-    """The first brace at or after `start` that closes: where it opens, its own commas, where it closes."""
+def _first_brace(text: str, start: int) -> tuple[int, list[int], int] | None:
+    """Return the first closed brace at or after `start`: where it opens, its own commas, where it closes."""
     opened: list[tuple[int, list[int]]] = []
-    found: list[tuple[int, list[int], int]] = []
+    braces: list[tuple[int, list[int], int]] = []
     at = start
     while at < len(text):
         character = text[at]
@@ -292,8 +292,8 @@ def _brace(text: str, start: int) -> tuple[int, list[int], int] | None:
             opened[-1][1].append(at)
         elif character == "}" and opened:
             begin, commas = opened.pop()
-            found.append((begin, commas, at))
+            braces.append((begin, commas, at))
             if not opened:
                 break
         at += 1
-    return min(found, default=None)
+    return min(braces, default=None)

@@ -1,4 +1,4 @@
-"""Who is asked when: the matrix of A4 as a table, and the grants that stand (A2, A4, W11)."""
+"""The approval policy: the matrix of A4, and the grants (A2, A4, W11)."""
 
 from __future__ import annotations
 
@@ -59,21 +59,21 @@ _MATRIX: dict[Row, tuple[Decision, Decision, Decision, Decision]] = {
     "always_ask": ("ask", "ask", "ask", "refuse"),
 }
 _UNGRANTABLE: frozenset[Row] = frozenset({"protected", "critical", "always_ask"})
-"""Rows that no standing leave covers."""
+"""Rows that no grant covers."""
 
 _STRICTNESS: tuple[Decision, ...] = ("run", "ask", "refuse")
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to happen with an action."""
+    """Whether an action runs, needs approval or is refused."""
 
     decision: Decision
     rule: str
-    """Why, in a sentence without its full stop: shown to the user, journaled, told to the model when refused."""
+    """The reason, a sentence without a full stop: shown to the user, journaled, and sent to the model if refused."""
     grants: tuple[Grant, ...] = ()
-    """With `ask`: what "for this session" and "always" would store, at most one of each."""
+    """With `ask`: the grants that "for this session" and "always" would save, at most one of each."""
     cannot_undo: str = ""
-    """Why an edit can't be undone: it is asked for, whatever the rules."""
+    """Why an edit can't be undone; it then always needs approval."""
 
 
 def judge(
@@ -85,53 +85,51 @@ def judge(
     grants: Iterable[Grant] = (),
     sandboxed: bool = False,
 ) -> Verdict:
-    """Whether `action` runs, is asked for or is refused.
+    """Return the verdict on an action.
 
-    `grants` are the standing ones of session and user; `sandboxed` tells that the command would run in a sandbox.
+    `grants` are those of session and user; `sandboxed`: the command would run in a sandbox.
     """
     if isinstance(action, TrustAction):
         return Verdict(decision="ask", rule="A folder is interpreted only once you trust it")
     row = _row(action)
     decision = _decide(row, approval_mode, settings, sandboxed)
-    why = _why(row, action, approval_mode)
+    reason = _reason(row, action, approval_mode)
     if mode.reads_only and not isinstance(action, ReadAction):
-        in_mode = _in_mode(row, action, mode)
-        if _STRICTNESS.index(in_mode) > _STRICTNESS.index(decision):
-            decision, why = in_mode, _only_reads(f"{mode} mode", action)
+        mode_decision = _read_only_decision(row, action, mode)
+        if _STRICTNESS.index(mode_decision) > _STRICTNESS.index(decision):
+            decision, reason = mode_decision, _refusal(f"{mode} mode", action)
     if decision == "ask" and row not in _UNGRANTABLE:
         exactly = row != "edit"
-        leave = next((grant for grant in grants if covers(grant, action, exactly=exactly)), None)
-        if leave is not None:
-            return Verdict(decision="run", rule=describe_grant(leave))
-        return Verdict(decision="ask", rule=why, grants=offered_grants(action, exactly=exactly))
-    return Verdict(decision=decision, rule=why)
+        grant = next((grant for grant in grants if covers(grant, action, exactly=exactly)), None)
+        if grant is not None:
+            return Verdict(decision="run", rule=describe_grant(grant))
+        return Verdict(decision="ask", rule=reason, grants=offered_grants(action, exactly=exactly))
+    return Verdict(decision=decision, rule=reason)
 
 
 def _row(action: ReadAction | EditAction | RunAction) -> Row:
-    """The row of A4 that fits, the strictest first."""
-    row: Row
-    if isinstance(action, ReadAction):
-        row = "reading_more" if action.outside or action.credentials else "reading"
-    elif isinstance(action, EditAction):
-        if action.protected:
-            row = "protected"
-        elif action.outside:
-            row = "outside"
-        else:
-            row = "sensitive" if action.sensitive else "edit"
-    elif action.always_ask:
-        row = "always_ask"
-    elif action.severity is Severity.CRITICAL:
-        row = "critical"
-    elif action.severity is Severity.HIGH:
-        row = "high"
-    else:
-        row = "unasked" if action.safe and action.severity is Severity.NONE else "command"
-    return row
+    """Return the strictest row of A4 that applies."""
+    match action:
+        case ReadAction():
+            return "reading_more" if action.outside or action.credentials else "reading"
+        case EditAction(protected=True):
+            return "protected"
+        case EditAction(outside=True):
+            return "outside"
+        case EditAction():
+            return "sensitive" if action.sensitive else "edit"
+        case RunAction(always_ask=True):
+            return "always_ask"
+        case RunAction(severity=Severity.CRITICAL):
+            return "critical"
+        case RunAction(severity=Severity.HIGH):
+            return "high"
+        case RunAction():
+            return "unasked" if action.safe and action.severity is Severity.NONE else "command"
 
 
 def _decide(row: Row, approval_mode: ApprovalMode, settings: Settings, sandboxed: bool) -> Decision:
-    """The cell of the matrix, with what the settings change in it."""
+    """Return the cell of the matrix, as changed by the settings."""
     decision = _MATRIX[row][_COLUMNS.index(approval_mode)]
     match row, approval_mode:
         case "unasked", ApprovalMode.ASK if not settings.auto_run:
@@ -143,38 +141,38 @@ def _decide(row: Row, approval_mode: ApprovalMode, settings: Settings, sandboxed
     return decision
 
 
-def _in_mode(row: Row, action: EditAction | RunAction, mode: Mode) -> Decision:
-    """What a mode that only reads allows: commands that can only read, in review alone (W11)."""
+def _read_only_decision(row: Row, action: EditAction | RunAction, mode: Mode) -> Decision:
+    """Return what a read-only mode allows: safe commands only in review mode (W11)."""
     if isinstance(action, RunAction) and mode is not Mode.REVIEW:
         return "refuse"
     return _MATRIX[row][_COLUMNS.index(ApprovalMode.READ_ONLY)]
 
 
-def _why(row: Row, action: ReadAction | EditAction | RunAction, approval_mode: ApprovalMode) -> str:
+def _reason(row: Row, action: ReadAction | EditAction | RunAction, approval_mode: ApprovalMode) -> str:
     if approval_mode is ApprovalMode.READ_ONLY and _MATRIX[row][-1] == "refuse":
-        return _only_reads("Approval mode read-only", action)
+        return _refusal("Approval mode read-only", action)
     return {
         "reading": "Reading inside the workspace needs no leave",
-        "reading_more": _why_reading(action),
+        "reading_more": _reading_reason(action),
         "edit": f"Approval mode {approval_mode}: edits inside the workspace",
         "sensitive": "This file is on the list of sensitive files",
         "protected": "This file is protected: its change is always asked for",
         "outside": "This file lies outside the workspace",
         "unasked": "This command can only read and print",
-        "command": f"Approval mode {approval_mode}: {_commands(action)}",
+        "command": f"Approval mode {approval_mode}: {_command_kind(action)}",
         "high": "This command can do lasting harm (high severity)",
         "critical": "This command can destroy data beyond repair (critical severity)",
         "always_ask": "This kind of command is always asked for",
     }[row]
 
 
-def _why_reading(action: ReadAction | EditAction | RunAction) -> str:
+def _reading_reason(action: ReadAction | EditAction | RunAction) -> str:
     if isinstance(action, ReadAction) and action.credentials:
         return "This file holds credentials"
     return "This lies outside the workspace"
 
 
-def _commands(action: ReadAction | EditAction | RunAction) -> str:
+def _command_kind(action: ReadAction | EditAction | RunAction) -> str:
     if not isinstance(action, RunAction):
         return ""
     if action.severity is Severity.NONE:
@@ -182,26 +180,28 @@ def _commands(action: ReadAction | EditAction | RunAction) -> str:
     return f"commands of {action.severity} severity"
 
 
-def _only_reads(who: str, action: ReadAction | EditAction | RunAction) -> str:
-    """Why a mode refuses, with what the model can do instead (W11)."""
+def _refusal(mode: str, action: ReadAction | EditAction | RunAction) -> str:
+    """Return why a read-only mode refuses an action, and what the model can do instead (W11)."""
     if isinstance(action, ReadAction):
-        return f"{who} keeps to the workspace and to files without credentials; go on without this file"
-    if isinstance(action, EditAction) and who == f"{Mode.PLAN} mode":
-        return f"{who} changes no file: propose the change in your reply, and what it means for the plan by update_plan"
+        return f"{mode} keeps to the workspace and to files without credentials; go on without this file"
+    if isinstance(action, EditAction) and mode == f"{Mode.PLAN} mode":
+        return (
+            f"{mode} changes no file: propose the change in your reply, and what it means for the plan by update_plan"
+        )
     if isinstance(action, EditAction):
-        return f"{who} changes no file; describe the change in your reply, the user can switch modes to have it made"
-    if who.endswith(" mode") and who != f"{Mode.REVIEW} mode":
-        return f"{who} runs no commands; use the tools that read and search, or tell the user what to run"
-    return f"{who} runs only commands that read and print; use the reading tools, or tell the user what to run"
+        return f"{mode} changes no file; describe the change in your reply, the user can switch modes to have it made"
+    if mode.endswith(" mode") and mode != f"{Mode.REVIEW} mode":
+        return f"{mode} runs no commands; use the tools that read and search, or tell the user what to run"
+    return f"{mode} runs only commands that read and print; use the reading tools, or tell the user what to run"
 
 
 # --- grants ---
 
-_VERSIONED = re.compile(r"[\d.]+$")
-_SYNTAX = re.compile(r"[<>$`(){}\[\]*?!~#\n\r\\]|(?<!&)&(?!&)")
+_VERSION_SUFFIX = re.compile(r"[\d.]+$")
+_SHELL_SYNTAX = re.compile(r"[<>$`(){}\[\]*?!~#\n\r\\]|(?<!&)&(?!&)")
 _SEPARATORS = frozenset({"&&", "||", ";", "|"})
-_STANDS_FOR = re.compile("[\u2400-\u2426]|<U\\+|⟨")
-"""In a shown path: may stand for another character, so that two files can be shown alike."""
+_REPLACEMENT = re.compile("[\u2400-\u2426]|<U\\+|⟨")
+"""Characters in a displayed path that may replace others, so that two files can look the same."""
 
 
 @cache
@@ -210,7 +210,7 @@ def _words(name: str) -> frozenset[str]:
 
 
 def covers(grant: Grant, action: Action, *, exactly: bool) -> bool:
-    """Whether `grant` is leave for `action`. With `exactly` only a grant for this very file counts, no wider glob."""
+    """Return whether `grant` covers `action`; with `exactly` only if it is for this very file, not by a wider glob."""
     if isinstance(action, RunAction):
         return (
             grant.kind == "run"
@@ -221,7 +221,7 @@ def covers(grant: Grant, action: Action, *, exactly: bool) -> bool:
         )
     if isinstance(action, ReadAction | EditAction):
         kind = "read" if isinstance(action, ReadAction) else "edit"
-        if grant.kind != kind or _STANDS_FOR.search(action.display):
+        if grant.kind != kind or _REPLACEMENT.search(action.display):
             return False
         return grant.pattern == literal_glob(action.display) or (
             not exactly and globs.matches(grant.pattern, action.display)
@@ -230,48 +230,46 @@ def covers(grant: Grant, action: Action, *, exactly: bool) -> bool:
 
 
 def offered_grants(action: Action, *, exactly: bool) -> tuple[Grant, ...]:
-    """What "for this session" and "always" would store for `action`."""
+    """Return the grants that "for this session" and "always" would save for `action`."""
     if isinstance(action, RunAction):
-        exact = Grant(
+        once = Grant(
             kind="run", pattern=action.command, cwd=action.cwd, env_changes=action.env_changes, scope=Scope.SESSION
         )
         if action.env_changes or not may_always(action.command):
-            return (exact,)
-        return exact, msgspec.structs.replace(exact, scope=Scope.ALWAYS)
-    if isinstance(action, ReadAction | EditAction) and _STANDS_FOR.search(action.display):
+            return (once,)
+        return once, msgspec.structs.replace(once, scope=Scope.ALWAYS)
+    if isinstance(action, ReadAction | EditAction) and _REPLACEMENT.search(action.display):
         return ()
     if isinstance(action, ReadAction):
-        grants = [Grant(kind="read", pattern=literal_glob(action.display), scope=Scope.SESSION)]
-        if not action.credentials:
-            grants.append(Grant(kind="read", pattern=literal_glob(action.display), scope=Scope.ALWAYS))
-        return tuple(grants)
+        once = Grant(kind="read", pattern=literal_glob(action.display), scope=Scope.SESSION)
+        return (once,) if action.credentials else (once, msgspec.structs.replace(once, scope=Scope.ALWAYS))
     if isinstance(action, EditAction):
-        same = literal_glob(action.display)
-        wide = same if exactly else _neighbours(action.display)
+        file = literal_glob(action.display)
+        similar = file if exactly else _similar_files(action.display)
         return (
-            Grant(kind="edit", pattern=same, scope=Scope.SESSION),
-            Grant(kind="edit", pattern=wide, scope=Scope.ALWAYS),
+            Grant(kind="edit", pattern=file, scope=Scope.SESSION),
+            Grant(kind="edit", pattern=similar, scope=Scope.ALWAYS),
         )
     return ()
 
 
 def describe_grant(grant: Grant) -> str:
-    """A grant in words, for user and journal."""
-    how = {Scope.ONCE: "once", Scope.SESSION: "for this session", Scope.ALWAYS: "always"}[grant.scope]
-    what = {"read": "reading", "edit": "edits of", "run": "the command"}[grant.kind]
-    where = f" in {grant.cwd}" if grant.cwd else ""
-    given = f" with {', '.join(grant.env_changes)}" if grant.env_changes else ""
-    return f"You allowed {how}: {what} {grant.pattern}{where}{given}"
+    """Return a grant in words, for user and journal."""
+    duration = {Scope.ONCE: "once", Scope.SESSION: "for this session", Scope.ALWAYS: "always"}[grant.scope]
+    target = {"read": "reading", "edit": "edits of", "run": "the command"}[grant.kind]
+    folder = f" in {grant.cwd}" if grant.cwd else ""
+    variables = f" with {', '.join(grant.env_changes)}" if grant.env_changes else ""
+    return f"You allowed {duration}: {target} {grant.pattern}{folder}{variables}"
 
 
 def literal_glob(path: str) -> str:
-    """A glob that matches `path` and nothing else."""
+    """Return a glob that matches only `path`."""
     return re.sub(r"([*?\[\]{}\\])", r"\\\1", path)
 
 
 def may_always(command: str) -> bool:
-    """Whether `command` may be allowed once and for all: plain words, and no program that runs or fetches others."""
-    if _SYNTAX.search(command) or not command.isprintable():
+    """Return whether `command` may be allowed permanently: plain words, and no program that runs or fetches others."""
+    if _SHELL_SYNTAX.search(command) or not command.isprintable():
         return False
     try:
         lexer = shlex.shlex(command, posix=True, punctuation_chars="|&;")
@@ -287,31 +285,32 @@ def may_always(command: str) -> bool:
             return False
         else:
             commands[-1].append(word)
-    return all(_may_always(one) for one in commands)
+    return all(map(_is_grantable, commands))
 
 
-def _may_always(words: list[str]) -> bool:
+def _is_grantable(words: list[str]) -> bool:
     if not words or "=" in words[0]:
         return False
-    name, rest = os.path.basename(words[0]), words[1:]
-    program = _VERSIONED.sub("", name)
+    name, arguments = os.path.basename(words[0]), words[1:]
+    program = _VERSION_SUFFIX.sub("", name)
     if program in _words("never_always") or name in _words("never_always"):
         return False
     if program == "git":
-        return bool(rest) and rest[0] in _words("git")
+        return bool(arguments) and arguments[0] in _words("git")
     if program in _words("installers"):
-        return bool(rest) and rest[0].partition(":")[0] in _words("harmless_arguments") and not _runs_other(rest)
+        is_harmless = bool(arguments) and arguments[0].partition(":")[0] in _words("harmless_arguments")
+        return is_harmless and not _runs_program(arguments)
     return True
 
 
-def _runs_other(rest: list[str]) -> bool:
-    """True for `uv run python …`: the installer starts a program that may not be allowed always itself."""
-    programs = {_VERSIONED.sub("", os.path.basename(word)) for word in rest[1:]}
-    return rest[0] == "run" and bool(programs & _words("never_always"))
+def _runs_program(arguments: list[str]) -> bool:
+    """Return whether an installer starts a program that may not be allowed permanently, as `uv run python` does."""
+    programs = {_VERSION_SUFFIX.sub("", os.path.basename(word)) for word in arguments[1:]}
+    return arguments[0] == "run" and bool(programs & _words("never_always"))
 
 
-def _neighbours(display: str) -> str:
-    """The files of the same folder and kind as `display`; itself where that would be everything at the top."""
+def _similar_files(display: str) -> str:
+    """Return a glob for the files of the same folder and suffix; only the file itself at the top of the workspace."""
     folder, slash, name = display.rpartition("/")
     suffix = os.path.splitext(name)[1]
     if not slash or not suffix:
@@ -320,33 +319,34 @@ def _neighbours(display: str) -> str:
 
 
 def load_grants(workspace: Path) -> tuple[Grant, ...]:
-    """The grants that always hold in `workspace`. What can't be read, or may not be granted, is left out."""
-    found: list[Grant] = []
+    """Return the permanent grants of `workspace`, without entries that can't be read or may not be granted."""
+    grants: list[Grant] = []
     for entry in _entries(decision_files.read_decisions(paths.grants_file()), workspace):
         grant = _read(entry)
-        if grant is not None and grant.scope is Scope.ALWAYS and _keepable(grant) and grant not in found:
-            found.append(grant)
-    return tuple(found)
+        if grant is not None and grant.scope is Scope.ALWAYS and _may_save(grant) and grant not in grants:
+            grants.append(grant)
+    return tuple(grants)
 
 
 def save_grant(workspace: Path, grant: Grant) -> None:
-    """Keep `grant` for `workspace`. Raises DecisionsNotSaved, and ValueError for what may never be kept."""
-    if grant.scope is not Scope.ALWAYS or not _keepable(grant):
+    """Save `grant` for `workspace`. Raises DecisionsNotSaved, and ValueError if it may not be saved."""
+    if grant.scope is not Scope.ALWAYS or not _may_save(grant):
         raise ValueError(f"this can't be allowed permanently: {grant.pattern}")
 
-    def add(held: dict[str, Any]) -> None:
-        known = _entries(held, workspace)
-        if grant not in map(_read, known):
-            _put(held, workspace, [*known, msgspec.to_builtins(grant)])
+    def add(decisions: dict[str, Any]) -> None:
+        entries = _entries(decisions, workspace)
+        if grant not in map(_read, entries):
+            _set_entries(decisions, workspace, [*entries, msgspec.to_builtins(grant)])
 
     decision_files.change_decisions(paths.grants_file(), add)
 
 
 def revoke_grant(workspace: Path, grant: Grant) -> None:
-    """Take `grant` back. Raises DecisionsNotSaved."""
+    """Revoke `grant`. Raises DecisionsNotSaved."""
 
-    def remove(held: dict[str, Any]) -> None:
-        _put(held, workspace, [one for one in _entries(held, workspace) if _read(one) != grant])
+    def remove(decisions: dict[str, Any]) -> None:
+        entries = _entries(decisions, workspace)
+        _set_entries(decisions, workspace, [entry for entry in entries if _read(entry) != grant])
 
     decision_files.change_decisions(paths.grants_file(), remove)
 
@@ -358,19 +358,19 @@ def _read(entry: Any) -> Grant | None:
         return None
 
 
-def _keepable(grant: Grant) -> bool:
-    """Variables are those of one session's shell, so no lasting leave can depend on them."""
+def _may_save(grant: Grant) -> bool:
+    """Return whether a grant may be permanent; one that depends on variables of a session's shell may not."""
     return grant.kind != "run" or (grant.cwd is not None and not grant.env_changes and may_always(grant.pattern))
 
 
-def _entries(held: dict[str, Any], workspace: Path) -> list[Any]:
-    workspaces = held.get("workspaces")
-    found = workspaces.get(os.path.realpath(workspace)) if isinstance(workspaces, dict) else None
-    return found if isinstance(found, list) else []
+def _entries(decisions: dict[str, Any], workspace: Path) -> list[Any]:
+    workspaces = decisions.get("workspaces")
+    entries = workspaces.get(os.path.realpath(workspace)) if isinstance(workspaces, dict) else None
+    return entries if isinstance(entries, list) else []
 
 
-def _put(held: dict[str, Any], workspace: Path, entries: list[Any]) -> None:
-    workspaces = held.setdefault("workspaces", {})
+def _set_entries(decisions: dict[str, Any], workspace: Path, entries: list[Any]) -> None:
+    workspaces = decisions.setdefault("workspaces", {})
     if not isinstance(workspaces, dict):
         raise ValueError('"workspaces" is not an object')
     if entries:

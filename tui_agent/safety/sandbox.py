@@ -1,6 +1,6 @@
-"""The sandbox for commands that nobody may have looked at: bubblewrap, else Landlock (A10).
+"""The sandbox for commands that run without approval: bubblewrap, or else Landlock (A10).
 
-What each of them denies, `denies` says for the machine at hand:
+What they deny (`Sandbox.denies` for this machine):
 
 =============================  ===========  ======================  ================
                                bubblewrap   Landlock + namespaces   Landlock alone
@@ -14,11 +14,11 @@ signals to others              yes          from ABI 6              from ABI 6
 ptrace, mount, set-user-id     yes          yes                     yes
 =============================  ===========  ======================  ================
 
-Reading is free but for folders of keys, which look empty. Of protected paths those that exist are held (up to `MOST`
-of them), and of absent ones the folders `PLACED` of each root: they stand empty for as long as the command runs.
-Absent protected *files* can't be held; `Confined.appeared` names those that came to be.
+Everything can be read except folders of keys, which appear empty. Existing protected paths are read-only (up to
+`MAX_PROTECTED`), and missing folders of `PLACED` exist as empty ones in each root while the command runs. Missing
+protected *files* can't be denied; `ConfinedCommand.appeared` lists those that were created.
 
-TMPDIR leads into the scratch folder; under bubblewrap /tmp is that folder too, elsewhere /tmp can only be read.
+TMPDIR is in the scratch folder; under bubblewrap also /tmp is that folder, elsewhere /tmp is read-only.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ import msgspec
 
 from tui_agent.common import paths
 from tui_agent.common.domain import FrozenValue
-from tui_agent.platform import landlock as child
+from tui_agent.platform import landlock
 from tui_agent.platform.proc import SandboxSpec, Stage
 from tui_agent.safety.roots import Roots
 
@@ -47,37 +47,36 @@ Kind: TypeAlias = Literal["bwrap", "landlock", "none"]
 Denied: TypeAlias = Literal["files", "protected", "tcp", "network"]
 
 PLACED = (".git", ".vscode", ".idea", ".devcontainer", ".claude", ".cursor")
-"""Folders of a root in which programs are looked for; made for as long as a command runs, where they are absent."""
+"""Folders of a root that programs are started from; missing ones exist while a command runs."""
 HIDDEN = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/gh", ".password-store")
 """Folders of keys in the home folder."""
-MOST = 200
-"""Protected paths that are held at most."""
-LOOKED_AT = 10_000
-"""Entries of a workspace that are looked at for them at most, those at the top first."""
-_BY_PLACE = re.compile(r"/(?:\.|etc/|var/|Library/)")
-"""Beneath these it matters where a name stands."""
-DEEP = ("node_modules", ".venv", "venv", "__pycache__", "target", ".tox")
+MAX_PROTECTED = 200
+"""Protected paths that are made read-only."""
+MAX_ENTRIES = 10_000
+"""Entries of a workspace that are searched for them, top folders first."""
+_PATH_MATTERS = re.compile(r"/(?:\.|etc/|var/|Library/)")
+"""Below these folders patterns depend on the path, elsewhere on the name only."""
+EXCLUDED = ("node_modules", ".venv", "venv", "__pycache__", "target", ".tox")
 """Folders that are not searched."""
-PROBE = 10.0
-"""Seconds that a trial may take."""
-SHARED = 200
-"""Folders in /tmp that a command under bubblewrap may read, at most."""
+PROBE_TIMEOUT = 10.0
+MAX_SHARED = 200
+"""Folders in /tmp that a command under bubblewrap may read."""
 
 
 class Sandbox(FrozenValue, frozen=True, kw_only=True):
-    """What there is on this machine."""
+    """The sandbox of this machine."""
 
     kind: Kind
     program: str = ""
-    """bwrap's absolute path."""
+    """Absolute path of bwrap."""
     landlock: int = 0
-    """ABI of the kernel."""
+    """ABI version of the kernel."""
     namespaces: bool = False
-    """Whether mount and network namespaces can be had together with Landlock."""
+    """Whether mount and network namespaces are available in addition to Landlock."""
 
     @property
     def denies(self) -> frozenset[Denied]:
-        """What is kept from a command as long as the network is not allowed."""
+        """What a command is denied if the network is not allowed."""
         if self.kind == "bwrap" or (self.kind == "landlock" and self.namespaces):
             return frozenset(("files", "protected", "tcp", "network"))
         if self.kind == "landlock":
@@ -85,14 +84,14 @@ class Sandbox(FrozenValue, frozen=True, kw_only=True):
         return frozenset()
 
     @property
-    def whole(self) -> bool:
-        """Whether it denies all that a sandbox should (A4's `sandboxed`)."""
+    def is_complete(self) -> bool:
+        """Whether it denies everything that a sandbox should (A4's `sandboxed`)."""
         return "protected" in self.denies
 
     @property
-    def shown(self) -> str:
-        """A word for the status line: `bwrap`, `landlock`, `landlock: files only`, `none`."""
-        if self.kind != "landlock" or self.whole:
+    def label(self) -> str:
+        """Text for the status line: `bwrap`, `landlock`, `landlock: files only`, `none`."""
+        if self.kind != "landlock" or self.is_complete:
             return self.kind
         return "landlock: files and tcp" if "tcp" in self.denies else "landlock: files only"
 
@@ -102,82 +101,82 @@ NONE = Sandbox(kind="none")
 
 @cache
 def find_sandbox(workspace: Path | None = None) -> Sandbox:
-    """What there is: tried out, not believed. bwrap counts only from outside of `workspace`.
+    """Find the sandbox that actually works; no bwrap from inside of `workspace` is used.
 
-    Blocking, for some ten milliseconds the first time.
+    Blocks for some ten milliseconds the first time.
     """
     if not sys.platform.startswith("linux"):
         return NONE
-    program = _bwrap(workspace)
+    program = _find_bwrap(workspace)
     if program:
         return Sandbox(kind="bwrap", program=program)
-    version = child.abi()
+    version = landlock.abi_version()
     if not version:
         return NONE
-    trial = [sys.executable, "-I", "-S", child.__file__]
-    return Sandbox(kind="landlock", landlock=version, namespaces=_works(trial))
+    probe = [sys.executable, "-I", "-S", landlock.__file__]
+    return Sandbox(kind="landlock", landlock=version, namespaces=_works(probe))
 
 
-def _bwrap(workspace: Path | None) -> str:
-    """Absolute path of a bubblewrap that works here; empty when there is none, as in many containers."""
+def _find_bwrap(workspace: Path | None) -> str:
+    """Return the absolute path of a working bubblewrap; empty if there is none, as in many containers."""
     for folder in os.environ.get("PATH", "").split(":"):
         path = os.path.realpath(os.path.join(folder, "bwrap"))
         if not os.path.isabs(folder) or not os.access(path, os.X_OK):
             continue
         if workspace is not None and Path(path).is_relative_to(workspace):
             continue
-        if _works([path, *_FRAME, "--unshare-net", "--", "/bin/true"]):
+        if _works([path, *_BWRAP_OPTIONS, "--unshare-net", "--", "/bin/true"]):
             return path
     return ""
 
 
 def _works(command: Sequence[str]) -> bool:
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
             env={"PATH": "/usr/bin:/bin"},
-            timeout=PROBE,
+            timeout=PROBE_TIMEOUT,
             check=False,
         )
     except (OSError, subprocess.SubprocessError):
         return False
-    return done.returncode == 0
+    return process.returncode == 0
 
 
-_FRAME = (
+_BWRAP_OPTIONS = (
     *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
     *("--cap-drop", "ALL"),
 )
-"""No `--die-with-parent`: what a command leaves running may stay, below our own supervisor."""
+"""Without `--die-with-parent`, as processes that a command leaves may stay below our supervisor."""
 
 
-def _in_tmp() -> list[str]:
-    """What can be read of the /tmp outside: no sockets and no folders that hold some, which lead out of the sandbox."""
-    found: list[str] = []
+def _shared_folders() -> list[str]:
+    """Return the folders in /tmp that can be read: none with sockets, which lead out of the sandbox."""
+    folders: list[str] = []
     with contextlib.suppress(OSError), os.scandir("/tmp") as entries:
         for entry in entries:
-            if len(found) >= SHARED or entry.name.startswith("."):
+            if len(folders) >= MAX_SHARED or entry.name.startswith("."):
                 continue
-            if entry.is_dir(follow_symlinks=False) and not _meets(entry.path):
-                found.append(entry.path)
-    return sorted(found)
+            if entry.is_dir(follow_symlinks=False) and not _has_sockets(entry.path):
+                folders.append(entry.path)
+    return sorted(folders)
 
 
-def _meets(folder: str) -> bool:
+def _has_sockets(folder: str) -> bool:
     try:
         with os.scandir(folder) as entries:
-            return any(stat.S_ISSOCK(one.stat(follow_symlinks=False).st_mode) for one in islice(entries, 1_000))
+            return any(stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode) for entry in islice(entries, 1_000))
     except OSError:
         return True
 
 
 class ConfinedCommand:
-    """A `platform.proc.Confinement` for one command. Constructing it walks the roots: do it in a thread."""
+    """The confinement of one command. Constructing it searches the roots: do it in a thread."""
 
     def __init__(
         self,
@@ -186,22 +185,21 @@ class ConfinedCommand:
         *,
         writes: bool = True,
         network: bool = False,
-        known: dict[tuple[str, bool], bool] | None = None,
+        cache: dict[tuple[str, bool], bool] | None = None,
     ) -> None:
-        """`writes` False for what only reads and prints: then nothing can be written at all. `known` remembers names
-        from one command to the next."""
+        """`writes` False: nothing can be written. `cache`: protected names, shared by the commands of a session."""
         self._sandbox = sandbox
         self._network = network
         scratch = str(roots.scratch) if roots.scratch is not None else ""
-        ground = [str(folder) for folder in roots.folders]
-        self._ground = [*ground, *([scratch] if scratch else [])]
-        self._folders = ground if writes else []
-        self._writable = self._ground if writes else []
+        folders = [str(folder) for folder in roots.folders]
+        self._accessible = [*folders, *([scratch] if scratch else [])]
+        self._writable_roots = folders if writes else []
+        self._writable = self._accessible if writes else []
         self._protects = roots.protects
-        self._known = {} if known is None else known
-        """Name, and whether it is a folder → whether it is protected: nearly all patterns are about names alone."""
-        self._guarded = self._protected() if writes and sandbox.whole else []
-        self._before = self._tops() if writes else set()
+        self._cache = {} if cache is None else cache
+        """Name, and whether it is a folder → whether it is protected, as nearly all patterns depend only on names."""
+        self._existing_protected = self._find_protected() if writes and sandbox.is_complete else []
+        self._initial = self._top_protected() if writes else set()
         self.environment: Mapping[str, str] = {}
         self._temporary = ""
         if scratch and writes:
@@ -210,14 +208,14 @@ class ConfinedCommand:
             self.environment = {"TMPDIR": self._temporary}
 
     def confine(
-        self, stages: Sequence[Stage], cwd: Path, more: Sequence[Path] = ()
+        self, stages: Sequence[Stage], cwd: Path, writable: Sequence[Path] = ()
     ) -> tuple[Sequence[Stage], SandboxSpec]:
-        """See Confinement."""
-        placed = [os.path.join(root, name) for root in self._folders for name in PLACED]
-        placed = [path for path in placed if self._sandbox.whole and not os.path.lexists(path)]
-        sandbox_spec = SandboxSpec(
-            writable=(*self._writable, *map(str, more)),
-            guarded=(*self._guarded, *placed),
+        """Return the programs to start instead and their sandbox, as in `Confinement`."""
+        placed = [os.path.join(root, name) for root in self._writable_roots for name in PLACED]
+        placed = [path for path in placed if self._sandbox.is_complete and not os.path.lexists(path)]
+        spec = SandboxSpec(
+            writable=(*self._writable, *map(str, writable)),
+            guarded=(*self._existing_protected, *placed),
             hidden=self._hidden(),
             placed=tuple(placed),
             network=self._network,
@@ -225,28 +223,26 @@ class ConfinedCommand:
             landlock=self._sandbox.landlock,
         )
         if self._sandbox.kind == "bwrap":
-            return [self._wrapped(stage, sandbox_spec, cwd) for stage in stages], SandboxSpec(
-                placed=sandbox_spec.placed
-            )
-        return stages, sandbox_spec
+            return [self._wrap(stage, spec, cwd) for stage in stages], SandboxSpec(placed=spec.placed)
+        return stages, spec
 
     def appeared(self) -> tuple[str, ...]:
-        """Protected entries of the roots that were not there before."""
-        return tuple(sorted(self._tops() - self._before)) if self._folders else ()
+        """Return protected entries of the roots that were created since."""
+        return tuple(sorted(self._top_protected() - self._initial)) if self._writable_roots else ()
 
-    def _wrapped(self, stage: Stage, sandbox_spec: SandboxSpec, cwd: Path) -> Stage:
-        argv = ["bwrap", *_FRAME]
+    def _wrap(self, stage: Stage, spec: SandboxSpec, cwd: Path) -> Stage:
+        argv = ["bwrap", *_BWRAP_OPTIONS]
         argv += ["--bind", self._temporary, "/tmp"] if self._temporary else ["--tmpfs", "/tmp"]
         argv += [] if self._network else ["--unshare-net"]
-        for path in _in_tmp():
-            argv += ["--ro-bind-try", path, path]  # each may be gone meanwhile
-        for path in sandbox_spec.hidden:
+        for path in _shared_folders():
+            argv += ["--ro-bind-try", path, path]  # each may have been removed meanwhile
+        for path in spec.hidden:
             argv += ["--tmpfs", path]
-        for path in self._ground:
-            argv += ["--ro-bind", path, path]  # it may lie in /tmp
-        for path in sandbox_spec.writable:
+        for path in self._accessible:
+            argv += ["--ro-bind", path, path]  # it may be in /tmp
+        for path in spec.writable:
             argv += ["--bind", path, path]
-        for path in sandbox_spec.guarded:
+        for path in spec.guarded:
             argv += ["--ro-bind", path, path]
         argv += ["--chdir", str(cwd), "--", stage.program, *stage.argv[1:]]
         return msgspec.structs.replace(stage, program=self._sandbox.program, argv=tuple(argv))
@@ -256,54 +252,58 @@ class ConfinedCommand:
             home = paths.home_dir()
         except paths.HomeNotFoundError:
             return ()
-        found = [os.path.join(home, name) for name in HIDDEN]
+        folders = [os.path.join(home, name) for name in HIDDEN]
         if not self._network:
-            found.append("/run")
-        return tuple(path for path in map(os.path.realpath, found) if os.path.isdir(path) and not self._holds(path))
+            folders.append("/run")
+        return tuple(path for path in map(os.path.realpath, folders) if os.path.isdir(path) and not self._is_used(path))
 
-    def _holds(self, folder: str) -> bool:
-        """Whether hiding `folder` would hide what the command works in."""
-        return any(Path(one).is_relative_to(folder) for one in self._ground)
+    def _is_used(self, folder: str) -> bool:
+        """Return whether the command works in `folder`, so that it can't be hidden."""
+        return any(Path(path).is_relative_to(folder) for path in self._accessible)
 
-    def _protected(self) -> list[str]:
-        """What of the roots is there and protected, those above before those below."""
-        found: list[str] = []
-        waiting = list(self._folders)
-        left = LOOKED_AT
-        for folder in waiting:
-            if left <= 0 or len(found) >= MOST:
+    def _find_protected(self) -> list[str]:
+        """Return the existing protected paths in the roots, top folders first."""
+        protected: list[str] = []
+        folders = list(self._writable_roots)
+        remaining = MAX_ENTRIES
+        for folder in folders:
+            if remaining <= 0 or len(protected) >= MAX_PROTECTED:
                 break
             for name, path, is_folder in _entries(folder):
-                left -= 1
+                remaining -= 1
                 if self._is_protected(name, path, is_folder):
-                    found.append(path)
-                elif is_folder and name not in DEEP:
-                    waiting.append(path)
-        return found
+                    protected.append(path)
+                elif is_folder and name not in EXCLUDED:
+                    folders.append(path)
+        return protected
 
     def _is_protected(self, name: str, path: str, is_folder: bool) -> bool:
-        whole = path + "/x" if is_folder else path
-        if _BY_PLACE.search(path, 0, len(path) - len(name)):
-            return self._protects(whole)
+        tested = path + "/x" if is_folder else path
+        if _PATH_MATTERS.search(path, 0, len(path) - len(name)):
+            return self._protects(tested)
         key = (name, is_folder)
-        if (known := self._known.get(key)) is None:
-            known = self._known[key] = self._protects(whole)
-        return known
+        if key not in self._cache:
+            self._cache[key] = self._protects(tested)
+        return self._cache[key]
 
-    def _tops(self) -> set[str]:
-        placed = {os.path.join(root, name) for root in self._folders for name in PLACED}
+    def _top_protected(self) -> set[str]:
+        placed = {os.path.join(root, name) for root in self._writable_roots for name in PLACED}
         return {
             path
-            for root in self._folders
+            for root in self._writable_roots
             for name, path, is_folder in _entries(root)
             if path not in placed and self._is_protected(name, path, is_folder)
         }
 
 
 def _entries(folder: str) -> list[tuple[str, str, bool]]:
-    """Name, path and whether it is a folder; links are left out."""
+    """Return name, path and whether it is a folder, of all entries except links."""
     try:
         with os.scandir(folder) as entries:
-            return [(one.name, one.path, one.is_dir(follow_symlinks=False)) for one in entries if not one.is_symlink()]
+            return [
+                (entry.name, entry.path, entry.is_dir(follow_symlinks=False))
+                for entry in entries
+                if not entry.is_symlink()
+            ]
     except OSError:
         return []

@@ -1,12 +1,12 @@
-"""Which secrets there are: what `text.SecretMask` hides (A7)."""
+"""Find the secrets in environment variables, which `SecretMask` hides (A7)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-SHORTEST = 8
-"""Values of variables that are shorter are no secrets worth the name; they would mask ordinary words."""
+MIN_LENGTH = 8
+"""Shorter values are not masked, as they may be ordinary words."""
 
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:PASS|PASSWD|PASSWORD|PASSPHRASE|PWD|SECRETS?|TOKENS?|CREDENTIALS?|AUTH|AUTHORIZATION|PAT|COOKIE|DSN|"
@@ -22,7 +22,7 @@ _TEMPLATE = re.compile(r"^[<${\[].*[>}\]]$|^(?:your|change|replace|example|dummy
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a variable of this name is thought to hold a secret."""
+    """Return whether a variable of this name probably contains a secret."""
     name = name.upper()
     return bool(_SECRET_NAME.search(name)) and not _ORDINARY_NAME.match(name)
 
@@ -30,19 +30,19 @@ def is_secret_name(name: str) -> bool:
 def values_to_mask(
     environ: Mapping[str, str], token: str | None = None, token_name: str = "LLM_AUTH_TOKEN"
 ) -> dict[str, str]:
-    """Name → value of what must never be shown: secret-named variables, and the model server's `token`."""
+    """Return name → value of secrets: variables with a secret's name, and the `token` of the model server."""
     values: dict[str, str] = {}
-    for name, written in environ.items():
-        value = written.strip()
-        if len(value) >= SHORTEST and is_secret_name(name) and not _looks_ordinary(value):
+    for name, text in environ.items():
+        value = text.strip()
+        if len(value) >= MIN_LENGTH and is_secret_name(name) and not _is_ordinary(value):
             values[name] = value
     if token:
         values[token_name] = token
     return values
 
 
-def _looks_ordinary(value: str) -> bool:
-    """A word, a small number, a path or an address without a password is no secret, whatever the variable's name."""
+def _is_ordinary(value: str) -> bool:
+    """Return whether the value is a word, a small number, a path or a URL without a password."""
     if _TEMPLATE.match(value):
         return True
     return bool(_ORDINARY_VALUE.match(value)) and (len(value) < 16 or value[0] in "~/." or "://" in value)

@@ -74,7 +74,7 @@ class SandboxPolicy:
 
     def holds(self, action: RunAction, mode: ApprovalMode) -> bool:
         """The same for a sandbox that denies all it should: what `auto_approve_high` asks for (A4)."""
-        return self.sandbox.whole and self.wants(action, mode)
+        return self.sandbox.is_complete and self.wants(action, mode)
 
     async def confinement(self, action: RunAction, mode: ApprovalMode) -> ConfinedCommand | None:
         """None for a command that runs without. Raises ToolError where the settings demand what is not there."""
@@ -84,7 +84,7 @@ class SandboxPolicy:
             return None
         network = self._settings.sandbox_network and not action.safe
         return await asyncio.to_thread(
-            ConfinedCommand, self.sandbox, self._roots, writes=not action.safe, network=network, known=self._known
+            ConfinedCommand, self.sandbox, self._roots, writes=not action.safe, network=network, cache=self._known
         )
 
     async def with_notes(self, outcome: CommandOutcome, confined: ConfinedCommand | None) -> CommandOutcome:
@@ -98,7 +98,7 @@ class SandboxPolicy:
         if outcome.exit_code and _DENIED.search(outcome.output):
             network = "" if self._settings.sandbox_network else " and network access"
             notes.append(
-                f"It ran in a sandbox ({self.sandbox.shown}): writing outside the workspace or to protected files"
+                f"It ran in a sandbox ({self.sandbox.label}): writing outside the workspace or to protected files"
                 f"{network} is denied. If it must, say so to the user."
             )
         return msgspec.structs.replace(outcome, note="\n".join(notes))
@@ -364,7 +364,12 @@ class ToolEnvironment:
         from tui_agent.shell import safe_commands
 
         running = await asyncio.to_thread(
-            safe_commands.assess_command, command, cwd, self._ground, self.roots.holds_credentials, self.roots.guards
+            safe_commands.assess_command,
+            command,
+            cwd,
+            self._ground,
+            self.roots.holds_credentials,
+            self.roots.is_protected,
         )
         if self.mode is Mode.REVIEW and self.trusted():
             reads = await asyncio.to_thread(self._git, running) is not None
