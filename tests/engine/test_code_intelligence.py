@@ -262,11 +262,11 @@ async def test_after_close_nothing_looks_at_a_file_any_more(workspace: Path, tmp
     settings = Settings(language_servers={"python": command(tmp_path)})
     code = CodeIntelligence(settings, Roots((workspace,)), lambda notice: None, allowed=lambda: True)
     code.expect(workspace / "a.py", GOOD.encode())
-    (looking,) = code._expecting.values()
+    (baseline,) = code._baselines.values()
     await asyncio.sleep(0)
-    assert not looking.done()
+    assert not baseline.done()
     await code.close()
-    assert looking.done()
+    assert baseline.done()
 
 
 def limits(start: float) -> Any:

@@ -1,4 +1,4 @@
-"""What the user attaches to a message by naming it: read when the message is given to the model (H7)."""
+"""Attachments: the content of the files and folders mentioned in a message (H7)."""
 
 from __future__ import annotations
 
@@ -28,121 +28,127 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TOTAL = 60_000
-"""Characters of all that one message attaches."""
-SHARE = 0.4
-"""Of the window: what one message may attach at the most."""
-CHARACTERS = 3
-"""Characters that a token of code has at the least, for that share."""
-LEAST = 500
-"""Characters of room under which nothing more is attached."""
-DEPTH = 2
+TOTAL_MAX = 60_000
+"""Maximum characters attached to one message."""
+WINDOW_SHARE = 0.4
+"""Maximum share of the context window attached to one message."""
+CHARACTERS_PER_TOKEN = 3
+"""Conservative estimate for code."""
+MIN_ROOM = 500
+"""Remaining characters below which nothing more is attached."""
+FOLDER_DEPTH = 2
 """Levels of a folder that are listed."""
-CHUNK = 200
-"""Lines that are read at a time."""
+CHUNK_LINES = 200
+"""Lines read at a time."""
 
 
 class Attachments:
-    """Looks up what the messages of one session mention. A path counts as `read_file` would have it: what lies outside
-    the roots or holds credentials is asked for (A2, A4)."""
+    """Attaches what messages mention.
+
+    As with `read_file`, paths outside the roots or with credentials need approval (A2, A4).
+    """
 
     def __init__(self, stream: SessionStream, environment: ToolEnvironment) -> None:
         self._stream = stream
         self._environment = environment
         self.window: int | None = None
-        """Tokens of the model's window, as far as is known."""
+        """Size of the context window in tokens, if known."""
 
     async def attach(self, run: str) -> None:
-        """Attach what the messages mention that were given to the model since the last time.
+        """Resolve the pending mentions of all messages; a notice reports what can't be attached.
 
-        What can't be attached is told to the user; their text stays as it is. Never raises but for cancellation, after
-        which the messages that were not done with are still to be looked at.
+        Raises only cancellation and JournalBroken; the remaining messages then stay pending.
         """
         state = self._stream.state
         for message, text in tuple(state.pending_mentions):
-            found = await asyncio.to_thread(_found, text, self._environment)
-            if found:
-                await self._attach(message, found, run)
+            resolved = await asyncio.to_thread(_resolve_mentions, text, self._environment)
+            if resolved:
+                await self._attach(message, resolved, run)
             state.mentions_handled(message)
 
-    async def _attach(self, message: str, found: list[_Found], run: str) -> None:
+    async def _attach(self, message: str, resolved: list[_ResolvedMention], run: str) -> None:
         from tui_agent.engine.host.tool_context import CallContext
 
         ctx = CallContext(self._environment, run=run, node=run)
         try:
-            items = await self._items(found, ctx, run)
+            items = await self._read_all(resolved, ctx, run)
         finally:
             ctx.close()
         if items:
             self._stream.emit(ContextAttached(message=message, items=tuple(items)), run=run)
-            beneath = (f"{item.path}/*" if item.kind == "folder" else item.path for item in items)
-            await self._environment.bring_rules(tuple(beneath), run)
+            touched = (f"{item.path}/*" if item.kind == "folder" else item.path for item in items)
+            await self._environment.bring_rules(tuple(touched), run)
 
-    async def _items(self, found: list[_Found], ctx: CallContext, run: str) -> list[Attachment]:
-        """What can be attached; the user is told of the rest."""
+    async def _read_all(self, resolved: list[_ResolvedMention], ctx: CallContext, run: str) -> list[Attachment]:
+        """Read the attachments; emit notices about those that can't be read."""
         items: list[Attachment] = []
-        left = TOTAL if self.window is None else min(TOTAL, round(SHARE * CHARACTERS * self.window))
-        for one in found:
+        left = (
+            TOTAL_MAX
+            if self.window is None
+            else min(TOTAL_MAX, round(WINDOW_SHARE * CHARACTERS_PER_TOKEN * self.window))
+        )
+        for mention in resolved:
             try:
-                if left < LEAST:
+                if left < MIN_ROOM:
                     raise ToolError("there is no room left; the agent reads it itself.", "too_large")
-                item = await self._read(one, ctx, left)
-            except ToolRefused:  # it says to the model what it is not to try; the user decided, or saw what did
-                self._tell(one.place.text, "reading it was refused.", run)
+                item = await self._read(mention, ctx, left)
+            except ToolRefused:  # its message is meant for the model
+                self._report_failure(mention.place.text, "reading it was refused.", run)
             except ToolError as error:
-                self._tell(one.place.text, str(error), run)
+                self._report_failure(mention.place.text, str(error), run)
             except OSError as error:
-                self._tell(one.place.text, f"{error.strerror or error}.", run)
+                self._report_failure(mention.place.text, f"{error.strerror or error}.", run)
             except JournalBroken:
                 raise
             except Exception:
                 log.exception("a mention could not be attached")
-                self._tell(one.place.text, "it can't be read; the details are in the debug log.", run)
+                self._report_failure(mention.place.text, "it can't be read; the details are in the debug log.", run)
             else:
                 left -= len(item.text)
                 items.append(item)
         return items
 
-    async def _read(self, one: _Found, ctx: CallContext, left: int) -> Attachment:
-        if one.target is None:
-            raise ToolError(one.fault, "not_found")
-        await permit_read(ctx, one.target)
+    async def _read(self, mention: _ResolvedMention, ctx: CallContext, left: int) -> Attachment:
+        if mention.target is None:
+            raise ToolError(mention.fault, "not_found")
+        await permit_read(ctx, mention.target)
         cap = self._environment.settings.caps.attachment_characters
-        if one.target.path.is_dir():
-            return await asyncio.to_thread(_folder, one, self._environment.roots.folders, min(cap, left))
-        room = min(left, cap if one.place.first is None else MAX_RESULT_SIZE)
+        if mention.target.path.is_dir():
+            return await asyncio.to_thread(_read_folder, mention, self._environment.roots.folders, min(cap, left))
+        room = min(left, cap if mention.place.first is None else MAX_RESULT_SIZE)
         stop = threading.Event()
         try:
-            item = await asyncio.to_thread(_file, one, room, stop)
+            item = await asyncio.to_thread(_read_lines, mention, room, stop)
         finally:
             stop.set()
         if item.sha256 is not None:
-            self._environment.mark_seen(one.target.path, item.sha256)
+            self._environment.mark_seen(mention.target.path, item.sha256)
         return item
 
-    def _tell(self, mention: str, why: str, run: str) -> None:
-        text = clean(f"{mention} is not attached: {why}")
+    def _report_failure(self, mention: str, reason: str, run: str) -> None:
+        text = clean(f"{mention} is not attached: {reason}")
         self._stream.emit(Notice(level="warning", text=text, code="attach.failed"), run=run)
 
 
-class _Found(NamedTuple):
-    """A mention and where it leads; `fault` says why nowhere."""
+class _ResolvedMention(NamedTuple):
+    """A mention and its file or folder; without one, `fault` says why."""
 
     place: LineRange
     target: Target | None
     fault: str = ""
 
 
-def _found(text: str, environment: ToolEnvironment) -> list[_Found]:
-    found: list[_Found] = []
+def _resolve_mentions(text: str, environment: ToolEnvironment) -> list[_ResolvedMention]:
+    unique: dict[object, _ResolvedMention] = {}
     for mention in mentions(text):
-        one = _led(mention, environment)
-        if one is not None and not any(_same(one, other) for other in found):
-            found.append(one)
-    return found
+        resolved = _resolve(mention, environment)
+        if resolved is not None:
+            place, target = resolved.place, resolved.target
+            unique.setdefault(place if target is None else (target.path, place.first, place.last), resolved)
+    return list(unique.values())
 
 
-def _led(mention: Mention, environment: ToolEnvironment) -> _Found | None:
+def _resolve(mention: Mention, environment: ToolEnvironment) -> _ResolvedMention | None:
     from tui_agent.safety.roots import PathError
 
     fault = "there is no such file."
@@ -153,24 +159,17 @@ def _led(mention: Mention, environment: ToolEnvironment) -> _Found | None:
             fault = str(error)
             continue
         if os.path.exists(target.path):
-            return _Found(place, target)
+            return _ResolvedMention(place, target)
     shortest = mention.places[-1]
-    return _Found(shortest, None, fault) if mention.certain else None
+    return _ResolvedMention(shortest, None, fault) if mention.certain else None
 
 
-def _same(one: _Found, other: _Found) -> bool:
-    if one.target is None or other.target is None:
-        return one.place == other.place
-    lines, others = ((each.place.first, each.place.last) for each in (one, other))
-    return one.target.path == other.target.path and lines == others
+# --- reading -------------------------------------------------------------------------------
 
 
-# --- what the model gets --------------------------------------------------------------------
-
-
-def _file(one: _Found, room: int, stop: threading.Event) -> Attachment:
-    """A file or lines of it, as `read_file` shows them, in `room` characters. Raises ToolError and OSError."""
-    target, place = one.target, one.place
+def _read_lines(mention: _ResolvedMention, room: int, stop: threading.Event) -> Attachment:
+    """Read a file, or lines of it, as `read_file` does, up to `room` characters. Raises ToolError and OSError."""
+    target, place = mention.target, mention.place
     assert target is not None
     source = open_lines(target, None, stop)
     try:
@@ -179,18 +178,18 @@ def _file(one: _Found, room: int, stop: threading.Event) -> Attachment:
         shown: list[str] = []
         size, number, ended, torn = 0, first, False, False
         while not ended and (place.last is None or number <= place.last):
-            wanted = CHUNK if place.last is None else min(CHUNK, place.last - number + 1)
-            lines = source.take(wanted)
+            requested = CHUNK_LINES if place.last is None else min(CHUNK_LINES, place.last - number + 1)
+            lines = source.take(requested)
             for line in lines:
                 entry = mark_invisible(clean(f"{number}\t{line}"))
                 if shown and size + len(entry) + 1 > room:
                     ended = True
                     break
-                torn = torn or is_shortened(line) or len(entry) > max(room, LEAST)
-                shown.append(entry[: max(room, LEAST)])
+                torn = torn or is_shortened(line) or len(entry) > max(room, MIN_ROOM)
+                shown.append(entry[: max(room, MIN_ROOM)])
                 size += len(entry) + 1
                 number += 1
-            ended = ended or len(lines) < wanted
+            ended = ended or len(lines) < requested
         total, notes, sha256 = source.total, source.notes, source.sha256
     finally:
         source.close()
@@ -214,7 +213,7 @@ def _file(one: _Found, room: int, stop: threading.Event) -> Attachment:
 
 
 def _label(display: str, place: LineRange, first: int, last: int, total: int | None, torn: bool) -> tuple[str, str]:
-    """What the model is told of the lines, and what the user is told of those that are missing."""
+    """Return the label for the model, and the note for the user about missing lines."""
     name = printable_name(display)
     of = "" if total is None else f" of {total:,}"
     if last < first:
@@ -229,16 +228,16 @@ def _label(display: str, place: LineRange, first: int, last: int, total: int | N
     return f"{lines}, cut there; read_file with start_line={last + 1} gives the rest", cut
 
 
-def _folder(one: _Found, roots: Sequence[Path], room: int) -> Attachment:
-    """What is in a folder, in `room` characters. Raises ToolError."""
-    target = one.target
+def _read_folder(mention: _ResolvedMention, roots: Sequence[Path], room: int) -> Attachment:
+    """List a folder, in up to `room` characters. Raises ToolError."""
+    target = mention.target
     assert target is not None
-    shown = str(list_folder(target.path, DEPTH, roots, threading.Event()).data)
+    shown = str(list_folder(target.path, FOLDER_DEPTH, roots, threading.Event()).data)
     text = mark_invisible(clean(shown))
     note = ""
     if len(text) > room:
         text = text[:room].rpartition("\n")[0] or text[:room]
         note = f"cut after {text.count(chr(10)) + 1:,} entries"
     name = "the working folder" if target.display == "." else f"the folder {printable_name(target.display)}"
-    label = f"What is in {name}, {DEPTH} levels deep" + (f", {note}; list_files gives more" if note else "")
+    label = f"What is in {name}, {FOLDER_DEPTH} levels deep" + (f", {note}; list_files gives more" if note else "")
     return Attachment(display=target.display, path=str(target.path), kind="folder", label=label, text=text, note=note)

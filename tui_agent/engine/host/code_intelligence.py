@@ -1,7 +1,7 @@
-"""What language servers know, for the tools, for the check after a write and for the completion gate (T3, T4, W8).
+"""Language servers for the tools, the check after a write, and the completion gate (T3, T4, W8).
 
-Nothing here raises, and nothing takes longer than its limit. Servers are started in a trusted folder only, on
-first use, and shared by all that works in the session.
+Nothing here raises, and everything has a time limit. Servers are started on first use, only in trusted folders, and
+shared within the session.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ANSWER = 60.0
-"""Seconds that one question may take, starting and indexing included."""
-KEPT = 300
-"""Files of which is remembered what was wrong in them."""
-GATE = 20.0
-"""Seconds for all files that the completion gate looks at."""
+QUERY_TIMEOUT = 60.0
+"""Seconds for one query, including the start of a server and indexing."""
+MAX_FILES = 300
+"""File versions whose diagnostics are remembered."""
+GATE_TIMEOUT = 20.0
+"""Seconds for all files checked by the completion gate."""
 
 T = TypeVar("T")
 
@@ -62,48 +62,48 @@ class CodeIntelligence:
         *,
         allowed: Callable[[], bool],
     ) -> None:
-        """`allowed`: whether the workspace is trusted by now (A8)."""
+        """`allowed` returns True once the workspace is trusted (A8)."""
         self._settings = settings
         self._roots = roots
         self._tell = tell
         self._limits = limits
         self._pool: ServerPool | None = None
-        self._expecting: dict[Path, asyncio.Task[None]] = {}
-        self._known: dict[tuple[str, str], Counter[int]] = {}
-        """By path and sha256: how often which finding was in the file (`_which`)."""
+        self._baselines: dict[Path, asyncio.Task[None]] = {}
+        self._diagnostic_counts: dict[tuple[str, str], Counter[int]] = {}
+        """(Path, sha256) → number of each diagnostic, by `_identity`."""
         self._allowed = allowed
 
-    # --- whether there is any ---
+    # --- availability ---
 
     def hindrance(self) -> str:
-        """Why no server may be started; empty when it may."""
+        """Return why no server may be started; empty if one may."""
         if not self._settings.language_servers_on:
             return "language servers are switched off in the settings"
         return "" if self._allowed() else "this folder is not trusted"
 
     async def offered(self) -> bool:
-        """Whether a server is installed for a language of the workspace. Starts none."""
+        """Return True if a server for a language of the workspace is installed. Starts none."""
         if self.hindrance():
             return False
         pool = await self._servers()
-        return bool(await asyncio.to_thread(_present, pool))
+        return bool(await asyncio.to_thread(_served_languages, pool))
 
     async def close(self) -> None:
-        """End all servers; nothing of them is left afterwards."""
-        for task in self._expecting.values():
+        """End all servers."""
+        for task in self._baselines.values():
             task.cancel()
-        await asyncio.gather(*self._expecting.values(), return_exceptions=True)
+        await asyncio.gather(*self._baselines.values(), return_exceptions=True)
         if self._pool is not None:
             await self._pool.close()
 
     async def _servers(self) -> ServerPool:
         if self._pool is None:
-            made = await asyncio.to_thread(self._make_pool)
-            self._pool = self._pool or made
+            pool = await asyncio.to_thread(self._create_pool)
+            self._pool = self._pool or pool
         return self._pool
 
-    def _make_pool(self) -> ServerPool:
-        """For the workspace, and those of its other folders that are trusted (A8). Imports a lot and does file IO."""
+    def _create_pool(self) -> ServerPool:
+        """Create the pool for the workspace and its other trusted folders (A8). Imports a lot and does file IO."""
         from tui_agent.lsp.pool import ServerPool
 
         folders = self._roots.folders
@@ -113,7 +113,7 @@ class CodeIntelligence:
     def _say(self, level: Literal["info", "warning"], text: str) -> None:
         self._tell(Notice(level=level, text=text, code="code.server"))
 
-    # --- questions of the tools ---
+    # --- queries of the tools ---
 
     async def diagnostics(self, path: Path) -> tuple[Diagnostic, ...] | Unavailable:
         """See Code."""
@@ -150,32 +150,32 @@ class CodeIntelligence:
         async def ask(pool: ServerPool) -> tuple[Symbol, ...] | Unavailable:
             from tui_agent.lsp.queries import CodeServer
 
-            present = await asyncio.to_thread(_present, pool)
+            present = await asyncio.to_thread(_served_languages, pool)
             if not present:
                 return Unavailable(reason="no language server for a language of this workspace is installed")
-            asked = (
+            queries = (
                 pool.with_server(language, root, partial(CodeServer.symbols, name=name, example=example))
                 for language, root, example in present
             )
-            answers = await asyncio.gather(*asked)
-            found = [symbol for one in answers if not isinstance(one, Unavailable) for symbol in one]
-            reasons = [one for one in answers if isinstance(one, Unavailable)]
-            if not found and len(reasons) == len(answers):
+            answers = await asyncio.gather(*queries)
+            symbols = [symbol for answer in answers if not isinstance(answer, Unavailable) for symbol in answer]
+            reasons = [answer for answer in answers if isinstance(answer, Unavailable)]
+            if not symbols and len(reasons) == len(answers):
                 return reasons[0]
-            return await asyncio.to_thread(_likest, name, found)
+            return await asyncio.to_thread(_rank_symbols, name, symbols)
 
         return await self._limited(ask)
 
     async def _ask(
-        self, path: Path, ask: Callable[[CodeServer], Awaitable[T | Unavailable]], seconds: float = ANSWER
+        self, path: Path, ask: Callable[[CodeServer], Awaitable[T | Unavailable]], seconds: float = QUERY_TIMEOUT
     ) -> T | Unavailable:
-        """What `ask` gets from the server for a file."""
+        """Query the server of a file."""
         return await self._limited(lambda pool: pool.with_file(path, ask), seconds)
 
     async def _limited(
-        self, ask: Callable[[ServerPool], Awaitable[T | Unavailable]], seconds: float = ANSWER
+        self, ask: Callable[[ServerPool], Awaitable[T | Unavailable]], seconds: float = QUERY_TIMEOUT
     ) -> T | Unavailable:
-        """The answer of servers that know the files on disk; `Unavailable` whatever goes wrong."""
+        """Query the servers, which first re-read changed files; any error gives `Unavailable`."""
         if why := self.hindrance():
             return Unavailable(reason=why)
         try:
@@ -189,90 +189,93 @@ class CodeIntelligence:
             log.exception("code intelligence failed")
             return Unavailable(reason="code intelligence failed inside; the details are in the debug log")
 
-    # --- after a write, and at the end ---
+    # --- after a write, and in the completion gate ---
 
     def expect(self, path: Path, before: bytes | None) -> None:
-        """A file is about to be written: what is wrong in it now is found out meanwhile, so that new errors can be
-        told from old ones. `before`: its bytes; None where there is no file."""
-        going = self._expecting.get(path)
-        if self.hindrance() or (going is not None and not going.done()):
-            return
-        self._expecting = {known: task for known, task in self._expecting.items() if not task.done()}
-        self._expecting[path] = asyncio.create_task(self._look(path, before))
+        """Collect the diagnostics of a file before it is written, to recognize new errors afterwards.
 
-    async def _look(self, path: Path, before: bytes | None) -> None:
+        `before` is its content; None if it does not exist.
+        """
+        task = self._baselines.get(path)
+        if self.hindrance() or (task is not None and not task.done()):
+            return
+        self._baselines = {other: task for other, task in self._baselines.items() if not task.done()}
+        self._baselines[path] = asyncio.create_task(self._collect_baseline(path, before))
+
+    async def _collect_baseline(self, path: Path, before: bytes | None) -> None:
         if before is not None:
-            await self._found(path, ANSWER, before)
+            await self._diagnostics(path, QUERY_TIMEOUT, before)
         else:
-            await self._ask(path, _started)
+            await self._ask(path, _no_query)
 
     async def check(self, change: FileChange) -> tuple[Diagnostic, ...] | None:
-        """What is wrong in a file that was just written, new errors marked; None when that can't be told within the
-        setting `timeouts.diagnostics` (T4)."""
+        """Return the diagnostics of a written file, new ones marked (T4).
+
+        None if they are not available within the setting `timeouts.diagnostics`.
+        """
         if self.hindrance() or change.after is None:
             return None
         path, seconds = Path(change.path), self._settings.timeouts.diagnostics
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
-        expected = self._expecting.get(path)
-        if expected is not None:
-            await asyncio.wait([expected], timeout=seconds)
-        found = await self._found(path, max(0.0, end - loop.time()))
-        return None if found is None else self._marked(found, change.path, change.before)
+        baseline = self._baselines.get(path)
+        if baseline is not None:
+            await asyncio.wait([baseline], timeout=seconds)
+        diagnostics = await self._diagnostics(path, max(0.0, end - loop.time()))
+        return None if diagnostics is None else self._mark_new(diagnostics, change.path, change.before)
 
     async def errors(self, changes: Iterable[FileChange]) -> dict[str, tuple[Diagnostic, ...]]:
-        """The errors of files that were changed, by their shown names: those that were not there before the first of
-        these changes, as far as that is known (W8)."""
+        """Return the errors introduced by these changes, as far as known, by display name (W8)."""
         first: dict[str, FileChange] = {}
         for change in changes:
             first.setdefault(change.path, change)
         if self.hindrance() or not first:
             return {}
         loop = asyncio.get_running_loop()
-        end = loop.time() + GATE
-        wrong: dict[str, tuple[Diagnostic, ...]] = {}
+        end = loop.time() + GATE_TIMEOUT
+        errors_by_file: dict[str, tuple[Diagnostic, ...]] = {}
         for path, change in first.items():
-            found = await self._found(Path(path), max(0.0, end - loop.time()))
-            marked = self._marked(found or (), path, change.before)
-            if errors := tuple(one for one in marked if one.kind == "error" and one.new):
-                wrong[change.display] = errors
-        return wrong
+            diagnostics = await self._diagnostics(Path(path), max(0.0, end - loop.time()))
+            marked = self._mark_new(diagnostics or (), path, change.before)
+            if errors := tuple(each for each in marked if each.kind == "error" and each.new):
+                errors_by_file[change.display] = errors
+        return errors_by_file
 
-    async def _found(self, path: Path, seconds: float, data: bytes | None = None) -> tuple[Diagnostic, ...] | None:
-        """What is wrong in the file on disk, or would be if `data` stood in it; None when that can't be told in
-        time."""
+    async def _diagnostics(
+        self, path: Path, seconds: float, data: bytes | None = None
+    ) -> tuple[Diagnostic, ...] | None:
+        """Return the diagnostics of the file on disk, or with the content `data`; None if not available in time."""
 
         limit = max(0.1, seconds)
         answer = await self._ask(path, lambda server: server.file_diagnostics(path, limit, data), seconds)
         if isinstance(answer, Unavailable):
             log.debug("no diagnostics of %s: %s", path, answer.reason)
             return None
-        sha256, found = answer
-        put_bounded(self._known, (str(path), sha256), Counter(map(_which, found)), KEPT)
-        return found
+        sha256, diagnostics = answer
+        put_bounded(self._diagnostic_counts, (str(path), sha256), Counter(map(_identity, diagnostics)), MAX_FILES)
+        return diagnostics
 
-    def _marked(self, found: tuple[Diagnostic, ...], path: str, before: str | None) -> tuple[Diagnostic, ...]:
-        """`found` with those marked that were not in the file as it was `before`; all of them where that is not
-        known."""
-        old = self._known.get((path, before or ""), Counter()).copy()
+    def _mark_new(self, diagnostics: tuple[Diagnostic, ...], path: str, before: str | None) -> tuple[Diagnostic, ...]:
+        """Mark the diagnostics that the file with the hash `before` did not have; all if it is unknown."""
+        old = self._diagnostic_counts.get((path, before or ""), Counter()).copy()
         marked = []
-        for one in found:
-            old[_which(one)] -= 1
-            marked.append(msgspec.structs.replace(one, new=old[_which(one)] < 0))
+        for diagnostic in diagnostics:
+            old[_identity(diagnostic)] -= 1
+            marked.append(msgspec.structs.replace(diagnostic, new=old[_identity(diagnostic)] < 0))
         return tuple(marked)
 
 
-def _which(one: Diagnostic) -> int:
-    """The same for findings that only stand in other places."""
-    return hash((one.kind, one.message, one.code))
+def _identity(diagnostic: Diagnostic) -> int:
+    """Identify a diagnostic independently of its position."""
+    return hash((diagnostic.kind, diagnostic.message, diagnostic.code))
 
 
-async def _started(server: CodeServer) -> None:
-    """Nothing is asked yet."""
+async def _no_query(server: CodeServer) -> None:
+    """Only start the server."""
 
 
-def _present(pool: ServerPool) -> list[tuple[Language, Path, Path]]:
-    """Languages of the workspace that can be served: with the root, and a file of it. Does file IO."""
+def _served_languages(pool: ServerPool) -> list[tuple[Language, Path, Path]]:
+    """Return the languages with an installed server, each with a root and an example file. Does file IO."""
     from tui_agent.lsp.languages import code_files, language_of_file
     from tui_agent.lsp.pool import is_served
 
@@ -287,13 +290,13 @@ def _present(pool: ServerPool) -> list[tuple[Language, Path, Path]]:
     return list(found.values())
 
 
-def _likest(name: str, found: Iterable[Symbol]) -> tuple[Symbol, ...]:
-    """Exact names first, then those that begin with it, then those that hold it; each symbol once."""
+def _rank_symbols(name: str, symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
+    """Sort symbols by how well they match `name`, without duplicates."""
     wanted = name.casefold()
 
     def rank(symbol: Symbol) -> tuple[bool, bool, bool, str, int]:
         own = symbol.name.casefold()
         return (symbol.name != name, own != wanted, wanted not in own, symbol.location.path, symbol.location.line)
 
-    once = {(one.name, one.location.path, one.location.line): one for one in found}
-    return tuple(sorted(once.values(), key=rank))
+    unique = {(symbol.name, symbol.location.path, symbol.location.line): symbol for symbol in symbols}
+    return tuple(sorted(unique.values(), key=rank))

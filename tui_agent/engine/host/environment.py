@@ -1,4 +1,4 @@
-"""What the tools of a session share: roots, shell, sandbox, grants, modes, and what the model has seen."""
+"""The tool environment of a session: roots, shell, sandbox, grants, modes, and the files that the model has seen."""
 
 from __future__ import annotations
 
@@ -57,43 +57,43 @@ _DENIED = re.compile(
 
 
 class SandboxPolicy:
-    """The session's sandbox: for commands of the auto modes and those that run unasked, or for all (`required`)."""
+    """Applies the sandbox to commands in auto modes and to safe commands, or to all (`required`)."""
 
     def __init__(self, settings: Settings, roots: Roots, sandbox: Sandbox) -> None:
         self._settings = settings
         self._roots = roots
         self.sandbox = sandbox
-        self._known: dict[tuple[str, bool], bool] = {}
+        self._cache: dict[tuple[str, bool], bool] = {}
 
     def wants(self, action: RunAction, mode: ApprovalMode) -> bool:
-        """Whether a command of the model runs in the sandbox."""
+        """Return True if a command runs in the sandbox."""
         if self.sandbox.kind == "none" or self._settings.sandbox == "off":
             return False
         auto = mode in (ApprovalMode.AUTO_EDIT, ApprovalMode.AUTO)
         return self._settings.sandbox == "required" or auto or action.safe
 
     def holds(self, action: RunAction, mode: ApprovalMode) -> bool:
-        """The same for a sandbox that denies all it should: what `auto_approve_high` asks for (A4)."""
+        """Return True if it runs in a complete sandbox, as `auto_approve_high` requires (A4)."""
         return self.sandbox.is_complete and self.wants(action, mode)
 
     async def confinement(self, action: RunAction, mode: ApprovalMode) -> ConfinedCommand | None:
-        """None for a command that runs without. Raises ToolError where the settings demand what is not there."""
+        """Return the confinement of a command, or None. Raises ToolError if a required sandbox is missing."""
         if self._settings.sandbox == "required" and self.sandbox.kind == "none":
             raise ToolError("The settings demand a sandbox for commands, and there is none here.", "refused")
         if not self.wants(action, mode):
             return None
         network = self._settings.sandbox_network and not action.safe
         return await asyncio.to_thread(
-            ConfinedCommand, self.sandbox, self._roots, writes=not action.safe, network=network, cache=self._known
+            ConfinedCommand, self.sandbox, self._roots, writes=not action.safe, network=network, cache=self._cache
         )
 
     async def with_notes(self, outcome: CommandOutcome, confined: ConfinedCommand | None) -> CommandOutcome:
-        """With a note where the sandbox may be why it failed, or where the command made something protected."""
+        """Add notes about denials by the sandbox and about created protected files."""
         if confined is None:
             return outcome
         notes = [outcome.note] if outcome.note else []
-        if made := await asyncio.to_thread(confined.appeared):
-            names = ", ".join(self._roots.display(Path(path)) for path in made)
+        if created := await asyncio.to_thread(confined.appeared):
+            names = ", ".join(self._roots.display(Path(path)) for path in created)
             notes.append(f"The command made what only the user may make: {names}. Tell them.")
         if outcome.exit_code and _DENIED.search(outcome.output):
             network = "" if self._settings.sandbox_network else " and network access"
@@ -105,7 +105,7 @@ class SandboxPolicy:
 
 
 class GrantStore:
-    """The standing approvals of a session: for it alone, and for every session in this workspace."""
+    """The standing permissions of a session, temporary and permanent."""
 
     def __init__(self, stream: EventSink, workspace: Path, grants: Iterable[Grant] = ()) -> None:
         self._stream = stream
@@ -113,11 +113,11 @@ class GrantStore:
         self._grants = list(dict.fromkeys(grants))
 
     def listed(self) -> tuple[Grant, ...]:
-        """Every grant once, in the order in which they were given."""
+        """Return the grants in the order in which they were given."""
         return tuple(self._grants)
 
     async def add(self, grant: Grant) -> None:
-        """Add a grant; `always` ones are written to the user's own configuration."""
+        """Add a grant; permanent ones are written to the user's configuration."""
         if grant not in self._grants:
             self._grants.append(grant)
         if grant.scope is Scope.ALWAYS:
@@ -127,9 +127,9 @@ class GrantStore:
                 self._warn(f"The permission is valid for this session only: {error}", "grant.unkept")
 
     async def revoke(self, grant: Grant) -> bool:
-        """Remove a grant: from now on it is asked again. False when there is no such grant, or it stays on disk.
+        """Revoke a grant; False if it does not exist, or can't be removed from disk.
 
-        One that can't be removed from the file no longer holds in this session; a notice says that it is still there.
+        In the latter case it is revoked for this session only, and a notice says so.
         """
         if grant not in self._grants:
             return False
@@ -147,54 +147,53 @@ class GrantStore:
         self._stream.emit(Notice(level="warning", text=text, code=code))
 
 
-LOW = 16 << 20
-"""Bytes free on a disk below which it is said."""
+LOW_SPACE = 16 << 20
+"""Free bytes below which a disk is reported as nearly full."""
 
 
 class WorkspaceHealth:
-    """Looks at `folders`; tells once of each that is gone, and of each disk that is nearly full."""
+    """Reports unreachable folders and nearly full disks, each once."""
 
-    def __init__(self, folders: Sequence[Path], tell: Callable[[Notice], object]) -> None:
+    def __init__(self, folders: Sequence[Path], notify: Callable[[Notice], object]) -> None:
         self._folders = tuple(folders)
-        self._tell = tell
-        self._told: set[str] = set()
+        self._notify = notify
+        self._reported: set[str] = set()
 
-    async def look(self) -> None:
-        """Look now, off the event loop. Raises nothing."""
-        found = await asyncio.to_thread(_troubles, self._folders)
-        for text, notice in found.items():
-            if text not in self._told:
-                self._tell(notice)
-        self._told = set(found)
+    async def check(self) -> None:
+        """Check the folders in a thread and report new problems. Does not raise."""
+        problems = await asyncio.to_thread(_find_problems, self._folders)
+        for key, notice in problems.items():
+            if key not in self._reported:
+                self._notify(notice)
+        self._reported = set(problems)
 
 
-def _troubles(folders: Sequence[Path]) -> dict[str, Notice]:
-    """What is wrong, by what tells it from other trouble."""
-    found: dict[str, Notice] = {}
+def _find_problems(folders: Sequence[Path]) -> dict[str, Notice]:
+    """Return a notice for each problem, by a key that identifies it."""
+    problems: dict[str, Notice] = {}
     for folder in folders:
         try:
             device, room = os.stat(folder).st_dev, os.statvfs(folder)
         except OSError as error:
             text = f"The folder {folder} can't be reached: {error.strerror}. Nothing can be read or written there."
-            found[f"gone {folder}"] = Notice(level="error", text=text, code="folder.gone")
+            problems[f"gone {folder}"] = Notice(level="error", text=text, code="folder.gone")
             continue
         free = room.f_bavail * room.f_frsize
-        if free < LOW:
+        if free < LOW_SPACE:
             left = f"{free / (1 << 20):,.1f} MiB are free"
             text = f"The disk of {folder} is nearly full: {left}. New data may not be saved."
-            found.setdefault(f"full {device}", Notice(level="warning", text=text, code="disk.full"))
-    return found
+            problems.setdefault(f"full {device}", Notice(level="warning", text=text, code="disk.full"))
+    return problems
 
 
-PREFIX = "tui-agent/"
-"""What the names of such branches begin with."""
+BRANCH_PREFIX = "tui-agent/"
 SLUG_MAX = 40
-"""Characters of the rest."""
-SAME = 20
-"""Branches of the same name, told apart by numbers."""
-SECONDS = 5.0
-"""For one call of git."""
-_UNDERWAY = {
+"""Maximum characters of a branch name after the prefix."""
+MAX_SAME_NAME = 20
+"""Branches of the same name, distinguished by numbers."""
+GIT_TIMEOUT = 5.0
+"""Seconds for one git command."""
+_IN_PROGRESS = {
     "rebase-merge": "a rebase",
     "rebase-apply": "a rebase",
     "MERGE_HEAD": "a merge",
@@ -202,14 +201,13 @@ _UNDERWAY = {
     "REVERT_HEAD": "a revert",
     "BISECT_LOG": "a bisection",
 }
-"""What lies in the repository's folder while something goes on that a new branch would break."""
+"""Files of a git folder during operations that a new branch would disturb."""
 
 
 class SessionBranch:
-    """Made for `folders`, of which the first has the repository; `title` gives what the session is called.
+    """Creates the session's git branch in the first of `folders` (W19); `title` returns the session's title.
 
-    Only references are written: files, index and what is not committed stay as they are, and nothing of the repository
-    is run.
+    Only references are written: files, index and uncommitted changes stay as they are, and no hooks run.
     """
 
     def __init__(self, folders: Sequence[Path], title: Callable[[], str], stream: EventSink) -> None:
@@ -218,68 +216,68 @@ class SessionBranch:
         self._title = title
         self._stream = stream
         self._settled = False
-        self._settling = asyncio.Lock()
+        self._settle_lock = asyncio.Lock()
 
     async def before_change(self, run: str) -> None:
-        """See that the session is on a branch of its own. The folder must be trusted."""
-        async with self._settling:
+        """Create the branch before the first change, unless a session branch is active. The folder must be trusted."""
+        async with self._settle_lock:
             if self._settled:
                 return
             self._settled = True
             before = await asyncio.to_thread(branch_of, self._folder)
-            if before is None or before.startswith(PREFIX):
+            if before is None or before.startswith(BRANCH_PREFIX):
                 return
-            name, why = await self._made()
-            self._tell(name, before, why, run)
+            name, problem = await self._create()
+            self._report(name, before, problem, run)
 
-    async def _made(self) -> tuple[str, str]:
-        """The new branch, and why there is none."""
+    async def _create(self) -> tuple[str, str]:
+        """Return the new branch, or an empty name and the reason."""
         git = Git(self._folder, self._folders)
-        said = await git.run("rev-parse", "--absolute-git-dir", seconds=SECONDS)
-        if said is None:
+        git_folder = await git.run("rev-parse", "--absolute-git-dir", seconds=GIT_TIMEOUT)
+        if git_folder is None:
             return "", "git did not respond"
-        place = Path(said.decode("utf-8", "surrogateescape").strip())
-        if going := await asyncio.to_thread(_underway, place):
-            return "", f"{going} is in progress"
-        found = await git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", seconds=SECONDS)
-        commit = found.decode("ascii", "replace").strip() if found else ""
+        path = Path(git_folder.decode("utf-8", "surrogateescape").strip())
+        if operation := await asyncio.to_thread(_operation_in_progress, path):
+            return "", f"{operation} is in progress"
+        head = await git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", seconds=GIT_TIMEOUT)
+        commit = head.decode("ascii", "replace").strip() if head else ""
         slug = _slug(self._title())
-        for number in range(1, SAME + 1):
-            name = f"{PREFIX}{slug}-{number}" if number > 1 else f"{PREFIX}{slug}"
-            if await git.run("show-ref", "--verify", "--quiet", f"refs/heads/{name}", seconds=SECONDS) is not None:
+        for number in range(1, MAX_SAME_NAME + 1):
+            name = f"{BRANCH_PREFIX}{slug}-{number}" if number > 1 else f"{BRANCH_PREFIX}{slug}"
+            if await git.run("show-ref", "--verify", "--quiet", f"refs/heads/{name}", seconds=GIT_TIMEOUT) is not None:
                 continue
-            if await git.branch(name, commit, seconds=SECONDS):
+            if await git.branch(name, commit, seconds=GIT_TIMEOUT):
                 return name, ""
             return "", f"git could not create {name}"
-        return "", f"{SAME} branches {PREFIX}{slug} already exist"
+        return "", f"{MAX_SAME_NAME} branches {BRANCH_PREFIX}{slug} already exist"
 
-    def _tell(self, name: str, before: str, why: str, run: str) -> None:
+    def _report(self, name: str, before: str, problem: str, run: str) -> None:
         if name:
             text = (
                 f"New git branch {name}, based on {before}: this session's changes go there. Your files and "
                 f"uncommitted changes stay unchanged. Return with `git switch {before}`."
             )
         else:
-            text = f"No git branch was created for this session: {why}. Its changes are on {before}."
+            text = f"No git branch was created for this session: {problem}.  Its changes are on {before}."
         self._stream.emit(Notice(level="info" if name else "warning", text=text, code="git.branch"), run=run)
 
 
-def _underway(place: Path) -> str:
-    return next((words for name, words in _UNDERWAY.items() if (place / name).exists()), "")
+def _operation_in_progress(git_folder: Path) -> str:
+    return next((operation for name, operation in _IN_PROGRESS.items() if (git_folder / name).exists()), "")
 
 
 def _slug(title: str) -> str:
-    """The title as a part of a branch's name; the date where no letter of it can stand there."""
-    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
-    words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
-    if len(words) > SLUG_MAX:
-        words = words[: SLUG_MAX + 1].rpartition("-")[0] or words[:SLUG_MAX]
-    return words or dt.date.today().isoformat()
+    """Return the title as part of a branch name; today's date if it has no usable letters."""
+    ascii_title = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
+    slug = re.sub(r"[^a-z0-9]+", "-", ascii_title).strip("-")
+    if len(slug) > SLUG_MAX:
+        slug = slug[: SLUG_MAX + 1].rpartition("-")[0] or slug[:SLUG_MAX]
+    return slug or dt.date.today().isoformat()
 
 
 @dataclass(kw_only=True)
 class ToolEnvironment:
-    """The part of a session that outlives a tool call."""
+    """The session-wide state behind the tool contexts."""
 
     stream: StatefulStream
     approvals: Approvals
@@ -289,144 +287,148 @@ class ToolEnvironment:
     mode: Mode
     approval_mode: ApprovalMode
     attended: bool
-    """True when somebody can answer a question."""
+    """True if a person can answer questions."""
     trusted: Callable[[], bool]
-    """Whether the workspace is trusted by now (A8)."""
+    """Returns True if the workspace is trusted by now (A8)."""
     grants: GrantStore
     sandbox: Sandbox
     snapshots: Snapshots | None
-    """Saves what edits replace, for undo."""
+    """Saves file contents before edits, for undo."""
     rules: NestedRules | None
-    """The rules of folders below the roots (H1)."""
+    """Agent rules of folders below the roots (H1)."""
     propose: Callable[[PlanChange], str] | None
-    """Takes proposals for the plan document."""
+    """Receives proposals for the plan document."""
     branch: SessionBranch | None
-    """Makes the session's git branch (W19)."""
+    """Creates the session's git branch (W19)."""
     asking: dict[str, asyncio.Future[Answer | None]] = field(default_factory=dict)
-    """Digest of what may be read → the answer that is waited for, so that it is asked for once."""
+    """Digest of a read action → its pending answer, so that the same question is asked once."""
     acts: int = 0
-    """How often anything was written or run, or the user said something: what calls see may be another since."""
+    """Number of writes, commands and user messages: after any of them, a repeated call may have another result."""
     writes: int = 0
-    """How often a file was written."""
+    """Number of file writes."""
     _seen: dict[Path, str] = field(default_factory=dict)
     _terminal: ShellSession | None = None
 
     def __post_init__(self) -> None:
         self.sandbox_policy = SandboxPolicy(self.settings, self.roots, self.sandbox)
         self.code = CodeIntelligence(self.settings, self.roots, self.stream.emit, allowed=self.trusted)
-        """What language servers know (T3)."""
+        """Language servers (T3)."""
 
     @property
     def workspace(self) -> Path:
-        """The first root: where commands start."""
+        """The first root, where commands start."""
         return self.roots.folders[0]
 
     @property
-    def _ground(self) -> tuple[Path, ...]:
-        """Where commands may stand and read: the roots and the scratch folder (T6)."""
+    def _readable_folders(self) -> tuple[Path, ...]:
+        """The folders in which commands may run and read (T6)."""
         return (*self.roots.folders, self.scratch)
 
     def read_only_copy(self, stream: StatefulStream, mode: Mode) -> ToolEnvironment:
-        """An environment for a sub-agent: nothing is written, nobody is asked, nothing is proposed (T5)."""
-        place = copy.copy(self)
-        place.stream, place.mode, place.approval_mode = stream, mode, ApprovalMode.READ_ONLY
-        place.attended, place.grants, place.asking, place._seen = False, GrantStore(stream, self.workspace), {}, {}
-        place.propose = None
-        return place
+        """Return an environment for a sub-agent: without writes, questions and proposals (T5)."""
+        environment = copy.copy(self)
+        environment.stream, environment.mode, environment.approval_mode = stream, mode, ApprovalMode.READ_ONLY
+        environment.attended, environment.grants = False, GrantStore(stream, self.workspace)
+        environment.asking, environment._seen, environment.propose = {}, {}, None
+        return environment
 
     async def before_change(self, run: str) -> None:
-        """Called before a file is written or a command runs that may write one."""
+        """Prepare for a file write, or for a command that may write files."""
         if self.branch is not None and self.trusted():
             await self.branch.before_change(run)
 
     async def bring_rules(self, touched: Iterable[str], run: str) -> None:
-        """Tell the model of a conversation the rules that it needs for the files `touched` and has not before its eyes.
-        Called between a round of calls and the next request: results stay with their calls."""
+        """Add the agent rules for the files `touched` that the model does not see yet.
+
+        Call it between a batch and the next request, so that results stay with their calls.
+        """
         if self.rules is not None:
             for text in await self.rules.due(touched, self.stream.state.history.window()):
                 self.stream.emit(ProgramMessageAdded(kind=RULES, text=text), run=run)
 
     def mark_seen(self, path: Path, sha256: str) -> None:
-        """Remember the bytes that the model has seen of a file."""
+        """Remember the version of a file that the model has seen."""
         self._seen.pop(path, None)
         self._seen[path] = sha256
 
     def recent(self) -> list[Path]:
-        """The files that the model has seen, the latest first (H7)."""
+        """Return the files that the model has seen, latest first (H7)."""
         return list(reversed(self._seen))
 
     def last_seen(self, path: Path) -> str | None:
-        """The hash of a file as the model last saw it."""
+        """Return the hash of a file as last seen by the model."""
         return self._seen.get(path)
 
     async def judge(self, command: str, cwd: Path) -> RunAction:
-        """The command rated, off the event loop (A1)."""
+        """Classify a command, in a thread (A1)."""
         from tui_agent.shell import safe_commands
 
-        running = await asyncio.to_thread(
+        action = await asyncio.to_thread(
             safe_commands.assess_command,
             command,
             cwd,
-            self._ground,
+            self._readable_folders,
             self.roots.holds_credentials,
             self.roots.is_protected,
         )
         if self.mode is Mode.REVIEW and self.trusted():
-            reads = await asyncio.to_thread(self._git, running) is not None
-            running = msgspec.structs.replace(running, safe=running.safe or reads)
+            reads_only = await asyncio.to_thread(self._read_only_git, action) is not None
+            action = msgspec.structs.replace(action, safe=action.safe or reads_only)
         if self._terminal is not None and (changed := self._terminal.env_changes()):
-            running = msgspec.structs.replace(running, env_changes=changed)
-        return running
+            action = msgspec.structs.replace(action, env_changes=changed)
+        return action
 
-    def _git(self, running: RunAction) -> tuple[str, ...] | None:
-        """The arguments of a git command that only reads the workspace; None for every other one."""
+    def _read_only_git(self, action: RunAction) -> tuple[str, ...] | None:
+        """Return the arguments of a git command that only reads the workspace, else None."""
         from tui_agent.shell import review_git
 
-        cwd = Path(running.cwd)
+        cwd = Path(action.cwd)
         if not any(cwd.is_relative_to(folder) for folder in self.roots.folders):
             return None
-        return review_git.git_arguments(running.command, lambda path: self.roots.holds_credentials(cwd / path))
+        return review_git.git_arguments(action.command, lambda path: self.roots.holds_credentials(cwd / path))
 
     def output_file(self) -> Path:
-        """A name for the file with all of an output, which is made only when that is long."""
+        """Return a path for the complete output of a command; written only if it is long."""
         return self.scratch / f"output-{secrets.token_hex(4)}.txt"
 
     async def run_command(
         self, action: RunAction, timeout: float, show: Callable[[str], None], file: Path | None = None
     ) -> CommandOutcome:
-        """Run exactly `action`: as argv when it may run unasked, else in the session's shell (T2). `file` is for
-        all of its output."""
+        """Run `action`: safe commands without a shell, others in the session's shell (T2).
+
+        `file` receives the complete output. Raises ToolError.
+        """
         confined = await self.sandbox_policy.confinement(action, self.approval_mode)
         cwd = Path(action.cwd)
         if await asyncio.to_thread(os.path.realpath, cwd) != action.cwd:
             raise ToolError(f"The way to {cwd} leads elsewhere by now; call it again.", "changed")
         if not action.safe:
             outcome = await self._in_terminal(action.command, cwd, timeout, show, file, confined)
-        elif (git := await asyncio.to_thread(self._git, action)) is not None:
+        elif (git := await asyncio.to_thread(self._read_only_git, action)) is not None:
             from tui_agent.shell import review_git
 
-            folders, kept = self.roots.folders, self._kept(file)
+            folders, kept = self.roots.folders, self._output_buffer(file)
             outcome = await review_git.run_git_read(
                 git, cwd=cwd, folders=folders, timeout=timeout, on_output=show, kept=kept
             )
         else:
             from tui_agent.shell.safe_commands import run_script, safe_script
 
-            credentials, kept = self.roots.holds_credentials, self._kept(file)
-            steps = await asyncio.to_thread(safe_script, action.command, cwd, self._ground, credentials)
+            credentials, kept = self.roots.holds_credentials, self._output_buffer(file)
+            steps = await asyncio.to_thread(safe_script, action.command, cwd, self._readable_folders, credentials)
             if steps is None:
                 raise ToolError("What this command names changed meanwhile; call it again.", "changed")
             outcome = await run_script(steps, cwd=cwd, timeout=timeout, on_output=show, kept=kept, confinement=confined)
         return await self.sandbox_policy.with_notes(outcome, confined)
 
-    def _kept(self, file: Path | None) -> OutputOptions:
+    def _output_buffer(self, file: Path | None) -> OutputOptions:
         from tui_agent.platform.output import OutputOptions
 
         caps = self.settings.caps
         return OutputOptions(file or self.output_file(), (caps.head_lines, caps.tail_lines))
 
     async def run_own(self, command: str) -> CommandOutcome:
-        """Run a command that the user typed with `!`: theirs, so nothing is asked (U5). Raises ToolError."""
+        """Run a `!command` of the user, without approval (U5). Raises ToolError."""
         self.acts += 1
         limit = self.settings.timeouts.command_max
         return await self._in_terminal(command, self.shell_cwd(), limit)
@@ -447,24 +449,26 @@ class ToolEnvironment:
         before = {job.id for job in self._terminal.jobs()}
         try:
             outcome = await self._terminal.run(
-                command, timeout=timeout, on_output=show, cwd=cwd, kept=self._kept(file), confinement=confined
+                command, timeout=timeout, on_output=show, cwd=cwd, kept=self._output_buffer(file), confinement=confined
             )
         except CommandError as error:
             raise ToolError(str(error), error.code) from error
-        for job in self._terminal.jobs() if self._terminal is not None else ():  # none when we were closed meanwhile
+        for job in self._terminal.jobs() if self._terminal is not None else ():  # closed in the meantime
             if job.id not in before:
-                self._tell_left(job)
+                self._report_background_job(job)
         return outcome
 
-    def _tell_left(self, job: Job) -> None:
-        """The user hears of what goes on running, not the model alone."""
+    def _report_background_job(self, job: Job) -> None:
+        """Tell the user, not only the model, about a process that is still running."""
         pids = " ".join(map(str, job.pids[:10]))
         text = f"Still running: {one_line(job.program, 200)}. It ends with the session; `!kill {pids}` ends it now."
         self.stream.emit(Notice(level="info", text=text, code="command.left"))
 
     async def verdict(self, action: Action, cannot_undo: str = "") -> Verdict:
-        """Whether an action runs, is asked for or is refused here: by mode, approval mode, settings and grants, and by
-        whether an edit can be undone; `cannot_undo` says why not, where that is known."""
+        """Decide whether an action runs, is asked for or is refused.
+
+        By modes, settings and grants, and by whether an edit can be undone; `cannot_undo` is a known reason why not.
+        """
         verdict = judge(
             action,
             mode=self.mode,
@@ -475,19 +479,19 @@ class ToolEnvironment:
         )
         if verdict.decision == "refuse" or not isinstance(action, EditAction) or self.snapshots is None:
             return verdict
-        cannot_undo = cannot_undo or await self.snapshots.trouble(action)
+        cannot_undo = cannot_undo or await self.snapshots.obstacle(action)
         if not cannot_undo:
             return verdict
         rule = f"{verdict.rule}. This change can't be undone: {cannot_undo}"
         return msgspec.structs.replace(verdict, decision="ask", rule=rule, grants=(), cannot_undo=cannot_undo)
 
     def shell_cwd(self) -> Path:
-        """Where the session's shell stands; the workspace when that folder is gone."""
+        """Return the shell's current folder, or the workspace if that no longer exists."""
         cwd = self._terminal.cwd if self._terminal is not None else self.workspace
         return cwd if cwd.is_dir() else self.workspace
 
     async def close(self) -> None:
-        """End the shell, every process it left, and the language servers."""
+        """End the shell with all its processes, and the language servers."""
         try:
             if self._terminal is not None:
                 await self._terminal.close()

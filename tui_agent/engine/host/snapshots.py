@@ -1,4 +1,4 @@
-"""Snapshots what an edit is about to replace, before it happens and durably (K1)."""
+"""Snapshots of files before they are edited (K1)."""
 
 from __future__ import annotations
 
@@ -18,72 +18,74 @@ if TYPE_CHECKING:
     from tui_agent.checkpoints.store import BlobStore
     from tui_agent.safety.roots import Roots
 
-STOPPED = 0.2
-"""Seconds for a look after a command that was stopped."""
+INTERRUPTED_SURVEY = 0.2
+"""Seconds for the survey after an interrupted command."""
 
 
 class SnapshotError(Exception):
-    """What an edit would replace can't be kept; `str()` is why, as a part of a sentence."""
+    """A snapshot can't be saved; `str()` is the reason, as a clause."""
 
 
 class Snapshots:
-    """Keeps pre-images in a session's store and journals them."""
+    """Saves file contents in the session's store and journals them."""
 
     def __init__(self, stream: SessionStream, store: BlobStore) -> None:
         self._stream = stream
         self._store = store
-        self._told_unwatched = False
+        self._reported_unwatched = False
 
     @contextlib.asynccontextmanager
     async def watching(
         self, command: str, roots: Roots, note: Callable[[CommandChangedFiles], None], *, run: str, call: str
     ) -> AsyncIterator[None]:
-        """Note and journal which files below the roots are others after the block, which can't be undone."""
+        """Pass to `note`, and journal, which files under the roots the block changed; these can't be undone."""
         from tui_agent.checkpoints import survey
 
-        def look_before() -> tuple[survey.Survey, dict[str, bytes]]:
-            found = survey.take_survey(roots.folders)
-            return found, survey.read_contents(found, command)
+        def survey_before() -> tuple[survey.Survey, dict[str, bytes]]:
+            taken = survey.take_survey(roots.folders)
+            return taken, survey.read_contents(taken, command)
 
-        def look_after(seconds: float) -> survey.Changes:
+        def survey_after(seconds: float) -> survey.Changes:
             return survey.compare(before, survey.take_survey(roots.folders, seconds=seconds), known)
 
-        before, known = await asyncio.to_thread(look_before)
+        before, known = await asyncio.to_thread(survey_before)
         seconds = survey.TIME_LIMIT
         try:
             yield
         except asyncio.CancelledError:
-            seconds = STOPPED
+            seconds = INTERRUPTED_SURVEY
             raise
         finally:
-            look = asyncio.to_thread(look_after, seconds)
-            changes = await asyncio.shield(asyncio.ensure_future(look))
-            blind = not before.complete and not self._told_unwatched
+            changes = await asyncio.shield(asyncio.create_task(asyncio.to_thread(survey_after, seconds)))
+            blind = not before.complete and not self._reported_unwatched
 
-            def named(paths: tuple[str, ...]) -> tuple[str, ...]:
+            def display_names(paths: tuple[str, ...]) -> tuple[str, ...]:
                 return tuple(roots.display(Path(path)) for path in paths)
 
             event = CommandChangedFiles(
                 command=command,
-                created=named(changes.created),
-                changed=named(changes.changed),
-                deleted=named(changes.deleted),
+                created=display_names(changes.created),
+                changed=display_names(changes.changed),
+                deleted=display_names(changes.deleted),
                 more=changes.more,
                 unwatched=tuple(make_visible(text) for text in changes.unwatched),
             )
             note(event)
             if changes.any or blind:
-                self._told_unwatched = self._told_unwatched or blind
+                self._reported_unwatched = self._reported_unwatched or blind
                 self._stream.emit(event, run=run, node=call)
 
-    async def trouble(self, action: EditAction) -> str:
-        """Why what lies there could not be kept, as a part of a sentence; empty when it can."""
-        return await asyncio.to_thread(self._trouble, action)
+    async def obstacle(self, action: EditAction) -> str:
+        """Return why the file's content can't be saved, as a clause; empty if it can."""
+        return await asyncio.to_thread(self._obstacle, action)
 
     async def save_before(self, action: EditAction, *, run: str, call: str, unkept: str = "") -> None:
-        """Keep what the edit replaces, durably, and journal it. Raises SnapshotError; with `unkept`, which says why it
-        is not kept, only the latter. Raises FileChangedError when the bytes are no longer those of the edit."""
-        state, folders = await asyncio.to_thread(self._keep, action, unkept)
+        """Save the content that the edit replaces, durably, and journal it.
+
+        With `unkept`, the reason why it can't be saved, it is only journaled. Raises SnapshotError, and
+        FileChangedError if the file is not the one the edit is based on.
+        """
+        state, folders = await asyncio.to_thread(self._save, action, unkept)
         event = FileSnapshotted(
             path=action.path,
             display=action.display,
@@ -96,24 +98,24 @@ class Snapshots:
         self._stream.emit(event, run=run, node=call)
 
     def save_after(self, content: bytes) -> None:
-        """Keep what an edit wrote, if there is room: for comparing and merging. Blocks."""
+        """Save what an edit wrote, if there is room, for diffs and merges. Does file IO."""
         from tui_agent.checkpoints.store import StoreError
 
         with contextlib.suppress(StoreError):
             self._store.put(content)
 
-    def _trouble(self, action: EditAction) -> str:
+    def _obstacle(self, action: EditAction) -> str:
         if action.before is None or self._store.has(action.before):
             return ""
         with contextlib.suppress(OSError):
             size = os.stat(action.path).st_size
-            if (why := self._store.refusal(size)) and size <= self._store.file_cap:
+            if (reason := self._store.refusal(size)) and size <= self._store.file_cap:
                 self._store.prune(self._stream.state.ledger.needed_contents())
-                why = self._store.refusal(size)
-            return why
+                reason = self._store.refusal(size)
+            return reason
         return ""
 
-    def _keep(self, action: EditAction, unkept: str) -> tuple[FileState, tuple[str, ...]]:
+    def _save(self, action: EditAction, unkept: str) -> tuple[FileState, tuple[str, ...]]:
         from tui_agent.checkpoints import disk
         from tui_agent.checkpoints.store import StoreError
         from tui_agent.platform.file_faults import FileChangedError, FileFault
@@ -125,20 +127,20 @@ class Snapshots:
         if unkept:
             return FileState(kind="file", sha256=action.before), ()
         try:
-            found = read_file(path, self._store.file_cap, follow=False)
+            current = read_file(path, self._store.file_cap, follow=False)
         except FileFault as fault:
-            if fault.code in ("not_found", "not_regular"):  # the edit began from an ordinary file
+            if fault.code in ("not_found", "not_regular"):  # the edit is based on a regular file
                 raise FileChangedError(path) from fault
             raise SnapshotError(str(fault)) from fault
-        if found.sha256 != action.before:
+        if current.sha256 != action.before:
             raise FileChangedError(path)
         try:
             try:
-                self._store.put(found.data)
+                self._store.put(current.data)
             except StoreError as error:
                 if error.code != "full" or not self._store.prune(self._stream.state.ledger.needed_contents()):
                     raise
-                self._store.put(found.data)
+                self._store.put(current.data)
         except StoreError as error:
             raise SnapshotError(str(error)) from error
-        return FileState(kind="file", sha256=found.sha256, size=len(found.data), mode=found.mode), ()
+        return FileState(kind="file", sha256=current.sha256, size=len(current.data), mode=current.mode), ()

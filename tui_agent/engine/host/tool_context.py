@@ -1,4 +1,4 @@
-"""What one tool call may do: judged by the rules, else asked for; only what was allowed is done (A4, A5, A9)."""
+"""The tool context of a call: every action is decided by the rules or the user before it is executed (A4, A5, A9)."""
 
 from __future__ import annotations
 
@@ -45,87 +45,87 @@ from tui_agent.tools.partial_edits import can_choose, chosen_bytes
 from tui_agent.tools.search_workspace import find_ripgrep
 
 WATCH_INTERVAL = 0.4
-"""Seconds between two looks at a file while the user decides about it."""
+"""Seconds between checks of a file while the user decides about its edit."""
 CHANGED = "changed on disk"
-"""Why an approval is void."""
+"""Reason why an approval is void."""
 SAME_QUESTION = "the answer to the same question"
-"""Who answered a call that asks for the same thing as another one that is waiting."""
-NO_WAY_AROUND = " Do not try it by another way."
-"""What only the model is told of a refusal."""
+"""Source of an answer taken over from another call with the same question."""
+NO_WORKAROUND = " Do not try it by another way."
+"""Ends a refusal, for the model only."""
 HUNKS_CAP = 4_000
-"""Characters of hunks that the model is shown."""
+"""Maximum characters of hunks in feedback."""
 OUTPUT_CAP = 256 * 1024
-"""Characters of live output that one call may put on the stream; the rest stays in the result."""
+"""Maximum characters of live output of a call on the stream; the result has the rest."""
 DIFF_CAP = 2 << 20
-"""Characters of a change that can be shown in full (A9) and saved in one record."""
-DIAGNOSTICS = 20
-"""Errors of one file that the model is told after a write."""
-OUTPUT_GATHER = 0.1
-"""Seconds for which live output is gathered."""
+"""Maximum characters of a change: it must be shown in full (A9) and fit into one record."""
+MAX_DIAGNOSTICS = 20
+"""Errors of a file reported to the model after a write."""
+OUTPUT_INTERVAL = 0.1
+"""Seconds for which live output is buffered."""
 
 Delegate = Callable[[SubagentTask, str, str], Awaitable[ToolResult]]
-"""Runs a sub-agent for a run and a call of it (T5)."""
+"""Runs a sub-agent for a run and the node of a call (T5)."""
 
 
 class Approval(NamedTuple):
-    """A permission that was given, once, for one action."""
+    """Permission for one action, to be used once."""
 
     id: str
     answer: Answer
     cannot_undo: str = ""
-    """Why the edit can't be undone; the user was told when they were asked."""
+    """Why the edit can't be undone, as shown to the user in the request."""
 
 
 class CallClock:
-    """The time limit of a call, which stands still while somebody decides (T7)."""
+    """The time limit of a call, paused while the user decides (T7)."""
 
     def __init__(self) -> None:
         self._deadline = asyncio.timeout(None)
-        self._left: float | None = None
+        self._remaining: float | None = None
         self._paused = 0
         self.waited_ms = 0
-        """Time spent waiting for the user."""
+        """Milliseconds spent waiting for the user."""
 
     def limit(self, seconds: float | None) -> asyncio.Timeout:
-        """The limit as a context; None for a call that keeps its own time."""
+        """Return the limit as a context manager; None for a call with its own time limit."""
         self._deadline = asyncio.timeout(seconds)
         return self._deadline
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """The limit does not run meanwhile."""
+        """Pause the limit."""
         now = asyncio.get_running_loop().time
         self._paused += 1
         if self._paused == 1:
             when = self._deadline.when()
-            self._left = None if when is None else when - now()
+            self._remaining = None if when is None else when - now()
             if when is not None:
                 self._deadline.reschedule(None)
         try:
             yield
         finally:
             self._paused -= 1
-            if self._paused == 0 and self._left is not None and not self._deadline.expired():
-                self._deadline.reschedule(now() + self._left)
+            if self._paused == 0 and self._remaining is not None and not self._deadline.expired():
+                self._deadline.reschedule(now() + self._remaining)
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """As `paused`, and counted: somebody decides."""
-        began = time.monotonic()
+        """Pause the limit and count the time as waiting for the user."""
+        started = time.monotonic()
         try:
             with self.paused():
                 yield
         finally:
-            self.waited_ms += round((time.monotonic() - began) * 1000)
+            self.waited_ms += round((time.monotonic() - started) * 1000)
 
 
 def refusal(answer: Answer) -> str:
-    """What the model is told of an answer that gives no permission."""
+    """Return the message for the model about an answer other than approval."""
     if answer.verdict == "withdrawn":
         return "Interrupted by the user before they decided."
     reason = f" Their reason: {answer.text}" if answer.text else ""
     who = "The user" if answer.by == "user" else f"The rule «{answer.by}»"
-    return f"{who} refused this.{reason}{NO_WAY_AROUND}"
+    return f"{who} refused this.{reason}{NO_WORKAROUND}"
 
 
 class CallContext:
@@ -137,17 +137,17 @@ class CallContext:
         self._node = node
         self.clock = CallClock()
         self._delegate = delegate
-        self._live = _LiveOutput(self._emit_output)
+        self._live_output = _LiveOutput(self._emit_output)
         self._file = ""
-        """Where all of the output goes, until that was told."""
+        """File with the complete output, until announced in an event."""
         self.declined = False
-        """A person said no, not a rule."""
+        """True if a person rejected something, rather than a rule."""
         self.effects: CommandChangedFiles | None = None
-        """What the command of the call changed, where that was watched."""
+        """File changes of the call's command, if surveyed."""
         self.acted = False
-        """True once something with an effect was carried out."""
+        """True once something with side effects was executed."""
         self.seen_now: dict[str, str] = {}
-        """Path → hash of what this call saw."""
+        """Path → hash of the files seen by this call."""
         self.scratch = environment.scratch
         self.roots = environment.roots.folders
         self.mode: Mode = environment.mode
@@ -172,11 +172,11 @@ class CallContext:
 
     def output(self, text: str) -> None:
         """See ToolContext."""
-        self._live.add(text)
+        self._live_output.add(text)
 
     def close(self) -> None:
-        """Hand on what output is still held."""
-        self._live.close()
+        """Flush the live output."""
+        self._live_output.close()
 
     def _emit_output(self, text: str) -> None:
         file, self._file = self._file, ""
@@ -186,16 +186,19 @@ class CallContext:
 
     async def permit(self, action: ReadAction) -> None:
         """See ToolContext."""
-        _whole(await self.approve(action))
+        _require_complete(await self.approve(action))
 
     async def approve(self, action: Action, cannot_undo: str = "") -> Approval:
-        """Permission for `action`: by the rules, else by asking the user. Raises ToolRefused, and ToolError `changed`
-        when the file changed meanwhile. `cannot_undo`: why an edit can't be undone, where that is known."""
+        """Get permission for `action`, by the rules or by asking the user.
+
+        `cannot_undo` is the known reason why an edit can't be undone. Raises ToolRefused, and ToolError `changed` if
+        the file changed in the meantime.
+        """
         if not isinstance(action, ReadAction):
             return await self._permission(action, cannot_undo)
         asking, key = self._environment.asking, action_digest(action)
-        if (same := await self._same_answer(key)) is not None:
-            return self._approved(self._settle(action, same), same)
+        if (answer_to_same := await self._answer_to_same_question(key)) is not None:
+            return self._approved(self._settle(action, answer_to_same), answer_to_same)
         answer = asking[key] = asyncio.get_running_loop().create_future()
         try:
             return await self._permission(action, cannot_undo, answer.set_result)
@@ -207,7 +210,7 @@ class CallContext:
     async def _permission(
         self, action: Action, cannot_undo: str, answered: Callable[[Answer], None] = lambda answer: None
     ) -> Approval:
-        """As `approve`; `answered` hears what the user decided, if they are asked."""
+        """As `approve`; calls `answered` with the user's answer if they are asked."""
         environment = self._environment
         verdict = await environment.verdict(action, cannot_undo)
         if verdict.decision == "run":
@@ -217,31 +220,31 @@ class CallContext:
             self._settle(action, Answer(verdict="reject", by=verdict.rule))
             raise ToolRefused(f"Not allowed: {verdict.rule}")
         ask, settle = approval_events(action, verdict.rule, verdict.grants)
-        request, watching = "", list[asyncio.Task[None]]()
+        request, watchers = "", list[asyncio.Task[None]]()
 
-        def asked(identity: str) -> Event:
+        def ask_and_watch(request_id: str) -> Event:
             nonlocal request
-            request = identity
+            request = request_id
             if isinstance(action, EditAction):
                 void = partial(environment.approvals.void, request, CHANGED, run=self._run, node=self._node)
-                watching.append(asyncio.create_task(_watch(action, void)))
+                watchers.append(asyncio.create_task(_watch(action, void)))
             return ask(request)
 
         try:
             with self.clock.waiting():
-                answer = await environment.approvals.decide(asked, settle, run=self._run, node=self._node)
+                answer = await environment.approvals.decide(ask_and_watch, settle, run=self._run, node=self._node)
         finally:
-            for task in watching:
+            for task in watchers:
                 task.cancel()
         answered(answer)
         if answer.verdict == "withdrawn" and answer.by == CHANGED and isinstance(action, EditAction):
-            raise _changed_meanwhile(action)
+            raise _changed_error(action)
         if (grant := granted(verdict.grants, answer)) is not None:
             await environment.grants.add(grant)
         return self._approved(request, answer, verdict.cannot_undo)
 
-    async def _same_answer(self, key: str) -> Answer | None:
-        """The answer to the same question of another call that waits for it; None where there is none."""
+    async def _answer_to_same_question(self, key: str) -> Answer | None:
+        """Wait for the answer to another call's identical question, if there is one."""
         while (other := self._environment.asking.get(key)) is not None:
             with self.clock.waiting():
                 answer = await asyncio.shield(other)
@@ -251,16 +254,16 @@ class CallContext:
         return None
 
     def _settle(self, action: Action, answer: Answer) -> str:
-        """Journal what was decided without asking."""
+        """Journal a decision made without asking."""
         return self._environment.approvals.settle(action, answer, run=self._run, node=self._node)
 
     def _approved(self, request: str, answer: Answer, cannot_undo: str = "") -> Approval:
         if answer.verdict != "approve":
-            raise self._declined(answer)
+            raise self._refused(answer)
         return Approval(request, answer, cannot_undo)
 
-    def _declined(self, answer: Answer) -> ToolRefused:
-        """The error for an answer that gives no permission."""
+    def _refused(self, answer: Answer) -> ToolRefused:
+        """Return the error for an answer other than approval."""
         self.declined = self.declined or (answer.verdict == "reject" and answer.by in ("user", SAME_QUESTION))
         return ToolRefused(refusal(answer))
 
@@ -268,7 +271,7 @@ class CallContext:
 
     async def edit(self, target: Target, before: bytes | None, after: bytes) -> EditResult:
         """See ToolContext."""
-        action = await asyncio.to_thread(_editing, target, before, after, self.roots)
+        action = await asyncio.to_thread(_edit_action, target, before, after, self.roots)
         self._environment.code.expect(target.path, before)
         approval = await self.approve(action)
         chosen, note = action, ""
@@ -278,27 +281,27 @@ class CallContext:
             except ValueError as error:
                 raise ToolRefused(f"Not done: {error}.") from error
             if not choice.selects_all(action.diff):
-                after, chosen = await self._chosen(action, before, after, choice)
+                after, chosen = await self._choose_hunks(action, before, after, choice)
                 note = choice_note(action, choice)
         change = await self._write(approval, chosen, after, partly=chosen is not action)
         counts = f"(+{change.added} -{change.removed})"
         return EditResult(change, "\n".join(filter(None, (counts, note, await self._diagnostics(change)))))
 
-    async def _chosen(
+    async def _choose_hunks(
         self, action: EditAction, before: bytes | None, after: bytes, choice: HunkChoice
     ) -> tuple[bytes, EditAction]:
-        """The bytes of the hunks that the user chose, and the edit that they are. Raises Refused."""
+        """Return the content with the chosen hunks, and its edit. Raises ToolRefused."""
         if not action.splittable:
             raise ToolRefused("Not done: this change can only be taken as a whole.")
-        content, chosen = await asyncio.to_thread(_carve, action, before, after, choice)
+        content, chosen = await asyncio.to_thread(_apply_choice, action, before, after, choice)
         if chosen.after == action.before or (before is None and not content):
             self.declined = True
-            raise ToolRefused(f"The user took none of this change.{NO_WAY_AROUND}")
+            raise ToolRefused(f"The user took none of this change.{NO_WORKAROUND}")
         return content, chosen
 
     async def _write(self, approval: Approval, action: EditAction, content: bytes, *, partly: bool) -> FileChange:
-        """Save what the edit replaces (K1), then write it by the replace protocol."""
-        changed = _changed_meanwhile(action)
+        """Save a snapshot (K1), then replace the file atomically."""
+        changed = _changed_error(action)
         environment, snapshots = self._environment, self._environment.snapshots
         if snapshots is not None:
             save_before = partial(snapshots.save_before, action, run=self._run, call=self._node)
@@ -314,23 +317,23 @@ class CallContext:
         await environment.before_change(self._run)
         self.acted = True
 
-        def replace_it() -> None:
+        def replace_and_snapshot() -> None:
             replace_file(Path(action.path), content, action.before)
             if snapshots is not None:
                 snapshots.save_after(content)
 
-        async def write_it() -> FileChange:
-            await asyncio.to_thread(replace_it)
-            return self._changed(approval, action, partly)
+        async def write() -> FileChange:
+            await asyncio.to_thread(replace_and_snapshot)
+            return self._emit_change(approval, action, partly)
 
-        try:  # the thread can't be stopped half-way: what it does is waited for and told, then a stop goes on
-            return await complete_shielded(write_it())
+        try:  # a thread can't be cancelled: what it does must be waited for and recorded
+            return await complete_shielded(write())
         except FileChangedError as error:
             raise changed from error
         except FileFault as error:
             raise ToolError(str(error), error.code) from error
 
-    def _changed(self, approval: Approval, action: EditAction, partly: bool) -> FileChange:
+    def _emit_change(self, approval: Approval, action: EditAction, partly: bool) -> FileChange:
         change = FileChange(
             path=action.path,
             display=action.display,
@@ -346,18 +349,18 @@ class CallContext:
         return change
 
     async def _diagnostics(self, change: FileChange) -> str:
-        """The errors that a language server finds in a written file, for user and model; empty without any (T4)."""
+        """Report the errors that a language server finds in a written file; return the feedback for the model (T4)."""
         with self.clock.paused():
-            found = await self._environment.code.check(change)
-        errors = tuple(one for one in found or () if one.kind == "error")
+            diagnostics = await self._environment.code.check(change)
+        errors = tuple(one for one in diagnostics or () if one.kind == "error")
         if not errors:
             return ""
-        event = DiagnosticsReported(path=change.path, display=change.display, found=errors[:DIAGNOSTICS])
+        event = DiagnosticsReported(path=change.path, display=change.display, found=errors[:MAX_DIAGNOSTICS])
         self._environment.stream.emit(event, run=self._run, node=self._node)
         new = sum(one.new for one in errors)
         head = f"{pluralize(len(errors), 'error')} in {change.display}"
         head += "" if new == len(errors) else f", {new} of them new"
-        return f"[Diagnostics] {head}:\n{format_diagnostics(errors, DIAGNOSTICS)}"
+        return f"[Diagnostics] {head}:\n{format_diagnostics(errors, MAX_DIAGNOSTICS)}"
 
     # --- commands ---
 
@@ -365,7 +368,7 @@ class CallContext:
         """See ToolContext."""
         environment, snapshots = self._environment, self._environment.snapshots
         action = await environment.judge(command, Path(cwd) if cwd else environment.shell_cwd())
-        approval = _whole(await self.approve(action))
+        approval = _require_complete(await self.approve(action))
         await environment.stream.durable()
         if action.severity is not Severity.NONE:
             await environment.before_change(self._run)
@@ -375,10 +378,10 @@ class CallContext:
         self._file = str(file)
         async with contextlib.AsyncExitStack() as stack:
             if not action.safe and snapshots is not None:
-                watching = snapshots.watching(
+                survey = snapshots.watching(
                     action.command, environment.roots, self._note_effects, run=self._run, call=self._node
                 )
-                await stack.enter_async_context(watching)
+                await stack.enter_async_context(survey)
             return await environment.run_command(action, timeout, self.output, file)
 
     def _note_effects(self, effects: CommandChangedFiles) -> None:
@@ -395,10 +398,9 @@ class CallContext:
         if not self._environment.attended:
             raise ToolRefused("No user is present to answer. Decide by yourself or finish with what you know.")
         with self.clock.waiting():
-            asking = self._environment.approvals.question(question, options, run=self._run, node=self._node)
-            answer = await asking
+            answer = await self._environment.approvals.question(question, options, run=self._run, node=self._node)
         if answer.verdict not in ("reply", "approve"):
-            raise self._declined(answer)
+            raise self._refused(answer)
         return answer.text
 
     async def delegate(self, subtask: SubagentTask) -> ToolResult:
@@ -417,19 +419,19 @@ class CallContext:
         return propose(change)
 
 
-def _whole(approval: Approval) -> Approval:
-    """Raises Refused where parts were chosen of an action that has none."""
+def _require_complete(approval: Approval) -> Approval:
+    """Return the approval. Raises ToolRefused if it covers only parts of the action."""
     if approval.answer.data:
         raise ToolRefused("The answer was given for parts of this, which it does not have. Nothing was done.")
     return approval
 
 
-def _changed_meanwhile(action: EditAction) -> ToolError:
+def _changed_error(action: EditAction) -> ToolError:
     return ToolError(f"{action.display} changed on disk meanwhile; nothing was written.", "changed")
 
 
-def _editing(target: Target, before: bytes | None, after: bytes, roots: Sequence[Path]) -> EditAction:
-    """The edit as an action; a folder of the workspace that is gone is not made anew. Raises ToolError."""
+def _edit_action(target: Target, before: bytes | None, after: bytes, roots: Sequence[Path]) -> EditAction:
+    """Return the edit as an action. Raises ToolError, also if the workspace folder no longer exists."""
     for root in roots:
         if target.path.is_relative_to(root) and not root.is_dir():
             raise ToolError(f"The workspace {root} can't be reached any more; nothing was written.", "not_found")
@@ -450,16 +452,16 @@ def _editing(target: Target, before: bytes | None, after: bytes, roots: Sequence
 
 
 async def _watch(action: EditAction, void: Callable[[], None]) -> None:
-    """Look at the file while somebody decides about it; call `void` once when it is another one."""
+    """Check the file until cancelled; call `void` once if it no longer is what the edit is based on."""
     path = Path(action.path)
-    known: FileStamp | None = None
+    checked: FileStamp | None = None
     while True:
-        found = await asyncio.to_thread(file_stamp, path)
-        if found is None or found != known:
+        current = await asyncio.to_thread(file_stamp, path)
+        if current is None or current != checked:
             if await asyncio.to_thread(_hash, path) != action.before:
                 void()
                 return
-            known = found
+            checked = current
         await asyncio.sleep(WATCH_INTERVAL)
 
 
@@ -470,32 +472,34 @@ def _hash(path: Path) -> str | None:
         return None if fault.code == "not_found" else "unreadable"
 
 
-def _carve(action: EditAction, before: bytes | None, after: bytes, choice: HunkChoice) -> tuple[bytes, EditAction]:
-    """The bytes of what was chosen of an edit, and the edit that they are."""
+def _apply_choice(
+    action: EditAction, before: bytes | None, after: bytes, choice: HunkChoice
+) -> tuple[bytes, EditAction]:
+    """Return the content with the chosen hunks, and its edit."""
     content = chosen_bytes(before, after, action.diff, choice)
     diff = diff_bytes(action.diff.path, before, content)
     return content, replace(action, diff=diff, after=sha256_of(content))
 
 
 def choice_note(action: EditAction, choice: HunkChoice) -> str:
-    """What the model must know of a change that was made otherwise than it asked for."""
+    """Return the feedback about hunks that the user rejected or changed."""
     hunks = action.diff.hunks
-    left = [format_hunk(hunk) for place, hunk in enumerate(hunks) if place not in choice.selected]
-    made = [
+    rejected = [format_hunk(hunk) for place, hunk in enumerate(hunks) if place not in choice.selected]
+    edited = [
         format_hunk(edit_hunk(hunks[place], text))
         for place, text in sorted(choice.edits.items())
         if place in choice.selected
     ]
     parts: list[str] = []
-    if left:
+    if rejected:
         parts.append(
-            f"The user rejected {len(left)} of the {len(hunks)} hunks; they are NOT in the file, do not make them "
-            f"again:\n{_cut(left)}"
+            f"The user rejected {len(rejected)} of the {len(hunks)} hunks; they are NOT in the file, do not make them "
+            f"again:\n{_cut(rejected)}"
         )
-    if made:
-        which = "hunk" if len(made) == 1 else f"{len(made)} hunks"
+    if edited:
+        which = "hunk" if len(edited) == 1 else f"{len(edited)} hunks"
         parts.append(
-            f"The user changed the text of the {which} before it was written; the file has this now:\n{_cut(made)}"
+            f"The user changed the text of the {which} before it was written; the file has this now:\n{_cut(edited)}"
         )
     return "\n".join(parts)
 
@@ -506,11 +510,11 @@ def _cut(hunks: list[str]) -> str:
 
 
 class _LiveOutput:
-    """Cleans, gathers and bounds what a call prints."""
+    """Cleans, buffers and bounds the output of a call."""
 
     def __init__(self, emit: Callable[[str], None]) -> None:
         self._cleaner = Cleaner(colors=True)
-        self._buffer = TextBuffer(emit, OUTPUT_GATHER)
+        self._buffer = TextBuffer(emit, OUTPUT_INTERVAL)
 
     def add(self, text: str) -> None:
         if self._buffer.size > OUTPUT_CAP:

@@ -365,7 +365,7 @@ class ToolCalls:
         if ctx.acted:
             await stream.durable()
         if ctx.acted or not result.success:
-            await self._footing.look()
+            await self._footing.check()
 
     def _reject(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """The error of a call that can't be run, in words that teach how to write it (W16)."""

@@ -8,7 +8,7 @@ import msgspec
 
 from tui_agent.common.domain import ToolCall, ToolResult
 from tui_agent.common.workplan import PlanStep
-from tui_agent.engine.host.tool_context import NO_WAY_AROUND
+from tui_agent.engine.host.tool_context import NO_WORKAROUND
 from tui_agent.engine.workflow.plan_reading import find_object
 from tui_agent.protocols.repair import UnreadableJson
 from tui_agent.text.patterns import Patterns
@@ -90,7 +90,7 @@ def brief(result: ToolResult) -> str:
     tail = text.strip()[-_TAIL:]
     if result.success:
         return tail.splitlines()[-1] if tail else "it worked"
-    return f"{(result.error or 'it failed').removesuffix(NO_WAY_AROUND)}" + (f"\n{tail}" if tail else "")
+    return f"{(result.error or 'it failed').removesuffix(NO_WORKAROUND)}" + (f"\n{tail}" if tail else "")
 
 
 def _last_failure(done: Sequence[tuple[ToolCall, ToolResult]]) -> ToolResult | None:
