@@ -125,7 +125,7 @@ async def test_a_model_that_does_not_keep_to_json_is_asked_for_xml(workspace: Pa
 @pytest.mark.parametrize("protocol", ["json", "xml"])
 def test_the_tools_stand_behind_the_rules_and_not_behind_the_plan_too(protocol: Protocol) -> None:
     tool = ToolSpec(name="read_file", description="Reads a file.", parameters={"type": "object"})
-    ladder = ProtocolFallback("m", fixed=protocol, tell=lambda event: None)
+    ladder = ProtocolFallback("m", fixed=protocol, emit=lambda event: None)
     neutral = (SystemMessage(text="RULES"), SystemMessage(text="PLAN"), UserMessage(text="go"))
     rules, plan, _ = ladder.messages(neutral, (tool,))
     assert rules.text.startswith("RULES") and "read_file" in rules.text
@@ -183,7 +183,7 @@ def test_the_first_strategy_has_a_reason(
     info: ModelInfo, fixed: Protocol | None, measured: Calibration, strategy: str, why: str
 ) -> None:
     first = initial_strategy(info, fixed, measured)
-    assert first.strategy == strategy and why in first.why
+    assert first.strategy == strategy and why in first.reason
 
 
 async def test_an_answer_beside_calls_is_an_error_that_is_told(workspace: Path) -> None:

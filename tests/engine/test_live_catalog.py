@@ -11,7 +11,7 @@ from tests.engine.kit import Watch, opened
 from tests.models import seed_models
 from tui_agent.common import paths
 from tui_agent.common.domain import ModelInfo
-from tui_agent.engine.models.live_catalog import BAD, READ
+from tui_agent.engine.models.live_catalog import INVALID, RELOADED
 from tui_agent.events import Notice
 from tui_agent.mock_server.replies import ServedModel
 from tui_agent.models import catalog
@@ -120,7 +120,7 @@ async def test_a_changed_file_holds_from_the_next_message_on_and_the_window_stay
         await session.send("hi")
         await watch.ended()
         write(**{"mock-model": {"contextWindow": 8_000, "options": {"temperature": 0.9}}})
-        await watch.until_event(Notice, code=READ)
+        await watch.until_event(Notice, code=RELOADED)
         await session.send("hi")
         await watch.ended()
         sent = [request.body["options"] for request in served.requests]
@@ -135,14 +135,14 @@ async def test_a_bad_change_is_named_and_the_last_good_file_counts(tmp_path: Pat
         await session.send("hi")
         await watch.ended()
         write(**{"mock-model": {"contextWindow": "big"}})
-        told = await watch.until_event(Notice, code=BAD)
+        told = await watch.until_event(Notice, code=INVALID)
         assert "models.json, line 4: models.mock-model.contextWindow: must be a whole number" in told.text
         assert "the previous content is used" in told.text
         await session.send("hi")
         await watch.ended()
         assert served.requests[1].body["options"]["temperature"] == 0.7
         write(**{"mock-model": {"options": {"temperature": 0.4}}})
-        await watch.until_event(Notice, code=READ)
+        await watch.until_event(Notice, code=RELOADED)
 
 
 async def test_a_file_that_is_bad_from_the_start_stops_nobody(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ async def test_a_file_that_is_bad_from_the_start_stops_nobody(tmp_path: Path) ->
         watch = Watch(session)
         await session.send("hi")
         assert (ended := await watch.ended()).outcome == "done", ended
-    (said,) = notices(watch, BAD)
+    (said,) = notices(watch, INVALID)
     assert "line 1: is not valid JSON: unexpected end of file" in said
     assert "the built-in list is used" in said
     assert paths.models_file().read_text("utf-8") == '{"models": {'

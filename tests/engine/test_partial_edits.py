@@ -152,7 +152,7 @@ async def test_line_ends_and_marks_of_the_file_stay(workspace: Path) -> None:
         call("edit_file", path="a.txt", old_string="line 15", new_string="line fifteen"),
         answer=approve(hunks=[0], edits={"0": "line 12\nline 13\nline 14\nfif\nteen\nline 16\nline 17\nline 18"}),
     )
-    assert done.asked[0].action.parts  # type: ignore[union-attr]  # an edit
+    assert done.asked[0].action.splittable  # type: ignore[union-attr]  # an edit
     assert (workspace / "a.txt").read_bytes() == old.replace(b"line 15", b"fif\r\nteen")
 
 

@@ -14,7 +14,7 @@ from tui_agent.commands.arguments import STRATEGIES
 from tui_agent.commands.probing import VALID, Attempt, Cell
 from tui_agent.common import speed
 from tui_agent.common.domain import Fault, Usage
-from tui_agent.engine.models.live_catalog import described
+from tui_agent.engine.models.live_catalog import describe_models
 from tui_agent.models import catalog
 from tui_agent.models.base import Model
 from tui_agent.models.catalog import Calibration, Strategy, same_model
@@ -138,7 +138,7 @@ async def save_measurement(path: Path, model: Model, name: str, calibration: Cal
     try:
         if not await asyncio.to_thread(path.exists):
             served = await model.list_models()
-            infos = await described(model, () if isinstance(served, Fault) else served)
+            infos = await describe_models(model, () if isinstance(served, Fault) else served)
             await asyncio.to_thread(catalog.create_models_file, path, infos, model.provider)
         await asyncio.to_thread(save_calibration, path, name, calibration)
     except (CalibrationNotSaved, FileFault, OSError) as error:

@@ -21,7 +21,7 @@ from tui_agent.commands.probing import Attempt, ProbeSetup
 from tui_agent.commands.server_access import CommandConfig, ServerAccess, ServerUnavailable, probe_setup
 from tui_agent.common import speed
 from tui_agent.common.domain import Fault, ModelInfo
-from tui_agent.engine.models.live_catalog import described
+from tui_agent.engine.models.live_catalog import describe_models
 from tui_agent.engine.models.protocol_fallback import InitialStrategy, initial_strategy
 from tui_agent.engine.models.roles import SMALL_WINDOW
 from tui_agent.models.catalog import ModelEntry, served_name
@@ -170,7 +170,7 @@ class ServerInspection:
                 self._server.add("warn", "privacy", text)
         if provider == "ollama":
             await self._check_version()
-        name = self._select_model(served, await described(self._model, served))
+        name = self._select_model(served, await describe_models(self._model, served))
         if name:
             await self._check_model(name)
 
@@ -251,7 +251,7 @@ class ServerInspection:
     def _add_strategy(self, first: InitialStrategy, entry: ModelEntry) -> None:
         """Report the strategy that a session starts with, and why."""
         scores = calibration.describe_scores(entry.calibration)
-        text = f"{first.strategy}: {first.why or 'the default'}{f'; measured: {scores}' if scores else ''}"
+        text = f"{first.strategy}: {first.reason or 'the default'}{f'; measured: {scores}' if scores else ''}"
         measured = entry.options.strategy or entry.calibration.strategy or self._model.provider == "scripted"
         advice = "" if measured else "`tui-agent reliability --quick` measures which strategy fits the model best."
         self._about.add("ok", "strategy", text, advice)

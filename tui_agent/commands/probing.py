@@ -247,11 +247,11 @@ def _request(
         return msgspec.structs.replace(
             request, messages=_file_messages(task, setup.prompt), max_tokens=min(max_tokens, FILE_REPLY_TOKENS)
         )
-    fallback = ProtocolFallback(setup.name, fixed=protocol, tell=lambda event: None)
+    fallback = ProtocolFallback(setup.name, fixed=protocol, emit=lambda event: None)
     specs = _tools().specs()
     rules = prompt("rules") + "\n\nWorking folder: /home/user/project (Linux)."
     system = f"{rules}\n\n{setup.prompt}" if setup.prompt else rules
-    dressed = fallback.dress(specs)
+    dressed = fallback.request_format(specs)
     messages = fallback.messages((SystemMessage(text=system), UserMessage(text=task.text)), specs)
     return msgspec.structs.replace(request, messages=messages, tools=dressed.tools, format=dressed.format)
 

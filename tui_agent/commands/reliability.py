@@ -18,7 +18,7 @@ from tui_agent.commands.output import INTERRUPTED, TextPage
 from tui_agent.commands.probing import Cell, ProbeSetup
 from tui_agent.commands.server_access import CommandConfig, ServerAccess, ServerUnavailable
 from tui_agent.common import paths
-from tui_agent.engine.models.protocol_fallback import SMALL
+from tui_agent.engine.models.protocol_fallback import SMALL_MODEL
 from tui_agent.models.catalog import Calibration
 from tui_agent.platform.pipes import print_error
 from tui_agent.protocols.parser import Protocol
@@ -150,7 +150,7 @@ async def _probe_setup(
 ) -> ProbeSetup:
     name = args.model or await server_access.default_model(access, config)
     info = await server_access.describe_model(access, name)
-    measurement.small = info.parameters is not None and info.parameters < SMALL
+    measurement.small = info.parameters is not None and info.parameters < SMALL_MODEL
     return server_access.probe_setup(info, access, config, args.timeout, _QUICK_REPLY_TOKENS if args.quick else None)
 
 

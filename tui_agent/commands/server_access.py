@@ -12,7 +12,7 @@ from tui_agent import settings
 from tui_agent.commands.probing import ProbeSetup
 from tui_agent.common import paths
 from tui_agent.common.domain import Fault, ModelInfo
-from tui_agent.engine.models.live_catalog import described
+from tui_agent.engine.models.live_catalog import describe_models
 from tui_agent.engine.models.roles import no_model, window_for
 from tui_agent.models import catalog as catalog_file
 from tui_agent.models.base import Model
@@ -124,7 +124,7 @@ async def default_model(access: ServerAccess, config: CommandConfig) -> str:
     served = await access.model.list_models()
     if isinstance(served, Fault):
         raise unavailable(served, access)
-    infos = await described(access.model, served)
+    infos = await describe_models(access.model, served)
     choice = select_session_model(config.catalog, infos, named=config.loaded.settings.model or "")
     if choice is None:
         raise ServerUnavailable(no_model(access.model, served).message)

@@ -309,7 +309,7 @@ class _Opening(msgspec.Struct):
             context_window=state.context_window if same_model else None,
             settings=chosen,
             because=self.server.because,
-            tell=self.stream.emit,
+            emit=self.stream.emit,
         )
 
     def _modes(self) -> tuple[Mode, ApprovalMode]:

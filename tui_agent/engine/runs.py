@@ -146,7 +146,7 @@ class RunDispatcher:
     async def work(self, run: str, request: str) -> RunEnded:
         """Execute a run and return how it ended. Raises only cancellation."""
         self._calls, self._run = None, run
-        config = await self._roles.brain()
+        config = await self._roles.config()
         if isinstance(config, RunEnded):
             return config
         self._config = config
@@ -222,7 +222,7 @@ class RunDispatcher:
         from tui_agent.engine.loop.structured import Structured
         from tui_agent.engine.plan_doc.repair import rewrite_document
 
-        config = await self._roles.brain()
+        config = await self._roles.config()
         if isinstance(config, RunEnded):
             return ""
         structured = Structured(run=self._run, stream=self._stream, roles=self._roles, brain=config)
@@ -269,7 +269,7 @@ class RunDispatcher:
                 protocol=self._stream.state.protocol,
                 fixed=self._roles.protocol,
                 calibration=self._roles.calibration,
-                tell=self._stream.emit,
+                emit=self._stream.emit,
             )
         return self._fallback
 

@@ -118,7 +118,7 @@ class TitleGenerator:
         from tui_agent.engine.core.prompts import prompt
         from tui_agent.engine.loop.structured import Question, Structured
 
-        brain = await self._roles.brain()
+        brain = await self._roles.config()
         if isinstance(brain, RunEnded):
             return ""
         exchange = f"The user:\n{request[:TITLE_EXCERPT]}\n\nThe agent:\n{answer[:TITLE_EXCERPT]}"
@@ -424,7 +424,7 @@ class Session:
         self._model_probe = asyncio.create_task(self._look_for_model())
 
     async def _look_for_model(self) -> None:
-        await self._roles.look()
+        await self._roles.connect()
         if not self.busy:
             self.calibrator.start()
 

@@ -126,7 +126,7 @@ class ModelRequester:
         """The reply, or why nothing can be sent. `tools` are offered now; a text protocol always describes them all,
         so that the system message stays the same."""
         fallback, window, config = self._deps.fallback, self._deps.window, self._deps.config
-        dressed = fallback.dress(tools)
+        dressed = fallback.request_format(tools)
 
         def context() -> tuple[Message, ...]:
             return fallback.messages(self._deps.source.context(), self._tools)

@@ -106,14 +106,14 @@ class DirectLoop:
         if reply.calls:
             return await self._run_calls(received)
         if parsed.error:
-            self._deps.fallback.missed()
+            self._deps.fallback.on_unreadable()
             return await self._again("unreadable", received, parsed.error)
         if not reply.text.strip():
             return await self._silent(received)
         if reply.stop == "length":
             return await self._again("truncated", received, f" of {self._deps.config.max_tokens:,} tokens")
         if is_torn_tail(reply.text, self._deps.fallback.protocol):
-            self._deps.fallback.missed()
+            self._deps.fallback.on_unreadable()
             return await self._again("unreadable", received, "only the end of an object came")
         if not parsed.done and self._tools and announces_step(reply.text, self._tools):
             return await self._again("announced", received)
@@ -141,9 +141,9 @@ class DirectLoop:
     async def _run_calls(self, received: Received) -> RunEnded | None:
         reply = received.ended
         if any(call.fault is None for call in reply.calls):
-            self._deps.fallback.took(reply.calls)
+            self._deps.fallback.on_calls(reply.calls)
         else:
-            self._deps.fallback.missed()
+            self._deps.fallback.on_unreadable()
         done = await self._calls.carry_out(reply.calls, self._requester.node)
         why: tuple[RejectionKind, str] | None = None
         for call, result in done.rejected:

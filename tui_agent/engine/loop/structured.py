@@ -292,7 +292,7 @@ class SharedConversation:
         strategy). Tools and format never go together (O-21)."""
         if self._deps.fallback.protocol == "files":
             return None
-        tools = self._deps.fallback.dress(self._tools).tools
+        tools = self._deps.fallback.request_format(self._tools).tools
 
         def context() -> tuple[Message, ...]:
             return self._deps.fallback.messages(self._deps.source.context(), self._tools)

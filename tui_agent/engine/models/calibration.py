@@ -1,7 +1,7 @@
-"""Finds out how to ask a model that is used for the first time, while nobody waits for it (E4).
+"""Calibration of a model that is used for the first time, in the background (E4).
 
-The measurement is `tui-agent reliability --quick`, in a process of its own: it can be ended at any moment, and what it
-found stands in models.json. The first message of the user ends it; the model's size and abilities decide then.
+It runs `tui-agent reliability --quick` as a child process, which can be killed at any time and saves its result in
+models.json. The user's first message ends it; then the model's size and capabilities decide.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from tui_agent.models.catalog import Calibration
 from tui_agent.models.endpoint import endpoint
 from tui_agent.platform.programs import run_program
 
-SECONDS = 60.0
-"""The measurement takes no longer."""
+TIMEOUT = 60.0
+"""Maximum seconds for a calibration."""
 IDLE = 5.0
-"""Seconds in which a user who knows what they want has sent their first message."""
-_OUTPUT = 4_000_000
-"""Bytes of its report at most."""
+"""Seconds without a message before a calibration starts."""
+_REPORT_MAX = 4_000_000
+"""Maximum bytes of the report."""
 
 
 class _Report(msgspec.Struct):
-    """What `reliability --json` says, as far as it matters here."""
+    """The part of the report of `reliability --json` that is used here."""
 
     calibration: Calibration
     kept: bool = False
@@ -40,7 +40,7 @@ class _Report(msgspec.Struct):
 
 
 class Calibrator:
-    """Calibrates the model of a session that is open in this process, once."""
+    """Calibrates the model of a session, once."""
 
     def __init__(self, stream: SessionStream, roles: ModelRoles, environment: ToolEnvironment) -> None:
         self._stream = stream
@@ -50,31 +50,32 @@ class Calibrator:
         self._announced = False
 
     def start(self) -> None:
-        """Begin in the background, where a measurement is wanted: the model is settled, nothing was measured of it, the
-        session has not been used yet, and the server is near and says what it serves: one that does not may pass the
-        requests on to a model that costs money."""
-        if self._task is None and self._wanted():
+        """Start in the background, unless the model is calibrated or the session has been used.
+
+        Only local servers that describe the model are measured: others may forward requests to paid models.
+        """
+        if self._task is None and self._is_due():
             self._task = asyncio.create_task(self._calibrate())
 
     def skip(self) -> None:
-        """The user goes on: the model is theirs."""
+        """Cancel a running calibration: a run needs the model."""
         if self._task is None or not self._task.cancel():
             return
         if self._announced:
-            self._tell("The measurement was skipped. It runs in the next new session.", "model.not_calibrated")
+            self._notify("The measurement was skipped. It runs in the next new session.", "model.not_calibrated")
 
     async def close(self) -> None:
-        """End the measurement, and wait until its process is gone."""
+        """Cancel a running calibration and wait for the end of its process."""
         await end_tasks(self._task)
 
-    def _wanted(self) -> bool:
-        roles, place = self._roles, self._environment
-        if not (place.attended and place.settings.calibrate and roles.name):
+    def _is_due(self) -> bool:
+        roles, environment = self._roles, self._environment
+        if not (environment.attended and environment.settings.calibrate and roles.name):
             return False
         if roles.model.provider == "scripted" or not endpoint(roles.model.endpoint, None, {}).local:
             return False
-        known = roles.protocol is not None or roles.calibration.date or roles.calibration.strategy
-        return not known and not self._stream.state.runs
+        has_strategy = roles.protocol is not None or roles.calibration.date or roles.calibration.strategy
+        return not has_strategy and not self._stream.state.runs
 
     async def _calibrate(self) -> None:
         from tui_agent.engine.models.protocol_fallback import STRATEGY_NAMES
@@ -85,7 +86,7 @@ class Calibrator:
         if isinstance(info, Fault) or info.parameters is None:
             return
         self._announced = True
-        self._tell(
+        self._notify(
             f"{name} is new here: measuring which strategy suits it, for at most a minute. "
             "Sending a message ends the measurement.",
             "model.calibrating",
@@ -93,40 +94,40 @@ class Calibrator:
         catalog = self._roles.catalog
         catalog.paused = True
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(TIMEOUT):
                 report = await self._measure(name)
         except TimeoutError:
             report = None
         finally:
             catalog.paused = False
         if report is None or report.calibration.strategy is None:
-            self._tell(
+            self._notify(
                 f"{name} could not be measured in time. `tui-agent reliability --quick` tries again.",
                 "model.not_calibrated",
             )
             return
         await catalog.reload(quietly=True)
-        found = report.calibration
-        rate = f", {found.tokens_per_second:,.0f} tokens/s" if found.tokens_per_second else ""
-        kept = "Saved in models.json." if report.kept else f"Not saved: {report.not_kept}."
-        text = f"{name} uses {STRATEGY_NAMES[found.strategy or 'native']}{rate}. {kept}"
-        self._tell(text, "model.calibrated")
+        calibration = report.calibration
+        rate = f", {calibration.tokens_per_second:,.0f} tokens/s" if calibration.tokens_per_second else ""
+        saved = "Saved in models.json." if report.kept else f"Not saved: {report.not_kept}."
+        text = f"{name} uses {STRATEGY_NAMES[calibration.strategy or 'native']}{rate}. {saved}"
+        self._notify(text, "model.calibrated")
 
     async def _measure(self, name: str) -> _Report | None:
-        # -P: nothing of the folder we are in is imported.
+        # -P: don't import modules from the current folder.
         argv = (sys.executable, "-P", "-m", "tui_agent", "reliability", "--quick", "--json", "--", name)
         cwd = str(self._environment.roots.folders[0])
-        ended = await run_program(argv, env=self._child_environment(os.environ), cwd=cwd, cap=_OUTPUT)
+        result = await run_program(argv, env=self._child_environment(os.environ), cwd=cwd, cap=_REPORT_MAX)
         try:
-            return msgspec.json.decode(ended[1], type=_Report) if ended else None
+            return msgspec.json.decode(result[1], type=_Report) if result else None
         except msgspec.DecodeError:
             return None
 
     def _child_environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """That of this process, with the session's server: flags may name another than the settings do."""
+        """Return the environment with the session's server, which flags may have changed."""
         chosen = self._environment.settings
-        said = {"TUI_AGENT_PROVIDER": chosen.provider, "TUI_AGENT_BASE_URL": chosen.base_url}
-        return {**base, **{name: value for name, value in said.items() if value}}
+        overrides = {"TUI_AGENT_PROVIDER": chosen.provider, "TUI_AGENT_BASE_URL": chosen.base_url}
+        return {**base, **{name: value for name, value in overrides.items() if value}}
 
-    def _tell(self, text: str, code: str) -> None:
+    def _notify(self, text: str, code: str) -> None:
         self._stream.emit(Notice(level="info", text=text, code=code))

@@ -1,4 +1,4 @@
-"""models.json while a session goes on: made on first run, read again when it changes; the last good one counts (M5)."""
+"""The catalog during a session: created on first use, reloaded when it changes; the last valid one is used (M5)."""
 
 from __future__ import annotations
 
@@ -18,119 +18,119 @@ from tui_agent.platform.watching import FileStamp, file_changes, file_stamp
 
 log = logging.getLogger(__name__)
 
-BAD = "models.bad"
-"""Code of the notice that names mistakes in the file."""
-READ = "models.read"
-"""Code of the notice that a changed file holds."""
-DESCRIBED = 20
-"""Models of the server that a new file asks for their windows."""
-_DESCRIBING = 5.0
-"""Seconds for that."""
-_SETTLING = 0.3
-"""Seconds after which a file that can't be read is looked at again: somebody may be writing it."""
+INVALID = "models.bad"
+"""Code of the notice about errors in the file."""
+RELOADED = "models.read"
+"""Code of the notice about a reloaded file."""
+MAX_DESCRIBED = 20
+"""Maximum models that are described when the file is created."""
+_DESCRIBE_TIMEOUT = 5.0
+"""Seconds for all of their descriptions."""
+_RETRY_DELAY = 0.3
+"""Seconds after which an invalid file is read again: it may have been incomplete."""
 
 
 class LiveCatalog:
-    """The catalogue in the file at `path`; the built-in one before it is opened, and while there is none."""
+    """The catalog in the file at `path`; the built-in one until `open`, and as long as no file exists."""
 
-    def __init__(self, path: Path, tell: Callable[[Notice], object]) -> None:
+    def __init__(self, path: Path, notify: Callable[[Notice], object]) -> None:
         self._path = path
-        self._tell = tell
+        self._notify = notify
         self._watching: asyncio.Task[None] | None = None
-        self._said: tuple[str, ...] = ()
-        self._read: FileStamp | None = None
+        self._reported: tuple[str, ...] = ()
+        self._file_mark: FileStamp | None = None
         self.current: Catalog = file.built_in_catalog()
         self.opened = False
         self.paused = False
-        """Changes of the file are not read: whoever set this writes it, and calls `reload` then."""
+        """Ignore changes of the file, until whoever set this calls `reload`."""
         self.configured = False
-        """True when `current` came from the user's file."""
-        self.changed: Callable[[], None] = lambda: None
-        """Called after a changed file was taken."""
+        """True if `current` was read from the user's file."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after a changed file was loaded."""
 
-    async def open(self, model: Model, serves: Callable[[], Awaitable[Sequence[str] | Fault]]) -> None:
-        """Read the file. Where there is none, make one of what `model`'s server has, which `serves` finds out; a
-        server that has nothing yet, or can't be asked, leaves that to a later start: what is there is never written
-        over."""
-        found = await self._reading()
-        if found.missing and model.provider != "scripted":
-            served = await serves()
+    async def open(self, model: Model, list_models: Callable[[], Awaitable[Sequence[str] | Fault]]) -> None:
+        """Read the file, or create it from the models that the server of `model` has according to `list_models`.
+
+        If the server has none, or can't be reached, the file is created at a later start. It is never overwritten.
+        """
+        result = await self._read()
+        if result.missing and model.provider != "scripted":
+            served = await list_models()
             if served and not isinstance(served, Fault):
                 await self._create(model, served)
-                found = await self._reading()
-        self._take(found, first=True)
+                result = await self._read()
+        self._apply(result, first=True)
         self.opened = True
 
-    async def _reading(self) -> CatalogRead:
-        self._read = file_stamp(self._path)
+    async def _read(self) -> CatalogRead:
+        self._file_mark = file_stamp(self._path)
         return await asyncio.to_thread(file.read_catalog, self._path)
 
     async def _create(self, model: Model, served: Sequence[str]) -> None:
-        infos = await described(model, served)
+        infos = await describe_models(model, served)
         try:
             await asyncio.to_thread(file.create_models_file, self._path, infos, model.provider)
         except (FileFault, OSError) as error:
-            log.warning("%s could not be made: %s", self._path, error)
+            log.warning("%s could not be created: %s", self._path, error)
 
-    def _take(self, found: CatalogRead, *, first: bool = False) -> bool:
-        """Let a good reading count; tell what is wrong, but the same mistakes only once. True when it counts."""
-        said = tuple(str(problem) for problem in found.problems)
-        if said and said != self._said:
-            kept = "the previous content" if self.configured else "the built-in list"
-            end = "The rest of the file is used." if found.catalog else f"Until it is fixed, {kept} is used."
-            text = "\n".join((*said[:8], *(["…"] if len(said) > 8 else []), end))
-            level = "warning" if found.catalog else "error"
-            self._tell(Notice(level=level, text=text, code=BAD))  # type: ignore[arg-type]  # both are levels
-        self._said = said
-        if found.catalog is None or (not first and found.catalog == self.current):
+    def _apply(self, result: CatalogRead, *, first: bool = False) -> bool:
+        """Use a valid catalog, and report problems once. True if the catalog changed."""
+        problems = tuple(map(str, result.problems))
+        if problems and problems != self._reported:
+            fallback = "the previous content" if self.configured else "the built-in list"
+            end = "The rest of the file is used." if result.catalog else f"Until it is fixed, {fallback} is used."
+            text = "\n".join((*problems[:8], *(["…"] if len(problems) > 8 else []), end))
+            level = "warning" if result.catalog else "error"
+            self._notify(Notice(level=level, text=text, code=INVALID))  # type: ignore[arg-type]  # both are levels
+        self._reported = problems
+        if result.catalog is None or (not first and result.catalog == self.current):
             return False
-        self.current, self.configured = found.catalog, True
+        self.current, self.configured = result.catalog, True
         return True
 
     # --- changes ---
 
     def watch(self) -> None:
-        """Read the file again whenever it changes, until `aclose`."""
+        """Reload the file whenever it changes, until `aclose`."""
         if self._watching is None:
             self._watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        async with contextlib.aclosing(file_changes(self._path, self._read)) as seen:
+        async with contextlib.aclosing(file_changes(self._path, self._file_mark)) as seen:
             async for _ in seen:
-                if not self.paused and file_stamp(self._path) != self._read:
+                if not self.paused and file_stamp(self._path) != self._file_mark:
                     await self.reload()
 
     async def reload(self, *, quietly: bool = False) -> None:
-        """Read the file again. While it is wrong or gone the last good reading stays. `quietly`: what changed in it is
-        ours and was told."""
-        found = await self._reading()
-        if found.catalog is None:
-            await asyncio.sleep(_SETTLING)
-            found = await self._reading()
-        if self._take(found):
+        """Reload the file; if it is invalid or missing, keep the last catalog. `quietly` omits the notice."""
+        result = await self._read()
+        if result.catalog is None:
+            await asyncio.sleep(_RETRY_DELAY)
+            result = await self._read()
+        if self._apply(result):
             if not quietly:
                 text = "models.json was reloaded and is in effect."
-                self._tell(Notice(level="info", text=text, code=READ))
-            self.changed()
+                self._notify(Notice(level="info", text=text, code=RELOADED))
+            self.on_change()
 
     async def aclose(self) -> None:
-        """Watch no longer."""
+        """Stop watching the file."""
         if self._watching is not None:
             self._watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watching
 
 
-async def described(model: Model, served: Sequence[str]) -> list[ModelInfo]:
-    """What the server says of its models: of the first ones, as far as it says so in time."""
-    known: dict[str, ModelInfo] = {}
+async def describe_models(model: Model, served: Sequence[str]) -> list[ModelInfo]:
+    """Describe the server's models: the first ones, and only as far as the server answers in time."""
+    infos: dict[str, ModelInfo] = {}
 
     async def ask(name: str) -> None:
         info = await model.describe(name)
         if not isinstance(info, Fault):
-            known[name] = info
+            infos[name] = info
 
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_DESCRIBING):
-            await asyncio.gather(*(ask(name) for name in served[:DESCRIBED]))
-    return [known.get(name) or ModelInfo(name=name) for name in served]
+        async with asyncio.timeout(_DESCRIBE_TIMEOUT):
+            await asyncio.gather(*(ask(name) for name in served[:MAX_DESCRIBED]))
+    return [infos.get(name) or ModelInfo(name=name) for name in served]

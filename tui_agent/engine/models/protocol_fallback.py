@@ -1,7 +1,7 @@
-"""In which form tool calls are asked for: native, JSON, or XML in plain text (C1 to C3).
+"""The protocol for tool calls: native, JSON, or XML in plain text (C1 to C3).
 
-The first rung is chosen by what the server says of the model, the next ones by what the model does. Within a run the
-form stays what it is unless it does not work, since a change makes the server read the whole prompt anew.
+The first one is chosen by what is known about the model, further ones by how the model behaves. Changes are rare, since
+the server must then read the whole prompt again.
 """
 
 from __future__ import annotations
@@ -19,50 +19,50 @@ from tui_agent.models.catalog import Calibration
 from tui_agent.protocols.parser import Protocol
 from tui_agent.protocols.rendering import render_messages, reply_format, style_of, system_section
 
-PRINTED = 2
-"""Replies in a row that hold calls as text, by a model that never made a native one."""
-PRINTED_NOW = 3
-"""The same for a model that did make native ones."""
-UNREADABLE = 3
-"""JSON replies in a row that can't be read."""
+MAX_TEXT_CALLS = 2
+"""Consecutive replies with calls as text, for a model that never made a native call."""
+MAX_TEXT_CALLS_NATIVE = 3
+"""The same for a model that has made native calls."""
+MAX_UNREADABLE = 3
+"""Consecutive unreadable JSON replies."""
 STRATEGY_NAMES = {
     "native": "native tool calls",
     "json": "JSON calls",
     "xml": "XML calls in plain text",
     "files": "whole files",
 }
-"""What a model is asked for, in words."""
-FAILURES = 2
-"""Runs that went on with files after which a session stays with them."""
-WORKS = 0.5
-"""Share of right replies from which on a strategy is worth a try."""
-SMALL = 4.0
-"""Thousand millions of parameters below which a model is asked for whole files: few such get on with calls (E4)."""
+"""The strategies in words, for the user."""
+MAX_FAILED_RUNS = 2
+"""Runs that fell back to another strategy after which the session keeps it."""
+MIN_SCORE = 0.5
+"""Share of valid replies above which a strategy is tried."""
+SMALL_MODEL = 4.0
+"""Billions of parameters below which a model is asked for whole files: few of these can handle calls (E4)."""
 
 
 class RequestFormat(msgspec.Struct, frozen=True):
-    """What a protocol makes of messages and tools."""
+    """The parts of a request that depend on the protocol."""
 
     tools: tuple[ToolSpec, ...]
-    """Those that go into the request's own field."""
+    """Tools in the field of the request."""
     format: Literal["json"] | dict[str, Any] | None
 
 
 class InitialStrategy(msgspec.Struct, frozen=True):
-    """The strategy that a model is asked with at first, and why that one; no reason is needed for native calls."""
+    """The first strategy for a model, and the reason if it is not the default."""
 
     strategy: Protocol = "native"
-    why: str = ""
+    reason: str = ""
 
 
 def initial_strategy(info: ModelInfo, fixed: Protocol | None, calibration: Calibration) -> InitialStrategy:
-    """How a model is asked at first (E4): as models.json says, else as was measured, else by its size and abilities."""
+    """Choose the first strategy (E4): by models.json, else by calibration, else by size and capabilities."""
     if fixed is not None:
         return InitialStrategy(fixed, "set in models.json")
     if calibration.strategy is not None:
         on = f" on {calibration.date}" if calibration.date else ""
         return InitialStrategy(calibration.strategy, f"calibrated{on}")
-    if info.parameters is not None and info.parameters < SMALL:
+    if info.parameters is not None and info.parameters < SMALL_MODEL:
         return InitialStrategy("files", f"{info.name} is a small model with {info.parameters:.1f} B parameters")
     if info.capabilities and "tools" not in info.capabilities:
         return InitialStrategy("json", f"the server reports no native tool calls for {info.name}")
@@ -70,7 +70,7 @@ def initial_strategy(info: ModelInfo, fixed: Protocol | None, calibration: Calib
 
 
 class ProtocolFallback:
-    """The protocol of one model in one session. `tell` emits events; the state folds them for a resume."""
+    """The protocol of a model in a session. Changes are emitted as events, and folded for a resume."""
 
     def __init__(
         self,
@@ -79,72 +79,73 @@ class ProtocolFallback:
         protocol: str = "",
         fixed: Protocol | None = None,
         calibration: Calibration | None = None,
-        tell: Callable[[Event], object],
+        emit: Callable[[Event], object],
     ) -> None:
-        """`protocol` is the one that was settled before, if any; a `fixed` one is never left. `calibration`: what was
-        measured of the model, which it begins with."""
+        """`protocol` is the one settled before, if any; a `fixed` one is never changed."""
         self.model = model
         self.fixed = fixed
         self._calibration = calibration or Calibration()
         self._settled = bool(protocol) and fixed is None
-        self.protocol: Protocol = fixed or _known(protocol)
-        self._tell = tell
+        self.protocol: Protocol = fixed or _as_protocol(protocol)
+        self._emit = emit
         self._native = False
-        self._printed = 0
+        self._text_calls = 0
         self._unreadable = 0
         self._failures = 0
-        """Runs that were not done with calls."""
+        """Runs that could not be completed with their strategy."""
         self._replaced_for_run: Protocol | None = None
-        """What a run was begun with that went on with files, while that was the only one."""
+        """The protocol to return to after a run that fell back, the first time."""
 
     async def settle(self, model: Model) -> None:
-        """Choose the first rung, see `start`; native where nothing is known. Called as a run begins."""
+        """Choose the protocol at the start of a run; see `initial_strategy`."""
         if self._replaced_for_run is not None:
-            back, self._replaced_for_run = self._replaced_for_run, None
-            self._move(back, f"{STRATEGY_NAMES[self.protocol]} were used for one request only")
+            previous, self._replaced_for_run = self._replaced_for_run, None
+            self._switch(previous, f"{STRATEGY_NAMES[self.protocol]} were used for one request only")
         if self._settled:
             return
         self._settled = True
-        known = ModelInfo(name=self.model)
+        info = ModelInfo(name=self.model)
         if self.fixed is None and self._calibration.strategy is None:
-            info = await model.describe(self.model)
-            if isinstance(info, ModelInfo):
-                known = msgspec.structs.replace(info, name=self.model)
-        first = initial_strategy(known, self.fixed, self._calibration)
+            described = await model.describe(self.model)
+            if isinstance(described, ModelInfo):
+                info = msgspec.structs.replace(described, name=self.model)
+        first = initial_strategy(info, self.fixed, self._calibration)
         if self.fixed is None and first.strategy != self.protocol:
-            self._move(first.strategy, first.why)
-        elif first.why:
-            self._tell(ProtocolChanged(protocol=first.strategy, why=first.why, fixed=self.fixed is not None))
+            self._switch(first.strategy, first.reason)
+        elif first.reason:
+            self._emit(ProtocolChanged(protocol=first.strategy, why=first.reason, fixed=self.fixed is not None))
 
-    # --- what the model does ---
+    # --- the model's replies ---
 
-    def took(self, calls: Sequence[ToolCall]) -> None:
-        """A reply had calls that could be read."""
+    def on_calls(self, calls: Sequence[ToolCall]) -> None:
+        """Record a reply with readable calls."""
         self._unreadable = 0
         if self.protocol != "native":
             return
         if not all(call.recovered for call in calls):
-            self._native, self._printed = True, 0
+            self._native, self._text_calls = True, 0
             return
-        self._printed += 1
-        if self._printed >= (PRINTED_NOW if self._native else PRINTED):
-            self._move("json", f"{self.model} writes its calls as text")
+        self._text_calls += 1
+        if self._text_calls >= (MAX_TEXT_CALLS_NATIVE if self._native else MAX_TEXT_CALLS):
+            self._switch("json", f"{self.model} writes its calls as text")
 
-    def missed(self) -> None:
-        """A reply could not be read."""
+    def on_unreadable(self) -> None:
+        """Record an unreadable reply."""
         self._unreadable += 1
-        if self.protocol == "json" and self._unreadable >= UNREADABLE:
-            self._move("xml", f"{self.model} does not stick to JSON")
+        if self.protocol == "json" and self._unreadable >= MAX_UNREADABLE:
+            self._switch("xml", f"{self.model} does not stick to JSON")
 
-    def failed(self, why: str) -> bool:
-        """A run was not done with this strategy; True where another one is left, which the run goes on with, and
-        after the second such run the session (E4). From whole files it goes on only with what was measured to work."""
-        to = self._next()
-        if to is None:
+    def failed(self, reason: str) -> bool:
+        """Switch to another strategy for a run that this one can't complete; False if none is left (E4).
+
+        The second time, the session keeps it. After whole files, only a strategy that calibration found to work.
+        """
+        protocol = self._next()
+        if protocol is None:
             return False
         self._failures += 1
-        self._replaced_for_run = self.protocol if self._failures < FAILURES else None
-        self._move(to, why)
+        self._replaced_for_run = self.protocol if self._failures < MAX_FAILED_RUNS else None
+        self._switch(protocol, reason)
         return True
 
     def _next(self) -> Protocol | None:
@@ -153,57 +154,56 @@ class ProtocolFallback:
         if self.protocol != "files":
             return "files"
         scores = self._calibration.scores
-        best = max((one for one in scores if one != "files"), key=lambda one: scores[one], default="")
-        return _known(best) if scores.get(best, 0.0) >= WORKS else None
+        best = max((name for name in scores if name != "files"), key=lambda name: scores[name], default="")
+        return _as_protocol(best) if scores.get(best, 0.0) >= MIN_SCORE else None
 
     def refused(self, fault: Fault) -> bool:
-        """True if the server refuses the form of the request and another one was taken: ask again at once."""
+        """Switch the protocol if the server rejects the form of the request. True if so: send the request again."""
         if fault.status not in (400, 422, 501):
             return False
-        before, words = self.protocol, fault.message.lower()
-        if before == "native" and "tool" in words and ("support" in words or "--jinja" in words):
-            self._move("json", "the server does not accept tools for this model")
-        elif before == "json" and ("format" in words or "grammar" in words or "schema" in words):
-            self._move("xml", "the server does not accept a format for this model")
+        before, message = self.protocol, fault.message.lower()
+        if before == "native" and "tool" in message and ("support" in message or "--jinja" in message):
+            self._switch("json", "the server does not accept tools for this model")
+        elif before == "json" and any(word in message for word in ("format", "grammar", "schema")):
+            self._switch("xml", "the server does not accept a format for this model")
         return self.protocol != before
 
-    def _move(self, to: Protocol, why: str) -> None:
+    def _switch(self, protocol: Protocol, reason: str) -> None:
         if self.fixed is not None:
             return
-        self.protocol, self._printed, self._unreadable = to, 0, 0
-        self._tell(ProtocolChanged(protocol=to, why=why))
-        text = f"Switching to {STRATEGY_NAMES[to]}: {why}."
-        self._tell(Notice(level="info", text=text, code="protocol.changed"))
+        self.protocol, self._text_calls, self._unreadable = protocol, 0, 0
+        self._emit(ProtocolChanged(protocol=protocol, why=reason))
+        text = f"Switching to {STRATEGY_NAMES[protocol]}: {reason}."
+        self._emit(Notice(level="info", text=text, code="protocol.changed"))
 
     def versions(self) -> dict[str, str]:
-        """Name → version of what the protocol adds to the rules, tools aside (H8); nothing for native calls."""
+        """Return name → version of the prompts that the protocol adds (H8)."""
         if self.protocol == "files":
             return {"reply_files": version("files_rules", "files_form")}
         style = style_of(self.protocol)
         return {f"reply_{style}": fingerprint(system_section(style, ()))} if style else {}
 
-    # --- what a request looks like ---
+    # --- the request ---
 
     def messages(self, neutral: tuple[Message, ...], tools: Sequence[ToolSpec]) -> tuple[Message, ...]:
-        """The conversation as this protocol writes it."""
+        """Render the conversation in this protocol."""
         style = style_of(self.protocol)
-        return render_messages(style, _with(neutral, system_section(style, tools))) if style else neutral
+        return render_messages(style, _with_section(neutral, system_section(style, tools))) if style else neutral
 
-    def dress(self, tools: tuple[ToolSpec, ...]) -> RequestFormat:
-        """Tools and format of the request; never both (O-21)."""
+    def request_format(self, tools: tuple[ToolSpec, ...]) -> RequestFormat:
+        """Return tools and reply format of the request; never both (O-21)."""
         if self.protocol == "native":
             return RequestFormat(tools, None)
-        wanted = reply_format(tools) if self.protocol == "json" and tools else None
-        return RequestFormat((), wanted)
+        return RequestFormat((), reply_format(tools) if self.protocol == "json" and tools else None)
 
 
-def _with(messages: tuple[Message, ...], section: str) -> tuple[Message, ...]:
-    """The messages with a section behind the rules, which are the first system message; the plan may be another."""
+def _with_section(messages: tuple[Message, ...], section: str) -> tuple[Message, ...]:
+    """Append a section to the first system message, the rules."""
     first, *rest = messages
     if not isinstance(first, SystemMessage):
         return messages
     return (SystemMessage(text=f"{first.text}\n\n{section}"), *rest)
 
 
-def _known(protocol: str) -> Protocol:
-    return next((one for one in get_args(Protocol) if one == protocol), "native")
+def _as_protocol(text: str) -> Protocol:
+    return next((protocol for protocol in get_args(Protocol) if protocol == text), "native")

@@ -1,4 +1,4 @@
-"""Which model answers, and with which window: settled once a session and model, since a change reloads it."""
+"""The models of a session by role, with options and context window; changing the window would reload a model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tui_agent.common.domain import Fault, ModelInfo, UserMessage
 from tui_agent.engine.context.window_notices import narrow
 from tui_agent.engine.core.model_config import ModelConfig
 from tui_agent.engine.core.state import SessionStream
-from tui_agent.engine.models.live_catalog import LiveCatalog, described
+from tui_agent.engine.models.live_catalog import LiveCatalog, describe_models
 from tui_agent.events import ModelChanged, Notice, RoleChanged, RunEnded
 from tui_agent.models.base import Failed, Model, ModelRequest
 from tui_agent.models.catalog import can_answer, served_name
@@ -32,38 +32,38 @@ if TYPE_CHECKING:
     from tui_agent.protocols.parser import Protocol
 
 NO_SERVER = "server.missing"
-"""Code of the notice that no model can be had."""
-WINDOW = 32_768
-"""Tokens to ask for where neither settings nor model say."""
-OWN = ("", "execution")
-"""Roles that the session's model itself has: it answers, and carries out the steps."""
+"""Code of the notice about an unreachable server or missing model."""
+DEFAULT_WINDOW = 32_768
+"""Context window to request, in tokens, if neither settings nor model specify one."""
+SESSION_ROLES = ("", "execution")
+"""Roles of the session's model: replies, and steps of a plan."""
 SMALL_WINDOW = 16_384
-"""Below this the user is warned once."""
+"""Context window in tokens below which the user is warned once."""
 
 
-def ended_by(fault: Fault) -> RunEnded:
-    """How a run ends that the model's server ended."""
+def run_ended_by(fault: Fault) -> RunEnded:
+    """Return the end of a run caused by a fault of the model server."""
     return RunEnded(outcome=fault.outcome, text=fault.full_message)
 
 
 def window_for(info: ModelInfo, chosen: int | None, provider: str) -> int:
-    """The window of a session's requests in tokens; `chosen` is what settings or models.json say.
+    """Return the context window for requests, in tokens; `chosen` comes from settings or models.json.
 
-    Where they are silent it is the one that the server has the model loaded with, also because Ollama would load it
-    anew for another one; but not one that is too small to work in, where Ollama can be asked for more.
+    By default, the window of the loaded model, since Ollama would reload it for another one, unless that is too small
+    and Ollama can provide more.
     """
-    loaded, most = info.loaded_window, info.context_window
-    if provider == "openai":  # its window is what it is, and it is not asked
+    loaded, maximum = info.loaded_window, info.context_window
+    if provider == "openai":  # its window can't be chosen per request
         if loaded:
             return min(chosen or loaded, loaded)
     elif not chosen and loaded and loaded >= SMALL_WINDOW:
         return loaded
-    wanted = chosen or WINDOW
-    return min(wanted, most) if most else wanted
+    requested = chosen or DEFAULT_WINDOW
+    return min(requested, maximum) if maximum else requested
 
 
 class ModelRoles:
-    """The session's model. `brain()` settles name and window on first use and keeps them."""
+    """The models of a session. `config()` settles name and window of its own model on first use."""
 
     def __init__(
         self,
@@ -73,83 +73,85 @@ class ModelRoles:
         context_window: int | None,
         settings: Settings,
         because: str,
-        tell: Callable[[Notice | ModelChanged | RoleChanged], object],
+        emit: Callable[[Notice | ModelChanged | RoleChanged], object],
     ) -> None:
         self.model = model
         self.name = name
         self._window = context_window
         self._settings = settings
         self._because = because
-        self._tell = tell
-        self._brain: ModelConfig | None = None
+        self._emit = emit
+        self._config: ModelConfig | None = None
         self._info: ModelInfo | None = None
         self._others: dict[str, tuple[int | None, ModelInfo | None]] = {}
         self._served: tuple[str, ...] | None = None
-        self._missed: set[str] = set()
-        self._settling = asyncio.Lock()
+        self._reported_missing: set[str] = set()
+        self._settle_lock = asyncio.Lock()
         self.chosen: dict[str, str] = {}
-        """Role → the model that the user chose for it in this session; the first tier of M6 for `explorer`."""
-        self.catalog = LiveCatalog(paths.models_file(), tell)
+        """Role → model chosen by the user in this session; the first tier of M6 for `explorer`."""
+        self.catalog = LiveCatalog(paths.models_file(), emit)
 
     @property
     def prompt(self) -> str:
-        """What models.json has to tell the session's model, after the agent's rules (H1)."""
+        """The prompt for the session's model from models.json (H1)."""
         return self.catalog.current.entry(self.name).prompt.strip()
 
     @property
     def protocol(self) -> Protocol | None:
-        """The form of tool calls that models.json fixes for the session's model."""
+        """The strategy fixed for the session's model in models.json."""
         return self.catalog.current.entry(self.name).options.strategy
 
     @property
     def calibration(self) -> Calibration:
-        """What was measured of the session's model, as models.json keeps it."""
+        """The calibration of the session's model in models.json."""
         return self.catalog.current.entry(self.name).calibration
 
-    async def look(self) -> None:
-        """See whether the server is there and settle the model; a missing server is told with what was tried."""
-        brain = await self.brain()
+    async def connect(self) -> None:
+        """Contact the server and settle the model; emit a notice if that fails."""
+        config = await self.config()
         self.catalog.watch()
-        if isinstance(brain, RunEnded):
-            text = f"{brain.text}\nTried {self.model.endpoint} ({self._because})."
-            self._tell(Notice(level="error", text=text, code=NO_SERVER))
+        if isinstance(config, RunEnded):
+            text = f"{config.text}\nTried {self.model.endpoint} ({self._because})."
+            self._emit(Notice(level="error", text=text, code=NO_SERVER))
 
-    async def brain(self) -> ModelConfig | RunEnded:
-        """The model with its options, or how the run ends because there is none.
+    async def config(self) -> ModelConfig | RunEnded:
+        """Return the session's model, or the end of the run if there is none.
 
-        Name and window stay as they were settled; the other options are those of models.json as it is now.
+        Name and window stay as settled; the other options come from the current models.json.
         """
-        async with self._settling:
-            return await self._settled()
+        async with self._settle_lock:
+            return await self._settle()
 
-    async def _settled(self, by: str = "") -> ModelConfig | RunEnded:
-        if self._brain is None:
+    async def _settle(self, by: str = "") -> ModelConfig | RunEnded:
+        if self._config is None:
             if not self.catalog.opened:
                 await self.catalog.open(self.model, self._list)
             if not self.name:
                 chosen = await self._choose()
                 if isinstance(chosen, Fault):
-                    return ended_by(chosen)
+                    return run_ended_by(chosen)
                 self.name = chosen
-            if (absent := await self._absent()) is not None:
-                return ended_by(absent)
+            if (fault := await self._check_available()) is not None:
+                return run_ended_by(fault)
             window = self._window or await self._settle_window()
             if isinstance(window, Fault):
-                return ended_by(window)
+                return run_ended_by(window)
             if self._info is None and not isinstance(info := await self.model.describe(self.name), Fault):
                 self._info = info
-            self._brain = ModelConfig(model=self.model, name=self.name, num_ctx=window, temperature=0, max_tokens=0)
+            self._config = ModelConfig(model=self.model, name=self.name, num_ctx=window, temperature=0, max_tokens=0)
             changed = ModelChanged(provider=self.model.provider, model=self.name, context_window=window, by=by)
-            self._tell(changed)
+            self._emit(changed)
         return msgspec.structs.replace(
-            self._brain, **msgspec.structs.asdict(self.sampling("execution", self._brain.num_ctx))
+            self._config, **msgspec.structs.asdict(self.sampling("execution", self._config.num_ctx))
         )
 
     async def choose(self, role: str, name: str) -> Fault | None:
-        """Give `role` the model `name` for this session (M5, M6), by what the server has at this moment; an empty name
-        takes the choice back. `execution` and the empty role are the session's own model, which the next message is
-        worked on with. Returns why that can't be; nothing is changed then."""
-        async with self._settling:
+        """Choose the model `name` for `role` in this session (M5, M6); an empty name revokes the choice.
+
+        The session's own model (`execution` or an empty role) is used from the next message on. Returns a fault if the
+        server does not have the model; then nothing is changed.
+        """
+        async with self._settle_lock:
             if name:
                 self._served = None
                 served = await self._list()
@@ -157,45 +159,44 @@ class ModelRoles:
                     return served
                 if not isinstance(served, Fault) and not (name := served_name(given := name, served)):
                     return Fault(kind="status", message=f"{self.model.endpoint} has no model {given}.")
-            if role in OWN:
-                return await self._take(name or self.name)
+            if role in SESSION_ROLES:
+                return await self._switch(name or self.name)
             self.chosen.pop(role, None)
             self.chosen |= {role: name} if name else {}
-            self._tell(RoleChanged(role=role, model=name))
+            self._emit(RoleChanged(role=role, model=name))
             return None
 
-    async def _take(self, name: str) -> Fault | None:
-        before = self.name, self._window, self._info, self._brain
+    async def _switch(self, name: str) -> Fault | None:
+        before = self.name, self._window, self._info, self._config
         if name != self.name:
             self._window = self._info = None
-        self.name, self._brain = name, None
-        settled = await self._settled(by="user")
-        if isinstance(settled, RunEnded):
-            self.name, self._window, self._info, self._brain = before
-            return Fault(kind="status", message=settled.text)
+        self.name, self._config = name, None
+        result = await self._settle(by="user")
+        if isinstance(result, RunEnded):
+            self.name, self._window, self._info, self._config = before
+            return Fault(kind="status", message=result.text)
         return None
 
     async def explorer(self, own: ModelConfig) -> ModelConfig:
-        """The model of sub-agents (M6): chosen in this session, else by settings and models.json, else `own`."""
+        """Return the model of sub-agents (M6): the user's choice, else by settings and models.json, else `own`."""
         name = (await self.select("explorer")).name
         window = own.num_ctx if name == own.name else await self.window_of(name)
         options = msgspec.structs.asdict(self.sampling("explorer", window, name))
         return ModelConfig(model=self.model, name=name, num_ctx=window, **options)
 
     async def window_of(self, name: str) -> int | None:
-        """The window of requests to another model of the server, settled once as the session's own is."""
-        if name == self.name and self._brain is not None:
-            return self._brain.num_ctx
+        """Return the context window for a model of the server, settled once."""
+        if name == self.name and self._config is not None:
+            return self._config.num_ctx
         if name not in self._others:
             info = await self.model.describe(name)
-            if isinstance(info, Fault):  # it may pass: the next one asks again
-                return self._chosen_window(name) or WINDOW
+            if isinstance(info, Fault):  # may be temporary: not cached
+                return self._chosen_window(name) or DEFAULT_WINDOW
             self._others[name] = (window_for(info, self._chosen_window(name), self.model.provider), info)
         return self._others[name][0]
 
     def sampling(self, role: Role, window: int | None, name: str = "") -> Sampling:
-        """The options of requests of `role` to the session's model, or to the one called `name`, with a window of so
-        many tokens."""
+        """Return the request options of `role` for the model `name` (default: the session's) and its window."""
         info = self._info if name in ("", self.name) else self._others.get(name, (None, None))[1]
         capabilities = (info.capabilities if info else None) or ()
         return request_options(
@@ -208,40 +209,41 @@ class ModelRoles:
             keep_alive=self._settings.keep_alive,
         )
 
-    def window_asked(self, info: ModelInfo) -> int:
-        """The window that requests to a model would have, by what the server says of it."""
+    def expected_window(self, info: ModelInfo) -> int:
+        """Return the context window that requests to a model would have."""
         return window_for(info, self._chosen_window(info.name), self.model.provider)
 
     def _chosen_window(self, name: str) -> int | None:
-        """What settings or models.json say of a model's window."""
+        """Return the context window of a model from settings or models.json."""
         return self._settings.context_window or self.catalog.current.entry(name).window
 
     async def select(self, role: Role, task: str = "", *, tell: bool = True) -> SelectedModel:
-        """The model of `role`; that another one was wanted which is not there is told once, unless not `tell`."""
+        """Return the model of `role`. With `tell`, a missing preferred model is reported once."""
         chosen = self._settings
-        wishes = {**chosen.roles.model_dump(), "explorer": chosen.explorer_model, "small": chosen.small_model}
-        own = self.chosen.get(role, "")
-        found = select_model(role, self.name, self.catalog.current, None, settings=wishes, task=task, chosen=own)
-        if found.missing:
+        configured = {**chosen.roles.model_dump(), "explorer": chosen.explorer_model, "small": chosen.small_model}
+        choice = self.chosen.get(role, "")
+        catalog = self.catalog.current
+        selected = select_model(role, self.name, catalog, None, settings=configured, task=task, chosen=choice)
+        if selected.missing:
             served = await self._list()
-            known = None if isinstance(served, Fault) else served
-            found = select_model(role, self.name, self.catalog.current, known, settings=wishes, task=task, chosen=own)
+            available = None if isinstance(served, Fault) else served
+            selected = select_model(role, self.name, catalog, available, settings=configured, task=task, chosen=choice)
         if tell:
-            self._tell_missing(found)
-        return found
+            self._report_missing(selected)
+        return selected
 
-    def _tell_missing(self, found: SelectedModel) -> None:
-        if found.missing and found.missing not in self._missed:
-            self._missed.add(found.missing)
-            self._tell(Notice(level="warning", text=found.missing, code="models.missing"))
+    def _report_missing(self, selected: SelectedModel) -> None:
+        if selected.missing and selected.missing not in self._reported_missing:
+            self._reported_missing.add(selected.missing)
+            self._emit(Notice(level="warning", text=selected.missing, code="models.missing"))
 
     async def _list(self) -> tuple[str, ...] | Fault:
-        """The server's models, asked once."""
+        """List the server's models, once."""
         if self._served is None:
-            found = await self.model.list_models()
-            if isinstance(found, Fault):
-                return found
-            self._served = found
+            names = await self.model.list_models()
+            if isinstance(names, Fault):
+                return names
+            self._served = names
         return self._served
 
     async def _choose(self) -> str | Fault:
@@ -250,35 +252,35 @@ class ModelRoles:
             return names
         infos = [ModelInfo(name=name) for name in names]
         if not served_name(self.catalog.current.rules.default, names):
-            infos = await described(self.model, names)
+            infos = await describe_models(self.model, names)
         chosen = select_session_model(self.catalog.current, infos, configured=self.catalog.configured)
         if chosen is None:
             return no_model(self.model, names)
-        self._tell_missing(chosen)
+        self._report_missing(chosen)
         return chosen.name
 
-    async def _absent(self) -> Fault | None:
-        """Why the server can't answer with the model; None when it can, or when that is not sure.
+    async def _check_available(self) -> Fault | None:
+        """Return why the server can't answer with the model; None if it can, or if that is uncertain.
 
-        A name that is not in its list is sure to be missing only when the server says so of the model itself: some
-        know aliases, some take any name.
+        A model that is not listed may still exist, as an alias, or because the server accepts any name: it is missing
+        only if a request for it is rejected.
         """
         served = await self._list() if self.model.provider != "scripted" else ()
         if isinstance(served, Fault):
             return served if served.kind == "unreachable" else None
         if not served or served_name(self.name, served):
             info = await self.model.describe(self.name)
-            able = isinstance(info, Fault) or can_answer(info)
-            return None if able else embeds(self.name, "Choose another one with `/model` or `--model`.")
-        gone = await (self._refused() if self.model.provider == "openai" else self._unknown())
-        return lacking(self.model, self.name, served) if gone else None
+            usable = isinstance(info, Fault) or can_answer(info)
+            return None if usable else embeds(self.name, "Choose another one with `/model` or `--model`.")
+        missing = await (self._is_rejected() if self.model.provider == "openai" else self._is_unknown())
+        return lacking(self.model, self.name, served) if missing else None
 
-    async def _unknown(self) -> bool:
+    async def _is_unknown(self) -> bool:
         info = await self.model.describe(self.name)
         return isinstance(info, Fault) and info.status == 404
 
-    async def _refused(self) -> bool:
-        """Asks for one token, since most of these servers only have a list of models; llama.cpp takes any name."""
+    async def _is_rejected(self) -> bool:
+        """Request one token, since most of these servers only list models; llama.cpp accepts any name."""
         info = await self.model.describe(self.name)
         if isinstance(info, ModelInfo) and info.any_name:
             return False
@@ -288,27 +290,27 @@ class ModelRoles:
 
     async def _settle_window(self) -> int | Fault:
         chosen = self._chosen_window(self.name)
-        wanted = chosen or WINDOW
+        requested = chosen or DEFAULT_WINDOW
         info = await self.model.describe(self.name)
         if isinstance(info, Fault):
-            return info if info.kind == "unreachable" else wanted
+            return info if info.kind == "unreachable" else requested
         self._info = info
         window = window_for(info, chosen, self.model.provider)
         if window < SMALL_WINDOW and self.model.provider != "scripted":
             trained = self.model.provider != "openai" and window == info.context_window
             kept = info.loaded_window or 0 if self.model.provider == "openai" and chosen else 0
             text = narrow(self.name, window, self.model.provider, trained=trained, served=kept)
-            self._tell(Notice(level="warning", text=text, code="context.small"))
+            self._emit(Notice(level="warning", text=text, code="context.small"))
         return window
 
     async def aclose(self) -> None:
-        """Close the model's connections, and watch models.json no longer."""
+        """Close the model's connections and stop watching models.json."""
         await self.catalog.aclose()
         await self.model.aclose()
 
 
-NAMED = 5
-"""Models of the server that are named."""
+MAX_NAMED = 5
+"""Models of the server named in a message."""
 PULL = "Pull one first, such as `ollama pull qwen2.5-coder:7b`, or name one with `--model`."
 LOAD = "Load one there, or name one with `--model`."
 
@@ -334,43 +336,43 @@ def lacking(model: Model, name: str, served: Collection[str]) -> Fault:
 
 
 def _listed(names: Collection[str]) -> str:
-    more = len(names) - NAMED
-    return ", ".join(list(names)[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    more = len(names) - MAX_NAMED
+    return ", ".join(list(names)[:MAX_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 CHOICES: tuple[Role, ...] = ("execution", "planning", "dispatcher", "summary", "title", "explorer")
-"""Roles for which a model can be chosen; `execution` is the session's own."""
-ASKED_AT_ONCE = 4
-"""Models of which the server is asked for the facts at the same time."""
-DESCRIBED = 300
-"""Models of which it is asked at all."""
+"""Roles with selectable models; `execution` is the session's own."""
+CONCURRENT_DESCRIPTIONS = 4
+"""Models described by the server at the same time."""
+MAX_DESCRIBED = 300
+"""Maximum models described by the server."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A model of the server, as far as is known."""
+    """A model of the server, as far as it is described."""
 
     name: str
     label: str = ""
-    """What models.json calls it, where that is another name."""
+    """Name in models.json, if different."""
     known: bool = False
-    """The server was asked for its facts; None among them is what it did not say."""
+    """True once the server was asked; None then means unspecified."""
     tools: bool | None = None
     thinks: bool | None = None
     sees: bool | None = None
     answers: bool = True
-    """False for one that only makes embeddings."""
+    """False for an embedding model."""
     window: int | None = None
-    """Tokens that requests to it would have."""
+    """Context window of requests, in tokens."""
     trained: int | None = None
-    """Tokens that it has at most."""
+    """Maximum context window, in tokens."""
     loaded: bool = False
     build: str = ""
     problem: str = ""
-    """Why its facts are not to be had."""
+    """Why it could not be described."""
 
 
 class ModelChoice:
-    """The models of a session that is open in this process; every choice is an event, so that a resume keeps it."""
+    """Lists and chooses the models of a session. Every choice is an event, so a resume keeps it."""
 
     def __init__(self, roles: ModelRoles, stream: SessionStream) -> None:
         self._roles = roles
@@ -379,7 +381,7 @@ class ModelChoice:
 
     @property
     def endpoint(self) -> str:
-        """The server, as the user is shown it."""
+        """The server's address for display."""
         return self._roles.model.endpoint
 
     @property
@@ -388,63 +390,63 @@ class ModelChoice:
         return self._roles.model.provider
 
     async def listed(self) -> list[Candidate] | Fault:
-        """The server's models by name, asked now, without their facts; a fault says why there is no list."""
+        """List the server's models by name, not yet described."""
         names = await self._roles.model.list_models()
         return names if isinstance(names, Fault) else [self._candidate(name) for name in sorted(set(names))]
 
-    async def describe(self, names: Sequence[str], tell: Callable[[Candidate], object]) -> None:
-        """Ask the server for the facts of these models and `tell` each as it comes."""
-        free = asyncio.Semaphore(ASKED_AT_ONCE)
+    async def describe(self, names: Sequence[str], on_model: Callable[[Candidate], object]) -> None:
+        """Describe these models, and call `on_model` with each one."""
+        slots = asyncio.Semaphore(CONCURRENT_DESCRIPTIONS)
 
         async def ask(name: str) -> None:
-            async with free:
+            async with slots:
                 info = await self._roles.model.describe(name)
-            tell(self._candidate(name, info))
+            on_model(self._candidate(name, info))
 
-        await asyncio.gather(*(ask(name) for name in names[:DESCRIBED]))
+        await asyncio.gather(*(ask(name) for name in names[:MAX_DESCRIBED]))
 
     def _candidate(self, name: str, info: ModelInfo | Fault | None = None) -> Candidate:
         label = self._roles.catalog.current.label(name)
-        bare = Candidate(name=name, label="" if label == name else label)
+        candidate = Candidate(name=name, label="" if label == name else label)
         if info is None:
-            return bare
+            return candidate
         if isinstance(info, Fault):
-            return msgspec.structs.replace(bare, known=True, problem=info.message)
-        able = info.capabilities
+            return msgspec.structs.replace(candidate, known=True, problem=info.message)
+        capabilities = info.capabilities
         return msgspec.structs.replace(
-            bare,
+            candidate,
             known=True,
-            tools=None if able is None else "tools" in able,
-            thinks=None if able is None else "thinking" in able,
-            sees=None if able is None else "vision" in able,
+            tools=None if capabilities is None else "tools" in capabilities,
+            thinks=None if capabilities is None else "thinking" in capabilities,
+            sees=None if capabilities is None else "vision" in capabilities,
             answers=can_answer(info),
-            window=self._roles.window_asked(info),
+            window=self._roles.expected_window(info),
             trained=info.context_window,
             loaded=bool(info.loaded_window),
             build=info.build,
         )
 
     async def current(self) -> dict[Role, tuple[str, bool]]:
-        """The model of each role, and whether it was chosen for it in this session."""
-        found: dict[Role, tuple[str, bool]] = {}
+        """Return the model of each role, and whether the user chose it in this session."""
+        models: dict[Role, tuple[str, bool]] = {}
         state = self._stream.state
         for role in CHOICES:
-            if role in OWN:
-                found[role] = (self._roles.name, bool(state.chosen_model))
+            if role in SESSION_ROLES:
+                models[role] = (self._roles.name, bool(state.chosen_model))
             else:
                 selected = await self._roles.select(role, tell=False)
-                found[role] = (selected.name, self._roles.chosen.get(role) == selected.name)
-        return found
+                models[role] = (selected.name, self._roles.chosen.get(role) == selected.name)
+        return models
 
     async def window(self) -> int | None:
-        """Tokens of the session's own requests; None as long as nothing is settled."""
-        brain = await self._roles.brain()
-        return brain.num_ctx if isinstance(brain, ModelConfig) else None
+        """Return the context window of the session's model in tokens; None without a model."""
+        config = await self._roles.config()
+        return config.num_ctx if isinstance(config, ModelConfig) else None
 
     async def choose(self, role: str, name: str) -> str:
-        """Give a role a model; an empty name takes the choice back. Returns why it can't be, empty when it is done.
+        """Choose a model for a role; an empty name revokes the choice. Returns why it failed, or an empty string.
 
-        The session's own counts from the next message on, since a run keeps the model that it began with.
+        A run keeps its model: the session's model changes with the next message.
         """
         if name:
             info = await self._roles.model.describe(name)
@@ -457,30 +459,32 @@ class ModelChoice:
 def outlook(
     now: Candidate | None, new: Candidate, *, role: str, window: int | None, used: int | None, provider: str
 ) -> list[str]:
-    """What choosing `new` would mean, in sentences: `now` is the session's model, `window` that of its requests, `used`
-    what the conversation takes of it."""
+    """Return the consequences of choosing `new`, in sentences.
+
+    `now` is the session's model, `window` its context window, `used` the conversation's tokens.
+    """
     if new.problem:
         return [new.problem]
     if not new.known:
         return []
     if not new.answers:
         return ["It only makes embeddings and can't chat."]
-    own, said = role in OWN, []
+    is_own, sentences = role in SESSION_ROLES, []
     if now is not None and new.name == now.name:
-        said.append("It is the session's model." if not own else "It is in use.")
+        sentences.append("It is the session's model." if not is_own else "It is in use.")
     elif provider == "ollama" and not new.loaded:
-        said.append(
+        sentences.append(
             "It has to be loaded first."
-            if own
+            if is_own
             else "Switching between the two reloads a model, unless both fit in memory."
         )
-    if own and new.window and window and new.window != window:
-        said.append(f"A window of {new.window:,} tokens instead of {window:,}.")
+    if is_own and new.window and window and new.window != window:
+        sentences.append(f"A window of {new.window:,} tokens instead of {window:,}.")
         if used and used > 0.7 * new.window:
-            said.append(f"The conversation has {used:,}: older parts will be summarized.")
-    if own and new.tools is False:
-        said.append("It has no native tool calls: they are requested as text.")
-    return said
+            sentences.append(f"The conversation has {used:,}: older parts will be summarized.")
+    if is_own and new.tools is False:
+        sentences.append("It has no native tool calls: they are requested as text.")
+    return sentences
 
 
 __all__ = ["CHOICES", "Candidate", "ModelChoice", "outlook"]

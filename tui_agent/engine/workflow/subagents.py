@@ -182,7 +182,7 @@ class Subagent:
                 protocol=deps.protocol if config.name == deps.config.name else "",
                 fixed=entry.options.strategy,
                 calibration=entry.calibration,
-                tell=lambda event: None,
+                emit=lambda event: None,
             )
         return deps.fallbacks[config.name]
 
