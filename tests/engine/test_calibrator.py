@@ -74,7 +74,7 @@ async def test_a_message_ends_the_measurement_and_goes_first(tmp_path: Path) -> 
 
 
 async def test_a_measurement_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration_module, "SECONDS", 0.2)
+    monkeypatch.setattr(calibration_module, "TIMEOUT", 0.2)
     async with serve(scenario("hello", "Hello."), models=["m"]) as server:
         async with opened(server, tmp_path, flags=WANTED) as session:
             watch = Watch(session)

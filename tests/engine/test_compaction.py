@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.engine.test_window import SUMMARY
 from tui_agent.common.domain import AssistantMessage, Message, ToolCall, ToolMessage, ToolResult, UserMessage
-from tui_agent.engine.context.compaction import PARTS, is_summary, plain_summary
+from tui_agent.engine.context.compaction import HEADINGS, is_summary, plain_summary
 from tui_agent.engine.core.history import History, cut_message, cut_text, repair, tail_size
 from tui_agent.events import (
     ContextCompacted,
@@ -140,6 +140,6 @@ def test_the_programs_own_summary_has_all_parts_and_what_failed() -> None:
         ToolMessage(call_id="1", name="edit_file", text="old_string was not found", success=False),
     ]
     text = plain_summary(messages * 200, 3_000)
-    assert all(f"## {part}" in text for part in PARTS)
+    assert all(f"## {part}" in text for part in HEADINGS)
     assert "a.py" in text and "old_string was not found" in text
     assert len(text) < 6_000

@@ -8,7 +8,7 @@ import pytest
 
 from tests.nightly import rounds, sampled
 from tui_agent.common.domain import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, Usage, UserMessage
-from tui_agent.engine.context.compaction import Judged, Watch
+from tui_agent.engine.context.compaction import Assessment, TruncationWatch
 from tui_agent.engine.core.tokens import KINDS, Gauge, count_request
 
 NUM_CTX = 32_768
@@ -93,20 +93,20 @@ SERVERS = (
 )
 
 
-def judge(watch: Watch, gauge: Gauge, messages: tuple[Message, ...], said: Usage) -> Judged:
+def judge(watch: TruncationWatch, gauge: Gauge, messages: tuple[Message, ...], said: Usage) -> Assessment:
     counts = count_request(messages, ())
-    judged = watch.judge(messages, counts, said, gauge, (NUM_CTX,))
+    judged = watch.assess(messages, counts, said, gauge, (NUM_CTX,))
     if judged.lesson is not None:
         gauge.learn(counts, judged.lesson, sure=judged.sure)
     return judged
 
 
-def talk(seed: int, resumed: bool = False) -> list[tuple[Judged, int, int]]:
+def talk(seed: int, resumed: bool = False) -> list[tuple[Assessment, int, int]]:
     """An honest session; for each reply the judgement, the estimate before it, the truth."""
     dice = random.Random(seed)
     server, tokenizer = SERVERS[seed % len(SERVERS)], FakeTokenizer(dice)
     kinds = [list(CONTENTS)[seed // len(SERVERS) % 4]] if dice.random() < 0.6 else list(CONTENTS)
-    watch, gauge = Watch(), Gauge()
+    watch, gauge = TruncationWatch(), Gauge()
     task = UserMessage(text=CONTENTS[dice.choice(kinds)](dice, dice.choice([40, 400, 8_000, 30_000])))
     messages: tuple[Message, ...] = (SYSTEM, task)
     cached: tuple[Message, ...] = (SYSTEM,) if dice.random() < 0.5 else ()
@@ -170,7 +170,7 @@ def test_a_prompt_cut_to_half_the_window_is_noticed_at_the_first_reply(content: 
     text = ""
     while tokenizer.count((SYSTEM, UserMessage(text=text))) < 0.85 * NUM_CTX:
         text += CONTENTS[content](dice, 3_000)
-    judged = judge(Watch(), Gauge(), (SYSTEM, UserMessage(text=text)), Usage(prompt_tokens=NUM_CTX // 2 + 2))
+    judged = judge(TruncationWatch(), Gauge(), (SYSTEM, UserMessage(text=text)), Usage(prompt_tokens=NUM_CTX // 2 + 2))
     assert judged.cut_to == NUM_CTX // 2 + 2
     assert judged.window == NUM_CTX
 
@@ -178,13 +178,13 @@ def test_a_prompt_cut_to_half_the_window_is_noticed_at_the_first_reply(content: 
 def test_2050_tokens_of_eight_thousand_are_noticed_whatever_was_asked_for() -> None:
     dice = random.Random(5)
     messages = (SYSTEM, UserMessage(text=prose(dice, 32_000)))
-    judged = judge(Watch(), Gauge(), messages, Usage(prompt_tokens=2_050))
+    judged = judge(TruncationWatch(), Gauge(), messages, Usage(prompt_tokens=2_050))
     assert (judged.cut_to, judged.window) == (2_050, 4_096)
 
 
 def test_a_window_of_no_usual_size_is_noticed_when_the_count_stands_still() -> None:
     dice = random.Random(6)
-    watch, gauge = Watch(), Gauge()
+    watch, gauge = TruncationWatch(), Gauge()
     messages: tuple[Message, ...] = (SYSTEM, UserMessage(text=prose(dice, 1_000)))
     found = []
     for turn in range(8):
@@ -217,14 +217,14 @@ def test_a_prompt_cut_to_a_window_is_noticed_at_the_first_reply(window: int, see
     while tokenizer.count((SYSTEM, UserMessage(text=text))) < 1.7 * window:
         text += code(dice, 500)
     messages = (SYSTEM, UserMessage(text=text))
-    judged = judge(Watch(), Gauge(), messages, Usage(prompt_tokens=window - seed % 3))
+    judged = judge(TruncationWatch(), Gauge(), messages, Usage(prompt_tokens=window - seed % 3))
     assert (judged.cut_to, judged.window) == (window - seed % 3, window)
 
 
 @pytest.mark.parametrize("window", [4_096, 8_192])
 @pytest.mark.parametrize("lacking", [0, 1])
 def test_a_window_that_is_reached_while_the_prompt_grows_is_noticed_at_once(window: int, lacking: int) -> None:
-    tokenizer, watch, gauge = FakeTokenizer(random.Random(3)), Watch(), Gauge()
+    tokenizer, watch, gauge = FakeTokenizer(random.Random(3)), TruncationWatch(), Gauge()
     for messages in growing(random.Random(7), [window] * 8):
         full = tokenizer.count(messages)
         judged = judge(watch, gauge, messages, Usage(prompt_tokens=min(full, window - lacking)))
@@ -238,7 +238,7 @@ def test_a_window_that_is_reached_while_the_prompt_grows_is_noticed_at_once(wind
 
 
 def test_whole_messages_that_are_left_out_are_noticed_at_the_second_reply() -> None:
-    tokenizer, watch, gauge = FakeTokenizer(random.Random(3)), Watch(), Gauge()
+    tokenizer, watch, gauge = FakeTokenizer(random.Random(3)), TruncationWatch(), Gauge()
     seen = []
     for number, messages in enumerate(growing(random.Random(7), [3_000] * 8)):
         full = tokenizer.count(messages)
@@ -250,7 +250,7 @@ def test_whole_messages_that_are_left_out_are_noticed_at_the_second_reply() -> N
 
 
 def test_a_window_of_no_usual_size_is_noticed_at_once_where_the_cache_is_told() -> None:
-    tokenizer, watch, gauge = FakeTokenizer(random.Random(6)), Watch(), Gauge()
+    tokenizer, watch, gauge = FakeTokenizer(random.Random(6)), TruncationWatch(), Gauge()
     for messages in growing(random.Random(6), [2_000] * 10):
         full = tokenizer.count(messages)
         said = Usage(prompt_tokens=min(full, 2_502), cached_tokens=500)

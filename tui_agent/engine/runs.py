@@ -108,7 +108,7 @@ class RunDispatcher:
 
     def compact(self, busy: bool) -> None:
         """Compact before the next request of the active run, immediately when not `busy`; emits a notice (U5)."""
-        from tui_agent.engine.context.window import settled
+        from tui_agent.engine.context.window import compact_idle
         from tui_agent.engine.context.window_notices import NOTHING, SOON
         from tui_agent.engine.core.tokens import Gauge
 
@@ -117,7 +117,7 @@ class RunDispatcher:
             self._stream.emit(SOON)
             return
         gauge = Gauge() if self._window is None else self._window.gauge
-        self._stream.emit(settled(self._stream.state.history, gauge) or NOTHING)
+        self._stream.emit(compact_idle(self._stream.state.history, gauge) or NOTHING)
 
     def _context_window(self) -> int | None:
         """Return the size of the context window in effect, else of the configured one, in tokens."""
@@ -163,7 +163,7 @@ class RunDispatcher:
         tools = await self._tools(refresh=True)
         self._calls = calls = ToolCalls(environment, tools, run, delegate=self._delegate, attach=self._attach)
         orchestrator = environment.settings.orchestrator
-        registry, role = modes.offered(tools, mode, orchestrator=orchestrator), modes.who(mode, orchestrator)
+        registry, role = modes.offered(tools, mode, orchestrator=orchestrator), modes.prompt_role(mode, orchestrator)
         read_only = approval_mode is ApprovalMode.READ_ONLY
         prompts = modes.versions(mode, registry, reads_only=read_only, role=role)
         fallback = self._fallback_for(config)
@@ -172,7 +172,7 @@ class RunDispatcher:
         self.system = await system(mode, approval_mode, model_prompt, role, config.num_ctx)
         self._files_system = await system(mode, approval_mode, model_prompt, modes.FILES, config.num_ctx)
         await self._attach(run)
-        self._window = window = Window.of(config, self._stream, self._window)
+        self._window = window = Window.reuse_or_create(config, self._stream, self._window)
         deps = LoopDeps(
             stream=self._stream, config=config, source=self._conversation, window=window, fallback=fallback, calls=calls
         )

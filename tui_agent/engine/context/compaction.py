@@ -1,4 +1,4 @@
-"""Noticing that a server cut the prompt without a word: by its own count of what it read."""
+"""Detecting truncated prompts and cache misses from the server's token counts; summarizing older messages (H4, H5)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -35,132 +36,134 @@ from tui_agent.text import clean, one_line
 if TYPE_CHECKING:
     from tui_agent.engine.core.model_config import ModelConfig
 
-REMEMBERED = 4
-"""Requests whose prompt the server may still hold."""
-CUT_LEAST = 1_000
-"""Half of the smallest window there is: no cut leaves less, so that a smaller count means a cached prompt."""
-USUAL = (2_048, 4_096, 8_192, 16_384, 32_768, 40_960, 65_536, 131_072)
-"""Windows that servers come with."""
+REMEMBERED_REQUESTS = 4
+"""Recent requests whose prompt the server may have cached."""
+MIN_TRUNCATED = 1_000
+"""Half of the smallest known window: truncation leaves more, so a smaller count means a cached prompt."""
+COMMON_WINDOWS = (2_048, 4_096, 8_192, 16_384, 32_768, 40_960, 65_536, 131_072)
+"""Default windows of servers and models, in tokens."""
 EDGE = 2
-"""Tokens that a prompt cut to a window may lack of it."""
+"""Tokens by which a prompt truncated to a window may be shorter."""
 
 
-class Judged(msgspec.Struct, frozen=True):
-    """What a count means."""
+class Assessment(msgspec.Struct, frozen=True):
+    """The meaning of a token count."""
 
     full: int | None = None
-    """The prompt's real size where the count tells it, else None."""
+    """The prompt's real size, if the count is of the whole prompt."""
     lesson: int | None = None
-    """What the gauge may learn from: also a count of which it is not sure yet that it is of the whole."""
+    """A count for the gauge to learn; it may be of a part unless `sure`."""
     sure: bool = False
-    """The lesson can't be of a part."""
+    """The lesson certainly is of the whole prompt."""
     cut_to: int = 0
-    """Tokens that the server read of a prompt that it cut; 0 if it did not."""
+    """Tokens that the server read of a truncated prompt; 0 if it was not truncated."""
     window: int | None = None
-    """The window that it cut for, where that follows."""
+    """The window to which it was truncated, if known."""
 
 
 class _Case(msgspec.Struct, frozen=True):
-    """A request and its count."""
+    """A request with the server's count and our estimates."""
 
     messages: tuple[Message, ...]
     real: int
     size: int
-    """The estimate."""
+    """Estimated tokens."""
     part: int
-    """The estimate of what no cache can hold."""
-    part_least: int
-    most: int
-    """What it may have at the most, as far as the gauge knows."""
+    """Estimated tokens that can't be cached."""
+    part_min: int
+    size_max: int
+    """Upper bound of the tokens."""
     counts: Counts
-    told: bool
-    """The server says what it had cached, so that the count is of the whole prompt."""
+    reports_cache: bool
+    """The server reports cached tokens, so the count is of the whole prompt."""
 
     @property
-    def explained(self) -> bool:
-        """True if the count is about that of the part that was not cached."""
+    def is_uncached_part(self) -> bool:
+        """True if the count is about that of the uncached part."""
         return 0.6 * self.real - 50 < self.part < 1.5 * self.real + 50
 
 
-class Watch:
-    """Judges the counts of one model, one after the other.
+class TruncationWatch:
+    """Detects truncated prompts of one model from its successive token counts.
 
-    Honest servers say less than the whole, too: Ollama and llama.cpp count only what they had not cached. What can be
-    cached is known, though, since a cache holds beginnings of earlier requests. A cut is seen by what no cache does:
-    - a count of half a window and 2 or 3 tokens, which is what Ollama leaves (O-7);
-    - a count that just fills a window, of a prompt that should have more; also one close below it twice in a row, since
-      whole messages are left out, too (O-6);
-    - fewer tokens than the new part alone can have;
-    - the same count three times, although different parts came in;
-    - a count that does not grow with the prompt, from a server that says what it had cached.
+    Low counts are normal: Ollama and llama.cpp count only uncached tokens. But only prefixes of earlier requests can be
+    cached, so these counts reveal truncation:
+    - half a window plus 2 or 3 tokens, which is what Ollama leaves (O-7);
+    - a full window for a prompt that should be larger, or twice in a row nearly a full one, since servers also drop
+      whole messages (O-6);
+    - fewer tokens than the new part alone must have;
+    - the same count three times for different new parts;
+    - a count that does not grow with the prompt, from a server that reports cached tokens.
     """
 
     def __init__(self) -> None:
-        self._past: deque[tuple[tuple[Message, ...], int]] = deque(maxlen=REMEMBERED)
-        """Requests with what they have at the least."""
+        self._past: deque[tuple[tuple[Message, ...], int]] = deque(maxlen=REMEMBERED_REQUESTS)
+        """Requests with a lower bound of their tokens."""
         self._last: deque[_Case] = deque(maxlen=2)
-        self._lowered = 0
-        """Counts that seem to be of less than the whole, since the rest was cached."""
-        self._apart = False
-        """The server counts what it read and what it had cached each for itself, so that one can't tell the whole."""
+        self._partial_counts = 0
+        """Counts that seem to cover only the uncached part."""
+        self._counts_separately = False
+        """The server counts read and cached tokens separately, so the whole is unknown."""
 
-    def judge(
+    def assess(
         self, messages: tuple[Message, ...], counts: Counts, usage: Usage, gauge: Gauge, windows: Sequence[int]
-    ) -> Judged:
-        """What `usage` says of the request that just ended. `windows`: those asked for and in effect."""
-        fresh, size = self._fresh(messages), gauge.estimate(counts)
-        new = total(map(count_message, fresh))
+    ) -> Assessment:
+        """Assess the `usage` of a finished request. `windows`: the sizes requested and in effect."""
+        size = gauge.estimate(counts)
+        new = total(map(count_message, self._uncached(messages)))
         part, floor = gauge.estimate(new), self._floor(messages, gauge)
-        real = _whole(usage, part)
+        real = _prompt_tokens(usage, part)
         if real is None:
             self._past.append((messages, floor))
             self._last.clear()
-            return Judged()
-        self._apart = self._apart or (usage.prompt_tokens or 0) < (usage.cached_tokens or 0)
-        told = usage.cached_tokens is not None and not self._apart
-        case = _Case(messages, real, size, part, gauge.lower_bound(new), gauge.upper_bound(counts), counts, told)
-        judged = self._cut(case, gauge, windows) if real >= CUT_LEAST else None
-        if judged is None:
-            judged = self._honest(case, floor, gauge.lower_bound(counts))
-            self._lowered += judged.full is None
-        self._past.append((messages, max(floor, 0 if judged.cut_to else real)))
+            return Assessment()
+        self._counts_separately = self._counts_separately or (usage.prompt_tokens or 0) < (usage.cached_tokens or 0)
+        reports_cache = usage.cached_tokens is not None and not self._counts_separately
+        case = _Case(
+            messages, real, size, part, gauge.lower_bound(new), gauge.upper_bound(counts), counts, reports_cache
+        )
+        assessment = self._detect_truncation(case, gauge, windows) if real >= MIN_TRUNCATED else None
+        if assessment is None:
+            assessment = self._assess_complete(case, floor, gauge.lower_bound(counts))
+            self._partial_counts += assessment.full is None
+        self._past.append((messages, max(floor, 0 if assessment.cut_to else real)))
         self._last.append(case)
-        return judged
+        return assessment
 
-    def _honest(self, case: _Case, floor: int, least: int) -> Judged:
+    def _assess_complete(self, case: _Case, floor: int, least: int) -> Assessment:
         real, first = case.real, not self._past
         if real < floor:
-            return Judged()
+            return Assessment()
         if real >= 0.75 * case.size:
-            return Judged(real, real)
-        whole = first and real >= least and case.size - case.part < 0.25 * real
-        return Judged(real if whole else None, real, sure=whole)
+            return Assessment(real, real)
+        complete = first and real >= least and case.size - case.part < 0.25 * real
+        return Assessment(real if complete else None, real, sure=complete)
 
-    def _cut(self, case: _Case, gauge: Gauge, windows: Sequence[int]) -> Judged | None:
+    def _detect_truncation(self, case: _Case, gauge: Gauge, windows: Sequence[int]) -> Assessment | None:
         real, size = case.real, case.size
-        larger = size > 1.08 * real if gauge.samples > 1 else case.most > 1.15 * real
+        larger = size > 1.08 * real if gauge.samples > 1 else case.size_max > 1.15 * real
         for window in windows:
             if 2 <= real - window // 2 <= 3 and larger:
-                return Judged(cut_to=real, window=window)
-        if (full := self._filled(case, gauge, (*windows, *USUAL))) is not None:
-            return Judged(cut_to=real, window=full)
-        if case.told and self._grown_without_count(case, gauge):
-            return Judged(cut_to=real)
+                return Assessment(cut_to=real, window=window)
+        if (full := self._filled_window(case, gauge, (*windows, *COMMON_WINDOWS))) is not None:
+            return Assessment(cut_to=real, window=full)
+        if case.reports_cache and self._grown_without_count(case, gauge):
+            return Assessment(cut_to=real)
         if real > 0.75 * size:
             return None
-        usual = next((window for window in USUAL if 2 <= real - window // 2 <= 3), None)
-        if usual and not case.explained and size > 1.3 * real:
-            return Judged(cut_to=real, window=usual)
-        if real < 0.75 * case.part_least:
-            return Judged(cut_to=real, window=usual)
-        if self._stands_still(case):
-            return Judged(cut_to=real, window=usual or 2 * real)
+        common = next((window for window in COMMON_WINDOWS if 2 <= real - window // 2 <= 3), None)
+        if common and not case.is_uncached_part and size > 1.3 * real:
+            return Assessment(cut_to=real, window=common)
+        if real < 0.75 * case.part_min:
+            return Assessment(cut_to=real, window=common)
+        if self._is_constant(case):
+            return Assessment(cut_to=real, window=common or 2 * real)
         return None
 
-    def _filled(self, case: _Case, gauge: Gauge, windows: Sequence[int]) -> int | None:
-        """The window that the count fills, where the prompt should have more."""
+    def _filled_window(self, case: _Case, gauge: Gauge, windows: Sequence[int]) -> int | None:
+        """Return the window that the count fills although the prompt should be larger."""
         real = case.real
-        if (case.explained and self._past) or (self._lowered > 1 and not case.told):
+        if (case.is_uncached_part and self._past) or (self._partial_counts > 1 and not case.reports_cache):
             return None
         for window in windows:
             if window - EDGE <= real <= window and case.size > 1.08 * window:
@@ -169,135 +172,133 @@ class Watch:
             if last is None or not (low <= last.real <= window and low <= real <= window):
                 continue
             grown = case.size - gauge.estimate(last.counts) > 0.1 * window and case.size > 1.2 * window
-            if grown and not last.explained:
+            if grown and not last.is_uncached_part:
                 return window
         return None
 
     def _grown_without_count(self, case: _Case, gauge: Gauge) -> bool:
-        """The prompt has clearly more than the one before, the count has not."""
-        if not self._last or not self._last[-1].told or case.explained:
-            return False  # some tell of the rest and the cached part each for itself
+        """Return True if the prompt grew clearly, but its count did not."""
+        if not self._last or not self._last[-1].reports_cache or case.is_uncached_part:
+            return False  # the count may be of the uncached part only
         last = self._last[-1]
         grown = case.size - gauge.estimate(last.counts)
         return grown > 400 and grown > 0.08 * case.size and case.real - last.real < 0.15 * grown
 
-    def _stands_still(self, case: _Case) -> bool:
-        """The same count three times, although what came in was not alike."""
+    def _is_constant(self, case: _Case) -> bool:
+        """Return True for the same count three times with different new parts."""
         if len(self._last) < 2 or any(abs(case.real - past.real) > 2 for past in self._last):
             return False
         parts = [past.part for past in self._last] + [case.part]
         return max(parts) > 1.15 * min(parts) + 40 and case.size > self._last[0].size + 200
 
     def _floor(self, messages: tuple[Message, ...], gauge: Gauge) -> int:
-        """What begins like an earlier prompt and goes on is longer than that was."""
+        """Return a lower bound of the tokens: a prompt is larger than an earlier one that it extends."""
         floors = [0]
         for past, least in self._past:
-            if least and _shared(messages, past) == len(past):
+            if least and _shared_prefix(messages, past) == len(past):
                 floors.append(least + gauge.lower_bound(total(map(count_message, messages[len(past) :]))))
         return max(floors)
 
-    def _fresh(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """The messages that no cache can hold: behind the longest beginning that an earlier request had too, or, in
-        the first request of a process, the user's last message and what follows it."""
+    def _uncached(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Return the messages that can't be cached: those after the longest prefix shared with an earlier request.
+
+        In the first request of a process, the last user message and what follows.
+        """
         if not self._past:
-            own = [at for at, message in enumerate(messages) if isinstance(message, UserMessage)]
-            return messages[own[-1] :] if own else ()
-        rest = messages[self._shared(messages) :]
-        # The reply to the earlier request was written on the same cache.
+            users = [at for at, message in enumerate(messages) if isinstance(message, UserMessage)]
+            return messages[users[-1] :] if users else ()
+        shared = max((_shared_prefix(messages, past) for past, _ in self._past), default=0)
+        rest = messages[shared:]
+        # The reply to the earlier request is cached, too.
         return rest[1:] if rest and isinstance(rest[0], AssistantMessage) else rest
 
-    def _shared(self, messages: tuple[Message, ...]) -> int:
-        return max((_shared(messages, past) for past, _ in self._past), default=0)
-
-    def known(self, messages: tuple[Message, ...]) -> int:
-        """How many messages the server should still have, since the request before began with them or led to them."""
-        known = _shared(messages, self._past[-1][0]) if self._past else 0
-        written = known < len(messages) and isinstance(messages[known], AssistantMessage)
-        return known + 1 if known and written else known
+    def cached_messages(self, messages: tuple[Message, ...]) -> int:
+        """Return how many messages the server should have cached from the previous request and its reply."""
+        shared = _shared_prefix(messages, self._past[-1][0]) if self._past else 0
+        has_reply = shared < len(messages) and isinstance(messages[shared], AssistantMessage)
+        return shared + 1 if shared and has_reply else shared
 
 
-def _shared(one: tuple[Message, ...], other: tuple[Message, ...]) -> int:
-    at = 0
-    for mine, theirs in zip(one, other, strict=False):
-        if mine is not theirs and mine != theirs:
-            break
-        at += 1
-    return at
+def _shared_prefix(first: tuple[Message, ...], second: tuple[Message, ...]) -> int:
+    pairs = zip(first, second, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1] or pair[0] == pair[1], pairs))
 
 
-def _whole(usage: Usage, part: int) -> int | None:
-    """The count of the prompt, with what was cached where the server gives that apart."""
+def _prompt_tokens(usage: Usage, part: int) -> int | None:
+    """Return the prompt's count, including cached tokens if the server counts these separately."""
     real, cached = usage.prompt_tokens, usage.cached_tokens or 0
     if real is not None and real < cached and real < 1.5 * part + 50:
         return real + cached
     return real
 
 
-LONG = 2_000
-"""Tokens from which on reading a prompt again is worth a word."""
-EXPECTED = 0.9
-"""Share of a prompt that the request before began with, too."""
-FOUND = 0.5
-"""Share that the server still had: below this it read the prompt again."""
+MIN_REPORTED = 2_000
+"""Prompt tokens above which a cache miss is reported."""
+MIN_SHARED = 0.9
+"""Share of a prompt that the previous request must have had."""
+MIN_CACHED = 0.5
+"""Cached share below which it is a cache miss."""
 
 
-def reread(usage: Usage, size: int, fresh: int, *, reloaded: bool, apart: bool, provider: str) -> str:
-    """What to tell the user of a prompt of `size` tokens, all but `fresh` of which the request before had, too; empty
-    where all is well, or where the server does not say. `reloaded`: the model was loaded anew for it. `apart`: other
-    requests of ours came in between."""
+def cache_miss(usage: Usage, size: int, fresh: int, *, reloaded: bool, side_requests: bool, provider: str) -> str:
+    """Return a notice if the server did not cache the prefix of a prompt; empty if it did, or does not report it.
+
+    The prompt has `size` tokens, `fresh` of them not in the previous request. `reloaded`: the model was loaded for it;
+    `side_requests`: there were other requests in between.
+    """
     share, real = cached_share(usage), total_prompt_tokens(usage) or 0
-    if share is None or real < LONG or fresh >= (1 - EXPECTED) * size or share >= FOUND:
+    if share is None or real < MIN_REPORTED or fresh >= (1 - MIN_SHARED) * size or share >= MIN_CACHED:
         return ""
     read = evaluated_tokens(usage) or 0
     seconds = (usage.prompt_ms or 0) / 1_000
     took = f", which took {seconds:.0f} s" if seconds >= 1.5 else ""
     what = f"The server read {read:,} of {real:,} tokens again{took}, although the previous request had the same prefix"
-    return f"{what}: {_cause(reloaded, apart, provider)}"
+    return f"{what}: {_cause(reloaded, side_requests, provider)}"
 
 
-def _cause(reloaded: bool, apart: bool, provider: str) -> str:
+def _cause(reloaded: bool, side_requests: bool, provider: str) -> str:
     ollama = provider == "ollama"
     if reloaded:
         keeps = "A larger `keep_alive` keeps it loaded, unless memory is short. " if ollama else ""
         return f"the model was reloaded. {keeps}Another program that uses the server may have displaced it."
-    if apart:
+    if side_requests:
         fix = "`OLLAMA_NUM_PARALLEL=2`" if ollama else "`llama-server --parallel 2` with twice the context (`-c`)"
         return f"other requests displaced it in the cache. {fix} gives them their own slot."
     fix = "" if ollama else " For models with a sliding window llama-server needs `--swa-full` to keep it."
     return f"it did not keep the cache; another program may have used the server in between.{fix}"
 
 
-PARTS = ("State", "Work done", "Files", "Failed approaches", "Promises", "Remaining", "Key facts")
+HEADINGS = ("State", "Work done", "Files", "Failed approaches", "Promises", "Remaining", "Key facts")
 """Headings of a summary."""
-FOUND_LEAST = 4
-"""A reply with fewer of the headings is no summary."""
-PIECE_SIZES = (6_000, 2_000, 800, 300)
-"""Characters left of one message when it is summed up; smaller ones where the whole would take too many requests."""
-REQUESTS_MAX = 8
-"""Requests that one compaction may take."""
-ROOM_LEAST = 400
-"""Tokens of a request's transcript under which asking the model makes no sense."""
+MIN_HEADINGS = 4
+"""A reply with fewer of the headings is not a summary."""
+MESSAGE_SIZES = (6_000, 2_000, 800, 300)
+"""Sizes in characters to which a message is cut for the transcript, tried in turn until it fits MAX_REQUESTS."""
+MAX_REQUESTS = 8
+"""Maximum requests of one compaction."""
+MIN_TRANSCRIPT = 400
+"""Tokens for the transcript below which the model is not asked."""
 
 Size = Callable[[str], int]
-"""Tokens of a text."""
+"""Returns the tokens of a text."""
 
 
-async def summarise(
-    messages: Sequence[Message], brain: ModelConfig, limit: int, size: Size
+async def summarize(
+    messages: Sequence[Message], config: ModelConfig, limit: int, size: Size
 ) -> tuple[str, str, Fault | None]:
-    """The summary, `model` or `program` for who wrote it, and what went wrong with the model if something did.
+    """Return the summary, its author (`model` or `program`), and the model's fault if there was one.
 
-    What does not fit into one request of `limit` tokens goes in parts, each with the summary of those before it.
+    Messages that exceed one request of `limit` tokens are summarized in parts, each with the summary so far.
     """
     answer = max(200, min(1_024, limit // 6))
     fixed = size(prompt("compaction")) + 60
     fault: Fault | None = None
     room = round(0.9 * (limit - fixed - 2 * answer))
-    while room >= ROOM_LEAST:
+    while room >= MIN_TRANSCRIPT:
         chunks = _chunks(messages, room, size)
         if chunks is None:
             break
-        text, fault = await _rolled(chunks, brain, answer)
+        text, fault = await _summarize_chunks(chunks, config, answer)
         if text:
             return text, "model", None
         if fault is None or fault.kind != "context_overflow":
@@ -306,70 +307,73 @@ async def summarise(
     return plain_summary(messages, 3 * answer), "program", fault
 
 
-async def _rolled(chunks: list[str], brain: ModelConfig, answer: int) -> tuple[str, Fault | None]:
+async def _summarize_chunks(chunks: list[str], config: ModelConfig, answer: int) -> tuple[str, Fault | None]:
     summary = ""
     for number, chunk in enumerate(chunks, 1):
-        told = [f"Part {number} of {len(chunks)}."] if len(chunks) > 1 else []
+        parts = [f"Part {number} of {len(chunks)}."] if len(chunks) > 1 else []
         if summary:
-            told.append(f"The summary of what was before; carry all of it on:\n\n{summary}\n\nWhat came next:")
-        told += [chunk, "Now write the summary of all of it under the seven headings."]
-        text, fault = await _asked(brain, "\n\n".join(told), answer)
+            parts.append(f"The summary of what was before; carry all of it on:\n\n{summary}\n\nWhat came next:")
+        parts += [chunk, "Now write the summary of all of it under the seven headings."]
+        text, fault = await _request_summary(config, "\n\n".join(parts), answer)
         if not is_summary(text):
             return "", fault
         summary = cut_text(text, 4 * answer)
     return summary, None
 
 
-async def _asked(brain: ModelConfig, told: str, answer: int) -> tuple[str, Fault | None]:
+async def _request_summary(config: ModelConfig, transcript: str, answer: int) -> tuple[str, Fault | None]:
     request = ModelRequest(
-        model=brain.name,
-        messages=(SystemMessage(text=prompt("compaction")), ProgramMessage(text=program_text("transcript", told))),
-        temperature=brain.temperature,
+        model=config.name,
+        messages=(
+            SystemMessage(text=prompt("compaction")),
+            ProgramMessage(text=program_text("transcript", transcript)),
+        ),
+        temperature=config.temperature,
         max_tokens=answer,
-        num_ctx=brain.num_ctx,
+        num_ctx=config.num_ctx,
         think=False,
-        keep_alive=brain.keep_alive,
+        keep_alive=config.keep_alive,
     )
     segmenter = Segmenter(detect_invented=False)
-    said: list[Segment] = []
+    segments: list[Segment] = []
     fault: Fault | None = None
-    async with aclosing(brain.model.stream(request)) as pieces:
+    async with aclosing(config.model.stream(request)) as pieces:
         async for piece in pieces:
             if isinstance(piece, TextFragment):
-                said += segmenter.feed(piece.text)
-                if sum(len(part.raw) for part in said) > 40 * answer:
+                segments += segmenter.feed(piece.text)
+                if sum(len(part.raw) for part in segments) > 40 * answer:
                     break
             elif isinstance(piece, Failed):
                 fault = piece.fault
-    said += segmenter.finish()
-    return clean("".join(part.raw for part in said if part.is_text)).strip(), fault
+    segments += segmenter.finish()
+    return clean("".join(part.raw for part in segments if part.is_text)).strip(), fault
 
 
 def is_summary(text: str) -> bool:
-    """True if the reply keeps to the headings, more or less."""
-    found = sum(bool(re.search(rf"^[\W\d_]*{part}\b", text, re.IGNORECASE | re.MULTILINE)) for part in PARTS)
-    return found >= FOUND_LEAST
+    """Return True if the reply has most of the headings."""
+    found = sum(bool(re.search(rf"^[\W\d_]*{part}\b", text, re.IGNORECASE | re.MULTILINE)) for part in HEADINGS)
+    return found >= MIN_HEADINGS
 
 
-# --- what the model is given ----------------------------------------------------------------
+# --- the transcript for the model ----------------------------------------------------------------
 
 
 def _chunks(messages: Sequence[Message], room: int, size: Size) -> list[str] | None:
-    """The transcript in parts of `room` tokens at the most; None where even the shortest form takes too many."""
-    for length in PIECE_SIZES:
-        chunks = _packed([_piece(message, length) for message in messages], room, size)
-        if len(chunks) <= REQUESTS_MAX:
+    """Return the transcript in parts of at most `room` tokens; None if there would be too many."""
+    for length in MESSAGE_SIZES:
+        chunks = _pack([_transcribe(message, length) for message in messages], room, size)
+        if len(chunks) <= MAX_REQUESTS:
             return chunks
     return None
 
 
-def _packed(pieces: list[str], room: int, size: Size) -> list[str]:
+def _pack(pieces: list[str], room: int, size: Size) -> list[str]:
     chunks: list[list[str]] = [[]]
     left = room
     for part in pieces:
         piece, need = part, size(part) + 2
         if need > room:
-            piece, need = cut_text(part, max(100, room)), room  # a token is a character at the least, nearly
+            piece, need = cut_text(part, max(100, room)), room  # a token has at least about one character
         if need > left and chunks[-1]:
             chunks.append([])
             left = room
@@ -378,7 +382,7 @@ def _packed(pieces: list[str], room: int, size: Size) -> list[str]:
     return ["\n\n".join(chunk) for chunk in chunks]
 
 
-def _piece(message: Message, length: int) -> str:
+def _transcribe(message: Message, length: int) -> str:
     match message:
         case UserMessage(text=text):
             return f"USER: {cut_text(text, length)}"
@@ -401,10 +405,10 @@ def _call(call: ToolCall) -> str:
 
 
 def plain_summary(messages: Sequence[Message], size: int) -> str:
-    """The seven parts from what was recorded alone, in about `size` characters."""
+    """Write the summary from recorded facts alone, in about `size` characters."""
     calls = [call for message in messages if isinstance(message, AssistantMessage) for call in message.calls]
     results = {message.call_id: message for message in messages if isinstance(message, ToolMessage)}
-    said = [message.text for message in messages if isinstance(message, AssistantMessage) and message.text]
+    texts = [message.text for message in messages if isinstance(message, AssistantMessage) and message.text]
     earlier = [message.text for message in messages if is_kind(message, SUMMARY)]
     done = [f"- {_line(call)}: {_outcome(results.get(call.id))}" for call in calls]
     failed = [
@@ -416,28 +420,28 @@ def plain_summary(messages: Sequence[Message], size: int) -> str:
         str(call.arguments[key]) for call in calls for key in ("path", "file_path") if call.arguments.get(key)
     )
     bodies = (
-        f"{len(calls)} tool calls were made; what the model said last: {one_line(said[-1], 300)}"
-        if said
+        f"{len(calls)} tool calls were made; what the model said last: {one_line(texts[-1], 300)}"
+        if texts
         else f"{len(calls)} tool calls were made.",
         "\n".join(_last(done, size // 2)),
         "\n".join(_last([f"- {name}" for name in files], size // 6)),
         "\n".join(_last(failed, size // 4)),
         "none recorded",
         "What the user's messages ask for and the work above does not show as done.",
-        "\n".join(one_line(text, 300) for text in said[-3:]) or "none recorded",
+        "\n".join(one_line(text, 300) for text in texts[-3:]) or "none recorded",
     )
-    text = "\n".join(f"## {part}\n{body or 'none'}" for part, body in zip(PARTS, bodies, strict=True))
-    before = [f"Earlier summary:\n{cut_text(_inner(earlier[-1]), size // 2)}\n"] if earlier else []
+    text = "\n".join(f"## {part}\n{body or 'none'}" for part, body in zip(HEADINGS, bodies, strict=True))
+    before = [f"Earlier summary:\n{cut_text(_strip_markers(earlier[-1]), size // 2)}\n"] if earlier else []
     return "\n".join([*before, text])
 
 
-def _inner(text: str) -> str:
+def _strip_markers(text: str) -> str:
     return "\n".join(text.split("\n")[1:-1])
 
 
 def _line(call: ToolCall) -> str:
-    given = ", ".join(f"{key}={one_line(str(value), 60)}" for key, value in list(call.arguments.items())[:3])
-    return f"{call.name}({given})"
+    arguments = ", ".join(f"{key}={one_line(str(value), 60)}" for key, value in list(call.arguments.items())[:3])
+    return f"{call.name}({arguments})"
 
 
 def _outcome(result: ToolMessage | None) -> str:
@@ -448,11 +452,11 @@ def _outcome(result: ToolMessage | None) -> str:
 
 
 def _last(lines: list[str], size: int) -> list[str]:
-    """The newest lines that fit into `size` characters, and how many there were before them."""
-    kept: list[str] = []
+    """Return the newest lines that fit into `size` characters, preceded by the number of omitted ones."""
+    newest: list[str] = []
     for line in reversed(lines):
         size -= len(line) + 1
-        if size < 0 and kept:
-            return [f"- ({len(lines) - len(kept)} before)", *reversed(kept)]
-        kept.append(line)
-    return kept[::-1]
+        if size < 0 and newest:
+            return [f"- ({len(lines) - len(newest)} before)", *reversed(newest)]
+        newest.append(line)
+    return newest[::-1]

@@ -1,4 +1,4 @@
-"""What a mode is made of: its texts, and the tools that it has and has not (W11, H8, T5)."""
+"""The prompts and tools of each mode (W11, H8, T5)."""
 
 from __future__ import annotations
 
@@ -14,52 +14,51 @@ if TYPE_CHECKING:
 SUBAGENT = "subagent"
 ORCHESTRATOR = "orchestrator"
 FILES = "files"
-"""Who is told, where it is not the agent as usual."""
-LEADING = ("write_file", "edit_file", "run_terminal_command", "run_subagent")
+"""Roles with their own prompts."""
+ORCHESTRATOR_TOOLS = ("write_file", "edit_file", "run_terminal_command", "run_subagent")
 """The orchestrator's tools (T5)."""
-_ASIDE = ("ask_user", "initialize_plan", "update_plan", "run_subagent")
-"""Reading tools that a sub-agent has not: it reaches nobody but its caller."""
+_NOT_FOR_SUBAGENTS = ("ask_user", "initialize_plan", "update_plan", "run_subagent")
+"""Read-only tools that sub-agents don't have, since they communicate only with their caller."""
 
 
-def who(mode: Mode, orchestrator: bool) -> str:
-    """Who is told in `mode`: the orchestrator where the setting is on and the mode works."""
+def prompt_role(mode: Mode, orchestrator: bool) -> str:
+    """Return the role in `mode`: the orchestrator if the setting is on and the mode may change files."""
     return ORCHESTRATOR if orchestrator and not mode.reads_only else ""
 
 
 def sections(mode: Mode, *, reads_only: bool, role: str = "") -> tuple[str, ...]:
-    """Names of the prompt texts that the rules are made of, in order. `reads_only`: nothing may be changed, whatever
-    the mode."""
+    """Return the names of the prompts that form the rules, in order. `reads_only` forbids changes in any mode."""
     own = f"mode_{mode.value.replace('-', '_')}"
     if role == SUBAGENT:
         return ("subagent", own)
     if role == FILES:
         return ("files_rules",)
-    looks = ("read_only",) if reads_only or mode.reads_only else ()
-    return ("rules", *looks, *((ORCHESTRATOR,) if role == ORCHESTRATOR else ()), own)
+    read_only = ("read_only",) if reads_only or mode.reads_only else ()
+    return ("rules", *read_only, *((ORCHESTRATOR,) if role == ORCHESTRATOR else ()), own)
 
 
 def rules(mode: Mode, *, reads_only: bool, role: str = "") -> list[str]:
-    """Those texts."""
+    """Return the texts of `sections`."""
     return [prompt(name) for name in sections(mode, reads_only=reads_only, role=role)]
 
 
-def intent_section(found: Classification) -> str:
-    """Name of the text that the kind of request adds (W1); empty where it adds none."""
-    if found.guessed or found.intent == "mixed":
+def intent_section(classification: Classification) -> str:
+    """Return the name of the prompt added for the kind of request (W1), or an empty string."""
+    if classification.guessed or classification.intent == "mixed":
         return ""
-    if found.intent == "analyze" and found.needs_write:
+    if classification.intent == "analyze" and classification.needs_write:
         return "intent_document"
-    return f"intent_{found.intent}"
+    return f"intent_{classification.intent}"
 
 
 def versions(mode: Mode, tools: Registry, *, reads_only: bool, role: str = "") -> dict[str, str]:
-    """Name → version of the texts that the rules are made of, and of the descriptions of the tools (H8)."""
-    told = {name: version(name) for name in sections(mode, reads_only=reads_only, role=role)}
-    return told | {"tools": fingerprint("\0".join(spec.description for spec in tools.specs()))}
+    """Return name → version of the prompts of the rules, and of the tool descriptions (H8)."""
+    prompts = {name: version(name) for name in sections(mode, reads_only=reads_only, role=role)}
+    return prompts | {"tools": fingerprint("\0".join(spec.description for spec in tools.specs()))}
 
 
 def version_of(intent: str) -> dict[str, str]:
-    """The same of the text that the kind of request added, if any."""
+    """Return name → version of the prompt added for the kind of request."""
     return {intent: version(intent)} if intent else {}
 
 
@@ -67,31 +66,31 @@ def version_of(intent: str) -> dict[str, str]:
 
 
 def offered(tools: Registry, mode: Mode, *, orchestrator: bool = False) -> Registry:
-    """The tools of a mode. Those that it has not are refused with the reason when they are called all the same."""
+    """Return the tools of a mode; calls of other tools are refused with a reason."""
     reasons: dict[str, str] = {}
-    role = who(mode, orchestrator)
+    role = prompt_role(mode, orchestrator)
     for name in tools.names:
-        if role == ORCHESTRATOR and name not in LEADING:
+        if role == ORCHESTRATOR and name not in ORCHESTRATOR_TOOLS:
             reasons[name] = _left_to_subagents(name)
         elif name == "run_subagent" and role != ORCHESTRATOR and mode is not Mode.DEEP_EXPLORE:
             reasons[name] = _no_subagents(mode)
-    kept = tools.with_blocked(reasons)
-    return kept if role == ORCHESTRATOR else kept.for_mode(mode)
+    registry = tools.with_blocked(reasons)
+    return registry if role == ORCHESTRATOR else registry.for_mode(mode)
 
 
 def for_subagent(tools: Registry, mode: Mode) -> Registry:
-    """What a sub-agent has: what reads, in review also commands that do (T5)."""
-    reading = set(tools.read_only().names) - set(_ASIDE)
-    own = reading | ({"run_terminal_command"} if mode is Mode.REVIEW else set())
-    shown = ", ".join(name for name in tools.names if name in own)
+    """Return the tools of a sub-agent: read-only ones, and in review mode also commands (T5)."""
+    reading = set(tools.read_only().names) - set(_NOT_FOR_SUBAGENTS)
+    allowed = reading | ({"run_terminal_command"} if mode is Mode.REVIEW else set())
+    shown = ", ".join(name for name in tools.names if name in allowed)
     reason = "Not allowed: a sub-agent only reads and asks nobody. Its tools are: {}. Put the rest into your report."
-    return tools.with_blocked({name: reason.format(shown) for name in tools.names if name not in own})
+    return tools.with_blocked({name: reason.format(shown) for name in tools.names if name not in allowed})
 
 
 def _left_to_subagents(name: str) -> str:
     return (
         f"Not allowed: {name} is left to sub-agents, since the orchestrator is on. Send one with run_subagent; "
-        f"your own tools are {', '.join(LEADING)}."
+        f"your own tools are {', '.join(ORCHESTRATOR_TOOLS)}."
     )
 
 

@@ -1,4 +1,4 @@
-"""What the model sees: rules, then the project's rules, then history (H1); bounded for ever."""
+"""The system message, and the order of the parts of a request (H1)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from tui_agent.common.domain import Message, Mode, ProgramMessage, SystemMessage, program_text
 
 RESERVE = 1_024
-"""Tokens of the window that are left for the reply at the least."""
+"""Minimum tokens of the context window reserved for the reply."""
 
 
 def system_text(
@@ -22,10 +22,10 @@ def system_text(
     model_prompt: str = "",
     role: str = "",
 ) -> str:
-    """The system message: our rules, the mode, where we are, the rules of user and project, what kind of project it is
-    (H3), the model's prompt.
+    """Return the system message: rules, mode, environment, agent rules, project facts (H3), the model's prompt.
 
-    `role`: who is told, see modes.py."""
+    `role` is one of the roles in modes.py.
+    """
     from tui_agent.engine.context.modes import rules as rules_of  # not before the first request
 
     parts = rules_of(mode, reads_only=reads_only, role=role)
@@ -38,7 +38,7 @@ def system_text(
 
 
 def where_text(folders: Sequence[tuple[str, Path]], date: str) -> str:
-    """Where and when the agent works; several folders with the names that their paths begin with (T6)."""
+    """Return the working folders with the names that paths begin with (T6), and the date."""
     system = platform.system()
     if len(folders) == 1:
         return f"Working folder: {folders[0][1]} ({system}). Date: {date}."
@@ -52,7 +52,7 @@ def where_text(folders: Sequence[tuple[str, Path]], date: str) -> str:
 
 
 def assemble(system: str, history: tuple[Message, ...], plan_doc: str = "", proposals: str = "") -> tuple[Message, ...]:
-    """The messages of a request, in the order of H1: rules, plan document, history, what changes within a run."""
+    """Return the messages of a request in the order of H1: rules, plan document, history, proposals."""
     plan = (SystemMessage(text=plan_doc),) if plan_doc else ()
     last = (ProgramMessage(text=program_text("proposals", proposals)),) if proposals else ()
     return (SystemMessage(text=system), *plan, *history, *last)

@@ -1,4 +1,4 @@
-"""The model's window: what fits into it, what is in it, and whether the server read it all (H4, H5)."""
+"""The context window: what fits, when to compact, and whether the server read all of it (H4, H5)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import msgspec
 
 from tui_agent.common.domain import Fault, Message, ProgramMessage, SystemMessage, ToolMessage, ToolSpec, Usage
 from tui_agent.engine.context import compaction
-from tui_agent.engine.context.compaction import Judged, Watch, reread
+from tui_agent.engine.context.compaction import Assessment, TruncationWatch, cache_miss
 from tui_agent.engine.context.system_prompt import RESERVE
-from tui_agent.engine.context.window_notices import FULL, NOTHING, cut_words, larger, lowered, small
+from tui_agent.engine.context.window_notices import FULL, NOTHING, larger, lowered, small, truncated
 from tui_agent.engine.core.history import ATTACHED, SUMMARY, is_kind, tail_size
 from tui_agent.engine.core.tokens import Counts, Gauge, count, count_message, count_request, count_tools, total
 from tui_agent.events import ContextCompacted, ContextMeasured, Notice, ReplyEnded
@@ -25,229 +25,235 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SHARE = 0.7
-"""Of the window: from here on older parts are compacted (H5)."""
-CROWDED = 0.85
-"""Of the window: what is still above this after a summary is cut."""
-AGAIN = 0.1
-"""Of the window: what must have come in since the last compaction before the next one."""
-FEWER_ENTRIES = 5
-"""Entries of the plan's log that stay whole when room gets scarce, before anything else goes (H5, P5)."""
-FEWER_USERS = 3
-"""User messages kept in sight when room gets scarce, before anything is summed up (H5)."""
-CUTS = (6_000, 3_000, 1_500, 700, 300)
-"""Characters that long results and arguments are cut to, one after the other until it fits."""
-WORK = 4_096
-"""Tokens that rules and tools should leave at the least."""
-RELOADED = 1_000
-"""Milliseconds of loading in a reply that show that the model was loaded anew, perhaps with another window."""
+COMPACT_SHARE = 0.7
+"""Share of the window above which older messages are compacted (H5)."""
+CUT_SHARE = 0.85
+"""Share of the window above which messages are cut after a summary."""
+MIN_GROWTH = 0.1
+"""Growth since the last compaction, as a share of the window, before the next one."""
+REDUCED_ENTRIES = 5
+"""Full entries of the plan's log when space is scarce: the first thing to be reduced (H5, P5)."""
+REDUCED_USER_MESSAGES = 3
+"""User messages retained when space is scarce: reduced before anything is summarized (H5)."""
+CUT_SIZES = (6_000, 3_000, 1_500, 700, 300)
+"""Sizes in characters to which results and arguments are cut, tried in turn until the request fits."""
+MIN_WORKING_SPACE = 4_096
+"""Tokens that rules and tools should leave free."""
+RELOAD_MS = 1_000
+"""Load time of a reply above which the model was reloaded, perhaps with another window."""
 
 _RESULT = re.compile(r'"tool_result"|<tool_result\b')
-"""In a program message: the results of a reply whose calls were text (C2, C3)."""
+"""Matches program messages with tool results of text protocols (C2, C3)."""
 
 Context = Callable[[], tuple[Message, ...]]
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """A request that fits."""
+    """A request that fits into the window."""
 
     messages: tuple[Message, ...]
     size: int
-    """Tokens, estimated."""
+    """Estimated tokens."""
     max_tokens: int
-    """Tokens that the reply may have: as many as are wanted, or as there is room for."""
+    """Maximum tokens of the reply."""
     fresh: int
-    """Of the request's tokens, what the request before did not have."""
+    """Tokens not shared with the previous request."""
 
 
-class _Asked:
-    """The request that is on its way. `extra` stands at its end and in no later one."""
+class _CurrentRequest:
+    """The request in progress. `extra` messages belong to this request only."""
 
     def __init__(self, messages: tuple[Message, ...], extra: tuple[Message, ...], tools: tuple[ToolSpec, ...]) -> None:
         self.messages, self.extra, self.tools = messages, extra, tools
         self.counts: Counts = count_request(messages + extra, tools)
         self.fresh = 0
-        """Tokens that the request before did not have."""
-        self.apart = 0
-        """Requests apart from the conversation until then."""
+        """Tokens not shared with the previous request."""
+        self.side_requests = 0
+        """Requests outside the conversation before this one."""
 
 
 class Window:
-    """One for a session and model. Before each request `prepare`, after each reply `measure`."""
+    """The window of a session and model. Call `prepare` before each request and `measure` after each reply."""
 
-    def __init__(self, brain: ModelConfig, stream: StatefulStream) -> None:
-        self.limit = brain.num_ctx
-        """The window in effect, as far as is known; the value sent to the server never changes."""
+    def __init__(self, config: ModelConfig, stream: StatefulStream) -> None:
+        self.limit = config.num_ctx
+        """The window in effect, if known; the value sent to the server never changes."""
         self.gauge = Gauge()
-        self._brain = brain
+        self._config = config
         self._stream = stream
-        self._watch = Watch()
-        self._asked = _Asked((), (), ())
-        self._after = 0
-        """Size after the last compaction."""
-        self._must = False
-        self._wanted = False
-        self._retried = False
-        self._read = False
-        self._apart = 0
-        """Requests apart from the conversation since the one before."""
-        self._said: set[str] = set()
+        self._watch = TruncationWatch()
+        self._request = _CurrentRequest((), (), ())
+        self._compacted_size = 0
+        """Size after the last compaction, in tokens."""
+        self._must_compact = False
+        self._requested_by_user = False
+        self._retried_overflow = False
+        self._window_confirmed = False
+        self._side_requests = 0
+        """Requests outside the conversation since the previous request."""
+        self._notified: set[str] = set()
 
     @classmethod
-    def of(cls, brain: ModelConfig, stream: StatefulStream, before: Window | None) -> Window:
-        """`before` where it is of the same model and window, and so knows them already; otherwise a new one."""
-        old = before._brain if before is not None else None
-        if before is None or old is None or (old.name, old.num_ctx) != (brain.name, brain.num_ctx):
-            return cls(brain, stream)
-        before._brain = brain
+    def reuse_or_create(cls, config: ModelConfig, stream: StatefulStream, before: Window | None) -> Window:
+        """Return `before` if it is for the same model and window size, else a new window."""
+        old = before._config if before is not None else None
+        if before is None or old is None or (old.name, old.num_ctx) != (config.name, config.num_ctx):
+            return cls(config, stream)
+        before._config = config
         return before
 
     def compact_soon(self) -> None:
-        """Compact before the next request, however much room there is, and say what came of it (`/compact`)."""
-        self._must = self._wanted = True
+        """Compact before the next request in any case, and report the result (`/compact`)."""
+        self._must_compact = self._requested_by_user = True
 
     # --- before a request ---
 
     async def prepare(
         self, context: Context, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...] = (), *, run: str
     ) -> Ready | str:
-        """The messages to send: `context()` and `extra`, compacted where they have to be (the history then has it,
-        too). A text says why nothing can be sent: the server is never left to cut anything."""
-        if self._crowded(context, tools, extra):
+        """Return the request with the messages of `context()` and `extra`, after compacting the history if needed.
+
+        Returns a text if it can't fit: nothing is sent that the server would have to truncate.
+        """
+        if self._needs_compaction(context, tools, extra):
             self._shorten_log(context, tools, extra, run)
-            if self._crowded(context, tools, extra):
+            if self._needs_compaction(context, tools, extra):
                 await self._compact(context, tools, extra, run)
-        self._must = self._wanted = False
-        asked = self._begin(_Asked(context(), extra, tools))
-        messages = asked.messages + extra
-        size, limit = self.gauge.estimate(asked.counts), self.limit
+        self._must_compact = self._requested_by_user = False
+        request = self._begin(_CurrentRequest(context(), extra, tools))
+        messages = request.messages + extra
+        size, limit = self.gauge.estimate(request.counts), self.limit
         if limit is None:
-            return Ready(messages, size, self._brain.max_tokens, asked.fresh)
-        self._check_work(messages, tools, limit, run)
+            return Ready(messages, size, self._config.max_tokens, request.fresh)
+        self._check_working_space(messages, tools, limit, run)
         if size + min(RESERVE, limit // 8) > limit:
-            return FULL.format(size=size, limit=limit, fix=larger(self._brain.model.provider, limit))
+            return FULL.format(size=size, limit=limit, fix=larger(self._config.model.provider, limit))
         room = max(256, limit - size - limit // 50)
-        return Ready(messages, size, min(self._brain.max_tokens, room), asked.fresh)
+        return Ready(messages, size, min(self._config.max_tokens, room), request.fresh)
 
     def beside(
-        self, context: Context, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...], most: int, *, run: str
+        self, context: Context, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...], max_tokens: int, *, run: str
     ) -> Ready | None:
-        """A request for another purpose that begins with the conversation (E7), for a reply of `most` tokens; None
-        where there is too little room. Nothing but the plan's log is shortened for it."""
+        """Return a side request that shares the conversation's prefix (E7), for a reply of `max_tokens`.
+
+        None if it does not fit; only the plan's log is shortened for it.
+        """
         limit = self.limit
-        if limit is not None and self._crowded(context, tools, extra):
+        if limit is not None and self._needs_compaction(context, tools, extra):
             self._shorten_log(context, tools, extra, run)
         messages = context()
         size = self._size(messages + extra, tools)
         if limit is not None:
             room = limit - size - limit // 50
-            if room < min(most, RESERVE, limit // 8):
+            if room < min(max_tokens, RESERVE, limit // 8):
                 return None
-            most = min(most, room)
-        asked = self._begin(_Asked(messages + extra, (), tools))
-        asked.apart += 1
-        return Ready(messages + extra, size, most, asked.fresh)
+            max_tokens = min(max_tokens, room)
+        request = self._begin(_CurrentRequest(messages + extra, (), tools))
+        request.side_requests += 1
+        return Ready(messages + extra, size, max_tokens, request.fresh)
 
-    def _begin(self, asked: _Asked) -> _Asked:
-        """What the server should still have of the request is known before it is sent."""
-        before, self._asked = self._asked, asked
-        self._apart = self._stream.state.side_requests - before.apart
-        asked.apart = self._stream.state.side_requests
-        known = self._watch.known(asked.messages) if before.tools == asked.tools else 0
-        fresh = count_request(asked.messages[known:] + asked.extra, ()) if known else asked.counts
-        asked.fresh = self.gauge.estimate(fresh)
-        return asked
+    def _begin(self, request: _CurrentRequest) -> _CurrentRequest:
+        """Make `request` the current one, and compute which part the server should have cached."""
+        before, self._request = self._request, request
+        self._side_requests = self._stream.state.side_requests - before.side_requests
+        request.side_requests = self._stream.state.side_requests
+        cached = self._watch.cached_messages(request.messages) if before.tools == request.tools else 0
+        fresh = count_request(request.messages[cached:] + request.extra, ()) if cached else request.counts
+        request.fresh = self.gauge.estimate(fresh)
+        return request
 
-    def _crowded(self, context: Context, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...]) -> bool:
+    def _needs_compaction(self, context: Context, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...]) -> bool:
         limit = self.limit
-        if limit is None or self._must:
-            return self._must
+        if limit is None or self._must_compact:
+            return self._must_compact
         size = self._size(context() + extra, tools)
         if size + min(RESERVE, limit // 8) > limit:
             return True
-        return size > SHARE * limit and size > self._after + AGAIN * limit
+        return size > COMPACT_SHARE * limit and size > self._compacted_size + MIN_GROWTH * limit
 
     def _size(self, messages: Sequence[Message], tools: tuple[ToolSpec, ...]) -> int:
         return self.gauge.estimate(count_request(messages, tools))
 
-    def _check_work(self, messages: Sequence[Message], tools: tuple[ToolSpec, ...], limit: int, run: str) -> None:
+    def _check_working_space(
+        self, messages: Sequence[Message], tools: tuple[ToolSpec, ...], limit: int, run: str
+    ) -> None:
         fixed = self._size([message for message in messages if isinstance(message, SystemMessage)], tools)
-        if fixed + WORK > limit:
-            self._tell("context.small", small(self._brain.name, limit, fixed, self._brain.model.provider), run)
+        if fixed + MIN_WORKING_SPACE > limit:
+            self._warn("context.small", small(self._config.name, limit, fixed, self._config.model.provider), run)
 
-    def _tell(self, code: str, text: str, run: str) -> None:
-        """Warn, once for each code and text."""
-        if text not in self._said:
-            self._said.add(text)
+    def _warn(self, code: str, text: str, run: str) -> None:
+        """Emit a warning once per text."""
+        if text not in self._notified:
+            self._notified.add(text)
             self._stream.emit(Notice(level="warning", text=text, code=code), run=run)
 
     # --- compaction ---
 
     def _shorten_log(self, context: Context, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...], run: str) -> None:
-        """Give the model fewer entries of the plan's log, for the rest of the run, if that makes room (H5)."""
+        """Reduce the full entries of the plan's log for the rest of the run, if that saves space (H5)."""
         state = self._stream.state
         if state.log_entries:
             return
         before = self._size(context() + extra, tools)
-        state.log_entries = FEWER_ENTRIES
+        state.log_entries = REDUCED_ENTRIES
         after = self._size(context() + extra, tools)
         state.log_entries = 0
         if after < before:
             event = ContextCompacted(
-                summary="", kept=0, before=before, after=after, by="program", entries=FEWER_ENTRIES
+                summary="", kept=0, before=before, after=after, by="program", entries=REDUCED_ENTRIES
             )
             self._stream.emit(event, run=run)
 
     async def _compact(
         self, context: Context, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...], run: str
     ) -> None:
-        """First fewer of the user's earlier messages, then a summary, then cuts (H5)."""
+        """Compact: fewer user messages, then a summary, then cuts (H5)."""
         history = self._stream.state.history
-        around = self._size(context() + extra, tools) - self._size(history.window(), ())
+        overhead = self._size(context() + extra, tools) - self._size(history.window(), ())
 
         def after(event: ContextCompacted) -> int:
-            return around + self._size(history.compacted(event).window(), ())
+            return overhead + self._size(history.compacted(event).window(), ())
 
         before = self._size(context() + extra, tools)
-        limit = self.limit or before + 2 * RESERVE  # unknown: as much as was taken until now
+        limit = self.limit or before + 2 * RESERVE  # unknown: assume that the current size fits
         event = ContextCompacted(summary="", kept=0, before=before, after=before, by="program")
-        fewer = msgspec.structs.replace(event, users=FEWER_USERS)
+        fewer = msgspec.structs.replace(event, users=REDUCED_USER_MESSAGES)
         event = fewer if after(fewer) < before else event
-        if self._must or after(event) > SHARE * limit:
-            event = await self._summed(event, limit, run)
-        for size in CUTS:
-            if after(event) <= CROWDED * limit:
+        if self._must_compact or after(event) > COMPACT_SHARE * limit:
+            event = await self._summarize(event, limit, run)
+        for size in CUT_SIZES:
+            if after(event) <= CUT_SHARE * limit:
                 break
             event = msgspec.structs.replace(event, cut=size)
         if after(event) + min(RESERVE, limit // 8) > limit:
-            alone = msgspec.structs.replace(event, users=1)
-            event = alone if after(alone) < after(event) else event
-        self._after = after(event)
-        if self._after < before:
-            self._stream.emit(msgspec.structs.replace(event, after=self._after), run=run)
-        elif self._wanted:
+            newest_only = msgspec.structs.replace(event, users=1)
+            event = newest_only if after(newest_only) < after(event) else event
+        self._compacted_size = after(event)
+        if self._compacted_size < before:
+            self._stream.emit(msgspec.structs.replace(event, after=self._compacted_size), run=run)
+        elif self._requested_by_user:
             self._stream.emit(NOTHING, run=run)
 
-    async def _summed(self, event: ContextCompacted, limit: int, run: str) -> ContextCompacted:
+    async def _summarize(self, event: ContextCompacted, limit: int, run: str) -> ContextCompacted:
         turns = self._stream.state.history.turns
         messages = turns[-1].messages if turns else []
-        kept = self._kept(messages, limit)
+        kept = self._messages_to_keep(messages, limit)
         old = messages[: len(messages) - kept]
         if sum(not is_kind(message, SUMMARY) for message in old) < 3:
             return event
         full = f"The context is {event.before / limit:.0%} full. Its" if self.limit else "The context's"
         text = f"{full} older part is being summarized …"
         self._stream.emit(Notice(level="info", text=text, code="context.compacting"), run=run)
-        summary, by, fault = await compaction.summarise(old, self._brain, limit, self._tokens)
+        summary, by, fault = await compaction.summarize(old, self._config, limit, self._tokens)
         if fault is not None:
             log.warning("the model wrote no summary: %s", fault.message)
         writer = "model" if by == "model" else "program"
         return msgspec.structs.replace(event, summary=summary, kept=kept, by=writer)
 
-    def _kept(self, messages: Sequence[Message], limit: int) -> int:
-        """The newest six, or fewer where they are too big; never a result without its call."""
-        for wanted in (6, 4, 2):
-            kept = tail_size(messages, wanted)
+    def _messages_to_keep(self, messages: Sequence[Message], limit: int) -> int:
+        """Return how many of the newest messages to keep: six, or fewer if they are large."""
+        for count_to_keep in (6, 4, 2):
+            kept = tail_size(messages, count_to_keep)
             size = self.gauge.estimate(total(map(count_message, messages[len(messages) - kept :])))
             if size <= 0.35 * limit:
                 break
@@ -259,119 +265,129 @@ class Window:
     # --- after a reply ---
 
     async def measure(self, ended: ReplyEnded, *, run: str) -> bool:
-        """Take in what the server counted, and tell what the window holds. True: the server found the prompt too
-        long and said for how much it has room, so `prepare` it again and send it once more."""
+        """Evaluate the server's token counts and emit the state of the window.
+
+        True if the server rejected the prompt as too long: call `prepare` again and resend.
+        """
         if ended.fault is not None and ended.fault.kind == "context_overflow":
-            return self._overflowed(ended.fault, run)
+            return self._handle_overflow(ended.fault, run)
         if ended.fault is None:
-            self._retried = False
-            if not self._read or (ended.usage.load_ms or 0) > RELOADED:
-                await self._read_back(run)
-        size = self.gauge.estimate(self._asked.counts)
-        judged = self.counted(ended.usage, run=run)
-        if not judged.cut_to and ended.fault is None and not ended.interrupted:
-            self._look_for_rereading(ended.usage, size, run)
-        self._emit_measured(judged, ended, run)
+            self._retried_overflow = False
+            if not self._window_confirmed or (ended.usage.load_ms or 0) > RELOAD_MS:
+                await self._confirm_window(run)
+        size = self.gauge.estimate(self._request.counts)
+        assessment = self.assess(ended.usage, run=run)
+        if not assessment.cut_to and ended.fault is None and not ended.interrupted:
+            self._check_cache(ended.usage, size, run)
+        self._emit_measured(assessment, ended, run)
         return False
 
-    def counted(self, usage: Usage, *, run: str) -> Judged:
-        """What the server's count of the last request means; the gauge learns from it, and a cut prompt is told of."""
-        windows = tuple(dict.fromkeys(size for size in (self._brain.num_ctx, self.limit) if size))
-        asked, size = self._asked, self.gauge.estimate(self._asked.counts)
-        judged = self._watch.judge(asked.messages, asked.counts, usage, self.gauge, windows)
-        if judged.lesson is not None:
-            self.gauge.learn(asked.counts, judged.lesson, sure=judged.sure)
-        if judged.cut_to:
-            self._found_cut(judged, size, run)
-        return judged
+    def assess(self, usage: Usage, *, run: str) -> Assessment:
+        """Assess the server's token count of the last request: teach the gauge, report truncation."""
+        windows = tuple(dict.fromkeys(size for size in (self._config.num_ctx, self.limit) if size))
+        request, size = self._request, self.gauge.estimate(self._request.counts)
+        assessment = self._watch.assess(request.messages, request.counts, usage, self.gauge, windows)
+        if assessment.lesson is not None:
+            self.gauge.learn(request.counts, assessment.lesson, sure=assessment.sure)
+        if assessment.cut_to:
+            self._report_truncation(assessment, size, run)
+        return assessment
 
-    def _emit_measured(self, judged: Judged, ended: ReplyEnded, run: str) -> None:
-        prompt = judged.full or self.gauge.estimate(self._asked.counts)
-        said = ended.usage.completion_tokens
-        if said is None:
-            said = self._tokens(ended.text)
+    def _emit_measured(self, assessment: Assessment, ended: ReplyEnded, run: str) -> None:
+        prompt = assessment.full or self.gauge.estimate(self._request.counts)
+        reply = ended.usage.completion_tokens
+        if reply is None:
+            reply = self._tokens(ended.text)
         parts = self._parts(prompt)
-        parts["messages"] += said
+        parts["messages"] += reply
         measured = ContextMeasured(
-            used=prompt + said, limit=self.limit, estimated=judged.full is None, parts=parts, truncated=judged.cut_to
+            used=prompt + reply,
+            limit=self.limit,
+            estimated=assessment.full is None,
+            parts=parts,
+            truncated=assessment.cut_to,
         )
         self._stream.emit(measured, run=run)
 
     def _parts(self, prompt: int) -> dict[str, int]:
-        """Tokens by part; together they are `prompt`."""
-        asked = self._asked
+        """Distribute the tokens of the prompt over its parts."""
+        request = self._request
         parts = dict.fromkeys(("system", "tools", "messages", "results", "files"), 0.0)
-        parts["tools"] = float(self.gauge.estimate(count_tools(asked.tools)))
-        for message in (*asked.messages, *asked.extra):
+        parts["tools"] = float(self.gauge.estimate(count_tools(request.tools)))
+        for message in (*request.messages, *request.extra):
             parts[_part(message)] += self.gauge.estimate(count_message(message))
-        whole = sum(parts.values()) or 1.0
-        shares = {name: int(prompt * size / whole) for name, size in parts.items()}
+        total_size = sum(parts.values()) or 1.0
+        shares = {name: int(prompt * size / total_size) for name, size in parts.items()}
         shares["messages"] += prompt - sum(shares.values())
         return shares
 
-    async def _read_back(self, run: str) -> None:
-        """The window in effect, from the server, once the model is loaded (O-9)."""
-        info = await self._brain.model.describe(self._brain.name)
+    async def _confirm_window(self, run: str) -> None:
+        """Ask the server for the window in effect, once the model is loaded (O-9)."""
+        info = await self._config.model.describe(self._config.name)
         if isinstance(info, Fault):
             return
-        self._read = True
-        wanted, found = self._brain.num_ctx, info.loaded_window
-        if not found or self._brain.model.provider == "scripted":
+        self._window_confirmed = True
+        requested, actual = self._config.num_ctx, info.loaded_window
+        if not actual or self._config.model.provider == "scripted":
             return
-        if wanted is None or found < wanted:
-            self._adopt(found, run)
+        if requested is None or actual < requested:
+            self._adopt(actual, run)
         else:
-            self.limit = wanted
+            self.limit = requested
 
-    def _adopt(self, found: int, run: str) -> None:
-        wanted, provider = self._brain.num_ctx, self._brain.model.provider
-        if self.limit is not None and found >= self.limit:
+    def _adopt(self, actual: int, run: str) -> None:
+        requested, provider = self._config.num_ctx, self._config.model.provider
+        if self.limit is not None and actual >= self.limit:
             return
-        self.limit, self._after = found, 0
-        if wanted is not None and found < wanted:
-            self._tell("context.lowered", lowered(self._brain.name, wanted, found, provider), run)
+        self.limit, self._compacted_size = actual, 0
+        if requested is not None and actual < requested:
+            self._warn("context.lowered", lowered(self._config.name, requested, actual, provider), run)
 
-    def _found_cut(self, judged: Judged, size: int, run: str) -> None:
-        self._tell("context.truncated", cut_words(judged.cut_to, size, self._brain.model.provider), run)
-        if judged.window is not None:
-            self._adopt(judged.window, run)
+    def _report_truncation(self, assessment: Assessment, size: int, run: str) -> None:
+        self._warn("context.truncated", truncated(assessment.cut_to, size, self._config.model.provider), run)
+        if assessment.window is not None:
+            self._adopt(assessment.window, run)
 
-    def _look_for_rereading(self, usage: Usage, size: int, run: str) -> None:
-        reloaded, apart = (usage.load_ms or 0) > RELOADED, self._apart > 0
-        provider = self._brain.model.provider
-        text = reread(usage, size, self._asked.fresh, reloaded=reloaded, apart=apart, provider=provider)
-        if text and (cause := f"reread {reloaded} {apart}") not in self._said:
-            self._said.add(cause)
+    def _check_cache(self, usage: Usage, size: int, run: str) -> None:
+        reloaded, side_requests = (usage.load_ms or 0) > RELOAD_MS, self._side_requests > 0
+        provider = self._config.model.provider
+        text = cache_miss(
+            usage, size, self._request.fresh, reloaded=reloaded, side_requests=side_requests, provider=provider
+        )
+        if text and (cause := f"reread {reloaded} {side_requests}") not in self._notified:
+            self._notified.add(cause)
             self._stream.emit(Notice(level="info", text=text, code="prompt.reread"), run=run)
 
-    def _overflowed(self, fault: Fault, run: str) -> bool:
-        """Adopt what the server says of its window and of the prompt; True the first time."""
-        size = self.gauge.estimate(self._asked.counts)
+    def _handle_overflow(self, fault: Fault, run: str) -> bool:
+        """Adopt the window and prompt size that the server reports. True if the request should be sent again."""
+        size = self.gauge.estimate(self._request.counts)
         if fault.n_ctx is not None:
             self._adopt(fault.n_ctx, run)
         real = fault.n_prompt or (fault.n_ctx or 0) + 1
         if real > size:
-            self.gauge.learn(self._asked.counts, real, sure=True)
+            self.gauge.learn(self._request.counts, real, sure=True)
         if fault.n_ctx is None:
             self._adopt(round(0.9 * min(size, fault.n_prompt or size)), run)
-        if self._retried:
-            self._retried = False
+        if self._retried_overflow:
+            self._retried_overflow = False
             return False
-        self._retried = True
-        self._must = True
+        self._retried_overflow = True
+        self._must_compact = True
         return True
 
 
-def settled(history: History, gauge: Gauge) -> ContextCompacted | None:
-    """What `/compact` makes of a conversation in which no run goes on, at once and without the model: fewer of the
-    user's earlier messages, and long replies cut. None where nothing gets shorter. Tokens are of the conversation."""
+def compact_idle(history: History, gauge: Gauge) -> ContextCompacted | None:
+    """Compact a conversation without an active run (`/compact`), without the model.
 
-    def size(one: History) -> int:
-        return gauge.estimate(count_request(one.window(), ()))
+    Drops earlier user messages and cuts long replies. None if that saves nothing.
+    """
+
+    def size(candidate: History) -> int:
+        return gauge.estimate(count_request(candidate.window(), ()))
 
     before = size(history)
     event = ContextCompacted(
-        summary="", kept=0, before=before, after=before, by="program", users=FEWER_USERS, cut=CUTS[0]
+        summary="", kept=0, before=before, after=before, by="program", users=REDUCED_USER_MESSAGES, cut=CUT_SIZES[0]
     )
     after = size(history.compacted(event))
     return msgspec.structs.replace(event, after=after) if after < before else None

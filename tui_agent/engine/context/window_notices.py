@@ -1,11 +1,11 @@
-"""What the user is told of the model's window, each time with the exact way to change it."""
+"""Notices about the context window, each with the exact way to change it."""
 
 from __future__ import annotations
 
 from tui_agent.events import Notice
 
-ROOMY = 32_768
-"""The window that is advised."""
+RECOMMENDED_WINDOW = 32_768
+"""Recommended context window, in tokens."""
 
 FULL = (
     "The context is full: about {size:,} tokens for a window of {limit:,}. Nothing was sent and nothing was cut. "
@@ -18,8 +18,8 @@ SOON = Notice(level="info", text="The context is compacted before the next reque
 
 
 def larger(provider: str, limit: int, *, configured: bool = True) -> str:
-    """How to get a larger window from this kind of server."""
-    wanted = ROOMY if limit < ROOMY else 2 * limit
+    """Return how to get a larger window from this provider."""
+    wanted = RECOMMENDED_WINDOW if limit < RECOMMENDED_WINDOW else 2 * limit
     if provider == "ollama":
         return (
             f"start with `--context-window {wanted}` or set `context_window: {wanted}` in the settings, with a model "
@@ -36,8 +36,10 @@ def larger(provider: str, limit: int, *, configured: bool = True) -> str:
 
 
 def narrow(name: str, limit: int, provider: str, *, trained: bool, served: int = 0) -> str:
-    """The window is small for coding work. `trained`: the model itself has no larger one. `served`: what the server
-    has, where settings or models.json keep the window smaller than that."""
+    """Warn about a window too small for coding work.
+
+    `trained`: the model itself has no larger one. `served`: the server's window, if settings or models.json limit it.
+    """
     if served > limit:
         return (
             f"{name} is used with a window of {limit:,} tokens, which is little for coding work; the server has "
@@ -53,7 +55,7 @@ def narrow(name: str, limit: int, provider: str, *, trained: bool, served: int =
 
 
 def small(name: str, limit: int, fixed: int, provider: str) -> str:
-    """The window is little for the rules and tools that every request has."""
+    """Warn about a window in which rules and tools leave little room."""
     return (
         f"{name} has a window of {limit:,} tokens, and rules and tools take about {fixed:,} of them: little is left "
         f"for the work. To change that, {larger(provider, limit)}"
@@ -61,15 +63,15 @@ def small(name: str, limit: int, fixed: int, provider: str) -> str:
 
 
 def lowered(name: str, wanted: int, found: int, provider: str) -> str:
-    """The server holds the model with less than was asked for."""
+    """Warn that the server runs the model with a smaller window than requested."""
     return (
         f"The server runs {name} with a window of {found:,} tokens instead of {wanted:,}; {found:,} is "
         f"used from now on. To get more, {larger(provider, min(found, wanted - 1), configured=False)}"
     )
 
 
-def cut_words(read: int, size: int, provider: str) -> str:
-    """The server cut the prompt silently."""
+def truncated(read: int, size: int, provider: str) -> str:
+    """Warn that the server truncated the prompt."""
     return (
         f"The server truncated the prompt: it read {read:,} of about {size:,} tokens and dropped the rest without an "
         f"error, so this reply is based on only a part. To prevent this, {larger(provider, size, configured=False)}"
@@ -77,7 +79,7 @@ def cut_words(read: int, size: int, provider: str) -> str:
 
 
 def messages_left_out(count: int) -> Notice:
-    """Told when more of the user's messages are left out of requests than before (H2)."""
+    """Report that more user messages are left out of requests than before (H2)."""
     many = "Your first message is" if count == 1 else f"{count} of your earlier messages are"
     text = f"{many} no longer sent to the model, to save space. Repeat what still matters."
     return Notice(level="info", text=text, code="context.left_out")

@@ -308,7 +308,7 @@ class SharedConversation:
 
     def heard(self, usage: Usage) -> None:
         """Take in what the server counted of the last request."""
-        self._deps.window.counted(usage, run=self._run)
+        self._deps.window.assess(usage, run=self._run)
 
     def refused(self, fault: Fault) -> bool:
         """Whether the form of the request was refused and another one is taken from now on: ask again."""
