@@ -7,7 +7,7 @@ from textual.binding import BindingsMap
 
 from tests.tui.kit import app_for, running, screen_text, settled, still, until
 from tui_agent.keys.keymap import SESSION, SESSION_ACTIONS, Keymap
-from tui_agent.settings import Loaded, Settings
+from tui_agent.settings import LoadedSettings, Settings
 from tui_agent.tui import commands
 from tui_agent.tui.app import TuiAgentApp
 from widgets.dialog_keys import bindings, textual_keymap
@@ -94,7 +94,7 @@ async def test_keys_of_the_user_are_the_keys_everywhere() -> None:
             }
         }
     )
-    session.settings = Loaded(settings=settings)  # type: ignore[attr-defined]  # as the engine's has
+    session.settings = LoadedSettings(settings=settings)  # type: ignore[attr-defined]  # as the engine's has
     async with running(app, (120, 120)) as pilot:
         await until(pilot, lambda: "ctrl+s send" in screen_text(app))
         assert "F12 details" in screen_text(app)

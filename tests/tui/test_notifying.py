@@ -12,7 +12,7 @@ from tests.doubles.terminal import Terminal
 from tests.scenes import build
 from tests.tui.kit import app_for, running, settled, still
 from tui_agent import events as e
-from tui_agent.settings import Loaded, Settings
+from tui_agent.settings import LoadedSettings, Settings
 from tui_agent.tui.driver import POP_TITLE, PUSH_TITLE
 from tui_agent.tui.notifications import notification_text
 
@@ -41,13 +41,15 @@ async def test_it_calls_only_where_nobody_looks(monkeypatch: pytest.MonkeyPatch)
         await focus(events.AppBlur())
         assert await told(e.RunEnded(outcome="done")) == ["\a"]
         assert await told(e.UserMessageAdded(id="m1", text="hi"), e.RunEnded(outcome="interrupted")) == []
-        app.preferences.apply(Loaded(settings=Settings(notifications="desktop", notify_of=("questions", "failures"))))
+        app.preferences.apply(
+            LoadedSettings(settings=Settings(notifications="desktop", notify_of=("questions", "failures")))
+        )
         assert await told(e.RunEnded(outcome="done")) == []
         assert await told(e.RunEnded(outcome="failed")) == ["\a", "\x1b]9;tui-agent · exporter failed\a"]
         assert await told(asked) == ["\a", "\x1b]9;tui-agent · exporter is waiting for you\a"]
-        app.preferences.apply(Loaded(settings=Settings(notifications="off")))
+        app.preferences.apply(LoadedSettings(settings=Settings(notifications="off")))
         assert await told(e.RunEnded(outcome="failed")) == []
-        app.preferences.apply(Loaded(settings=Settings()))
+        app.preferences.apply(LoadedSettings(settings=Settings()))
         await focus(events.AppFocus())
         assert await told(e.RunEnded(outcome="failed")) == []
 
@@ -74,7 +76,7 @@ async def test_a_terminal_that_tells_no_focus_calls_after_long_work(monkeypatch:
             "desktop-777": f"\x1b]777;notify;tui-agent;{said}\x1b\\",
             "desktop-99": f"\x1b]99;;{said}\x1b\\",
         }.items():
-            app.preferences.apply(Loaded(settings=Settings.model_validate({"notifications": how})))
+            app.preferences.apply(LoadedSettings(settings=Settings.model_validate({"notifications": how})))
             assert await took(11.0) == ["\a", shown]
         session.push(e.UserMessageAdded(id="m", text="hi"))
         app.post_message(events.AppBlur())

@@ -20,7 +20,7 @@ from tui_agent import events as e
 from tui_agent.common.domain import Answer, Grant
 from tui_agent.keys.key_names import PUNCTUATION_NAMES
 from tui_agent.keys.keymap import CONTEXTS, EDITING_KEYS, Keymap
-from tui_agent.settings import Loaded, Settings
+from tui_agent.settings import LoadedSettings, Settings
 from tui_agent.tui import commands
 from tui_agent.tui.app import TuiAgentApp
 from widgets import checkpoints, output_pager
@@ -49,7 +49,7 @@ def keyed(session: FakeSession, **keys: str) -> None:
     named = {name.replace("__", "."): key for name, key in keys.items()}
     settings = Settings.model_validate({"keys": named})
     assert Keymap(settings.keys).problems == []
-    session.settings = Loaded(settings=settings)  # type: ignore[attr-defined]  # as the engine's has
+    session.settings = LoadedSettings(settings=settings)  # type: ignore[attr-defined]  # as the engine's has
 
 
 async def docked(pilot: Pilot[int], app: TuiAgentApp) -> PlanReview | SummaryEditor:

@@ -5,11 +5,11 @@ from textual.pilot import Pilot
 
 from tests.nightly import sampled
 from tests.tui.kit import app_for, settled, still
-from tui_agent.settings import Loaded, Settings
+from tui_agent.settings import LoadedSettings, Settings
 
 SMALL, USUAL, WIDE = (60, 16), (100, 30), (240, 60)
 
-SETTINGS = Loaded(
+SETTINGS = LoadedSettings(
     settings=Settings.model_validate(
         {
             "mode": "plan",

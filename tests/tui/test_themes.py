@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.tui.kit import app_for, running, screen_text, until
-from tui_agent.settings import Loaded, Settings
+from tui_agent.settings import LoadedSettings, Settings
 from tui_agent.settings.screen import ROLES
 from tui_agent.settings.screen import THEMES as BUILT_IN
 from tui_agent.tui.themes import ANSI, DARK, LIGHT, NAMES, THEME_FIELDS, THEMES, default_name, startup_theme, theme_for
@@ -78,7 +78,7 @@ async def test_without_colours_none_is_written(monkeypatch: pytest.MonkeyPatch) 
 async def test_the_command_takes_a_name() -> None:
     app, session = app_for("answered")
     settings = Settings.model_validate({"theme": "mine", "themes": {"mine": {"base": "light", "primary": "#aa0000"}}})
-    session.settings = Loaded(settings=settings)  # type: ignore[attr-defined]  # as the engine's has
+    session.settings = LoadedSettings(settings=settings)  # type: ignore[attr-defined]  # as the engine's has
     async with running(app) as pilot:
         await until(pilot, lambda: app.theme == "tui-agent-own-mine")
         assert app.current_theme.primary == "#aa0000"

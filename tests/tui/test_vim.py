@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from tests.tui.kit import app_for, running, screen_text, still, until
-from tui_agent.settings import Loaded, Settings
+from tui_agent.settings import LoadedSettings, Settings
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.vim import MOTIONS
 
@@ -47,7 +47,7 @@ def keys_of(text: str) -> list[str]:
 
 async def test_the_keys_of_vi() -> None:
     app, session = app_for("answered")
-    session.settings = Loaded(settings=Settings(vim=True))  # type: ignore[attr-defined]  # as the engine's has
+    session.settings = LoadedSettings(settings=Settings(vim=True))  # type: ignore[attr-defined]  # as the engine's has
     async with running(app) as pilot:
         await pilot.press(*"typed", "escape")
         assert app.prompt.border_subtitle == "normal"
@@ -63,7 +63,7 @@ async def test_the_keys_of_vi() -> None:
         assert app.prompt.border_subtitle == ""  # typing again
         await pilot.press(*"/theme", "escape", "escape", "escape")  # the list closes first
         assert app.prompt.text == "/theme" and app.prompt.border_subtitle == "normal"
-        app.preferences.apply(Loaded(settings=Settings()))
+        app.preferences.apply(LoadedSettings(settings=Settings()))
         await pilot.press("x")
         assert "x" in app.prompt.text and app.prompt.border_subtitle == ""
         assert "normal" not in screen_text(app)
@@ -71,7 +71,7 @@ async def test_the_keys_of_vi() -> None:
 
 async def test_escape_stops_a_run_from_the_second_press_on() -> None:
     app, session = app_for("streaming")
-    session.settings = Loaded(settings=Settings(vim=True))  # type: ignore[attr-defined]  # as the engine's has
+    session.settings = LoadedSettings(settings=Settings(vim=True))  # type: ignore[attr-defined]  # as the engine's has
     async with running(app) as pilot:
         await pilot.press("escape")
         await still(pilot)

@@ -39,7 +39,7 @@ class CommandConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     workspace: Path
     trusted: bool
-    loaded: settings.Loaded
+    loaded: settings.LoadedSettings
     catalog_read: CatalogRead
 
     @property
@@ -81,7 +81,7 @@ def load_config(args: argparse.Namespace) -> CommandConfig:
     )
 
 
-def access_server(loaded: settings.Loaded, scenarios: Path | None, reply_seconds: float) -> ServerAccess:
+def access_server(loaded: settings.LoadedSettings, scenarios: Path | None, reply_seconds: float) -> ServerAccess:
     """Create a client without retries; nothing is sent yet. `reply_seconds` limits a reply.
 
     Raises ServerUnavailable.

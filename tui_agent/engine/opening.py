@@ -150,7 +150,7 @@ def _real_folder(folder: Path, flag: str) -> Path:
     raise SessionOpenError(f"{folder} is not a folder. Specify an existing one with {flag}.")
 
 
-def _load_settings(trusted_workspace: Path | None, flags: dict[str, Any]) -> settings.Loaded:
+def _load_settings(trusted_workspace: Path | None, flags: dict[str, Any]) -> settings.LoadedSettings:
     path = paths.workspace_settings_file(trusted_workspace) if trusted_workspace else None
     return settings.load_settings(paths.config_file(), path if path and path.exists() else None, None, flags)
 
@@ -216,7 +216,7 @@ class _Opening(msgspec.Struct):
     options: SessionOptions
     target: _Target
     trusted: bool
-    loaded: settings.Loaded
+    loaded: settings.LoadedSettings
     server: _Server
     folder: SessionFolder
     stream: SessionStream

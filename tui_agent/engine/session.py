@@ -39,7 +39,7 @@ from tui_agent.engine.runs import RunDispatcher
 from tui_agent.engine.undo import Checkpoints
 from tui_agent.events import RunEnded, SessionTitled
 from tui_agent.mentions.search import Mentions
-from tui_agent.settings import Loaded
+from tui_agent.settings import LoadedSettings
 from tui_agent.storage.folder import SessionFolder
 from tui_agent.storage.lines import RecordTooBig, to_line
 from tui_agent.text import clean, one_line
@@ -227,7 +227,9 @@ class Session:
     _model_probe: asyncio.Task[None] | None = None
     _summary_offer: asyncio.Task[None] | None = None
 
-    def __init__(self, deps: SessionDeps, folder: SessionFolder, checkpoints: Checkpoints, loaded: Loaded) -> None:
+    def __init__(
+        self, deps: SessionDeps, folder: SessionFolder, checkpoints: Checkpoints, loaded: LoadedSettings
+    ) -> None:
         stream, approvals, environment, roles = deps.stream, deps.approvals, deps.environment, deps.roles
         self.id = folder.id
         self.folder: Path = folder.path

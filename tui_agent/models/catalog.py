@@ -16,7 +16,7 @@ from tui_agent.common.domain import FrozenValue, ModelInfo
 from tui_agent.common.tables import read_table
 from tui_agent.platform.file_faults import FileChangedError
 from tui_agent.platform.files import replace_file
-from tui_agent.settings.tree import SettingsProblem, Tree, parse_json_tree, printable, read_json_tree
+from tui_agent.settings.tree import SettingsProblem, SettingsTree, parse_json_tree, printable, read_json_tree
 
 BUILT_IN_FILE = Path(__file__).with_name("first_models.json")
 """The models that a new file lists in addition to those of the server."""
@@ -153,7 +153,7 @@ def built_in_catalog() -> Catalog:
     return parse_catalog(BUILT_IN_FILE.read_text(encoding="utf-8")).catalog or Catalog()
 
 
-def _validate(tree: Tree | None, problems: list[SettingsProblem]) -> CatalogRead:
+def _validate(tree: SettingsTree | None, problems: list[SettingsProblem]) -> CatalogRead:
     if tree is None:
         return CatalogRead(problems=tuple(problems))
     validator = _Validator(tree)
@@ -172,7 +172,7 @@ def _table(table: Literal["expected", "elsewhere"]) -> dict[str, str]:
 class _Validator:
     """Converts a tree into a catalog and collects all problems with line and field."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: SettingsTree) -> None:
         self._tree = tree
         self.problems: list[SettingsProblem] = []
 

@@ -1,4 +1,4 @@
-"""The settings: every field has a type, a default, a range where it needs one, and one sentence of description."""
+"""The settings model: every field has a type, a default, a range if necessary, and a description."""
 
 from __future__ import annotations
 
@@ -8,51 +8,51 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-_NAME = "pydantic.plugin._loader"
+_PLUGIN_LOADER = "pydantic.plugin._loader"
 
-# Before pydantic makes the first model: without plugins of other packages, whose search costs a megabyte per start and
-# whose code would run. If pydantic renames its loader one day, it merely searches again.
-if _NAME not in sys.modules:
-    _nothing = ModuleType(_NAME)
-    vars(_nothing)["get_plugins"] = tuple
-    sys.modules[_NAME] = _nothing
+# Disable pydantic's plugins before the first model is created: searching for them costs a megabyte per start, and their
+# code would run. If pydantic renames its loader, it merely searches again.
+if _PLUGIN_LOADER not in sys.modules:
+    _no_plugins = ModuleType(_PLUGIN_LOADER)
+    vars(_no_plugins)["get_plugins"] = tuple
+    sys.modules[_PLUGIN_LOADER] = _no_plugins
 
 
-def _tuple(value: Any) -> Any:
+def _to_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _switch(value: Any) -> Any:
-    """YAML 1.1 reads a bare `on` or `off` as a truth value; these fields mean the word."""
+def _bool_to_switch(value: Any) -> Any:
+    """Map the booleans that YAML 1.1 reads for a bare `on` or `off` back to strings."""
     return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
 
 
-def _some_keys(value: Any) -> Any:
-    """`f5`, `ctrl+p, f2`, a list of such, or `none`."""
+def _parse_keys(value: Any) -> Any:
+    """Parse `f5`, `ctrl+p, f2`, a list of keys, or `none`."""
     if value is None:
         return ()
     if isinstance(value, str):
         words = [word for word in (part.strip() for part in value.split(",")) if word]
         return () if [word.lower() for word in words] == ["none"] else tuple(words)
-    return _tuple(value)
+    return _to_tuple(value)
 
 
-Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_tuple)]
-Command: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_tuple), Field(min_length=1)]
-Keys: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_some_keys)]
+Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_to_tuple)]
+Command: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_to_tuple), Field(min_length=1)]
+Keys: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_parse_keys)]
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=500)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=86_400)]
 Rounds: TypeAlias = Annotated[int, Field(ge=1, le=1_000)]
 
 
 class SettingsGroup(BaseModel):
-    """Base of the settings and their groups: exact types, unknown keys are errors, never changed once made."""
+    """Base of the settings and their groups: strict types, no unknown keys, immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class RoleModels(SettingsGroup):
-    """Models of single roles; a role without one uses the session's model."""
+    """Models per role; a role without one uses the session's model."""
 
     dispatcher: Name | None = Field(None, description="Model that classifies a request.")
     planning: Name | None = Field(None, description="Model that plans the steps.")
@@ -62,7 +62,7 @@ class RoleModels(SettingsGroup):
 
 
 class Iterations(SettingsGroup):
-    """How often the model may be called for one message, by mode."""
+    """Maximum number of model calls per message, by mode."""
 
     direct: Rounds = Field(25, description="Model calls in direct mode.")
     step: Rounds = Field(10, description="Model calls for one step of a plan.")
@@ -93,7 +93,7 @@ class Timeouts(SettingsGroup):
 
 
 class Caps(SettingsGroup):
-    """How much is kept or shown."""
+    """Size limits."""
 
     head_lines: int = Field(15, ge=0, le=10_000, description="First lines of a command's output that the model gets.")
     tail_lines: int = Field(85, ge=1, le=10_000, description="Last lines of a command's output that the model gets.")
@@ -113,7 +113,7 @@ class Caps(SettingsGroup):
 
 
 class Log(SettingsGroup):
-    """How much of the past the model gets."""
+    """How much history the model gets."""
 
     entries: int = Field(10, ge=0, le=1_000, description="Entries of the plan's log that the model gets in full.")
     user_messages: int = Field(5, ge=1, le=100, description="User messages that stay in the history.")
@@ -166,7 +166,7 @@ class Settings(SettingsGroup):
     auto_approve_high: bool = Field(
         False, description="In auto mode, run high-severity commands without asking while they are sandboxed."
     )
-    sandbox: Annotated[Literal["off", "auto", "required"], BeforeValidator(_switch)] = Field(
+    sandbox: Annotated[Literal["off", "auto", "required"], BeforeValidator(_bool_to_switch)] = Field(
         "auto", description="Sandbox for commands: off, auto (if available) or required."
     )
     sandbox_network: bool = Field(False, description="Let sandboxed commands use the network.")
@@ -217,12 +217,12 @@ class Settings(SettingsGroup):
     vim: bool = Field(False, description="Vi keys in the composer.")
     animation: bool = Field(True, description="Animate spinners and progress.")
     notifications: Annotated[
-        Literal["off", "bell", "desktop", "desktop-777", "desktop-99"], BeforeValidator(_switch)
+        Literal["off", "bell", "desktop", "desktop-777", "desktop-99"], BeforeValidator(_bool_to_switch)
     ] = Field(
         "bell",
         description="Notification while the terminal is in the background; desktop: OSC 9, 777 (foot) or 99 (kitty).",
     )
-    notify_of: Annotated[tuple[Literal["questions", "ends", "failures"], ...], BeforeValidator(_tuple)] = Field(
+    notify_of: Annotated[tuple[Literal["questions", "ends", "failures"], ...], BeforeValidator(_to_tuple)] = Field(
         ("questions", "ends", "failures"), description="When to notify."
     )
     debug: bool = Field(False, description="Verbose debug log.")

@@ -1,4 +1,4 @@
-"""What is wrong with keys and themes of the user's own: told, left out, and nothing else suffers from it."""
+"""Validating custom keys and themes: errors are reported and skipped."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Final
 
 from tui_agent.keys.keymap import Keymap
 from tui_agent.settings.model import Settings
-from tui_agent.settings.tree import SettingsProblem, Tree, printable
+from tui_agent.settings.tree import SettingsProblem, SettingsTree, printable
 
 THEMES: Final = ("default", "dark", "light", "high-contrast", "ansi")
-"""Names of `theme` that are built in."""
+"""Names of the built-in themes."""
 
 BASE: Final = "base"
 ROLES: Final = (
@@ -19,44 +19,37 @@ ROLES: Final = (
     *("muted", "faint", "code", "added", "added-ground", "removed", "removed-ground", "added-word"),
     *("removed-word", "keyword", "string", "number", "name"),
 )
-"""What a theme gives colours to."""
+"""The roles that a theme assigns colors to."""
 
-_COLOUR = re.compile(r"#(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
-
-
-def screen_problems(chosen: Settings, tree: Tree) -> Iterator[SettingsProblem]:
-    """What can't be as one source has it. Neither keeps the program from starting."""
-    for name, says in Keymap(chosen.keys).problems:
-        yield _problem(tree, ("keys", name), says)
-    for name, colours in chosen.themes.items():
-        for role, says in wrong_colours(name, colours):
-            yield _problem(tree, ("themes", name, role), says)
+_COLOR = re.compile(r"#(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
 
 
-def theme_problem(chosen: Settings, source: str) -> Iterator[SettingsProblem]:
-    """What is wrong with the name of the theme, once all sources were read; `source` is where it came from."""
-    known = (*THEMES, *chosen.themes)
-    if chosen.theme not in known:
-        says = f"unknown theme {printable(chosen.theme, 40)!r}; available: {', '.join(known)}"
-        yield SettingsProblem(file=source, field="theme", message=says, ignored=True)
+def screen_problems(settings: Settings, tree: SettingsTree) -> Iterator[SettingsProblem]:
+    """Yield the invalid keys and themes of one source."""
+    for name, message in Keymap(settings.keys).problems:
+        yield tree.problem(("keys", name), message, ignored=True)
+    for name, colors in settings.themes.items():
+        for role, message in invalid_colors(name, colors):
+            yield tree.problem(("themes", name, role) if role else ("themes", name), message, ignored=True)
 
 
-def wrong_colours(name: str, colours: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Entries of a theme that don't count, and why."""
+def theme_problem(settings: Settings, source: str) -> Iterator[SettingsProblem]:
+    """Report an unknown theme after all sources were read; `source` is where its name came from."""
+    available = (*THEMES, *settings.themes)
+    if settings.theme not in available:
+        message = f"unknown theme {printable(settings.theme, 40)!r}; available: {', '.join(available)}"
+        yield SettingsProblem(file=source, field="theme", message=message, ignored=True)
+
+
+def invalid_colors(name: str, colors: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the invalid entries of a theme with the reason."""
     if name in THEMES:
         yield "", "is a built-in theme; choose another name"
-    for role, colour in colours.items():
+    for role, color in colors.items():
         if role == BASE:
-            if colour not in THEMES[1:-1]:
+            if color not in THEMES[1:-1]:
                 yield role, f"must be {', '.join(THEMES[1:-2])} or {THEMES[-2]}"
         elif role not in ROLES:
             yield role, f"is not a role of a theme; available: {BASE}, {', '.join(ROLES)}"
-        elif not _COLOUR.fullmatch(colour):
-            yield role, f"must be a color such as #3a5f8b (in quotes), not {printable(colour, 40)!r}"
-
-
-def _problem(tree: Tree, where: tuple[str, ...], says: str) -> SettingsProblem:
-    where = tuple(part for part in where if part)
-    return SettingsProblem(
-        file=tree.file, line=tree.line(where), field=printable(".".join(where)), message=says, ignored=True
-    )
+        elif not _COLOR.fullmatch(color):
+            yield role, f"must be a color such as #3a5f8b (in quotes), not {printable(color, 40)!r}"

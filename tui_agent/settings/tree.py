@@ -1,4 +1,4 @@
-"""Reading a YAML or JSON file into plain values that remember their lines, safely and within bounds."""
+"""Parsing YAML and JSON files into plain values with line numbers, safely and with limits."""
 
 from __future__ import annotations
 
@@ -12,67 +12,69 @@ import msgspec
 
 from tui_agent.text.json_values import iter_json_members
 
-LIMIT = 256 * 1024
-"""Bytes that a settings file may have."""
+MAX_FILE_SIZE = 256 * 1024
+"""Maximum size of a settings file in bytes."""
 
-_DEPTH = 16
-_NODES = 20_000
+_MAX_DEPTH = 16
+_MAX_NODES = 20_000
 
-Where = tuple[str, ...]
+KeyPath = tuple[str, ...]
 """The keys that lead to a value."""
 
 
 class SettingsProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong in one place, or, with `ignored`, what a workspace may not set."""
+    """An error in one place, or, with `ignored`, a value that a workspace must not set."""
 
     file: str
-    """The file, or `environment`, or `command line`."""
+    """A file, `environment` or `command line`."""
     line: int | None = None
-    """1-based; None where there are no lines."""
+    """1-based; None without lines."""
     field: str = ""
-    """Dotted name of the setting, as it was written."""
+    """Dotted name of the setting, as written."""
     message: str
     ignored: bool = False
-    """True for a workspace setting that would loosen: nothing is broken, it just does not count."""
+    """True for a workspace value that would loosen a setting: it is valid, but not used."""
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}, line {self.line}"
         return f"{place}: {self.field}: {self.message}" if self.field else f"{place}: {self.message}"
 
 
-class Tree(msgspec.Struct, frozen=True, kw_only=True):
-    """Values of one source."""
+class SettingsTree(msgspec.Struct, frozen=True, kw_only=True):
+    """The values of one source."""
 
     file: str
     values: dict[str, Any]
-    lines: dict[Where, int] = {}
+    lines: dict[KeyPath, int] = {}
 
-    def line(self, where: Where) -> int | None:
-        """The line of `where`, or of the nearest thing around it."""
-        while where:
-            if where in self.lines:
-                return self.lines[where]
-            where = where[:-1]
+    def line(self, key_path: KeyPath) -> int | None:
+        """Return the line of a value, or of the nearest enclosing group."""
+        while key_path:
+            if key_path in self.lines:
+                return self.lines[key_path]
+            key_path = key_path[:-1]
         return None
+
+    def problem(self, key_path: KeyPath, message: str, *, ignored: bool = False) -> SettingsProblem:
+        """Return a problem with a value of this source."""
+        field = printable(".".join(key_path))
+        return SettingsProblem(file=self.file, line=self.line(key_path), field=field, message=message, ignored=ignored)
 
 
 def printable(text: str, limit: int = 80) -> str:
-    """`text` from a file for a message: bounded, and nothing in it unseen."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:limit])
-    return shown + "…" if len(text) > limit else shown
+    """Shorten a text for a message and escape invisible characters."""
+    escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:limit])
+    return escaped + "…" if len(text) > limit else escaped
 
 
-def read_tree(path: Path, *, follow: bool = True) -> tuple[Tree | None, list[SettingsProblem]]:
-    """The values of the file at `path`: None when there is no such file or it can't be used at all.
-
-    `follow`: whether the file may be a symbolic link.
-    """
+def read_tree(path: Path, *, follow: bool = True) -> tuple[SettingsTree | None, list[SettingsProblem]]:
+    """Parse the file at `path`; None if it does not exist or is unusable. `follow` permits a symbolic link."""
     text, problems = read_text(path, follow=follow)
     return (None, problems) if text is None else parse_tree(str(path), text)
 
 
 def read_text(path: Path, *, follow: bool = True) -> tuple[str | None, list[SettingsProblem]]:
-    """The text of a settings file: None without problems when there is no such file, else with what is wrong."""
+    """Read a settings file; None without problems if it does not exist, else with a problem."""
     name = str(path)
     try:
         data = read_bounded(path, follow=follow)
@@ -89,8 +91,8 @@ def read_text(path: Path, *, follow: bool = True) -> tuple[str | None, list[Sett
         return None, [SettingsProblem(file=name, line=line, message="is not UTF-8 text here")]
 
 
-def parse_tree(name: str, text: str) -> tuple[Tree | None, list[SettingsProblem]]:
-    """The values of YAML `text`; the first problem of its syntax, or each key that is there twice."""
+def parse_tree(name: str, text: str) -> tuple[SettingsTree | None, list[SettingsProblem]]:
+    """Parse YAML; reports the first syntax error, or all duplicate keys."""
     import yaml  # slow, and only a settings file needs it
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -99,35 +101,35 @@ def parse_tree(name: str, text: str) -> tuple[Tree | None, list[SettingsProblem]
         root = yaml.compose(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        said = " ".join(part for part in (error.context, error.problem) if part)
+        details = " ".join(part for part in (error.context, error.problem) if part)
         line = mark.line + 1 if mark else None
-        return None, [SettingsProblem(file=name, line=line, message=f"is not valid YAML: {printable(said, 200)}")]
+        return None, [SettingsProblem(file=name, line=line, message=f"is not valid YAML: {printable(details, 200)}")]
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         return None, [SettingsProblem(file=name, line=line, message="contains a character that YAML does not allow")]
     except yaml.YAMLError as error:
         return None, [SettingsProblem(file=name, message=f"is not valid YAML: {printable(str(error), 200)}")]
     if root is None:
-        return Tree(file=name, values={}), []
+        return SettingsTree(file=name, values={}), []
     if not isinstance(root, yaml.MappingNode):
         message = "must be a list of settings, each as `name: value`"
         return None, [SettingsProblem(file=name, line=root.start_mark.line + 1, message=message)]
-    build = _Build(name)
-    values = build.mapping(root, ())
-    return Tree(file=name, values=values, lines=build.lines), build.problems
+    builder = _TreeBuilder(name)
+    values = builder.mapping(root, ())
+    return SettingsTree(file=name, values=values, lines=builder.lines), builder.problems
 
 
 def read_bounded(path: Path, *, follow: bool = True) -> bytes:
-    """The bytes of a settings file. Raises OSError, and ValueError with what else is wrong with it."""
+    """Read a settings file. Raises OSError, and ValueError for other problems."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
-    handle = os.open(path, flags)
-    with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
+    fd = os.open(path, flags)
+    with os.fdopen(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             raise ValueError("is not a file")
-        data = file.read(LIMIT + 1)
-        if len(data) > LIMIT:
-            raise ValueError(f"has {max(found.st_size, len(data)):,} bytes; the limit is {LIMIT:,}")
+        data = file.read(MAX_FILE_SIZE + 1)
+        if len(data) > MAX_FILE_SIZE:
+            raise ValueError(f"has {max(status.st_size, len(data)):,} bytes; the limit is {MAX_FILE_SIZE:,}")
         return data
 
 
@@ -138,119 +140,121 @@ def _check_bounds(yaml: Any, events: Any) -> None:
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
-        trouble = (
+        message = (
             "settings can't use aliases"
             if isinstance(event, yaml.AliasEvent)
             else "nested too deeply"
-            if depth > _DEPTH
+            if depth > _MAX_DEPTH
             else "too many values"
-            if nodes > _NODES
+            if nodes > _MAX_NODES
             else None
         )
-        if trouble:
-            raise yaml.MarkedYAMLError(problem=trouble, problem_mark=event.start_mark)
+        if message:
+            raise yaml.MarkedYAMLError(problem=message, problem_mark=event.start_mark)
 
 
-class _Build:
-    """Makes plain values of composed nodes."""
+class _TreeBuilder:
+    """Builds plain values from YAML nodes."""
 
     def __init__(self, name: str) -> None:
         from yaml.constructor import SafeConstructor
 
         self._name = name
         self._constructor = SafeConstructor()
-        self.lines: dict[Where, int] = {}
+        self.lines: dict[KeyPath, int] = {}
         self.problems: list[SettingsProblem] = []
 
-    def mapping(self, node: Any, where: Where) -> dict[str, Any]:
+    def mapping(self, node: Any, key_path: KeyPath) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for key, value in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key.value, str):
-                self._problem(line, where, "the name of a setting must be a word")
+                self._problem(line, key_path, "the name of a setting must be a word")
                 continue
-            here = (*where, key.value)
+            child_path = (*key_path, key.value)
             if key.value in values:
-                self._problem(line, here, f"is set twice; line {self.lines[here]} is used")
+                self._problem(line, child_path, f"is set twice; line {self.lines[child_path]} is used")
                 continue
-            self.lines[here] = line
+            self.lines[child_path] = line
             try:
-                values[key.value] = self._value(value, here)
+                values[key.value] = self._value(value, child_path)
             except ValueError:
-                self._problem(line, here, "has a value that can't be read")
+                self._problem(line, child_path, "has a value that can't be read")
         return values
 
-    def _value(self, node: Any, where: Where) -> Any:
+    def _value(self, node: Any, key_path: KeyPath) -> Any:
         import yaml
 
         if isinstance(node, yaml.MappingNode):
-            return self.mapping(node, where)
+            return self.mapping(node, key_path)
         if isinstance(node, yaml.SequenceNode):
-            return [self._value(item, where) for item in node.value]
+            return [self._value(item, key_path) for item in node.value]
         try:
             return self._constructor.construct_object(node, deep=True)
         except yaml.YAMLError as error:
             raise ValueError(str(error)) from error
 
-    def _problem(self, line: int, where: Where, message: str) -> None:
-        field = printable(".".join(where))
+    def _problem(self, line: int, key_path: KeyPath, message: str) -> None:
+        field = printable(".".join(key_path))
         self.problems.append(SettingsProblem(file=self._name, line=line, field=field, message=message))
 
 
 # --- JSON -----------------------------------------------------------------------------------
 
 
-def read_json_tree(path: Path) -> tuple[Tree | None, list[SettingsProblem]]:
-    """The values of the file at `path`: None without problems if there is no such file, else with the first problem.
+def read_json_tree(path: Path) -> tuple[SettingsTree | None, list[SettingsProblem]]:
+    """Parse a JSON file; None without problems if it does not exist, else with the first problem.
 
-    A file that is not a JSON object is unusable as a whole; a duplicate name is reported, and its first value is used.
+    A file that is not a JSON object is unusable; duplicate names are reported, and the first value is used.
     """
     text, problems = read_text(path)
     return (None, problems) if text is None else parse_json_tree(str(path), text)
 
 
-def parse_json_tree(name: str, text: str) -> tuple[Tree | None, list[SettingsProblem]]:
-    """The same for `text`."""
-    lines: dict[Where, int] = {}
+def parse_json_tree(name: str, text: str) -> tuple[SettingsTree | None, list[SettingsProblem]]:
+    """Parse JSON, see `read_json_tree`."""
+    lines: dict[KeyPath, int] = {}
     problems: list[SettingsProblem] = []
     try:
-        value = json.loads(text, object_pairs_hook=_first_of_each)
-        _note_lines(name, text, len(text) - len(text.lstrip()), (), lines, problems)
+        value = json.loads(text, object_pairs_hook=_keep_first)
+        _record_lines(name, text, len(text) - len(text.lstrip()), (), lines, problems)
     except json.JSONDecodeError as error:
-        message = f"is not valid JSON: {_explain(error.msg, text, error.pos)}" if text.strip() else "is empty"
+        message = (
+            f"is not valid JSON: {_explain_json_error(error.msg, text, error.pos)}" if text.strip() else "is empty"
+        )
         return None, [SettingsProblem(file=name, line=error.lineno, message=message)]
     except (RecursionError, ValueError):
         return None, [SettingsProblem(file=name, message="is nested too deeply, or contains an overlong number")]
     if not isinstance(value, dict):
         return None, [SettingsProblem(file=name, line=1, message="must be an object: { … }")]
-    return Tree(file=name, values=value, lines=lines), problems
+    return SettingsTree(file=name, values=value, lines=lines), problems
 
 
-def _first_of_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _keep_first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(reversed(pairs)) if len({name for name, _ in pairs}) < len(pairs) else dict(pairs)
 
 
-def _note_lines(
-    file: str, text: str, at: int, where: Where, lines: dict[Where, int], problems: list[SettingsProblem]
+def _record_lines(
+    file: str, text: str, at: int, key_path: KeyPath, lines: dict[KeyPath, int], problems: list[SettingsProblem]
 ) -> None:
-    """Note the line of each name below the value at offset `at`, and report duplicates."""
-    if len(where) > _DEPTH:
+    """Record the line of each name below the value at offset `at`, and report duplicates."""
+    if len(key_path) > _MAX_DEPTH:
         raise ValueError("too deep")
     if text[at] != "{":
         return
     for member in iter_json_members(text, at):
-        here, line = (*where, member.key), text.count("\n", 0, member.start) + 1
-        if here in lines:
-            message = f"appears twice; line {lines[here]} is used"
-            field = printable(".".join(here))
+        child_path, line = (*key_path, member.key), text.count("\n", 0, member.start) + 1
+        if child_path in lines:
+            message = f"appears twice; line {lines[child_path]} is used"
+            field = printable(".".join(child_path))
             problems.append(SettingsProblem(file=file, line=line, field=field, message=message))
             continue
-        lines[here] = line
-        _note_lines(file, text, member.value_start, here, lines, problems)
+        lines[child_path] = line
+        _record_lines(file, text, member.value_start, child_path, lines, problems)
 
 
-def _explain(error: str, text: str, at: int) -> str:
-    """The decoder's message, in words that name what is there."""
+def _explain_json_error(error: str, text: str, at: int) -> str:
+    """Turn the decoder's message into one that quotes the text."""
     if at >= len(text.rstrip()):
         return "unexpected end of file"
     found = printable(text[at : at + 12].split("\n")[0].strip())

@@ -16,7 +16,7 @@ from widgets.dialog_keys import textual_keymap
 
 if TYPE_CHECKING:
     from tui_agent.engine.api import SessionApi
-    from tui_agent.settings import Loaded
+    from tui_agent.settings import LoadedSettings
 
 
 class Preferences:
@@ -24,7 +24,7 @@ class Preferences:
 
     def __init__(self, app: BaseApp, notifier: Notifier) -> None:
         self.app = app
-        self.loaded: Loaded | None = None
+        self.loaded: LoadedSettings | None = None
         """The settings and their sources; None before the session is open, or if it has none."""
         self.notifier = notifier
         keymap.use(BUILT_IN)
@@ -32,11 +32,11 @@ class Preferences:
     def open(self, session: SessionApi) -> None:
         """Apply the settings of the session."""
         self.notifier.open()
-        loaded: Loaded | None = getattr(session, "settings", None)
+        loaded: LoadedSettings | None = getattr(session, "settings", None)
         if loaded is not None:
             self.apply(loaded)
 
-    def apply(self, loaded: Loaded) -> None:
+    def apply(self, loaded: LoadedSettings) -> None:
         """Apply these settings from now on."""
         self.loaded = loaded
         settings = loaded.settings

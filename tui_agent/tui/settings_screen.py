@@ -12,10 +12,10 @@ from typing import Any, Final
 from tui_agent.common import paths
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file, replace_file
-from tui_agent.settings import Loaded, document
+from tui_agent.settings import LoadedSettings, document
 from tui_agent.settings.checking import setting_fields
 from tui_agent.settings.source import load_settings
-from tui_agent.settings.tree import LIMIT, Where
+from tui_agent.settings.tree import MAX_FILE_SIZE, KeyPath
 from tui_agent.text import one_line
 from tui_agent.tui.commands import CommandApp
 from widgets.settings_form import SettingRow, SettingsForm
@@ -43,7 +43,7 @@ def show_settings(app: CommandApp, _: str) -> None:
 class SettingsScreen(SettingsForm):
     """The settings form, reading and writing the user's settings file."""
 
-    def __init__(self, app: CommandApp, loaded: Loaded, path: Path) -> None:
+    def __init__(self, app: CommandApp, loaded: LoadedSettings, path: Path) -> None:
         self._base = app
         self.loaded = loaded
         self.path = path
@@ -54,7 +54,7 @@ class SettingsScreen(SettingsForm):
         """Return a row for every setting."""
         return [self._row(where, field) for where, field in setting_fields()]
 
-    def _row(self, where: Where, field: Any) -> SettingRow:
+    def _row(self, where: KeyPath, field: Any) -> SettingRow:
         name, kind = ".".join(where), document.describe_type(field)
         value: Any = self.loaded.settings
         for part in where:
@@ -125,13 +125,13 @@ class SettingsScreen(SettingsForm):
             return one_line(f"saved, but {source} overrides it", 200)
         return "saved" if name in IMMEDIATE else "saved · takes effect in the next session"
 
-    def _write(self, edit: Callable[[str], str]) -> Loaded:
+    def _write(self, edit: Callable[[str], str]) -> LoadedSettings:
         """Edit the file, unless somebody else changes it at the same time, and reload all settings."""
         if not self.path.exists():
             paths.ensure_private_dir(self.path.parent)
             text, sha256 = "", None
         else:
-            file = read_file(self.path, LIMIT)
+            file = read_file(self.path, MAX_FILE_SIZE)
             text, sha256 = file.data.decode("utf-8-sig"), file.sha256
         new_text = edit(text)
         if new_text != text:
@@ -142,7 +142,7 @@ class SettingsScreen(SettingsForm):
         )
         return load_settings(self.path, workspace_file)
 
-    def _with_command_line(self, reloaded: Loaded) -> Loaded:
+    def _with_command_line(self, reloaded: LoadedSettings) -> LoadedSettings:
         """Add the settings from the command line to reloaded ones."""
         from_flags = {name: source for name, source in self.loaded.sources.items() if source.startswith("command line")}
         values = reloaded.settings.model_dump(exclude_unset=True)
@@ -152,4 +152,4 @@ class SettingsScreen(SettingsForm):
                 target, current = target.setdefault(part, {}), current[part]
             target[parts[-1]] = current[parts[-1]]
         settings = type(reloaded.settings).model_validate(values)
-        return Loaded(settings=settings, problems=reloaded.problems, sources=reloaded.sources | from_flags)
+        return LoadedSettings(settings=settings, problems=reloaded.problems, sources=reloaded.sources | from_flags)

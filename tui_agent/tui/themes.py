@@ -58,9 +58,9 @@ def theme_for(name: str, user_themes: Mapping[str, Mapping[str, str]]) -> Theme 
 
 def user_theme(name: str, colors: Mapping[str, str]) -> Theme:
     """Return a user-defined theme: a built-in one with other colors. Invalid entries are ignored."""
-    from tui_agent.settings.screen import BASE, ROLES, wrong_colours
+    from tui_agent.settings.screen import BASE, ROLES, invalid_colors
 
-    invalid = {role for role, _ in wrong_colours("", colors)}
+    invalid = {role for role, _ in invalid_colors("", colors)}
     valid = {role: color for role, color in colors.items() if role in ROLES and role not in invalid}
     base_name = colors.get(BASE, "dark")
     base = THEMES[NAMES.index(base_name)] if base_name in NAMES else DARK
