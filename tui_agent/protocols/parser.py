@@ -11,14 +11,14 @@ import msgspec
 from tui_agent.common.domain import ToolCall, ToolSpec
 from tui_agent.protocols.calls import (
     DATA,
+    NO_READABLE_CALL,
     Interpretation,
     ValueKind,
-    attempted_calls,
     code_calls,
     interpret,
     interpret_named,
     interpret_tags,
-    listed_calls,
+    list_calls,
 )
 from tui_agent.protocols.markup import Segment, find_partial_signal, without_signals
 from tui_agent.protocols.offer import OfferedTools
@@ -241,7 +241,7 @@ class ReplyParser:
             follows_call = self._last_kind not in ("", "text") or segment.tag == "token"
             return [_Item("closer", segment.raw, follows_call=follows_call)]
         if segment.kind == "broken":
-            self._errors.append("The markup of a call holds no call that can be read.")
+            self._errors.append(NO_READABLE_CALL)
             return [_Item("gap", segment.raw)]
         meaning = self._interpret(segment)
         if meaning.kind == "result" and (self._protocol == "json" or self._last_kind not in ("", "text")):
@@ -262,10 +262,7 @@ class ReplyParser:
         if segment.kind == "value":
             return interpret(segment.bodies[0], self._offer)
         if segment.kind == "python":
-            calls = listed_calls(segment.bodies[0], self._offer)
-            if calls:
-                return Interpretation(kind="calls", calls=calls)
-            return attempted_calls(segment.bodies[0], self._offer)
+            return list_calls(segment.bodies[0], self._offer)
         if segment.kind == "code":
             return code_calls(segment.bodies[0], self._offer)
         if segment.kind == "function":
@@ -288,7 +285,7 @@ class ReplyParser:
         """Whether the call has the requested form."""
         if self._protocol == "xml":
             return segment.kind == "wrapper" and segment.tag == "tool_call"
-        return self._protocol == "json" and meaning.own == "tool_calls"
+        return self._protocol == "json" and meaning.key == "tool_calls"
 
     # --- what is shown ----------------------------------------------------------------------
 

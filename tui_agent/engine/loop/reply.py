@@ -30,8 +30,8 @@ from tui_agent.models.base import (
     TextFragment,
     UsageReport,
 )
-from tui_agent.protocols.calls import found_call, repair_arguments
-from tui_agent.protocols.offer import plain_name
+from tui_agent.protocols.calls import recovered_call, repair_arguments
+from tui_agent.protocols.offer import clean_tool_name
 from tui_agent.protocols.parser import INVENTED, ParsedReply, Protocol, ReplyParser
 from tui_agent.text import Cleaner, clean, one_line
 
@@ -160,10 +160,10 @@ class ReplyReceiver:
                 self._think(self._thought_cleaner.feed(text))
             case CallProgress(name=name, arguments=arguments):
                 self._stop_thinking()
-                self._enter("writing", _subject(plain_name(name), arguments))
+                self._enter("writing", _subject(clean_tool_name(name), arguments))
             case CallReady(call=call):
                 self._stop_thinking()
-                named = msgspec.structs.replace(call, name=plain_name(clean(call.name)))
+                named = msgspec.structs.replace(call, name=clean_tool_name(clean(call.name)))
                 self._calls.append(self._new_call_id(repair_arguments(named)))
             case Phase(phase=phase, detail=detail, done=done, total=total):
                 self._enter(phase, detail, done, total)
@@ -303,7 +303,7 @@ def _wanted(parsed: ParsedReply) -> tuple[ToolCall, ...]:
     """The calls that a reply holds; a question in the form of its protocol is one, too."""
     if parsed.error or parsed.calls or not parsed.question:
         return parsed.calls
-    return (found_call("ask_user", {"question": parsed.question}),)
+    return (recovered_call("ask_user", {"question": parsed.question}),)
 
 
 def _cut_off(call: ToolCall) -> ToolCall:
