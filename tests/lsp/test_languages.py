@@ -18,7 +18,7 @@ def program(folder: Path, name: str) -> Path:
     return path
 
 
-def test_the_table_is_whole() -> None:
+def test_the_table_is_complete() -> None:
     known = languages({})
     names = [name for one in known for name in (one.name, *one.also)]
     suffixes = [suffix for one in known for suffix in one.suffixes]
@@ -43,7 +43,7 @@ def test_files_and_their_languages() -> None:
     assert language_of_file(Path("Makefile"), known) is None
 
 
-def test_the_users_command_stands_instead_of_the_built_in_ones() -> None:
+def test_user_command_replaces_the_built_in_ones() -> None:
     known = languages({"Python": ("mine", "--stdio"), "javascript": ("other",), "nim": ("nimlsp",)})
     by_name = {one.name: one for one in known}
     assert by_name["python"].servers == (("mine", "--stdio"),)
@@ -53,7 +53,7 @@ def test_the_users_command_stands_instead_of_the_built_in_ones() -> None:
     assert found.servers == (("nimlsp",),)
 
 
-def test_programs_of_the_workspace_are_never_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_in_the_workspace_are_never_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work, outside = tmp_path / "work", tmp_path / "bin"
     planted = program(work / "node_modules" / ".bin", "pyright-langserver")
     linked = tmp_path / "links"
@@ -82,7 +82,7 @@ def test_the_first_servers_are_the_preferred_ones(tmp_path: Path, monkeypatch: p
     assert [command.argv[0] for command in commands(python, [])] == ["pylsp", "jedi-language-server"]
 
 
-def test_source_files_near_the_top_come_first_and_installed_ones_not_at_all(tmp_path: Path) -> None:
+def test_code_files_in_top_folders_come_first_without_installed_ones(tmp_path: Path) -> None:
     for name in ("z.py", "a/b.py", "a/.hidden.py", "node_modules/x.py", ".git/y.py", "a/c.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
@@ -93,7 +93,7 @@ def test_source_files_near_the_top_come_first_and_installed_ones_not_at_all(tmp_
     assert list(code_files(tmp_path, frozenset({".py"}), max_entries=1)) == []
 
 
-def test_what_changed_on_disk_is_seen(tmp_path: Path) -> None:
+def test_changes_on_disk_are_found(tmp_path: Path) -> None:
     for name in ("a.py", "b.py"):
         (tmp_path / name).write_text("1")
     watch = FileWatch(tmp_path, frozenset({".py"}))
@@ -111,7 +111,7 @@ def test_what_changed_on_disk_is_seen(tmp_path: Path) -> None:
     assert watch.survey().changes == []
 
 
-def test_a_file_behind_the_end_of_the_walk_is_not_taken_for_deleted(tmp_path: Path) -> None:
+def test_file_beyond_the_walk_limit_does_not_count_as_deleted(tmp_path: Path) -> None:
     (tmp_path / "z.py").write_text("1")
     watch = FileWatch(tmp_path, frozenset({".py"}), max_entries=4)
     watch.commit(watch.survey())

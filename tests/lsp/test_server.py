@@ -48,7 +48,7 @@ async def serving(setup: PoolSetup, path: Path) -> CodeServer:
 # --- the files it is shown ---
 
 
-async def test_a_file_whose_showing_was_given_up_is_shown_as_changed_and_judged_anew(tmp_path: Path) -> None:
+async def test_file_is_sent_again_after_a_cancelled_sync(tmp_path: Path) -> None:
     async with pool_setup(tmp_path) as setup:
         path = setup.file("a.py", GOOD)
         assert await found(setup, path) == ()
@@ -71,7 +71,7 @@ async def test_a_file_whose_showing_was_given_up_is_shown_as_changed_and_judged_
         assert len(setup.heard("textDocument/didChange")) == 1
 
 
-async def test_an_empty_list_is_no_verdict_before_it_has_settled(tmp_path: Path) -> None:
+async def test_empty_diagnostics_must_settle(tmp_path: Path) -> None:
     limits = with_(settle=0.05, settle_empty=60.0)
     async with pool_setup(tmp_path, "no-versions", "stages", limits=limits) as setup:
         path = setup.file("a.py", BAD)
@@ -80,7 +80,7 @@ async def test_an_empty_list_is_no_verdict_before_it_has_settled(tmp_path: Path)
         assert len(await found(setup, path)) == 2
 
 
-async def test_what_is_said_of_a_file_at_its_closing_is_no_verdict_when_it_is_open_again(tmp_path: Path) -> None:
+async def test_diagnostics_of_a_closed_file_are_dropped(tmp_path: Path) -> None:
     limits = with_(settle=0.05, settle_empty=60.0)
     async with pool_setup(tmp_path, "no-versions", limits=limits) as setup:
         path = setup.file("a.py", BAD)
@@ -98,7 +98,7 @@ async def test_what_is_said_of_a_file_at_its_closing_is_no_verdict_when_it_is_op
 
 
 @pytest.mark.parametrize("mode", ["own-spelling", "short-spelling"])
-async def test_a_server_may_spell_addresses_its_own_way(tmp_path: Path, mode: str) -> None:
+async def test_server_may_spell_uris_differently(tmp_path: Path, mode: str) -> None:
     async with pool_setup(tmp_path, mode) as setup:
         (setup.root / "(group)@1.2").mkdir()
         path = setup.file("(group)@1.2/a+b=c.py", BAD)
@@ -106,7 +106,7 @@ async def test_a_server_may_spell_addresses_its_own_way(tmp_path: Path, mode: st
     assert wrong.kind == "error"
 
 
-async def test_what_is_said_of_files_that_nobody_asks_about_is_not_kept(tmp_path: Path) -> None:
+async def test_diagnostics_of_other_files_are_dropped(tmp_path: Path) -> None:
     async with pool_setup(tmp_path, "everywhere", limits=with_(open_size=12)) as setup:
         path, other = setup.file("a.py", BAD), setup.file("b.py", BAD)
         assert len(await found(setup, path)) == 1
@@ -119,7 +119,7 @@ async def test_what_is_said_of_files_that_nobody_asks_about_is_not_kept(tmp_path
         assert list(server._published) == [str(other)]
 
 
-def test_of_diagnostics_is_kept_what_is_read_of_them_and_the_gravest() -> None:
+def test_only_needed_fields_of_the_most_severe_diagnostics_are_kept() -> None:
     extent = {"start": {"line": 1, "character": 2, "junk": "x" * 99}, "end": {}}
     hint = {"severity": 4, "message": "h" * 10_000, "range": extent, "data": "x" * 10_000}
     error = {"message": {"kind": "markdown"}, "range": "nowhere", "severity": 99, "code": [1]}
@@ -135,13 +135,13 @@ def test_of_diagnostics_is_kept_what_is_read_of_them_and_the_gravest() -> None:
 @pytest.mark.parametrize(
     "text", ["", "plain", "ä\u2028" * CHUNK, '"\\\n\r\t\x7f😀' * (CHUNK // 3)], ids=["empty", "short", "wide", "odd"]
 )
-def test_the_text_of_a_file_is_sent_whole(tmp_path: Path, text: str) -> None:
+def test_text_is_sent_completely(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.py").write_text(text, encoding="utf-8", newline="")
     document = open_text(tmp_path / "a.py", None, 1, text.encode())
     assert msgspec.json.decode(msgspec.json.encode({"text": document.text})) == {"text": text}
 
 
-async def test_a_file_with_a_byte_that_is_no_text_is_shown(tmp_path: Path) -> None:
+async def test_file_with_an_invalid_byte_is_opened(tmp_path: Path) -> None:
     async with pool_setup(tmp_path) as setup:
         path = setup.root / "a.py"
         path.write_bytes("# Wörter und Wörter und Wörter \n".encode() * 20 + b"# \xff\n" + BAD.encode())
@@ -151,7 +151,7 @@ async def test_a_file_with_a_byte_that_is_no_text_is_shown(tmp_path: Path) -> No
 # --- answers ---
 
 
-async def test_a_large_answer_is_read_while_others_go_on(tmp_path: Path) -> None:
+async def test_large_result_does_not_block_the_event_loop(tmp_path: Path) -> None:
     async with pool_setup(tmp_path, "many") as setup:
         path = setup.file("a.py", "x")
         server = await serving(setup, path)
@@ -185,7 +185,7 @@ async def test_a_large_answer_is_read_while_others_go_on(tmp_path: Path) -> None
 # --- servers that say nothing, or too much ---
 
 
-async def test_requests_that_wait_side_by_side_are_one_silence(tmp_path: Path) -> None:
+async def test_simultaneous_timeouts_count_as_one_silence(tmp_path: Path) -> None:
     async with pool_setup(tmp_path, "hang", limits=with_(request=1.5, silences=2, farewell=0.2)) as setup:
         path = setup.file("a.py", "x")
         await found(setup, path)  # all that it says by itself has come
@@ -196,14 +196,14 @@ async def test_requests_that_wait_side_by_side_are_one_silence(tmp_path: Path) -
         assert setup.pool.running(path) is None
 
 
-async def test_a_server_that_still_says_something_is_not_silent(tmp_path: Path) -> None:
+async def test_notifications_prevent_a_silence(tmp_path: Path) -> None:
     async with pool_setup(tmp_path, "chatters", limits=with_(request=3.0, silences=1, farewell=0.2)) as setup:
         path = setup.file("a.py", "x")
         assert "did not answer" in (await definition(setup, path)).why
         assert setup.pool.running(path) is not None
 
 
-async def test_after_a_time_of_good_service_a_crash_counts_as_the_first(tmp_path: Path) -> None:
+async def test_earlier_starts_are_forgotten_after_a_long_run(tmp_path: Path) -> None:
     async with pool_setup(tmp_path, "crash", limits=with_(sound=0.0)) as setup:
         path = setup.file("a.py", "x")
         for _ in range(PATIENT.starts):
@@ -211,7 +211,7 @@ async def test_after_a_time_of_good_service_a_crash_counts_as_the_first(tmp_path
         assert len(heard(tmp_path, "start")) > PATIENT.starts
 
 
-async def test_work_that_is_never_reported_as_done_is_waited_for_once(tmp_path: Path) -> None:
+async def test_endless_progress_is_waited_for_once(tmp_path: Path) -> None:
     async with pool_setup(tmp_path, "never-ends", limits=with_(indexing=1.0)) as setup:
         path = setup.file("a.py", "x")
         assert isinstance(await definition(setup, path), tuple)
@@ -252,7 +252,7 @@ class SlowWatch(FileWatch):
         return survey
 
 
-async def test_looks_at_the_disk_go_one_after_the_other_and_are_shared(tmp_path: Path) -> None:
+async def test_surveys_are_sequential_and_shared(tmp_path: Path) -> None:
     async with pool_setup(tmp_path) as setup:
         path = setup.file("a.py", "x")
         server = await serving(setup, path)
@@ -289,7 +289,7 @@ async def test_looks_at_the_disk_go_one_after_the_other_and_are_shared(tmp_path:
 # --- the end ---
 
 
-async def test_after_close_nothing_is_left_of_a_server_that_was_starting(tmp_path: Path) -> None:
+async def test_close_stops_a_starting_server(tmp_path: Path) -> None:
     own = {"python": command(tmp_path, "hang-initialize", "deaf"), "go": command(tmp_path)}
     async with pool_setup(tmp_path, own=own) as setup:
         asking = asyncio.create_task(definition(setup, setup.file("a.py", "x")))

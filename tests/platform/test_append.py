@@ -37,7 +37,7 @@ def test_a_symlink_is_refused_by_name(path: Path) -> None:
     assert target.read_bytes() == b"mine"
 
 
-def test_short_writes_leave_neither_fragment_nor_double(path: Path) -> None:
+def test_short_writes_leave_no_fragments_or_duplicates(path: Path) -> None:
     disk = FakeDisk()
     disk.short = lambda number, data: 3 if number <= 4 else None
     appender = Appender(path, calls=disk)
@@ -59,7 +59,7 @@ def test_a_record_torn_by_an_error_is_written_again_on_its_own_line(path: Path) 
     assert path.read_bytes() == ONE + b"seco\n" + TWO + THREE + b"fourth record\n"
 
 
-def test_an_error_between_records_needs_no_healing(path: Path) -> None:
+def test_error_between_records_needs_no_repair(path: Path) -> None:
     disk = FakeDisk()
     disk.room = len(ONE)
     appender = Appender(path, calls=disk)
@@ -87,7 +87,7 @@ def test_nothing_is_lost_while_the_disk_is_full_and_the_order_is_kept(path: Path
     assert path.read_bytes() == ONE + b"secon\n" + TWO + THREE
 
 
-def test_when_even_the_healing_newline_fails_the_record_is_kept(path: Path) -> None:
+def test_record_is_kept_if_the_repair_fails(path: Path) -> None:
     path.write_bytes(b"torn")
     disk = FakeDisk()
     disk.write_error = lambda number: errno.ENOSPC if number == 1 else None
@@ -100,7 +100,7 @@ def test_when_even_the_healing_newline_fails_the_record_is_kept(path: Path) -> N
     assert path.read_bytes() == b"torn\n" + ONE
 
 
-def test_healing_closes_a_torn_line_once(path: Path) -> None:
+def test_end_line_ends_an_incomplete_line_once(path: Path) -> None:
     path.write_bytes(b"torn")
     disk = FakeDisk()
     appender = Appender(path, calls=disk)
@@ -128,7 +128,7 @@ def test_a_failed_sync_is_never_repeated_on_its_descriptor(path: Path) -> None:
     assert path.read_bytes().endswith(THREE + b"after\n")
 
 
-def test_a_sync_that_can_not_be_rescued_is_told_and_made_good_later(path: Path) -> None:
+def test_failed_sync_is_reported_and_repeated_later(path: Path) -> None:
     disk = FakeDisk()
     disk.sync_error = lambda number: errno.EIO if number in (1, 2) else None
     appender = Appender(path, calls=disk)
@@ -142,7 +142,7 @@ def test_a_sync_that_can_not_be_rescued_is_told_and_made_good_later(path: Path) 
     assert path.read_bytes().splitlines()[-2:] == [ONE.strip(), TWO.strip()]
 
 
-def test_no_room_during_the_rescue_keeps_what_is_not_safe(path: Path) -> None:
+def test_full_disk_during_recovery_keeps_unsynced_records(path: Path) -> None:
     disk = FakeDisk()
     disk.sync_error = lambda number: errno.EIO if number == 1 else None
     appender = Appender(path, calls=disk)
@@ -158,7 +158,7 @@ def test_no_room_during_the_rescue_keeps_what_is_not_safe(path: Path) -> None:
     assert [line for line in lines if line in (ONE, TWO, THREE)][-3:] == [ONE, TWO, THREE]
 
 
-def test_a_stream_of_bytes_goes_on_where_it_stopped(path: Path) -> None:
+def test_byte_stream_continues_where_it_failed(path: Path) -> None:
     disk = FakeDisk()
     disk.room = 7
     appender = Appender(path, lines=False, calls=disk)
@@ -170,7 +170,7 @@ def test_a_stream_of_bytes_goes_on_where_it_stopped(path: Path) -> None:
     assert path.read_bytes() == ONE + TWO + THREE
 
 
-def test_a_deleted_file_is_noticed_and_made_anew(path: Path) -> None:
+def test_deleted_file_is_noticed_and_recreated(path: Path) -> None:
     appender = Appender(path, lines=False)
     appender.append([ONE])
     assert not appender.is_replaced()

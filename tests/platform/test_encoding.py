@@ -8,7 +8,7 @@ from tui_agent.platform.encoding import NotText, decode, decodings, read_as
 
 
 @given(st.binary(max_size=200))
-def test_every_reading_gives_back_the_very_bytes(data: bytes) -> None:
+def test_every_decoding_is_reversible(data: bytes) -> None:
     try:
         found = decodings(data)
     except NotText:
@@ -46,18 +46,18 @@ def test_likely_encodings_come_first(text: str, encoding: str) -> None:
     assert (found.text, found.codec.name, found.codec.guessed) == (text, encoding, True)
 
 
-def test_a_few_broken_bytes_in_utf8_stay_bytes() -> None:
+def test_broken_bytes_in_utf8_are_preserved() -> None:
     found = decode("ü ö ä 日本\n".encode() + b"\xff\n")
     assert found.text == "ü ö ä 日本\n\udcff\n"
 
 
 @pytest.mark.parametrize("data", [b"\0", b"a\0b", "ab".encode("utf-16-le"), b"\x7fELF\0\0"])
-def test_what_holds_nul_is_no_text(data: bytes) -> None:
+def test_nul_is_not_text(data: bytes) -> None:
     with pytest.raises(NotText):
         decode(data)
 
 
-def test_reading_in_a_named_encoding() -> None:
+def test_decoding_in_a_given_encoding() -> None:
     assert read_as(b"\xef\xbb\xbfa", "utf-8") == "a"
     assert read_as(b"\xff\xfea\0", "utf-16") == "a"
     assert read_as(b"\xe4", "latin-1") == "ä"

@@ -45,7 +45,7 @@ def test_read_gives_bytes_hash_and_mode(tmp_path: Path, way: OsCalls) -> None:
     assert (found.data, found.sha256, found.mode, found.path) == (b"x\0y", sha, 0o640, path)
 
 
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+def test_special_files_are_rejected(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     listener = socket.socket(socket.AF_UNIX)
@@ -58,7 +58,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
     listener.close()
 
 
-def test_cap_is_kept(tmp_path: Path) -> None:
+def test_size_limit(tmp_path: Path) -> None:
     path, _ = make(tmp_path, data=b"12345")
     assert read_file(path, 5).data == b"12345"
     with pytest.raises(FileTooLargeError):
@@ -94,7 +94,7 @@ def test_a_link_in_a_resolved_path_is_a_fault(tmp_path: Path, way: OsCalls) -> N
     assert path.read_bytes() == b"old\n"
 
 
-def test_nothing_leads_out_of_a_root(tmp_path: Path, way: OsCalls) -> None:
+def test_links_do_not_lead_out_of_a_root(tmp_path: Path, way: OsCalls) -> None:
     root, outside = tmp_path / "root", tmp_path / "root-secret"
     root.mkdir()
     outside.mkdir()
@@ -112,7 +112,7 @@ def test_nothing_leads_out_of_a_root(tmp_path: Path, way: OsCalls) -> None:
     assert (root / "link").is_symlink()
 
 
-def test_opening_a_folder_steps_over_no_link(tmp_path: Path, way: OsCalls) -> None:
+def test_opening_a_folder_follows_no_link(tmp_path: Path, way: OsCalls) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "l").symlink_to("a")
     with safe_open.open_folder(tmp_path / "a" / "b", beneath=tmp_path, calls=way) as fd:
@@ -190,7 +190,7 @@ def test_changed_deleted_and_relinked_files_are_left_alone(tmp_path: Path) -> No
     assert path.is_symlink()
 
 
-def test_hard_links_need_leave(tmp_path: Path) -> None:
+def test_hard_links_are_left_alone(tmp_path: Path) -> None:
     path, sha = make(tmp_path)
     os.link(path, tmp_path / "other")
     with pytest.raises(LinkedFileError):
@@ -199,7 +199,7 @@ def test_hard_links_need_leave(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_missing_permission_is_told_and_nothing_is_truncated(tmp_path: Path) -> None:
+def test_missing_permission_truncates_nothing(tmp_path: Path) -> None:
     path, sha = make(tmp_path)
     tmp_path.chmod(0o555)
     try:
@@ -214,7 +214,7 @@ def test_missing_permission_is_told_and_nothing_is_truncated(tmp_path: Path) -> 
         replace_file(path, b"new", sha)
 
 
-def test_odd_names_are_opened_right(tmp_path: Path) -> None:
+def test_unusual_names(tmp_path: Path) -> None:
     for raw in (b"a\nb", b"\x1b[31m", b"[red]", "\u202etxt".encode(), b"\xff\xfe", b"-rf", b";rm", b"e\xcc\x81"):
         path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + raw))
         replace_file(path, raw, None)

@@ -113,7 +113,7 @@ MORE = {
 
 @pytest.mark.parametrize("path", MORE, ids=lambda path: path[:40].encode("unicode_escape").decode())
 @pytest.mark.parametrize("op", ["read", "write"])
-def test_more_of_the_same_families(path, op, base):
+def test_more_paths_of_the_same_kinds(path, op, base):
     allowed, sensitive = MORE[path]
     for workspace in ("{ws}", "{base}/proj_link"):
         got = check_path(filled(workspace, base), filled(path, base), op)

@@ -106,15 +106,15 @@ def test_a_literal_matches_its_path_only(path):
 
 
 @given(st.text(alphabet="ab*?[]{},/\\!-.", max_size=20), st.text(alphabet="ab/.{},", max_size=12))
-def test_any_pattern_gives_an_answer(pattern, path):
+def test_any_pattern_can_be_matched(pattern, path):
     assert globs.matches(pattern, path) in (True, False)
     assert globs.GlobList([(pattern, False)]).ask(path) >= globs.matches(pattern, path)
 
 
-def test_braces_that_spell_out_a_thousand_names_still_match() -> None:
+def test_braces_with_a_thousand_alternatives() -> None:
     assert globs.GlobList([("{a,b}" * 10, False)]).ask("ab" * 5)
 
 
 @pytest.mark.parametrize("path", [".git./config", "a/.env. ", ".ssh ./id"])
-def test_dots_and_blanks_at_the_end_of_a_name_hide_nothing(path: str) -> None:
+def test_dots_and_blanks_at_the_end_of_a_name_are_ignored(path: str) -> None:
     assert globs.GlobList([("**/.git/**", False), ("**/.env", False), ("**/.ssh/**", False)]).ask(path)

@@ -120,7 +120,7 @@ def test_settings_change_only_their_own_cells(mode):
 
 @pytest.mark.parametrize("name", MATRIX)
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_offered_is_what_covers(name, mode):
+def test_offered_grants_cover_the_action(name, mode):
     action = MATRIX[name][0]
     verdict = decide(action, mode)
     assert len({grant.scope for grant in verdict.grants}) == len(verdict.grants)
@@ -152,7 +152,7 @@ def test_no_grant_covers_protected_or_always_asked(name, mode):
         assert after in ("run", "ask")
 
 
-def test_a_wide_grant_covers_ordinary_edits_only():
+def test_glob_grant_covers_only_ordinary_edits():
     wide = Grant(kind="edit", pattern="src/**", scope=Scope.SESSION)
     assert decide(editing(), ASK, grants=(wide,)).decision == "run"
     assert decide(editing("lib/a.py"), ASK, grants=(wide,)).decision == "ask"
@@ -164,7 +164,7 @@ def test_a_wide_grant_covers_ordinary_edits_only():
     assert decide(reading(credentials=True), ASK, grants=(Grant(kind="read", pattern="**"),)).decision == "ask"
 
 
-def test_what_an_edit_offers():
+def test_grants_offered_for_an_edit():
     session, always = decide(editing(), ASK).grants
     assert (session.pattern, session.scope) == ("src/a.py", Scope.SESSION)
     assert (always.pattern, always.scope) == ("src/*.py", Scope.ALWAYS)
@@ -195,7 +195,7 @@ def test_a_grant_holds_for_the_variables_that_were_shown():
 
 
 @pytest.mark.parametrize("shown", ["a␊b.py", "src/<U+202E>x.py", "src/a⟨20 spaces⟩b.py"])
-def test_no_grant_for_a_name_that_two_files_may_be_shown_by(shown):
+def test_no_grant_for_an_ambiguous_display_name(shown):
     assert decide(editing(shown), ASK).grants == ()
     wide = Grant(kind="edit", pattern="**", scope=Scope.SESSION)
     assert decide(editing(shown), ASK, grants=(wide,)).decision == "ask"
@@ -248,6 +248,6 @@ def test_credentials_are_never_read_always():
     assert [grant.scope for grant in decide(reading(outside=True), ASK).grants] == [Scope.SESSION, Scope.ALWAYS]
 
 
-def test_trust_is_always_asked_for():
+def test_trust_always_needs_approval():
     for mode in MODES:
         assert decide(TrustAction(folder="/w"), mode, mode=Mode.CHAT).decision == "ask"

@@ -59,7 +59,7 @@ def test_relative_paths_start_at_the_first_folder(work):
         ("\ud800", "encoding"),
     ],
 )
-def test_what_can_never_be_a_path(work, path, code):
+def test_invalid_paths(work, path, code):
     (work / "loop").symlink_to("loop")
     with pytest.raises(PathError) as caught:
         Roots([work]).resolve(path)
@@ -77,7 +77,7 @@ def test_chains_of_links_have_the_kernels_bound(work):
         roots.resolve("l50")
 
 
-def test_several_roots_are_told_by_their_names(tmp_path, work):
+def test_several_roots_have_unique_names(tmp_path, work):
     other = work.parent / "other"
     twin = work.parent / "deep/work"
     for folder in (other, twin):
@@ -110,7 +110,7 @@ def test_a_path_without_a_name_is_in_the_first_root_or_the_only_other_one_that_h
     assert caught.value.code == "ambiguous"
 
 
-def test_the_own_name_of_a_single_root_is_taken_off_where_that_leads_to_something(work):
+def test_name_of_a_single_root_is_removed_if_that_leads_to_something(work):
     (work / "src/a.py").touch()
     roots = Roots([work])
     assert roots.resolve("work").path == roots.resolve("./work/").path == work
@@ -176,7 +176,7 @@ def test_protected_paths_also_when_absent_and_through_links(work, path):
         "README.md",
     ],
 )
-def test_ordinary_paths_are_not(work, path):
+def test_ordinary_paths_are_not_protected(work, path):
     target = Roots([work]).resolve(path)
     assert not (target.protected or target.sensitive or target.credentials)
 
@@ -288,7 +288,7 @@ steps = st.sampled_from(["..", ".", "", "src", "in", "out", "up", "abs", "home",
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(st.lists(steps, min_size=1, max_size=8), st.booleans())
-def test_it_agrees_with_the_kernel(work, parts, absolute):
+def test_resolution_agrees_with_the_kernel(work, parts, absolute):
     for name, leads_to in {
         "in": "src",
         "out": "../home",

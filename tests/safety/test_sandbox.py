@@ -98,7 +98,7 @@ async def test_roots_and_scratch_can_be_written_and_nothing_else(place: Place, k
 
 
 @pytest.mark.parametrize("kind", WHOLE)
-async def test_protected_paths_are_held_also_when_absent(place: Place, kind: str) -> None:
+async def test_protected_paths_are_read_only_even_if_missing(place: Place, kind: str) -> None:
     shutil.rmtree(place.root / "deep" / ".vscode")
     (place.root / "lib" / ".git").mkdir(parents=True)
     command = (
@@ -132,7 +132,7 @@ UDP = {
 
 
 @pytest.mark.parametrize("kind", EACH)
-async def test_no_tcp_leaves(place: Place, kind: str) -> None:
+async def test_no_tcp(place: Place, kind: str) -> None:
     if "tcp" not in sandbox(kind).denies:
         pytest.skip("Landlock before ABI 4 has no say in TCP")
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -146,7 +146,7 @@ async def test_no_tcp_leaves(place: Place, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", WHOLE)
-async def test_no_datagram_and_no_name_leaves(place: Place, kind: str) -> None:
+async def test_no_udp_and_no_dns(place: Place, kind: str) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
         server.setblocking(False)
@@ -172,7 +172,7 @@ async def test_servers_of_its_own_work_and_the_network_does_if_allowed(place: Pl
 
 
 @pytest.mark.parametrize("kind", EACH)
-async def test_no_way_out_by_mounts_tracing_or_identity(place: Place, kind: str) -> None:
+async def test_no_escape_by_mounts_ptrace_or_identity(place: Place, kind: str) -> None:
     trace = (
         "import ctypes, sys; l = ctypes.CDLL(None, use_errno=True);"
         f"print('LEAK' if l.ptrace(16, {os.getpid()}, 0, 0) == 0 else 'traced not')"
@@ -189,7 +189,7 @@ async def test_no_way_out_by_mounts_tracing_or_identity(place: Place, kind: str)
 
 
 @pytest.mark.parametrize("kind", EACH)
-async def test_what_only_reads_can_write_nothing(place: Place, kind: str) -> None:
+async def test_read_only_command_can_not_write(place: Place, kind: str) -> None:
     command = f"cat AGENTS.md; echo x > made; echo x > {place.scratch}/x; echo ok"
     _, text = await place.run(kind, command, writes=False)
     assert text.startswith("rules") and text.endswith("ok")
@@ -205,7 +205,7 @@ async def test_folders_of_keys_look_empty(place: Place, kind: str) -> None:
     assert "the key" not in text and "id_rsa" not in text.splitlines()[1:] and text.endswith("end")
 
 
-async def test_a_cage_that_cannot_be_built_starts_nothing(place: Place) -> None:
+async def test_no_start_without_the_sandbox(place: Place) -> None:
     broken = Sandbox(kind="landlock", landlock=99, namespaces=False)
     if not LANDLOCK.landlock:
         stages, sandbox_spec = ConfinedCommand(broken, place.roots).confine(
@@ -258,14 +258,14 @@ def test_which_commands_are_confined(place: Place, mode: str, safe: bool, confin
     assert not half.holds(command(safe=safe), ApprovalMode(mode))
 
 
-def test_what_is_denied_is_said() -> None:
+def test_denials_are_reported() -> None:
     assert Sandbox(kind="bwrap").is_complete and Sandbox(kind="landlock", landlock=1, namespaces=True).is_complete
     assert Sandbox(kind="landlock", landlock=3).label == "landlock: files only"
     assert Sandbox(kind="landlock", landlock=4).label == "landlock: files and tcp"
     assert NONE.denies == frozenset() and NONE.label == "none"
 
 
-def test_a_bwrap_in_the_workspace_is_not_taken(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bwrap_in_the_workspace_is_not_used(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = place.root / "bin" / "bwrap"
     fake.parent.mkdir()
     fake.write_text(f"#!/bin/sh\ntouch {place.outside}/fired\n")

@@ -70,6 +70,6 @@ def test_values_to_mask():
     assert masked == "⟨secret OPENAI_API_KEY, 12 characters⟩ ⟨secret LLM_AUTH_TOKEN, 5 characters⟩ disabled"
 
 
-def test_files_that_hold_credentials():
+def test_files_with_credentials():
     assert credentials_at("/w/.env") and credentials_at("/home/u/.ssh/id_rsa") and credentials_at("/etc/shadow")
     assert not credentials_at("/w/.env.example") and not credentials_at("/w/env.py")

@@ -124,7 +124,7 @@ def test_more_commands(command: str, severity: str) -> None:
         "cp a /home/other/b",
     ],
 )
-def test_always_asked_about(command: str, tmp_path: Path) -> None:
+def test_always_needs_approval(command: str, tmp_path: Path) -> None:
     rating = classify_command(command, cwd=tmp_path, roots=[tmp_path])
     assert rating.always_ask and rating.reasons
 
@@ -133,7 +133,7 @@ def test_always_asked_about(command: str, tmp_path: Path) -> None:
     "command",
     ["rm -rf dist", "rm -rf ./node_modules build", "ls", "git push", "rm x", "echo x > out", "curl https://a.example"],
 )
-def test_not_always_asked_about(command: str, tmp_path: Path) -> None:
+def test_does_not_always_need_approval(command: str, tmp_path: Path) -> None:
     assert not classify_command(command, cwd=tmp_path, roots=[tmp_path]).always_ask
 
 
@@ -152,7 +152,7 @@ def test_not_always_asked_about(command: str, tmp_path: Path) -> None:
     ],
     ids=range(9),
 )
-def test_what_cannot_be_read_is_high(command: str) -> None:
+def test_unparsable_text_is_high(command: str) -> None:
     rating = classify_command(command)
     assert rating.severity.rank >= Severity.HIGH.rank and rating.reasons
 

@@ -9,7 +9,7 @@ def words(text: str) -> list[list[str | None]]:
     return [[word.text for word in command.words] for command in parse_shell(text).commands]
 
 
-def test_pipelines_and_joints() -> None:
+def test_pipelines_and_operators() -> None:
     parsed = parse_shell("a 1 | b && c || d; e")
     assert parsed.is_plain and not parsed.problem
     assert [pipeline.operator for pipeline in parsed.pipelines] == ["", "&&", "||", ";"]
@@ -71,7 +71,7 @@ def test_what_is_not_plain(text: str) -> None:
         ("case x in y) a;; *) b;; esac", {"a", "b"}),
     ],
 )
-def test_commands_are_found_wherever_they_stand(text: str, names: set[str]) -> None:
+def test_commands_are_found_everywhere(text: str, names: set[str]) -> None:
     assert {command[0] for command in words(text) if command} == names
 
 
@@ -86,6 +86,6 @@ def test_functions_are_named() -> None:
 
 
 @pytest.mark.parametrize("text", ["a 'b", "a )", "if a", "a \x00", "a\rb", "a \udc80", "a " + "b" * 9000, "a;" * 51])
-def test_what_cannot_be_read_says_why(text: str) -> None:
+def test_unparsable_text_has_a_problem(text: str) -> None:
     parsed = parse_shell(text)
     assert parsed.problem and not parsed.is_plain

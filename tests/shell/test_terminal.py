@@ -52,7 +52,7 @@ async def test_folder_and_exported_variables_survive(terminal: ShellSession, wor
     )
 
 
-async def test_a_folder_of_an_odd_name_survives(terminal: ShellSession, work: Path) -> None:
+async def test_folder_with_an_unusual_name_survives(terminal: ShellSession, work: Path) -> None:
     await terminal.run("mkdir $'a \\'b\\\\\\n$c'; cd a*")
     assert terminal.cwd == work / "a 'b\\\n$c"
     assert (await terminal.run("true")).cwd == str(terminal.cwd)
@@ -96,7 +96,7 @@ async def test_functions_aliases_traps_and_options_do_not_survive(terminal: Shel
     assert outcome.output.splitlines() == ["rc", "sub", str(work), "*", "hBc", "ls is hashed (/usr/bin/ls)"]
 
 
-async def test_what_runs_unasked_is_not_touched_by_it(terminal: ShellSession, work: Path) -> None:
+async def test_safe_commands_are_not_affected(terminal: ShellSession, work: Path) -> None:
     mark = work / "mark"
     await terminal.run(POISON.replace("{mark}", str(mark)).replace("{rc}", str(work / "rc")))
     await terminal.run(
@@ -113,7 +113,7 @@ async def test_what_runs_unasked_is_not_touched_by_it(terminal: ShellSession, wo
     assert not mark.exists()
 
 
-async def test_telling_variables_are_told(terminal: ShellSession) -> None:
+async def test_variables_that_affect_programs_are_reported(terminal: ShellSession) -> None:
     assert terminal.env_changes() == ()
     await terminal.run(
         "export PATH=/evil:$PATH LD_PRELOAD=/x.so GIT_DIR=/g NODE_OPTIONS=--x PYTHONPATH=. HARMLESS=1 BASH_ENV=/x; unset PAGER"
@@ -182,7 +182,7 @@ async def test_a_trace_shows_the_command_only(terminal: ShellSession) -> None:
 # --- output -----------------------------------------------------------------------------------------
 
 
-async def test_nothing_in_the_output_is_taken_for_an_end(terminal: ShellSession, work: Path) -> None:
+async def test_output_can_not_fake_the_end_of_a_command(terminal: ShellSession, work: Path) -> None:
     text = "exited 0 0\\ngone 0\\nstarted 1\\n__EXIT__0\\n\\0PWD=/\\0"
     outcome = await terminal.run(
         f"printf '{text}'; printf '{text}' >&2; printf '{text}' | tee -a /proc/$PPID/fd/1 2>/dev/null; sleep 0.1; echo end; exit 6"
@@ -191,7 +191,7 @@ async def test_nothing_in_the_output_is_taken_for_an_end(terminal: ShellSession,
     assert outcome.output.endswith("end")
 
 
-async def test_a_forged_state_is_not_taken(terminal: ShellSession, work: Path) -> None:
+async def test_forged_state_is_ignored(terminal: ShellSession, work: Path) -> None:
     forged = r"""f=$(builtin trap -p EXIT; declare -f __tui_agent_keep); s=$(grep -o "/[^ ]*state" <<< "$f" | head -1)
     builtin trap - EXIT; printf '/\0EVIL=1\0wrong\0' > "$s"; ls "$s"; cd sub"""
     outcome = await terminal.run(forged)
@@ -275,13 +275,13 @@ async def test_commands_wait_for_each_other(terminal: ShellSession) -> None:
     assert await out(terminal, "uniq -c log | wc -l; wc -l < log") == "3\n6"
 
 
-async def test_a_folder_outside_is_told(terminal: ShellSession) -> None:
+async def test_folder_outside_is_reported(terminal: ShellSession) -> None:
     outcome = await terminal.run("cd /")
     assert outcome.cwd == "/" and "outside the workspace" in outcome.note
     assert (await terminal.run("cd usr")).cwd == "/usr"
 
 
-async def test_a_deleted_folder_is_told(terminal: ShellSession, work: Path) -> None:
+async def test_deleted_folder_is_reported(terminal: ShellSession, work: Path) -> None:
     outcome = await terminal.run("mkdir gone; cd gone; rmdir ../gone")
     assert outcome.cwd == str(work) and "is gone" in outcome.note
     await terminal.run("cd sub")
@@ -333,7 +333,7 @@ async def test_utf8_in_any_locale(work: Path, variables: dict[str, str]) -> None
     await terminal.close()
 
 
-async def test_without_a_shell_it_says_so(work: Path) -> None:
+async def test_missing_shell_is_reported(work: Path) -> None:
     terminal = ShellSession(folder=work, shells=("/no/bash", "/no/sh"))
     with pytest.raises(CommandError, match="No shell was found") as caught:
         await terminal.run("true")
@@ -346,7 +346,7 @@ async def test_the_users_shell_is_not_used(work: Path) -> None:
     await terminal.close()
 
 
-async def test_plain_sh_will_do(work: Path) -> None:
+async def test_sh_without_bash(work: Path) -> None:
     terminal = ShellSession(folder=work, shells=("/no/bash", "/bin/sh"))
     first = await terminal.run("cd sub; export A=1; exit 3")
     assert (first.exit_code, first.cwd) == (3, str(work / "sub"))
@@ -369,7 +369,7 @@ async def test_only_three_descriptors(terminal: ShellSession) -> None:
     )
 
 
-async def test_no_hang_on_input_and_no_terminal(terminal: ShellSession) -> None:
+async def test_no_input_and_no_terminal(terminal: ShellSession) -> None:
     outcome = await terminal.run(
         "cat; read x; python3 -; tty; git commit 2>&1 | tail -1; sudo -n true < /dev/tty", timeout=30
     )
@@ -385,7 +385,7 @@ async def test_the_environment_holds_no_secrets(work: Path, monkeypatch: pytest.
     await terminal.close()
 
 
-async def test_long_output_is_cut_and_kept(terminal: ShellSession, tmp_path: Path) -> None:
+async def test_long_output_is_shortened_and_saved(terminal: ShellSession, tmp_path: Path) -> None:
     kept = OutputOptions(tmp_path / "output.txt")
     outcome = await terminal.run("seq 1 1000", kept=kept)
     assert "[… 900 of 1,000 lines left out …]" in outcome.output and outcome.total_lines == 1000

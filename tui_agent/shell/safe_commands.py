@@ -270,7 +270,7 @@ class ArgumentShape(FrozenValue, frozen=True, kw_only=True):
 @cache
 def safe_table() -> dict[str, dict[str, Any]]:
     """Return the allow-list: program → its allowed arguments."""
-    data = read_table(__file__, "unasked.json")
+    data = read_table(__file__, "safe_commands.json")
     return {name: data[entry["like"]] if "like" in entry else entry for name, entry in data.items()}
 
 

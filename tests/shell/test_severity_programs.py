@@ -125,14 +125,14 @@ CASES = {
 
 
 @pytest.mark.parametrize("severity", CASES)
-def test_kin_of_the_corpus(severity: str) -> None:
+def test_variants_of_the_corpus(severity: str) -> None:
     lines = [line.strip(" ").replace("§", "\n") for line in CASES[severity].splitlines() if line.strip()]
     found = {line: classify_command(line).severity.value for line in lines}
     assert {line: got for line, got in found.items() if got != severity} == {}
 
 
 @pytest.mark.parametrize("text", ["rm -rf /" + "; echo" * 3000, "ls\r\nrm -rf /\r\n", "ls; rm -rf / '"])
-def test_what_cannot_be_read_is_looked_at_in_pieces(text: str) -> None:
+def test_unparsable_text_is_rated_in_pieces(text: str) -> None:
     assert classify_command(text).severity.value == "critical"
 
 

@@ -46,12 +46,12 @@ async def run(command: str, work: Path) -> CommandOutcome:
         ("grep -c e a.txt; grep nothing a.txt", "2", 1),
     ],
 )
-async def test_joints_pipes_and_redirections(work: Path, command: str, output: str, code: int) -> None:
+async def test_operators_pipes_and_redirections(work: Path, command: str, output: str, code: int) -> None:
     outcome = await run(command, work)
     assert (outcome.output, outcome.exit_code, outcome.cwd) == (output, code, str(work))
 
 
-async def test_no_shell_takes_part(work: Path) -> None:
+async def test_no_shell_is_used(work: Path) -> None:
     outcome = await run("echo '$(touch x)' '`touch x`' '; touch x' \"*\"", work)
     assert outcome.output == "$(touch x) `touch x` ; touch x *"
     assert not (work / "x").exists()
@@ -68,7 +68,7 @@ async def test_the_environment_is_bare(work: Path, monkeypatch: pytest.MonkeyPat
     assert "PATH=/usr/local/bin:/usr/bin:/bin" in outcome.output.splitlines()
 
 
-async def test_time_out_is_for_all_steps_together(work: Path) -> None:
+async def test_timeout_covers_all_steps(work: Path) -> None:
     slow = Stage(program="/bin/sleep", argv=("sleep", "300"))
     echo = Stage(program="/bin/echo", argv=("echo", "x"))
     steps = (
@@ -96,7 +96,7 @@ async def test_cancelling_kills(work: Path) -> None:
     await until(lambda: not started & set(supervisor.process_table()))
 
 
-async def test_a_vanished_program_counts_as_in_a_shell(work: Path) -> None:
+async def test_missing_program_has_the_exit_code_of_a_shell(work: Path) -> None:
     gone = (SafeStep(operator="", pipeline=(Stage(program="/no/program", argv=("program",)),)),)
     outcome = await run_script(gone, cwd=work, timeout=30)
     assert outcome.exit_code == 127 and "program: " in outcome.output

@@ -443,13 +443,13 @@ def clean_place(place: Path) -> None:
     (place / "keys" / "id_rsa").unlink()
 
 
-def test_tables_are_as_large_as_they_should_be() -> None:
+def test_tables_have_the_required_size() -> None:
     assert len(RUNS) >= 60
     assert len(ASKS) + len(UNUSUAL) >= 150
 
 
 @pytest.mark.parametrize("command", RUNS)
-def test_runs_unasked(place: Path, command: str) -> None:
+def test_safe_commands(place: Path, command: str) -> None:
     clean_place(place)
     assert safe_script(command, place, [place], secret) is not None
     running = assess_command(command, place, [place], secret)
@@ -463,17 +463,17 @@ def test_asks(place: Path, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", UNUSUAL, ids=range(len(UNUSUAL)))
-def test_asks_about_unusual_text(place: Path, command: str) -> None:
+def test_unusual_text_needs_approval(place: Path, command: str) -> None:
     assert not assess_command(command, place, [place], secret).safe
 
 
-def test_a_folder_outside_the_roots_is_never_unasked(place: Path) -> None:
+def test_folder_outside_the_roots_is_never_safe(place: Path) -> None:
     assert safe_script("ls", place.parent, [place]) is None
     assert safe_script("pwd", Path("/"), [place]) is None
 
 
 @pytest.mark.parametrize("command", ["ls", "cat .bashrc", "make", "sed -i s/a/b/ .bashrc"])
-def test_a_command_that_starts_outside_the_roots_always_asks(place: Path, command: str) -> None:
+def test_command_in_a_folder_outside_always_needs_approval(place: Path, command: str) -> None:
     (place / "away").symlink_to(place.parent)
     for folder in (place.parent, place / "away", Path("/")):
         running = assess_command(command, folder, [place])
@@ -493,26 +493,26 @@ def test_a_root_of_a_similar_name_is_outside(place: Path) -> None:
     assert safe_script("ls ../work2", place, [place]) is None
 
 
-def test_search_of_a_folder_with_credentials_asks(place: Path) -> None:
+def test_search_of_a_folder_with_credentials_needs_approval(place: Path) -> None:
     assert safe_script("grep -r one src", place, [place], secret) is not None
     assert safe_script("grep -r one .", place, [place], secret) is None
     clean_place(place)
     assert safe_script("grep -r one .", place, [place], secret) is not None
 
 
-def test_a_pattern_that_finds_an_option_asks(place: Path) -> None:
+def test_pattern_that_matches_an_option_needs_approval(place: Path) -> None:
     assert safe_script("sort *", place / "src", [place]) is not None
     (place / "src" / "-o").write_text("")
     assert safe_script("sort *", place / "src", [place]) is None
 
 
-def test_patterns_become_names(place: Path) -> None:
+def test_patterns_are_expanded(place: Path) -> None:
     found = safe_script("wc -l *.txt src/*.py none*", place, [place / ".."])
     assert found is not None
     assert found[0].pipeline[0].argv == ("wc", "-l", "a file.txt", "link.txt", "notes.txt", "src/main.py", "none*")
 
 
-def test_what_a_pattern_stands_for_is_what_was_judged(place: Path) -> None:
+def test_pattern_is_expanded_only_once(place: Path) -> None:
     clean_place(place)
 
     def planting(path: Path) -> bool:
@@ -526,11 +526,11 @@ def test_what_a_pattern_stands_for_is_what_was_judged(place: Path) -> None:
     assert found is not None and "src/late.txt" not in found[0].pipeline[0].argv
 
 
-def test_a_program_in_the_workspace_is_not_taken(tmp_path: Path) -> None:
+def test_program_in_the_workspace_is_not_used(tmp_path: Path) -> None:
     assert safe_script("ls", Path("/usr/bin"), [Path("/usr"), Path("/bin")]) is None
 
 
-def test_programs_are_absolute_and_joints_are_kept(place: Path) -> None:
+def test_programs_are_absolute_and_operators_preserved(place: Path) -> None:
     found = safe_script("ls | wc -l && pwd || echo no; date 2>/dev/null", place, [place])
     assert found is not None
     assert [step.operator for step in found] == ["", "&&", "||", ";"]
@@ -550,7 +550,7 @@ def test_programs_are_absolute_and_joints_are_kept(place: Path) -> None:
         "tree -L1o out.txt",
     ],
 )
-def test_a_word_is_no_value_where_the_program_takes_it_for_a_file(place: Path, command: str) -> None:
+def test_file_is_not_mistaken_for_an_option_value(place: Path, command: str) -> None:
     clean_place(place)
     (place / ".env").write_text("KEY=1")
     steps = grammar.parse_strict(command)
@@ -565,7 +565,7 @@ def test_a_word_is_no_value_where_the_program_takes_it_for_a_file(place: Path, c
     ("words", "hidden"),
     [("x", False), ("-t sh x", False), ("-g .env x", True), ("--iglob=*.ENV x", True), ("-ig .* x", True)],
 )
-def test_ripgrep_looks_into_hidden_files_only_where_that_is_reckoned_with(words: str, hidden: bool) -> None:
+def test_ripgrep_searches_hidden_files_only_if_that_is_checked(words: str, hidden: bool) -> None:
     # `!.env` in a .ignore file, or a type that names hidden files, would bring them in
     meaning = safe_commands.argument_shape("rg", tuple(grammar.PlainWord(text=word) for word in words.split()))
     assert meaning is not None
@@ -574,14 +574,14 @@ def test_ripgrep_looks_into_hidden_files_only_where_that_is_reckoned_with(words:
 
 
 @pytest.mark.needs("rg")
-def test_ripgrep_gets_no_configuration(place: Path) -> None:
+def test_ripgrep_ignores_its_configuration(place: Path) -> None:
     found = safe_script("rg one src", place, [place], secret)
     if found is None:  # installed, but not where programs are looked for
         pytest.skip("rg is not in a system folder")
     assert found[0].pipeline[0].argv[:2] == ("rg", "--no-config")
 
 
-def test_every_entry_of_the_table_is_understood() -> None:
+def test_every_entry_of_the_allow_list_is_valid() -> None:
     words = (grammar.PlainWord(text="+1"), grammar.PlainWord(text="-n"), grammar.PlainWord(text="x"))
     for name in safe_commands.safe_table():
         for size in range(4):
@@ -634,7 +634,7 @@ BASH = "/bin/bash"
     )
 )
 @settings(max_examples=40, deadline=None)
-def test_words_are_what_bash_makes_of_them(text: str) -> None:
+def test_words_agree_with_bash(text: str) -> None:
     steps = grammar.parse_strict("printf " + text)
     if steps is None or len(steps[0].commands) > 1 or any(w.is_pattern for w in steps[0].commands[0].words):
         return
@@ -645,5 +645,5 @@ def test_words_are_what_bash_makes_of_them(text: str) -> None:
 
 
 @given(st.text(max_size=60) | st.lists(PIECES, max_size=20).map("".join))
-def test_any_text_is_judged_without_an_error(text: str) -> None:
+def test_any_text_is_assessed_without_an_error(text: str) -> None:
     assess_command(text, Path("/tmp"), [Path("/tmp")])

@@ -20,7 +20,7 @@ messages = st.dictionaries(st.text(min_size=1, max_size=8), values, min_size=1, 
 
 @given(st.lists(messages, max_size=5), st.integers(1, 40))
 @settings(max_examples=100)
-def test_messages_survive_however_their_bytes_are_cut(sent: list[dict[str, Any]], size: int) -> None:
+def test_messages_in_arbitrary_chunks(sent: list[dict[str, Any]], size: int) -> None:
     data = b"".join(encode_message(message) for message in sent)
     framing = MessageDecoder()
     got = [one for at in range(0, len(data), size) for one in framing.feed(data[at : at + size])]
@@ -29,7 +29,7 @@ def test_messages_survive_however_their_bytes_are_cut(sent: list[dict[str, Any]]
 
 @given(st.binary(max_size=300), st.integers(1, 50))
 @settings(max_examples=150)
-def test_a_message_behind_noise_is_found_or_the_noise_is_taken_for_a_longer_one(noise: bytes, size: int) -> None:
+def test_message_after_noise(noise: bytes, size: int) -> None:
     data = noise + b"\n" + encode_message(HELLO)
     framing = MessageDecoder()
     for at in range(0, len(data), size):
@@ -75,9 +75,7 @@ def test_after_a_wrong_length_the_next_messages_are_read_again(length: int) -> N
     ],
 )
 @pytest.mark.parametrize("step", [700, 1 << 20])
-def test_a_message_that_is_too_large_is_passed_over_and_who_waits_for_it_told(
-    head: str, tail: str, number: int | None, step: int
-) -> None:
+def test_too_large_reply_is_skipped_and_becomes_an_error(head: str, tail: str, number: int | None, step: int) -> None:
     framing = MessageDecoder()
     body = head.encode() + b"x" * MAX_BODY + tail.encode()
     data = b"Content-Length: %d\r\n\r\n" % len(body) + body + encode_message(HELLO)
@@ -92,7 +90,7 @@ def test_a_message_that_is_too_large_is_passed_over_and_who_waits_for_it_told(
     assert number is None or "bytes" in got[0]["error"]["message"]
 
 
-def test_endless_noise_and_endless_faults_end_it() -> None:
+def test_too_much_noise_or_too_many_faults_raise() -> None:
     framing = MessageDecoder()
     with pytest.raises(FramingError):
         for _ in range(MAX_NOISE // 1_000 + 2):
@@ -104,6 +102,6 @@ def test_endless_noise_and_endless_faults_end_it() -> None:
     assert MessageDecoder().feed(b"Content-Length: 2\r\n\r\n[]" + encode_message(HELLO)) == [HELLO]
 
 
-def test_a_header_without_end_is_no_header() -> None:
+def test_endless_header_is_skipped() -> None:
     framing = MessageDecoder()
     assert framing.feed(b"Content-Length: 10\r\n" + b"X-Odd: 1\r\n" * 2_000 + encode_message(HELLO)) == [HELLO]

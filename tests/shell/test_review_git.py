@@ -61,12 +61,12 @@ def secret(path: str) -> bool:
 
 
 @pytest.mark.parametrize("command", READS)
-def test_what_reads_is_let_through(command: str) -> None:
+def test_read_only_commands_are_accepted(command: str) -> None:
     assert review_git.git_arguments(command, secret) is not None
 
 
 @pytest.mark.parametrize("command", DOES_NOT)
-def test_everything_else_is_not(command: str) -> None:
+def test_other_commands_are_rejected(command: str) -> None:
     assert review_git.git_arguments(command, secret) is None
 
 

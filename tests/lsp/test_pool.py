@@ -54,9 +54,7 @@ async def test_a_server_starts_in_the_workspace_without_secrets(
 
 
 @pytest.mark.parametrize("modes", [(), ("utf-8",)])
-async def test_a_column_behind_an_astral_character_is_counted_as_the_server_counts(
-    tmp_path: Path, modes: tuple[str, ...]
-) -> None:
+async def test_column_after_an_astral_character(tmp_path: Path, modes: tuple[str, ...]) -> None:
     async with pool_setup(tmp_path, *modes) as setup:
         path = setup.file("a.py", "x\r\n😀é = name\n")
         spot = SourcePosition(line=2, column=5)
@@ -85,7 +83,7 @@ async def test_diagnostics_are_those_of_the_file_on_disk(tmp_path: Path, modes: 
         assert [line[1]["textDocument"]["version"] for line in setup.heard("textDocument/didChange")] == [2, 3]
 
 
-async def test_a_server_that_never_publishes_is_not_waited_for_longer_than_asked(tmp_path: Path) -> None:
+async def test_waiting_for_diagnostics_is_limited(tmp_path: Path) -> None:
     async with pool_setup(tmp_path, "mute") as setup:
         path = setup.file("a.py", "x")
         found = await setup.pool.with_file(path, lambda server: server.file_diagnostics(path, 0.2))
@@ -94,7 +92,7 @@ async def test_a_server_that_never_publishes_is_not_waited_for_longer_than_asked
         assert isinstance(await definition(setup, path), tuple)  # it goes on
 
 
-async def test_what_a_server_asks_is_answered(tmp_path: Path) -> None:
+async def test_requests_of_the_server_are_answered(tmp_path: Path) -> None:
     async with pool_setup(tmp_path, "asks") as setup:
         path = setup.file("a.py", "x")
         await setup.pool.with_file(path, lambda server: server.hover(path, SPOT))
@@ -119,7 +117,7 @@ async def test_a_server_that_reads_the_project_is_waited_for(tmp_path: Path) -> 
     assert methods.index("indexed") < methods.index("textDocument/definition")
 
 
-async def test_files_that_were_written_beside_it_are_told(tmp_path: Path) -> None:
+async def test_external_file_changes_are_reported(tmp_path: Path) -> None:
     async with pool_setup(tmp_path) as setup:
         one = setup.file("one.py", "a")
         await definition(setup, one)
@@ -133,14 +131,14 @@ async def test_files_that_were_written_beside_it_are_told(tmp_path: Path) -> Non
         assert setup.heard("textDocument/didChange")[-1][1]["contentChanges"] == [{"text": "changed"}]
 
 
-async def test_answers_that_make_no_sense_are_left_out_and_doubles_dropped(tmp_path: Path) -> None:
+async def test_invalid_and_duplicate_results_are_dropped(tmp_path: Path) -> None:
     async with pool_setup(tmp_path) as setup:
         path = setup.file("a.py", "x\n" * 50)
         found = await setup.pool.with_file(path, lambda server: server.locations("references", path, SPOT))
         assert found == tuple(SourceLocation(path=str(path), line=line, end_line=line) for line in range(1, 41))
 
 
-async def test_what_a_server_can_not_do_is_said(tmp_path: Path) -> None:
+async def test_unsupported_queries_are_unavailable(tmp_path: Path) -> None:
     async with pool_setup(tmp_path, "no-hover") as setup:
         path = setup.file("a.py", "x")
         found = await setup.pool.with_file(path, lambda server: server.hover(path, SPOT))
@@ -155,7 +153,7 @@ async def definition(setup: Any, path: Path) -> Any:
 
 
 @pytest.mark.parametrize("mode", ["too-long", "too-short", "noise"])
-async def test_noise_and_wrong_lengths_are_got_over(tmp_path: Path, mode: str) -> None:
+async def test_noise_and_wrong_lengths_are_skipped(tmp_path: Path, mode: str) -> None:
     async with pool_setup(tmp_path, mode) as setup:
         path = setup.file("a.py", "x")
         for _ in range(3):
@@ -166,7 +164,7 @@ async def test_noise_and_wrong_lengths_are_got_over(tmp_path: Path, mode: str) -
         assert len(pids(tmp_path)) == 1
 
 
-async def test_an_answer_that_is_too_large_is_no_answer(tmp_path: Path) -> None:
+async def test_too_large_reply_is_an_error(tmp_path: Path) -> None:
     async with pool_setup(tmp_path, "huge") as setup:
         path = setup.file("a.py", "x")
         found = await definition(setup, path)
@@ -175,7 +173,7 @@ async def test_an_answer_that_is_too_large_is_no_answer(tmp_path: Path) -> None:
         assert await setup.pool.with_file(path, lambda server: server.hover(path, SPOT)) == "at 0:0"
 
 
-async def test_a_server_that_floods_is_ended(tmp_path: Path) -> None:
+async def test_flooding_server_is_stopped(tmp_path: Path) -> None:
     async with pool_setup(tmp_path, "flood") as setup:
         path = setup.file("a.py", "x")
         found = await definition(setup, path)
@@ -184,7 +182,7 @@ async def test_a_server_that_floods_is_ended(tmp_path: Path) -> None:
         assert len(pids(tmp_path)) == 2  # tried once more
 
 
-async def test_without_a_server_or_a_language_or_outside_the_reason_is_told(tmp_path: Path) -> None:
+async def test_reasons_for_an_unavailable_server(tmp_path: Path) -> None:
     async with pool_setup(tmp_path, own={"python": ("no-such-server",)}) as setup:
         for path, why in (
             (setup.file("a.py", "x"), "no language server for Python is installed"),
@@ -195,7 +193,7 @@ async def test_without_a_server_or_a_language_or_outside_the_reason_is_told(tmp_
         assert setup.said == []
 
 
-async def test_a_file_that_is_no_text_or_gone_is_not_shown(tmp_path: Path) -> None:
+async def test_binary_or_missing_file_is_not_opened(tmp_path: Path) -> None:
     async with pool_setup(tmp_path) as setup:
         path = setup.root / "a.py"
         path.write_bytes(b"\0\1\2\3" * 100)
@@ -225,7 +223,7 @@ async def test_a_server_that_crashes_once_is_not_noticed(tmp_path: Path) -> None
         assert [level for level, _ in setup.said] == ["info"]
 
 
-async def test_between_crashes_it_is_left_alone_for_a_while(tmp_path: Path) -> None:
+async def test_restart_is_delayed_after_crashes(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(PATIENT, backoff=3600.0, starts=9)
     async with pool_setup(tmp_path, "crash", limits=limits) as setup:
         path = setup.file("a.py", "x")
@@ -235,7 +233,7 @@ async def test_between_crashes_it_is_left_alone_for_a_while(tmp_path: Path) -> N
         assert len(pids(tmp_path)) == 2
 
 
-async def test_where_the_first_command_does_not_start_the_next_one_serves(
+async def test_next_command_is_tried_if_the_first_does_not_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "bin"
@@ -264,7 +262,7 @@ async def test_a_server_that_never_answers_the_first_request_is_given_up(tmp_pat
         assert len(pids(tmp_path)) <= 1
 
 
-async def test_a_server_that_hangs_is_ended_and_started_again(tmp_path: Path) -> None:
+async def test_hanging_server_is_restarted(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(PATIENT, request=0.5, silences=2, farewell=0.2)
     async with pool_setup(tmp_path, "hang", limits=limits) as setup:
         path = setup.file("a.py", "x")
@@ -279,7 +277,7 @@ async def test_a_server_that_hangs_is_ended_and_started_again(tmp_path: Path) ->
         assert len(pids(tmp_path)) == 2
 
 
-async def test_giving_up_waiting_does_not_end_the_start_for_others(tmp_path: Path) -> None:
+async def test_cancelling_one_caller_does_not_cancel_the_start(tmp_path: Path) -> None:
     async with pool_setup(tmp_path) as setup:
         path = setup.file("a.py", "x")
         for _ in range(5):
@@ -290,7 +288,7 @@ async def test_giving_up_waiting_does_not_end_the_start_for_others(tmp_path: Pat
         assert len(pids(tmp_path)) == 1
 
 
-async def test_a_stubborn_server_is_dead_soon_after_close_whatever_it_started(tmp_path: Path) -> None:
+async def test_stubborn_server_and_its_processes_are_killed(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(PATIENT, farewell=0.2)
     async with pool_setup(tmp_path, "stubborn", limits=limits) as setup:
         path = setup.file("a.py", "x")
@@ -306,7 +304,7 @@ def test_no_server_outlives_a_killed_program(tmp_path: Path) -> None:
         "import asyncio, os, signal, sys\n"
         "from pathlib import Path\n"
         "from tests.lsp.kit import pool_setup\n"
-        "from tests.lsp.test_fleet import definition\n"
+        "from tests.lsp.test_pool import definition\n"
         "async def main():\n"
         "    async with pool_setup(Path(sys.argv[1])) as setup:\n"
         "        await definition(setup, setup.file('a.py', 'x'))\n"

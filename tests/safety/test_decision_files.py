@@ -37,7 +37,7 @@ def test_nothing_is_trusted_at_first(work):
     assert not paths.trust_file().exists()
 
 
-def test_trust_is_by_real_path_and_reaches_inward(work, tmp_path):
+def test_trust_is_by_real_path_and_inherited(work, tmp_path):
     (tmp_path / "alias").symlink_to("work")
     trust.trust(tmp_path / "alias")
     assert trust.is_trusted(work) and trust.is_trusted(tmp_path / "alias") and trust.is_trusted(work / "sub")
@@ -48,7 +48,7 @@ def test_trust_is_by_real_path_and_reaches_inward(work, tmp_path):
     assert not trust.is_trusted(work / "out")
 
 
-def test_trust_in_the_home_folder_does_not_reach_inward(home):
+def test_trust_in_the_home_folder_is_not_inherited(home):
     (home / "project").mkdir()
     trust.trust(home)
     assert trust.is_trusted(home) and not trust.is_trusted(home / "project")
@@ -90,14 +90,14 @@ def test_a_damaged_file_trusts_nothing_and_is_never_overwritten(work, damage):
     assert paths.trust_file().read_text() == damage
 
 
-def test_what_can_not_be_written_is_told(work, monkeypatch, tmp_path):
+def test_write_errors_are_reported(work, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path / "file/below"))
     with pytest.raises(DecisionsNotSaved, match="can't be saved"):
         trust.trust(work)
 
 
-def test_many_at_once_lose_nothing(tmp_path):
+def test_concurrent_changes_lose_nothing(tmp_path):
     folders = [tmp_path / f"w{number}" for number in range(12)]
     trust.trust(tmp_path / "first")
     with ThreadPoolExecutor(4) as pool:
@@ -105,7 +105,7 @@ def test_many_at_once_lose_nothing(tmp_path):
     assert all(map(trust.is_trusted, [tmp_path / "first", *folders]))
 
 
-def test_grants_are_kept_by_workspace(work, tmp_path):
+def test_grants_are_saved_per_workspace(work, tmp_path):
     policy.save_grant(work, MAKE)
     policy.save_grant(work, EDIT)
     policy.save_grant(work, EDIT)
@@ -124,7 +124,7 @@ def test_grants_are_kept_by_workspace(work, tmp_path):
         Grant(kind="edit", pattern="src/*.py", scope=Scope.SESSION),
     ],
 )
-def test_what_may_not_be_granted_for_good_is_neither_saved_nor_loaded(work, grant):
+def test_grants_that_may_not_be_permanent_are_neither_saved_nor_loaded(work, grant):
     with pytest.raises(ValueError):
         policy.save_grant(work, grant)
     policy.save_grant(work, EDIT)
